@@ -21,6 +21,7 @@ from msgspec import structs
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import landing_rates
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers.behind import behind
 from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
 from idcontrol.controllers.giving_way import Outcome, Request, keep, moved, servo, without_slip
@@ -30,7 +31,6 @@ from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
     GIVEN_UP,
-    LIMIT,
     MOST_LET_GO,
     MOVED,
     NO_SOLUTION,
@@ -43,7 +43,6 @@ from idcontrol.controllers.step import (
     Posed,
     Result,
     StanceRule,
-    ahead,
     meets_ground,
     pose_bound,
     torque_bounds,
@@ -250,10 +249,6 @@ class InverseDynamics:
         if self._step is not None:
             ended = self._step(self._bound, near.bound)
         self._load.contacts[0] = ended[4] if ended[0] in GIVEN_UP else 0
-        if ended[0] == LIMIT:
-            self._let_go += 1
-        elif ended[0] == SOLVED and self._let_go[0] > 0:
-            self._let_go -= 1
         return near, ended
 
     def _in_one_call(self, none: Bound) -> Whole | None:
@@ -429,40 +424,45 @@ class InverseDynamics:
 
     def _within_limits(self, request: Request) -> tuple[Array, Outcome, bool]:
         """The scheme within its motors' bounds: torques, what was found, whether a torque limit was met."""
-        limit, (least, most) = self._system.effort_limit, request.posed.bounds
-        if self._let_go[0] >= MOST_LET_GO:  # the rate has no bound, the torque has
-            least, most = np.empty(limit.size), np.empty(limit.size)
-            speed = self._system.joint_velocities(self._intake.inputs.v)
-            torque_bounds(self._machine.joints, speed, least, most)
-            least, most = self._h * least, self._h * most
-        room = most - least
-        known, again = np.full(limit.size, np.nan), np.zeros(limit.size, dtype=np.int64)
-        tracked, driven, bounds = np.isnan(known), request, Bounds(least, most)
-        assert request.problem.prescribed is not None
-        index, b = request.problem.prescribed.index, request.problem.prescribed.velocity
+        limit, posed = self._system.effort_limit, request.posed
+        known = np.full(limit.size, np.nan)
+        tracked, driven, bounds, at_once = np.isnan(known), request, posed.bounds, True
+        # as in `idcontrol.controllers.step.control`
         while True:
             outcome = solve(self._scheme, driven, self._machine.arena)
             impulse = known.copy()
             impulse[tracked] = outcome.motor_impulse
+            room = bounds.most - bounds.least
             slack = MET * np.where(room < np.inf, room, np.abs(impulse))
-            # a joint that has its bound is tracked again `AGAIN` times at most, so this ends
-            beyond = (impulse < least - slack) | (impulse > most + slack)
-            moves = "tracking" in outcome.dropped  # all joints gave way
-            if not beyond.any() and (moves or not ahead(bounds, b, outcome.solution.v_plus[index], known, again)):
+            beyond = (impulse < bounds.least - slack) | (impulse > bounds.most + slack)
+            if not beyond.any():
                 break
-            known[beyond] = np.clip(impulse, least, most)[beyond]
+            if bounds is posed.bounds and self._let_go[0] >= MOST_LET_GO:
+                bounds = self._unrated()
+            else:
+                known[beyond] = np.clip(impulse, *bounds)[beyond]
+                if at_once:
+                    behind(posed.w, posed.target, posed.cones.mu, posed.b, bounds, impulse, known, HEAP)
+                at_once = False
             tracked = np.isnan(known)
-            driven = _driven(request, tracked, known)
+            driven = _driven(request, tracked, known, bounds)
         if not tracked.all() and self._let_go[0] < MOST_LET_GO:
             self._let_go += 1
-        tau = np.clip(np.clip(impulse, least, most) / self._h, -limit, limit)
+        tau = np.clip(np.clip(impulse, *bounds) / self._h, -limit, limit)
         clipped = bool((np.abs(tau) >= limit * (1.0 - MET)).any())
         if not tracked.all() and "tracking" not in outcome.dropped:
             outcome = replace(outcome, dropped=("tracking", *outcome.dropped))
         return tau, outcome, clipped
 
+    def _unrated(self) -> Bounds:
+        """What motors can give whatever the rate of their torques [N m s]."""
+        speed = self._system.joint_velocities(self._intake.inputs.v)
+        least, most = np.empty(speed.size), np.empty(speed.size)
+        torque_bounds(self._machine.joints, speed, least, most)
+        return Bounds(self._h * least, self._h * most)
 
-def _driven(request: Request, tracked: Booleans, impulse: Array) -> Request:
+
+def _driven(request: Request, tracked: Booleans, impulse: Array, bounds: Bounds) -> Request:
     """The step with the joints `tracked` prescribed, and the motor impulses of the others known, shapes (a,)."""
     problem = request.problem
     assert problem.prescribed is not None
@@ -470,7 +470,7 @@ def _driven(request: Request, tracked: Booleans, impulse: Array) -> Request:
     kappa = problem.kappa.copy()
     kappa[index[~tracked]] -= impulse[~tracked]
     problem = replace(problem, kappa=kappa, prescribed=Prescribed(index=index[tracked], velocity=b[tracked]))
-    last, (least, most) = request.posed.last, request.posed.bounds
+    last, (least, most) = request.posed.last, bounds
     posed = request.posed._replace(w=whiten(problem), last=last[tracked], bounds=Bounds(least[tracked], most[tracked]))
     return replace(request, problem=problem, posed=posed)
 

@@ -8,9 +8,10 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
 
 Stages 1 to 4 are the same for all schemes: `pose` takes them and returns the problem that a scheme solves. `control`
-is the whole step with a given scheme; a joint beyond its bounds gets its bound as a known torque, and the step is
-solved again, until none is. Whatever a step cannot do so, `idcontrol.controllers.inverse` does: it gives way, beginning
-from the posed problem.
+is the whole step with a given scheme; where a motor is beyond its bounds, the joints that cannot follow
+(`idcontrol.controllers.behind`) are let go: they get their bounds as known torques, and the step is solved again. One
+that is beyond its bounds even then is let go, too, until none is. Whatever a step cannot do so,
+`idcontrol.controllers.inverse` does: it gives way, beginning from the posed problem.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 
 from idcontrol.contact.contacts import ContactArrays, Near, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
+from idcontrol.controllers.behind import behind
 from idcontrol.controllers.feedback import nearing
 from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.projection import projection_kernel
@@ -33,7 +35,7 @@ from idcontrol.kernels.linked import late, linked
 from idcontrol.models.distribution import MET, Bounds, Cones
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import CLOSED_GAP
-from idcontrol.models.whitened import Whitened, recover_kernel, uncertain, whiten_rows_kernel
+from idcontrol.models.whitened import Whitened, uncertain, whiten_rows_kernel
 from idcontrol.system import UNIT, ActuatorLimits, shorter
 from idcontrol.types import Array, Booleans, Integers
 
@@ -58,10 +60,6 @@ RAMP_WEIGHT: Final = 30.0
 MOST_LET_GO: Final = 10
 """Periods in which joints may be let go for the rate of their torques: enough to spread a landing. Where more is asked,
 by a push or a load that nobody told of, to stay upright goes before the rate."""
-
-AGAIN: Final = 5
-"""How often in a step a joint that was let go may be tracked again. Without it torques jumped by up to 2 N m from one
-period to the next as more joints were let go than had to be; once is not enough."""
 
 NEAR_M: Final = 1e-3
 """A foot that is planned to stand and believed to be farther than this from the ground [m] is a contact ..."""
@@ -367,6 +365,19 @@ def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> 
                 least[j] = -left
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def widen(machine: Machine, bounds: Bounds, arena: Arena) -> None:
+    """Write into `bounds` what motors can give whatever the rate of their torques [N m s]."""
+    inputs, order, a = machine.inputs, machine.terms.order, bounds.most.shape[0]
+    speed = vector(arena, a)
+    for j in range(a):
+        speed[j] = inputs.v[order[order.shape[0] - a + j]]
+    torque_bounds(machine.joints, speed, bounds.least, bounds.most)
+    for j in range(a):
+        bounds.least[j] *= machine.h
+        bounds.most[j] *= machine.h
+
+
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def motors(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Bounds]:
     """Motor impulses of the last step, shape (a,) [N m s], and the bounds of this step's.
@@ -466,32 +477,6 @@ def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
     return found
 
 
-@njit(cache=True, error_model="numpy")
-def ahead(bounds: Bounds, b: Array, v: Array, known: Array, again: Integers) -> bool:
-    """Whether joints that were let go move as far as asked, or further the way that their bounds push.
-
-    They need not be at their bounds: joints are let go together, and one may spare others. So they are tracked again.
-    What remains is a step in which each joint is tracked, or has all of its torque and is behind.
-
-    Args:
-        bounds: Of all motor impulses.
-        b: Desired joint velocities, shape (a,).
-        v: Joint velocities, shape (a,).
-        known: In and out: bounds of the joints that are let go, NaN for those that are tracked, shape (a,) [N m s].
-        again: In and out: how often each joint has been tracked again, `AGAIN` times at most, shape (a,).
-    """
-    found, rounding = False, 0.0
-    for j in range(b.shape[0]):
-        rounding = max(rounding, MET * abs(b[j]))
-    for j in range(b.shape[0]):
-        up, down = known[j] >= bounds.most[j], known[j] <= bounds.least[j]
-        if again[j] < AGAIN and ((up and v[j] > b[j] - rounding) or (down and v[j] < b[j] + rounding)):
-            known[j], found = np.nan, True
-            again[j] += 1
-    return found
-
-
-@late(lambda posed, *_: posed)
 @njit(cache=True, inner=True, error_model="numpy")
 def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
     """The step with some joints let go: their motor impulses are known, and their velocities are not prescribed.
@@ -534,6 +519,31 @@ def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
         posed.sticks,
         posed.lands,
     )
+
+
+@late(lambda bound, posed, *_: posed)
+@njit(cache=True, inner=True, error_model="numpy")
+def next_round(
+    bound: Bound, posed: Posed, impulse: Array, known: Array, widens: bool, at_once: bool, arena: Arena
+) -> Posed:
+    """The step to solve next where motors are beyond their bounds.
+
+    Args:
+        bound: The machine.
+        posed: The step with all joints prescribed; its bounds become those at any rate of torques if it `widens`.
+        impulse: Motor impulses of the joints that were tracked, shape (p,) [N m s].
+        known: In and out: as in `drive`; in, those that are beyond their bounds have these.
+        widens: Whether all joints are tracked once more, within wider bounds.
+        at_once: Whether all joints were tracked.
+        arena: Where arrays come from.
+    """
+    machine = bound.borrowed
+    if widens:
+        known[:] = np.nan
+        widen(machine, posed.bounds, arena)
+    elif at_once:
+        behind(posed.w, posed.target, posed.cones.mu, posed.b, posed.bounds, impulse, known, arena)
+    return drive(posed, known, recall(machine.memory, posed.contacts.identity, arena), arena)
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -593,20 +603,17 @@ def control(scheme: Any, bound: Bound, near: Near) -> Ended:
         begin(arena)
         posed = pose_borrowed(bound, detected, arena)
         n, lands = posed.which.shape[0], posed.lands
-        f, known, again = zeros(arena, 3 * n), vector(arena, posed.b.shape[0]), indices(arena, posed.b.shape[0])
-        known[:], again[:] = np.nan, 0
-        driven, at_once = posed, True
+        f, known = zeros(arena, 3 * n), vector(arena, posed.b.shape[0])
+        known[:] = np.nan
+        driven, at_once, rated = posed, True, True
+        # after the first round, and one more where bounds widen, each lets go joints that were tracked: so this ends
         while True:
             answer = scheme(driven, f, arena)
             ending, sticking, residual, gap = answer.ending, answer.sticking, answer.residual, answer.gap / machine.h
             if ending not in (SOLVED, MOVED):
                 break
-            # a joint that has its bound is tracked again `AGAIN` times at most, so this ends
-            changed = beyond(posed.bounds, answer.impulse, known)
-            if not (changed or at_once or ending == MOVED):
-                velocity, _ = recover_kernel(driven.w, f, arena)
-                changed = ahead(posed.bounds, posed.b, velocity[velocity.shape[0] - known.shape[0] :], known, again)
-            if not changed:
+            tracked = at_once or np.isnan(known).all()
+            if not beyond(posed.bounds, answer.impulse, known):
                 done, clipped = torque(machine, posed, f, answer.impulse, known)
                 if not done:
                     ending = NO_SOLUTION
@@ -615,13 +622,15 @@ def control(scheme: Any, bound: Bound, near: Near) -> Ended:
                     remember(machine.memory, posed.contacts.identity, driven.active)
                 else:
                     machine.memory.used[0] = 0  # of another motion
-                ending = ending if at_once else LIMIT
+                if not tracked:
+                    ending = LIMIT
+                    machine.let_go[0] = min(machine.let_go[0] + 1, MOST_LET_GO)
+                elif ending == SOLVED and rated:
+                    machine.let_go[0] = max(machine.let_go[0] - 1, 0)
                 break
-            if machine.let_go[0] >= MOST_LET_GO:
-                ending = NO_SOLUTION
-                break
-            at_once = False
-            driven = drive(posed, known, recall(machine.memory, posed.contacts.identity, arena), arena)
+            widens = rated and machine.let_go[0] >= MOST_LET_GO
+            driven = next_round(bound, posed, answer.impulse, known, widens, at_once, arena)
+            rated, at_once = rated and not widens, widens
             f[:] = 0.0
     return ending, sticking, clipped, residual, n, gap, lands
 

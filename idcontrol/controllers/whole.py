@@ -102,10 +102,6 @@ def whole_step(bound: Bound, t: float) -> WholeEnded:
     ended: Ended = _step_at(whole.step, (whole.machine, whole.found))
     ending, stands = ended[0], ended[4]
     load.contacts[0] = stands if ending in (SOLVED, LIMIT, MOVED) else 0
-    if ending == LIMIT:
-        machine.let_go[0] += 1
-    elif ending == SOLVED and machine.let_go[0] > 0:
-        machine.let_go[0] -= 1
     return ended, n
 
 

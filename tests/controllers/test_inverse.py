@@ -267,15 +267,16 @@ def test_joints_that_are_let_go_in_compiled_code_are_those_that_python_lets_go(q
 
 
 @pytest.mark.parametrize("python", [False, True])
-def test_torques_go_on_smoothly_where_more_joints_are_let_go(quadruped, python, monkeypatch):
-    """Joints that were let go together used to stay at their bounds where one of them spares the others: 1 to 2 N m."""
+@pytest.mark.parametrize(("seed", "least", "most"), [(7, 270.0, 300.0), (0, 335.0, 345.0), (11, 684.0, 690.0)])
+def test_torques_go_on_smoothly_where_more_joints_are_let_go(quadruped, seed, least, most, python, monkeypatch):
+    """Joints let go together may stay at bounds where one spares others, 2 N m; to try them in turn goes in circles."""
     controller, state = walker.controller(limit=1.2), walker.at_home(quadruped)
     if python:  # which takes what compiled code cannot solve
         monkeypatch.setattr(controller, "_run", None)
         monkeypatch.setattr(controller, "_step", None)
-    direction = np.random.default_rng(7).normal(size=12) * np.tile([1.0, 3.0, 6.0], 4)
+    direction = np.random.default_rng(seed).normal(size=12) * np.tile([1.0, 3.0, 6.0], 4)
     torques = []
-    for accelerates in np.linspace(270.0, 300.0, 101):
+    for accelerates in np.arange(least, most, 0.3):
         controller.reset()  # torques depend on the demand alone
         command = controller(state, walker.stand(a=accelerates * direction / np.linalg.norm(direction)))
         assert command.dropped == ("tracking",)
@@ -283,8 +284,13 @@ def test_torques_go_on_smoothly_where_more_joints_are_let_go(quadruped, python, 
     assert np.abs(np.diff(torques, axis=0)).max() < 0.1  # for 0.3 rad/s² more
 
 
-def test_the_rate_is_given_up_where_joints_have_been_let_go_too_often_and_comes_back_when_it_is_calm(quadruped):
+def test_the_rate_is_given_up_where_joints_have_been_let_go_too_often_and_comes_back_when_it_is_calm(
+    quadruped, monkeypatch
+):
     control, rng = walker.controller("id-coulomb-qp", limit=4.0, limits={"torque_rate": 20.0}), np.random.default_rng(4)
+    monkeypatch.setattr(
+        control, "_give_way", None
+    )  # all of it within the compiled step, which takes a tenth of the time
 
     def driven_wildly():
         demands = [walker.stand(a=300.0 * rng.normal(size=12)) for _ in range(40)]

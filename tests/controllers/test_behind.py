@@ -1,0 +1,74 @@
+"""Joints that cannot follow: motors that do what they can (math.md, section 12.4)."""
+
+import numpy as np
+import pytest
+
+from idcontrol.controllers.behind import behind
+from idcontrol.controllers.step import SOLVED, drive
+from idcontrol.kernels.arena import HEAP
+from idcontrol.models.distribution import Bounds
+from idcontrol.models.whitened import recover
+from tests.controllers import walker
+
+ROUNDING = 1e-7
+"""Of velocities and motor impulses, relative to the largest demand and to the room of a motor."""
+
+
+@pytest.fixture(scope="module")
+def asked(quadruped):
+    """Steps of a machine that stands and is asked for what its motors can and cannot give, and their scheme."""
+    control, rng = walker.controller(limit=1.2), np.random.default_rng(5)
+    demands = [size * rng.normal(size=12) for size in np.geomspace(1.0, 1e3, 60)]
+    state = walker.at_home(quadruped)
+    return [control.problem(state, walker.stand(a=demand)).posed for demand in demands], control._scheme.solve
+
+
+def solved(scheme, posed, known):
+    """Velocities and motor impulses of all joints, shapes (a,), of a step in which some of the latter are known."""
+    driven = drive(posed, known, np.zeros(posed.which.size, dtype=np.int64), HEAP)
+    f = np.zeros(posed.target.size)
+    answer = scheme(driven, f, HEAP)
+    assert answer.ending == SOLVED
+    impulse = known.copy()
+    impulse[np.isnan(known)] = answer.impulse
+    return recover(driven.w, f)[0][6:], impulse
+
+
+def let_go(posed, impulse, bounds):
+    known = np.full(impulse.size, np.nan)
+    return behind(posed.w, posed.target, posed.cones.mu, posed.b, bounds, impulse, known, HEAP)
+
+
+def test_joints_follow_within_their_bounds_or_lag_behind_with_all_of_their_torque(asked):
+    """So they do in the scheme's own answer, whose motion these conditions make unique."""
+    steps, scheme = asked
+    lagging, turned = 0, 0
+    for posed in steps:
+        least, most = posed.bounds
+        _, tracking = solved(scheme, posed, np.full(12, np.nan))
+        known = let_go(posed, tracking, posed.bounds)
+        v, impulse = solved(scheme, posed, known)
+        up, down = known == most, known == least
+        assert (np.isnan(known) | up | down).all()
+        assert (impulse >= least - ROUNDING * (most - least)).all()
+        assert (impulse <= most + ROUNDING * (most - least)).all()
+        rounding = ROUNDING * np.abs(posed.b).max()
+        assert (v[up] < posed.b[up]).all()
+        assert (v[down] > posed.b[down]).all()
+        np.testing.assert_allclose(v[np.isnan(known)], posed.b[np.isnan(known)], rtol=0, atol=rounding)
+        lagging += int((~np.isnan(known)).sum())
+        turned += int((up & (tracking < 0.0)).sum() + (down & (tracking > 0.0)).sum())
+    assert lagging > 100
+    assert turned > 5  # motors that have to give all of their torque the other way than if all joints followed
+
+
+def test_a_joint_whose_motor_has_no_bound_follows(asked):
+    (steps, scheme), lagging = asked, 0
+    for posed in steps[-10:]:
+        bounds = Bounds(posed.bounds.least.copy(), posed.bounds.most.copy())
+        bounds.least[::2], bounds.most[::2] = -np.inf, np.inf
+        _, tracking = solved(scheme, posed, np.full(12, np.nan))
+        known = let_go(posed, tracking, bounds)
+        assert np.isnan(known[::2]).all()
+        lagging += int((~np.isnan(known)).sum())
+    assert lagging > 20
