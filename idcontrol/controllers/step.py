@@ -432,7 +432,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     np.dot(terms.M, v, kappa)
     for i in range(m):
         kappa[i] = h * terms.bias[i] - kappa[i]
-    w = whiten_rows_kernel(terms.M, kappa, terms.free, terms.fixed, b, contacts.jacobian, arena)
+    w, _ = whiten_rows_kernel(terms.M, kappa, terms.free, terms.fixed, b, contacts.jacobian, arena)
     for r in range(3 * n):
         w.c[r] -= target[r]
     last, bounds = motors(machine, v, arena)
@@ -502,7 +502,7 @@ def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
         else:
             free[u + j - p] = u + j
             kappa[u + j] -= known[j]
-    w = whiten_rows_kernel(posed.w.M, kappa, free[: m - p], fixed[:p], b[:p], posed.contacts.jacobian, arena)
+    w, _ = whiten_rows_kernel(posed.w.M, kappa, free[: m - p], fixed[:p], b[:p], posed.contacts.jacobian, arena)
     for r in range(posed.target.shape[0]):
         w.c[r] -= posed.target[r]
     return Posed(

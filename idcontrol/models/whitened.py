@@ -72,8 +72,8 @@ class Whitened(NamedTuple):
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def whiten_rows_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array, arena: Arena
-) -> Whitened:  # pragma: no cover - compiled
-    """`whiten_kernel` without `left`, which `uncertain` writes for who needs it."""
+) -> tuple[Whitened, Array]:  # pragma: no cover - compiled
+    """`whiten_kernel` without `left`, which `uncertain` writes for who needs it, and the transpose of ρ."""
     m, k, rows = M.shape[0], free.shape[0], J.shape[0]
     M_bb = matrix(arena, k, k)
     for i in range(k):
@@ -115,13 +115,12 @@ def whiten_rows_kernel(
         for i in range(m):
             s += J[r, i] * v_free[i]
         c[r] = s
-    return Whitened(M, kappa, free, fixed, L, v_free, J, rho, c, left)
+    return Whitened(M, kappa, free, fixed, L, v_free, J, rho, c, left), white
 
 
-@linked
-@njit(cache=True, inner=True, error_model="numpy")
-def uncertain(w: Whitened, arena: Arena) -> Array:  # pragma: no cover - compiled
-    """Write and return what rounding may leave of c, ``w.left``.
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+def _write_left(w: Whitened, white: Array, arena: Arena) -> None:  # pragma: no cover - compiled
+    """Write what rounding may leave of c, ``w.left``; `white`, the transpose of ρ, is overwritten.
 
     It is that of the terms before they cancel, in ``J v°`` and in the momenta that v° answers to, and what Cholesky
     factors leave of these (Higham 2002, section 10.1). What callers add to c is no smaller where it cancels them.
@@ -135,10 +134,7 @@ def uncertain(w: Whitened, arena: Arena) -> Array:  # pragma: no cover - compile
         terms[i] = size
         factored += np.sqrt(w.M[free[i], free[i]]) * abs(w.v_free[free[i]])
     # what momenta that are wrong by δ change of c is (M_bb⁻¹Jᵀ)·δ, and of its size |M_bb⁻¹Jᵀ|·|δ|
-    white = matrix(arena, k, rows)
     for i in range(k - 1, -1, -1):
-        for r in range(rows):
-            white[i, r] = w.rho[r, i]
         for o in range(i + 1, k):
             factor = w.L[o, i]
             for r in range(rows):
@@ -153,6 +149,18 @@ def uncertain(w: Whitened, arena: Arena) -> Array:  # pragma: no cover - compile
         for i in range(m):
             size += abs(w.rows[r, i] * w.v_free[i])
         w.left[r] = rounding(m + k, size)
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def uncertain(w: Whitened, arena: Arena) -> Array:  # pragma: no cover - compiled
+    """Write and return what rounding may leave of c, of rows that were whitened without it."""
+    rows, k = w.rho.shape
+    white = matrix(arena, k, rows)
+    for i in range(k):
+        for r in range(rows):
+            white[i, r] = w.rho[r, i]
+    _write_left(w, white, arena)
     return w.left
 
 
@@ -161,8 +169,8 @@ def whiten_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array, arena: Arena
 ) -> Whitened:  # pragma: no cover - compiled
     """Whiten the rows J with the velocities `fixed` prescribed to be b; c is ``J v°``."""
-    w: Whitened = whiten_rows_kernel(M, kappa, free, fixed, b, J, arena)
-    uncertain(w, arena)
+    w, white = whiten_rows_kernel(M, kappa, free, fixed, b, J, arena)
+    _write_left(w, white, arena)
     return w
 
 

@@ -38,7 +38,7 @@ def test_kernels_that_are_called_count_under_their_own_names_and_write_what_they
     root, J = rng.normal(size=(m, m)), rng.normal(size=(3 * n, m))
     posed = (root @ root.T + np.eye(m), rng.normal(size=m), np.arange(k), np.arange(k, m), rng.normal(size=m - k), J)
     found = operations.count(whiten_kernel, *posed, HEAP)
-    assert {"whiten_kernel", "cholesky", "solve_lower", "solve_lower_transposed"} < set(found)
+    assert {"whiten_rows_kernel", "cholesky", "solve_lower", "solve_lower_transposed"} < set(found)
     assert found["solve_lower"] == found["solve_lower_transposed"] == k**2
     # torques: h τ = [M v⁺ + κ - Jᵀ f]_q, and ρᵀ f, L⁻ᵀ of it, v° plus that
     whitened = whiten_kernel(*posed, HEAP)
