@@ -34,6 +34,7 @@ import numba
 from numba import config, types
 from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.sigutils import normalize_signature
@@ -61,6 +62,7 @@ def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
 
     def compiled(function: FunctionType) -> _Compiled:
         made = kind(function, targetoptions={"nopython": True, "boundscheck": None, **wrappers, **options})
+        made._compiler._customize_flags = _Options
         if cache:
             _keep(made, Path(function.__code__.co_filename))
         return made
@@ -77,6 +79,28 @@ def _uncollected() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*threshold)
+
+
+class _Options(Flags):  # type: ignore[misc]  # numba has no types
+    """How a function is compiled; of equal options there is one copy, which Numba keeps what it knows of functions by.
+
+    Numba looks there for each function that a call may mean, 150 000 times in a first trot, and compares thirty options
+    each time with those of others, since its own hash is the same for all.
+    """
+
+    __slots__ = ()
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+    def copy(self) -> _Options:
+        """The one copy of these options."""
+        for made in _COPIES:
+            if made.values() == self.values():
+                return made
+        _COPIES.append(_Options(self))
+        return _COPIES[-1]
+
+
+_COPIES: Final[list[_Options]] = []
 
 
 class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
