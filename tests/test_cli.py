@@ -75,6 +75,7 @@ class Entry:
 
     thing: Any
     name: str = ""
+    module: str = "another_package"
 
     def load(self) -> Any:
         if isinstance(self.thing, Exception):
