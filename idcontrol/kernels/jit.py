@@ -92,7 +92,9 @@ class _Options(Flags):  # type: ignore[misc]  # numba has no types
     __eq__, __hash__ = object.__eq__, object.__hash__
 
     def copy(self) -> _Options:
-        """The one copy of these options."""
+        """The one copy of these options; of that, one of its own: Numba alters it to compile sums of arrays."""
+        if self in _COPIES:
+            return _Options(self)
         for made in _COPIES:
             if made.values() == self.values():
                 return made

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import pytest
 from numba import config, typeof, types
@@ -56,6 +57,24 @@ def test_it_is_copied_and_pickled_as_the_function_that_it_is():
     assert copy.deepcopy(raised) is pickle.loads(pickle.dumps(raised)) is raised
     assert raised.__name__ == "raised"
     assert raised.py_func(2.0, 3) == 8.0
+
+
+@pytest.mark.parametrize("decorator", [njit(), numba.njit])
+def test_options_of_a_function_do_not_change_with_sums_of_arrays_in_those_that_it_calls(decorator):
+    @njit()
+    def summed(x):
+        return (x + 2.0 * x).sum()
+
+    @decorator
+    def divided(x, y):
+        return x / y
+
+    @njit()
+    def both(x, y):
+        return summed(x) + divided(1.0, y)
+
+    with pytest.raises(ZeroDivisionError):  # in an array expression it is infinite
+        both(np.ones(3), 0.0)
 
 
 def test_loops_of_unknown_length_are_not_unrolled():
