@@ -112,8 +112,9 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
         module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
+        passes = self._codegen._module_pass_manager()
+        passes, *builder = passes if isinstance(passes, tuple) else (passes,)  # Numba has no builder before 0.62
+        passes.run(self._final_module, *builder)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import numba
 import numpy as np
 import pytest
 from numba import config, typeof, types
+from numba.core.registry import cpu_target
 
 from idcontrol.kernels.bound import entry
 from idcontrol.kernels.jit import njit
@@ -75,6 +76,21 @@ def test_options_of_a_function_do_not_change_with_sums_of_arrays_in_those_that_i
 
     with pytest.raises(ZeroDivisionError):  # in an array expression it is infinite
         both(np.ones(3), 0.0)
+
+
+def test_it_compiles_with_passes_that_need_no_builder_as_those_of_numba_before_0_62(monkeypatch):
+    class Passes:
+        def run(self, module):
+            ran.append(module)
+
+    @njit()
+    def doubled(x):
+        return 2.0 * x
+
+    ran, generator = [], cpu_target.target_context.codegen()
+    monkeypatch.setattr(generator, "_module_pass_manager", Passes)
+    assert doubled.compile((types.float64,))(1.5) == 3.0
+    assert ran
 
 
 def test_loops_of_unknown_length_are_not_unrolled():
