@@ -99,7 +99,8 @@ def behind(
         known[:] = np.nan
         for s in range(stops):
             j = free[u + s] - u
-            if side[j] * (b[j] - v[u + j]) > MET * largest:
+            # one that its stop holds follows, whatever rounding leaves of that where nothing moves
+            if f[n + s] == 0.0 and side[j] * (b[j] - v[u + j]) > MET * largest:
                 known[j] = bounds.most[j] if side[j] > 0.0 else bounds.least[j]
         break
     release(arena, before)

@@ -72,3 +72,23 @@ def test_a_joint_whose_motor_has_no_bound_follows(asked):
         assert np.isnan(known[::2]).all()
         lagging += int((~np.isnan(known)).sum())
     assert lagging > 20
+
+
+def test_joints_that_are_asked_to_stay_follow_where_they_can(quadruped):
+    """Where nothing is to move, what rounding leaves of joints that follow used to count as lagging behind."""
+    control, rng = walker.controller(gains=walker.NO_FEEDBACK), np.random.default_rng(2)
+    posed, scheme = control.problem(walker.at_home(quadruped), walker.stand()).posed, control._scheme.solve
+    assert not posed.b.any()
+    _, tracking = solved(scheme, posed, np.full(12, np.nan))
+    lagging = 0
+    for _ in range(40):
+        room = np.abs(tracking).max() * rng.uniform(0.1, 2.0, 12)
+        bounds = Bounds(-room, room)
+        known = let_go(posed, tracking, bounds)
+        v, impulse = solved(scheme, posed._replace(bounds=bounds), known)
+        up, down = known == room, known == -room
+        assert (np.abs(impulse) <= (1.0 + ROUNDING) * room).all()
+        assert (v[up] < 1e-12).all()  # or it has all of its torque, and follows
+        assert (v[down] > -1e-12).all()
+        lagging += int((up | down).sum())
+    assert lagging > 20
