@@ -342,7 +342,16 @@ class _Work:
             self._rehearse(self.parts)
         else:
             own = self._parts()
-            clock.beforehand = Rehearsal(own, clock, self.settings.policy, self.period, self._rehearse(own))
+            rehearsal = Rehearsal(
+                own, clock, self.settings.policy, self.period, self._rehearse(own), interrupt=stop.heeded
+            )
+
+            def on_alarm() -> None:
+                """Interrupt whichever asks."""
+                loop.on_alarm()
+                rehearsal.on_alarm()
+
+            clock.beforehand, stop.on_alarm = rehearsal, on_alarm
         try:
             self._meet(loop, plant, recorder)
             with realtime.undisturbed() as granted:

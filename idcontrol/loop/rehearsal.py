@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from msgspec import structs
 
-from idcontrol.loop.clock import Beat, Clock
+from idcontrol.loop.clock import NS, Beat, Clock
 from idcontrol.loop.machine import specific_force
 from idcontrol.loop.real import WARM_TICKS, ControlLoop, Parts
 from idcontrol.loop.safety import NAMES, Mode, Policy, Rule, Safety
@@ -26,9 +26,15 @@ SLOWER: Final = 1.5
 
 
 class Rehearsal:
-    """A loop that nobody hears; it is the other end of its own link."""
+    """A loop that nobody hears; it is the other end of its own link.
 
-    def __init__(self, parts: Parts, clock: Clock, policy: Policy, period: int, state: State) -> None:
+    Attributes:
+        on_alarm: As in `ControlLoop`; without, a planner that hangs here would hold up the loop on the stage for ever.
+    """
+
+    def __init__(
+        self, parts: Parts, clock: Clock, policy: Policy, period: int, state: State, *, interrupt: bool = False
+    ) -> None:
         """Prepare it.
 
         Args:
@@ -37,6 +43,7 @@ class Rehearsal:
             policy: That of the loop on the stage; here all faults are tolerated.
             period: Time between two beats [ns].
             state: What it hears of the machine.
+            interrupt: Whether SIGALRM may interrupt planner and controller, as in `ControlLoop`.
         """
         wire, self._clock, self._heard, self._beats = parts.wire, clock, b"", 0
         self._machine = Outbox(Kind.STATE, wire.robot, wire.state_values, session=1)
@@ -46,15 +53,18 @@ class Rehearsal:
         tolerant = structs.replace(policy, **dict.fromkeys(NAMES.values(), Rule(then="hold")))
         self._loop = ControlLoop(
             self, replace(parts, between=None), clock, tolerant,
-            period=period, duration=sys.maxsize, numbers=SessionNumbers(own=2, other=1),
+            period=period, duration=sys.maxsize, numbers=SessionNumbers(own=2, other=1), interrupt=interrupt,
         )  # fmt: skip
         self._loop.safety = Safety(mode=Mode.RUNNING)
-        self._lasts = min(self._tick() for _ in range(WARM_TICKS))
+        self._lasts, self._hang = min(self._tick() for _ in range(WARM_TICKS)), round(policy.hang_s * NS)
+        self.on_alarm = self._loop.on_alarm
 
     def __call__(self, deadline: int) -> None:
-        """Go through a tick if it will be over before the `deadline` [ns]."""
+        """Go through a tick if it will be over before the `deadline` [ns]; after one that hung there is none."""
         if deadline - self._clock.now() > SLOWER * self._lasts:
-            self._tick()
+            took = self._tick()
+            if took >= self._hang:
+                self._lasts = sys.maxsize
 
     def _tick(self) -> int:
         """Go through a tick; returns the time that it took [ns]."""

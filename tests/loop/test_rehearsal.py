@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from idcontrol.loop import launch
-from idcontrol.loop.clock import NS, Clock, VirtualClock
+from idcontrol.loop.clock import NS, Clock, VirtualClock, WallClock
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.life import Phase
 from idcontrol.loop.real import WARM_TICKS, Parts
@@ -74,6 +75,30 @@ def test_what_takes_too_long_before_a_beat_is_not_rehearsed():
         before = controller.calls
         rehearsal(clock.now() + left)
         assert controller.calls - before == calls
+
+
+def test_a_rehearsal_that_hangs_is_interrupted_and_is_the_last():
+    clock, patience_s = WallClock(), 3.0
+
+    def hangs(calls, command):
+        began = time.monotonic()
+        while calls > WARM_TICKS and time.monotonic() < began + patience_s:
+            pass
+        return command
+
+    with Stop() as stop:
+        session, controller = ArmSession(), Pd(wrong=hangs)
+        parts = Parts(
+            planner=session.planner(), controller=controller, system=session.system, wire=wire_format(session),
+            limits=session.limits,
+        )  # fmt: skip
+        rehearsal = Rehearsal(parts, clock, Policy(hang_s=0.2), PERIOD, session.start, interrupt=True)
+        stop.on_alarm = rehearsal.on_alarm
+        began = clock.now()
+        for _ in range(3):
+            rehearsal(clock.now() + NS)
+    assert controller.calls == WARM_TICKS + 1
+    assert clock.now() - began < patience_s * NS
 
 
 class Enough(Exception):
