@@ -133,7 +133,7 @@ class Joystick:
         """Do nothing: where the axes are is known with the next `steer`."""
 
     def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
-        """What the axes say, whatever time and pose."""
+        """Return the velocity that the axes ask for; time and pose do not matter."""
         v_x, v_y, omega = self._asked.tolist()
         return VelocityCommand(v_x=v_x, v_y=v_y, omega=omega, walk=bool(self._asked.any()))
 

@@ -455,7 +455,7 @@ class InverseDynamics:
         return tau, outcome, clipped
 
     def _unrated(self) -> Bounds:
-        """What motors can give whatever the rate of their torques [N m s]."""
+        """Bounds of the motor impulses without the limit on the rate of torques; each has shape (a,) [N m s]."""
         speed = self._system.joint_velocities(self._intake.inputs.v)
         least, most = np.empty(speed.size), np.empty(speed.size)
         torque_bounds(self._machine.joints, speed, least, most)

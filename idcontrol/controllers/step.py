@@ -367,7 +367,7 @@ def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def widen(machine: Machine, bounds: Bounds, arena: Arena) -> None:
-    """Write into `bounds` what motors can give whatever the rate of their torques [N m s]."""
+    """Write into `bounds` those of the motor impulses without the limit on the rate of torques [N m s]."""
     inputs, order, a = machine.inputs, machine.terms.order, bounds.most.shape[0]
     speed = vector(arena, a)
     for j in range(a):

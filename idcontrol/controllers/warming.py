@@ -43,7 +43,7 @@ class StandingRobot(Protocol):
 
 
 _ROBOTS: WeakKeyDictionary[Controller, StandingRobot] = WeakKeyDictionary()
-"""What `warm` knows of controllers: the robots that they were made for."""
+"""The robot that each controller was made for, as long as the controller exists: `warm` begins where it stands."""
 
 
 def remember(controller: Controller, robot: StandingRobot) -> None:

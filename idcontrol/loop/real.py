@@ -392,7 +392,7 @@ class ControlLoop:
 
     @property
     def phase(self) -> Phase:
-        """What it does while it runs."""
+        """Whether it stands up, works, halts or lies down; one without a way to lie always works."""
         return Phase.WORKING if self._life is None else self._life.phase
 
     def kept(self) -> None:
@@ -470,7 +470,7 @@ class ControlLoop:
         return self._follow(life.on_the_way(now / NS))
 
     def _go_on(self, now: int) -> tuple[bool, Fault]:
-        """What the running machine wants now; whether it carries itself, and what is wrong."""
+        """Ask for the next command of a running machine; returns whether the machine lies on its body, and faults."""
         life, t, halting = self._life, now / NS, self._halting
         if life is None:
             return False, self._ask()

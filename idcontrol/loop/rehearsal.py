@@ -78,7 +78,7 @@ class Rehearsal:
         """Nobody hears it."""
 
     def receive(self) -> bytes | None:
-        """What the machine says, once."""
+        """Return the message that was prepared for this tick, and None after that."""
         heard, self._heard = self._heard, b""
         return heard or None
 

@@ -405,7 +405,7 @@ impulses are found move by rounding, those that were left out as nearly dependen
 def outcomes(
     whitened: Whitened, f: Array, stick: Booleans, out: Booleans, opening: float, *, lifts: bool = False
 ) -> tuple[Booleans, Booleans, float]:
-    """What contacts do under impulses f.
+    """Which contacts open, and which press, under the impulses f.
 
     Contacts that press must not open, either: elimination may lose the digits of impulses that cancel, and forces that
     cancel may be so large that no double precision expresses the velocities that they leave.

@@ -14,7 +14,7 @@ from idcontrol.types import Array, Status
 NEAR = 1.3
 """Torque limits within this multiple of the largest torque are drawn."""
 IN_WINDOW = "; the chosen window is dark"
-"""What is said of a way where a window can be chosen."""
+"""How the sentence below the picture of a path ends where the reader can choose a window of time."""
 JOINTS = 3
 """Number of joints that are shown at first: those of a leg."""
 
