@@ -27,7 +27,7 @@ import numpy as np
 from idcontrol.errors import InputError
 from idcontrol.kernels.jit import njit
 from idcontrol.planners.gait import Gait, Timing, write_timing
-from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, reach
+from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, reach, stretched
 from idcontrol.types import Array
 
 QUINTIC_SPEED, QUINTIC_ACCELERATION = 1.875, 5.7735
@@ -78,10 +78,6 @@ LEAST_GRIP = 2.0 / 3.0
 
 MAKING_UP = 1.0
 """Speed at which a joint reference makes up for a jump of its plan [rad/s]: 1 mrad in a period of 1 ms."""
-
-STRETCHED = 0.02
-"""A leg is stretched where its Jacobian's least singular value is less than this part of the largest: a knee that is
-bent by less than 0.1 rad. Legs of our robots have 0.27 to 0.37 at home [-]."""
 
 REACH_STEP = 2e-3
 """Step with which the reach of a leg is probed [m]."""
@@ -156,12 +152,9 @@ class Ability(NamedTuple):
             pose, J = LegPose(np.empty((3, 3)), np.empty((3, 3)), np.empty(3)), np.empty((3, 3))
             nominal = home[i].copy()
             reach(zero, feet[i], IK_TOLERANCE, nominal, pose, J)
-            most, _, grip = np.linalg.svd(J)[1]
-            if grip < STRETCHED * most:
-                raise InputError(
-                    f"the leg of foot {i + 1} of {n} is stretched in the home pose: its joints cannot move the foot "
-                    "along it; bend its knee"
-                )
+            if fault := stretched(J, f"{i + 1} of {n}"):
+                raise InputError(fault)
+            grip = np.linalg.svd(J)[1][-1]
             inverse = np.abs(np.linalg.inv(J))
             speed[i] = inverse / limits.speed[i][:, None]
             acceleration[i] = inverse / limits.acceleration[i][:, None]

@@ -39,6 +39,10 @@ _IK_DAMPING = 100.0
 _IK_STEP = 0.3
 """Largest change of a joint angle in one Newton pass [rad]: beyond it the linear model of a leg is too far off."""
 
+STRETCHED = 0.02
+"""A leg is stretched where its Jacobian's least singular value is less than this part of the largest: a knee that is
+bent by less than 0.1 rad. Legs of our robots have 0.27 to 0.37 at home [-]."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feet:
@@ -127,6 +131,16 @@ class Legs(NamedTuple):
                     system.actuated_names.index(model.names[joint]),
                 )
         return Legs(origin=origin, axis=axis, foot=foot, q_index=index[0], v_index=index[1], actuated=index[2])
+
+
+def stretched(J: Array, foot: str) -> str:
+    """What is wrong with a leg at home whose foot's Jacobian is J, shape (3, 3) [m]; empty where nothing is."""
+    most, _, least = np.linalg.svd(J)[1]
+    if least >= STRETCHED * most:
+        return ""
+    return (
+        f"the leg of foot {foot} is stretched in the home pose: its joints cannot move the foot along it; bend its knee"
+    )
 
 
 def _chain(system: System, name: str, frame: int) -> Sequence[int]:

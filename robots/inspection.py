@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from idcontrol.errors import InputError, UnknownName
+from idcontrol.planners.legs import stretched
 from idcontrol.robots import joints, locate, schema, urdf
 from idcontrol.robots.robot import Robot, entry, foot_centres, foot_gaps, legs, table_problems, urdf_of
 from idcontrol.robots.wording import LONGEST_LINE, shown
@@ -165,6 +166,9 @@ def _foot_problems(robot: Robot, system: System) -> list[str]:
     owner: dict[int, str] = {}
     for foot, leg in zip(robot.description.feet, legs(robot, system), strict=True):
         shared = next((i for i in leg.tolist() if i in owner), None)
+        slides = next(
+            (system.actuated_names[i] for i in leg if not system.jacobian[3:, system.n_unactuated + i].any()), ""
+        )
         endless = next((name for name in (system.actuated_names[i] for i in leg) if _coordinates(system, name) > 1), "")
         if not leg.size:
             found.append(f"feet.{foot.name}.frame: no joint moves {foot.frame}; name a frame at the end of a leg")
@@ -177,6 +181,11 @@ def _foot_problems(robot: Robot, system: System) -> list[str]:
             found.append(
                 f"feet.{foot.name}.frame: joint {endless} of its leg is continuous; make it revolute with limits in "
                 "the URDF, or leave [gait] out"
+            )
+        elif walks and slides:
+            found.append(
+                f"feet.{foot.name}.frame: joint {slides} of its leg slides, the gait needs legs that turn; name another "
+                "frame, or leave [gait] out"
             )
         elif walks and leg.size != LEG_JOINTS:
             found.append(
@@ -205,6 +214,13 @@ def _standing_problems(robot: Robot, system: System) -> list[str]:
     u = system.n_unactuated
     if u and not np.linalg.eigvalsh(system.M[:u, :u])[0] > 0.0:
         found.append("home.joints_rad: the inertia of the unactuated part is not positive there; correct the inertias")
+    if robot.description.gait is not None:
+        # columns are twists about the origin of the world
+        feet = zip(robot.description.feet, foot_centres(robot, system, q), legs(robot, system), strict=True)
+        for foot, centre, leg in feet:
+            along, about = np.split(system.jacobian[:, u + leg], 2)
+            if fault := stretched(along + np.cross(about, centre, axis=0), foot.name):
+                found.append(f"home.joints_rad: {fault}")
     return found
 
 

@@ -104,6 +104,12 @@ def test_a_continuous_joint_has_no_limits_in_the_table(tmp_path):
             "robot.toml: home.joints_rad: foot LF is 5.2 mm above the ground when the lowest foot touches; change the "
             "angles of its leg",
         ),
+        (
+            '"*_thigh" = 0.5\n"*_knee" = -1.0',
+            '"*_knee" = 0.05',
+            "robot.toml: home.joints_rad: the leg of foot RH is stretched in the home pose: its joints cannot move the "
+            "foot along it; bend its knee",
+        ),
     ],
 )
 def test_what_is_wrong_with_the_robot_file_is_said_in_one_line(tmp_path, old, new, line):
@@ -116,6 +122,8 @@ def test_what_is_wrong_with_the_robot_file_is_said_in_one_line(tmp_path, old, ne
 def test_a_leg_that_the_planner_of_steps_would_refuse_is_not_fit_to_walk(tmp_path):
     (told,) = check(tmp_path, urdf_old='"revolute"', urdf_new='"continuous"').problems
     assert told.startswith("robot.toml: feet.LF.frame: joint FL_hip of its leg is continuous; make it revolute")
+    (told,) = check(tmp_path, urdf_old='"revolute"', urdf_new='"prismatic"').problems
+    assert told.startswith("robot.toml: feet.LF.frame: joint FL_hip of its leg slides, the gait needs legs that turn;")
 
 
 def test_problems_of_both_files_are_told_together(tmp_path):
