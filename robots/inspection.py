@@ -184,8 +184,8 @@ def _foot_problems(robot: Robot, system: System) -> list[str]:
             )
         elif walks and slides:
             found.append(
-                f"feet.{foot.name}.frame: joint {slides} of its leg slides, the gait needs legs that turn; name another "
-                "frame, or leave [gait] out"
+                f"feet.{foot.name}.frame: joint {slides} of its leg slides, the gait needs legs that turn; name "
+                "another frame, or leave [gait] out"
             )
         elif walks and leg.size != LEG_JOINTS:
             found.append(
