@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from idcontrol.kernels.bound import Bound, bind, borrow, entry
-from idcontrol.kernels.given import ARRAY, LOGICAL, REAL, Given, is_vector, vector
+from idcontrol.kernels.given import ARRAY, LOGICAL, REAL, Given, is_plain, read
 from idcontrol.kernels.jit import njit
 from idcontrol.system import LARGEST, UNIT, System
 from idcontrol.types import Array, Booleans, Command, Reference, State, Status
@@ -252,17 +252,17 @@ def copy_given(bound: Bound, given: Given) -> bool:
     """`copy_inputs` of what Python code gives; false, too, where one is no plain vector of its type."""
     room, array = bound.borrowed
     for place in range(8):
-        if not is_vector(given, place, array, LOGICAL if place == STANCE else REAL):
+        if not is_plain(given, place, array, LOGICAL if place == STANCE else REAL, 1):
             return False
     like, _ = room.borrowed
     told = (
-        vector(given, 0, like.q),
-        vector(given, 1, like.v),
-        vector(given, 2, like.joint_q),
-        vector(given, 3, like.joint_v),
-        vector(given, 4, like.joint_a),
-        vector(given, STANCE, like.stance),
-        vector(given, 6, like.since_touchdown),
-        vector(given, 7, like.to_liftoff),
+        read(given, 0, like.q),
+        read(given, 1, like.v),
+        read(given, 2, like.joint_q),
+        read(given, 3, like.joint_v),
+        read(given, 4, like.joint_a),
+        read(given, STANCE, like.stance),
+        read(given, 6, like.since_touchdown),
+        read(given, 7, like.to_liftoff),
     )
     return bool(copy_inputs(room, told))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import ctypes
 from functools import reduce
-from typing import Any, Final
+from itertools import accumulate
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from llvmlite import ir
@@ -22,7 +23,9 @@ from numba.extending import NativeValue, intrinsic, models, register_model, type
 from numba.np.arrayobj import make_array, populate_array
 
 from idcontrol.kernels.jit import njit
-from idcontrol.types import Array, Booleans
+from idcontrol.types import Array, Booleans, Integers
+
+Numbers = TypeVar("Numbers", Array, Booleans, Integers)
 
 _TYPE, _ITEMS = 8, tuple.__basicsize__
 """Where in a Python object its type is, and in a tuple its items [bytes]: after what tuples of any length have."""
@@ -84,7 +87,7 @@ def _item(builder: Any, given: Any, place: Any) -> Any:
 
 
 @intrinsic
-def _is_vector(_: Any, given: Any, place: Any, array: Any, kind: Any) -> Any:
+def _is_plain(_: Any, given: Any, place: Any, array: Any, kind: Any, axes: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         def same(one: Any, other: Any, how: str = "==") -> Any:
             return builder.icmp_unsigned(how, one, ir.Constant(one.type, other) if isinstance(other, int) else other)
@@ -97,58 +100,60 @@ def _is_vector(_: Any, given: Any, place: Any, array: Any, kind: Any) -> Any:
             facts = (
                 same(number, values[3]),
                 same(_word(builder, numbers, _ORDER, 8), _SWAPPED, "!="),
-                same(_word(builder, item, _AXES, 32), 1),
+                same(builder.sext(_word(builder, item, _AXES, 32), ir.IntType(64)), values[4]),
                 same(builder.and_(_word(builder, item, _FLAGS, 32), ir.Constant(ir.IntType(32), _PLAIN)), _PLAIN),
             )
             builder.store(reduce(builder.and_, facts), found)
         return builder.load(found)
 
-    return types.boolean(given, types.int64, types.int64, types.int64), generate
+    return types.boolean(given, *(types.int64,) * 4), generate
 
 
 @intrinsic
-def _vector(_: Any, given: Any, place: Any, like: Any) -> Any:
+def _read(_: Any, given: Any, place: Any, like: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         item = _item(builder, values[0], values[1])
         made = make_array(like)(context, builder)
         size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(like.dtype)))
         data = builder.bitcast(_follow(builder, item, _DATA), made.data.type)
-        length = _word(builder, _follow(builder, item, _SHAPE), 0)
-        populate_array(made, data=data, shape=[length], strides=[size], itemsize=size, meminfo=None)
+        lengths = _follow(builder, item, _SHAPE)
+        shape = [_word(builder, lengths, 8 * axis) for axis in range(like.ndim)]
+        strides = list(accumulate(reversed(shape[1:]), builder.mul, initial=size))[::-1]
+        populate_array(made, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
         return made._getvalue()
 
     return like(given, types.int64, like), generate
 
 
 @njit(cache=True, inner=True)
-def is_vector(given: Given, place: int, array: int, kind: int) -> bool:
-    """Whether the object at a place is a vector without gaps of the number type `kind`, `REAL` or `LOGICAL`.
+def is_plain(given: Given, place: int, array: int, kind: int, axes: int) -> bool:
+    """Whether the object at a place is an array without gaps, of so many axes and a number type such as `REAL`.
 
     It may not be of a subclass, whose author decides what it says of itself: `array` is `ARRAY`.
     """
-    return bool(_is_vector(given, place, array, kind))
+    return bool(_is_plain(given, place, array, kind, axes))
 
 
 @njit(cache=True, inner=True)
-def vector(given: Given, place: int, like: Array | Booleans) -> Array | Booleans:
-    """The vector at a place, of the type of `like`, once `is_vector` has said that it is one."""
-    found: Array | Booleans = _vector(given, place, like)
+def read(given: Given, place: int, like: Numbers) -> Numbers:
+    """The array at a place, of the type and number of axes of `like`, once `is_plain` has said that it is one."""
+    found: Numbers = _read(given, place, like)
     return found
 
 
 if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
 
-    def is_vector(given: Any, place: int, array: int, kind: int) -> bool:
-        """Whether the object at a place is a vector without gaps of the number type `kind`."""
+    def is_plain(given: Any, place: int, array: int, kind: int, axes: int) -> bool:
+        """Whether the object at a place is an array without gaps, of so many axes and the number type `kind`."""
         item = given[place]
         if id(type(item)) != array:
             return False
         flags = item.flags
-        plain = flags.c_contiguous and flags.aligned
-        return bool(item.dtype.num == kind and item.dtype.isnative and item.ndim == 1 and plain)
+        whole = flags.c_contiguous and flags.aligned
+        return bool(item.dtype.num == kind and item.dtype.isnative and item.ndim == axes and whole)
 
-    def vector(given: Any, place: int, like: Any) -> Any:
-        """The vector at a place."""
+    def read(given: Any, place: int, like: Any) -> Any:
+        """The array at a place."""
         return given[place]
 
 

@@ -1,19 +1,21 @@
-"""Keep what a controller asks for, and let through what may be sent: one compiled call each, of arrays bound once.
+"""Keep what planner and controller answer, and let through what may be sent: one compiled call each.
 
 `idcontrol.loop.safety.admit` is the gate of torques; here drives that hold joints are beside it.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.given import Given, is_plain, read
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.loop.plausible import farthest
 from idcontrol.loop.safety import admit_kernel
-from idcontrol.types import Array
+from idcontrol.types import Array, Booleans, Integers
 
 
 class Asked(NamedTuple):
@@ -49,6 +51,77 @@ def take(bound: Bound, told: Array) -> tuple[bool, float]:  # pragma: no cover -
         for row in range(4):
             asked.held[row, j] = told[(1 + row) * a + j] if told.shape[0] > a else 0.0
     return True, farthest(asked.q_des, asked.q)
+
+
+class Answers(NamedTuple):
+    """Where the answers of planner and controller are recorded, and of what type they must be to be taken as they are.
+
+    Attributes:
+        joints: q, v and a of a `Reference`, shape (a,) each.
+        stance: In numbers, shape (n_feet,).
+        base_position: Shape (3,) [m].
+        feet: Shape (n_feet, 3) [m].
+        force: Predicted force on each foot, world axes, shape (n_feet, 3) [N].
+        truths: An array of truth values.
+        integers: An array of integers.
+        array: `idcontrol.kernels.given.ARRAY`.
+    """
+
+    joints: tuple[Array, Array, Array]
+    stance: Array
+    base_position: Array
+    feet: Array
+    force: Array
+    truths: Booleans
+    integers: Integers
+    array: int
+
+
+NAMES: Final = (
+    "reference.q",
+    "reference.v",
+    "reference.a",
+    "reference.base_position",
+    "reference.stance",
+    "reference.feet",
+    "command.predicted.identity",
+    "command.predicted.force",
+)
+"""What `keep` is given."""
+TYPES: Final = (np.float64, np.float64, np.float64, np.float64, np.bool_, np.float64, np.int64, np.float64)
+KINDS: Final = tuple(np.dtype(type).num for type in TYPES)
+"""Its number types."""
+AXES: Final = (1, 1, 1, 1, 1, 2, 1, 2)
+"""Its numbers of axes."""
+
+
+@njit(cache=True)
+def keep(bound: Bound, given: Given) -> bool:  # pragma: no cover - compiled
+    """Record the arrays of an answer (`NAMES`); false, and nothing is, where one is no plain array or does not fit."""
+    to: Answers = bound.borrowed
+    for place in range(len(KINDS)):
+        if not is_plain(given, place, to.array, KINDS[place], AXES[place]):
+            return False
+    position, stance, feet = read(given, 3, to.base_position), read(given, 4, to.truths), read(given, 5, to.feet)
+    identity, force = read(given, 6, to.integers), read(given, 7, to.force)
+    fits = position.shape == to.base_position.shape and stance.shape == to.stance.shape and feet.shape == to.feet.shape
+    fits = fits and force.shape[0] == identity.shape[0] and force.shape[1] == 3
+    for i in identity:
+        fits = fits and 0 <= i < to.force.shape[0]
+    for place in range(3):
+        fits = fits and read(given, place, to.base_position).shape == to.joints[place].shape
+    if not fits:
+        return False
+    for place in range(3):
+        assign(to.joints[place], read(given, place, to.base_position))
+    assign(to.base_position, position)
+    assign_rows(to.feet, feet)
+    to.force[:] = 0.0
+    for i in range(stance.shape[0]):
+        to.stance[i] = 1.0 if stance[i] else 0.0
+    for i in range(identity.shape[0]):
+        assign(to.force[identity[i]], force[i])
+    return True
 
 
 class Gate(NamedTuple):
