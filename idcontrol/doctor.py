@@ -15,7 +15,7 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
-from idcontrol.loop.realtime import ONE_THREAD, PRIORITY, undisturbed
+from idcontrol.loop.realtime import LATENCY, ONE_THREAD, PRIORITY, undisturbed
 
 Severity = Literal["fine", "advice", "broken"]
 
@@ -178,6 +178,14 @@ def _real_time() -> Iterator[Diagnosis]:
         found=refused or "granted",
         verdict="advice" if refused else "fine",
         remedy=f'echo "$USER - memlock unlimited" | sudo tee -a {_LIMITS}   # then log in again' if refused else "",
+    )
+    refused = granted.refused.get("cpu_awake", "")
+    yield Diagnosis(
+        topic="real time",
+        name="wakeful CPUs",
+        found=refused or "granted",
+        verdict="advice" if refused else "fine",
+        remedy=f"sudo chmod o+w {LATENCY}   # until the next start" if refused else "",
     )
 
 

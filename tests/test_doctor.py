@@ -83,14 +83,14 @@ def test_a_version_that_is_too_old_is_a_fault(monkeypatch, no_physics):
 def test_what_the_operating_system_refuses_is_advice_with_the_line_that_allows_it(monkeypatch, no_physics):
     class Refused:
         def __enter__(self):
-            return Granted(refused={"scheduler": "not permitted", "memory_lock": "too much"})
+            return Granted(refused={"scheduler": "not permitted", "memory_lock": "too much", "cpu_awake": "no"})
 
         def __exit__(self, *_):
             return None
 
     monkeypatch.setattr(doctor, "undisturbed", Refused)
     found = named(doctor.examine())
-    for name, word in (("priority", "rtprio 40"), ("locked memory", "memlock unlimited")):
+    for name, word in (("priority", "rtprio 40"), ("locked memory", "memlock unlimited"), ("wakeful CPUs", "chmod")):
         assert found["real time", name].verdict == "advice"
         assert word in found["real time", name].remedy
 

@@ -166,6 +166,7 @@ def _show_timing(metrics: dict[str, Any]) -> None:
         + ("" if stolen is None else f", and a hypervisor {stolen:.2f} s")
     )
     had = [granted["scheduler"], "memory locked" if granted["memory_locked"] else "memory not locked"]
+    had.append("CPUs kept awake" if granted["cpu_awake"] else "CPUs may sleep")
     had.append("bound to no CPU" if granted["cpu"] is None else f"bound to CPU {granted['cpu']}")
     screen.print(", ".join(had))
     for what, why in granted["refused"].items():

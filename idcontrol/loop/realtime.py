@@ -13,6 +13,7 @@ import gc
 import math
 import os
 import resource
+import struct
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,6 +29,9 @@ ONE_THREAD: Mapping[str, str] = MappingProxyType(
 )
 """Environment in which BLAS starts no threads; it is read when NumPy is imported for the first time."""
 
+LATENCY = Path("/dev/cpu_dma_latency")
+"""Takes the longest time that CPUs may need to wake up, an int32 [µs], for as long as it is open (Linux, PM QoS)."""
+
 _PR_SET_TIMERSLACK = 29
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
 
@@ -40,6 +44,7 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
         priority: Priority under SCHED_FIFO; 0 under another scheduler.
         cpu: The CPU that the process is bound to; None if it may move.
         memory_locked: Whether all its memory stays in RAM.
+        cpu_awake: Whether idle CPUs stay awake meanwhile.
         gc_frozen: Whether the garbage collector passes over all that was made before.
         threads: Threads of the process; more than one means that BLAS brought its own.
         refused: Each privilege that was refused, and why.
@@ -49,6 +54,7 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     cpu: int | None = None
     memory_locked: bool = False
+    cpu_awake: bool = False
     gc_frozen: bool = False
     threads: int = 1
     refused: dict[str, str] = {}
@@ -75,6 +81,7 @@ def undisturbed(cpu: int | None = None) -> Iterator[Granted]:
     if not first:
         refused["cpu"] = "not tried: without the priority it would only wait there for others"
     locked = _lock_memory(refused)
+    wakeful = _stay_awake(refused)
     _sharp_timers()
     gc.collect()
     gc.freeze()
@@ -84,12 +91,15 @@ def undisturbed(cpu: int | None = None) -> Iterator[Granted]:
             priority=PRIORITY if first else 0,
             cpu=bound,
             memory_locked=locked,
+            cpu_awake=wakeful is not None,
             gc_frozen=True,
             threads=_threads(),
             refused=refused,
         )
     finally:
         gc.unfreeze()
+        if wakeful is not None:
+            os.close(wakeful)
         if first:
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         if bound is not None:
@@ -151,6 +161,20 @@ def _lock_memory(refused: dict[str, str]) -> bool:
         return True
     refused["memory_lock"] = f"{os.strerror(ctypes.get_errno())}; allow it with a memlock line in limits.conf"
     return False
+
+
+def _stay_awake(refused: dict[str, str]) -> int | None:
+    """The open file that keeps idle CPUs from sleeping; None if that was refused.
+
+    One that sleeps wakes later, with colder caches; that of a virtual machine goes back to its host meanwhile.
+    """
+    try:
+        wakeful = os.open(LATENCY, os.O_WRONLY)
+        os.write(wakeful, struct.pack("=i", 0))
+    except OSError as error:
+        refused["cpu_awake"] = f"{LATENCY}: {error.strerror}; allow it with a udev rule"
+        return None
+    return wakeful
 
 
 def _sharp_timers() -> None:

@@ -56,8 +56,8 @@ def test_json_has_the_keys_of_the_contract(command, tmp_path):
     for key in ("overruns", "missed", "fault_events"):
         assert found[key] == 0
     assert found["realtime"] == {  # in simulated time the operating system is asked for nothing
-        "scheduler": "SCHED_OTHER", "priority": 0, "cpu": None, "memory_locked": False, "gc_frozen": False,
-        "threads": 1, "refused": {},
+        "scheduler": "SCHED_OTHER", "priority": 0, "cpu": None, "memory_locked": False, "cpu_awake": False,
+        "gc_frozen": False, "threads": 1, "refused": {},
     }  # fmt: skip
     assert found["completed"] is True
     assert (found["controller"], found["rate_hz"], found["duration_s"]) == ("tests.loop.rig:Pd", 1000.0, 0.2)

@@ -17,20 +17,25 @@ import json, os, gc
 import msgspec
 from idcontrol.loop import realtime
 before = sorted(os.sched_getaffinity(0))
+def held():
+    links = (f"/proc/self/fd/{{each}}" for each in os.listdir("/proc/self/fd"))
+    return [os.readlink(link) for link in links if os.path.exists(link)]
 with realtime.undisturbed() as granted:
     state = dict(
         granted=msgspec.to_builtins(granted), scheduler=os.sched_getscheduler(0), cpus=len(os.sched_getaffinity(0)),
         frozen=gc.get_freeze_count(), slack_ns=int(open("/proc/self/timerslack_ns").read()),
+        held=held(),
         locked=[line for line in open("/proc/self/status") if line.startswith("VmLck")][0].split()[1],
     )
 state["after"] = (os.sched_getscheduler(0), gc.get_freeze_count(), sorted(os.sched_getaffinity(0)) == before)
+state["let_go"] = held()
 print(json.dumps(state))
 """
 
 REFUSING = """
 import ctypes, resource
 def refuse(*_): raise PermissionError(1, "Operation not permitted")
-os.sched_setscheduler = refuse
+os.sched_setscheduler = os.open = refuse
 """
 
 
@@ -47,6 +52,8 @@ def test_what_is_said_is_what_the_kernel_says():
     assert (granted["scheduler"] == "SCHED_FIFO") == (found["scheduler"] == 1)
     assert (granted["cpu"] is not None) == (found["cpus"] == 1) or found["cpus"] == 1
     assert granted["memory_locked"] == (int(found["locked"]) > 0)
+    assert granted["cpu_awake"] == (str(realtime.LATENCY) in found["held"])
+    assert str(realtime.LATENCY) not in found["let_go"]
     assert found["frozen"] > 0
     assert found["after"] == [0, 0, True]
     assert found["slack_ns"] <= 1000  # 50 000 is what an ordinary process has, 0 what one with SCHED_FIFO has
@@ -61,6 +68,8 @@ def test_what_is_refused_is_told_with_how_to_get_it_and_nothing_breaks():
     assert granted["cpu"] is None  # not bound to a CPU that others may hold
     assert "limits.conf" in granted["refused"]["scheduler"]
     assert "priority" in granted["refused"]["cpu"]
+    assert not granted["cpu_awake"]
+    assert "udev" in granted["refused"]["cpu_awake"]
 
 
 def test_resident_memory_is_what_the_kernel_counts():
