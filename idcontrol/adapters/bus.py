@@ -46,9 +46,10 @@ from idcontrol.adapters.unitree import (
 )
 from idcontrol.errors import InputError
 from idcontrol.loop import realtime
-from idcontrol.loop.machine import FAREWELL, follow, watchdog
+from idcontrol.loop.clock import NS
+from idcontrol.loop.machine import FAREWELL, WATCHDOG, follow
 from idcontrol.loop.order import translation
-from idcontrol.loop.safety import Mode, Policy, Safety
+from idcontrol.loop.safety import Mode, Safety
 from idcontrol.loop.session import Session, wire_format
 from idcontrol.loop.stop import Stop
 from idcontrol.loop.transport import Endpoint, Link
@@ -254,14 +255,14 @@ class Bridge:
         finished: Whether it has stopped, and told so.
     """
 
-    def __init__(self, link: Link, bus: Bus, session: Session, *, policy: Policy, numbers: SessionNumbers) -> None:
+    def __init__(self, link: Link, bus: Bus, session: Session, *, silence_s: float, numbers: SessionNumbers) -> None:
         """Wait for a loop.
 
         Args:
             link: Connection to the loop.
             bus: Connection to the robot.
             session: Says what robot it is; its order of joints is `ORDER`.
-            policy: Faults that are tolerated.
+            silence_s: The robot is braked after a silence of the loop of this length [s].
             numbers: Session numbers of the conversation with the loop.
 
         Raises:
@@ -275,7 +276,7 @@ class Bridge:
         told = translation(session.orders[ORDER], system, session.feet, wire)
         self._wire, self._system = replace(wire, joints=told.joints), system
         low, high = wire.command_range()
-        self._link, self._bus, self._policy = link, bus, policy
+        self._link, self._bus, self._late = link, bus, round(silence_s * NS)
         self._endpoint = Endpoint(
             link,
             Inbox(Kind.COMMAND, wire.robot, low[told.command.source], high[told.command.source], numbers.other),
@@ -300,7 +301,13 @@ class Bridge:
         fresh = endpoint.poll(now)
         come = self._listen()
         self.safety, _ = follow(
-            self.safety, self._policy, now, endpoint, slow=lambda: self._speed < self._policy.rest_speed, stop=stop
+            self.safety,
+            WATCHDOG,
+            now,
+            endpoint,
+            self._late,
+            slow=lambda: self._speed < WATCHDOG.rest_speed,
+            stop=stop,
         )
         mode = self.safety.mode
         self._begun |= mode is Mode.RUNNING
@@ -346,14 +353,13 @@ def serve(session: Session, bind: Address, *, interface: str | None, domain: int
         domain: Number of the DDS domain.
         silence_s: The robot is braked after a silence of the loop of this length [s].
     """
-    policy = msgspec.structs.replace(watchdog(silence_s), late_s=silence_s)
     cpus = os.sched_getaffinity(0)
     link = UdpLink(bind)
     with Stop() as stop, contextlib.closing(link), realtime.undisturbed():
         os.sched_setaffinity(0, cpus)  # the loop has a CPU of its own, and a plant may have the other
         # the bus has threads of its own, which inherit what has been granted
         with contextlib.closing(Bus(robot=False, interface=interface, domain=domain)) as bus:
-            bridge = Bridge(link, bus, session, policy=policy, numbers=SessionNumbers(own=secrets.randbits(32)))
+            bridge = Bridge(link, bus, session, silence_s=silence_s, numbers=SessionNumbers(own=secrets.randbits(32)))
             stop.begin()
             while not bridge.finished:
                 select.select([link.fileno(), bus.fileno()], [], [], LOOK_S)

@@ -37,14 +37,14 @@ What happens when
 ================================  ===============================================================================
 what goes wrong                   what happens (`safety.Policy` says after how many ticks in a row)
 ================================  ===============================================================================
-datagrams lost, late, reordered   the last torque holds; braked where the newest news is older than 10 ms 20 times.
-                                  Drives go on holding the positions of the last impedance command until then
+datagrams lost, late, reordered   the last torque holds; braked where the newest news is older than 20 periods and
+                                  20 ms. Drives go on holding the positions of the last impedance command until then
 datagrams damaged, replayed, of   dropped and counted; as if lost
 another robot, session, version,
 a far-off number, out of range
 control step too long, beats      the last torque holds at the machine; braked after 50 ticks in a row
 missed
-controller hangs                  the machine brakes itself after 20 of its periods without a command, 20 ms at least;
+controller hangs                  the machine brakes itself after 20 periods and 20 ms without a command;
                                   the loop interrupts the controller after 0.1 s and brakes too
 controller raises                 braked at once; the traceback is in the metrics
 controller returns a NaN          the last torque holds; braked after 5 ticks in a row

@@ -34,7 +34,7 @@ from idcontrol.loop.order import Translation, translation
 from idcontrol.loop.real import ControlLoop, Parts, Sense
 from idcontrol.loop.rehearsal import Rehearsal
 from idcontrol.loop.ring import Ring, ring_bytes
-from idcontrol.loop.safety import Fault, Policy
+from idcontrol.loop.safety import Fault, Policy, patience
 from idcontrol.loop.session import begins, resolve, wire_format
 from idcontrol.loop.simulated import ticks
 from idcontrol.loop.stop import Stop
@@ -70,7 +70,7 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         joints: Name of the order that the joints of the machine at `peer` have, one of `orders` in the robot file; null
             is that of the model.
         plant_rate_hz: Rate of the plant; null is that of the loop.
-        plant_silence_s: The plant brakes after a silence of this length; null is 20 of its periods, and 20 ms at least.
+        plant_silence_s: The plant brakes after a silence of this length; null is `patience` with the longer period.
         start: Where the plant begins: lying, where the robot file says on what, or standing.
         arm: Whether the machine at `peer` is armed as soon as it is ready. If not, Enter at the terminal arms it, and
             recovers it after it was braked. A plant of ours needs nobody to arm it.
@@ -167,8 +167,9 @@ class _Work:
         self.wire = wire_format(session)
         self.name: str = config.controller
         self.parts = self._parts()
-        watchdog = machine.watchdog(self.plant_period / NS)
-        self.machine_policy = msgspec.structs.replace(watchdog, late_s=settings.plant_silence_s or watchdog.late_s)
+        late_s = patience(max(self.period, self.plant_period) / NS)
+        self.policy = msgspec.structs.replace(settings.policy, late_s=settings.policy.late_s or late_s)
+        self.silence_s = settings.plant_silence_s or late_s
 
     def _parts(self) -> Parts:
         """The parts of a loop."""
@@ -222,10 +223,10 @@ class _Work:
             self.session, self.out, config, self.period / NS, machine_too=True, estimated=estimated
         )  # fmt: skip
         here, there = inprocess.pair()
-        dt = self.plant_period / NS
+        dt, watchdog = self.plant_period / NS, msgspec.structs.replace(machine.WATCHDOG, late_s=self.silence_s)
         body = machine.Machine(
             there, self.session.plant(dt), self.session,
-            period_s=dt, numbers=SessionNumbers(own=1, other=2), policy=self.machine_policy,
+            period_s=dt, numbers=SessionNumbers(own=1, other=2), policy=watchdog,
             start=begins(self.session, self.settings.start),
         )  # fmt: skip
 
@@ -237,7 +238,7 @@ class _Work:
 
         clock.every(self.plant_period, beat)
         loop = ControlLoop(
-            here, self.parts, clock, self.settings.policy,
+            here, self.parts, clock, self.policy,
             period=self.period, duration=self.duration, numbers=SessionNumbers(own=2, other=1),
         )  # fmt: skip
         ending = None
@@ -333,7 +334,7 @@ class _Work:
             children.append(plant)
         clock, attended = WallClock(awake=AWAKE_NS), self.settings.peer is not None and not self.settings.arm
         loop = ControlLoop(
-            link, self.parts, clock, self.settings.policy,
+            link, self.parts, clock, self.policy,
             period=self.period, duration=self.duration, numbers=numbers, interrupt=stop.heeded,
             attended=attended,
         )  # fmt: skip
@@ -342,9 +343,7 @@ class _Work:
             self._rehearse(self.parts)
         else:
             own = self._parts()
-            rehearsal = Rehearsal(
-                own, clock, self.settings.policy, self.period, self._rehearse(own), interrupt=stop.heeded
-            )
+            rehearsal = Rehearsal(own, clock, self.policy, self.period, self._rehearse(own), interrupt=stop.heeded)
 
             def on_alarm() -> None:
                 """Interrupt whichever asks."""
@@ -392,7 +391,12 @@ class _Work:
         """Wait until the machine speaks and the recorder listens."""
         if not loop.connect(CONNECT_S, lambda: plant is None or plant.poll() is None):
             if plant is not None:
-                raise InputError("the plant's process ended before it spoke")
+                ended = plant.poll() is not None
+                raise InputError(
+                    "the plant's process ended before it spoke"
+                    if ended
+                    else f"the plant's process did not speak within {CONNECT_S:.0f} s: is the computer busy?"
+                )
             dropped = {why.name.lower(): int(n) for why, n in zip(Drop, loop.endpoint.inbox.dropped, strict=True) if n}
             if "version" in dropped:
                 raise InputError(
@@ -439,7 +443,7 @@ class _Work:
         job = PlantJob(
             target=self.target, config=self.config, period=self.plant_period, session=numbers.other or 0,
             loop_session=numbers.own, parent=os.getpid(),
-            silence_s=self.machine_policy.late_s, ring=-1 if machine_fd is None else machine_fd,
+            silence_s=self.silence_s, ring=-1 if machine_fd is None else machine_fd,
             begins=self.settings.start,
         )  # fmt: skip
         if settings.transport == "udp":

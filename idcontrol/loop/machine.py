@@ -20,7 +20,7 @@ import numpy as np
 from idcontrol.kernels.jit import njit
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat
-from idcontrol.loop.safety import NOT_BEGUN, Fault, Inputs, Mode, Policy, Rule, Safety, advance
+from idcontrol.loop.safety import NOT_BEGUN, Fault, Inputs, Mode, Policy, Safety, advance, patience
 from idcontrol.loop.session import Session, wire_format
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import NOT_MEASURED, Drop, Format, Inbox, Kind, Outbox, SessionNumbers, within
@@ -33,18 +33,9 @@ FAREWELL = 20
 """Number of ticks in which a stopped side still tells that it has stopped."""
 
 
-PATIENCE: Final = 20
-"""Silence that a machine tolerates, in its periods."""
-PATIENCE_S: Final = 0.02
-"""It tolerates no less than this [s]. What held torques do depends on time, not on the rate at which they came."""
-
-
-def watchdog(period_s: float) -> Policy:
-    """The policy of a machine: it tolerates a silence of `PATIENCE` and `PATIENCE_S`, then it brakes, for 3 s at most.
-
-    Robots that stood lie half a second after their joints were braked.
-    """
-    return Policy(silent=Rule(tolerate=0), late_s=max(PATIENCE * period_s, PATIENCE_S), damp_s=3.0)
+WATCHDOG: Final = Policy(damp_s=3.0)
+"""The policy of a machine: it brakes for 3 s at most. Robots that stood lie half a second after their joints were
+braked."""
 
 
 def channels(session_format: Format) -> dict[str, tuple[int, ...]]:
@@ -97,7 +88,7 @@ class Machine:
         *,
         period_s: float,
         numbers: SessionNumbers,
-        policy: Policy | None = None,
+        policy: Policy = WATCHDOG,
         start: State | None = None,
     ) -> None:
         """Hold `plant` at the start.
@@ -109,12 +100,13 @@ class Machine:
                 are the brake's from now on.
             period_s: Time between two ticks [s].
             numbers: Session numbers of the conversation.
-            policy: Faults that are tolerated; None is `watchdog`.
+            policy: Faults that are tolerated.
             start: Where it begins; None is the session's start.
         """
         self._plant, self._system, self._limits = plant, session.system, session.limits
         self._wire = wire = wire_format(session)
-        self._dt, self._policy = period_s, policy or watchdog(period_s)
+        self._dt, self._policy = period_s, policy
+        self._late = round((policy.late_s or patience(period_s)) * NS)
         self.endpoint = Endpoint(
             link,
             Inbox(Kind.COMMAND, wire.robot, *wire.command_range(), numbers.other),
@@ -145,7 +137,7 @@ class Machine:
         self.endpoint.poll(now)
         heard, silence = self.endpoint.newest, self.endpoint.silence(now)
         self.safety, faults = follow(
-            self.safety, self._policy, now, self.endpoint, slow=self._slow, stop=stop, lost=self._lost
+            self.safety, self._policy, now, self.endpoint, self._late, slow=self._slow, stop=stop, lost=self._lost
         )
         self._begun |= self.safety.mode is Mode.RUNNING
         began = time.perf_counter_ns()
@@ -221,6 +213,7 @@ def follow(
     policy: Policy,
     now: int,
     endpoint: Endpoint,
+    late: int,
     *,
     slow: Callable[[], bool],
     stop: bool = False,
@@ -233,6 +226,7 @@ def follow(
         policy: Faults that are tolerated.
         now: Time [ns].
         endpoint: The machine's side of the conversation, which has taken what has come.
+        late: Silence of the loop that is tolerated [ns].
         slow: Tells whether all joints are slow; asked while they are braked.
         stop: Whether to stop, whatever the loop says.
         lost: Whether the machine's own numbers are lost.
@@ -240,7 +234,7 @@ def follow(
     mode, heard = safety.mode, endpoint.newest
     asked = Mode.IDLE if heard is None else Mode(heard.mode)
     left = asked is Mode.STOPPED  # who has said farewell is not missed
-    faults = Fault.SILENT if endpoint.silence(now) > policy.late_s * NS and not left else Fault.NONE
+    faults = Fault.SILENT if endpoint.silence(now) > late and not left else Fault.NONE
     if lost:
         faults |= Fault.NOT_FINITE
     ends = stop or left

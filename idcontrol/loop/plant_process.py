@@ -78,7 +78,7 @@ def main() -> int:
         session,
         period_s=dt,
         numbers=SessionNumbers(own=job.session, other=job.loop_session),
-        policy=msgspec.structs.replace(machine.watchdog(dt), late_s=job.silence_s),
+        policy=msgspec.structs.replace(machine.WATCHDOG, late_s=job.silence_s),
         start=start,
     )
     asked: list[int] = []

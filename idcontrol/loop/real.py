@@ -29,7 +29,7 @@ from idcontrol.loop.life import Between, Halting, Life, Phase
 from idcontrol.loop.machine import FAREWELL
 from idcontrol.loop.order import Translation
 from idcontrol.loop.plausible import UNUSED, Bearable, Joints, Judge, Trust, judge, nothing, see, tilt
-from idcontrol.loop.safety import NOT_BEGUN, Cut, Fault, Inputs, Limits, Mode, Policy, Safety, advance
+from idcontrol.loop.safety import NOT_BEGUN, Cut, Fault, Inputs, Limits, Mode, Policy, Safety, advance, patience
 from idcontrol.loop.session import Planner, Steered
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import AXES, Drop, Format, Inbox, Kind, Outbox, SessionNumbers
@@ -197,6 +197,7 @@ class ControlLoop:
                 itself, and stops once it is braked.
         """
         self._parts, self._clock, self._policy, self._period, self._duration = parts, clock, policy, period, duration
+        self._late = round((policy.late_s or patience(period / NS)) * NS)
         wire = parts.wire
         self.endpoint = Endpoint(
             link,
@@ -353,7 +354,7 @@ class ControlLoop:
         self._spend("read")
         self._answer.fill(np.nan)
         age = endpoint.age(now)
-        if age > policy.late_s * NS:
+        if age > self._late:
             faults |= Fault.SILENT
         if beat.jumped:
             faults |= Fault.CLOCK
@@ -637,7 +638,7 @@ class ControlLoop:
 
     def _slow(self, now: int) -> bool:
         """Whether the machine's joints are known to be slow."""
-        if self._sensed is None or self.endpoint.silence(now) > self._policy.late_s * NS:
+        if self._sensed is None or self.endpoint.silence(now) > self._late:
             return False
         speed = np.abs(self._parts.system.joint_velocities(self._sensed.state.v)).max(initial=0.0)
         return bool(speed < self._policy.rest_speed)

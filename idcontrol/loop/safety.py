@@ -20,7 +20,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 import numpy as np
@@ -201,6 +201,17 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     then: Literal["hold", "damp", "stop"] = "damp"
 
 
+PATIENCE: Final = 20
+"""Silence that a side tolerates, in periods; libfranka's robots tolerate 20 lost packets in a row, too."""
+PATIENCE_S: Final = 0.02
+"""It tolerates no less than this [s]. What held torques do depends on time, not on the rate at which they came."""
+
+
+def patience(period_s: float) -> float:
+    """How old news may be of a side that speaks, and answers, once in a period [s]: the same rule for both sides."""
+    return max(PATIENCE * period_s, PATIENCE_S)
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The faults that a side tolerates.
 
@@ -208,7 +219,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         overrun: For `Fault.OVERRUN`.
-        silent: For `Fault.SILENT`; libfranka's robots tolerate 20 lost packets in a row, too.
+        silent: For `Fault.SILENT`.
         not_finite: For `Fault.NOT_FINITE`.
         raised: For `Fault.RAISED`.
         hung: For `Fault.HUNG`.
@@ -227,7 +238,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         quaternion: For `Fault.QUATERNION`.
         pose: For `Fault.POSE`.
         start_s: How long the other side may take to become ready before nothing is begun at all.
-        late_s: Age of news above which the other side counts as silent.
+        late_s: Age of news above which the other side counts as silent; null is `patience`.
         hang_s: Time after which planner or controller is interrupted.
         soft_start_s: Torques grow from zero to what is asked over this time.
         rest_speed: All joints slower than this may be at rest [rad/s].
@@ -243,7 +254,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     overrun: Rule = Rule(tolerate=50)
-    silent: Rule = Rule(tolerate=20)
+    silent: Rule = Rule()
     not_finite: Rule = Rule(tolerate=5)
     raised: Rule = Rule()
     hung: Rule = Rule()
@@ -262,7 +273,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     quaternion: Rule = Rule(tolerate=5)
     pose: Rule = Rule()
     start_s: Duration = 5.0
-    late_s: Duration = 0.01
+    late_s: Duration | None = None
     hang_s: Duration = 0.1
     soft_start_s: NotNegative = 0.02
     rest_speed: Positive = 0.05

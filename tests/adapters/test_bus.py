@@ -19,7 +19,6 @@ from idcontrol.adapters.bus import Bridge
 from idcontrol.adapters.unitree import LOW_STATE, OFF, SERVO, checksum, read_command
 from idcontrol.errors import InputError
 from idcontrol.loop.clock import NS
-from idcontrol.loop.machine import watchdog
 from idcontrol.loop.order import translation
 from idcontrol.loop.safety import Mode
 from idcontrol.loop.session import resolve, wire_format
@@ -58,7 +57,7 @@ class Rig:
         inbox = Inbox(Kind.STATE, wire.robot, *wire.state_range())
         self.loop = Endpoint(here, inbox, Outbox(Kind.COMMAND, wire.robot, wire.command_values, 1))
         self.bus, self.now = FakeBus(), NS
-        self.bridge = Bridge(there, self.bus, self.session, policy=watchdog(1 / 500), numbers=SessionNumbers(own=2))
+        self.bridge = Bridge(there, self.bus, self.session, silence_s=0.04, numbers=SessionNumbers(own=2))
         self.rows = np.zeros((5, 12))
 
     def tick(self, mode=None, *, speed=0.0, robot=True):
@@ -176,7 +175,7 @@ def test_a_loop_that_leaves_before_anything_moved_ends_the_bridge(rig):
 def test_a_robot_without_the_order_is_refused():
     session = resolve("idcontrol.experiments.live:loop", WalkConfig(robot="links"))
     with pytest.raises(InputError, match=r"links has no order of joints named unitree: \[orders.unitree\]"):
-        Bridge(inprocess.pair()[0], FakeBus(), session, policy=watchdog(0.002), numbers=SessionNumbers(own=2))
+        Bridge(inprocess.pair()[0], FakeBus(), session, silence_s=0.04, numbers=SessionNumbers(own=2))
 
 
 def test_without_the_package_one_line_says_what_to_install(monkeypatch, capsys):

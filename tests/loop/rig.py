@@ -12,7 +12,7 @@ from idcontrol import controllers
 from idcontrol.configuration import Duration, Rate, Seed
 from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS, Beat, VirtualClock
-from idcontrol.loop.machine import Machine, watchdog
+from idcontrol.loop.machine import Machine
 from idcontrol.loop.order import MachineOrder
 from idcontrol.loop.real import ControlLoop, Parts, run
 from idcontrol.loop.safety import Limits, Mode, Policy, Rule
@@ -265,7 +265,7 @@ class Rig:
     seed: int = 0
     session: object = field(default_factory=ArmSession)
     attended: bool = False
-    machine_policy: Policy = field(default_factory=lambda: msgspec.structs.replace(watchdog(H), damp_s=0.1))
+    machine_policy: Policy = QUICK
     start: State | None = None
     system: object = None
     machine_period: int = PERIOD

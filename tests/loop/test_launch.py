@@ -101,6 +101,21 @@ def test_the_plant_may_run_at_a_rate_of_its_own(tmp_path):
     np.testing.assert_allclose(np.diff(running), 0.004, atol=1e-9)
 
 
+@pytest.mark.parametrize(("rate_hz", "plant_rate_hz"), [(40.0, 1000.0), (1000.0, 40.0)])
+def test_each_side_waits_for_a_slower_one(tmp_path, rate_hz, plant_rate_hz):
+    """Neither takes a period of the other for silence, nor news that are as old as that for late."""
+    settings = LoopSettings(transport="inprocess", pacing="fast", plant_rate_hz=plant_rate_hz)
+    metrics = launch.run(TARGET, Config(rate_hz=rate_hz), settings, tmp_path / "run")
+    assert metrics["completed"]
+    assert metrics["faults"]["silent"] == 0
+
+
+def test_a_plant_that_lives_but_says_nothing_has_not_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "CONNECT_S", 0.0)
+    with pytest.raises(InputError, match="the plant's process did not speak within 0 s"):
+        launch.run(TARGET, Config(), SETTINGS, tmp_path / "run")
+
+
 def test_in_process_the_same_configuration_gives_the_same_bytes(tmp_path):
     settings = LoopSettings(transport="inprocess", pacing="fast")
     for name in "ab":

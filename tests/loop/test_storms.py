@@ -11,12 +11,12 @@ from msgspec import structs
 
 from idcontrol import controllers
 from idcontrol.loop.clock import NS
-from idcontrol.loop.machine import watchdog
+from idcontrol.loop.machine import WATCHDOG
 from idcontrol.loop.safety import Mode, Policy, Rule
 from idcontrol.loop.session import begins, resolve
 from idcontrol.scenes.walk import CommandSettings, WalkConfig
 from idcontrol.types import Command
-from tests.loop.rig import H, Pd, Rig
+from tests.loop.rig import Pd, Rig
 
 WALK = "idcontrol.experiments.live:loop"
 
@@ -178,7 +178,7 @@ def storm_on_legs(robot, seed):
     rig = Rig(
         attended=True, session=session, system=resolve(WALK, config).system, duration_s=30.0, seed=seed,
         controller=Moody(controller, rng, session.limits.torque.size), policy=policy(rng),
-        machine_policy=watchdog(H), start=begins(session, place),
+        machine_policy=WATCHDOG, start=begins(session, place),
     )  # fmt: skip
     begun = 3.0 if place == "lying" else 0.0
 
