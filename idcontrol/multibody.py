@@ -1,7 +1,8 @@
 """Multibody terms in compiled code, for many robots at once: `CompiledSystem` computes what `System` gets of Pinocchio.
 
 A call of Pinocchio from Python holds the interpreter's lock, so a thousand robots would wait for each other.
-`terms_kernel` holds none. Its terms are Pinocchio's to rounding (tests/test_multibody.py), not to the bit.
+`terms_kernel` holds none; it is `inertia_kernel`, of the configuration, and `bias_kernel`, of the velocity. Its terms
+are Pinocchio's to rounding (tests/test_multibody.py), not to the bit.
 
 All vectors are spatial ones in world axes at one point that goes with the machine, its first joint, so that nothing
 depends on how far from the world's origin it walks: J_k the column of velocity k, V_j and A_j velocity and drift of
@@ -77,6 +78,14 @@ class Tree(NamedTuple):
     frame_rotation: Array
 
 
+class Hanging(NamedTuple):
+    """Sums over all that hangs on each joint: mass, shape (n,) [kg], and as in `Bodies` first moment and inertia."""
+
+    mass: Array
+    moment: Array
+    inertia: Array
+
+
 class Bodies(NamedTuple):
     """Room for one state of a tree.
 
@@ -84,19 +93,19 @@ class Bodies(NamedTuple):
         R: Axes of each joint in the world (columns), shape (n, 3, 3): a view into Pinocchio's data.
         p: Origin of each joint in the world, shape (n, 3) [m]: a view into Pinocchio's data.
         J: Columns of all velocities in Pinocchio's layout, shape (6, m).
-        mass: Mass of all that hangs on a joint, shape (n,) [kg].
-        moment: Its first moment about the point of reference, shape (n, 3) [kg m].
+        moment: First moment of each body about the point of reference, shape (n, 3) [kg m].
         inertia: Its inertia about that point, shape (n, 3, 3) [kg m²].
+        hanging: Of all that hangs on a joint.
         force: Force that it takes at v̇ = 0, shape (n, 6) [N, N m].
-        column: Of one velocity: force of what hangs on it at unit acceleration, shape (6,).
+        column: Momentum of a body; of one velocity: force of what hangs on it at unit acceleration, shape (6,).
     """
 
     R: Array
     p: Array
     J: Array
-    mass: Array
     moment: Array
     inertia: Array
+    hanging: Hanging
     force: Array
     column: Array
 
@@ -147,9 +156,9 @@ class CompiledSystem(System):
             R=rotation,
             p=position,
             J=np.zeros((6, m)),
-            mass=np.zeros(n),
             moment=np.zeros((n, 3)),
             inertia=np.zeros((n, 3, 3)),
+            hanging=Hanging(np.zeros(n), np.zeros((n, 3)), np.zeros((n, 3, 3))),
             force=np.zeros((n, 6)),
             column=np.zeros(6),
         )
@@ -271,30 +280,56 @@ def _tree(system: System) -> Tree:
     )
 
 
-@linked
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, inner=True)
 def terms_kernel(bound: Bound, q: Array, v: Array) -> None:
     """Write terms, motion and joints of `Work` at configuration `q` and velocity `v`, in Pinocchio's layout."""
+    inertia_kernel(bound, q)
+    bias_kernel(bound, v)
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def inertia_kernel(bound: Bound, q: Array) -> None:
+    """Write the joints of `Work`, and of its terms inertia matrix and Jacobian, at configuration `q`."""
+    work = bound.borrowed
+    tree, bodies, terms = work.tree, work.bodies, work.terms
+    J = bodies.J
+    _place(tree, q, bodies)
+    _weigh(tree, bodies)
+    for j in range(tree.kind.shape[0] - 1, 0, -1):
+        begin = tree.links[j, 1]
+        for k in range(begin + tree.links[j, 2] - 1, begin - 1, -1):
+            _row(tree, bodies, j, k, terms.M)
+        _add(bodies.hanging, j, tree.links[j, 0])
+    origin = bodies.p[1]
+    for k in range(J.shape[1]):
+        at = tree.place[k]
+        for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+            terms.jacobian[x, at] = J[x, k] + (origin[y] * J[z + 3, k] - origin[z] * J[y + 3, k])
+            terms.jacobian[x + 3, at] = J[x + 3, k]
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def bias_kernel(bound: Bound, v: Array) -> None:
+    """Write the motion of `Work`, and of its terms the bias, at velocity `v` and the last `inertia_kernel`'s place."""
     work = bound.borrowed
     tree, bodies, motion = work.tree, work.bodies, work.motion
-    J, n = bodies.J, tree.kind.shape[0]
-    _place(tree, q, bodies)
+    J, f, n = bodies.J, bodies.force, tree.kind.shape[0]
     move(J, v, tree.links, tree.flyers, motion)
     _load(tree, motion, bodies)
     for j in range(n - 1, 0, -1):
-        begin = tree.links[j, 1]
-        for k in range(begin + tree.links[j, 2] - 1, begin - 1, -1):
-            _row(tree, bodies, j, k, work.terms)
-        _add(bodies, j, tree.links[j, 0])
-    origin = bodies.p[1]
-    for k in range(v.shape[0]):
-        at = tree.place[k]
-        for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
-            work.terms.jacobian[x, at] = J[x, k] + (origin[y] * J[z + 3, k] - origin[z] * J[y + 3, k])
-            work.terms.jacobian[x + 3, at] = J[x + 3, k]
+        parent, begin, size = tree.links[j, 0], tree.links[j, 1], tree.links[j, 2]
+        for k in range(begin, begin + size):
+            bias = 0.0
+            for x in range(6):
+                bias += J[x, k] * f[j, x]
+            work.terms.bias[tree.place[k]] = bias
+        for x in range(6):
+            f[parent, x] += f[j, x]
     for j in range(1, n):
-        _shift(motion.velocity[j], origin)
-        _shift(motion.drift[j], origin)
+        _shift(motion.velocity[j], bodies.p[1])
+        _shift(motion.drift[j], bodies.p[1])
 
 
 @njit(cache=True, error_model="numpy")
@@ -431,12 +466,12 @@ def _place(tree: Tree, q: Array, bodies: Bodies) -> None:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _load(tree: Tree, motion: Motion, bodies: Bodies) -> None:
-    """Write each body's inertia in world axes about the point of reference, and the force that it takes at v̇ = 0."""
+def _weigh(tree: Tree, bodies: Bodies) -> None:
+    """Write each body's inertia in world axes about the point of reference."""
+    hanging = bodies.hanging
     for j in range(tree.kind.shape[0]):
-        mass, R, own, S, f = tree.mass[j], bodies.R[j], tree.inertia[j], bodies.inertia[j], bodies.force[j]
+        mass, R, own, S = tree.mass[j], bodies.R[j], tree.inertia[j], bodies.inertia[j]
         centre, h = tree.centre[j], bodies.moment[j]
-        bodies.mass[j] = mass
         c0 = bodies.p[j, 0] - bodies.p[1, 0] + (R[0, 0] * centre[0] + R[0, 1] * centre[1] + R[0, 2] * centre[2])
         c1 = bodies.p[j, 1] - bodies.p[1, 1] + (R[1, 0] * centre[0] + R[1, 1] * centre[1] + R[1, 2] * centre[2])
         c2 = bodies.p[j, 2] - bodies.p[1, 2] + (R[2, 0] * centre[0] + R[2, 1] * centre[1] + R[2, 2] * centre[2])
@@ -454,7 +489,20 @@ def _load(tree: Tree, motion: Motion, bodies: Bodies) -> None:
         S[2, 0] -= h[2] * c0
         S[2, 1] -= h[2] * c1
         S[0, 1], S[0, 2], S[1, 2] = S[1, 0], S[2, 0], S[2, 1]
-        V, A, g, e = motion.velocity[j], motion.drift[j], tree.gravity, bodies.column
+        hanging.mass[j] = mass
+        for x in range(3):
+            hanging.moment[j, x] = h[x]
+            for y in range(3):
+                hanging.inertia[j, x, y] = S[x, y]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _load(tree: Tree, motion: Motion, bodies: Bodies) -> None:
+    """Write the force that each body takes at v̇ = 0."""
+    g, e = tree.gravity, bodies.column
+    for j in range(tree.kind.shape[0]):
+        mass, h, S, f = tree.mass[j], bodies.moment[j], bodies.inertia[j], bodies.force[j]
+        V, A = motion.velocity[j], motion.drift[j]
         for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
             e[x] = mass * V[x] + V[y + 3] * h[z] - V[z + 3] * h[y]
             e[x + 3] = h[y] * V[z] - h[z] * V[y] + (S[x, 0] * V[3] + S[x, 1] * V[4] + S[x, 2] * V[5])
@@ -466,17 +514,14 @@ def _load(tree: Tree, motion: Motion, bodies: Bodies) -> None:
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
-def _row(tree: Tree, bodies: Bodies, j: int, k: int, terms: Terms) -> None:
-    """Write the bias of velocity k, of joint j, and its row and column of M up to the diagonal."""
-    J, mass, h, S, f, e = bodies.J, bodies.mass[j], bodies.moment[j], bodies.inertia[j], bodies.force[j], bodies.column
+def _row(tree: Tree, bodies: Bodies, j: int, k: int, M: Array) -> None:
+    """Write the row and column of M of velocity k, of joint j, up to the diagonal."""
+    J, e = bodies.J, bodies.column
+    mass, h, S = bodies.hanging.mass[j], bodies.hanging.moment[j], bodies.hanging.inertia[j]
     for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         e[x] = mass * J[x, k] + J[y + 3, k] * h[z] - J[z + 3, k] * h[y]
         e[x + 3] = h[y] * J[z, k] - h[z] * J[y, k] + (S[x, 0] * J[3, k] + S[x, 1] * J[4, k] + S[x, 2] * J[5, k])
-    at, bias = tree.place[k], 0.0
-    for x in range(6):
-        bias += J[x, k] * f[x]
-    terms.bias[at] = bias
-    i = j
+    at, i = tree.place[k], j
     while i > 0:
         begin = tree.links[i, 1]
         for l in range(begin, min(begin + tree.links[i, 2], k + 1)):  # noqa: E741 - M_kl
@@ -485,17 +530,15 @@ def _row(tree: Tree, bodies: Bodies, j: int, k: int, terms: Terms) -> None:
                 value += J[x, l] * e[x]
             if l == k:
                 value += tree.armature[k]
-            terms.M[at, other] = terms.M[other, at] = value
+            M[at, other] = M[other, at] = value
         i = tree.links[i, 0]
 
 
 @njit(cache=True, inner=True, forceinline=True)
-def _add(bodies: Bodies, j: int, parent: int) -> None:
+def _add(hanging: Hanging, j: int, parent: int) -> None:
     """Hang all that hangs on joint j on its parent."""
-    bodies.mass[parent] += bodies.mass[j]
+    hanging.mass[parent] += hanging.mass[j]
     for x in range(3):
-        bodies.moment[parent, x] += bodies.moment[j, x]
+        hanging.moment[parent, x] += hanging.moment[j, x]
         for y in range(3):
-            bodies.inertia[parent, x, y] += bodies.inertia[j, x, y]
-    for x in range(6):
-        bodies.force[parent, x] += bodies.force[j, x]
+            hanging.inertia[parent, x, y] += hanging.inertia[j, x, y]

@@ -20,7 +20,7 @@ import numpy as np
 
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
-from idcontrol.multibody import CompiledSystem, terms_kernel
+from idcontrol.multibody import CompiledSystem, bias_kernel, inertia_kernel
 from idcontrol.planners.base import BaseReference
 from idcontrol.planners.feet import FootPlan
 from idcontrol.planners.joints import LegPlan
@@ -57,7 +57,7 @@ class Planned(NamedTuple):
     Attributes:
         q: Configuration with a level base, Pinocchio's layout, shape (nq,).
         v: Velocity, Pinocchio's layout, shape (nv,).
-        work: The argument of `terms_kernel`.
+        work: The argument of `inertia_kernel` and `bias_kernel`.
     """
 
     q: Array
@@ -109,10 +109,10 @@ def yield_base(
     for i in range(legs.q_index.shape[0]):
         for k in range(3):
             q[legs.q_index[i, k]] = leg_plan.motion[0, i, k]
-    terms_kernel(planned.work, q, v)
+    inertia_kernel(planned.work, q)
     terms = planned.work.borrowed.terms
     momentum_velocity(terms.M, legs, plan, leg_plan, base, system, v)
-    terms_kernel(planned.work, q, v)
+    bias_kernel(planned.work, v)
     momentum_acceleration(terms.M, terms.bias, v, legs, plan, leg_plan, base, system)
 
 
