@@ -421,10 +421,12 @@ class ControlLoop:
     def on_alarm(self) -> None:
         """Interrupt planner or controller; what else the loop does is not disturbed.
 
+        An alarm while time is left is another's, or that of the tick before.
+
         Raises:
             Hung: One of them was asked, and has not answered in time.
         """
-        if self._asking:
+        if self._asking and not signal.getitimer(signal.ITIMER_REAL)[0]:
             self._asking = False
             raise Hung("planner or controller did not return in time")
 
@@ -563,9 +565,9 @@ class ControlLoop:
         # set between two ticks, which saves a call of the system: the next tick sets it anew.
         try:
             try:
-                self._asking = True
                 if self._alarm:
                     signal.setitimer(signal.ITIMER_REAL, self._policy.hang_s)
+                self._asking = True
                 if first is not None:
                     first()
                 fault = self._answers()

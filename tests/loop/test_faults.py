@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import signal
 import time
 
 import numpy as np
@@ -772,21 +773,36 @@ def test_a_controller_that_is_interrupted_brakes_and_its_traceback_tells_where(r
     assert "in wrong" in rig.loop.counts.error
 
 
-def test_a_controller_that_never_returns_is_interrupted_after_the_time_that_it_may_hang():
-    def wrong(call, command):
-        while call == 100:
-            pass
-        return command
-
-    rig = Rig(controller=Pd(wrong=wrong), policy=structs.replace(QUICK, hang_s=0.25))
+def interruptible(wrong, hang_s):
+    """A rig that has run, in which SIGALRM interrupts a controller that goes wrong."""
+    rig = Rig(controller=Pd(wrong=wrong), policy=structs.replace(QUICK, hang_s=hang_s))
     parts, numbers = rig.loop._parts, SessionNumbers(own=9)
     rig.loop = ControlLoop(
         rig.to_machine, parts, rig.clock, rig.loop._policy, period=PERIOD, duration=NS, numbers=numbers, interrupt=True
     )
     with Stop() as stop:
         stop.on_alarm = rig.loop.on_alarm
-        began = time.monotonic()
         rig.run()
+    return rig
+
+
+def test_an_alarm_of_another_interrupts_no_controller():
+    def alarmed(call, command):
+        if call == 100:
+            signal.raise_signal(signal.SIGALRM)
+        return command
+
+    assert interruptible(alarmed, hang_s=10.0).loop.counts.complete
+
+
+def test_a_controller_that_never_returns_is_interrupted_after_the_time_that_it_may_hang():
+    def wrong(call, command):
+        while call == 100:
+            pass
+        return command
+
+    began = time.monotonic()
+    rig = interruptible(wrong, hang_s=0.25)
     assert time.monotonic() - began >= 0.25
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.HUNG
