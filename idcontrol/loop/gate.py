@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.kernels.bound import Bound
-from idcontrol.kernels.given import Given, is_plain, read
+from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.given import ARRAY, Given, is_plain, read
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.loop.plausible import farthest
 from idcontrol.loop.safety import admit_kernel
-from idcontrol.types import Array, Booleans, Integers
+from idcontrol.types import Array, Booleans, ContactForces, Integers, Reference
 
 
 class Asked(NamedTuple):
@@ -93,6 +94,45 @@ KINDS: Final = tuple(np.dtype(type).num for type in TYPES)
 """Its number types."""
 AXES: Final = (1, 1, 1, 1, 1, 2, 1, 2)
 """Its numbers of axes."""
+
+
+def recorder(of: Mapping[str, Array]) -> Callable[[Reference, ContactForces | None], None]:
+    """A function that writes the arrays of an answer into the channels `of` a loop's row (`idcontrol.loop.real`).
+
+    It takes arrays of any type that can be converted, and raises a ValueError where one does not fit. Forces that
+    nobody predicted are NaN.
+    """
+    base, force, nothing = of["base_ref"], of["force_pred"], ContactForces.none()
+    bound = bind(
+        Answers(
+            joints=(of["q_des"], of["v_des"], of["a_des"]),
+            stance=of["stance"],
+            base_position=base[:3],
+            feet=of["feet_des"],
+            force=force,
+            truths=np.zeros(0, dtype=np.bool_),
+            integers=np.zeros(0, dtype=np.int64),
+            array=ARRAY,
+        )
+    )
+    kept = entry(keep, bound, Given())
+
+    def record(reference: Reference, predicted: ContactForces | None) -> None:
+        forces = nothing if predicted is None else predicted
+        given: tuple[Any, ...] = (
+            reference.q, reference.v, reference.a, reference.base_position, reference.stance, reference.feet,
+            forces.identity, forces.force,
+        )  # fmt: skip
+        if not kept(bound, given):
+            given = tuple(np.ascontiguousarray(x, dtype=kind) for x, kind in zip(given, TYPES, strict=True))
+            if not kept(bound, given):
+                shapes = ", ".join(f"{name} {x.shape}" for name, x in zip(NAMES, given, strict=True))
+                raise ValueError(f"{shapes}: one does not fit {len(of['q_des'])} joints and {len(force)} feet")
+        base[3] = reference.base_yaw
+        if predicted is None:
+            force.fill(np.nan)
+
+    return record
 
 
 @njit(cache=True)

@@ -14,17 +14,14 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from msgspec import structs
 
 from idcontrol.kernels.bound import bind, entry
-from idcontrol.kernels.given import ARRAY, Given
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
-from idcontrol.loop.gate import NAMES as ANSWERED
-from idcontrol.loop.gate import TYPES, Answers, Asked, Gate, keep, let_through, take
+from idcontrol.loop.gate import Asked, Gate, let_through, recorder, take
 from idcontrol.loop.life import Between, Halting, Life, Phase
 from idcontrol.loop.machine import FAREWELL
 from idcontrol.loop.order import Translation
@@ -36,7 +33,7 @@ from idcontrol.loop.wire import AXES, Drop, Format, Inbox, Kind, Outbox, Session
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import solver_number
 from idcontrol.system import System
-from idcontrol.types import Array, ContactForces, Controller, Reference, Sensed, State, Status
+from idcontrol.types import Array, Controller, Reference, Sensed, State, Status
 
 Sense = Callable[[Sensed], State]
 """Gives the state that planner and controller see, from what the machine has sent."""
@@ -110,7 +107,6 @@ PARTS = ("read", "estimate", "plan", "control", "gate", "record")
 controller, gate (judging and keeping their answers, the state machine, the gate, sending), and keeping the row of the
 tick before."""
 _UNSPENT = dict.fromkeys(PARTS, np.nan)
-_NOTHING = ContactForces.none()
 HEARD = (
     "t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_sensed",
     "drive_error", "temperature", "voltage", "estop", "axes", "buttons", "joints", "model",
@@ -254,21 +250,7 @@ class ControlLoop:
         self._judged = entry(judge, self._judge, heard, 0.0, False)
         self._asked_for = bind(Asked(self._wanted, self._held, self.row.of["q_des"], self._joints.q))
         self._take = entry(take, self._asked_for, self._tau)
-        of = self.row.of
-        self._base = of["base_ref"]
-        self._answers_in = bind(
-            Answers(
-                joints=(of["q_des"], of["v_des"], of["a_des"]),
-                stance=of["stance"],
-                base_position=self._base[:3],
-                feet=of["feet_des"],
-                force=of["force_pred"],
-                truths=np.zeros(0, dtype=np.bool_),
-                integers=np.zeros(0, dtype=np.int64),
-                array=ARRAY,
-            )
-        )
-        self._keep_arrays = entry(keep, self._answers_in, Given())
+        self._record = recorder(self.row.of)
         self._gated = bind(
             Gate(
                 limits=parts.limits.gate,
@@ -595,7 +577,7 @@ class ControlLoop:
         self._spend("plan")
         command = parts.controller(state, reference)
         self._spend("control")
-        self._keep_answer(reference, command.predicted)
+        self._record(reference, command.predicted)
         self._write_verdict(
             reference.residual,
             command.status,
@@ -616,27 +598,6 @@ class ControlLoop:
         if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:
             fault |= Fault.FALLBACK
         return fault
-
-    def _keep_answer(self, reference: Reference, predicted: ContactForces | None) -> None:
-        """Write the arrays of an answer into the row.
-
-        Raises:
-            ValueError: One does not fit.
-        """
-        forces = _NOTHING if predicted is None else predicted
-        given: tuple[Any, ...] = (
-            reference.q, reference.v, reference.a, reference.base_position, reference.stance, reference.feet,
-            forces.identity, forces.force,
-        )  # fmt: skip
-        if not self._keep_arrays(self._answers_in, given):
-            given = tuple(np.ascontiguousarray(x, dtype=kind) for x, kind in zip(given, TYPES, strict=True))
-            if not self._keep_arrays(self._answers_in, given):
-                shapes = ", ".join(f"{name} {x.shape}" for name, x in zip(ANSWERED, given, strict=True))
-                a, n = len(self._wanted), self._parts.wire.n_feet
-                raise ValueError(f"{shapes}: of {a} joints and {n} feet one does not fit")
-        self._base[3] = reference.base_yaw
-        if predicted is None:
-            self.row.of["force_pred"].fill(np.nan)
 
     def _slow(self, now: int) -> bool:
         """Whether the machine's joints are known to be slow."""
