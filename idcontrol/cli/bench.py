@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,14 +19,20 @@ from idcontrol.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
+MOST_CONTACTS = 100_000
+"""Rows of so many take a tenth of a gigabyte; machines in contact have a hundred."""
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @click.command("bench", short_help="Time our code beside that of peers.")
 @click.argument("section", default="all", metavar="[solvers|models|controllers|plants|batch|tick|memory|compiling|all]")
 @click.option("--contacts", metavar="N,N,...", help="Numbers of contacts for solvers and models.")
-@click.option("--samples", type=click.IntRange(min=10), default=2000, help="Times taken of each job, at most [2000].")
-@click.option("--budget", type=click.FloatRange(min=0.01), default=2.0, metavar="S", help="Time spent on a row [2 s].")
+@click.option(
+    "--samples", type=click.IntRange(10, 10**6), default=2000, help="Times taken of each job, at most [2000]."
+)
+@click.option(
+    "--budget", type=click.FloatRange(0.01, 3600.0), default=2.0, metavar="S", help="Time spent on a row [2 s]."
+)
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Append the result.")
 @click.option(
     "--against",
@@ -33,7 +40,7 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     metavar="FILE",
     help="Show ratios to the newest result in FILE, which --out or --json has written.",
 )
-@click.option("--steps", type=click.IntRange(min=1000), default=100_000, help="Steps of `memory` [100000].")
+@click.option("--steps", type=click.IntRange(1000, 10**9), default=100_000, help="Steps of `memory` [100000].")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     section: str,
@@ -52,6 +59,8 @@ def command(
 
     The sections memory and compiling are measured by their names alone: each takes minutes.
     """
+    if math.isnan(budget):  # it is in every range
+        raise InputError("--budget nan: give a time in seconds")
     for name in THREADS:  # before NumPy is imported: BLAS reads it once
         os.environ.setdefault(name, "1")
     from idcontrol.bench import history
@@ -104,8 +113,10 @@ def _counts(text: str) -> list[int]:
         found = sorted({int(part) for part in text.split(",")})
     except ValueError:
         found = [0]
-    if found[0] < 1:
-        raise InputError(f"--contacts {text}: give positive whole numbers, separated by commas, as in 4,40,1000")
+    if found[0] < 1 or found[-1] > MOST_CONTACTS:
+        raise InputError(
+            f"--contacts {text}: give positive whole numbers up to {MOST_CONTACTS}, separated by commas, as in 4,40"
+        )
     return found
 
 

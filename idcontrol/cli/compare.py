@@ -53,7 +53,7 @@ WIDEST = 16
     help="Plants, or your own as file.py:Class; by default the experiment's.",
 )
 @click.option("--mu", metavar="X,Y", help="Frictions of the ground; inf means that nothing slips.")
-@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="As many seeds of each.")
+@click.option("--seeds", type=click.IntRange(1, 10**5), metavar="N", help="As many seeds of each.")
 @click.option(
     "--vary", multiple=True, metavar="KEY=V,W", help="Values of any other setting, by dotted key or its last part."
 )

@@ -96,8 +96,13 @@ def test_the_table_names_bars_and_peers(quick, capsys):
         (["bench", "everything"], "everything"),
         (["bench", "solvers", "--contacts", "4,zero"], "--contacts"),
         (["bench", "solvers", "--contacts", "0"], "--contacts"),
+        (["bench", "models", "--contacts", "4,99999999999999999999"], "up to 100000"),
         (["bench", "--against", "missing.jsonl"], "--against"),
         (["bench", "--samples", "1"], "samples"),
+        (["bench", "--samples", "99999999999999999999"], "samples"),
+        (["bench", "--budget", "1e400"], "budget"),
+        (["bench", "--budget", "nan"], "budget"),
+        (["bench", "memory", "--steps", "99999999999999999999"], "steps"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_line(arguments, line, capsys):

@@ -241,6 +241,7 @@ def test_a_study_writes_its_tables(compare):
         (["--study", "positions", "--mu", "0.3"], "the study has no such runs"),
         (["--study", "positions", "--controllers", "pid,id-sap"], "no runs with controller id-sap, only with pid"),
         (["--jobs", "2", "--scheduler", "tcp://127.0.0.1:1"], "--jobs is for this machine"),
+        (["--seeds", "99999999999999999999"], "is not in the range"),
         (["--out", "full"], "full holds something else than a comparison"),
         (["--set", "trouble=refuse", "--out", "c"], "this gain does not fit"),
     ],
