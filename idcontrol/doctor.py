@@ -158,7 +158,7 @@ def _blas() -> Iterator[Diagnosis]:
 
 
 def _real_time() -> Iterator[Diagnosis]:
-    """Request the real-time priority and locked memory that `idcontrol loop` needs, then give them back."""
+    """Request the priority, locked memory and wakeful CPUs that `idcontrol loop` needs, then give them back."""
     rt_kernel = Path("/sys/kernel/realtime").exists()
     yield Diagnosis(topic="real time", name="kernel", found=platform.release() + (", PREEMPT_RT" if rt_kernel else ""))
     with undisturbed() as granted:
@@ -179,6 +179,8 @@ def _real_time() -> Iterator[Diagnosis]:
         verdict="advice" if refused else "fine",
         remedy=f'echo "$USER - memlock unlimited" | sudo tee -a {_LIMITS}   # then log in again' if refused else "",
     )
+    if not LATENCY.exists():
+        return  # a container, or another system than Linux: no command mends it from here
     refused = granted.refused.get("cpu_awake", "")
     yield Diagnosis(
         topic="real time",

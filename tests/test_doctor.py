@@ -80,7 +80,7 @@ def test_a_version_that_is_too_old_is_a_fault(monkeypatch, no_physics):
     assert finding.found == "0.9 does not fit >=2.0"
 
 
-def test_what_the_operating_system_refuses_is_advice_with_the_line_that_allows_it(monkeypatch, no_physics):
+def test_what_the_operating_system_refuses_is_advice_with_the_line_that_allows_it(monkeypatch, no_physics, tmp_path):
     class Refused:
         def __enter__(self):
             return Granted(refused={"scheduler": "not permitted", "memory_lock": "too much", "cpu_awake": "no"})
@@ -89,10 +89,16 @@ def test_what_the_operating_system_refuses_is_advice_with_the_line_that_allows_i
             return None
 
     monkeypatch.setattr(doctor, "undisturbed", Refused)
+    monkeypatch.setattr(doctor, "LATENCY", tmp_path)  # not every system that tests run on has the file
     found = named(doctor.examine())
     for name, word in (("priority", "rtprio 40"), ("locked memory", "memlock unlimited"), ("wakeful CPUs", "chmod")):
         assert found["real time", name].verdict == "advice"
         assert word in found["real time", name].remedy
+
+
+def test_where_no_file_keeps_cpus_awake_nothing_is_advised(monkeypatch, no_physics, tmp_path):
+    monkeypatch.setattr(doctor, "LATENCY", tmp_path / "none")
+    assert ("real time", "wakeful CPUs") not in named(doctor.examine())
 
 
 def test_threads_of_blas_are_noticed(monkeypatch, no_physics):

@@ -170,9 +170,17 @@ def _stay_awake(refused: dict[str, str]) -> int | None:
     """
     try:
         wakeful = os.open(LATENCY, os.O_WRONLY)
-        os.write(wakeful, struct.pack("=i", 0))
+    except FileNotFoundError:
+        refused["cpu_awake"] = f"this system has no {LATENCY}"
+        return None
     except OSError as error:
         refused["cpu_awake"] = f"{LATENCY}: {error.strerror}; allow it with a udev rule"
+        return None
+    try:
+        os.write(wakeful, struct.pack("=i", 0))
+    except OSError as error:
+        os.close(wakeful)
+        refused["cpu_awake"] = f"{LATENCY}: {error.strerror}"
         return None
     return wakeful
 

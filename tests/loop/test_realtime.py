@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,22 @@ def test_what_is_refused_is_told_with_how_to_get_it_and_nothing_breaks():
     assert "priority" in granted["refused"]["cpu"]
     assert not granted["cpu_awake"]
     assert "udev" in granted["refused"]["cpu_awake"]
+
+
+def test_a_system_without_the_file_that_keeps_cpus_awake_is_not_told_to_allow_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(realtime, "LATENCY", tmp_path / "none")
+    refused: dict[str, str] = {}
+    assert realtime._stay_awake(refused) is None
+    assert refused == {"cpu_awake": f"this system has no {tmp_path / 'none'}"}
+
+
+def test_a_file_that_opens_but_takes_no_latency_is_closed_again(monkeypatch):
+    monkeypatch.setattr(realtime, "LATENCY", Path("/dev/full"))
+    refused: dict[str, str] = {}
+    before = os.listdir("/proc/self/fd")
+    assert realtime._stay_awake(refused) is None
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert refused == {"cpu_awake": "/dev/full: No space left on device"}
 
 
 def test_resident_memory_is_what_the_kernel_counts():
