@@ -108,7 +108,21 @@ def put(_: Any, bound: Any, values: Any) -> Any:
     return types.none(bound, held), generate
 
 
-structref.define_constructor(Bound, _BoundType, ["values"])
+@intrinsic
+def _made(typing: Any, values: Any) -> Any:
+    """What a constructor of Numba's does, which is compiled by itself for each type of values."""
+    kind = _BoundType((("values", values),))
+    _, generate_empty = structref.new._defn(typing, types.TypeRef(kind))
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bound = generate_empty(context, builder, kind(types.TypeRef(kind)), ())
+        structref._Utils(context, builder, kind).get_data_struct(bound).values = arguments[0]
+        context.nrt.incref(builder, values, arguments[0])
+        return bound
+
+    return kind(values), generate
+
+
 structref.define_boxing(_BoundType, Bound)
 
 if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
@@ -124,6 +138,9 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
             """The bound values: interpreted code has no counts to save."""
             return self.values
 
+    def _made(values: Any) -> Any:
+        return Bound(values)
+
     def borrow(values: Any) -> Any:
         """Return `values` as they are: interpreted code has no counts to save."""
         return values.values if isinstance(values, Bound) else values
@@ -136,7 +153,8 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
 @njit(cache=True)
 def bind(values: tuple[Any, ...]) -> Bound:
     """Make one argument of arrays, numbers, and tuples of them."""
-    return Bound(values)
+    bound: Bound = _made(values)
+    return bound
 
 
 def entry(function: Any, *like: Any) -> Callable[..., Any]:

@@ -6,9 +6,12 @@ import gc
 import weakref
 
 import numpy as np
-from numba import njit
+import pytest
+from numba import config, njit
+from numba.core import event
 
 from idcontrol.kernels.bound import Bound, bind, put
+from idcontrol.kernels.jit import njit as compile_anew
 from idcontrol.types import Array
 
 
@@ -26,6 +29,13 @@ def test_compiled_code_reads_and_writes_the_arrays_themselves():
     assert whole[0] == 6.0
     whole[2] = 10.0
     assert _scale(bound, np.zeros(1)) == 6.0 + 10.0 + 4.0
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
+def test_one_function_is_compiled_for_each_type_of_values():
+    with event.install_recorder("numba:compile") as compiled:
+        compile_anew()(bind.py_func)((np.arange(6.0), (1, (2.0, 3))))
+    assert sum(happened.is_start for _, happened in compiled.buffer) == 1
 
 
 @njit

@@ -12,6 +12,7 @@ import sys
 import numba
 import numpy as np
 import pytest
+from llvmlite import ir
 from numba import config, typeof, types
 from numba.core.registry import cpu_target
 
@@ -43,6 +44,15 @@ def test_compiled_functions_and_python_get_the_same_from_it():
 def test_a_literal_number_is_a_number_to_it():
     call = typeof(raised).get_call_type(raised.typingctx, (types.float64, types.literal(2)), {})
     assert call.args == GIVEN
+
+
+def test_only_what_is_counted_is_taken_out_of_a_tuple_to_be_counted():
+    context, kind = cpu_target.target_context, typeof((np.eye(2), 1.0, (np.eye(2), 2), 3.0))
+    function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), [context.get_value_type(kind)]), "counted")
+    builder = ir.IRBuilder(function.append_basic_block())
+    counts = context.subtarget(enable_nrt=True).nrt.get_meminfos(builder, kind, function.args[0])
+    assert len(counts) == 2
+    assert len(builder.block.instructions) == 5  # both arrays, the tuple that holds one, and the count of each
 
 
 def test_what_compiled_code_has_called_python_calls_without_compiling():
