@@ -22,6 +22,7 @@ import contextlib
 import functools
 import gc
 import inspect
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -216,8 +217,11 @@ class _Index(IndexDataCacheFile):  # type: ignore[misc]
     """
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep the compiled code of one signature, and which linked kernels it may enter."""
-        super().save(key, (self._source_stamp, key, sorted(later.noted()), data))
+        """Keep the compiled code of one signature, and which linked kernels it may enter, if there is room for it."""
+        try:
+            super().save(key, (self._source_stamp, key, sorted(later.noted()), data))
+        except OSError as error:  # this process has it all the same
+            _say(f"idcontrol: what is compiled is not kept, and compiled again next time: {error.strerror}")
 
     def load(self, key: Any) -> Any:
         """The compiled code of one signature; None if there is none."""
@@ -238,6 +242,12 @@ class _Index(IndexDataCacheFile):  # type: ignore[misc]
             return super()._load_data(name)
         except _UNREADABLE as error:
             raise OSError(f"{name} cannot be read") from error  # as if there were no such file
+
+
+@functools.cache
+def _say(line: str) -> None:
+    """Print a line on stderr, once."""
+    print(line, file=sys.stderr, flush=True)
 
 
 class _Type(types.Dispatcher):  # type: ignore[misc]  # numba has no types

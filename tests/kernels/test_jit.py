@@ -142,6 +142,25 @@ def test_what_python_calls_an_inner_function_through_comes_from_the_cache(tmp_pa
     assert [each.stdout.split() for each in told] == [["6.0", "2"], ["6.0", "0"]]
 
 
+def test_a_disk_without_room_for_what_is_compiled_is_told_once_and_stops_nobody(tmp_path):
+    code = "\n".join(
+        (
+            "import errno",
+            "from numba.core.caching import IndexDataCacheFile",
+            "def full(*_): raise OSError(errno.ENOSPC, 'No space left on device')",
+            "IndexDataCacheFile._save_data = full",
+            "from tests.kernels.linking import cubes",  # which calls another
+            "print(cubes(1.5, 4))",
+        )
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert float(told.stdout) == cubes(1.5, 4)
+    assert told.stderr == (
+        "idcontrol: what is compiled is not kept, and compiled again next time: No space left on device\n"
+    )
+
+
 def compiled_functions():
     """Of all compiled functions whether Python cannot call them as they are; and what Python code names: full names."""
     inner, named, known = {}, set(), {}
