@@ -320,6 +320,11 @@ class InverseDynamics:
                 self._kept[feet] = kept
         self._machine, self._bound, self._whole = kept
 
+    def give_way(self, state: State, reference: Reference) -> Command:
+        """The step as it is computed where the compiled one has no answer; see `idcontrol.controllers.warming`."""
+        fault = self._intake.take(state, reference)
+        return failed(self._system, fault) if fault else self._give_way(self._look(state.t))
+
     def _give_way(self, near: Contacts) -> Command:
         """A step that was not solved at once, or not within the torque limits."""
         feet = self._intake.inputs.stance.size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,7 +14,7 @@ from msgspec import structs
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.linked import compile_linked
-from idcontrol.types import Controller, Reference, State
+from idcontrol.types import Command, Controller, Reference, State
 
 TWICE: Final = 2
 """Rounds: the second starts from what the first has left in a controller's memory."""
@@ -42,6 +42,15 @@ class StandingRobot(Protocol):
         ...
 
 
+@runtime_checkable
+class Yielding(Protocol):
+    """A controller with a second way through a step, which hardly any step takes."""
+
+    def give_way(self, state: State, reference: Reference) -> Command:
+        """Go that way."""
+        ...
+
+
 _ROBOTS: WeakKeyDictionary[Controller, StandingRobot] = WeakKeyDictionary()
 """The robot that each controller was made for, as long as the controller exists: `warm` begins where it stands."""
 
@@ -65,9 +74,9 @@ def warm(
 
     A kernel that is first needed in trouble takes 0.1 s and more to be loaded, and minutes to be compiled where nothing
     is cached; within a tick that looks as if the controller hung. So a copy of the controller is asked for what is
-    easy, hard and impossible, with every number of feet on the ground, while it slides and while it falls; feet or
-    fingertips that are in the air at `start` are as large in the copy as reaches the ground. The controller itself
-    keeps its memory.
+    easy, hard and impossible, with every number of feet on the ground, while it slides and while it falls; and each
+    time it is made to give way, too, which may happen in none of these. Feet or fingertips that are in the air at
+    `start` are as large in the copy as reaches the ground. The controller itself keeps its memory.
 
     Args:
         controller: The controller; it can be copied, as all of ours can.
@@ -89,9 +98,13 @@ def warm(
     for part in parts.values():
         if isinstance(part, SphereContacts):
             _reach_the_ground(part, start)
+    ways: list[Callable[[State, Reference], Command]] = [twin]
+    ways += [part.give_way for part in parts.values() if isinstance(part, Yielding)]
     cases = [*_asked(start, reference)] * TWICE
     for k, (state, asked) in enumerate(cases):
-        twin(structs.replace(state, t=start.t + k * TICK_S), asked)
+        now = structs.replace(state, t=start.t + k * TICK_S)
+        for way in ways:
+            way(now, asked)
     compile_linked()
 
 
