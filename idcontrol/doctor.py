@@ -171,23 +171,21 @@ def _real_time() -> Iterator[Diagnosis]:
         verdict="advice" if refused else "fine",
         remedy=f'echo "$USER - rtprio {PRIORITY}" | sudo tee -a {_LIMITS}   # then log in again' if refused else "",
     )
-    refused = granted.refused.get("memory_lock", "")
-    yield Diagnosis(
+    memlock = f'echo "$USER - memlock unlimited" | sudo tee -a {_LIMITS}   # then log in again'
+    yield _privilege("locked memory", granted.refused.get("memory_lock", ""), memlock)
+    if LATENCY.exists():  # else a container, or another system than Linux: no command mends it from here
+        chmod = f"sudo chmod o+w {LATENCY}   # until the next start"
+        yield _privilege("wakeful CPUs", granted.refused.get("cpu_awake", ""), chmod)
+
+
+def _privilege(name: str, refused: str, remedy: str) -> Diagnosis:
+    """Whether the system grants a privilege; `refused` says why not, and is empty where it does."""
+    return Diagnosis(
         topic="real time",
-        name="locked memory",
+        name=name,
         found=refused or "granted",
         verdict="advice" if refused else "fine",
-        remedy=f'echo "$USER - memlock unlimited" | sudo tee -a {_LIMITS}   # then log in again' if refused else "",
-    )
-    if not LATENCY.exists():
-        return  # a container, or another system than Linux: no command mends it from here
-    refused = granted.refused.get("cpu_awake", "")
-    yield Diagnosis(
-        topic="real time",
-        name="wakeful CPUs",
-        found=refused or "granted",
-        verdict="advice" if refused else "fine",
-        remedy=f"sudo chmod o+w {LATENCY}   # until the next start" if refused else "",
+        remedy=remedy if refused else "",
     )
 
 

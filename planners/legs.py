@@ -134,7 +134,7 @@ class Legs(NamedTuple):
 
 
 def stretched(J: Array, foot: str) -> str:
-    """What is wrong with a leg at home whose foot's Jacobian is J, shape (3, 3) [m]; empty where nothing is."""
+    """Say that a leg is stretched at home if its foot's Jacobian J, shape (3, 3) [m], is nearly singular; else ""."""
     most, _, least = np.linalg.svd(J)[1]
     if least >= STRETCHED * most:
         return ""

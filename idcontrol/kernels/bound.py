@@ -110,7 +110,7 @@ def put(_: Any, bound: Any, values: Any) -> Any:
 
 @intrinsic
 def _made(typing: Any, values: Any) -> Any:
-    """What a constructor of Numba's does, which is compiled by itself for each type of values."""
+    """Make a `Bound` in place; Numba would compile a constructor as a function of its own for each type of values."""
     kind = _BoundType((("values", values),))
     _, generate_empty = structref.new._defn(typing, types.TypeRef(kind))
 

@@ -88,12 +88,13 @@ NAMES: Final = (
     "command.predicted.identity",
     "command.predicted.force",
 )
-"""What `keep` is given."""
+"""The arrays that `keep` records, in this order."""
 TYPES: Final = (np.float64, np.float64, np.float64, np.float64, np.bool_, np.float64, np.int64, np.float64)
+"""The number type of each."""
 KINDS: Final = tuple(np.dtype(type).num for type in TYPES)
-"""Its number types."""
+"""The same by NumPy's numbers, as `is_plain` compares them."""
 AXES: Final = (1, 1, 1, 1, 1, 2, 1, 2)
-"""Its numbers of axes."""
+"""The number of axes of each."""
 
 
 def recorder(of: Mapping[str, Array]) -> Callable[[Reference, ContactForces | None], None]:
@@ -137,7 +138,11 @@ def recorder(of: Mapping[str, Array]) -> Callable[[Reference, ContactForces | No
 
 @njit(cache=True)
 def keep(bound: Bound, given: Given) -> bool:  # pragma: no cover - compiled
-    """Record the arrays of an answer (`NAMES`); false, and nothing is, where one is no plain array or does not fit."""
+    """Record the arrays of an answer (`NAMES`).
+
+    Returns:
+        False if one is no plain array or does not fit; then nothing is recorded.
+    """
     to: Answers = bound.borrowed
     for place in range(len(KINDS)):
         if not is_plain(given, place, to.array, KINDS[place], AXES[place]):
@@ -165,7 +170,7 @@ def keep(bound: Bound, given: Given) -> bool:  # pragma: no cover - compiled
 
 
 class Gate(NamedTuple):
-    """What goes through the gate, and what comes out.
+    """The arrays that the gate reads and writes.
 
     Attributes:
         limits: `Limits.gate`.
