@@ -1,13 +1,13 @@
 # Two commands do everything, environment included:   make trot     make test
 # Others: make lint (style and types), make slow (the long checks), make docs (the pages, into build/docs),
 # make coverage (which lines the fast tests run, by module, into build/coverage.txt), make mutants FOLDER=idcontrol/sensing
-# (whether the fast tests of a folder notice changed lines).
+# (whether the fast tests of a folder notice changed lines), make size (lines of code by folder).
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: trot test slow coverage mutants lint docs figures verdicts gallery
+.PHONY: trot test slow coverage mutants lint size docs figures verdicts gallery
 
 trot: $(VENV)/.core
 	$(BIN)/idcontrol run trot
@@ -42,6 +42,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+size:
+	@.ci/size
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees idcontrol/docs build/docs

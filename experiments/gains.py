@@ -11,7 +11,6 @@ outcomes alone, so that one which was stopped is continued::
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -283,7 +282,8 @@ def _of_families(found: Mapping[Family, Candidate], tried: Tried) -> Table:
     return Table(
         name="gains",
         title="Gains of the least discrepancy",
-        sentence=_says(found, tried),
+        sentence="No record has the gains of the paper. These candidates are nearest to its Tables 3 and 4, in walks "
+        f"of {DURATION_S:g} s.",
         header=(
             "controllers",
             "candidates",
@@ -341,36 +341,6 @@ def _nearest(family: Family, entry: Entry, tried: Tried) -> float | None:
     printed = entry.printed
     values = [value for c in tried.candidates(family) if (value := tried.found(c, entry))]
     return min(values, key=lambda value: abs(math.log(value / printed)), default=None)
-
-
-def _says(found: Mapping[Family, Candidate], tried: Tried) -> str:
-    of = {controller: candidate for family, candidate in found.items() for controller in family.controllers}
-    own = [e for e in ENTRIES if e.controller in of]
-    places = {(e.controller, e.terrain) for e in own if e.printed is not None}
-    walked = sum(tried.walked(of[controller], controller, terrain) for controller, terrain in places)
-    alike, pairs = _orders(of, tried)
-    tables = {kind: [e for e in own if (e.key in PAPER["tracking"]["columns"]) is kind] for kind in (True, False)}
-    agree = {kind: sum(tried.agrees(of[e.controller], e) for e in some) for kind, some in tables.items()}
-    return (
-        f"The gains of the paper are recorded nowhere. Of {sum(len(tried.candidates(f)) for f in found)} candidates "
-        f"walked for {DURATION_S:g} s, those nearest to Tables 3 and 4 let {walked} of {len(places)} robots walk that "
-        f"walked there, bring {agree[True]} of {len(tables[True])} entries of Table 3 and {agree[False]} of "
-        f"{len(tables[False])} of Table 4 within {WITHIN:.0%}, and put {alike} of {pairs} pairs of controllers in the "
-        "printed order."
-    )
-
-
-def _orders(of: Mapping[str, Candidate], tried: Tried) -> tuple[int, int]:
-    """How many pairs of controllers have a number in the printed order, of how many that are printed."""
-    alike = pairs = 0
-    for a, b in itertools.combinations(ENTRIES, 2):
-        if (a.terrain, a.key) != (b.terrain, b.key) or a.printed is None or b.printed is None or a.printed == b.printed:
-            continue
-        if a.controller in of and b.controller in of:
-            pairs += 1
-            first, second = tried.found(of[a.controller], a), tried.found(of[b.controller], b)
-            alike += bool(first and second and (first < second) is (a.printed < b.printed))
-    return alike, pairs
 
 
 study = Study(

@@ -11,8 +11,8 @@ import numpy as np
 
 from idcontrol.experiments.grasp import FIG_18, NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
 from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other, claimed
-from idcontrol.experiments.tables.printed import CHATTER, scored, scored_alike, verdicts
-from idcontrol.experiments.tables.results import PAPER
+from idcontrol.experiments.tables.printed import scored, scored_alike, verdicts
+from idcontrol.experiments.tables.results import CHATTER, PAPER
 from idcontrol.experiments.verdicts import Judged, compared
 from idcontrol.record.recording import load
 from idcontrol.show.drawing import STYLE, Picture, panels, picture
@@ -189,7 +189,6 @@ def _claims(outcomes: Sequence[RunOutcome]) -> Iterator[PaperClaim]:
         what="at mu inf all that know contacts hold the box to the end",
         default=f"{len(aware) - len(dropping)} of {len(aware)}",
         holds=not dropping,
-        why=f"dropped by {', '.join(dropping)}" if dropping else "",
     )
     error = None if baseline is None else baseline.metric("q_err_held_rad")
     known = [o for o in aware if o.metric("q_err_held_rad") is not None]  # none where it was dropped at once

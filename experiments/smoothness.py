@@ -11,11 +11,10 @@ import matplotlib
 import numpy as np
 
 from idcontrol.experiments.studies import DURATION_S, MODELS
-from idcontrol.experiments.tables.torque_parts import WORDS, torques_of
+from idcontrol.experiments.tables.torque_parts import ABOUT_PARTS, PARTS, torques_of
 from idcontrol.record.metrics import layout_of
 from idcontrol.record.recording import load
 from idcontrol.show.drawing import STYLE, Picture, panels, picture
-from idcontrol.show.report import plain
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
@@ -110,12 +109,12 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         )
         taken = torques_of(o.folder)
         if taken is not None:
-            parts.append((*who, taken.total, *(taken.share(name) for name in WORDS), taken.turning_back))
+            parts.append((*who, taken.total, *(taken.share(name) for name in PARTS), taken.turning_back))
     return (
         Table(
             name="smoothness",
             title="Torque rates",
-            sentence=_smoothest(outcomes),
+            sentence="The largest rate leaves out the end of a fall.",
             header=(
                 "controller",
                 "plant",
@@ -130,35 +129,11 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         Table(
             name="smoothness-parts",
             title="Where the torque rate comes from",
-            sentence="Changes near a foot that is set down or lifted, and, of the others, what answers contact forces "
-            "that the base does not feel (internal) and that it does (borne), error feedback, and the rest; shares of "
-            "the mean. The last column is the share of the others that the next tick undoes.",
-            header=("controller", "plant", "mean |dτ/dt| [N m/s]", *WORDS.values(), "turns back"),
+            sentence=ABOUT_PARTS,
+            header=("controller", "plant", "mean |dτ/dt| [N m/s]", *PARTS, "turns back"),
             rows=tuple(parts),
         ),
     )
-
-
-def _smoothest(outcomes: Sequence[RunOutcome]) -> str:
-    """Who is smoothest on each plant, and which part of the torque rate tells it from the roughest."""
-    said = []
-    for plant in dict.fromkeys(o.setting("plant") for o in outcomes):
-        done = [o for o in _ended(outcomes) if o.done and o.setting("plant") == plant]
-        if not done:
-            said.append(f"On {plant} no run did its task.")
-            continue
-        best, worst = (how(done, key=lambda o: o.metric("dtau_mean_nm_s")) for how in (min, max))
-        line = f"Smoothest on {plant} is {best.setting('controller')}, {plain(best.metric('dtau_mean_nm_s'))} N m/s"
-        ours, theirs = torques_of(best.folder), torques_of(worst.folder)
-        if best is not worst and ours is not None and theirs is not None:
-            more = {name: getattr(theirs, name) - getattr(ours, name) for name in WORDS}
-            part = max(more, key=lambda name: more[name])
-            line += (
-                f"; roughest is {worst.setting('controller')}, {plain(worst.metric('dtau_mean_nm_s'))} N m/s, "
-                f"{plain(more[part])} N m/s of the difference from {WORDS[part]}"
-            )
-        said.append(line + ".")
-    return " ".join(said)
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:

@@ -7,13 +7,11 @@ Fig. 18 is the study `grasping` of the experiment `grasp`, Fig. 19 the experimen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from idcontrol.experiments.tables import figures
 from idcontrol.experiments.tables.claims import beside_each_other, claimed, claims
 from idcontrol.experiments.tables.printed import (
     force_prediction,
-    gains_say,
     numbers,
     scored,
     scores,
@@ -51,9 +49,8 @@ RUNS = (
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     """The outcomes in the form of the paper's tables, and what follows from them."""
     results = Results(outcomes)
-    counted = verdicts(judged(outcomes))
     return (
-        replace(counted, sentence=gains_say(results) + counted.sentence),
+        verdicts(judged(outcomes)),
         tracking(results),
         smoothness(results),
         force_prediction(results),

@@ -11,7 +11,6 @@ import numpy as np
 from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
-    PAPER,
     PRESETS,
     SMOOTHNESS_ON,
     TERRAINS,
@@ -19,7 +18,6 @@ from idcontrol.experiments.tables.results import (
 )
 from idcontrol.record.recording import Run, load
 from idcontrol.show.drawing import STYLE, Picture, panels, picture
-from idcontrol.show.report import plain
 from idcontrol.sweeps.figures import digest
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Table
@@ -27,6 +25,11 @@ from idcontrol.types import Array
 
 CLOSE_UP_S = (1.0, 1.6)
 """Part of a run that Figs. 6 and 15 show: two gait periods."""
+
+MITIGATION_SHOWN = (
+    "Torques of the first (blue), second (orange) and third joint (green) of a leg on rigid ground, µ ∞, with and "
+    "without the second stage."
+)
 
 FIG_14_S = 5.0
 """Length of the run that Fig. 14 shows."""
@@ -119,18 +122,4 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
             panel.set_ylabel("τ [N m]")
         for panel in axes[-1]:
             panel.set_xlabel("time [s]")
-        return (picture("Torques of a leg (Figs. 6, 15)", _mitigation_says(results), figure),)
-
-
-def _mitigation_says(results: Results) -> str:
-    said = ["Torques of the first (blue), second (orange) and third joint (green) of a leg on rigid ground, µ ∞."]
-    for preset in PRESETS:
-        raw, mitigated = (
-            results.value(preset, c, SMOOTHNESS_ON, "dtau_max_nm_s", fallen=True)
-            for c in ("id-coulomb-qp-raw", "id-coulomb-qp")
-        )
-        if raw and mitigated:
-            change = f"from {plain(raw)} to {plain(mitigated)} N m/s, by a factor of {plain(raw / mitigated)}"
-            said.append(f"In the preset {preset} the second stage takes the largest torque rate {change}.")
-    said.append(f"The paper claims {plain(PAPER['claims']['smoothing_dtau_max_factor'])}.")
-    return " ".join(said)
+        return (picture("Torques of a leg (Figs. 6, 15)", MITIGATION_SHOWN, figure),)

@@ -54,6 +54,10 @@ SMOOTHNESS_ON = "rigid_high"
 """The terrain that Table 4 is compared on; the paper does not say its own."""
 
 
+CHATTER = 5.0
+"""A mean torque rate above this multiple of pid's is chatter. In Table 4 it separates controllers that pass in Table 6
+from those that fail there for chatter (351 and 678 N m/s beside 100)."""
+
 CARRIES_NM = 0.206
 """No torques carry the robot standing in its home pose with a smaller mean [N m], whatever its feet press."""
 
@@ -103,6 +107,13 @@ class Results:
         runs = [run for run in self.at(preset, controller, terrain) if run.done or fallen]
         values = [run.metric(key) for run in runs if run.metric(key) is not None]
         return float(np.mean(values)) if values else None
+
+    def values(
+        self, preset: str, controllers: Sequence[str], terrain: str, key: str, *, fallen: bool = False
+    ) -> dict[str, float]:
+        """Return the `value` of each controller that has one."""
+        values = {c: self.value(preset, c, terrain, key, fallen=fallen) for c in controllers}
+        return {c: value for c, value in values.items() if value is not None}
 
     def cell(self, preset: str, controller: str, terrain: str, key: str) -> float | str | None:
         """The value for a table; where a run failed, the reason stands in its place."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,7 +25,6 @@ from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, PRESET
 from idcontrol.record.metrics import TOUCHING_N, Layout
 from idcontrol.record.recording import Run, load
 from idcontrol.scenes.settings import FeedbackGains
-from idcontrol.show.report import plain
 from idcontrol.sweeps.study import Table
 from idcontrol.types import Array, Booleans, Integers
 
@@ -35,23 +34,21 @@ SWITCH_S = 0.005
 SAMPLES = 1000
 """Largest number of the other changes, evenly spread, that are taken apart."""
 
-JUMP = 10.0
-"""Torques above this multiple of their median have jumped."""
-
 SENSED = {"id-sensed-1": 1, "id-sensed-2": 2}
 """Controllers that feed sensed forces back instead of predicting them, and the age of these forces in periods."""
 
 RANK = 1e-6
 """Singular values below this part of the largest count as zero: J_b is dimensionally mixed, its own are near 1."""
 
-WORDS = {
-    "switching": "contact switching",
-    "internal": "forces that the base does not feel (indeterminacy)",
-    "borne": "forces that the demands ask of the contacts",
-    "feedback": "error feedback",
-    "rest": "planned motion and what projection takes out",
-}
-"""The parts of a torque rate, in words."""
+PARTS = ("switching", "internal", "borne", "feedback", "rest")
+"""The parts of a torque rate: the attributes of `TorqueParts` that add up to it."""
+
+ABOUT_PARTS = (
+    f"Switching: changes within {1e3 * SWITCH_S:g} ms of a foot being set down or lifted. The others are split by what "
+    "inverse dynamics is linear in: contact forces that the base does not feel (internal: indeterminate), forces that "
+    "it does (borne), error feedback, and the rest. A negative share counteracts the others. Turns back: the share "
+    "that the next tick undoes."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +121,6 @@ def torques_of(folder: Path) -> TorqueParts | None:
         forbidden=forbidden,
         largest_share=float(share),
     )
-
-
-@lru_cache(maxsize=256)
-def jumped_at_a_switch(folder: Path) -> bool | None:
-    """Whether the largest torque of the run in `folder` first exceeded `JUMP` medians near a contact change.
-
-    None if it never did.
-    """
-    run = load(folder)
-    largest = np.abs(run.arrays["tau"]).max(axis=1)
-    jumped = largest > JUMP * np.median(largest)
-    if not jumped.any():
-        return None
-    h = msgspec.convert(run.meta["layout"], Layout).period_s
-    touching = np.linalg.norm(run.arrays["force"], axis=2) > TOUCHING_N
-    near = near_switches(run.arrays["stance"] > 0.5, touching, round(SWITCH_S / h))
-    return bool(near[np.argmax(jumped)])
 
 
 def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
@@ -279,45 +259,19 @@ def torque_parts(results: Results) -> Table:
             for run in results.at(preset, controller, SMOOTHNESS_ON)[:1]:
                 parts = torques_of(run.folder) if run.metrics is not None else None
                 if parts is not None:
-                    shares = (parts.share(name) for name in WORDS)
+                    shares = (parts.share(name) for name in PARTS)
                     rows.append((preset, controller, parts.total, *shares, parts.turning_back, parts.forbidden))
     return Table(
         name="torque-rate-parts",
         title="Where the torque rate comes from",
-        sentence=_parts_say(rows),
+        sentence=ABOUT_PARTS,
         header=(
             "preset",
             "controller",
             "mean |dτ/dt| [N m/s]",
-            "contact switching",
-            "internal forces",
-            "borne forces",
-            "feedback",
-            "rest",
+            *PARTS,
             "turns back",
             "forbidden demand [rad/s²]",
         ),
         rows=tuple(rows),
     )
-
-
-def _parts_say(rows: Sequence[tuple[Any, ...]]) -> str:
-    said = [
-        f"Changes within {1e3 * SWITCH_S:g} ms of a foot being set down or lifted are contact switching. Others are "
-        "taken apart by what inverse dynamics is linear in: contact forces that the base does not feel (internal: "
-        "indeterminate), those that it does (borne: what the demands, consistent or not, ask of the contacts), error "
-        "feedback, and the rest (plan, bias, what projection takes out). A negative share works against the others. "
-        "Beside them the share of these changes that the next tick undoes, and what of the demanded accelerations "
-        "standing feet cannot follow."
-    ]
-    for preset in PRESETS:
-        of_it = [row for row in rows if row[0] == preset]
-        if of_it:
-            roughest = max(of_it, key=lambda row: row[2])
-            shares = dict(zip(WORDS, roughest[3:8], strict=True))
-            most = max(shares, key=lambda part: shares[part])
-            said.append(
-                f"Roughest in the preset {preset} is {roughest[1]}, {plain(roughest[2])} N m/s, {shares[most]:.0%} of "
-                f"it {WORDS[most]}."
-            )
-    return " ".join(said)

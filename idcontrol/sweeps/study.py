@@ -21,7 +21,7 @@ class Table:
     Attributes:
         name: Name of its CSV file.
         title: Heading.
-        sentence: The conclusion, computed from the numbers.
+        sentence: What a reader must know to read the table.
         header: Names of the columns, with units.
         rows: Values: text, numbers or truth values; None where a cell is empty.
         printed: Whether it is shown to people; the data of a figure is only written to a file.

@@ -34,8 +34,6 @@ def test_largest_rates_are_those_of_the_record_and_relative_to_the_limit_of_thei
     assert [row[column] for row in rates.rows] == pytest.approx([size.max(), 2.0 * size.max()])
     assert rates.rows[0][column + 1] == pytest.approx(size[:6].max() / 2.0)  # six joints have a limit of 2 N m
     assert rates.rows[0][column + 2 : column + 5] == (0.4, 0.2, 0.1)
-    assert "Smoothest on coulomb-lcp is id-coulomb-qp, 10 N m/s" in rates.sentence
-    assert "roughest is pid, 20 N m/s" in rates.sentence
 
 
 def test_the_end_of_a_fall_is_not_among_the_largest_rates(tmp_path):

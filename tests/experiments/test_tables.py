@@ -18,7 +18,7 @@ from idcontrol.experiments.tables import own_plant, two_feet
 from idcontrol.experiments.tables.claims import GOAL_MET, GOAL_MISSED, prediction
 from idcontrol.experiments.tables.printed import tracking
 from idcontrol.experiments.tables.results import CARRIES_NM, CONTROLLERS, PAPER, SOURCE, TERRAINS, Results
-from idcontrol.experiments.tables.torque_parts import WORDS, jumped_at_a_switch, near_switches, torques_of
+from idcontrol.experiments.tables.torque_parts import PARTS, near_switches, torques_of
 from idcontrol.experiments.trot import PRESETS, experiment
 from idcontrol.experiments.verdicts import AGREES, UNEXPLAINED
 from idcontrol.scenes.walk import WalkGait, WalkScene
@@ -73,13 +73,6 @@ def test_table_3_has_paper_and_presets_side_by_side_and_says_who_fell(walk):
     assert rows["rigid, µ 0.1", "id-coulomb-qp"] == (0.031, 0.05, 0.0031)
     assert rows["rigid, µ 0.1", "pid"] == (0.0895, "fell at 0.66 s", 0.0031)
     assert rows["rigid, µ 0.1", "id-noslip-lcp"] == ("fell", 0.05, 0.0031)
-    assert "28 of 28 runs of 7 controllers on 4 terrains go to the end" in found.sentence
-    # 0.0217 is the smallest error that the paper prints, 0.1317 the largest
-    assert (
-        f"errors are {0.0031 / 0.1317:.2g} (id-sensed-1 on rigid, µ ∞) to {0.0031 / 0.0217:.2g} (id-coulomb-qp on "
-        "compliant, µ 0.1) of the paper's"
-    ) in found.sentence
-    assert "4 runs fall that did not in the paper; 0 fall as they did there" in found.sentence
 
 
 def test_every_printed_number_of_a_table_has_a_verdict(walk):
@@ -103,7 +96,6 @@ def test_every_printed_number_of_a_table_has_a_verdict(walk):
     assert counts[SOURCE.format("Table 4")] == 2 * 7
     assert counts[SOURCE.format("Table 5")] == 2 * 16
     assert counts[SOURCE.format("Table 6")] == 2 * 4
-    assert ". Of what the paper prints and claims " in table(found, "verdicts").sentence
 
 
 @pytest.mark.parametrize(("feet", "least"), [((0, 1, 2, 3), CARRIES_NM), ((0, 3), 0.256)])
@@ -147,18 +139,6 @@ def test_a_robot_that_falls_as_table_6_says_contradicts_table_3_as_the_paper_doe
     assert claim[4] == (derived if falls else AGREES)
     # on compliant ground the paper prints that it falls
     assert rows["compliant, µ 0.1", "id-noslip-qp"][8] == (AGREES if falls else UNEXPLAINED)
-
-
-def test_the_page_opens_with_whose_gains_the_preset_paper_has_and_who_walks_with_them(walk):
-    def change(run):
-        stands = run["preset"] == "paper" and run["controller"] == "pid"
-        return {"completed": False, "missed": "reached 0 waypoints"} if stands else {}
-
-    first = tables.tables(comparison(walk, change))[0]
-    # four of the 28 fall in the paper; pid walks on all four terrains there
-    assert first.sentence.startswith("The gains of the preset paper are ours, as no record has those of the paper: ")
-    assert "found none with which all controllers walk that walked there" in first.sentence
-    assert "with these 20 of 24 runs that walk in the paper do." in first.sentence
 
 
 def test_a_robot_that_stands_still_is_no_witness_for_the_path_of_fig_17(walk):
@@ -244,17 +224,16 @@ def test_claims_follow_the_numbers(walk):
     said = [row[4] for row in found.rows]
     goals = [each for each in said if each in (GOAL_MET, GOAL_MISSED)]
     agree = said.count(AGREES)
-    assert found.sentence.startswith(
+    assert found.sentence == (
         f"Of {len(said) - len(goals)} claims of the paper {agree} agree with the paper, 2 differ as derived, "
-        f"{len(said) - len(goals) - agree - 2} differ unexplained. Of {len(goals)} goals of ours "
-        f"{goals.count(GOAL_MET)} are met. Not so: "
+        f"{len(said) - len(goals) - agree - 2} differ unexplained. Goals met: {goals.count(GOAL_MET)} of {len(goals)}."
     )
 
     rough = table(tables.tables(comparison(walk, lambda run: change(run, better=2.0))), "claims")
     assert not holds(rough, "id-coulomb-smooth of the preset default has at most a tenth")
 
 
-def test_torque_rates_of_those_that_fall_are_told_but_not_compared(walk):
+def test_torque_rates_of_robots_that_fall_are_not_compared(walk):
     """id-sensed-1 is the smoothest until it falls; the schemes without slip agree with id-coulomb-qp to rounding."""
     rates = {"id-coulomb-qp": 20.0, "id-sensed-1": 5.0, "id-noslip-qp": 20.0 * (1.0 - 1e-12)}
 
@@ -265,8 +244,6 @@ def test_torque_rates_of_those_that_fall_are_told_but_not_compared(walk):
     found = table(tables.tables(comparison(walk, change)), "claims")
     row = next(row for row in found.rows if row[0].endswith("that know contacts in the preset default"))
     assert row[4] in HELD
-    assert "the same problem is solved by id-noslip-qp." in row[5]
-    assert "Not compared, since they do not walk to the end: id-sensed-1 5 N m/s." in row[5]
 
 
 def test_a_row_without_bound_on_friction_counts_as_run_on_the_own_plant(walk):
@@ -274,7 +251,7 @@ def test_a_row_without_bound_on_friction_counts_as_run_on_the_own_plant(walk):
     assert all(Results(own).on_own_plant(o.setting("controller")) is o for o in own)
 
 
-def test_goals_are_those_of_controllers_that_predict_and_what_sensing_costs_is_said(walk):
+def test_goals_are_those_of_controllers_that_predict(walk):
     def change(run):
         return {"q_err_rad": 0.05 if run["controller"].startswith("id-sensed") else 0.002}
 
@@ -284,7 +261,6 @@ def test_goals_are_those_of_controllers_that_predict_and_what_sensing_costs_is_s
     for row in rows:
         assert row[3].endswith("of 4")
         assert row[4] in HELD
-        assert "id-sensed-1 0.05 rad, id-sensed-2 0.05 rad" in row[5]
 
 
 def test_the_order_of_controllers_is_compared_pair_by_pair(walk):
@@ -297,11 +273,9 @@ def test_the_order_of_controllers_is_compared_pair_by_pair(walk):
         found = table(tables.tables(rows), "claims")
         return next(row for row in found.rows if "order of joint errors" in row[0])
 
-    assert order(printed)[4]
+    assert order(printed)[4] in HELD
     swapped = printed | {"id-coulomb-qp": printed["id-sensed-1"], "id-sensed-1": printed["id-coulomb-qp"]}
-    row = order(swapped)
-    assert row[4] not in HELD
-    assert row[5] == "1 of 15 pairs the other way round: id-coulomb-qp and id-sensed-1"
+    assert order(swapped)[4] not in HELD
 
 
 def test_force_errors_while_the_predicted_feet_stand_leave_out_feet_that_land(tmp_path):
@@ -332,13 +306,9 @@ def test_forces_on_the_own_plant_are_judged_by_mean_and_median_and_with_gaps_clo
     found = table(own_plant.tables(rows), "claims")
     # the mean, the median; with the gaps closed at once, while the predicted feet stand
     assert [row[4] in HELD for row in found.rows] == [False, True, True] * 3
-    assert "100% of the error is made in" in found.rows[0][5]
     page = table(own_plant.tables(rows), "own-plant")
     treatments = ["by default", "impacts not predicted", "gaps closed at once"]
     assert [row[2] for row in page.rows] == treatments * 3 * len(own_plant.NOISE_M)
-    assert all(
-        f"{name[0].upper()}{name[1:]}, 0.1 mm of noise: the mean error is" in page.sentence for name in treatments
-    )
 
 
 def test_a_score_names_what_was_measured(walk):
@@ -375,7 +345,7 @@ def test_parts_of_the_torque_rate_add_up_and_what_turns_back_is_chatter(tmp_path
     assert chatter.total == pytest.approx(np.abs(np.diff(data["tau"], axis=0)).mean() / walks.H)
     assert smooth.turning_back < 0.01
     assert chatter.turning_back > 0.8  # the jumps of one joint are 200 N m/s, the motion of the others 1 N m/s
-    assert sum(chatter.share(name) for name in WORDS) == pytest.approx(1.0)
+    assert sum(chatter.share(name) for name in PARTS) == pytest.approx(1.0)
 
 
 @pytest.fixture(scope="module")
@@ -420,18 +390,6 @@ def standing(tmp_path_factory):
     return parts_of
 
 
-@pytest.mark.parametrize(("at", "near"), [("touchdown", True), ("stance", False), (None, None)])
-def test_torques_that_jump_are_told_apart_by_whether_a_foot_is_set_down(tmp_path, at, near):
-    data = walks.arrays(1.2)
-    data["stance"][:] = 1.0
-    data["force"][:] = 5.0
-    data["stance"][300:340, 0] = 0.0
-    data["tau"] = 1.0 + np.zeros_like(data["tau"])
-    if at is not None:
-        data["tau"][342 if at == "touchdown" else 600] = 50.0
-    assert jumped_at_a_switch(walks.record(tmp_path / "run", data=data, metrics={})) is near
-
-
 @pytest.mark.parametrize("part", ["internal", "borne", "feedback"])
 def test_each_part_is_found_where_it_is_all_there_is(standing, part):
     assert standing(part).share(part) == pytest.approx(1.0, abs=1e-9)
@@ -457,12 +415,8 @@ def test_data_of_the_figures_are_written_but_not_printed(walk):
     assert all(len(row) == len(table.header) for table in found for row in table.rows)
 
 
-def test_torques_with_and_without_mitigation_are_drawn_with_a_sentence_of_numbers(walk):
-    def change(run):
-        return {"dtau_max_nm_s": 90000.0 if run["controller"] == "id-coulomb-qp-raw" else 900.0}
-
-    (picture,) = tables.study.pictures(comparison(walk, change))
-    assert "takes the largest torque rate from 90000 to 900 N m/s, by a factor of 100." in picture.sentence
+def test_torques_with_and_without_mitigation_are_drawn(walk):
+    (picture,) = tables.study.pictures(comparison(walk))
     assert picture.source.startswith("data:image/svg+xml;base64,")
 
 
