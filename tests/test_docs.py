@@ -27,7 +27,11 @@ from idcontrol.scenes.walk import WalkConfig
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "idcontrol" / "docs"
-PAGES = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
+PAGES = {
+    str(page.relative_to(DOCS)): page.read_text(encoding="utf-8")
+    for page in sorted(DOCS.rglob("*.md"))
+    if page.parent.name != "notes"
+}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ELSEWHERE = (
     "python3",

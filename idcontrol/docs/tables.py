@@ -61,17 +61,9 @@ def _power(value: float) -> str:
 
 
 def bench() -> str:
-    """The output of ``idcontrol bench all --json``, a table for each section; peers have columns if there are any."""
-    rows = _bench()["rows"]
-    header = ["job", "contacts", "p50 [µs]", "floors", "peer", "peer's p50 [µs]", "ours / peer's"]
-    parts = []
-    for section in dict.fromkeys(row["section"] for row in rows):
-        chosen = [row for row in rows if row["section"] == section]
-        columns = len(header) if any(row["peer"] for row in chosen) else header.index("peer")
-        lines = [_bench_row(row)[:columns] for row in chosen]
-        table = _by_contacts(chosen) if section == "models" else markdown(header[:columns], lines)
-        parts += [f"## {section.capitalize()}", table]
-    return "\n\n".join(parts)
+    """The rows of ``idcontrol bench all --json`` that have a goal."""
+    header = ["section", "job", "contacts", "p50 [µs]", "measured", "of", "limit", "goal", "met"]
+    return markdown(header, (_bench_row(row) for row in _bench()["rows"] if row["goal"] is not None))
 
 
 def _bench() -> dict[str, Any]:
@@ -80,29 +72,13 @@ def _bench() -> dict[str, Any]:
 
 
 def _bench_row(row: dict[str, Any]) -> list[str]:
+    at = "p999" if row["what"].endswith("p99.9") else "p50"
+    measured = {"floor": row["floor_ratio"], "peer": row["peer_ratio"]}.get(row["of"], row["us"][at])
+    unit = {"floor": "floor", "peer": row["peer"]}.get(row["of"], "µs")
+    met = "goal" if row["goal_met"] else "limit" if row["met"] else "neither"
     contacts = "" if row["contacts"] is None else str(row["contacts"])
-    ours = [f"{row['us']['p50']:.1f}", f"{row['floor_ratio']:.1f}"]
-    if row["peer_us"] is None:  # an empty loop is a peer without a time of its own
-        return [row["what"], contacts, *ours, "", "", ""]
-    return [
-        f"{row['what']}, in turns with {row['peer']}",
-        contacts,
-        *ours,
-        row["peer"],
-        f"{row['peer_us']['p50']:.1f}",
-        f"{row['peer_ratio']:.2g}",
-    ]
-
-
-def _by_contacts(rows: Sequence[dict[str, Any]]) -> str:
-    """Medians of warm starts, a column for each number of contacts."""
-    warm = {(row["what"].removesuffix(", warm"), row["contacts"]): row for row in rows if "cold" not in row["what"]}
-    counts = sorted({count for _, count in warm})
-    body = []
-    for name in dict.fromkeys(name for name, _ in warm):
-        found = [warm.get((name, count)) for count in counts]
-        body.append([name, *("" if row is None else f"{row['us']['p50']:.0f}" for row in found)])
-    return markdown(["p50 [µs], contacts:", *map(str, counts)], body)
+    figures = [f"{value:.3g}" for value in (measured, row["bar"], row["goal"])]
+    return [row["section"], row["what"], contacts, f"{row['us']['p50']:.1f}", figures[0], unit, *figures[1:], met]
 
 
 def machine() -> str:
