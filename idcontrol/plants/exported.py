@@ -1,8 +1,9 @@
 """Robot, ground and a held box, described for external simulators: rigid links, contact spheres, a height grid.
 
 The description comes from the Pinocchio model and not from the URDF. So each simulator gets the same machine to the
-last digit, whatever its own reader makes of a file, and needs no meshes. Joint limits are left out; friction in joints
-is that of `idcontrol.system.System.actuators`, whatever the URDF says.
+last digit, whatever its own reader makes of a file, and needs no meshes. The ends of joints are those of
+`idcontrol.system.System.limits`; friction in joints is that of `idcontrol.system.System.actuators`, whatever the URDF
+says.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ from idcontrol.types import Array
 NO_SLIP_MU = 100.0
 """Stands for infinite friction in simulators that need a number; the papers' simulator used the same."""
 
+POINT_M = 1e-6
+"""Radius of the sphere that stands for a point, since simulators need a positive one [m]; the point is its centre."""
+
+SMALLEST_ON_MAP_M = 1e-3
+"""Smallest radius of a sphere on the triangles of a height map [m]. Bullet drops spheres of 0.1 mm through them, and
+MuJoCo holds spheres of 0.3 mm that keep moving."""
+
 GRID = 4
 """Samples per sample of the height map. Simulators put triangles between them: at a spacing of 5 mm these are within
 0.02 mm of the smooth ground, on hills as steep as those of Zapolsky & Drumwright (2017)."""
@@ -37,7 +45,7 @@ class ContactSphere:
     Attributes:
         identity: Identity of its contact.
         centre: Centre in the frame of the link, shape (3,) [m].
-        radius: Radius [m].
+        radius: Radius, at least `POINT_M` [m].
         mu: Friction coefficient; at most `NO_SLIP_MU`.
     """
 
@@ -64,6 +72,8 @@ class RigidLink:
         armature: Rotor inertia reflected at the joint [kg m² or kg].
         damping: Viscous friction of the joint [N m s/rad or N s/m].
         friction: Dry friction of the joint [N m or N].
+        lower: Lower end of the joint [rad or m]; -inf where there is none.
+        upper: Upper end; inf where there is none.
         at_q: Index of the joint's first coordinate in the configuration.
         at_v: Index of its first velocity, in Pinocchio's order.
         circle: Whether the configuration holds cosine and sine of the angle instead of the angle.
@@ -84,6 +94,8 @@ class RigidLink:
     armature: float
     damping: float
     friction: float
+    lower: float
+    upper: float
     at_q: int
     at_v: int
     circle: bool
@@ -109,15 +121,20 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
     """The machine as a tree of links; parents come before their children.
 
     Raises:
-        InputError: A joint is neither free nor a hinge nor a slide, a link has no mass, or what a hand holds is no box.
+        InputError: A joint is neither free nor a hinge nor a slide, a link has no mass, a sphere is too small for a
+            height map, or what a hand holds is no box.
     """
+    if isinstance(contacts, SphereContacts):
+        _require_spheres_that_fit(contacts)
     model, neutral = system.model, pin.neutral(system.model)
     joints, centres = contacts.mounting()
     held = contacts.body if isinstance(contacts, Fingertips) else None
     sides = _sides(contacts) if isinstance(contacts, Fingertips) else None
     damping, friction = np.zeros((2, model.nv))
+    lower, upper = np.full(model.nv, -np.inf), np.full(model.nv, np.inf)
+    driven, angles = system.order[system.n_unactuated :], ~system.joint_circle
+    lower[driven[angles]], upper[driven[angles]] = system.limits.lower[angles], system.limits.upper[angles]
     if system.actuators is not None:
-        driven = system.order[system.n_unactuated :]
         damping[driven], friction[driven] = system.actuators.damping, system.actuators.friction
     found = []
     for j in range(1, model.njoints):
@@ -149,6 +166,8 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
                 armature=float(model.armature[joint.idx_v]),
                 damping=float(damping[joint.idx_v]),
                 friction=float(friction[joint.idx_v]),
+                lower=float(lower[joint.idx_v]),
+                upper=float(upper[joint.idx_v]),
                 at_q=joint.idx_q,
                 at_v=joint.idx_v,
                 circle=joint.nq == 2,
@@ -156,7 +175,7 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
                     ContactSphere(
                         identity=int(i),
                         centre=centres[i],
-                        radius=float(contacts.radius[i]),
+                        radius=max(float(contacts.radius[i]), POINT_M),
                         mu=min(float(contacts.mu[i]), NO_SLIP_MU),
                     )
                     for i in np.flatnonzero(joints == j)
@@ -165,6 +184,15 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
             )
         )
     return found
+
+
+def _require_spheres_that_fit(contacts: SphereContacts) -> None:
+    small = contacts.radius.min(initial=np.inf)
+    if contacts.terrain.heights.size and small < SMALLEST_ON_MAP_M:
+        raise InputError(
+            f"external simulators lose a sphere of radius {small:g} m on a height map; give it {SMALLEST_ON_MAP_M:g} m "
+            "at least, or use a plane or another plant"
+        )
 
 
 def _sides(tips: Fingertips) -> Array:

@@ -3,6 +3,9 @@
 MuJoCo's contacts are soft. Here they are nearly as stiff as it allows (`TIME_CONSTANT`, `IMPEDANCE`), with elliptic
 friction cones and little creep below them (`IMPEDANCE_RATIO`).
 
+MuJoCo notices the end of a joint when the joint has passed it: by at most the way of one substep. It stops the joint in
+the next one and returns it to the end.
+
 In MuJoCo, the linear velocity of a free joint is that of the body frame's origin in *world* axes, its angular velocity
 is in body axes, and quaternions begin with w. Only `MuJoCo._write` and `MuJoCo._read` convert between the conventions.
 """
@@ -16,7 +19,7 @@ import numpy as np
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
-from idcontrol.errors import InputError
+from idcontrol.errors import Diverged, InputError
 from idcontrol.models.step import StepSolution
 from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
 from idcontrol.plants.parts import averaged, require_positive, require_push, require_state, require_torques, substeps
@@ -29,14 +32,17 @@ except ImportError:
     raise InputError("the plant mujoco needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
 
 TIME_CONSTANT = 2.0
-"""Time constant of a contact, in substeps: the shortest that MuJoCo accepts."""
+"""Time constant of a contact or of a joint's end, in substeps: the shortest that MuJoCo accepts."""
 
 IMPEDANCE = (0.95, 0.99, 1e-4, 0.5, 2.0)
-"""MuJoCo's ``solimp``: the impedance of a contact rises from 0.95 to 0.99 over a depth of 0.1 mm."""
+"""MuJoCo's ``solimp``: the impedance of a contact or an end rises from 0.95 to 0.99 over a depth of 0.1 mm."""
 
 TOLERANCE = 1e-18
 """Tolerance of MuJoCo's Newton iterations, on the cost. Forces scale with its square root, so they are exact to 1e-9.
 With zero, most steps would run to the limit of 100 iterations, which takes a millisecond."""
+
+BAD = tuple(int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC"))
+"""Warnings with which MuJoCo starts over from its reference pose."""
 
 IMPEDANCE_RATIO = 10.0
 """Stiffness of friction relative to the normal direction; standing feet then hardly creep."""
@@ -115,6 +121,7 @@ class MuJoCo:
 
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
+            Diverged: The motion has left all bounds.
         """
         require_torques(tau, self._names)
         count = substeps(dt, self._dt)
@@ -124,6 +131,10 @@ class MuJoCo:
         for _ in range(count):
             mujoco.mj_step(self.model, self.data)
             pressed.append(self._pressed())
+        if any(self.data.warning[kind].number for kind in BAD):
+            raise Diverged(
+                f"the machine in MuJoCo diverged at {self._state.t:.3f} s; take a higher rate or smaller torques"
+            )
         self._forces = averaged(pressed, count)
         self._state = self._read(self._state.t + dt)
         return self._state
@@ -181,6 +192,7 @@ def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: A
     # Some robot descriptions hold inertias that no rigid body can have (A + B < C). MuJoCo's compiler refuses them, its
     # simulation does not: so the compiler balances them here, and the constructor restores them.
     spec.compiler.balanceinertia = True
+    spec.compiler.degree = False
     spec.option.timestep = dt
     spec.option.gravity = gravity
     spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
@@ -203,7 +215,10 @@ def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: A
                 axis=link.axis,
                 armature=link.armature,
                 frictionloss=link.friction,
+                limited=bool(np.isfinite([link.lower, link.upper]).any()),
+                range=[link.lower, link.upper],
             )
+            joint.solref_limit, joint.solimp_limit = [TIME_CONSTANT * dt, 1.0], IMPEDANCE
             joint.damping = [link.damping, 0.0, 0.0]
             joint.solref_friction, joint.solimp_friction = [TIME_CONSTANT * dt, 1.0], IMPEDANCE
         for sphere in link.spheres:

@@ -2,7 +2,8 @@
 
 The plant uses Bullet's reduced-coordinate multibody in double precision, without its default motors and damping. Bullet
 solves contacts by sequential impulses at velocity level, with circular friction cones; each step removes a share `ERP`
-of the penetration.
+of the penetration. Bullet notices the end of a joint when the joint has passed it: by at most the way of one substep.
+It stops the joint and returns it to the end in the same way.
 
 Bullet describes a base by its principal frame: the position is that of the centre of mass, the axes are the principal
 axes of inertia, and velocities are in world axes. Only `PyBullet._write` and `PyBullet._read` convert between the
@@ -56,6 +57,9 @@ NEAR = 5e-4
 
 FASTEST = 1e6
 """Bullet's bound on joint speeds [rad/s or m/s], set so high that it has no effect."""
+
+STRONGEST = 1e12
+"""Bullet's bound on the torque at the end of a joint [N m or N]; its own is passed at 1e5 N m in steps of 1 ms."""
 
 
 class PyBullet:
@@ -302,6 +306,9 @@ def _add_multibody(world: _BulletWorld, machine: list[RigidLink], restitution: f
         # one by one: given together, Bullet silently ignores some of a link's properties
         for name, value in properties.items():
             world.call(bullet.changeDynamics, body, number, **{name: value})
+        if np.isfinite([link.lower, link.upper]).any():
+            ends = {"jointLowerLimit": link.lower, "jointUpperLimit": link.upper}
+            world.call(bullet.changeDynamics, body, number, jointLimitForce=STRONGEST, **ends)
     joints = list(range(len(carried)))
     if joints:
         world.call(bullet.setJointMotorControlArray, body, joints, bullet.VELOCITY_CONTROL, forces=[0.0] * len(joints))

@@ -246,6 +246,35 @@ def test_the_sled_stands_on_a_height_map_where_our_terrain_is(name):
         np.testing.assert_allclose(total, [0, 0, machines.SLED_MASS * G], rtol=0, atol=1e-3 * machines.SLED_MASS * G)
 
 
+POINTS = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
+
+
+def pointed(ground) -> plants.Setup:
+    """The sled on four points."""
+    system = machines.free_body(np.diag(machines.SLED_INERTIA))
+    return plants.Setup(
+        system=system, contacts=SphereContacts(system, ("body",) * 4, 0.0, ground, 0.5, offsets=POINTS), dt=H
+    )
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_feet_of_radius_zero_stand_where_they_are(name):
+    plant = make(name, pointed(plane()))
+    plant.reset(State(t=0.0, q=np.array([0.0, 0.0, 0.052, 0.0, 0.0, 0.0, 1.0]), v=np.zeros(6)))
+    for _ in range(300):
+        state = plant.step(NO_JOINTS, H)
+    # Bullet lets everything stand 10 um deep
+    sink = 1e-3 if name == "penalty" else 1e-5
+    assert state.q[2] == pytest.approx(0.05, abs=sink + 1e-6)
+    assert plant.contact_forces().force[:, 2].sum() == pytest.approx(machines.SLED_MASS * G, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_engines_outside_refuse_feet_that_their_height_maps_would_lose(name):
+    with pytest.raises(InputError, match=r"sphere of radius 0 m on a height map; give it 0.001 m at least"):
+        make(name, pointed(height_map(np.zeros((4, 4)), spacing=0.5)))
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_a_push_moves_the_whole_machine_along_the_worlds_axes(name, quadruped):
     plant = make(name, quadruped_setup())
