@@ -1,4 +1,4 @@
-"""Where the base should be: level, moved by the command, on a leash to where it is (planner.md 3.2)."""
+"""Where the base should be: level, moved by the command, pulled to a goal by a leash (planner.md 3.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from idcontrol.planners.commands import LimitedCommand
 from idcontrol.types import Array
 
 LEASH = 2.0
-"""Rate at which the reference is pulled to the measured planar pose [1/s]: slow against a gait, quick against drift."""
+"""Rate at which the reference is pulled to its goal [1/s]: slow against a gait, quick against drift."""
 
 
 class BaseReference(NamedTuple):
@@ -25,6 +25,7 @@ class BaseReference(NamedTuple):
         sway: What a gait that sways adds: the way ahead, to the left and up, roll and pitch, with their first and
             second time derivatives, shape (3, 5) [m, m, m, rad, rad; s]. Pose, twist and rate contain the ways.
         extent: Part of the sway that has built up, with its derivatives, shape (3,) [-; s].
+        goal: Where the leash pulls the reference: x, y and heading, shape (3,) [m, m, rad].
     """
 
     pose: Array
@@ -32,11 +33,12 @@ class BaseReference(NamedTuple):
     rate: Array
     sway: Array
     extent: Array
+    goal: Array
 
     @staticmethod
     def at_rest() -> BaseReference:
         """At rest at the origin."""
-        return BaseReference(np.zeros(4), np.zeros(4), np.zeros(4), np.zeros((3, 5)), np.zeros(3))
+        return BaseReference(np.zeros(4), np.zeros(4), np.zeros(4), np.zeros((3, 5)), np.zeros(3), np.zeros(3))
 
 
 class Push(NamedTuple):
@@ -67,16 +69,17 @@ def advance_base(dt: float, base: BaseReference) -> None:  # pragma: no cover - 
 
 
 @njit(cache=True, inner=True)
-def hold_base(position: Array, yaw: float, lead: Array, base: BaseReference) -> None:  # pragma: no cover - compiled
-    """Keep the reference within the reach of the feet of where the base is: a machine that is held does not run away.
+def follow_machine(position: Array, yaw: float, lead: Array, base: BaseReference) -> None:  # pragma: no cover
+    """Make the measured pose the goal, and keep the reference within the reach of the feet of it.
 
     Args:
         position: Measured base position, shape (3,) [m].
         yaw: Measured heading [rad].
         lead: How far the reference may be away along the ground [m], and in heading [rad], shape (2,).
-        base: In and out: its pose.
+        base: In and out: its pose; out: its goal.
     """
-    pose = base.pose
+    pose, goal = base.pose, base.goal
+    goal[0], goal[1], goal[2] = position[0], position[1], yaw
     x, y = pose[0] - position[0], pose[1] - position[1]
     far = math.sqrt(x * x + y * y)
     if far > lead[0]:
@@ -84,6 +87,42 @@ def hold_base(position: Array, yaw: float, lead: Array, base: BaseReference) -> 
     turned = wrap(pose[3] - yaw)
     if abs(turned) > lead[1]:
         pose[3] = yaw + math.copysign(lead[1], turned)
+
+
+@njit(cache=True, inner=True)
+def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  # pragma: no cover - compiled
+    """Move the goal of a machine that stands to where its planned feet are nominal, at the rate `LEASH`.
+
+    A standing leg holds the base where the reference is over the planned feet. Pulled to the measured base, reference
+    and base would run away together, driven by whatever keeps them apart: encoders with a bias, feet that creep.
+
+    Args:
+        dt: Time since the last tick [s].
+        nominal: Nominal feet in the horizontal frame, shape (n, 3) [m].
+        feet: Planned feet, world frame, shape (n, 3) [m].
+        goal: In and out: x, y and heading, shape (3,) [m, m, rad].
+    """
+    n, c, s = feet.shape[0], math.cos(goal[2]), math.sin(goal[2])
+    # the rigid motion in the goal's axes that brings the nominal feet nearest to the planned ones (Kabsch 1976)
+    mean = np.zeros(4)
+    for i in range(n):
+        dx, dy = feet[i, 0] - goal[0], feet[i, 1] - goal[1]
+        mean[0] += (c * dx + s * dy) / n
+        mean[1] += (c * dy - s * dx) / n
+        mean[2] += nominal[i, 0] / n
+        mean[3] += nominal[i, 1] / n
+    cross, dot = 0.0, 0.0
+    for i in range(n):
+        dx, dy = feet[i, 0] - goal[0], feet[i, 1] - goal[1]
+        x, y = c * dx + s * dy - mean[0], c * dy - s * dx - mean[1]
+        cross += (nominal[i, 0] - mean[2]) * y - (nominal[i, 1] - mean[3]) * x
+        dot += (nominal[i, 0] - mean[2]) * x + (nominal[i, 1] - mean[3]) * y
+    turn, share = math.atan2(cross, dot), min(LEASH * dt, 1.0)
+    x = mean[0] - (math.cos(turn) * mean[2] - math.sin(turn) * mean[3])
+    y = mean[1] - (math.sin(turn) * mean[2] + math.cos(turn) * mean[3])
+    goal[0] += share * (c * x - s * y)
+    goal[1] += share * (s * x + c * y)
+    goal[2] += share * turn
 
 
 @njit(cache=True, inner=True)
@@ -186,8 +225,6 @@ def turned_base(base: BaseReference, R: Array) -> tuple[float, float, float, flo
 
 @njit(cache=True, inner=True)
 def command_base(
-    position: Array,
-    yaw: float,
     command: LimitedCommand,
     height: float,
     ground: Array,
@@ -196,28 +233,28 @@ def command_base(
 ) -> None:  # pragma: no cover - compiled
     """Velocity and acceleration of the reference at its present pose (planner.md 3.2).
 
-        v_r = Rz(ψ_r) V + k_l (x - x_r),   ω_r = ω + k_l wrap(ψ - ψ_r),   a_r = Rz(ψ_r) dV/dt + ω e_z × Rz(ψ_r) V
+        v_r = Rz(ψ_r) V + k_l (g - x_r),   ω_r = ω + k_l wrap(g_ψ - ψ_r),   a_r = Rz(ψ_r) dV/dt + ω e_z × Rz(ψ_r) V
+
+    with the goal g, the measured pose of a machine that walks and the pose over the feet of one that stands.
 
     The derivative of the leash is left out of a_r: it would feed measured velocities, with their jumps at touchdown,
     straight into torque. The height follows the mean ground under the feet, critically damped, so that steps of the
     ground move the base smoothly.
 
     Args:
-        position: Measured base position, shape (3,) [m].
-        yaw: Measured heading [rad].
         command: The command V and its time derivative.
         height: Height of the base over the ground, z0 [m].
         ground: Height of the ground under each foothold, shape (n,) [m].
         bandwidth: Bandwidth with which the height follows the ground [1/s].
-        base: In: its pose, vertical velocity and sway; out: its twist and rate.
+        base: In: its pose, goal, vertical velocity and sway; out: its twist and rate.
     """
-    pose, twist, rate = base.pose, base.twist, base.rate
+    pose, twist, rate, goal = base.pose, base.twist, base.rate, base.goal
     V, dV = command.velocity, command.acceleration
     c, s = math.cos(pose[3]), math.sin(pose[3])
     v_x, v_y = c * V[0] - s * V[1], s * V[0] + c * V[1]
-    twist[0] = v_x + LEASH * (position[0] - pose[0])
-    twist[1] = v_y + LEASH * (position[1] - pose[1])
-    twist[3] = V[2] + LEASH * wrap(yaw - pose[3])
+    twist[0] = v_x + LEASH * (goal[0] - pose[0])
+    twist[1] = v_y + LEASH * (goal[1] - pose[1])
+    twist[3] = V[2] + LEASH * wrap(goal[2] - pose[3])
     rate[0] = c * dV[0] - s * dV[1] - V[2] * v_y
     rate[1] = s * dV[0] + c * dV[1] + V[2] * v_x
     high, rising = pose[2] - base.sway[0, 2], twist[2] - base.sway[1, 2]

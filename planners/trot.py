@@ -18,7 +18,16 @@ from idcontrol.kernels.bound import entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign_rows
 from idcontrol.planners.balance import Balance, righting_acceleration
-from idcontrol.planners.base import BaseReference, Push, advance_base, command_base, hold_base, sway_base
+from idcontrol.planners.base import (
+    BaseReference,
+    Push,
+    advance_base,
+    command_base,
+    follow_feet,
+    follow_machine,
+    sway_base,
+    wrap,
+)
 from idcontrol.planners.commands import CommandLimits, CommandSource, LimitedCommand, VelocityCommand, limit_command
 from idcontrol.planners.feet import (
     GRAVITY,
@@ -130,9 +139,12 @@ def _plan_base_and_footholds(
     advance_base(dt, parts.base)
     granted = (share * target[0], share * target[1], share * target[2])
     limit_command(dt, granted, parts.limits.linear_m_s2, parts.limits.angular_rad_s2, command)
-    yaw, bandwidth = heading(measured.rotation), 2.0 / gait.period_s  # follows the ground within half a gait cycle
-    hold_base(measured.position, yaw, parts.nominal.lead, parts.base)
-    command_base(measured.position, yaw, command, parts.nominal.height, plan.level, bandwidth, parts.base)
+    if stride.begin[0] == np.inf:
+        follow_feet(dt, parts.nominal.feet, plan.position, parts.base.goal)
+    else:
+        follow_machine(measured.position, heading(measured.rotation), parts.nominal.lead, parts.base)
+    bandwidth = 2.0 / gait.period_s  # follows the ground within half a gait cycle
+    command_base(command, parts.nominal.height, plan.level, bandwidth, parts.base)
     sway = parts.base.sway
     choose_footholds(stride, parts.ability, parts.nominal, command, sway, measured, timing, plan, parts.ground)
     return ended
@@ -342,6 +354,7 @@ class TrotPlanner:
         self._parts.leg_plan.motion[0], self._parts.leg_plan.reference[:] = measured.angles, np.nan
         base.pose[:2], base.pose[2] = measured.position[:2], self.height + plan.level.mean()
         base.pose[3] = heading(measured.rotation)
+        base.goal[:] = base.pose[[0, 1, 3]]
         base.twist[:], base.rate[:], base.sway[:], base.extent[:] = 0.0, 0.0, 0.0, 0.0
 
     def __call__(self, state: State) -> Reference:
@@ -359,6 +372,7 @@ class TrotPlanner:
             gait = other if t >= begin else gait
         walk = command.walk and gait is not None
         if self.standing and gait is not None and walk:
+            self._relocate()
             self._asked = gait
             self._take_up(gait)
             self.standing, self._parts.stride.begin[0] = False, t + self._rest(gait.start_s)
@@ -394,6 +408,22 @@ class TrotPlanner:
             feet=told[feet:-4].reshape(n, 3),
             residual=residual,
         )
+
+    def _relocate(self) -> None:
+        """Move the plan of a machine that stands to where the machine is, feet and base alike: no joint notices.
+
+        A machine may have been moved, or may believe so; the leash would pull its base off its feet.
+        """
+        base, plan, measured, ground = self.base, self.plan, self._parts.measured, self._parts.ground
+        turn = wrap(heading(measured.rotation) - base.pose[3])
+        c, s = np.cos(turn), np.sin(turn)
+        over = (plan.position[:, :2] - base.pose[:2]) @ np.array([[c, s], [-s, c]])
+        plan.position[:, :2] = measured.position[:2] + over
+        base.pose[:2] = measured.position[:2]
+        base.pose[3] += turn
+        ground.points[:] = plan.position[:, :2].T
+        self._sample_ground()
+        plan.offset[:] = plan.level - ground.height
 
     def _take_up(self, gait: Gait) -> None:
         """Go on with another gait; all feet stand."""

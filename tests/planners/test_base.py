@@ -11,7 +11,8 @@ from idcontrol.planners.base import (
     Push,
     advance_base,
     command_base,
-    hold_base,
+    follow_feet,
+    follow_machine,
     sway_base,
     wrap,
 )
@@ -20,7 +21,8 @@ from idcontrol.planners.commands import LimitedCommand
 
 def step(base, dt, command, rate, position, yaw, *, height=0.2, ground=0.0):
     advance_base(dt, base)
-    command_base(position, yaw, LimitedCommand(command, rate), height, np.full(4, ground), 7.0, base)
+    follow_machine(position, yaw, np.full(2, np.inf), base)
+    command_base(LimitedCommand(command, rate), height, np.full(4, ground), 7.0, base)
 
 
 @settings(deadline=None)  # the first call compiles
@@ -54,8 +56,8 @@ def test_velocity_and_acceleration_of_the_reference_are_its_derivatives():
         command = np.array([0.2 * math.sin(3 * t), 0.1 * t, 0.5 * math.cos(2 * t)])
         rate = np.array([0.6 * math.cos(3 * t), 0.1, -math.sin(2 * t)])
         advance_base(h if k else 0.0, base)
-        here = base.pose.copy()
-        command_base(here, here[3], LimitedCommand(command, rate), 0.2, np.array([0.05]), 7.0, base)
+        base.goal[:] = base.pose[[0, 1, 3]]
+        command_base(LimitedCommand(command, rate), 0.2, np.array([0.05]), 7.0, base)
         history.append((base.pose.copy(), base.twist.copy(), base.rate.copy()))
     pose, twist, acceleration = (np.array(x) for x in zip(*history, strict=True))
     # Central differences of motions with third derivatives below 100 (the height's start), and O(h) of steps.
@@ -105,11 +107,23 @@ def test_the_reference_of_a_machine_that_is_held_stays_within_its_lead():
     base, here = BaseReference.at_rest(), np.array([1.0, 2.0, 0.2])
     lead = np.array([0.05, 0.3])
     base.pose[:] = 1.03, 2.04, 0.2, 3.3
-    hold_base(here, -3.1, lead, base)  # 0.05 m and 0.117 rad away
+    follow_machine(here, -3.1, lead, base)  # 0.05 m and 0.117 rad away
     assert base.pose.tolist() == [1.03, 2.04, 0.2, 3.3]
     base.pose[:] = 1.3, 2.4, 0.2, -2.5
-    hold_base(here, -3.1, lead, base)
+    follow_machine(here, -3.1, lead, base)
     assert base.pose == pytest.approx([1.03, 2.04, 0.2, -2.8])
+
+
+@settings(deadline=None)
+@given(st.floats(-10.0, 10.0), st.floats(-10.0, 10.0), st.floats(-3.0, 3.0), st.floats(-1.5, 1.5))
+def test_the_goal_of_a_standing_machine_is_the_pose_over_its_feet(x, y, yaw, off):
+    nominal = np.array([[0.2, 0.1, -0.3], [0.2, -0.12, -0.3], [-0.25, 0.1, -0.3], [-0.2, -0.1, -0.3]])
+    c, s = math.cos(yaw), math.sin(yaw)
+    feet = nominal @ np.array([[c, s, 0.0], [-s, c, 0.0], [0.0, 0.0, 1.0]]) + [x, y, 0.0]
+    goal = np.array([x + off, y - off, yaw + off])
+    follow_feet(0.25 / LEASH, nominal, feet, goal)
+    # A quarter of the way, in a straight line; rounding of 10 m.
+    assert goal == pytest.approx([x + 0.75 * off, y - 0.75 * off, yaw + 0.75 * off], abs=1e-13)
 
 
 def swaying(phase, base, touchdown=(0.2, 0.7, 0.7, 0.2), duty=0.4, period=0.3):

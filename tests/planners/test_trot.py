@@ -150,7 +150,7 @@ def test_told_to_stop_it_slows_down_and_stands_from_the_first_four_foot_phase_on
     planner = m.planner(Schedule([(0.0, 0.2, 0.0, 0.0)], stand_from_s=1.2))
     rows = [
         (state.t, plan.stance.all(), np.linalg.norm(planner.command), planner.standing, plan.to_liftoff, plan)
-        for state, plan in follow_exactly(m, planner, 2500)
+        for state, plan in follow_exactly(m, planner, 6000)
     ]
     stopped = next(k for k, row in enumerate(rows) if row[3])
     still = next(k for k, row in enumerate(rows) if row[0] > 1.2 and row[2] == 0.0)
@@ -164,8 +164,49 @@ def test_told_to_stop_it_slows_down_and_stands_from_the_first_four_foot_phase_on
     # Feet that have just landed are known to have, although the gait has ended.
     assert 0.0 <= rows[stopped][5].since_touchdown.min() < 0.3
     assert rows[-1][5].since_touchdown.max() < np.inf
-    # The base still follows the last feet, each of which landed up to v_td h = 0.07 mm from where it was expected.
+    # It comes to rest over its feet, with a time constant of half a second.
     assert np.abs(rows[-1][5].v).max() < 2e-4
+
+
+class WalkFrom:
+    """Stand until a time [s], then trot on the spot."""
+
+    def __init__(self, begin):
+        self.begin = begin
+
+    def reset(self, position):
+        pass
+
+    def __call__(self, t, position, yaw):
+        return VelocityCommand(walk=t > self.begin)
+
+
+def planned_joints(m, planner, poses):
+    """Planned joint angles, shape (ticks, a), of a machine in its home pose whose base is believed to be at `poses`."""
+    planner.reset(m.standing(planner.height))
+    rest = np.zeros_like(m.home)
+    states = (m.state(k * TICK, pose, np.zeros(4), m.home, rest) for k, pose in enumerate(poses))
+    return np.array([planner(state).q for state in states])
+
+
+def test_a_standing_plan_holds_its_joints_wherever_the_base_is_believed_to_be():
+    m = machine("go1", points=True)
+    planner = m.planner(WalkFrom(math.inf))
+    rests = np.tile([0.0, 0.0, planner.height, 0.0], (2000, 1))
+    drifts = rests + np.linspace(0.0, 1.0, 2000)[:, None] * [0.2, -0.1, 0.0, 0.3]
+    # But for the first tick, which still walks and has the drift of none.
+    assert planned_joints(m, planner, drifts) == pytest.approx(planned_joints(m, planner, rests), abs=1e-9)
+
+
+def test_walking_on_after_the_machine_was_carried_moves_no_joint_before_a_foot_lifts():
+    m = machine("go1", points=True)
+    planner, begin = m.planner(WalkFrom(8.0)), round((8.0 + m.gait.start_s) / TICK)
+    poses = np.tile([0.0, 0.0, planner.height, 0.0], (begin, 1))
+    poses[1000:] = 3.0, -2.0, planner.height, 2.0
+    joints = planned_joints(m, planner, poses)
+    # The base is as good as over its feet after 7 s: (1 + 14) e⁻¹⁴ of 1 cm at 0.3 m.
+    assert np.abs(joints[7000:] - joints[7000]).max() < 1e-6
+    assert np.abs(planner.plan.position[:, :2].mean(axis=0) - poses[-1, :2]).max() < 0.05
 
 
 def test_told_to_walk_again_it_stands_first_and_then_steps():
