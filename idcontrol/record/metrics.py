@@ -56,6 +56,8 @@ SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
 [rad]."""
 POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is told [Hz]."""
+AT_REST_S = 3.0
+"""A robot that stops has come to rest over its feet after this time [s]."""
 TOUCHING_N = 1e-3
 """Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
 
@@ -192,6 +194,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         ),
         "base_tilt_rad": _mean(arrays["base_tilt"]),
         "foot_err_m": _mean(np.linalg.norm(arrays["feet"] - arrays["feet_des"], axis=2)),
+        "standing_drift_m": standing_drift(base, arrays["feet"], arrays["stance"] > 0.5, h),
         **slip(arrays["slip"], arrays["stance"] > 0.5),
         "touchdown_err_s": touchdown_error(arrays["stance"] > 0.5, arrays["force"], layout.swing_s, h),
         **com_path(arrays["com"], arrays["segment"], arrays["target"], arrays["turning"] > 0.5),
@@ -468,6 +471,26 @@ def slip(speed: Array, stance: Booleans) -> dict[str, float | None]:
     """Mean and largest tangential speed of the feet that are planned to stand; both of shape (rows, nf) [m/s]."""
     standing = speed[stance]
     return {"slip_m_s": _mean(standing), "slip_max_m_s": _largest(standing)}
+
+
+def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> float | None:
+    """Find how far a base goes along the ground from where it came to rest over its standing feet, at most [m].
+
+    ``base_pos_err_m`` sees no drift that the reference of the base follows.
+
+    Args:
+        base: Positions of the base, shape (rows, 3) [m].
+        feet: Centres of the foot spheres, shape (rows, nf, 3) [m].
+        stance: Whether a foot is planned to stand, shape (rows, nf).
+        h: Time between rows [s].
+
+    Returns:
+        None where not all feet are planned to stand for longer than `AT_REST_S`.
+    """
+    over = base[:, :2] - feet[:, :, :2].mean(axis=1)
+    changes = np.flatnonzero(np.diff(np.concatenate(([False], stance.all(axis=1), [False]))))
+    rests = ((begin + round(AT_REST_S / h), end) for begin, end in changes.reshape(-1, 2))
+    return _largest(np.array([np.linalg.norm(over[a:end] - over[a], axis=1).max() for a, end in rests if a < end]))
 
 
 def touchdown_error(stance: Booleans, force: Array, swing_s: float, h: float) -> float | None:

@@ -135,6 +135,7 @@ QUANTITIES = (
     Quantity("Body and feet", "estimate_velocity_m_s", "estimated velocity, root mean square error", "mm/s", 1e3),
     Quantity("Body and feet", "estimate_yaw_rad", "estimated heading, error at the end", "mrad", 1e3),
     Quantity("Body and feet", "foot_err_m", "foot position error, mean", "mm", 1e3),
+    Quantity("Body and feet", "standing_drift_m", "base over its feet while all stand, largest drift", "mm", 1e3),
     Quantity("Body and feet", "slip_m_s", "slip of stance feet, mean", "mm/s", 1e3),
     Quantity("Body and feet", "slip_max_m_s", "slip of stance feet, largest", "mm/s", 1e3),
     Quantity("Body and feet", "touchdown_err_s", "touchdown against plan, mean error", "ms", 1e3),

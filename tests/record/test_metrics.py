@@ -164,6 +164,19 @@ def test_the_base_error_is_a_distance_in_space():
     assert got["base_height_err_m"] == pytest.approx(0.004)
 
 
+def test_a_standing_base_that_wanders_off_its_feet_drifts_though_its_reference_follows():
+    arrays = standing(6.0)
+    arrays["q"][:, 1] += 0.002 * arrays["t"]
+    arrays["base_ref"][:, 1] += 0.002 * arrays["t"]
+    # 3 s to come to rest, then 3 s less a tick at 2 mm/s
+    assert of(arrays, 6.0)["base_pos_err_m"] == 0.0
+    assert of(arrays, 6.0)["standing_drift_m"] == pytest.approx(0.002 * (3.0 - H))
+    arrays["feet"][:, :, 1] += 0.002 * arrays["t"][:, None]
+    assert of(arrays, 6.0)["standing_drift_m"] == pytest.approx(0.0, abs=1e-12)
+    arrays["stance"][::2000, 1] = 0  # it steps every two seconds
+    assert of(arrays, 6.0)["standing_drift_m"] is None
+
+
 def test_bobbing_with_the_gait_is_no_height_error_but_rising_is():
     arrays = standing(4.0)
     t = arrays["t"]
