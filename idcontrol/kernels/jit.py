@@ -8,7 +8,7 @@ function is compiled that calls them where they are.
 
 What of a run's time goes to compiling and loading does not belong to it (`idcontrol.kernels.stopwatch`).
 
-What is kept for later processes counts as old once a file changes that it is made of (`idcontrol.kernels.sources`).
+What is kept for later processes is in `idcontrol.kernels.cache`.
 
 Numba also compiles a function anew for each argument that is a literal number; here it is a number.
 
@@ -22,18 +22,15 @@ import contextlib
 import functools
 import gc
 import inspect
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from pickle import UnpicklingError
 from types import FunctionType
 from typing import Any, Final
 
 import llvmlite.binding as llvm
 import numba
 from numba import config, types
-from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Flags
 from numba.core.compiler_lock import global_compiler_lock
@@ -43,8 +40,8 @@ from numba.core.sigutils import normalize_signature
 from numba.extending import models, register_model
 
 from idcontrol.kernels import later, stopwatch
+from idcontrol.kernels.cache import keep
 from idcontrol.kernels.linked import linked
-from idcontrol.kernels.sources import stamp
 
 llvm.set_option("", "-unroll-runtime=0")
 
@@ -66,7 +63,7 @@ def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
         made = kind(function, targetoptions={"nopython": True, "boundscheck": None, **wrappers, **options})
         made._compiler._customize_flags = _Options
         if cache:
-            _keep(made, Path(function.__code__.co_filename))
+            keep(made, Path(function.__code__.co_filename))
         return made
 
     return compiled
@@ -153,8 +150,6 @@ def _is_counted(model: Any) -> bool:
 
 NRTContext.get_meminfos = _counts
 
-_UNREADABLE: Final = (AttributeError, ImportError, EOFError, UnpicklingError)
-
 
 class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
     """A compiled function."""
@@ -197,57 +192,8 @@ class _Inner(_Compiled):
 
         call.__qualname__ = f"{self.py_func.__module__}.{self.py_func.__qualname__}"  # as its cache is named
         made: _Compiled = njit()(call)
-        _keep(made, Path(self.py_func.__code__.co_filename))
+        keep(made, Path(self.py_func.__code__.co_filename))
         return made
-
-
-def _keep(made: CPUDispatcher, file: Path) -> None:
-    """Keep what is compiled for later processes, as long as `file` and no other that it is made of changes."""
-    made.enable_caching()
-    kept = made._cache
-    if file.is_file():  # not a notebook's cell
-        kept._cache_file = _Index(kept.cache_path, kept._impl.filename_base, stamp(file))
-
-
-class _Index(IndexDataCacheFile):  # type: ignore[misc]
-    """Numba's index of what is kept of one function; what cannot be read of it, or is another's, is compiled anew.
-
-    It may speak of types that are gone from the code, or have lost its end with the machine's power. Two programs that
-    keep something at the same time may give both the same name, so all that is kept says whose it is.
-    """
-
-    def save(self, key: Any, data: Any) -> None:
-        """Keep the compiled code of one signature, and which linked kernels it may enter, if there is room for it."""
-        try:
-            super().save(key, (self._source_stamp, key, sorted(later.noted()), data))
-        except OSError as error:  # this process has it all the same
-            _say(f"idcontrol: what is compiled is not kept, and compiled again next time: {error.strerror}")
-
-    def load(self, key: Any) -> Any:
-        """The compiled code of one signature; None if there is none."""
-        stamp, whose, enters, data = super().load(key) or (None, None, (), None)
-        if (stamp, whose) != (self._source_stamp, key):
-            return None
-        later.note(enters)
-        return data
-
-    def _load_index(self) -> Any:
-        try:
-            return super()._load_index()
-        except _UNREADABLE:
-            return {}
-
-    def _load_data(self, name: str) -> Any:
-        try:
-            return super()._load_data(name)
-        except _UNREADABLE as error:
-            raise OSError(f"{name} cannot be read") from error  # as if there were no such file
-
-
-@functools.cache
-def _say(line: str) -> None:
-    """Print a line on stderr, once."""
-    print(line, file=sys.stderr, flush=True)
 
 
 class _Type(types.Dispatcher):  # type: ignore[misc]  # numba has no types

@@ -2,13 +2,13 @@
 
 import ast
 import os
-import pickle
 from pathlib import Path
 
 import numba
 import pytest
 
-from idcontrol.kernels import jit, sources
+from idcontrol.kernels import sources
+from idcontrol.kernels.cache import SealedFiles
 from tests.kernels.files import modules
 from tests.kernels.linking import raised
 
@@ -110,34 +110,7 @@ def imported(tree):
     return found
 
 
-@pytest.mark.parametrize("gone", [b"cidcontrol.kernels.jit\nGone\n.", b"cidcontrol.gone\nGone\n.", b"", b"\0"])
-def test_what_was_kept_of_types_that_are_gone_or_lost_its_end_is_compiled_anew(tmp_path, gone):
-    index = jit._Index(str(tmp_path), "kernel", "now")
-    (tmp_path / "kernel.nbi").write_bytes(pickle.dumps(numba.__version__) + gone)
-    assert index._load_index() == {}
-
-
-def test_compiled_code_that_lost_its_end_is_compiled_anew(tmp_path):
-    index = jit._Index(str(tmp_path), "kernel", "now")
-    index.save("float64", "code")
-    assert index.load("float64") == "code"
-    (data,) = tmp_path.glob("*.nbc")
-    data.write_bytes(data.read_bytes()[:-2])
-    assert index.load("float64") is None
-
-
-@pytest.mark.parametrize(("key", "stamp"), [("int64", "now"), ("float64", "before")])
-def test_compiled_code_of_another_signature_or_version_is_not_taken(tmp_path, key, stamp):
-    """Programs that keep something at the same time give it the same name, and the last one has written it."""
-    index = jit._Index(str(tmp_path), "kernel", "now")
-    index.save("float64", "code")
-    kept, other = tmp_path / "kernel.1.nbc", tmp_path / "other.1.nbc"
-    assert kept.is_file()
-    jit._Index(str(tmp_path), "other", stamp).save(key, "code of another")
-    other.replace(kept)
-    assert index.load("float64") is None
-
-
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="kernels run as Python")
 def test_kernels_outside_the_package_count_what_they_call_in_it():
-    assert raised._cache._cache_file._source_stamp == sources.stamp(Path(raised.py_func.__code__.co_filename))
+    told = sources.stamp(Path(raised.py_func.__code__.co_filename))
+    assert raised._cache._cache_file._version == SealedFiles(Path(), "", told)._version

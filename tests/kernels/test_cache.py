@@ -1,0 +1,93 @@
+"""Compiled code from a file is run only as it was written; else it is compiled anew, and the user is told so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import config
+
+from idcontrol.kernels.cache import SealedFiles
+from tests.kernels.linking import total
+
+
+def one_file(folder: Path) -> Path:
+    """The file of the code of one signature."""
+    SealedFiles(folder, "kernel", "version").save("float64", {"code": 1.5})
+    (file,) = folder.iterdir()
+    return file
+
+
+def test_code_is_read_as_it_was_saved(tmp_path, capsys):
+    one_file(tmp_path)
+    assert SealedFiles(tmp_path, "kernel", "version").load("float64") == {"code": 1.5}
+    assert capsys.readouterr().err == ""
+
+
+def test_every_flipped_bit_is_noticed(tmp_path, capsys):
+    files, file = SealedFiles(tmp_path, "kernel", "version"), one_file(tmp_path)
+    content = file.read_bytes()
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << at % 8
+        file.write_bytes(damaged)
+        assert files.load("float64") is None
+    assert capsys.readouterr().err == f"idcontrol: {file} is damaged: compiled anew\n"
+
+
+@pytest.mark.parametrize("damage", [lambda whole: b"", lambda whole: whole[:-2], lambda whole: bytes(len(whole))])
+def test_a_file_that_is_empty_cut_off_or_zero_is_damaged(tmp_path, capsys, damage):
+    file = one_file(tmp_path)
+    file.write_bytes(damage(file.read_bytes()))
+    assert SealedFiles(tmp_path, "kernel", "version").load("float64") is None
+    assert "is damaged: compiled anew" in capsys.readouterr().err
+
+
+def test_a_folder_with_the_name_of_a_file_stops_nobody(tmp_path, capsys):
+    file = one_file(tmp_path)
+    file.unlink()
+    file.mkdir()
+    files = SealedFiles(tmp_path, "kernel", "version")
+    assert files.load("float64") is None
+    files.save("float64", {"code": 1.5})
+    assert [*tmp_path.iterdir()] == [file]
+    read, saved = capsys.readouterr().err.splitlines()
+    assert read == f"idcontrol: {file} cannot be read (Is a directory): compiled anew"
+    assert saved.startswith("idcontrol: what is compiled is not kept")
+
+
+@pytest.mark.parametrize(("name", "version", "key"), [("kernel", "new", "float64"), ("kernel", "version", "int64")])
+def test_code_of_another_version_or_signature_is_not_taken(tmp_path, capsys, name, version, key):
+    one_file(tmp_path)
+    assert SealedFiles(tmp_path, name, version).load(key) is None
+    assert capsys.readouterr().err == ""
+
+
+def test_code_of_another_signature_is_not_taken_from_a_file_of_that_name(tmp_path):
+    file = one_file(tmp_path)
+    files = SealedFiles(tmp_path, "kernel", "version")
+    file.replace(files._file("int64"))
+    assert files.load("int64") is None
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
+def test_a_linked_kernel_with_a_flipped_bit_gives_what_it_gives(tmp_path):
+    code = "import numpy as np; from tests.kernels.linking import total; print(repr(float(total(np.ones(3), 2))))"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+
+    first = run()
+    (file,) = tmp_path.rglob("linking.scale-*.nbc")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    damaged, mended = run(), run()
+    assert first.stdout == damaged.stdout == mended.stdout == f"{total(np.ones(3), 2)!r}\n"
+    assert damaged.stderr == f"idcontrol: {file} is damaged: compiled anew\n"
+    assert mended.stderr == ""
