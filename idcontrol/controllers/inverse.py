@@ -13,6 +13,8 @@ cones never are. `Command.dropped` says which. The rate of torques is kept befor
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -203,7 +205,9 @@ class InverseDynamics:
             try:
                 step = self._ended(state.t)
             except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
-                return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
+                where = extract_tb(error.__traceback__)[-1]
+                what = f"{type(error).__name__} in {where.name} ({Path(where.filename).name}:{where.lineno})"
+                return failed(self._system, f"contacts or step raised {what}: {error}")
         near, (ending, sticking, clipped, residual, n, gap, lands) = step
         impact = lands and self._settings.impacts
         dropped = GIVEN_UP.get(ending)

@@ -27,7 +27,7 @@ from idcontrol.scenes.disturbances import drive_of
 from idcontrol.scenes.settings import control_periods
 from idcontrol.scenes.walk import WalkGuide, WalkPlanner, WalkScene
 from idcontrol.system import System
-from idcontrol.types import Array, Booleans, Event, Integers
+from idcontrol.types import Array, Booleans, Event, Integers, Status
 
 UNREACHABLE_M = 1e-6
 """A planned foot farther than this from where the joints can put it is out of reach [m] (planner.md 5)."""
@@ -149,8 +149,8 @@ def record_walk(
         progress: Is told the share that is done.
 
     Returns:
-        The metrics of `idcontrol.record.metrics.locomotion`, wall and processor time, and how many ticks had a foot out
-        of reach.
+        The metrics of `idcontrol.record.metrics.locomotion`, wall and processor time, how many ticks had a foot out of
+        reach, and why the controller first failed (``failed_because``; None if it never did).
 
     Raises:
         UnknownName: There is no such controller or plant.
@@ -166,6 +166,7 @@ def record_walk(
         shapes["base_seen"] = (13,)
     row = TickRow(observer, walk.plant, progress_of(walk.guide), walk.planner)
     began, busy, unreachable = stopwatch.wall_s(), stopwatch.processor_s(), 0
+    reasons: list[str] = []
     known = {"layout": msgspec.to_builtins(facts), "scene": msgspec.to_builtins(scene.scenery()), **(meta or {})}
     settings = jsonable(msgspec.to_builtins(config))
     with Recorder(out, shapes, units, known, config=settings, wall_time=("step_us",)) as recorder:
@@ -178,6 +179,11 @@ def record_walk(
                 if unreachable == 0:
                     recorder.event(Event(t=tick.state.t, what="a planned foot is out of reach of its leg"))
                 unreachable += 1
+            if tick.command.status is Status.FAILED:
+                reason = ", ".join(tick.command.dropped)
+                if reason not in reasons:
+                    reasons.append(reason)
+                    recorder.event(Event(t=tick.state.t, what=f"the controller failed: {reason}"))
             if count % REPORT_EVERY == 0:
                 progress(count / periods)
             # the state at the beginning of the tick: the row that shows the fall is in the record
@@ -194,6 +200,7 @@ def record_walk(
             what = f"the robot did not do what it was asked: {metrics['missed']}"
             recorder.event(Event(t=float(arrays["t"][-1]), what=what))
         metrics["unreachable_steps"] = unreachable
+        metrics["failed_because"] = reasons[0] if reasons else None
         metrics["wall_s"] = wall
         metrics["cpu_s"] = busy
         metrics["realtime_factor"] = len(arrays["t"]) * facts.period_s / wall

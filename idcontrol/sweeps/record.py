@@ -244,7 +244,8 @@ def why_not(metrics: Mapping[str, Any]) -> str | None:
     if metrics.get("completed", True):
         return None
     if metrics.get("fell_at_s") is not None:
-        return f"fell at {metrics['fell_at_s']:.2f} s"
+        because = metrics.get("failed_because")
+        return f"fell at {metrics['fell_at_s']:.2f} s" + (f"; the controller failed: {because}" if because else "")
     if metrics.get("missed") is not None:
         return str(metrics["missed"])
     missed = [key for key, holds in (metrics.get("checks") or {}).items() if not holds]

@@ -247,6 +247,13 @@ def test_contacts_that_cannot_be_are_refused(scheme, detector):
     assert "contacts" in command.dropped[0]
 
 
+def test_a_step_that_raises_says_what_and_where():
+    detector = type("Raising", (Spoiled,), {"spoil": staticmethod(raises)})
+    (reason,) = controller(schemes.COULOMB_QP, detector=detector)(*at_home()).dropped
+    line = raises.__code__.co_firstlineno + 1
+    assert reason == f"contacts or step raised RuntimeError in raises (test_inputs.py:{line}): no camera"
+
+
 @pytest.mark.parametrize("change", [np.asfortranarray, lambda x: x.astype(np.float32).astype(np.float64)[::1]])
 def test_a_detector_may_update_arrays_of_any_layout_in_place(change):
     """What has to be converted for kernels is converted anew at every use."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pinocchio as pin
 import pytest
 from scipy.spatial.transform import Rotation
 
-from idcontrol.scenes.locomotion import POSTURE, Posture, channels
+from idcontrol.record.recording import load
+from idcontrol.scenes.locomotion import POSTURE, Posture, channels, record_walk
 from idcontrol.scenes.walk import WalkConfig, WalkScene
+from idcontrol.sweeps.record import why_not
+from idcontrol.types import Command, Status
 
 
 @pytest.mark.parametrize(
@@ -38,3 +43,31 @@ def test_posture_agrees_with_the_whole_machine(ground):
             ("base_tilt", np.arccos(Rotation.from_quat(q[3:7]).as_matrix()[2, 2])),
         ):
             np.testing.assert_allclose(out[name], wanted, rtol=0.0, atol=1e-12)
+
+
+class Failing:
+    """A controller that fails in its first steps."""
+
+    def __init__(self, controller):
+        self.controller, self.steps = controller, 0
+
+    def __call__(self, state, reference):
+        self.steps += 1
+        if self.steps > 3:
+            return self.controller(state, reference)
+        return Command(tau=np.zeros(12), status=Status.FAILED, dropped=("the camera is off",))
+
+
+def test_a_run_records_why_the_controller_failed_once(tmp_path, monkeypatch):
+    simulated = WalkScene.simulated
+
+    def failing(scene):
+        walk = simulated(scene)
+        return replace(walk, controller=Failing(walk.controller))
+
+    monkeypatch.setattr(WalkScene, "simulated", failing)
+    metrics = record_walk(WalkScene.of(WalkConfig(duration_s=0.01)), tmp_path / "run")
+    assert metrics["failed_because"] == "the camera is off"
+    assert [event["what"] for event in load(tmp_path / "run").events] == ["the controller failed: the camera is off"]
+    told = why_not(metrics | {"completed": False, "fell_at_s": 0.13})
+    assert told == "fell at 0.13 s; the controller failed: the camera is off"
