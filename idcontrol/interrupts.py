@@ -30,6 +30,10 @@ def postponed(number: int, frame: FrameType | None) -> bool:
     return False
 
 
+class Terminated(SystemExit):
+    """SIGTERM asked for the end; `code` is the exit status that shells expect after it."""
+
+
 @contextlib.contextmanager
 def ctrl_c_is_heard() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt where it is not lost; in another thread than the main one, change nothing."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from idcontrol.entries import entry_points
 from idcontrol.errors import InputError, UnknownName
@@ -59,6 +59,16 @@ class Setup(Protocol):
     def rate_hz(self) -> float:
         """Rate of its calls [Hz]."""
         ...
+
+
+_OWN: Final[set[str]] = set()
+"""Files of the modules that users have named."""
+
+
+def own_line(error: BaseException) -> str | None:
+    """Return the innermost line of a user's own file in the traceback of `error`; None if none of them raised it."""
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in _OWN]
+    return f"{Path(lines[-1].filename).name}, line {lines[-1].lineno}" if lines else None
 
 
 def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any], Any]:
@@ -124,7 +134,9 @@ def at(kind: Kind, name: str) -> Any:
 def _module(kind: Kind, name: str, place: str) -> ModuleType:
     if not place.endswith(".py"):
         search_working_directory()
-        return _imported(kind, name, place, lambda: importlib.import_module(place))
+        module: ModuleType = _imported(kind, name, place, lambda: importlib.import_module(place))
+        _OWN.add(module.__file__ or "")
+        return module
     path = Path(place).expanduser()
     if not path.is_file():
         raise InputError(f"{kind.name} {name}: there is no file {place}; paths begin at {os.getcwd()}")
@@ -132,6 +144,7 @@ def _module(kind: Kind, name: str, place: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    _OWN.add(module.__file__ or "")
     _search(str(path.parent.resolve()))  # for its neighbours
     sys.modules[place] = module  # dataclasses look up their module
     _imported(kind, name, place, functools.partial(spec.loader.exec_module, module))
@@ -141,7 +154,7 @@ def _module(kind: Kind, name: str, place: str) -> ModuleType:
 def _imported(kind: Kind, name: str, place: str, load: Callable[[], Any]) -> Any:
     try:
         return load()
-    except Exception as error:  # whatever a module does when it is imported
+    except (Exception, SystemExit) as error:  # a script without a main guard may well exit when it is imported
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f" ({Path(last.filename).name}, line {last.lineno})" if Path(last.filename).name in place else ""
         raise InputError(

@@ -63,6 +63,26 @@ class Four:
     def __call__(self, state, reference): pass
 '''
 
+FAULTY = '''
+from mine import FromRobot
+
+class Torn(FromRobot):
+    """It fails after some periods, as its robot says."""
+    def __call__(self, state, reference):
+        if state.t > 0.005:
+            self.fail(state, reference)
+        return super().__call__(state, reference)
+
+class Asking(Torn):
+    def fail(self, state, reference): state.velocity
+
+class Leaving(Torn):
+    def fail(self, state, reference): raise SystemExit(0)
+
+class Unmade(Torn):
+    def __init__(self, robot, mu, rate): robot.gain
+'''
+
 
 class WithoutArguments:
     def reset(self):
@@ -102,6 +122,8 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(FILE)
     (tmp_path / "torn.py").write_text("x = 1\ndef law(:\n")
     (tmp_path / "zero.py").write_text("x = 0\ny = 1 / x\n")
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
     return tmp_path
 
 
@@ -174,6 +196,7 @@ def test_a_controller_of_another_package_has_a_name_and_a_broken_one_hides_no_ot
         ("mine.py", "as mine.py:Class; it defines FromRobot"),
         ("torn.py:law", r"SyntaxError: .*\(torn.py, line 2\)"),
         ("zero.py:law", r"ZeroDivisionError: division by zero \(zero.py, line 2\)"),
+        ("script.py:law", r"SystemExit: 0 \(script.py, line 2\)"),
         ("mine.py:Plant", "Plant is no controller: it has no __call__; see idcontrol.types.Controller"),
         ("mine.py:Four", r"made from \(a, b, c, d\)"),
         ("no.such.module:Law", "No module named"),
@@ -222,3 +245,31 @@ def test_a_controller_and_a_plant_of_ones_own_trot_like_ours(files):
     mine = idc.run("trot", controller="mine.py:FromRobot", plant="mine.py:Plant", duration_s=0.05)
     np.testing.assert_allclose(mine.arrays["tau"], ours.arrays["tau"], atol=1e-12)
     assert isinstance(controllers.make("pid", idc.robots.load("links"), mu=0.6), Pid)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("Asking", "AttributeError: 'State' object has no attribute 'velocity'"),
+        ("Leaving", "SystemExit: 0"),
+        ("Unmade", "AttributeError: 'Robot' object has no attribute 'gain'"),
+    ],
+)
+def test_an_error_of_a_users_controller_is_status_2_and_names_its_file_and_line(name, error, capsys):
+    lines = FAULTY.splitlines()
+    at = 2 + next(i for i, line in enumerate(lines) if line.startswith(f"class {name}("))
+    status = cli.main(
+        ["run", "trot", "--controller", f"faulty.py:{name}", "--duration", "0.01", "--quiet", "--out", "r"]
+    )
+    said = capsys.readouterr()
+    assert status == 2
+    assert said.out == ""
+    assert said.err == f"idcontrol: faulty.py, line {at}: {error}; the traceback is in r/traceback.txt\n"
+
+
+def test_an_error_of_a_users_controller_is_no_refusal_in_a_comparison(files):
+    """A refused run had settings that do not go together, and nothing was recorded."""
+    compared = idc.compare("trot", controllers=["mine.py:FromRobot", "faulty.py:Asking"], duration=0.01, jobs=1)
+    reasons = [outcome.reason for outcome in compared.outcomes]
+    assert reasons[0] is None
+    assert reasons[1].startswith("faulty.py, line ")

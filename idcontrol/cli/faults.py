@@ -1,4 +1,7 @@
-"""Faults inside idcontrol: one line on stderr that says where the traceback is; a full disk is none."""
+"""Faults of a run: one line on stderr that says where the traceback is.
+
+A fault in a user's own file, and a full disk, are no faults of idcontrol: status 2.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 from idcontrol.cli.console import FAULT, UNUSABLE, one_line, say
 from idcontrol.errors import DISK_FULL
+from idcontrol.places import own_line
 
 
 class RunFault(Exception):
@@ -45,4 +49,7 @@ def report_fault(error: BaseException, folder: Path | None) -> int:
             file.flush()
             where = f"is in {file.name}"
     where = where or "could not be written"
-    return say(f"a fault inside: {type(error).__name__}: {one_line(error)}; the traceback {where}", FAULT)
+    line, status = own_line(error), UNUSABLE
+    if line is None:
+        line, status = "a fault inside", FAULT
+    return say(f"{line}: {type(error).__name__}: {one_line(error)}; the traceback {where}", status)

@@ -118,7 +118,7 @@ def command(
         if isinstance(error, Interrupted):
             return say("stopped by a signal before anything moved", 128 + error.number)
         raise
-    except Exception as error:  # whatever it is, its traceback goes beside the record, and one line to the user
+    except (Exception, SystemExit) as error:  # its traceback goes beside the record, and one line to the user
         raise RunFault(out) from error
     used = {name: getattr(config, name) for name in ("controller", "plant", "robot", "terrain", "mu", "seed", *options)
             if hasattr(config, name)}  # fmt: skip

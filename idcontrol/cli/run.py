@@ -16,6 +16,7 @@ from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, console, real,
 from idcontrol.cli.faults import RunFault
 from idcontrol.entries import load_experiment
 from idcontrol.errors import IdControlError, InputError
+from idcontrol.interrupts import Terminated
 from idcontrol.progress import progress_bar
 
 
@@ -89,10 +90,10 @@ def command(
             metrics = running.conduct(chosen, config, folder, progress)
     except IdControlError:
         raise
-    except (KeyboardInterrupt, SystemExit) as stop:
-        signalled = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else INTERRUPTED
-        return say(f"stopped; what was recorded until then is in {folder}", signalled)
-    except Exception as error:  # whatever it is, its traceback goes beside the record, and one line to the user
+    except (KeyboardInterrupt, Terminated) as stop:
+        status = stop.code if isinstance(stop, Terminated) and isinstance(stop.code, int) else INTERRUPTED
+        return say(f"stopped; what was recorded until then is in {folder}", status)
+    except BaseException as error:  # sys.exit in a user's controller, too: its traceback goes beside the record
         raise RunFault(folder) from error
     if as_json:
         click.echo(json.dumps(jsonable(metrics), allow_nan=False))

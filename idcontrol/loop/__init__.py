@@ -46,7 +46,8 @@ control step too long, beats      the last torque holds at the machine; braked a
 missed
 controller hangs                  the machine brakes itself after 20 periods and 20 ms without a command;
                                   the loop interrupts the controller after 0.1 s and brakes too
-controller raises                 braked at once; the traceback is in the metrics
+controller raises, or returns     braked at once; the traceback is in the metrics
+torques of another shape
 controller returns a NaN          the last torque holds; braked after 5 ticks in a row
 controller's status is failed     its torque is zero and is not sent: the last torque holds; braked after 5 ticks in
                                   a row

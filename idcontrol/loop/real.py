@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import structs
 
+from idcontrol.errors import InputError
 from idcontrol.kernels.bound import bind, entry
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
@@ -553,7 +554,9 @@ class ControlLoop:
                 if first is not None:
                     first()
                 fault = self._answers()
-            except Exception as error:  # both may be a user's and raise anything; the machine must still be braked
+            except Hung:
+                raise
+            except BaseException as error:  # both may be a user's and raise anything; the machine must still be braked
                 fault = Fault.RAISED
                 self._keep(error)
             self._asking = False
@@ -592,8 +595,8 @@ class ControlLoop:
         if command.status == Status.FAILED:
             return Fault.FAILED  # its torque is zero, under which a robot would sink: the last one holds
         told: Array = np.ascontiguousarray(command.driven, dtype=np.float64)
-        if told.shape != (self._sent.shape if told.ndim == 2 else self._wanted.shape):
-            return Fault.NOT_FINITE
+        if told.shape not in (self._wanted.shape, self._sent.shape):
+            raise InputError(f"the controller returned torques of shape {told.shape}, not {self._wanted.shape}")
         fault = self._want(told)
         if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:
             fault |= Fault.FALLBACK

@@ -101,9 +101,9 @@ class Fault(enum.IntFlag):
     SILENT = 2
     """The newest news of the other side is older than `Policy.late_s`."""
     NOT_FINITE = 4
-    """The controller returned a NaN, an infinity, or torques of another shape; at a machine: its plant diverged."""
+    """The controller returned a NaN or an infinity; at a machine: its plant diverged."""
     RAISED = 8
-    """Planner or controller raised."""
+    """Planner or controller raised, or the controller returned torques of another shape."""
     HUNG = 16
     """Planner or controller did not return within `Policy.hang_s`."""
     FALLBACK = 32

@@ -35,7 +35,7 @@ import msgspec
 import numpy as np
 
 from idcontrol.errors import InputError
-from idcontrol.interrupts import postponed
+from idcontrol.interrupts import Terminated, postponed
 from idcontrol.record.channels import views, width
 from idcontrol.record.files import checked, parse_json, read_h5, read_json, within
 from idcontrol.record.log import SCHEMA, Log, block_bytes, header_bytes, read_log, refuse_newer
@@ -133,7 +133,7 @@ class Recorder:
 
     Rows are appended to a block of memory, full blocks to ``record.log``. Leaving the context without `close` (an
     exception, Ctrl-C, SIGTERM) keeps every appended row and marks the run as incomplete. Within the context SIGTERM
-    raises `SystemExit`, so that it unwinds as Ctrl-C does.
+    raises `Terminated`, so that it unwinds as Ctrl-C does.
     """
 
     def __init__(
@@ -525,4 +525,4 @@ def claim(folder: Path) -> None:
 
 def _exit_on_signal(signum: int, frame: FrameType | None) -> None:
     if not postponed(signum, frame):
-        raise SystemExit(128 + signum)  # the exit status that shells expect after a signal
+        raise Terminated(128 + signum)

@@ -188,7 +188,7 @@ def _finish(attempt: _Attempt) -> None:
         with contextlib.suppress(ValueError):
             lines.append(f"the process was ended by {signal.Signals(-code).name}")
     reason = lines[-1].removeprefix("idcontrol: ") if lines else f"the process ended with status {code} and no record"
-    if code == UNUSABLE:
+    if code == UNUSABLE and not (folder / "traceback.txt").exists():  # a fault of a user's controller has one
         reason = REFUSED + reason
     shutil.rmtree(failed_folder(row, runs), ignore_errors=True)
     if folder.exists():

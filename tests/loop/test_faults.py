@@ -418,10 +418,25 @@ def test_one_nan_in_a_while_is_survived(runs):
     assert rig.faults() == Fault.NOT_FINITE
 
 
-def test_torques_of_another_shape_are_no_torques(runs):
+def test_torques_of_another_shape_are_an_error_that_names_both_shapes(runs):
     rig = runs(controller=Pd(wrong=lambda call, c: Command(tau=np.zeros(3)) if call >= 200 else c))
     assert rig.modes() == WHOLE
-    assert rig.faults() == Fault.NOT_FINITE
+    assert rig.faults() == Fault.RAISED
+    assert "the controller returned torques of shape (3,), not (2,)" in rig.loop.counts.error
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), GeneratorExit()])
+def test_a_controller_that_raises_what_is_no_exception_is_braked_at_once(runs, error):
+    def wrong(call, command):
+        if call >= 200:
+            raise error
+        return command
+
+    rig = runs(controller=Pd(wrong=wrong))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.RAISED
+    assert rig.ticks(Mode.RUNNING) == 199
+    assert type(error).__name__ in rig.loop.counts.error
 
 
 def test_a_controller_that_falls_back_is_tolerated_for_a_while_then_braked(runs):
