@@ -11,7 +11,7 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,6 +20,20 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
+Number = TypeVar("Number", bound=np.generic)
+
+
+def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Return a view of `array` that cannot be written into."""
+    view = array.view()
+    seal(view)
+    return view
+
+
+def seal(*arrays: npt.NDArray[Any]) -> None:
+    """Make new arrays read-only, for a controller that may write into what it is given: the record takes them later."""
+    for array in arrays:
+        array.setflags(False)  # type: ignore[call-arg]  # by keyword it takes three times as long
 
 
 class Status(enum.IntEnum):
@@ -74,6 +88,17 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     v: Array
     forces: ContactForces | None = None
 
+    def sealed(self) -> State:
+        """Return this state with read-only views of its arrays, for a controller that may write into what it is given.
+
+        An array that was handed out as it is would be the plant's own, and the record's.
+        """
+        felt = self.forces
+        if felt is not None:
+            identity, force, normal = read_only(felt.identity), read_only(felt.force), read_only(felt.normal)
+            felt = ContactForces(identity=identity, force=force, normal=normal)
+        return State(t=self.t, q=read_only(self.q), v=read_only(self.v), forces=felt)
+
 
 class Sensed(msgspec.Struct, frozen=True):
     """The readings of a machine's sensors at one instant.
@@ -118,6 +143,11 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     base_yaw: float
     feet: Array
     residual: float = 0.0
+
+    def sealed(self) -> Reference:
+        """Make the arrays of this new reference read-only, and return it."""
+        seal(self.q, self.v, self.a, self.stance, self.since_touchdown, self.to_liftoff, self.base_position, self.feet)
+        return self
 
     @staticmethod
     def standing(q: Array, feet: int) -> Reference:

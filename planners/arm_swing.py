@@ -42,4 +42,4 @@ class ArmSwing:
             Reference.standing(self.home + moved * (np.cos(phase) - 1.0) - self.closing * ~self.arm, self.tips),
             v=-self.rate * np.sin(phase) * moved,
             a=-(self.rate**2) * np.cos(phase) * moved,
-        )
+        ).sealed()

@@ -250,7 +250,7 @@ class PaperPlanner:
             base_yaw=yaw,
             feet=m.position + self.goals.motion[0] @ m.rotation.T,
             residual=residual,
-        )
+        ).sealed()
 
 
 @njit(cache=True, inner=True)

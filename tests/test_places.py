@@ -79,6 +79,12 @@ class Asking(Torn):
 class Leaving(Torn):
     def fail(self, state, reference): raise SystemExit(0)
 
+class WritingState(Torn):
+    def fail(self, state, reference): state.q[0] = 0.0
+
+class WritingReference(Torn):
+    def fail(self, state, reference): reference.q[0] = 0.0
+
 class Unmade(Torn):
     def __init__(self, robot, mu, rate): robot.gain
 '''
@@ -252,6 +258,8 @@ def test_a_controller_and_a_plant_of_ones_own_trot_like_ours(files):
     [
         ("Asking", "AttributeError: 'State' object has no attribute 'velocity'"),
         ("Leaving", "SystemExit: 0"),
+        ("WritingState", "ValueError: assignment destination is read-only"),
+        ("WritingReference", "ValueError: assignment destination is read-only"),
         ("Unmade", "AttributeError: 'Robot' object has no attribute 'gain'"),
     ],
 )

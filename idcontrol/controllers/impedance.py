@@ -25,7 +25,7 @@ def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State]
 
     def told(state: State) -> Reference:
         middle = planner(structs.replace(state, t=state.t + 0.5 * h))
-        return structs.replace(middle, q=middle.q - 0.5 * h * middle.v - 0.125 * h * h * middle.a)
+        return structs.replace(middle, q=middle.q - 0.5 * h * middle.v - 0.125 * h * h * middle.a).sealed()
 
     return told
 

@@ -300,7 +300,7 @@ class ControlLoop:
         for _ in range(WARM_TICKS):
             parts.planner.reset(self._seen)
             parts.controller.reset()
-            parts.controller(self._seen, parts.planner(self._seen))
+            parts.controller(self._seen.sealed(), parts.planner(self._seen))
         parts.planner.reset(self._seen)
         parts.controller.reset()
         return True
@@ -578,7 +578,7 @@ class ControlLoop:
         if parts.stance is not None:
             reference = parts.stance(state, reference)
         self._spend("plan")
-        command = parts.controller(state, reference)
+        command = parts.controller(state.sealed(), reference)
         self._spend("control")
         self._record(reference, command.predicted)
         self._write_verdict(

@@ -69,9 +69,9 @@ def ticks(
     for step in range(steps):
         sensed = state if sense is None else sense(state)
         expected = sensed if ahead is None else ahead(sensed)
-        reference = planner(expected)
+        reference, given = planner(expected), expected.sealed()
         began = stopwatch.wall_s()
-        command = controller(expected, reference)
+        command = controller(given, reference)
         spent = stopwatch.wall_s() - began
         if ahead is not None:
             reference = ahead.sent(command, reference)

@@ -10,7 +10,7 @@ import numpy as np
 from idcontrol.kernels.jit import njit
 from idcontrol.models.step import StepSolution
 from idcontrol.plants import SimulatedPlant
-from idcontrol.plants.parts import averaged, substeps
+from idcontrol.plants.parts import averaged, copied, substeps
 from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Array, ContactForces, State
 
@@ -62,7 +62,7 @@ class Motors:
         late = np.rint(self._actuators.delay / h).astype(np.int64)
         longest = int(late.max(initial=0)) + 1
         if self._given is None:
-            self._given = asked
+            self._given = asked = asked.copy()
             self._asked.extend([asked] * longest)
         self._asked.append(asked.copy())
         while len(self._asked) > longest:
@@ -118,7 +118,7 @@ class Driven:
         self._state, self._forces = self._plant.reset(state), ContactForces.none()
         if self._motors is not None:
             self._motors.reset()
-        return self._state
+        return copied(self._state)
 
     def push(self, velocity: Array) -> None:
         """Add `velocity`, world frame, shape (3,) [m/s], to that of the robot; its joints feel it in what follows."""
@@ -129,7 +129,7 @@ class Driven:
         if command.ndim == 1 and self._motors is None:
             self._state, self.torque = self._plant.step(command, dt), command
             self._forces = self._plant.contact_forces()
-            return self._state
+            return copied(self._state)
         count, system, forces = substeps(dt, self._period), self._system, []
         total = np.zeros_like(self.torque)
         for _ in range(count):
@@ -143,7 +143,7 @@ class Driven:
             forces.append(self._plant.contact_forces())
             total += torque
         self._forces, self.torque = averaged(forces, count), total / count
-        return self._state
+        return copied(self._state)
 
     def contact_forces(self) -> ContactForces:
         """Contact forces of the last `step`, averaged over it."""

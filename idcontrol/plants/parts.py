@@ -94,6 +94,11 @@ def require_state(system: System, state: State) -> State:
     return structs.replace(state, q=q, v=v)
 
 
+def copied(state: State) -> State:
+    """Copy a state for whoever asks a plant for it: what is written into the copy does not move the plant."""
+    return State(t=state.t, q=state.q.copy(), v=state.v.copy(), forces=state.forces)
+
+
 def _vector(name: str, values: npt.ArrayLike) -> Array:
     """Copy numbers into an array of float64.
 

@@ -33,6 +33,7 @@ from idcontrol.models.step import StepProblem, StepSolution
 from idcontrol.plants.parts import (
     averaged,
     brake,
+    copied,
     pushed,
     require_not_negative,
     require_positive,
@@ -145,7 +146,7 @@ class Penalty:
         """
         self._state, self._forces = require_state(self._system, state), ContactForces.none()
         self._stretch[:], self._touching[:] = 0.0, False
-        return self._state
+        return copied(self._state)
 
     def push(self, velocity: Array) -> None:
         """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base and all links that it carries."""
@@ -161,7 +162,7 @@ class Penalty:
         require_torques(tau, self._system.actuated_names)
         count = substeps(dt, self._dt)
         self._forces = averaged([self._substep(tau, dt / count) for _ in range(count)], count)
-        return self._state
+        return copied(self._state)
 
     def contact_forces(self) -> ContactForces:
         """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""

@@ -21,6 +21,7 @@ from idcontrol.plants.parts import (
     ROUNDING_N,
     averaged,
     brake,
+    copied,
     pushed,
     require_positive,
     require_state,
@@ -117,7 +118,7 @@ class Stepping:
         store(self._machine.memory, {})
         self.solved = self.repaired = self.fallback = 0
         self.residual_max = 0.0
-        return self._state
+        return copied(self._state)
 
     def push(self, velocity: Array) -> None:
         """See `idcontrol.plants.parts.pushed`."""
@@ -132,13 +133,13 @@ class Stepping:
         tau = np.ascontiguousarray(tau, dtype=np.float64)
         if 0.0 < dt <= self._dt:
             self._substep(tau, dt)
-            return self._state
+            return copied(self._state)
         count, parts = substeps(dt, self._dt), []
         for _ in range(count):
             self._substep(tau, dt / count)
             parts.append(self.contact_forces())
         self._forces = averaged(parts, count)
-        return self._state
+        return copied(self._state)
 
     @property
     def last(self) -> StepSolution | None:
@@ -188,7 +189,7 @@ class Stepping:
         self._forces = self._last = None
         if ending == MOVED:
             self._ended = ended
-            self._state = State(t=self._state.t + h, q=moving.q.copy(), v=moving.v.copy())
+            self._state = State(t=self._state.t + h, q=moving.q, v=moving.v)
             self.solved += 1
             if residual > self.residual_max:  # `max` takes longer
                 self.residual_max = residual

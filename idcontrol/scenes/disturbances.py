@@ -298,7 +298,7 @@ class WrongSchedule:
             since[expected] = self.late_s - to_touchdown[expected]
             until[expected] = to_touchdown[expected] + self.stance_s
             stance |= expected
-        return structs.replace(reference, stance=stance, since_touchdown=since, to_liftoff=until)
+        return structs.replace(reference, stance=stance, since_touchdown=since, to_liftoff=until).sealed()
 
 
 def noisy(model: pin.Model, noise: SensorNoise, rng: np.random.Generator) -> Callable[[State], State]:

@@ -110,6 +110,6 @@ def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Referenc
         height = reference.feet[:, 2]
         rising = np.zeros_like(reference.stance) if last is None else ~reference.stance & (height > last)
         last = height.copy()
-        return structs.replace(reference, stance=source(state, reference) & ~rising)
+        return structs.replace(reference, stance=source(state, reference) & ~rising).sealed()
 
     return replace_stance

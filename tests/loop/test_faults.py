@@ -439,6 +439,24 @@ def test_a_controller_that_raises_what_is_no_exception_is_braked_at_once(runs, e
     assert type(error).__name__ in rig.loop.counts.error
 
 
+def test_what_a_controller_writes_into_the_state_does_not_reach_the_brake(runs):
+    """The loop brakes from the state that the machine has sent."""
+
+    class Writing(Pd):
+        def __call__(self, state, reference):
+            if self.calls >= 200:
+                state.v[:] = 0.0
+            return super().__call__(state, reference)
+
+    rig = runs(controller=Writing())
+    assert rig.faults() == Fault.RAISED
+    assert "read-only" in rig.loop.counts.error
+    damped = [row for row in rig.rows if int(row["mode"]) == Mode.DAMPED]
+    q, v, tau = (np.array([row[name] for row in damped]) for name in ("q", "v", "tau_wanted"))
+    assert np.abs(v[0]).max() > 0.1
+    assert missed_brake(q, v, tau) < 1e-9  # rounding of torques of some N m
+
+
 def test_a_controller_that_falls_back_is_tolerated_for_a_while_then_braked(runs):
     def wrong(call, command):
         return Command(tau=command.tau, status=Status.FALLBACK) if call >= 200 else command

@@ -150,3 +150,41 @@ def test_what_a_part_raises_reaches_the_caller():
 
     with pytest.raises(RuntimeError, match="unplugged"):
         next(iter(ticks(diary, diary.plan, broken, state(0.0, 0.0), h=H, steps=5)))
+
+
+@pytest.mark.parametrize("name", ["q", "v"])
+def test_a_controller_cannot_write_into_the_state_that_is_recorded(name):
+    diary = Diary()
+
+    def control(seen, reference):
+        getattr(seen, name)[:] = 0.0
+
+    with pytest.raises(ValueError, match="read-only"):
+        list(ticks(diary, diary.plan, control, state(0.0, 5.0), h=H, steps=1))
+
+
+def test_a_controller_cannot_write_into_the_forces_that_are_recorded():
+    diary = Diary()
+
+    def control(seen, reference):
+        if seen.forces is not None:
+            seen.forces.force[:] = 0.0
+        return Command(tau=np.zeros(1))
+
+    with pytest.raises(ValueError, match="read-only"):
+        list(ticks(diary, diary.plan, control, state(0.0, 5.0), h=H, steps=2))
+
+
+def test_a_plant_that_hands_out_its_own_arrays_can_go_on_writing_into_them():
+    own = state(0.0, 5.0)
+
+    class Plant(Diary):
+        def reset(self, start):
+            return own
+
+        def step(self, tau, dt):
+            own.q[:] += 1.0
+            return own
+
+    plant = Plant()
+    assert [tick.after.q[0] for tick in ticks(plant, plant.plan, plant.control, own, h=H, steps=2)] == [6.0, 7.0]

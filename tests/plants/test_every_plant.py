@@ -7,11 +7,13 @@ import sys
 import numpy as np
 import pinocchio as pin
 import pytest
+from msgspec import structs
 
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import height_map, plane
 from idcontrol.errors import InputError
+from idcontrol.plants.drive import Driven
 from idcontrol.system import System
 from idcontrol.trust import machines
 from idcontrol.types import State
@@ -299,6 +301,25 @@ def test_reset_starts_afresh_to_the_last_bit(name):
     first = run(plant)
     np.testing.assert_array_equal(first, run(plant))
     np.testing.assert_array_equal(first, run(make(name, machines.sled(plane(), 0.4))))
+
+
+@pytest.mark.parametrize("driven", [False, True])
+@pytest.mark.parametrize("name", EVERY)
+def test_what_is_written_into_a_state_that_a_plant_handed_out_does_not_move_it(name, driven, quadruped):
+    command = np.stack((np.zeros(12), np.zeros(12), np.zeros(12), np.full(12, 5.0), np.full(12, 0.1)))
+    ends = []
+    for writes in (False, True):
+        plant = make(name, quadruped_setup())
+        plant = Driven(plant, quadruped) if driven else plant
+        state = plant.reset(flying(quadruped, 1))
+        for _ in range(3):
+            if writes:
+                state.q[7:], state.v[:] = 0.0, 0.0
+            state = plant.step(command if driven else np.ones(12), H)
+            last = structs.replace(state, q=state.q.copy(), v=state.v.copy())
+        ends.append(last)
+    np.testing.assert_array_equal(ends[1].q, ends[0].q)
+    np.testing.assert_array_equal(ends[1].v, ends[0].v)
 
 
 @pytest.mark.parametrize("name", EVERY)
