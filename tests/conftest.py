@@ -18,7 +18,7 @@ if numba.config.DISABLE_JIT:
     np.seterr(all="ignore")
 
 # What is checked before every change must say the same twice; other examples: --hypothesis-profile=default
-hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)  # one may compile a kernel
 hypothesis.settings.load_profile("repeatable")
 
 

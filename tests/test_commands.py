@@ -36,6 +36,7 @@ from idcontrol.cli import main
 from idcontrol.experiments import league, scaling
 from idcontrol.loop import launch
 from idcontrol.sweeps import comparison
+from tests import GUARD_S
 from tests.test_docs import ROOT, blocks, commands
 
 WALK_S = 0.1
@@ -183,4 +184,4 @@ def test_the_loops_of_a_page_keep_their_time(page, short):
             machines.append(subprocess.Popen(words))
         elif words[0] in ("cc", "c++") or "--header" in words or keeps_time(words):
             do([*words, "--arm"] if "--peer" in words else words)  # nobody presses Enter at a test
-    assert all(machine.wait(timeout=10.0) == 0 for machine in machines)
+    assert all(machine.wait(timeout=GUARD_S) == 0 for machine in machines)

@@ -16,6 +16,8 @@ from idcontrol import cli, processes, running
 from idcontrol.entries import EXPERIMENTS, PLANTS
 from idcontrol.errors import InputError
 from idcontrol.scenes.walk import WalkConfig
+from tests import GUARD_S
+from tests.loop.rig import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-P", "-c", "import sys; from idcontrol.cli import main; sys.exit(main())"]
@@ -64,7 +66,7 @@ def folder(request, tmp_path, monkeypatch):
 
 
 def output(words: list[str]) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -77,8 +79,7 @@ def test_a_comparison_runs_what_is_installed(folder):
 @pytest.mark.wallclock
 def test_a_loop_runs_what_is_installed_with_a_controller_of_this_folder(folder):
     words = ["loop", "--experiment", "arm", "--controller", "robots.law:Limp", "--duration", "0.2", "--json"]
-    patient = [f"--set=loop.policy.{key}" for key in ("late_s=1", "hang_s=1", "overrun.then=hold", "clock.then=hold")]
-    found = json.loads(output([*COMMAND, *words, *patient]))
+    found = json.loads(output([*COMMAND, *words, *PATIENCE]))
     assert found["steps"] > 100
 
 
@@ -100,7 +101,7 @@ def test_the_process_that_helps_to_compile_makes_a_short_plain_run_of_the_same_k
     assert cli.main(["run", "trot", "--plant", "sap", "--mu", "inf", "--set", "kick.at_s=0.5"]) == 2
     words = ["idcontrol.cli.child" if word == "idcontrol.cli.helper" else word for word in helpers[0]]
     with subprocess.Popen([*words, "--out", "run"], stdin=subprocess.PIPE) as process:
-        assert process.wait(timeout=300) == 0
+        assert process.wait(timeout=GUARD_S) == 0
     made = json.loads(Path("run/config.json").read_text(encoding="utf-8"))
     assert (made["controller"], made["plant"], made["mu"], made["kick"]["at_s"]) == ("pid", "sap", "inf", 0.5)
     assert made["duration_s"] == 1.0 / made["rate_hz"]
@@ -131,6 +132,6 @@ def test_a_process_that_helps_ends_with_the_other_and_leaves_no_record(tmp_path,
     with subprocess.Popen([*words, "--quiet"], stdin=subprocess.PIPE) as process:
         while process.poll() is None and not list(tmp_path.glob("*/record.log")):
             time.sleep(0.05)
-        process.communicate(timeout=60)
+        process.communicate(timeout=GUARD_S)
     assert process.returncode == 1
     assert not list(tmp_path.iterdir())

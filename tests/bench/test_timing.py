@@ -1,13 +1,15 @@
 """Timing in turns."""
 
 import gc
-import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from idcontrol.bench import timing
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, measure
 from idcontrol.bench.timing import Job, answers, in_turns, percentiles
+from idcontrol.loop.clock import VirtualClock
 
 
 def test_jobs_take_turns_state_by_state_and_each_pass_begins_with_a_reset():
@@ -28,17 +30,24 @@ def test_jobs_take_turns_state_by_state_and_each_pass_begins_with_a_reset():
     assert state_of.tolist() == [0, 1, 0]
 
 
-def test_preparation_is_not_timed():
-    job = Job(run=lambda i: None, prepare=lambda i: time.sleep(0.005))
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock by which jobs are timed; it moves when something is spent."""
+    clock = VirtualClock()
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter_ns=clock.now))
+    return clock
+
+
+def test_preparation_is_not_timed(clock):
+    job = Job(run=lambda i: clock.spend(2_000), prepare=lambda i: clock.spend(5_000_000))
     times, _ = in_turns([job], states=4, samples=8, budget_s=10.0)
-    assert np.median(times) < 1000.0  # us: a fifth of what preparing takes
+    np.testing.assert_array_equal(times, np.full((8, 1), 2.0))  # us
 
 
-def test_the_budget_ends_a_slow_job_after_one_sample_at_least():
-    job = Job(run=lambda i: time.sleep(0.01))
+def test_the_budget_ends_a_slow_job_after_one_sample_at_least(clock):
+    job = Job(run=lambda i: clock.spend(10_000_000))
     times, _ = in_turns([job], states=100, samples=100, budget_s=1e-6)
-    assert times.shape == (1, 1)
-    assert times[0, 0] >= 1e4
+    np.testing.assert_array_equal(times, [[1e4]])
 
 
 @pytest.mark.parametrize("collecting", [True, False])

@@ -1,5 +1,8 @@
 """The test cases of Drumwright 2019: pendulum, joint limit, elastic foundation."""
 
+import itertools
+from types import SimpleNamespace
+
 import msgspec
 import numpy as np
 import pytest
@@ -124,18 +127,16 @@ def test_a_small_case_is_recorded_beside_the_papers_numbers(tmp_path):
     assert metrics["time_lsoda_n100_e1e07_f5_s"] > 0.0
 
 
-def test_an_integrator_that_takes_too_long_is_stopped_and_its_time_reckoned_from_how_far_it_came():
-    """Runge-Kutta steps are as long as the springs let them be, all the same: a part takes that part of the time.
-
-    The whole takes a tenth of a second: a machine that others use holds up a process for as long now and then.
-    """
+def test_an_integrator_that_takes_too_long_is_stopped_and_its_time_reckoned_from_how_far_it_came(monkeypatch):
+    """Runge-Kutta steps are as long as the springs let them be, all the same: a part takes that part of the time."""
+    now = itertools.count()  # each look at the clock takes a second
+    monkeypatch.setattr(foundation, "time", SimpleNamespace(perf_counter=lambda: float(next(now))))
     bed = soft_bed(50.0, modulus=1e7)
-    foundation.integrate(bed, 0.001, "RK45", 9.0)  # compiles
-    whole = foundation.integrate(bed, 4.0, "RK45", 60.0)
+    whole = foundation.integrate(bed, 4.0, "RK45", np.inf)
     assert whole.done == 1.0
     stopped = foundation.integrate(bed, 4.0, "RK45", 0.3 * whole.wall_s)
-    assert stopped.done < 0.9
-    assert 0.4 * whole.wall_s < stopped.wall_s < 2.5 * whole.wall_s
+    assert stopped.done == pytest.approx(0.3, abs=0.05)
+    assert stopped.wall_s == pytest.approx(whole.wall_s, rel=0.15)
 
 
 def test_the_printed_program_settles_the_cube_too():

@@ -24,6 +24,7 @@ from idcontrol.scenes.settings import CountedFriction, FeedbackGains, TunedGains
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.sensing import Sensing
 from idcontrol.sensing.disturbance import BiasLevel
+from tests import GUARD_S
 
 
 def run(folder, **changes):
@@ -301,7 +302,7 @@ def test_a_run_that_is_killed_keeps_what_it_had(tmp_path):
     folder = tmp_path / "killed"
     command = [sys.executable, "-m", "idcontrol", "run", "trot", "--out", str(folder), "--quiet"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    log, deadline = folder / "record.log", time.monotonic() + 120
+    log, deadline = folder / "record.log", time.monotonic() + GUARD_S
     while time.monotonic() < deadline and not (log.exists() and log.stat().st_size > 1_000_000):
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)

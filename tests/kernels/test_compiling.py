@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
+import subprocess
 import sys
 import time
 from types import SimpleNamespace
@@ -14,6 +16,7 @@ from numba import config, njit
 from numba.core import event
 
 from idcontrol.kernels import compiling
+from tests import GUARD_S
 
 compiles = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
 
@@ -238,9 +241,15 @@ def test_where_no_other_process_can_be_made_nothing_helps(compiler, helper):
 
 def test_a_helper_that_does_not_end_is_killed(compiler, helper, monkeypatch):
     monkeypatch.setattr(compiling, "GRACE_S", 0.2)
-    began = time.monotonic()
-    with compiling.announced("a walk", [sys.executable, "-c", "import time; time.sleep(60.0)"]):
+    start, helpers = subprocess.Popen, []
+
+    def started(*words, **pipes):
+        helpers.append(start(*words, **pipes))
+        return helpers[-1]
+
+    monkeypatch.setattr(compiling.subprocess, "Popen", started)
+    with compiling.announced("a walk", [sys.executable, "-c", f"import time; time.sleep({GUARD_S})"]):
         for _ in range(2):
             with compiler.kernel(5.0):
                 pass
-    assert time.monotonic() - began < 30.0
+    assert [helper.returncode for helper in helpers] == [-signal.SIGKILL]

@@ -34,8 +34,23 @@ KP, KD = np.array([200.0, 60.0]), np.array([20.0, 5.0])
 QUICK = Policy(damp_s=0.1)
 """The default policy, but for a shorter braking."""
 
-PATIENT = Policy(late_s=1.0, hang_s=1.0, damp_s=0.2, overrun=Rule(then="hold"), clock=Rule(then="hold"))
-"""On the wall clock: a computer that others use too may be held up for longer than a robot's electronics would wait."""
+PATIENCE_S = 2.0
+"""How long a process may be held up on a computer that others use, too [s]."""
+
+PATIENT = Policy(
+    start_s=60.0, late_s=PATIENCE_S, hang_s=PATIENCE_S, damp_s=0.2,
+    **{name: Rule(then="hold") for name in ("overrun", "clock", "encoder", "astray")},
+)  # fmt: skip
+"""On the wall clock: a process that is held up misses beats, and the arm swings on meanwhile."""
+
+PATIENCE = [
+    f"--set=loop.policy.{setting}"
+    for setting in (
+        "start_s=60", f"late_s={PATIENCE_S}", f"hang_s={PATIENCE_S}",
+        *(f"{name}.then=hold" for name in ("overrun", "clock", "encoder", "astray")),
+    )
+]  # fmt: skip
+"""The same on the command line."""
 
 
 def arm() -> System:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from idcontrol.errors import Diverged, InputError
 from idcontrol.loop import launch
@@ -23,11 +24,14 @@ from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.safety import Mode, Policy
 from idcontrol.record.recording import load
 from idcontrol.types import Command
-from tests.loop.rig import PATIENT, PERIOD, TORQUE, ArmSession, Config, Offer, Pd, missed_brake
+from tests import GUARD_S
+from tests.loop.rig import PATIENCE_S, PATIENT, PERIOD, TORQUE, ArmSession, Config, Offer, Pd, missed_brake
 
 ROOT = Path(__file__).parents[2]
 TARGET = "tests.loop.rig:offer"
-SETTINGS = LoopSettings(plant_silence_s=1.0, policy=PATIENT)
+SETTINGS = LoopSettings(plant_silence_s=PATIENCE_S, policy=PATIENT)
+FOREVER = Config(duration_s=GUARD_S)
+"""What would not end within the time that a test may take."""
 pytestmark = pytest.mark.wallclock
 
 
@@ -68,16 +72,12 @@ def what(run):
 
 @pytest.mark.parametrize("transport", ["shared", "udp"])
 def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
-    settings = LoopSettings(transport=transport, plant_silence_s=1.0, policy=PATIENT)
+    settings = structs.replace(SETTINGS, transport=transport)
     metrics = launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
     assert metrics["ended"] == "duration"
     assert metrics["completed"]
     assert metrics["error"] is None
-    assert metrics["steps"] + metrics["missed"] == pytest.approx(400, abs=1)
     assert metrics["period_us"]["p50"] > 0
-    # deadlines are absolute: only missed beats make the mean longer, and the last beat's lateness
-    beats = (metrics["steps"] + metrics["missed"]) / metrics["steps"]
-    assert metrics["period_mean_us"] == pytest.approx(1000.0 * beats, rel=0.01)
     assert metrics["memory_mb"]["end"] - metrics["memory_mb"]["start"] < 1.0
     assert metrics["realtime"]["scheduler"] in ("SCHED_FIFO", "SCHED_OTHER")
     assert metrics["rows_lost"] == 0
@@ -88,13 +88,17 @@ def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
     assert what(body)[-3:] == ["the machine is running", "the machine is damped", "the machine is stopped"]
     assert (np.abs(run.arrays["tau"]) <= TORQUE).all()
     # every tick is there: those that ran, and no other
-    ticks = run.arrays["tick"]
+    ticks, late = run.arrays["tick"], run.arrays["late_us"]
     np.testing.assert_array_equal(np.diff(ticks), 1 + run.arrays["missed"][1:])
+    # deadlines are absolute: lateness makes a period longer and the next one shorter
+    np.testing.assert_allclose(run.arrays["period_us"][1:], 1000.0 * np.diff(ticks) + np.diff(late), atol=1e-3)
+    running, damped = (ticks[run.arrays["mode"] == mode] for mode in (Mode.RUNNING, Mode.DAMPED))
+    assert running[-1] < running[0] + 400 <= damped[0]
 
 
 @pytest.mark.slow
 def test_the_plant_may_run_at_a_rate_of_its_own(tmp_path):
-    settings = LoopSettings(plant_rate_hz=250.0, plant_silence_s=1.0, policy=PATIENT)
+    settings = structs.replace(SETTINGS, plant_rate_hz=250.0)
     launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
     body = load(tmp_path / "run" / "machine").arrays
     running = body["t"][body["mode"] == Mode.RUNNING]
@@ -174,14 +178,14 @@ def children(pid: int, module: str) -> list[int]:
     return found
 
 
-def wait_for_event(folder: Path, text: str, within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
+def wait_for_event(folder: Path, text: str) -> None:
+    deadline = time.monotonic() + GUARD_S
     while time.monotonic() < deadline:
         path = folder / "events.jsonl"
         if path.exists() and text in path.read_text():
             return
         time.sleep(0.02)
-    raise AssertionError(f"{text!r} did not happen within {within_s} s")
+    raise AssertionError(f"{text!r} did not happen within {GUARD_S} s")
 
 
 @contextlib.contextmanager
@@ -205,7 +209,7 @@ def signalled(module: str, number: signal.Signals, folder: Path) -> Iterator[Non
 def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
     out = tmp_path / "run"
     with signalled("plant_process", signal.SIGKILL, out):
-        metrics = launch.run(TARGET, Config(duration_s=60.0), SETTINGS, out)
+        metrics = launch.run(TARGET, FOREVER, SETTINGS, out)
     assert metrics["ended"] == "fault"
     assert metrics["faults"]["silent"] > 0
     assert metrics["fault"] == "silent"
@@ -222,13 +226,11 @@ def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
 def test_a_loop_whose_recorder_is_killed_brakes_and_says_so(tmp_path):
     out = tmp_path / "run"
-    began = time.monotonic()
     with (
         signalled("idcontrol.loop.record", signal.SIGKILL, out),
         pytest.raises(RuntimeError, match=r"the recorder ended early .* and the machine was braked"),
     ):
-        launch.run(TARGET, Config(duration_s=60.0), SETTINGS, out)
-    assert time.monotonic() - began < 30.0  # half of its time: it did not go on to the end
+        launch.run(TARGET, FOREVER, SETTINGS, out)
     assert not load(out).complete
 
 
@@ -238,13 +240,11 @@ def test_a_recorder_that_is_held_up_ends_the_loop_and_is_not_waited_for(tmp_path
     monkeypatch.setattr(launch, "RING_S", 1.0)
     monkeypatch.setattr(launch, "WRITING_S", 1.0)
     out = tmp_path / "run"
-    began = time.monotonic()
     with (
         signalled("idcontrol.loop.record", signal.SIGSTOP, out),
         pytest.raises(RuntimeError, match=r"the recorder did not end within \d+ s and was killed, and .* braked"),
     ):
-        launch.run(TARGET, Config(duration_s=60.0), SETTINGS, out)
-    assert time.monotonic() - began < 30.0  # half of its time
+        launch.run(TARGET, FOREVER, SETTINGS, out)
     assert not children(os.getpid(), "idcontrol.loop.record")
     assert not load(out).complete
 
@@ -274,7 +274,7 @@ full_disk = FullDiskOffer()
 def test_a_loop_whose_disk_is_full_brakes_and_says_so(tmp_path, capfd):
     out = tmp_path / "run"
     with pytest.raises(OSError, match=r"No space left on device, and the machine was braked") as error:
-        launch.run("tests.loop.test_launch:full_disk", Config(duration_s=60.0), SETTINGS, out)
+        launch.run("tests.loop.test_launch:full_disk", FOREVER, SETTINGS, out)
     assert error.value.errno == errno.ENOSPC  # which the command takes for no fault inside: status 2
     assert capfd.readouterr().err == f"idcontrol: the recorder cannot write {out}: No space left on device\n"
     assert not load(out).complete
@@ -283,9 +283,9 @@ def test_a_loop_whose_disk_is_full_brakes_and_says_so(tmp_path, capfd):
 def separate(out: Path) -> subprocess.Popen:
     """A loop in a process of its own."""
     code = (
-        "from pathlib import Path; from idcontrol.loop import launch; from tests.loop.rig import Config; "
-        "from tests.loop.test_launch import SETTINGS; import sys; "
-        f"sys.exit(launch.run({TARGET!r}, Config(duration_s=60.0), SETTINGS, Path({str(out)!r}))['signal'] or 0)"
+        "from pathlib import Path; from idcontrol.loop import launch; "
+        "from tests.loop.test_launch import FOREVER, SETTINGS; import sys; "
+        f"sys.exit(launch.run({TARGET!r}, FOREVER, SETTINGS, Path({str(out)!r}))['signal'] or 0)"
     )
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
 
@@ -303,14 +303,14 @@ def gone(pid: int) -> bool:
 def test_a_loop_that_ends_before_anything_moved_leaves_no_process_behind(tmp_path, number):
     """Its plant has only begun to import what it needs by then."""
     process = separate(tmp_path / "run")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + GUARD_S
     while not children(process.pid, "plant_process") and time.monotonic() < deadline:
         time.sleep(0.005)
     started = children(process.pid, "idcontrol.loop.")
     assert len(started) == 2
     process.send_signal(number)
-    assert process.wait(30) != 0
-    deadline = time.monotonic() + 60
+    assert process.wait(GUARD_S) != 0
+    deadline = time.monotonic() + GUARD_S
     while not all(gone(pid) for pid in started) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert all(gone(pid) for pid in started)
@@ -339,7 +339,7 @@ def test_a_signal_ends_damped_with_the_record_complete(tmp_path, number):
     process = separate(out)
     wait_for_event(out, "the loop is running")
     process.send_signal(number)
-    assert process.wait(30) == number
+    assert process.wait(GUARD_S) == number
     run, body = load(out), load(out / "machine")
     assert run.complete
     assert what(run)[-2:] == ["the loop is damped", "the loop is stopped"]
@@ -353,7 +353,7 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
     process.kill()
     process.wait()
     wait_for_event(out / "machine", "the machine is stopped")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + GUARD_S
     while (out / "record.log").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     run, body = load(out), load(out / "machine")

@@ -22,6 +22,7 @@ from idcontrol.record.recording import Recorder, load
 from idcontrol.sweeps import record
 from idcontrol.sweeps.execute import damage
 from idcontrol.sweeps.plan import PlannedRun
+from tests import GUARD_S
 
 
 @pytest.fixture
@@ -40,9 +41,9 @@ def rows_of(out: str) -> list[dict]:
     return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["rows"]
 
 
-def wait_for(condition, seconds=30.0):
+def wait_for(condition):
     """Until `condition()` is true; how long that takes is up to the machine."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + GUARD_S
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.02)
@@ -181,7 +182,7 @@ def test_ctrl_c_says_how_to_continue_and_stops_the_runs(compare, drift):
     sweep = background("--set", f"count_in={counts}", "--set", "trouble=wait", "--out", "c")
     wait_for(lambda: list(counts.iterdir()))
     sweep.send_signal(signal.SIGINT)
-    out, err = sweep.communicate(timeout=30)
+    out, err = sweep.communicate(timeout=GUARD_S)
     assert sweep.returncode == 130
     assert out == b""
     assert err.decode().startswith("idcontrol: stopped; to continue: idcontrol compare drift --controllers pid ")
@@ -197,7 +198,7 @@ def test_two_sweeps_cannot_share_a_folder(compare, drift):
     assert (status, out) == (2, "")
     assert "another comparison is at work in c" in err
     first.send_signal(signal.SIGINT)
-    first.communicate(timeout=30)
+    first.communicate(timeout=GUARD_S)
 
 
 def test_rows_with_equal_settings_are_run_once(compare, drift):

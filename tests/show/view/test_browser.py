@@ -32,7 +32,7 @@ from idcontrol.show.view.film import Film
 from idcontrol.show.view.page import HEAD_LENGTH, HOST, WINDOW_S, Page, Player, gif, mp4, photo, serve, stop
 from idcontrol.show.view.shapes import RODS, shaft
 from idcontrol.show.view.stage import Stage
-from tests import walks
+from tests import GUARD_S, walks
 from tests.show.view.runs import ROWS, STEP_S, walk
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -63,7 +63,7 @@ def base(player):
 def test_the_page_is_served_on_loopback_alone(player):
     server = player._page.server
     assert server.get_host() == HOST == "127.0.0.1"
-    with urllib.request.urlopen(f"http://{HOST}:{server.get_port()}", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://{HOST}:{server.get_port()}", timeout=GUARD_S) as answer:
         assert answer.status == 200
 
 
@@ -73,7 +73,7 @@ def test_the_page_answers_only_names_of_this_computer(player):
     ours = ["127.0.0.1", f"localhost:{port}", "LOCALHOST:9000", f"[::1]:{port}"]
     others = ["evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "127.0.0.1@evil.example", "0.0.0.0", ""]
     for name in (*ours, *others, None):
-        with contextlib.closing(http.client.HTTPConnection(HOST, port, timeout=20)) as wire:
+        with contextlib.closing(http.client.HTTPConnection(HOST, port, timeout=GUARD_S)) as wire:
             wire.putrequest("GET", "/", skip_host=True)
             if name is not None:
                 wire.putheader("Host", name)
@@ -96,11 +96,11 @@ def test_what_is_shown_is_sent_only_to_the_page_itself(player):
         ("evil.example", no_browser),
     ]
     for name, origin in ours + others:
-        wire = socket.create_connection((HOST, port), timeout=20)
+        wire = socket.create_connection((HOST, port), timeout=GUARD_S)
         given = {"sock": wire, "origin": origin, "subprotocols": [f"viser-v{viser.__version__}"], "max_size": None}
         if (name, origin) in ours:
             with connect(f"ws://{name}:{port}", **given) as page:
-                assert page.recv(timeout=20)
+                assert page.recv(timeout=GUARD_S)
             continue
         with wire, pytest.raises(InvalidStatus) as refused:
             connect(f"ws://{name}:{port}", **given)
@@ -318,7 +318,7 @@ def command(folder):
 def test_ctrl_c_and_sigterm_end_the_command_with_one_line(command, name):
     process, _ = command
     process.send_signal(getattr(signal, name))
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=GUARD_S)
     assert process.returncode == 0
     assert out == ""
     assert err == "idcontrol: the view has ended\n"
