@@ -18,8 +18,7 @@ from idcontrol.controllers.repair import GAVE_WAY, nearest_motion, velocity_kern
 from idcontrol.controllers.step import GIVEN_UP, MOVED, Posed
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation, no_slip, specification
-from idcontrol.models.coulomb_cone import SLIDES
-from idcontrol.models.distribution import Bounds, Cones, smallest_torque, torque_map, unbounded, within
+from idcontrol.models.distribution import Bounds, Cones, missed_law, smallest_torque, torque_map, unbounded, within
 from idcontrol.models.step import (
     CLOSED_GAP,
     Bilateral,
@@ -30,6 +29,7 @@ from idcontrol.models.step import (
 )
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_solution, tick_nodes
+from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Status
 
 SERVO_COMPLIANCE: Final = 1e-4
@@ -99,8 +99,7 @@ class Outcome:
         motor_impulse: hτ of the tracked joints, shape (p,) [N m s].
         dropped: The demands that were given up, in the words of `Command.dropped`.
         sticking: Whether the sticking motion was the solution.
-        gap: How much nearer to the last motor impulses those of another solution may be [N m s]; zero where it is
-            proved that none are, NaN where nothing was to be proved.
+        gap: As `Command.gap`, of motor impulses [N m s].
     """
 
     solution: StepSolution
@@ -141,17 +140,12 @@ def unload(request: Request, solution: StepSolution) -> Outcome:
     return _unloaded(request, keep(request, solution))
 
 
-def unload_sticking(request: Request, solution: StepSolution) -> Outcome:
-    """`unload`, unless a contact slides: its friction is on the circle, outside of the pyramids."""
-    slides = any(mode & SLIDES for mode in solution.warm.values())
-    return keep(request, solution) if slides else unload(request, solution)
-
-
 def nearest(request: Request, solution: StepSolution) -> Outcome:
     """Choose the solution of the friction LCP whose torque is nearest to the last one, which fades as `FADES_S` says.
 
     The search knows the modes of friction pyramids. With a contact of infinite friction the motion is kept, and of the
-    impulses that give it those with the nearest torque are taken.
+    impulses that give it those with the nearest torque are taken. An answer that misses the law by more than the
+    solution does is left out.
     """
     posed, n, left = request.posed, len(request.problem.contacts), np.nan
     solution = structs.replace(solution, warm={})  # of another vertex
@@ -162,9 +156,12 @@ def nearest(request: Request, solution: StepSolution) -> Outcome:
         found = nearest_solution(
             nearest_problem(request, solution), solution.impulses.T.ravel(), max_nodes=tick_nodes(n)
         )
-        _, motor_impulse = recover(posed.w, found.y)
-        impulses = np.ascontiguousarray(found.y.reshape(3, -1).T)
-        solution, left = structs.replace(solution, impulses=impulses, multipliers=motor_impulse), gap(found)
+        missed = missed_law(posed.w, posed.cones.mu, found.y, HEAP)
+        if missed <= max(TOLERANCE, solution.residual):
+            _, motor_impulse = recover(posed.w, found.y)
+            impulses = np.ascontiguousarray(found.y.reshape(3, -1).T)
+            solution = structs.replace(solution, impulses=impulses, multipliers=motor_impulse, residual=missed)
+            left = gap(found)
         outcome = replace(keep(request, solution), gap=left)
     fading = posed.last * (FADES_S / (FADES_S + posed.h))
     shared = _shared(request, solution, posed.cones, reference=fading)
@@ -258,5 +255,6 @@ def _shared(request: Request, solution: StepSolution, cones: Cones, reference: A
     if not better:
         return None
     _, motor_impulse = recover(w, y)
-    solution = structs.replace(solution, impulses=np.ascontiguousarray(y.reshape(3, -1).T))
+    residual = solution.residual if cones.v_tol > 0.0 else missed_law(w, cones.mu, y, HEAP)
+    solution = structs.replace(solution, impulses=np.ascontiguousarray(y.reshape(3, -1).T), residual=residual)
     return Outcome(solution=solution, motor_impulse=motor_impulse)

@@ -100,6 +100,8 @@ class InverseDynamics:
         elif s.objective == "printed" and scheme.printed is not None:
             # the printed optimum knows nothing of contact velocities, so neither can the edge rule
             scheme, v_tol = as_printed(scheme), np.inf
+        if scheme.rigid:
+            v_tol = 0.0
         self._scheme, self._system, self._contacts, self._h = scheme, system, contacts, h
         self._rough = scheme.instead is without_slip and not s.repair
         u, a = system.n_unactuated, system.n_actuated
@@ -135,6 +137,7 @@ class InverseDynamics:
             projects=scheme.calms and s.project,
             shortcut=s.shortcut,
             v_tol=float(v_tol),
+            law=scheme.law,
             memory=self._memory,
             inputs=self._intake.inputs,
             result=_result(self._tau, max(FEET, contacts.radius.size) if type(contacts) is SphereContacts else FEET),

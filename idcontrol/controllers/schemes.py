@@ -34,10 +34,14 @@ from idcontrol.kernels.linked import late, linked
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, specification
 from idcontrol.models.constraint import solver as springs
 from idcontrol.models.coulomb import continued_lcp_kernel
-from idcontrol.models.coulomb_cone import SLIDES, cone_kernel
+from idcontrol.models.coulomb_cone import cone_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel, one_stage_kernel
 from idcontrol.models.distribution import (
+    CIRCLE,
+    COULOMB,
+    DISSIPATION,
     TorqueMap,
+    missed_law,
     share_kernel,
     shifted,
     smallest_torque_kernel,
@@ -133,7 +137,7 @@ def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
     if f.shape[0] == 0:
         return Answer(SOLVED, False, residual, impulse, np.nan)
     y = vector(arena, f.shape[0])
-    if not smallest_torque_kernel(p.w, p.cones, p.bounds, f, impulse, y, arena):
+    if smallest_torque_kernel(p.w, p.cones, p.bounds, f, impulse, y, arena) > status.TOLERANCE:
         return Answer(NO_SOLUTION, False, residual, impulse, np.nan)
     assign(f, y)
     _, impulse = recover_kernel(p.w, f, arena)
@@ -152,23 +156,29 @@ def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
-    """Unload feet that ramp and keep motors within their bounds: the same motion, with a torque near a reference."""
+    """Unload feet that ramp and keep motors within their bounds: the same motion, with a torque near a reference.
+
+    Where no such impulses obey the law of the scheme, the answer stays.
+    """
     y, difference = vector(arena, f.shape[0]), vector(arena, reference.shape[0])
     for a in range(reference.shape[0]):
         difference[a] = answer.impulse[a] - reference[a]
-    if not smallest_torque_kernel(p.w, p.cones, shifted(p.bounds, reference, arena), f, difference, y, arena):
+    missed = smallest_torque_kernel(p.w, p.cones, shifted(p.bounds, reference, arena), f, difference, y, arena)
+    if missed > status.TOLERANCE:
         return answer
     assign(f, y)
     _, impulse = recover_kernel(p.w, f, arena)
-    return Answer(answer.ending, answer.sticking, answer.residual, impulse, answer.gap)
+    residual = answer.residual if p.cones.v_tol > 0.0 else missed
+    return Answer(answer.ending, answer.sticking, residual, impulse, answer.gap)
 
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> float:
+def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> tuple[float, float]:
     """Overwrite f, a solution of the friction LCP, with the solution whose torque is nearest to the last one.
 
-    Returns how much nearer another may be [N m s]: zero where the search was completed.
+    Returns:
+        The residual of f; how much nearer another solution may be [N m s], zero if the search was completed.
     """
     rows, k = p.w.rho.shape
     V = matrix(arena, rows, rows)
@@ -189,7 +199,7 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> float:
     problem = NearestProblem(V, p.w.c, p.cones.mu, torque, at_rest, p.last, weights)
     found = nearest_kernel(problem, f, tick_nodes(p.cones.mu.shape[0]), arena)
     assign(f, found.y)
-    return gap(found)
+    return missed_law(p.w, p.cones.mu, f, arena), gap(found)
 
 
 @linked
@@ -354,9 +364,6 @@ def cone(p: Posed, f: Array, arena: Arena) -> Answer:
     f[:] = 0.0
     solved, residual = _cone(p, f, arena)
     answer = _answer(p, f, solved, residual, arena)
-    for mode in p.active:
-        if mode & SLIDES:
-            return answer
     return unload(p, f, answer, arena) if solved else answer
 
 
@@ -369,8 +376,10 @@ def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
         return answer
     left = 0.0
     if f.shape[0] > 0:
-        left = nearest(p, f, answer.impulse, arena)
+        residual, left = nearest(p, f, answer.impulse, arena)
         p.active[:] = 0  # of another vertex
+        if residual > status.TOLERANCE:
+            return Answer(NO_SOLUTION, False, residual, answer.impulse, np.nan)
         fading = vector(arena, p.last.shape[0])
         for a in range(p.last.shape[0]):
             fading[a] = p.last[a] * (FADES_S / (FADES_S + p.h))
@@ -493,6 +502,8 @@ class Scheme:
         instead: Tried before `model` where `solve` has no solution; it may give up that nothing slips.
         calms: Whether anything is done against chatter: the demand is projected onto what contacts allow (math.md,
             section 12.1), and torques change no faster than the motors' rate.
+        law: The friction law that impulses obey when they are shared anew (`idcontrol.models.distribution`).
+        rigid: True if they obey it to the tolerance of the contact model, whatever `InverseSettings.edge_speed_m_s`.
         specified: The contact model, solved by a general library as it is stated (`idcontrol.models.specification`);
             None where its problem is not convex.
         printed: The contact model with the objective that Zapolsky & Drumwright 2017 print; None where it has none.
@@ -507,6 +518,8 @@ class Scheme:
     impact: Prediction | None = None
     instead: Callable[[Request], Outcome] | None = None
     calms: bool = True
+    law: int = DISSIPATION
+    rigid: bool = False
     specified: ContactModel | None = None
     printed: ContactModel | None = None
 
@@ -604,6 +617,8 @@ COULOMB_LCP = Scheme(
     forward=coulomb.solve,
     impact=impacts.by_coulomb,
     after=giving_way.unload,
+    law=COULOMB,
+    rigid=True,
 )
 COULOMB_SMOOTH = replace(COULOMB_LCP, solve=coulomb_smooth, step=coulomb_smooth_step, after=giving_way.nearest)
 COULOMB_CONE = Scheme(
@@ -613,7 +628,9 @@ COULOMB_CONE = Scheme(
     model=coulomb_cone.solve,
     forward=coulomb_cone.solve,
     impact=impacts.by_cone,
-    after=giving_way.unload_sticking,
+    after=giving_way.unload,
+    law=CIRCLE,
+    rigid=True,
 )
 SAP = Scheme(
     name="sap",
@@ -622,6 +639,7 @@ SAP = Scheme(
     model=partial(sap.solve, parameters=STIFF),
     forward=partial(sap.solve, parameters=STIFF),
     after=giving_way.unload,
+    law=CIRCLE,
 )
 SPRINGS = Scheme(
     name="constraint",
@@ -630,4 +648,5 @@ SPRINGS = Scheme(
     model=constraint.solve_nearly_rigid,
     forward=constraint.solve_nearly_rigid,
     after=giving_way.unload,
+    law=COULOMB,
 )

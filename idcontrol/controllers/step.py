@@ -139,7 +139,8 @@ class Machine(NamedTuple):
         landing: The velocity that a landing foot may still have.
         projects: Whether the demand is projected onto what contacts allow.
         shortcut: Whether the sticking motion is tried first.
-        v_tol: Friction edges that move faster carry no force in stage II [m/s].
+        v_tol: A contact that slips no faster counts as at rest where impulses are shared [m/s].
+        law: The friction law by which they are shared (`idcontrol.models.distribution`).
         memory: The contacts of the last step, and which of their rows were active.
         inputs: State and reference of this step.
         result: What the step writes.
@@ -155,6 +156,7 @@ class Machine(NamedTuple):
     projects: bool
     shortcut: bool
     v_tol: float
+    law: int
     memory: Memory
     inputs: Inputs
     result: Result
@@ -176,7 +178,7 @@ class Posed(NamedTuple):
         which: Places of these contacts among those detected, shape (n,).
         contacts: These contacts; their rows are measured against `target` in their surface's place.
         target: Velocities that their rows are measured against, shape (3 n,) [m/s].
-        cones: Friction, contacts without slip, weights of feet that ramp, v_tol.
+        cones: Friction, contacts without slip, weights of feet that ramp, v_tol, friction law.
         active: Bit set of each contact's active rows, in and out, shape (n,).
         last: Motor impulses of the last step, shape (a,) [N m s]; zero where there was none.
         bounds: What the motors can give.
@@ -207,8 +209,7 @@ class Answer(NamedTuple):
         sticking: Whether the sticking motion was the solution, and no contact problem was solved.
         residual: Relative residual of the contact problem.
         impulse: Motor impulses hτ, shape (a,) [N m s].
-        gap: How much nearer to the last motor impulses those of another solution may be [N m s]; zero where it is
-            proved that none are, NaN where nothing was to be proved.
+        gap: As `Command.gap`, of motor impulses [N m s].
     """
 
     ending: int
@@ -445,7 +446,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
         which,
         contacts,
         target,
-        Cones(contacts.mu, held, weight, machine.v_tol),
+        Cones(contacts.mu, held, weight, machine.v_tol, machine.law),
         recall(machine.memory, contacts.identity, arena),
         last,
         bounds,

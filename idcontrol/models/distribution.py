@@ -4,21 +4,30 @@ In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y�
 
     minimize ½ |hτ(y) - hτ_ref|² + ½ Σ w_i |y_i|²
     s.t.     J_bᵀ y = J_bᵀ y₁                          v⁺ is kept
-             y_i in the cone of the friction edges e of contact i with G_e v⁺ + φ/h ≤ v_tol
+             y_i in the cone of the friction edges e of contact i with w_e = 0
              least ≤ hτ(y) ≤ most                      where some y does that; else it is left out
 
-The last line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that
-oppose it, a sticking one all four. Three edges or fewer are linearly independent, so their multipliers are the
-coordinates ξ of a contact; the full pyramid has its three components as coordinates and its four facets as
-inequalities. What gives the motion is ξ₁ + waysᵀ z, ξ₁ the shortest and the ways orthonormal: z is unknown, of four
-feet six numbers, of two feet one, of one foot none.
+The third line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that
+oppose it, a sticking one all four. The complement w_e of an edge belongs to the law of the model, with the normal
+velocity u_N = N v⁺ + φ/h, the slip u_T along the tangents and the edge's direction d_e,
+
+    maximal dissipation     w_e = u_N + μ d_e·u_T                         what slides parts with μ max|u_T|
+    Coulomb, pyramid        w_e = u_N + μ (max|u_T| + d_e·u_T)            what slides does not part
+    Coulomb, circle         w_e = u_N + 2 μ max|u_T|                      all edges or none: no edge opposes the slip
+
+(the shift of u_N by μ |u_T| is that of De Saxcé & Feng 1998). A contact whose slip is at most v_tol counts as at rest,
+and its edges have w_e ≤ v_tol; of one that slips faster w_e is zero to the tolerance of the model.
+
+Three edges or fewer are linearly independent, so their multipliers are the coordinates ξ of a contact; the full pyramid
+has its three components as coordinates and its four facets as inequalities. What gives the motion is ξ₁ + waysᵀ z, ξ₁
+the shortest and the ways orthonormal: z is unknown, of four feet six numbers, of two feet one, of one foot none.
 
 Source: Zapolsky & Drumwright 2017, eqs. 98-112, which minimize the torque that is added instead.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import types
@@ -28,6 +37,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add, assign, assign_rows
 from idcontrol.kernels.linked import late, linked
+from idcontrol.models.friction_lcp import Unbalanced, frictional_contacts, judged
 from idcontrol.models.reduced import (
     ALL_EDGES,
     MOTION_RANK_TOLERANCE,
@@ -44,8 +54,15 @@ from idcontrol.models.whitened import Whitened
 from idcontrol.solvers.active_set import DEPENDENT
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.solvers.basis import all_solutions
-from idcontrol.solvers.status import SOLVED
+from idcontrol.solvers.status import SOLVED, TOLERANCE
 from idcontrol.types import Array, Booleans, Integers
+
+DISSIPATION: Final = 0
+"""Maximal dissipation with friction pyramids."""
+COULOMB: Final = 1
+"""Coulomb's law with friction pyramids."""
+CIRCLE: Final = 2
+"""Friction on a circle, which pyramids can share only where nothing slides."""
 
 RIDGE = 1e-8
 """Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md, section 7.4)."""
@@ -104,13 +121,16 @@ class Cones(NamedTuple):
         held: Contacts whose friction is not bounded, shape (n,).
         weight: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,): it unloads
             feet that are about to lift or have just landed.
-        v_tol: An edge whose velocity exceeds this carries no impulse [m/s].
+        v_tol: A contact whose slip is at most this counts as at rest [m/s]. With zero the law of rigid contacts is kept
+            to `TOLERANCE`, and checked (`missed_law`).
+        law: `DISSIPATION`, `COULOMB` or `CIRCLE`.
     """
 
     mu: Array
     held: Booleans
     weight: Array
     v_tol: float
+    law: int = DISSIPATION
 
 
 @njit(cache=True, error_model="numpy")
@@ -163,11 +183,12 @@ def shifted(bounds: Bounds, reference: Array, arena: Arena) -> Bounds:
 
 
 @njit(cache=True, inner=True)
-def _allowed(u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover - compiled
+def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover - compiled
     """Write what the edge rule leaves of each contact's cone, shape (n,), as in `idcontrol.models.reduced`.
 
     Args:
-        u: Contact velocities (3 n,), φ/h included.
+        c: Contact velocities at zero impulse (3 n,), φ/h included.
+        u: Contact velocities (3 n,), likewise.
         cones: Where impulses may lie.
         cone: Result: bits 0 to 3 for the edges +S, -S, +T, -T, one bit alone for a contact without friction, or
             `PRESSES` for a held one.
@@ -179,15 +200,20 @@ def _allowed(u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover
     n, d = mu.shape[0], 0
     for i in range(n):
         cone[i] = 0
+        exact, slip = 0.0, max(abs(u[n + i]), abs(u[2 * n + i]))
+        for r in (i, n + i, 2 * n + i):
+            exact = max(exact, TOLERANCE * (abs(c[r]) + abs(u[r] - c[r])))
         if held[i] or not mu[i] > 0.0:
-            if u[i] <= v_tol:
+            if u[i] <= max(v_tol, exact):
                 cone[i] = PRESSES if held[i] else 1
                 d += 3 if held[i] else 1
             continue
-        allowed = 0
+        allowed, most = 0, max(v_tol if slip <= v_tol else 0.0, (1.0 + mu[i]) * exact)
+        apart = u[i] + (0.0 if cones.law == DISSIPATION else mu[i] * slip)
         for axis in range(1, 3):
             for sign in (1.0, -1.0):
-                if u[i] + sign * mu[i] * u[axis * n + i] <= v_tol:
+                along = slip if cones.law == CIRCLE else sign * u[axis * n + i]
+                if apart + mu[i] * along <= most:
                     cone[i] |= 1 << (2 * axis - (2 if sign > 0.0 else 1))
                     allowed += 1
         d += min(allowed, 3)
@@ -398,9 +424,25 @@ def _share_in_crowd(
 
 
 @njit(cache=True, error_model="numpy")
+def missed_law(w: Whitened, mu: Array, y: Array, arena: Arena) -> float:
+    """Compute by how much impulses y (3 n,) of rigid contacts miss Coulomb's law with pyramids.
+
+    Impulses of contacts that do not slide obey the law with the circle, too, where they obey this one.
+
+    Args:
+        w: The whitened problem, with what rounding may leave of its constants (`whitened.uncertain`).
+        mu: Friction, shape (n,).
+        y: Impulses in block order [N; S; T], shape (3 n,) [N s].
+        arena: Where arrays come from.
+    """
+    rigid, frictional = zeros(arena, y.shape[0]), frictional_contacts(mu, arena)
+    return float(judged(Unbalanced(w.rho, w.c, w.left, rigid, mu, frictional), y, arena))
+
+
+@njit(cache=True, error_model="numpy")
 def smallest_torque_kernel(
     w: Whitened, cones: Cones, bounds: Bounds, y: Array, difference: Array, out: Array, arena: Arena
-) -> bool:  # pragma: no cover - compiled
+) -> float:  # pragma: no cover - compiled
     """The program of the module, for the motion that impulses y (3 n,) give.
 
     Args:
@@ -413,7 +455,8 @@ def smallest_torque_kernel(
         arena: Where arrays come from.
 
     Returns:
-        Whether impulses were found that keep the motion.
+        inf if no impulses were found that keep the motion, else what they miss of the law, which is zero by the edge
+        rule unless `Cones.v_tol` is zero; they are of use up to `TOLERANCE`.
     """
     n3, p = y.shape[0], w.fixed.shape[0]
     x = zeros(arena, w.rho.shape[1])
@@ -425,7 +468,9 @@ def smallest_torque_kernel(
     assign(rest, difference)
     for a in range(p):
         rest[a] -= dot(torque[a], y)
-    return bool(share_kernel(w, cones, bounds, x, TorqueMap(torque, rest), out, arena))
+    if not share_kernel(w, cones, bounds, x, TorqueMap(torque, rest), out, arena):
+        return np.inf
+    return 0.0 if cones.v_tol > 0.0 else missed_law(w, cones.mu, out, arena)
 
 
 @linked
@@ -457,7 +502,7 @@ def share_kernel(
         for i in range(k):
             u[r] += rho[r, i] * x[i]
     cone = indices(arena, n)
-    d = _allowed(u, cones, cone)
+    d = _allowed(c, u, cones, cone)
     if d == 0:
         out[:] = 0.0
         return not x.any()
@@ -600,12 +645,12 @@ def smallest_torque(
         bounds: Of hτ; none by default.
 
     Returns:
-        The new impulses and True, or `y` and False where no better point was found.
+        The new impulses and True, or `y` and False if no better point was found that keeps motion and law.
     """
     if cones.mu.shape[0] == 0 or whitened.fixed.size == 0:
         return y, True
     reference = np.zeros_like(torque_impulse) if reference is None else reference
     about = shifted(unbounded(reference.size) if bounds is None else bounds, reference, HEAP)
     out = np.empty(y.size)
-    better = smallest_torque_kernel(whitened, cones, about, y, torque_impulse - reference, out, HEAP)
-    return (out, True) if better else (y, False)
+    missed = smallest_torque_kernel(whitened, cones, about, y, torque_impulse - reference, out, HEAP)
+    return (out, True) if missed <= TOLERANCE else (y, False)

@@ -119,7 +119,10 @@ def smallest_torque(
     y_1 = solution.impulses.T.ravel()
     velocity = r.c[: 3 * n] + r.rows[: 3 * n] @ (solution.v_plus - r.v_free)
     edges = _edges(np.where(held, 0.0, problem.contacts.mu))
-    edges = edges[:, edges.T @ velocity <= cones.v_tol]
+    slip, speed = (np.abs(x).reshape(3, n) for x in (velocity, np.abs(r.c[: 3 * n]) + np.abs(velocity - r.c[: 3 * n])))
+    rubs = ~held & (problem.contacts.mu > 0.0) & (slip[1:].max(axis=0) > cones.v_tol)
+    most = np.where(rubs, ACCEPTED * speed.max(axis=0), cones.v_tol)
+    edges = edges[:, edges.T @ velocity <= most[edges[:n].argmax(axis=0)]]
     resting = np.flatnonzero(held & (velocity[:n] <= cones.v_tol))
     pushes, directions = (
         edges.shape[1],
