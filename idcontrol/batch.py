@@ -28,7 +28,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.controllers import Gains, InverseSettings, Setup, build
 from idcontrol.controllers.inputs import KEPT_FEET, copy_inputs
 from idcontrol.controllers.inverse import InverseDynamics
-from idcontrol.controllers.step import LIMIT, MOVED, SOLVED
+from idcontrol.controllers.step import HAS_TORQUES, SOLVED
 from idcontrol.controllers.whole import whole_step
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, entry
@@ -428,7 +428,7 @@ def _steps(worker: _Worker, rows: _Rows, given: _Given, out: Commands, begin: in
             continue
         _take_row(worker, rows, given, i)
         (ending, _, clipped, residual, n, _, _), _ = whole_step(worker.whole, given.t[i])
-        if ending not in (SOLVED, LIMIT, MOVED):
+        if ending not in HAS_TORQUES:
             out.status[i] = FALLBACK
             continue
         if ending != SOLVED:

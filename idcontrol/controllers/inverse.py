@@ -6,8 +6,8 @@ without a solution gives way (`idcontrol.controllers.giving_way`), its joints wi
 What is given up when a step cannot be solved, in this order: tracking (joints at their limits are let go, the joints
 give way to what contacts allow, or all motors become stiff velocity servos, which always has a solution), then, in
 schemes without slip, that nothing slips, then prediction (the last torque is repeated). Torque limits and friction
-cones never are. `Command.dropped` says which. The rate of torques is kept before tracking is, but not for longer than
-`MOST_LET_GO` periods.
+cones never are. The rate of torques takes priority over tracking, but not for longer than `MOST_LET_GO` periods, and
+not over the torque limit of a joint whose speed rises. `Command.dropped` says what was given up, also a rate.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from idcontrol.controllers.step import (
     Posed,
     Result,
     StanceRule,
+    count_released,
     meets_ground,
     pose_bound,
     torque_bounds,
@@ -435,7 +436,7 @@ class InverseDynamics:
         )
 
     def _within_limits(self, request: Request) -> tuple[Array, Outcome, bool]:
-        """The scheme within its motors' bounds: torques, what was found, whether a torque limit was met."""
+        """Solve the scheme within its motors' bounds: torques, outcome, whether a torque limit was met."""
         limit, posed = self._system.effort_limit, request.posed
         known = np.full(limit.size, np.nan)
         tracked, driven, bounds, at_once = np.isnan(known), request, posed.bounds, True
@@ -458,12 +459,13 @@ class InverseDynamics:
                 at_once = False
             tracked = np.isnan(known)
             driven = _driven(request, tracked, known, bounds)
-        if not tracked.all() and self._let_go[0] < MOST_LET_GO:
-            self._let_go += 1
-        tau = np.clip(np.clip(impulse, *bounds) / self._h, -limit, limit)
-        clipped = bool((np.abs(tau) >= limit * (1.0 - MET)).any())
         if not tracked.all() and "tracking" not in outcome.dropped:
             outcome = replace(outcome, dropped=("tracking", *outcome.dropped))
+        count_released(self._let_go, tracked.all(), bounds is posed.bounds and "tracking" not in outcome.dropped)
+        tau = np.clip(np.clip(impulse, *bounds) / self._h, -limit, limit)
+        clipped = bool((np.abs(tau) >= limit * (1.0 - MET)).any())
+        if (np.abs(tau - self._tau) > self._h * self._machine.joints.room.torque_rate).any():
+            outcome = replace(outcome, dropped=(*outcome.dropped, "rate"))
         return tau, outcome, clipped
 
     def _unrated(self) -> Bounds:

@@ -50,16 +50,29 @@ UNUSABLE: Final = 3
 MOVED: Final = 4
 """The joints gave way, so that no contact slips and no motor is beyond its bounds (`idcontrol.controllers.repair`)."""
 
-GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {SOLVED: (), LIMIT: ("tracking",), MOVED: ("tracking",)}
+FASTER: Final = 8
+"""Added to the ending of a step in which a torque changes faster than its rate allows."""
+
+GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {
+    SOLVED: (),
+    LIMIT: ("tracking",),
+    MOVED: ("tracking",),
+    SOLVED + FASTER: ("rate",),
+    LIMIT + FASTER: ("tracking", "rate"),
+    MOVED + FASTER: ("tracking", "rate"),
+}
 """The endings of a step that has torques, and `Command.dropped` for each: what was given up."""
+
+HAS_TORQUES: Final = tuple(GIVEN_UP)
+"""The same endings, for kernels."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
 
 
 MOST_LET_GO: Final = 10
-"""Periods in which joints may be let go for the rate of their torques: enough to spread a landing. Where more is asked,
-by a push or a load that nobody told of, to stay upright goes before the rate."""
+"""Periods in which joints may be let go for the rate of their torques: enough to spread a landing. If an unmodelled
+push or load needs more, staying upright takes priority over the rate, and the step says so (`FASTER`)."""
 
 NEAR_M: Final = 1e-3
 """A foot that is planned to stand and believed to be farther than this from the ground [m] is a contact ..."""
@@ -548,7 +561,7 @@ def next_round(
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
-def torque(machine: Machine, posed: Posed, f: Array, impulse: Array, known: Array) -> tuple[bool, bool]:
+def torque(machine: Machine, posed: Posed, f: Array, impulse: Array, known: Array) -> tuple[bool, bool, bool]:
     """Stage 6: write torques and contact forces into `machine.result`.
 
     Args:
@@ -559,7 +572,8 @@ def torque(machine: Machine, posed: Posed, f: Array, impulse: Array, known: Arra
         known: In: those of the others, NaN for the tracked; out: all, within their bounds, shape (a,).
 
     Returns:
-        Whether they are numbers, else the torques are left as they were; whether a torque is at its limit.
+        True if they are numbers, else the torques are left as they were; True if a torque is at its limit; True if one
+        changes faster than its rate allows.
     """
     result, contacts, bounds, k = machine.result, posed.contacts, posed.bounds, 0
     n = contacts.identity.shape[0]
@@ -573,15 +587,32 @@ def torque(machine: Machine, posed: Posed, f: Array, impulse: Array, known: Arra
     for j in range(known.shape[0]):
         if np.isnan(known[j]):
             if not np.isfinite(impulse[k]):
-                return False, False
+                return False, False, False
             known[j] = min(max(impulse[k], bounds.least[j]), bounds.most[j])
             k += 1
-    clipped = False
+    clipped = faster = False
     for j in range(known.shape[0]):
-        limit = machine.joints.limit[j]
+        limit, last = machine.joints.limit[j], result.tau[j]
         result.tau[j] = min(max(known[j] / machine.h, -limit), limit)
         clipped = clipped or abs(result.tau[j]) >= limit * (1.0 - MET)
-    return True, clipped
+        # a first torque, after NaN, is not
+        faster = faster or abs(result.tau[j] - last) > machine.h * machine.joints.room.torque_rate[j]
+    return True, clipped, faster
+
+
+@njit(cache=True, inner=True)
+def count_released(let_go: Integers, tracked: bool, calm: bool) -> None:
+    """Count a period in `let_go` (1,), from 0 to `MOST_LET_GO`: up if joints were released, down if it was calm.
+
+    Args:
+        let_go: In and out.
+        tracked: True if no joint was released.
+        calm: True if, besides, tracking and the rate were kept.
+    """
+    if not tracked:
+        let_go[0] = min(let_go[0] + 1, MOST_LET_GO)
+    elif calm:
+        let_go[0] = max(let_go[0] - 1, 0)
 
 
 @linked
@@ -615,7 +646,7 @@ def control(scheme: Any, bound: Bound, near: Near) -> Ended:
                 break
             tracked = at_once or np.isnan(known).all()
             if not beyond(posed.bounds, answer.impulse, known):
-                done, clipped = torque(machine, posed, f, answer.impulse, known)
+                done, clipped, faster = torque(machine, posed, f, answer.impulse, known)
                 if not done:
                     ending = NO_SOLUTION
                     break
@@ -623,11 +654,8 @@ def control(scheme: Any, bound: Bound, near: Near) -> Ended:
                     remember(machine.memory, posed.contacts.identity, driven.active)
                 else:
                     machine.memory.used[0] = 0  # of another motion
-                if not tracked:
-                    ending = LIMIT
-                    machine.let_go[0] = min(machine.let_go[0] + 1, MOST_LET_GO)
-                elif ending == SOLVED and rated:
-                    machine.let_go[0] = max(machine.let_go[0] - 1, 0)
+                count_released(machine.let_go, tracked, ending == SOLVED and rated)
+                ending = (ending if tracked else LIMIT) + (FASTER if faster else 0)
                 break
             widens = rated and machine.let_go[0] >= MOST_LET_GO
             driven = next_round(bound, posed, answer.impulse, known, widens, at_once, arena)

@@ -16,7 +16,7 @@ from idcontrol.controllers.feedback import TURNS_RAD_S
 from idcontrol.controllers.friction import watch
 from idcontrol.controllers.inputs import copy_given
 from idcontrol.controllers.load import weigh
-from idcontrol.controllers.step import LIMIT, MOVED, SOLVED, Ended
+from idcontrol.controllers.step import HAS_TORQUES, Ended
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.given import Given
 from idcontrol.kernels.jit import njit
@@ -101,7 +101,7 @@ def whole_step(bound: Bound, t: float) -> WholeEnded:
             mu[c] = min(mu[c], counted)
     ended: Ended = _step_at(whole.step, (whole.machine, whole.found))
     ending, stands = ended[0], ended[4]
-    load.contacts[0] = stands if ending in (SOLVED, LIMIT, MOVED) else 0
+    load.contacts[0] = stands if ending in HAS_TORQUES else 0
     return ended, n
 
 

@@ -115,7 +115,7 @@ HEARD = (
 """Channels of the machine's message, side by side, in the order of a state datagram (`idcontrol.loop.wire`)."""
 PLAN = ("q_des", "v_des", "a_des", "base_ref", "feet_des", "stance")
 """Channels of the planner's answer."""
-VERDICT = ("unreachable", "status", "residual", "clipped", "solved_by", "gap_nm", "step_us")
+VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
 """Channels of one number each, side by side, of the answers of planner and controller."""
 ANSWER = (*PLAN, *VERDICT, "notes", "force_pred")
 """Channels that are known only where planner and controller were asked, side by side."""
@@ -586,6 +586,7 @@ class ControlLoop:
             command.status,
             command.residual,
             command.clipped,
+            "rate" in command.dropped,
             solver_number(command.solved_by),
             command.gap,
             self._spent["control"],

@@ -14,6 +14,7 @@ actuated joints and `nf` feet (shape of one row, unit)::
                                      over the period that begins at t; 0 for a foot without force,
                                      NaN where nothing was predicted                               N
     status, residual, clipped ()     as in the controller's `idcontrol.types.Command`
+    rate_off ()                      1 where ``"rate"`` was dropped; absent in records of older versions
     solved_by ()                     who solved the step: a place in `idcontrol.types.SOLVED_BY`, NaN for none of them
     gap_nm ()                        how much nearer to the last torques another solution may be; NaN
                                      where the controller does not search for the nearest          N m
@@ -155,7 +156,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         Keys ``steps, completed, fell_at_s``, ``missed`` (the sentence of `shortfall`; None for a robot that did what
         it was asked or fell), those of `following` where the command was recorded, those of the
         functions below it, ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
-        ``position_limit_steps``, ``speed_limit_steps``,
+        ``rate_bound_off_steps``, ``position_limit_steps``, ``speed_limit_steps``,
         ``waypoints_reached``, and the objects ``step_us``, ``solver`` and ``plant_solver``.
     """
     h = layout.period_s
@@ -185,6 +186,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "qd_ref_max_rad_s": _largest(np.abs(arrays["v_des"])),
         **torques(arrays["tau"], h),
         "torque_clipped_steps": int(np.count_nonzero(arrays["clipped"] > 0)),
+        "rate_bound_off_steps": marked(arrays, "rate_off"),
         **at_limits(arrays["q"][:, list(layout.joint_q)], arrays["v"][:, list(layout.joint_v)], layout),
         **contact_forces(arrays["force"][:, :, 2], arrays["force_pred"][:, :, 2]),
         **estimate(arrays["q"], arrays["v"], arrays.get("base_seen")),
@@ -204,6 +206,11 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "solver": statuses(arrays["status"], arrays.get("solved_by"), arrays.get("gap_nm")),
         "plant_solver": plant_solver(arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]),
     }
+
+
+def marked(arrays: Mapping[str, Array], name: str) -> int | None:
+    """Count the steps in which channel `name` is not zero; None in records without that channel."""
+    return int(np.count_nonzero(arrays[name] > 0)) if name in arrays else None
 
 
 def estimate(q: Array, v: Array, seen: Array | None) -> dict[str, float | None]:

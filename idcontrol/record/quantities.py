@@ -115,6 +115,7 @@ QUANTITIES = (
     Quantity("Torques", "dtau_power_above.50", "power of the torque rate above 50 Hz", "%", 1e2),
     Quantity("Torques", "dtau_power_above.100", "power of the torque rate above 100 Hz", "%", 1e2),
     Quantity("Torques", "torque_clipped_steps", "steps at a torque limit"),
+    Quantity("Torques", "rate_bound_off_steps", "steps with a torque faster than its rate"),
     Quantity("Contact forces", "force_err_n", "predicted contact force, mean error", "N"),
     Quantity("Contact forces", "force_err_median_n", "predicted contact force, median error", "N"),
     Quantity("Contact forces", "force_err_rel", "predicted contact force, relative error", "%", 1e2),

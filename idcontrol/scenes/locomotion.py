@@ -35,7 +35,7 @@ REPORT_EVERY = 100
 """Number of ticks between two reports of progress."""
 MOTION = ("q", "v", "q_des", "v_des", "a_des", "tau", "stance")
 """State, reference and torques. They stand side by side in a row, so that they are copied together."""
-OUTCOME = ("status", "residual", "clipped", "solved_by", "gap_nm")
+OUTCOME = ("status", "residual", "clipped", "rate_off", "solved_by", "gap_nm")
 """How the controller's step ended; side by side in a row."""
 COURSE = ("waypoints", "turning", "step_us", "plant_status", "plant_residual", "plant_regularization")
 """Progress of the walk and outcome of the plant's step; side by side in a row."""
@@ -69,6 +69,7 @@ def channels(system: System, feet: int) -> tuple[dict[str, tuple[int, ...]], dic
         "status": ((), ""),
         "residual": ((), ""),
         "clipped": ((), ""),
+        "rate_off": ((), ""),
         "solved_by": ((), ""),
         "gap_nm": ((), "N m"),
         "base_ref": ((4,), ""),
@@ -250,7 +251,8 @@ class TickRow:
             of["force_pred"][:] = 0.0
             of["force_pred"][command.predicted.identity] = command.predicted.force
         solver = solver_number(command.solved_by)
-        self._write_outcome(command.status, command.residual, command.clipped, solver, command.gap)
+        rate_off = "rate" in command.dropped
+        self._write_outcome(command.status, command.residual, command.clipped, rate_off, solver, command.gap)
         self._posture(state.q, state.v)
         if progress is not None:
             of["target"][:], of["segment"][:] = progress.target, progress.previous

@@ -395,12 +395,15 @@ def test_steps_are_counted_by_how_they_ended():
     arrays = standing()
     arrays["status"][:3] = [Status.REPAIRED, Status.FALLBACK, Status.FAILED]
     arrays["clipped"][:4] = 1
+    assert of(arrays)["rate_bound_off_steps"] is None  # as in records of older versions
+    arrays["rate_off"] = np.repeat([1.0, 0.0, np.nan], [3, 1995, 2])
     arrays["plant_status"][:2] = [Status.FALLBACK, np.nan]
     arrays["plant_regularization"][:5] = 1e-10
     arrays["plant_residual"][7] = 3e-9
     got = of(arrays)
     assert got["solver"] == {"solved": 1997, "repaired": 1, "fallback": 1, "failed": 1, "by": {}}
     assert got["torque_clipped_steps"] == 4
+    assert got["rate_bound_off_steps"] == 3
     assert got["plant_solver"] == {"steps": 1999, "repaired": 0, "regularized": 5, "unsolved": 1, "residual_max": 3e-9}
 
 

@@ -1,0 +1,110 @@
+"""Steps that are called solved obey the friction law of their scheme, and the rate of their motors.
+
+The judge computes the motion from torques and forces alone, and knows nothing of how a scheme shares them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from idcontrol import controllers, robots
+from idcontrol.contact.spheres import on_flat_ground
+from idcontrol.controllers import Gains, InverseSettings, Setup
+from idcontrol.types import State, Status
+from tests import scenes
+from tests.controllers import walker
+
+RATE = 500.0
+EXACT = ("id-coulomb-lcp", "id-coulomb-smooth", "id-coulomb-cone")
+"""Schemes that keep their law at every speed; others take a contact that slips by at most 1 mm/s for one at rest."""
+COULOMB = (*EXACT, "id-constraint")
+DISSIPATION = ("id-coulomb-qp", "id-coulomb-qp-1", "id-coulomb-qp-raw")
+CIRCLE = ("id-coulomb-cone", "id-sap")
+ALONE = {"learn_friction": False, "learn_load": False, "impacts": False}
+"""Nothing is learnt from earlier steps, and forces are those of the step, not of a landing in it."""
+NAMES = (*COULOMB, *DISSIPATION, "id-sap")
+
+
+def judged(name, problem, cones, command):
+    """Judge a step's forces by the law of its scheme.
+
+    Returns:
+        The number of feet that slide under load; the largest share of the power that friction must take and does not;
+        the largest power of normal forces that the law excludes [W].
+    """
+    contacts, h, n, a = problem.contacts, problem.h, len(problem.contacts), command.tau.size
+    f = np.einsum("iad,id->ai", contacts.axes, command.predicted.force)
+    push = h * (contacts.jacobian.T @ f.ravel()) - problem.kappa
+    push[-a:] += h * command.tau
+    u = (contacts.jacobian @ np.linalg.solve(problem.M, push) - contacts.surface_velocity).reshape(3, n)
+    slip = np.hypot(u[1], u[2]) if name in CIRCLE else np.abs(u[1:]).max(axis=0)
+    opens = np.abs(u[0]) if name in COULOMB else np.abs(u[0] - cones.mu * slip)
+    slides = (slip > (1e-6 if name in EXACT else 1e-3)) & (f[0] > 1e-3)
+    must = cones.mu * f[0] * slip
+    lacks = np.abs(must + f[1] * u[1] + f[2] * u[2])[slides] / must[slides]
+    idle = slides if name in DISSIPATION else (f[0] > 1e-3) & (name in EXACT)
+    return np.count_nonzero(slides), lacks.max(initial=0.0), (f[0] * opens)[idle].max(initial=0.0)
+
+
+def storm(control, state, reference, rng, steps):
+    """Yield problem, cones, command and change of torque of random demands, feet that ramp and states that move."""
+    last = None
+    for k in range(steps):
+        if k % 20 == 0:
+            control.reset()
+            last, v = None, rng.choice([0.0, 0.02, 0.2]) * rng.normal(size=state.v.size)
+        ramps = np.where(rng.random(reference.stance.size) < 0.3, 0.02 * rng.random(reference.stance.size), np.inf)
+        asked = structs.replace(
+            reference, a=rng.choice([20.0, 150.0]) * rng.normal(size=reference.q.size), to_liftoff=ramps
+        )
+        now = State(t=k * scenes.H, q=state.q, v=v)
+        request, command = control.problem(now, asked), control(now, asked)
+        yield request.problem, request.posed.cones, command, 0.0 if last is None else np.abs(command.tau - last).max()
+        last = command.tau
+
+
+def holds(name, steps, rate):
+    """Assert the laws over a storm of steps; returns how many feet slid."""
+    sliding = 0
+    for problem, cones, command, change in steps:
+        fast = change > scenes.H * rate
+        assert ("rate" in command.dropped) == (fast and name != "id-coulomb-qp-raw")
+        if command.status is Status.SOLVED:
+            feet, lacks, power = judged(name, problem, cones, command)
+            sliding += feet
+            assert lacks < 1e-5
+            assert power < 1e-5  # what the ridge of one stage leaves
+    return sliding
+
+
+@pytest.mark.parametrize("project", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_called_solved_obeys_its_friction_law_and_rate(quadruped, name, project):
+    sliding, rng = 0, np.random.default_rng(0)
+    for mu in (0.05, 0.15, 0.6):
+        control = walker.controller(name, mu=mu, limits={"torque_rate": RATE}, project=project, **ALONE)
+        sliding += holds(name, storm(control, walker.at_home(quadruped), walker.stand(), rng, 20), RATE)
+    assert sliding > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ["links", "solo12", "go1"])
+@pytest.mark.parametrize("name", NAMES)
+def test_on_every_robot_what_is_called_solved_obeys_its_friction_law_and_rate(name, robot):
+    loaded, rng = robots.load(robot), np.random.default_rng(1)
+    kp, kd = loaded.acceleration_gains()
+    for mu in (0.05, 0.15, 0.3, 0.6, 1.0):
+        for project in (True, False):
+            contacts = on_flat_ground(loaded, mu)
+            setup = Setup(
+                system=contacts.system,
+                contacts=contacts,
+                h=scenes.H,
+                acceleration_gains=Gains(kp=kp, kd=kd),
+                settings=InverseSettings(project=project, **ALONE),
+            )
+            rate = contacts.system.limits.torque_rate[0]
+            state, reference = loaded.standing_state(), loaded.standing_reference()
+            assert holds(name, storm(controllers.build(name, setup), state, reference, rng, 200), rate) > 20
