@@ -42,7 +42,7 @@ class Status(enum.IntEnum):
     SOLVED = 0
     """Everything that was asked for was met, and the residual was checked."""
     REPAIRED = 1
-    """Limits and friction cones hold; some tracking gave way or a regularization was added."""
+    """Limits and friction cones hold; tracking or the torque rate was given up, or a regularization was added."""
     FALLBACK = 2
     """No solution of this step could be used: the last admissible command, or a plain one, was."""
     FAILED = 3
@@ -178,11 +178,15 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         status: How the step ended.
         residual: Relative residual of the contact problem (math.md, section 13.3); 0 where none was solved.
         clipped: Whether a torque is at its limit.
-        dropped: Demands given up in this step, e.g. ``("tracking",)``; never a torque limit or a friction cone.
+        dropped: Demands given up in this step: ``"tracking"``, ``"rate"`` (a torque changes faster than its rate
+            allows), ``"no-slip"``, ``"exactness"`` (the problem was regularized), ``"prediction"`` (the last torque is
+            repeated), or why the input could not be used; never a torque limit or a friction cone.
         solved_by: ``"sticking"`` where contacts simply stick and no contact problem was solved, else the name of the
             contact model; None where there was none.
-        gap: How much nearer to the last torques, as a vector, another solution of the contact problem may be [N m]: 0
-            where a search has proved that none is nearer; NaN where the controller does not search for the nearest.
+        gap: How much nearer to the last torques, as a vector, a solution of the contact problem may be than the nearest
+            one that was found [N m]: 0 if a search has proved that none is nearer; NaN if the controller does not
+            search for the nearest. `tau` has the motion of that solution; its impulses are shared anew, next to last
+            torques that fade (docs/theory/coulomb.md).
         q: Joint positions that the drive holds, shape (a,) [rad].
         v: Joint velocities that it holds, shape (a,) [rad/s].
         kp: Its stiffness, shape (a,) [N m/rad].
@@ -211,7 +215,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def proved(self) -> bool:
-        """Whether it is proved that no solution of the contact problem has torques nearer to the last ones."""
+        """True if it is proved that no solution is nearer to the last torques than the one whose motion `tau` has."""
         return self.gap == 0.0
 
 

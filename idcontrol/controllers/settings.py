@@ -30,7 +30,9 @@ class InverseSettings:
         shortcut: Whether the sticking motion is tried before the contact model, in schemes with a second stage and
             where friction is finite: if stage II finds impulses for it, no contact problem is solved
             (docs/theory/sticking.md).
-        edge_speed_m_s: v_tol of stage II: friction edges that move faster carry no force (math.md, section 7.4).
+        edge_speed_m_s: v_tol of stage II: a contact that slips no faster counts as at rest, and its friction may point
+            anywhere (math.md, section 7.4). id-coulomb-lcp, id-coulomb-smooth and id-coulomb-cone have none: they keep
+            Coulomb's law to the tolerance of their solver.
         ramp_s: Over which time contact forces are ramped in after touchdown and out before lift-off; 0 turns it off
             (planner.md, section 7). The foot's impulse gets a weight that rises with the cube of the time into the
             ramp; the motion stays what it is, so a foot that cannot be spared keeps its force. Schemes with a second
@@ -42,8 +44,9 @@ class InverseSettings:
             is no bound. Contacts share the load so that motors stay within it, as within their torque limits, where
             they can (stage II); where they cannot, the joints beyond it get the nearest torque within it and are not
             tracked in that period, for as many periods as a landing takes (`controllers.inverse.MOST_LET_GO`).
-            Where a push or a load asks for more, the bound is given up before the robot falls. The first torque after a
-            reset has no bound, and those of id-coulomb-qp-raw have none: it shows what stage I does alone.
+            Where a push or a load asks for more, the bound is given up before the robot falls, and `Command.dropped`
+            has "rate". The first torque after a reset has no bound, and those of id-coulomb-qp-raw have none: it shows
+            what stage I does alone.
         learn_friction: Whether less friction is counted on than told where feet slide with less
             (`idcontrol.controllers.friction`).
         learn_load: Whether a force on a floating base that nobody told of is counted on as it shows in the motion
