@@ -21,6 +21,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pinocchio as pin
 
 from idcontrol.errors import InputError, UnknownName
@@ -323,7 +324,7 @@ class System:
         model: Any,
         *,
         actuated: Sequence[str] | None = None,
-        effort_limit: Array | None = None,
+        effort_limit: npt.ArrayLike | None = None,
         limits: ActuatorLimits | None = None,
         actuators: Actuators | None = None,
     ) -> None:
@@ -332,15 +333,15 @@ class System:
         Args:
             model: Pinocchio model; free-flyer joints and joints that are not `actuated` are unactuated.
             actuated: Names of the actuated joints in the order wanted; None means all with one velocity, in tree order.
-            effort_limit: Torque limits in that order, shape (a,) [N m]; None means those of the model.
+            effort_limit: Torque limits in that order, shape (a,) or one for all [N m]; None means those of the model.
             limits: What else joints and motors allow, in that order; None is no limit, whatever the model says.
             actuators: What the actuators do beside giving their torque, in that order; None is nothing, whatever the
                 model says, but for rotors that it has.
 
         Raises:
             UnknownName: An actuated joint does not exist.
-            InputError: An actuated joint has not exactly one velocity, the inertia matrix is not positive definite, or
-                the joints are not in depth-first order.
+            InputError: An actuated joint has not exactly one velocity, or no positive torque limit; the inertia matrix
+                is not positive definite, or the joints are not in depth-first order.
         """
         for joint, below in enumerate(list(model.subtrees)[1:], start=1):
             if list(below) != list(range(joint, joint + len(below))):
@@ -368,9 +369,13 @@ class System:
         self.n_velocities: int = model.nv
         self.n_unactuated = len(free)
         self.n_actuated = len(driven)
-        effort = np.asarray(model.upperEffortLimit)[driven] if effort_limit is None else np.asarray(effort_limit, float)
-        if effort.shape != (self.n_actuated,) or not np.all(effort > 0):
-            raise InputError(f"torque limits must be {self.n_actuated} positive numbers, one for each actuated joint")
+        told = np.asarray(model.upperEffortLimit)[driven] if effort_limit is None else np.asarray(effort_limit, float)
+        effort = np.full(self.n_actuated, told) if told.ndim == 0 else told
+        if effort.shape != (self.n_actuated,):
+            raise InputError(f"torque limits must be {self.n_actuated} numbers, one for each actuated joint")
+        for name, limit in zip(self.actuated_names, effort, strict=True):
+            if not limit > 0.0:
+                raise InputError(f"the torque limit of joint {name!r} is {limit:g}; it must be positive")
         self.effort_limit: Array = np.where(effort >= UNLIMITED, np.inf, effort)
         self.limits = _checked(ActuatorLimits.none(self.n_actuated) if limits is None else limits, self.n_actuated)
         self.actuators = None if actuators is None else _sound(actuators, self.n_actuated)
@@ -438,7 +443,7 @@ class System:
         *,
         free_flyer: bool,
         actuated: Sequence[str] | None = None,
-        effort_limit: Array | None = None,
+        effort_limit: npt.ArrayLike | None = None,
         limits: ActuatorLimits | None = None,
         free_bodies: Sequence[FreeBody] = (),
     ) -> System:
@@ -623,25 +628,21 @@ class System:
         return self._scratch_data
 
     def _refuse_singular_inertia(self) -> None:
-        """Raise an error that names the link if one is not finite, or the massless moving link if M is singular."""
+        """Raise an error that names the joint if what it moves is not finite, or has no inertia."""
         for name, inertia in zip(self.model.names, self.model.inertias, strict=True):
             if not np.isfinite(inertia.toDynamicParameters()).all():
                 raise InputError(f"the mass or inertia of the link that joint {name!r} moves is not finite")
         try:
             np.linalg.cholesky(self.M)
         except np.linalg.LinAlgError:
-            light = [
-                str(name)
-                for name, inertia in zip(self.model.names, self.model.inertias, strict=True)
-                if inertia.mass <= 0.0
-            ][1:]
-            where = (
-                f"the link that joint {light[0]!r} moves has no mass"
-                if light
-                else "some link's inertia is not positive, or light links carry far heavier ones"
-            )
+            # the least eigenvalue belongs to a motion that hardly has kinetic energy
+            motion = np.linalg.eigh(self.M)[1][:, 0]
+            at = int(self.order[np.abs(motion).argmax()])
+            joints = zip(self.model.names, self.model.joints, strict=True)
+            name = next(str(name) for name, joint in joints if joint.idx_v <= at < joint.idx_v + joint.nv)
             raise InputError(
-                f"the inertia matrix is not positive definite: {where}; give its <inertial> in the URDF"
+                f"the inertia matrix is not positive definite: what joint {name!r} moves has no inertia along it; "
+                "give its <inertial> in the URDF"
             ) from None
 
 

@@ -26,6 +26,11 @@ STANDING_GAP = 1e-3
 ABOUT = re.compile(r"(?:line (?P<at>\d+): (?P<what>link|joint) (?P<name>.*?): )?(?P<said>.*)")
 """What a line about a URDF says, and of which link or joint."""
 
+MOST_NAMES = 12
+"""Most links or joints that a line about several of them names."""
+MOST_GUESSES = 3
+"""Most frames that are proposed in place of one that does not exist."""
+
 LEG_JOINTS = 3
 """Number of actuated joints with which a leg can put its foot anywhere, as the gait needs."""
 
@@ -87,7 +92,7 @@ def _check(name_or_path: str | Path) -> Report:
         return Report(robot=name, problems=(*problems, str(error)), needs=needs)
 
     found = urdf.inspect(file, free_flyer=raw.get("base") == "free-flyer")
-    problems += [f"{file.name}: {line}" for line in (*found.problems, *found.geometry)]
+    problems += [f"{file.name}: {line}" for line in _folded((*found.problems, *found.geometry))]
     remarks = {} if description is None else description.remarks
     answered = [_answered(line, remarks) for line in found.warnings]
     warnings = tuple(f"{file.name}: {line}" for line in _folded(answered))
@@ -97,7 +102,7 @@ def _check(name_or_path: str | Path) -> Report:
         problems += [f"{path.name}: {line}" for line in (*tables, *frames, *limits)]
         return Report(robot=name, problems=tuple(problems), warnings=warnings)
     try:
-        system = System.from_urdf(file, free_flyer=description.base == "free-flyer")
+        system = System.from_urdf(file, free_flyer=description.base == "free-flyer", effort_limit=np.inf)
     except InputError as error:
         return Report(robot=name, problems=(*problems, str(error)), warnings=warnings)
 
@@ -128,20 +133,24 @@ def _folded(lines: Sequence[str]) -> list[str]:
 
 
 def _joined(found: Sequence[re.Match[str]], part: str) -> str:
-    return ", ".join(str(about[part]) for about in found)
+    more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
+    return ", ".join(str(about[part]) for about in found[:MOST_NAMES]) + more
 
 
 def _frame_problems(raw: Mapping[str, Any], found: urdf.Findings) -> list[str]:
     """One line for each foot of a robot file whose frame the URDF does not have, or has twice."""
     feet = raw.get("feet")
     tables = [foot for foot in feet if isinstance(foot, Mapping)] if isinstance(feet, list) else []
+    frames = [foot.get("frame") for foot in tables]
     lines = []
-    for name, frame in ((foot.get("name"), foot.get("frame")) for foot in tables):
+    for name, frame in zip((foot.get("name") for foot in tables), frames, strict=True):
         if not isinstance(name, str) or not isinstance(frame, str) or not found.frames:
             continue
         if frame not in found.frames:
-            near = difflib.get_close_matches(frame, found.frames, n=1, cutoff=0.0)[0]
-            lines.append(f"feet.{name}.frame: no frame {frame!r} in the URDF; the nearest is {near}")
+            # not the frame of another foot, however near its name
+            known = [known for known in found.frames if known not in frames] or found.frames
+            near = difflib.get_close_matches(frame, known, n=MOST_GUESSES, cutoff=0.0)
+            lines.append(f"feet.{name}.frame: no frame {frame!r} in the URDF; the nearest: {', '.join(near)}")
         elif found.frames.count(frame) > 1 and not found.problems:
             lines.append(f"feet.{name}.frame: {frame!r} names a joint and a link; rename one in the URDF")
     return lines

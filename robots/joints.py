@@ -1,4 +1,4 @@
-"""Per-joint values by name or pattern: ``{"*_HAA" = 23, "LF_KFE" = 5}``."""
+"""Per-joint values by name or pattern: of ``{"*" = 20, "*_HAA" = 23, "LF_HAA" = 5}`` the more specific applies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def problems(values: Mapping[str, Any], joints: Sequence[str], where: str, *, co
         complete: Whether every joint must get a value.
 
     Returns:
-        One line for each key that matches nothing, each joint that two patterns match, and the joints without value.
+        One line for each key that matches nothing, each joint that two patterns match of which neither is more
+        specific, and the joints without value.
     """
     found = []
     for key in values:
@@ -44,7 +45,7 @@ def problems(values: Mapping[str, Any], joints: Sequence[str], where: str, *, co
 
 
 def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, default: float | None = None) -> Array:
-    """The numbers of a per-joint table in the order of `joints`; a name goes before a pattern.
+    """The numbers of a per-joint table in the order of `joints`; of several patterns the narrowest applies.
 
     Args:
         values: Number by joint name or by pattern, in which ``*`` stands for any letters.
@@ -66,5 +67,13 @@ def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, d
 
 
 def keys(values: Mapping[str, Any], joint: str) -> list[str]:
-    """The keys that apply to a joint: its own name, else all patterns that match."""
-    return [joint] if joint in values else [key for key in values if fnmatchcase(joint, key)]
+    """The keys that apply to a joint: its own name, else the narrowest patterns that match it."""
+    if joint in values:
+        return [joint]
+    matching = [key for key in values if fnmatchcase(joint, key)]
+    return [key for key in matching if not any(_narrower(other, key) for other in matching)]
+
+
+def _narrower(one: str, other: str) -> bool:
+    """True if pattern `other` matches all that pattern `one` does, and more."""
+    return fnmatchcase(one, other) and not fnmatchcase(other, one)

@@ -65,7 +65,8 @@ class Robot:
         found = urdf.inspect(self.urdf, free_flyer=floating).problems
         if found:
             raise InputError(f"{self.urdf}: {found[0]}")
-        bare = System.from_urdf(self.urdf, free_flyer=floating)
+        # the robot file has the limits, whatever the URDF says
+        bare = System.from_urdf(self.urdf, free_flyer=floating, effort_limit=np.inf)
         if misfits := self.table_problems(bare.actuated_names):
             raise InputError(f"{self.path}: {misfits[0]}")
         names = bare.actuated_names
@@ -188,6 +189,15 @@ class Robot:
         if self.description.base == "free-flyer" and self.description.feet:
             q[2] -= foot_gaps(self, system, q).min()
         return State(t=0.0, q=q, v=np.zeros(system.n_velocities))
+
+    def standing_height(self, system: System | None = None) -> float:
+        """Height of the centre of mass above the ground in `standing_state` [m], wherever the root frame is.
+
+        Args:
+            system: The robot's system, if there is one already; None makes one.
+        """
+        system = self.system() if system is None else system
+        return float(system.com(self.standing_state(system).q)[2])
 
     def standing_reference(self) -> Reference:
         """Hold the home pose with all feet on the ground."""

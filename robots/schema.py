@@ -1,6 +1,7 @@
 """The format of a robot file: TOML that is read into frozen structs, with units in the names of its keys.
 
-Per-joint tables map a joint's name, or a pattern with ``*``, to a number (`idcontrol.robots.joints`).
+Per-joint tables map a joint's name, or a pattern with ``*``, to a number; the more specific applies
+(`idcontrol.robots.joints`).
 """
 
 from __future__ import annotations
@@ -291,11 +292,14 @@ def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
         kind = next(option for option in typing.get_args(kind) if option is not type(None))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _problems(value, kind, at)
-    inner = typing.get_args(kind)
-    if typing.get_origin(kind) is dict and isinstance(value, Mapping):
-        return [line for key, entry in value.items() for line in _value_problems(entry, inner[1], _dotted(at, key))]
-    if typing.get_origin(kind) is tuple and inner[-1] is Ellipsis and isinstance(value, list):
-        return [line for i, entry in enumerate(value) for line in _value_problems(entry, inner[0], f"{at}[{i}]")]
+    bare = typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
+    inner, within = typing.get_args(bare), list[str]()
+    if typing.get_origin(bare) is dict and isinstance(value, Mapping):
+        within = [line for key, entry in value.items() for line in _value_problems(entry, inner[1], _dotted(at, key))]
+    elif typing.get_origin(bare) is tuple and inner[-1] is Ellipsis and isinstance(value, list):
+        within = [line for i, entry in enumerate(value) for line in _value_problems(entry, inner[0], f"{at}[{i}]")]
+    if within:
+        return within
     if typing.get_origin(kind) is Literal and value not in inner:
         return [f"{at} = {_literal(value)}: must be {' or '.join(repr(choice) for choice in inner)}"]
     try:

@@ -64,6 +64,9 @@ _MOST_ELEMENTS = 100 * MOST_LINKS
 _MOST_GUESSES = 5
 """Largest number of problems for which the nearest name is looked up, which takes time in proportion to all names."""
 
+_ROUNDING_KG_M2 = 1e-15
+"""Error that moments of inertia may have: CAD writes zeros as tiny numbers of either sign. A cube of 1 mg with sides of
+1 mm has 170 times that."""
 _TRIANGLE = 1e-3
 """Relative error that moments of inertia may have in the triangle inequality: URDFs are printed with few digits."""
 
@@ -120,10 +123,10 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
     if not problems:
         problems += [*_no_tree(document)]
     problems += [*_bad_inertials(document)]
-    if not problems:
-        problems += [*_massless(document, free_flyer)]
+    massless, light = ([], []) if problems else _massless(document, free_flyer)
+    problems += massless
     geometry, warnings = _bad_meshes(document)
-    warnings = [*_left_out(document), *_unphysical_inertias(document), *warnings]
+    warnings = [*_left_out(document), *light, *_unphysical_inertias(document), *warnings]
     frames = tuple(str(one.get("name")) for one in document.root if one.tag in ("link", "joint"))
     limits = {
         joint.attrib["name"]: _limits(joint)
@@ -177,6 +180,8 @@ def _read(path: Path) -> _Document:
         raise InputError(f"cannot be read: {error.strerror}") from None
     if len(data) > MOST_BYTES:
         raise InputError(f"it is larger than {MOST_BYTES >> 20} MiB; give the URDF itself, its meshes in other files")
+    if b"\0" in data[:4]:  # expat reads it, Pinocchio does not
+        raise InputError("line 1: it is UTF-16 or UTF-32 text; save it as UTF-8")
     builder = ET.TreeBuilder()
     parser = expat.ParserCreate()
     line: dict[ET.Element, int] = {}
@@ -295,6 +300,11 @@ def _bad_joints(document: _Document) -> Iterator[str]:
         at, kind = document.at(joint), joint.get("type", "")
         if kind not in _JOINT_TYPES:
             yield f"{at}: type {shown(kind)!r} is unknown; known: {', '.join(_JOINT_TYPES)}"
+        elif kind == "floating":
+            yield (
+                f'{at}: it is a floating joint, the robot file says what floats (base = "free-flyer": the root link); '
+                "delete it, and its parent if that is the world"
+            )
         for end in ("parent", "child"):
             element = joint.find(end)
             name = element.get("link", "") if element is not None else ""
@@ -383,7 +393,7 @@ def _bad_inertials(document: _Document) -> Iterator[str]:
             yield f"{at}: inertial has no <inertia> with ixx, ixy, ixz, iyy, iyz and izz; complete it"
             continue
         moments = np.linalg.eigvalsh(_inertia(inertia))
-        if moments[0] < -_TRIANGLE * abs(moments[2]):
+        if moments[0] < -max(_TRIANGLE * abs(moments[2]), _ROUNDING_KG_M2):
             yield f"{at}: a principal moment of its inertia is negative ({moments[0]:.3g} kg m²); correct the matrix"
 
 
@@ -423,29 +433,46 @@ def _unphysical_inertias(document: _Document) -> Iterator[str]:
             )
 
 
-def _massless(document: _Document, free_flyer: bool) -> Iterator[str]:
-    """Links that move and, together with all that is fixed to them, weigh nothing."""
-    fixed: dict[str, list[str]] = {}
-    moved: list[tuple[str, str]] = []
-    children = set()
+def _massless(document: _Document, free_flyer: bool) -> tuple[list[str], list[str]]:
+    """Moving links that weigh nothing with all that is fixed to them: with all that hangs on them, too; and the others.
+
+    Joints in a row, as a ball joint is described, have massless links between them: the last one's mass is enough.
+    """
+    links = {link.get("name", ""): link for link in document.root.findall("link")}
+    fixed: dict[str, list[str]] = {name: [] for name in links}
+    below: dict[str, list[str]] = {name: [] for name in links}
+    moved: dict[str, str] = {}
     for joint in document.root.findall("joint"):
         parent, child = _ends(joint)
-        children.add(child)
+        below[parent].append(child)
         if joint.get("type") == "fixed":
-            fixed.setdefault(parent, []).append(child)
+            fixed[parent].append(child)
         else:
-            moved.append((child, f"which joint {shown(joint.get('name', ''))} moves"))
-    links = {link.get("name", ""): link for link in document.root.findall("link")}
+            moved[child] = f"which joint {shown(joint.get('name', ''))} moves"
+    problems, warnings = list[str](), list[str]()
+    for name, how in moved.items():
+        if not _mass(links, fixed, name) > 0.0:
+            hangs = _mass(links, below, name) > 0.0
+            (warnings if hangs else problems).append(_weightless(document, links[name], how))
+    roots = links.keys() - {child for children in below.values() for child in children}
     if free_flyer:
-        moved += [(name, "which floats") for name in links if name not in children]
-    for name, how in moved:
-        mass, bodies = 0.0, [name]
-        for body in bodies:
-            mass += float(_numbers(links[body].find("inertial/mass"), "value", (0.0,))[0])
-            bodies += fixed.get(body, [])
-        if not mass > 0.0:
-            what = "no <inertial>" if links[name].find("inertial") is None else "no mass"
-            yield f"{document.at(links[name])}, {how}, has {what}; give its mass and inertia"
+        problems += [
+            _weightless(document, links[name], "which floats") for name in roots if not _mass(links, fixed, name) > 0.0
+        ]
+    return problems, warnings
+
+
+def _mass(links: Mapping[str, ET.Element], children: Mapping[str, list[str]], name: str) -> float:
+    """Mass of a link and of its children, theirs and so on [kg]."""
+    bodies = [name]
+    for body in bodies:
+        bodies += children[body]
+    return sum(float(_numbers(links[body].find("inertial/mass"), "value", (0.0,))[0]) for body in bodies)
+
+
+def _weightless(document: _Document, link: ET.Element, how: str) -> str:
+    what = "no <inertial>" if link.find("inertial") is None else "no mass"
+    return f"{document.at(link)}, {how}, has {what}; give its mass and inertia"
 
 
 def _bad_meshes(document: _Document) -> tuple[list[str], list[str]]:

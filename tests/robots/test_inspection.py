@@ -67,13 +67,14 @@ def test_a_continuous_joint_has_no_limits_in_the_table(tmp_path):
         ),
         (
             'kd_nm_s_rad = { "*" = 0.5 }',
-            'kd_nm_s_rad = { "*" = 0.5, "*_hip" = 1 }',
-            'robot.toml: gains.torque.kd_nm_s_rad: joint FL_hip is matched by "*" and "*_hip"; name the joint itself',
+            'kd_nm_s_rad = { "*" = 0.5, "*_hip" = 1, "FL_*" = 2 }',
+            'robot.toml: gains.torque.kd_nm_s_rad: joint FL_hip is matched by "*_hip" and "FL_*"; name the joint '
+            "itself",
         ),
         (
             'frame = "FL_foot"',
             'frame = "FL_food"',
-            "robot.toml: feet.LF.frame: no frame 'FL_food' in the URDF; the nearest is FL_foot",
+            "robot.toml: feet.LF.frame: no frame 'FL_food' in the URDF; the nearest: FL_foot, FL_sole, FL_hip",
         ),
         (
             'frame = "FR_foot"',
@@ -144,7 +145,10 @@ def test_problems_of_both_files_are_told_together(tmp_path):
 )
 def test_a_foot_that_the_urdf_does_not_have_is_told_where_either_file_cannot_be_used(tmp_path, more, urdf):
     report = check(tmp_path, old='frame = "FL_foot"', new=f'frame = "FL_fot"{more}', **urdf)
-    assert "robot.toml: feet.LF.frame: no frame 'FL_fot' in the URDF; the nearest is FL_foot" in report.problems
+    assert (
+        "robot.toml: feet.LF.frame: no frame 'FL_fot' in the URDF; the nearest: FL_foot, FL_sole, FL_thigh"
+        in report.problems
+    )
     assert len(report.problems) > 1
 
 
@@ -152,7 +156,7 @@ def test_a_home_beyond_its_limits_is_told_beside_a_foot_that_does_not_exist(tmp_
     path = descriptions.write(tmp_path, old='frame = "FL_foot"', new='frame = "FL_fot"')
     path.write_text(path.read_text().replace('"*_knee" = -1.0', '"*_knee" = -1.0\nFL_knee = -2.5'))
     assert robots.check(path).problems == (
-        "robot.toml: feet.LF.frame: no frame 'FL_fot' in the URDF; the nearest is FL_foot",
+        "robot.toml: feet.LF.frame: no frame 'FL_fot' in the URDF; the nearest: FL_foot, FL_sole, FL_thigh",
         "robot.toml: home.joints_rad: FL_knee is -2.5, beyond its limits [-2, 2]; move it inside",
     )
 
@@ -209,7 +213,47 @@ def test_an_inertia_matrix_that_is_singular_is_a_problem(tmp_path):
     head, _, tail = text.rpartition(light)
     (tmp_path / "mule.urdf").write_text(head + descriptions.INERTIAL.format(mass=0.1, i=0) + tail)
     (told,) = robots.check(path).problems
-    assert "the inertia matrix is not positive definite" in told
+    assert "the inertia matrix is not positive definite: what joint 'HR_knee' moves has no inertia along it" in told
+
+
+def test_the_frame_of_another_foot_is_not_proposed(tmp_path):
+    path = descriptions.write(tmp_path)
+    for file in (path, tmp_path / "mule.urdf"):
+        file.write_text(file.read_text().replace("FL_foot", "FL_paw"))
+    path.write_text(path.read_text().replace('"FL_paw"', '"FL_foot"'))
+    (told,) = robots.check(path).problems
+    assert told == "robot.toml: feet.LF.frame: no frame 'FL_foot' in the URDF; the nearest: FL_sole, FL_thigh, FL_paw"
+
+
+def test_limits_of_the_robot_file_stand_in_for_those_that_the_urdf_leaves_at_zero(tmp_path):
+    path = descriptions.write(tmp_path)
+    (tmp_path / "mule.urdf").write_text(descriptions.urdf().replace('effort="9"', 'effort="0"'))
+    assert robots.check(path).problems == ()
+    assert robots.load(path).system().effort_limit.tolist() == [9.0, 9.0, 8.0, *[9.0] * 9]
+
+
+def test_what_is_missing_in_all_joints_is_one_line(tmp_path):
+    path = descriptions.write(tmp_path)
+    (tmp_path / "mule.urdf").write_text(re.sub("<limit .*/>", "", descriptions.urdf()))
+    (told,) = robots.check(path).problems
+    assert told.startswith("mule.urdf: lines 4, 10, 16, ")
+    assert "HR_thigh, HR_knee: a revolute joint needs <limit" in told
+
+
+@pytest.mark.parametrize("base", ["free-flyer", "fixed"])
+def test_a_floating_joint_in_the_urdf_is_refused(tmp_path, base):
+    joint = '<joint name="float" type="floating"><parent link="world"/><child link="trunk"/></joint></robot>'
+    report = check(tmp_path, '"free-flyer"', f'"{base}"', urdf_old="</robot>", urdf_new=f'<link name="world"/>{joint}')
+    assert report.problems[0].startswith("mule.urdf: line 88: joint float: it is a floating joint, the robot file says")
+
+
+def test_massless_links_between_the_axes_of_a_ball_joint_are_a_warning(tmp_path):
+    """The thigh carries what the hip link lacks: the machine has an inertia, and moves."""
+    report = check(tmp_path, urdf_old=descriptions.INERTIAL.format(mass=0.1, i=1e-4), urdf_new="")
+    assert report.problems == ()
+    assert report.warnings == (
+        "mule.urdf: line 8: link FL_hip_link, which joint FL_hip moves, has no <inertial>; give its mass and inertia",
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
 from idcontrol.robots import joints, schema
@@ -41,6 +43,11 @@ def problems(tmp_path, old, new):
             "feet[0].offset_m = [0, 1]: expected a list of length 3, got 2",
         ),
         ('"FL_knee" = 8', "x = 0", "limits.torque_nm.x = 0: expected a number > 0.0"),
+        (
+            "[limits]",
+            '[lying]\nsupports = [{name = "belly", frame = "trunk", radius = 0.02, radius_m = 0.02}]\n[limits]',
+            "lying.supports[0].radius: unknown key; did you mean radius_m?",
+        ),
         ("[gait]", "[gaits]", "gaits: unknown key; did you mean gait?"),
         ("speed_m_s = 0.2", "speed_m_s = 0.2\nspeed_m = 1", "gait.speed_m: unknown key; did you mean speed_m_s?"),
         ("[home.joints_rad]", "[home]\njoints_rad = 3\n[x]", "home.joints_rad = 3: expected a table, got int"),
@@ -106,6 +113,15 @@ def test_a_table_gives_numbers_in_the_order_of_the_joints():
     values = joints.resolve({"*_KFE": 5, "*_HAA": 2, "RF_KFE": 7}, JOINTS, "kp")
     assert values.tolist() == [2, 5, 2, 7]
     assert joints.resolve({"LF_KFE": 1}, JOINTS, "home", default=0).tolist() == [0, 1, 0, 0]
+
+
+@settings(deadline=None)
+@given(st.permutations([("*", 1), ("*F_*", 2), ("LF_*", 3), ("LF_K*", 4), ("*_HAA", 5), ("LF_HAA", 6)]))
+def test_the_narrowest_of_nested_patterns_applies_in_any_order(table):
+    others = [joint for joint in JOINTS if joint != "RF_HAA"]  # which "*F_*" and "*_HAA" match alike
+    assert joints.resolve(dict(table), others, "kp").tolist() == [6, 4, 2]
+    (told,) = joints.problems(dict(table), JOINTS, "kp")
+    assert told.startswith("kp: joint RF_HAA is matched by ")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.robots import descriptions
 
 HIP = '<axis xyz="1 0 0"/>'
 LIMIT = '<limit lower="-2" upper="2" effort="9" velocity="20"/>'
+TAIL = f'<joint name="wag" type="revolute"><parent link="trunk"/><child link="tail"/>{HIP}{LIMIT}</joint>'
 HIP_LINK = descriptions.INERTIAL.format(mass=0.1, i=1e-4)
 
 
@@ -110,12 +111,16 @@ def test_joints_end_where_the_machine_that_is_made_of_them_ends(tmp_path):
             "line 88: joint two: its child FL_foot is moved by joint FL_sole already; remove one",
         ),
         (
-            HIP_LINK,
-            "",
-            "line 8: link FL_hip_link, which joint FL_hip moves, has no <inertial>; give its mass and inertia",
+            "</robot>",
+            f'<link name="tail"/>{TAIL}</robot>',
+            "line 88: link tail, which joint wag moves, has no <inertial>; give its mass and inertia",
+        ),
+        (
+            "</robot>",
+            f'<link name="tail">{descriptions.INERTIAL.format(mass=0, i=1)}</link>{TAIL}</robot>',
+            "line 88: link tail, which joint wag moves, has no mass; give its mass and inertia",
         ),
         ('<mass value="0.1"/>', '<mass value="-0.1"/>', "line 8: link FL_hip_link: its mass is negative (-0.1 kg)"),
-        ('<mass value="0.1"/>', '<mass value="0"/>', "line 8: link FL_hip_link, which joint FL_hip moves, has no mass"),
         ('<mass value="0.1"/>', "", "line 8: link FL_hip_link: inertial has no <mass value=>; add it"),
         ('<mass value="4"/>', '<mass value="nan"/>', "line 2: link trunk: mass value is nan; give a finite number"),
         ('ixx="0.0001" ixy="0"', 'ixx="0.0001"', "line 8: link FL_hip_link: inertial has no <inertia> with ixx, ixy,"),
@@ -201,6 +206,21 @@ def test_an_inertia_beyond_the_triangle_inequality_is_a_warning_and_no_problem(t
     assert told.startswith(
         "line 9: link FL_hip_link: no mass distribution has the principal moments 0.0001, 0.0001, 0.0003"
     )
+
+
+def test_a_zero_moment_of_either_sign_is_none(tmp_path):
+    """A point mass as CAD writes it; what hangs on it has inertia enough."""
+    tiny = 'ixx="-2e-35" ixy="0" ixz="0" iyy="0" iyz="0" izz="0"'
+    ball = 'ixx="0.0001" ixy="0" ixz="0" iyy="0.0001" iyz="0" izz="0.0001"'
+    assert inspect(tmp_path, ball, tiny) == urdf.Findings()
+    assert robots.check(tmp_path).fit
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_a_urdf_that_is_not_utf_8_is_refused_in_these_words(tmp_path, encoding):
+    path = descriptions.write(tmp_path).parent / "mule.urdf"
+    path.write_bytes(descriptions.urdf().encode(encoding))
+    assert urdf.inspect(path).problems == ("line 1: it is UTF-16 or UTF-32 text; save it as UTF-8",)
 
 
 def test_a_flat_plates_inertia_is_no_warning(tmp_path):
