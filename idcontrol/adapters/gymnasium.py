@@ -16,6 +16,8 @@ from msgspec import structs
 from idcontrol import controllers, plants, robots
 from idcontrol.configuration import period
 from idcontrol.errors import InputError
+from idcontrol.loop.plausible import tilt
+from idcontrol.record.metrics import fallen
 from idcontrol.types import Array, Command, Reference, State
 
 try:
@@ -24,8 +26,6 @@ except ImportError:
     raise InputError("the environment needs the package gymnasium; pip install 'idcontrol[gym]'") from None
 
 NAME = "idcontrol/JointTargets-v0"
-FALLEN_SHARE, FALLEN_COSINE = 0.5, 0.5
-"""A robot has fallen below this part of its standing height, or when its base leans by more than 60 degrees."""
 
 
 def forward(state: State, command: Command) -> float:
@@ -85,6 +85,7 @@ class JointTargets(gymnasium.Env[Array, Array]):
         self._plant = plants.make(plant, self._robot, mu=mu, rate_hz=rate_hz)
         self._system, self._reach, self._spread, self._reward = self._robot.system(), reach_rad, spread_rad, reward
         self._standing = self._robot.standing_state(self._system)
+        self._height = self._robot.standing_height(self._system)
         self._home = self._system.joint_positions(self._standing.q)
         self._feet = len(self._robot.description.feet)
         self._state, self._target = self._standing, self._home
@@ -114,9 +115,9 @@ class JointTargets(gymnasium.Env[Array, Array]):
             forces = self._plant.contact_forces()
             self._state = State(t=self._state.t + self._h, q=after.q, v=after.v, forces=forces)
         info = {"tau": command.tau, "status": command.status.name}
-        low = self._state.q[2] < FALLEN_SHARE * self._standing.q[2]
-        fallen = bool(low or self._gravity()[2] > -FALLEN_COSINE)
-        return self._observation(), self._reward(self._state, command), fallen, False, info
+        q = self._state.q
+        fell = bool(fallen(q[2], self._standing.q[2], tilt(q[3:7]), self._height))
+        return self._observation(), self._reward(self._state, command), fell, False, info
 
     def _reference(self, q: Array, v: Array) -> Reference:
         return structs.replace(Reference.standing(q, self._feet), v=v)

@@ -133,7 +133,9 @@ def factory(name: str) -> Factory:
     return _FACTORIES[name][1] if name in _FACTORIES else places.factory(KIND, name, _FACTORIES)
 
 
-def make(name: str, robot: TunedRobot, *, mu: float, rate_hz: float = 1000.0) -> Controller:
+def make(
+    name: str, robot: TunedRobot, *, mu: float, rate_hz: float = 1000.0, settings: InverseSettings | None = None
+) -> Controller:
     """The controller called `name` for a robot on flat ground, with the gains of its robot file.
 
     Args:
@@ -141,6 +143,7 @@ def make(name: str, robot: TunedRobot, *, mu: float, rate_hz: float = 1000.0) ->
         robot: As `idcontrol.robots.load` gives it.
         mu: The friction coefficient that the controller may count on; inf means no slip.
         rate_hz: Rate at which it will be called [Hz].
+        settings: Settings of inverse dynamics; None is the defaults.
 
     Raises:
         UnknownName: No controller has that name.
@@ -155,6 +158,7 @@ def make(name: str, robot: TunedRobot, *, mu: float, rate_hz: float = 1000.0) ->
         h=period(rate_hz),
         acceleration_gains=Gains(kp=stiffness, kd=damping),
         torque_gains=Gains(kp=kp, kd=kd),
+        settings=InverseSettings() if settings is None else settings,
         robot=robot,
         mu=mu,
     )

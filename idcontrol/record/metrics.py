@@ -47,13 +47,13 @@ from idcontrol.record.files import checked
 from idcontrol.types import SOLVED_BY, Array, Booleans, Integers, Status
 
 FALLEN_HEIGHT = 0.5
-"""A base that has sunk by more than this share of its nominal height has fallen."""
+"""A base that has sunk by more than this share of the robot's standing height has fallen."""
 FALLEN_TILT_RAD = 0.6
 """A base that leans more than this has fallen."""
 SHORTFALL = 0.1
 """Part of the distance and turn asked for by which a walk that did what it was asked may miss them."""
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
-"""Errors allowed on top of `SHORTFALL`: of the distance, in heights of the base, and of the turn, which a push adds to
+"""Errors allowed on top of `SHORTFALL`: of the distance, in standing heights, and of the turn, which a push adds to
 [rad]."""
 POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is told [Hz]."""
@@ -81,7 +81,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         period_s: Control period, the time between rows [s].
         gait_period_s: Period of the planned gait [s].
         swing_s: Duration of a planned swing [s].
-        base_height_m: Nominal height of the base above the ground [m].
+        base_height_m: Standing height: of the centre of mass above the ground in the standing pose [m]. The root frame
+            may be anywhere, on the ground, too.
         waypoints: Waypoints in order, x and y [m]; empty if the run has none.
         acceleration_m_s2: How fast the granted velocity may change.
         turn_acceleration_rad_s2: How fast the granted turning rate may change.
@@ -443,21 +444,22 @@ def _relative(error: Array, total: Array) -> float | None:
     return _finite(mean / load) if mean is not None and load else None
 
 
-def fallen(height: Any, height_ref: Any, tilt: Any, nominal_m: float) -> Any:
-    """Whether a base has fallen: sunk by more than half its nominal height, or leaning more than 0.6 rad.
+def fallen(height: Any, height_ref: Any, tilt: Any, standing_m: float) -> Any:
+    """True if a base has sunk by more than half the standing height, or leans more than 0.6 rad.
 
     Args:
         height: Height of the base [m], a number or an array.
-        height_ref: Reference of the height [m], which on level ground is the nominal height; shape as `height`.
+        height_ref: Reference of the height [m]; shape as `height`.
         tilt: Angle between the base's z axis and the world's [rad]; shape as `height`.
-        nominal_m: Nominal height above the ground [m].
+        standing_m: Height of the centre of mass above the ground in the standing pose [m]. The base's own does not
+            say how far the robot can sink: some root frames are on the ground.
     """
-    return (height < height_ref - FALLEN_HEIGHT * nominal_m) | (tilt > FALLEN_TILT_RAD)
+    return (height < height_ref - FALLEN_HEIGHT * standing_m) | (tilt > FALLEN_TILT_RAD)
 
 
-def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, nominal_m: float) -> float | None:
+def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, standing_m: float) -> float | None:
     """First time at which the base is `fallen` [s]; None if it never is. All arrays have shape (rows,)."""
-    when = np.flatnonzero(fallen(height, height_ref, tilt, nominal_m))
+    when = np.flatnonzero(fallen(height, height_ref, tilt, standing_m))
     return float(t[when[0]]) if when.size else None
 
 

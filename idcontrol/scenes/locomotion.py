@@ -127,7 +127,7 @@ def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
         period_s=scene.period_s,
         gait_period_s=planner.gait.period_s,
         swing_s=planner.gait.swing_s,
-        base_height_m=planner.height,
+        base_height_m=scene.robot.standing_height(system),
         waypoints=tuple((float(x), float(y)) for x, y in path.waypoints_m) if path.kind == "waypoints" else (),
         acceleration_m_s2=limits.acceleration_m_s2,
         turn_acceleration_rad_s2=limits.turn_acceleration_rad_s2,

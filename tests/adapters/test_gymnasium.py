@@ -9,6 +9,8 @@ from gymnasium.utils.env_checker import check_env
 
 from idcontrol.adapters.gymnasium import NAME, JointTargets
 from idcontrol.errors import InputError
+from idcontrol.types import State
+from tests.robots import descriptions
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +36,21 @@ def test_targets_are_reached_and_standing_at_home_lasts():
         seen, _, fallen, _, _ = environment.step(share * crouch)
     assert not fallen
     np.testing.assert_allclose(seen[10:22], 0.5 * crouch, atol=0.03)  # feet that stand allow no exact one
+
+
+def test_a_robot_whose_root_frame_is_on_the_ground_has_not_fallen(tmp_path):
+    environment = JointTargets(str(descriptions.footprint(tmp_path)), spread_rad=0.0)
+    environment.reset(seed=0)
+    assert not environment.step(np.zeros(12))[2]
+
+
+def test_the_environment_ends_where_a_recorded_walk_has_fallen(environment):
+    environment.reset(seed=0)
+    leaning = environment._state.q.copy()
+    for angle, fell in ((0.5, False), (0.7, True)):
+        leaning[2:7] = [1.0, 0.0, np.sin(angle / 2), 0.0, np.cos(angle / 2)]  # in the air, where it stays so
+        environment._state = environment._plant.reset(State(t=0.0, q=leaning, v=np.zeros(18)))
+        assert environment.step(np.zeros(12))[2] is fell
 
 
 def test_gravity_is_seen_in_the_axes_of_the_base(environment):

@@ -124,7 +124,30 @@ def test_a_robot_whose_base_floats_needs_a_free_joint(robot):
         Bridge(spec.compile(), robot)
 
 
+def soft(model: mujoco.MjModel, rotors: float) -> mujoco.MjModel:
+    """Soft feet of 23 mm as in public models (MuJoCo Menagerie, unitree_go1), joints with rotors, no damping."""
+    feet = model.geom_type == int(mujoco.mjtGeom.mjGEOM_SPHERE)
+    model.geom_size[feet, 0], model.geom_solimp[feet, :3], model.geom_priority[feet] = 0.023, (0.015, 1.0, 0.022), 1
+    model.dof_damping[6:], model.dof_armature[6:], model.dof_frictionloss[6:] = 0.0, rotors, 0.2
+    return model
+
+
 def test_a_go1_of_other_hands_trots():
     found = mujoco_go1.trot(foreign.go1(), 2.0)
-    assert found["q_err_rad"] < 0.05  # damping and friction in its joints that the controller does not know
+    assert found["fell_at_s"] is None
+    assert found["q_err_rad"] < 0.02  # damping in its joints that the controller does not know
     assert found["distance_m"] > 0.02  # it begins with a turn towards the first waypoint
+
+
+@pytest.mark.parametrize("rotors", [0.01, 0.02], ids=["known", "twice the known"])
+def test_a_go1_on_soft_feet_with_rotors_stands_to_the_end(rotors):
+    found = mujoco_go1.trot(soft(foreign.go1(), rotors), 4.0)
+    assert found["fell_at_s"] is None
+    assert found["q_err_rad"] < 0.015
+
+
+def test_the_example_says_when_the_robot_fell():
+    model = foreign.go1()
+    model.geom_friction[:] = 0.0
+    found = mujoco_go1.trot(model, 3.0)
+    assert 0.1 < found["fell_at_s"] < 3.0

@@ -93,3 +93,19 @@ def test_a_controller_of_a_robot_has_the_gains_of_its_file_and_the_period_of_its
     )
     np.testing.assert_allclose(10.0 * fast, slow, rtol=1e-12)
     assert np.abs(slow).min() > 0.0
+
+
+def test_settings_reach_the_controller_of_a_robot():
+    """Feet at rest 3 mm above the ground carry the robot unless the contact margin is smaller."""
+    robot = robots.load("links")
+    standing, reference = robot.standing_state(), robot.standing_reference()
+    standing.q[2] += 0.003
+    counts = [
+        len(
+            controllers.make("id-coulomb-qp", robot, mu=0.7, settings=told)
+            .problem(standing, reference)
+            .problem.contacts
+        )
+        for told in (None, controllers.InverseSettings(contact_margin_m=0.002))
+    ]
+    assert counts == [4, 0]

@@ -14,6 +14,7 @@ from idcontrol.scenes.locomotion import POSTURE, Posture, channels, record_walk
 from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.sweeps.record import why_not
 from idcontrol.types import Command, Status
+from tests.robots import descriptions
 
 
 @pytest.mark.parametrize(
@@ -71,3 +72,11 @@ def test_a_run_records_why_the_controller_failed_once(tmp_path, monkeypatch):
     assert [event["what"] for event in load(tmp_path / "run").events] == ["the controller failed: the camera is off"]
     told = why_not(metrics | {"completed": False, "fell_at_s": 0.13})
     assert told == "fell at 0.13 s; the controller failed: the camera is off"
+
+
+def test_a_robot_whose_root_frame_is_on_the_ground_walks_to_the_end(tmp_path):
+    """The feet sink into soft ground, and the root frame below it: no fall."""
+    robot = str(descriptions.footprint(tmp_path / "robot"))
+    metrics = record_walk(WalkScene.of(WalkConfig(robot=robot, plant="mujoco", duration_s=0.1)), tmp_path / "run")
+    assert metrics["completed"]
+    assert metrics["fell_at_s"] is None
