@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pinocchio as pin
 
+from idcontrol.adapters.mujoco_comparison import Mapped, require_no_springs, require_same
+from idcontrol.adapters.mujoco_motors import Motors
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.plants.exported import rotation
 from idcontrol.robots import Robot
@@ -21,13 +22,11 @@ try:
 except ImportError:
     raise InputError("the bridge needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
 
-TURNED_RAD = 0.05
-"""Axes of a joint that differ by more than this are different axes [rad]."""
 FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))
-ON_JOINT, UNBIASED = int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtBias.mjBIAS_NONE)
-FIXED_GAIN = int(mujoco.mjtGain.mjGAIN_FIXED)
-MOVED_M = 0.03
-"""Joints, and centres of what hangs on them, that are farther apart than this are in different places [m]."""
+FINITE = 1e6
+"""Largest torque that is tried [N m or N]."""
+BENT_RAD, MOVING_RAD_S = 0.1, 0.5
+"""How far from the home pose, and how fast, torques are tried [rad or m, rad/s or m/s]."""
 
 
 class Bridge:
@@ -41,10 +40,11 @@ class Bridge:
         joints: Mapping[str, str] | None = None,
         feet: Mapping[str, str] | None = None,
     ) -> None:
-        """Map the joints of `robot` to those of `model`.
+        """Map the joints of `robot` to those of `model`, and compare the two.
 
-        Servos that drive these joints become motors: their gains in `model` are overwritten, so that a control is a
-        torque. Joints without an actuator are driven by ``qfrc_applied``.
+        The actuators of these joints are overwritten in `model`. The first on a joint becomes a plain motor, whatever
+        it is. All others that act on the joint are switched off, also those through tendons and cranks. Joints without
+        an actuator of their own are driven by ``qfrc_applied``. Actuators at sites and bodies stay as they are.
 
         Args:
             model: The compiled model; it may hold more than the robot.
@@ -56,7 +56,8 @@ class Bridge:
 
         Raises:
             UnknownName: A joint, or a foot that was named, is not in `model`.
-            InputError: A joint is of another kind, stands elsewhere or turns about another axis in `model`.
+            InputError: `model` is another machine than the robot (`idcontrol.adapters.mujoco_comparison`), or its
+                actuators cannot give the torques of the robot file.
         """
         self._model, self._system = model, robot.system()
         self._floating = robot.description.base == "free-flyer"
@@ -67,11 +68,19 @@ class Bridge:
                 raise InputError(f"joint {name} of the MuJoCo model is neither a hinge nor a slide")
         self._at_q, self._at_v = model.jnt_qposadr[numbers], model.jnt_dofadr[numbers]
         self._root = self._free_joint(numbers[0]) if self._floating else -1
-        self._ours_q = np.array([self._joint(name).idx_q for name in named])
-        self._ours_v = np.array([self._joint(name).idx_v for name in named])
+        self._ours_v = self._system.order[self._system.n_unactuated :]
         self._feet: dict[int, int] = {}
-        self._check(robot, numbers)
-        self._motors = [self._motor(number) for number in numbers]
+        mapped = Mapped(model=model, robot=robot, system=self._system, joints=np.array(numbers), root=self._root)
+        data, home = mujoco.MjData(model), robot.standing_state(self._system)
+        self.place(data, home)
+        require_same(mapped, data, home)
+        self._motors = Motors(mapped, data)
+        bent = self._system.integrate(home.q, np.full(self._system.model.nv, BENT_RAD), 1.0)
+        moving = np.full(self._system.model.nv, MOVING_RAD_S)
+        self.place(data, State(t=0.0, q=bent, v=moving))
+        require_no_springs(mapped, data)
+        for share in (0.0, 1.0, -1.0):
+            self._motors.require_torques(mapped, data, share * np.minimum(self._system.effort_limit, FINITE))
         self._feet = self._feet_bodies(robot, feet)
 
     def place(self, data: mujoco.MjData, state: State) -> State:
@@ -81,32 +90,25 @@ class Bridge:
             i, j = self._model.jnt_qposadr[self._root], self._model.jnt_dofadr[self._root]
             qpos[i : i + 3], qpos[i + 3], qpos[i + 4 : i + 7] = state.q[:3], state.q[6], state.q[3:6]
             qvel[j : j + 3], qvel[j + 3 : j + 6] = rotation(state.q[3:7]) @ state.v[:3], state.v[3:6]
-        qpos[self._at_q], qvel[self._at_v] = state.q[self._ours_q], state.v[self._ours_v]
+        qpos[self._at_q], qvel[self._at_v] = self._system.joint_positions(state.q), state.v[self._ours_v]
         mujoco.mj_forward(self._model, data)
         return self.observe(data)
 
     def observe(self, data: mujoco.MjData) -> State:
         """The state of the robot: quaternions end with w, and the base's velocity is in its own axes."""
-        qpos, qvel, model = data.qpos, data.qvel, self._system.model
-        q, v = np.empty(model.nq), np.empty(model.nv)
+        qpos, qvel = data.qpos, data.qvel
+        q, v = self._system.configuration(qpos[self._at_q]), np.empty(self._system.model.nv)
         if self._floating:
             i, j = self._model.jnt_qposadr[self._root], self._model.jnt_dofadr[self._root]
             q[:3], q[3:6], q[6] = qpos[i : i + 3], qpos[i + 4 : i + 7], qpos[i + 3]
             q[3:7] /= np.linalg.norm(q[3:7])
             v[:3], v[3:6] = rotation(q[3:7]).T @ qvel[j : j + 3], qvel[j + 3 : j + 6]
-        q[self._ours_q], v[self._ours_v] = qpos[self._at_q], qvel[self._at_v]
+        v[self._ours_v] = qvel[self._at_v]
         return State(t=float(data.time), q=q, v=v, forces=self._forces(data) if self._feet else None)
 
     def actuate(self, data: mujoco.MjData, tau: Array) -> None:
         """Drive the joints with `tau`, in the order of `System.actuated_names`, shape (a,) [N m or N]."""
-        for torque, at, (motor, ratio) in zip(tau, self._at_v, self._motors, strict=True):
-            if motor < 0:
-                data.qfrc_applied[at] = torque
-            else:
-                data.ctrl[motor] = torque / ratio
-
-    def _joint(self, name: str) -> pin.JointModel:
-        return self._system.model.joints[self._system.model.getJointId(name)]
+        self._motors.drive(data, tau)
 
     def _free_joint(self, joint: int) -> int:
         """The free joint of the tree that carries a joint."""
@@ -117,60 +119,6 @@ class Bridge:
                 f"body {self._model.body(body).name} of the MuJoCo model has no free joint, but the robot's base floats"
             )
         return first
-
-    def _check(self, robot: Robot, numbers: list[int]) -> None:
-        """Hold axes and places of all joints in the home pose against ours."""
-        data, system = mujoco.MjData(self._model), self._system
-        state = robot.standing_state(system)
-        self.place(data, state)
-        ours = system.model.createData()
-        pin.centerOfMass(system.model, ours, state.q)  # of all subtrees, each in the axes of its joint
-        model, pairs = self._model, list(zip(system.actuated_names, numbers, strict=True))
-        for name, number in pairs:
-            joint, there = self._joint(name), data.xaxis[number]
-            motion = joint.createData()
-            joint.calc(motion, state.q[joint.idx_q : joint.idx_q + joint.nq])
-            subspace = np.array(motion.S).reshape(6, -1)[:, 0]
-            here = ours.oMi[joint.id].rotation @ (subspace[3:] if subspace[3:].any() else subspace[:3])
-            if np.arccos(np.clip(here @ there, -1.0, 1.0)) > TURNED_RAD:
-                raise InputError(
-                    f"joint {model.joint(number).name} of the MuJoCo model has another axis than {name} of "
-                    f"{robot.name}: {there.round(2).tolist()} there, {here.round(2).tolist()} here, in the home pose"
-                )
-        for name, number in pairs:
-            off = 1e3 * np.linalg.norm(ours.oMi[self._joint(name).id].translation - data.xanchor[number])
-            if off > 1e3 * MOVED_M:
-                raise InputError(
-                    f"joint {model.joint(number).name} of the MuJoCo model is {off:.0f} mm away from {name} of "
-                    f"{robot.name} in the home pose: other lengths, or other zeros of the joints before it"
-                )
-        for name, number in reversed(pairs):
-            at = self._joint(name).id
-            off = 1e3 * np.linalg.norm(ours.oMi[at].act(ours.com[at]) - data.subtree_com[model.jnt_bodyid[number]])
-            if off > 1e3 * MOVED_M:
-                raise InputError(
-                    f"what joint {model.joint(number).name} of the MuJoCo model moves has its centre of mass "
-                    f"{off:.0f} mm away from that of {name} of {robot.name} in the home pose: another zero or mass"
-                )
-
-    def _motor(self, joint: int) -> tuple[int, float]:
-        """The actuator of a joint, made a motor, and its torque for a control of one; (-1, 0) if there is none."""
-        model = self._model
-        driving = [
-            i for i in range(model.nu) if model.actuator_trntype[i] == ON_JOINT and model.actuator_trnid[i, 0] == joint
-        ]
-        if not driving:
-            return -1, 0.0
-        first, *others = driving
-        for other in others:
-            model.actuator_gainprm[other], model.actuator_biasprm[other] = 0.0, 0.0
-        if model.actuator_biastype[first] != UNBIASED:  # a servo
-            model.actuator_biastype[first], model.actuator_biasprm[first] = UNBIASED, 0.0
-            model.actuator_gaintype[first] = FIXED_GAIN
-            model.actuator_gainprm[first] = 0.0
-            model.actuator_gainprm[first, 0] = 1.0
-            model.actuator_ctrllimited[first] = False  # its range was one of positions
-        return first, float(model.actuator_gear[first, 0] * model.actuator_gainprm[first, 0])
 
     def _feet_bodies(self, robot: Robot, named: Mapping[str, str] | None) -> dict[int, int]:
         """The number of the foot that each body carries; empty if a foot cannot be found and none was named."""

@@ -1,12 +1,19 @@
-"""A go1 that is not ours: MuJoCo's own import of its makers' URDF, with servos, damping, armature and a soft floor."""
+"""Models of a go1 in MuJoCo: its makers' URDF with servos, damping, armature and a soft floor, and exactly ours."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import mujoco
+import numpy as np
 
 from idcontrol import robots
+from idcontrol.contact.spheres import on_flat_ground
+from idcontrol.plants.exported import rigid_links
+from idcontrol.plants.mujoco import _specification
+
+Change = Callable[[mujoco.MjSpec], None]
 
 
 def go1() -> mujoco.MjModel:
@@ -29,5 +36,27 @@ def go1() -> mujoco.MjModel:
             servo.ctrllimited, servo.ctrlrange = True, [-0.1, 0.1]
     model = spec.compile()
     model.dof_damping[6:], model.dof_armature[6:], model.dof_frictionloss[6:] = 0.6, 0.01, 0.2
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    return model
+
+
+def same(*changes: Change, robot: str = "go1") -> mujoco.MjModel:
+    """A robot of ours, to the last digit of masses and lengths, above nothing and without actuators.
+
+    Args:
+        changes: Applied to the specification before it is compiled; bodies are called as the joints that move them.
+        robot: Its name.
+    """
+    contacts = on_flat_ground(robots.load(robot), 0.8)
+    system = contacts.system
+    links = rigid_links(system, contacts)
+    spec = _specification(links, None, system.model.gravity.linear, 1e-3)
+    for change in changes:
+        change(spec)
+    model = spec.compile()
+    for link in links:  # the compiler balances inertias
+        body = model.body(link.name)
+        if np.allclose(body.mass, link.mass) and np.allclose(np.sum(body.inertia), np.trace(link.inertia), rtol=0.2):
+            body.inertia[:] = link.principal()[0]
     mujoco.mj_setConst(model, mujoco.MjData(model))
     return model

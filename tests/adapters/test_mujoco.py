@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 import pytest
@@ -36,6 +39,28 @@ def test_what_is_placed_is_observed(model, robot):
     seen = Bridge(model, robot).place(data, state)
     np.testing.assert_allclose(seen.q, state.q, atol=1e-12)
     np.testing.assert_allclose(seen.v, state.v, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["arm", "panda", "links"])
+def test_every_robot_agrees_with_its_own_machine(name):
+    robot, model = robots.load(name), foreign.same(robot=name)
+    bridge, data, system = Bridge(model, robot), mujoco.MjData(model), robot.system()
+    state = robot.standing_state()
+    seen = bridge.place(data, State(t=0.0, q=state.q, v=np.linspace(-1.0, 1.0, system.model.nv)))
+    np.testing.assert_allclose(seen.q, state.q, atol=1e-12)
+    np.testing.assert_allclose(seen.v, np.linspace(-1.0, 1.0, system.model.nv), atol=1e-12)
+
+
+def test_continuous_joints_are_observed_by_cosine_and_sine(robot, tmp_path):
+    text = robot.urdf.read_text(encoding="utf-8")
+    text = re.sub(r'(<joint name="F._thigh_joint" type=)"revolute"', r'\1"continuous"', text)
+    (tmp_path / "endless.urdf").write_text(text, encoding="utf-8")
+    robot = replace(robot, urdf=tmp_path / "endless.urdf")
+    system, model = robot.system(), foreign.same()
+    assert system.joint_circle.sum() == 2
+    q = system.integrate(robot.standing_state().q, np.linspace(0.5, -0.5, 18), 1.0)
+    seen = Bridge(model, robot).place(mujoco.MjData(model), State(t=0.0, q=q, v=np.linspace(-1.0, 1.0, 18)))
+    np.testing.assert_allclose(seen.q, q, atol=1e-12)
 
 
 def test_a_free_fall_is_the_one_of_the_robot(model, robot):
@@ -101,7 +126,7 @@ def test_standing_feet_carry_the_weight(model, robot):
         (
             lambda m: m.qpos0.__setitem__(9, 1.0),
             {},
-            "what joint FR_calf_joint .* another zero",
+            "the link that FR_calf_joint .* another zero",
         ),
         (lambda m: None, {"joints": {"FL_hip_joint": "FR_hip_joint"}}, "mm away from FL_hip_joint"),
         (lambda m: None, {"feet": {"LF": "toe"}}, "no site, geom or body 'toe'"),

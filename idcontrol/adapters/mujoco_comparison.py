@@ -1,0 +1,267 @@
+"""Whether a MuJoCo model and the URDF of a robot describe the same machine.
+
+`require_same` compares what inverse dynamics depends on and refuses the first difference: gravity, the joints, masses,
+and forces that a URDF has not. Damping, dry friction, rotors, ends of joints and the ground are the model's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.errors import InputError
+from idcontrol.robots import Robot
+from idcontrol.system import System
+from idcontrol.types import Array, Integers, State
+
+try:
+    import mujoco
+except ImportError:
+    raise InputError("the bridge needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
+
+TURNED_RAD = 0.05
+"""Axes of a joint that differ by more than this are different axes [rad]."""
+MOVED_M = 0.01
+"""Hinges whose axes are farther apart than this are in different places [m]."""
+CENTRE_M = 0.02
+"""Centres of mass that are farther apart than this are different [m]; a knee's zero that is 0.15 rad off shows."""
+MASS_SHARE = 0.1
+"""Masses, and gravity and springs beside what they load, that differ by more than this share are different."""
+INERTIA_SHARE = 0.3
+"""Rotational inertias about the centre of mass that differ by more than this share are different."""
+LIGHT_SHARE = 1e-3
+"""A link below this share of the robot's mass need not agree."""
+WAY_ON = "make both files agree, or change the model after the bridge is made to simulate another robot than the URDF's"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """A robot in a MuJoCo model.
+
+    Attributes:
+        model: The compiled model.
+        robot: The robot.
+        system: Its multibody system.
+        joints: Number in `model` of each actuated joint, shape (a,).
+        root: Number in `model` of the floating base's free joint; -1 where the base is fixed.
+    """
+
+    model: mujoco.MjModel
+    robot: Robot
+    system: System
+    joints: Integers
+    root: int
+
+    def label(self, joint: int) -> str:
+        """Name a joint of `model`, or of its body where it has no name."""
+        model = self.model
+        if joint < 0:
+            return "the world"
+        return f"joint {model.joint(joint).name or 'of body ' + model.body(model.jnt_bodyid[joint]).name}"
+
+    def pairs(self) -> list[tuple[str, int]]:
+        """Return each actuated joint's name, and its number in `model`."""
+        return list(zip(self.system.actuated_names, self.joints.tolist(), strict=True))
+
+    def ours(self, name: str) -> pin.JointModel:
+        """Return Pinocchio's joint of that name."""
+        return self.system.model.joints[self.system.model.getJointId(name)]
+
+    def owners(self) -> Integers:
+        """Return the Pinocchio joint that moves each body of `model`, shape (nbody,); 0 for bodies that none moves.
+
+        Joints that the robot does not have are taken as rigid.
+        """
+        model = self.model
+        carried = {} if self.root < 0 else {int(model.jnt_bodyid[self.root]): 1}
+        for number, name in sorted((number, name) for name, number in self.pairs()):
+            carried[int(model.jnt_bodyid[number])] = self.ours(name).id
+        owner = np.zeros(model.nbody, dtype=np.int64)
+        for body in range(1, model.nbody):
+            owner[body] = carried.get(body, owner[model.body_parentid[body]])
+        return owner
+
+
+def require_same(mapped: Mapped, data: mujoco.MjData, state: State) -> None:
+    """Compare the model with the robot, both in `state`.
+
+    Args:
+        mapped: The robot in the model.
+        data: Of the model, forwarded in `state`.
+        state: Home pose of the robot, at rest.
+
+    Raises:
+        InputError: They differ.
+    """
+    ours = mapped.system.model.createData()
+    pin.forwardKinematics(mapped.system.model, ours, state.q)
+    _require_gravity(mapped)
+    _require_joints(mapped, data, ours, state.q)
+    _require_tree(mapped)
+    _require_bodies(mapped, data, ours)
+    _require_no_equalities(mapped, data)
+
+
+def _require_gravity(mapped: Mapped) -> None:
+    model, here = mapped.model, np.array(mapped.system.model.gravity.linear)
+    off = model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY
+    there = np.zeros(3) if off else model.opt.gravity
+    if np.linalg.norm(there - here) > 0.1 * MASS_SHARE * np.linalg.norm(here):
+        raise InputError(
+            f"gravity is {_vector(there)} m/s² in the MuJoCo model and {_vector(here)} m/s² for {mapped.robot.name}; "
+            "set model.opt.gravity, and leave gravity on in model.opt.disableflags"
+        )
+    for body in np.flatnonzero(model.body_gravcomp * (mapped.owners() > 0)):
+        raise InputError(
+            f"body {model.body(body).name} of the MuJoCo model is relieved of {model.body_gravcomp[body]:.3g} times "
+            "its weight (gravcomp), which a controller cannot know; set model.body_gravcomp to 0"
+        )
+
+
+def _require_joints(mapped: Mapped, data: mujoco.MjData, ours: pin.Data, q: Array) -> None:
+    """Compare kinds, axes and places of the joints."""
+    model, robot = mapped.model, mapped.robot.name
+    for name, number in mapped.pairs():
+        joint, there = mapped.ours(name), data.xaxis[number]
+        motion = joint.createData()
+        joint.calc(motion, q[joint.idx_q : joint.idx_q + joint.nq])
+        subspace = np.array(motion.S).reshape(6, -1)[:, 0]
+        slides = bool(subspace[:3].any())
+        if slides != (model.jnt_type[number] == mujoco.mjtJoint.mjJNT_SLIDE):
+            raise InputError(
+                f"of {mapped.label(number)} of the MuJoCo model and {name} of {robot}, one turns, one slides"
+            )
+        here = ours.oMi[joint.id].rotation @ (subspace[:3] if slides else subspace[3:])
+        if np.arccos(np.clip(here @ there, -1.0, 1.0)) > TURNED_RAD:
+            raise InputError(
+                f"{mapped.label(number)} of the MuJoCo model has another axis than {name} of {robot}: {_vector(there)} "
+                f"there, {_vector(here)} here, in the home pose; {WAY_ON}"
+            )
+    for name, number in mapped.pairs():
+        here, there, axis = ours.oMi[mapped.ours(name).id].translation, data.xanchor[number], data.xaxis[number]
+        # the anchor of a hinge may be anywhere on its axis, and that of a slide anywhere
+        apart = np.linalg.norm(np.cross(here - there, axis))
+        if model.jnt_type[number] == mujoco.mjtJoint.mjJNT_HINGE and apart > MOVED_M:
+            raise InputError(
+                f"{mapped.label(number)} of the MuJoCo model is {1e3 * apart:.0f} mm away from "
+                f"{name} of {robot} in the home pose, at {_vector(there)} m and {_vector(here)} m: other lengths, or "
+                f"other zeros of the joints before it; {WAY_ON}"
+            )
+
+
+def _require_tree(mapped: Mapped) -> None:
+    """Compare which joint carries which."""
+    ids = {mapped.ours(name).id: number for name, number in mapped.pairs()} | {0: -1}
+    if mapped.root >= 0:
+        ids[1] = mapped.root
+    for name, number in mapped.pairs():
+        here, there = ids[int(mapped.system.model.parents[mapped.ours(name).id])], _carrier(mapped.model, number)
+        if here != there:
+            raise InputError(
+                f"{mapped.label(number)} of the MuJoCo model is carried by {mapped.label(there)}, and {name} of "
+                f"{mapped.robot.name} by {mapped.label(here)}: map names by joints=, or remove joints that the URDF "
+                "does not have"
+            )
+
+
+def _carrier(model: mujoco.MjModel, joint: int) -> int:
+    """Return the joint before a joint on the way to the world; -1 where there is none."""
+    body = int(model.jnt_bodyid[joint])
+    if joint > model.body_jntadr[body]:
+        return joint - 1
+    while body := int(model.body_parentid[body]):
+        if model.body_jntnum[body]:
+            return int(model.body_jntadr[body] + model.body_jntnum[body] - 1)
+    return -1
+
+
+def _require_bodies(mapped: Mapped, data: mujoco.MjData, ours: pin.Data) -> None:
+    """Compare mass, centre of mass and inertia of the links, in the axes of the URDF's joints."""
+    model, owner, light = mapped.model, mapped.owners(), LIGHT_SHARE * mapped.system.mass
+    for joint in range(1, mapped.system.model.njoints):
+        here, place = mapped.system.model.inertias[joint], ours.oMi[joint]
+        bodies = np.flatnonzero(owner == joint)
+        mass, centre, inertia = _combined(model, data, bodies)
+        centre, inertia = place.actInv(centre), place.rotation.T @ inertia @ place.rotation
+        names = " + ".join(model.body(body).name for body in bodies[model.body_mass[bodies] > 0.0]) or "nothing"
+        moved = f"the link that {mapped.system.model.names[joint]} of {mapped.robot.name} moves"
+        who = f"{names} of the MuJoCo model and {moved} have"
+        largest = max(mass, here.mass)
+        if abs(mass - here.mass) > MASS_SHARE * largest + light:
+            raise InputError(f"{who} different masses: {mass:.4g} kg and {here.mass:.4g} kg; {WAY_ON}")
+        if largest < light:
+            continue
+        apart = 1e3 * float(np.linalg.norm(centre - here.lever))
+        if apart > 1e3 * CENTRE_M:
+            raise InputError(
+                f"{who} their centres of mass {apart:.0f} mm apart: {_vector(centre)} m and {_vector(here.lever)} m "
+                f"in the joint's axes, so masses differ or the joint has another zero; {WAY_ON}"
+            )
+        sizes = [float(np.linalg.norm(each, 2)) for each in (inertia - here.inertia, inertia, here.inertia)]
+        if sizes[0] > INERTIA_SHARE * max(sizes[1:]) + light * MOVED_M**2:
+            raise InputError(
+                f"{who} different inertias: {_vector(np.linalg.eigvalsh(inertia))} kg m² and "
+                f"{_vector(np.linalg.eigvalsh(here.inertia))} kg m² about their principal axes, which differ by "
+                f"{sizes[0]:.2g} kg m²; {WAY_ON}"
+            )
+
+
+def _combined(model: mujoco.MjModel, data: mujoco.MjData, bodies: Integers) -> tuple[float, Array, Array]:
+    """Return mass, centre of mass and inertia about it of bodies as one, world frame [kg, m, kg m²]."""
+    mass = model.body_mass[bodies]
+    total = float(mass.sum())
+    if total == 0.0:
+        return 0.0, np.zeros(3), np.zeros((3, 3))
+    centre = mass @ data.xipos[bodies] / total
+    inertia = np.zeros((3, 3))
+    for body in bodies:
+        axes, arm = data.ximat[body].reshape(3, 3), data.xipos[body] - centre
+        inertia += axes @ np.diag(model.body_inertia[body]) @ axes.T
+        inertia += model.body_mass[body] * (arm @ arm * np.eye(3) - np.outer(arm, arm))
+    return total, centre, inertia
+
+
+def _require_no_equalities(mapped: Mapped, data: mujoco.MjData) -> None:
+    """Refuse constraints that couple joints of the robot, close loops or hold its links."""
+    rows = np.flatnonzero(data.efc_type[: data.nefc] == mujoco.mjtConstraint.mjCNSTR_EQUALITY)
+    jacobian = np.zeros((data.nefc, mapped.model.nv))
+    if mujoco.mj_isSparse(mapped.model):
+        mujoco.mju_sparse2dense(jacobian, data.efc_J, data.efc_J_rownnz, data.efc_J_rowadr, data.efc_J_colind)
+    else:
+        jacobian = data.efc_J.reshape(jacobian.shape)
+    for row in rows[jacobian[np.ix_(rows, dofs(mapped))].any(axis=1)]:
+        number = int(data.efc_id[row])
+        raise InputError(
+            f"equality {mapped.model.eq(number).name or number} of the MuJoCo model holds the robot in a way that the "
+            f"URDF does not; remove it, or set model.eq_active0[{number}] = 0"
+        )
+
+
+def dofs(mapped: Mapped) -> Integers:
+    """Return where the robot's velocities are in those of the model: the base's six, if it floats, then the joints."""
+    model = mapped.model
+    base = model.jnt_dofadr[mapped.root] + np.arange(6) if mapped.root >= 0 else np.zeros(0, dtype=np.int64)
+    found: Integers = np.concatenate((base, model.jnt_dofadr[mapped.joints])).astype(np.int64)
+    return found
+
+
+def require_no_springs(mapped: Mapped, data: mujoco.MjData) -> None:
+    """Refuse springs that load a joint where `data` is, beside its torque limit.
+
+    Raises:
+        InputError: There is one.
+    """
+    pull = data.qfrc_spring[mapped.model.jnt_dofadr[mapped.joints]]
+    limit = 0.1 * MASS_SHARE * mapped.system.effort_limit
+    for i in np.flatnonzero(np.abs(pull) > limit):
+        raise InputError(
+            f"springs of the MuJoCo model pull at joint {mapped.system.actuated_names[i]} with {pull[i]:.3g} N m close "
+            "to the home pose, which a controller cannot know; set model.jnt_stiffness and model.tendon_stiffness to 0"
+        )
+
+
+def _vector(values: Array | Sequence[float]) -> str:
+    return "(" + ", ".join(f"{value:.3g}" for value in values) + ")"

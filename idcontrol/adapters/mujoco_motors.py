@@ -1,0 +1,163 @@
+"""Actuators of a MuJoCo model as motors, so that a control is a torque."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from idcontrol.adapters.mujoco_comparison import Mapped, dofs
+from idcontrol.errors import InputError
+from idcontrol.types import Array, Integers
+
+try:
+    import mujoco
+except ImportError:
+    raise InputError("the bridge needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
+
+DIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("JOINT", "JOINTINPARENT"))
+INDIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("TENDON", "SLIDERCRANK"))
+FORCE_LIKE = tuple(int(getattr(mujoco.mjtDyn, f"mjDYN_{kind}")) for kind in ("NONE", "FILTER", "FILTEREXACT"))
+"""Dynamics after which a control still stands for a force, however late."""
+INSTANT = int(mujoco.mjtDyn.mjDYN_NONE)
+FIXED_GAIN, UNBIASED = int(mujoco.mjtGain.mjGAIN_FIXED), int(mujoco.mjtBias.mjBIAS_NONE)
+EXACT = 1e-9
+"""Share of a torque by which the torque of a joint may miss it; also the lever arm that is none [m]."""
+
+
+class Motors:
+    """Motors on the joints of a robot, and forces on the joints that have none."""
+
+    def __init__(self, mapped: Mapped, data: mujoco.MjData) -> None:
+        """Overwrite the actuators of the robot's joints.
+
+        The first actuator on a joint becomes a motor. All others that act on the joint are switched off.
+
+        Args:
+            mapped: The robot in the model, which is changed.
+            data: Of the model, forwarded in the home pose.
+
+        Raises:
+            InputError: The bounds of a joint's actuators are below its torque limit, or an actuator drives joints of
+                others, too.
+        """
+        model = mapped.model
+        moment = _moments(mapped, data)
+        _require_strength(mapped, moment)
+        self._at = model.jnt_dofadr[mapped.joints]
+        self._control: Integers = np.full(len(self._at), -1, dtype=np.int64)
+        self._ratio: Array = np.ones(len(self._at))
+        for i in np.flatnonzero(moment.any(axis=1)).tolist():
+            j = int(np.flatnonzero(moment[i])[0])
+            gain = 0.0
+            if model.actuator_trntype[i] in DIRECT and self._control[j] < 0:
+                gain = _gain(model, i) or 1.0
+                self._control[j], self._ratio[j] = model.actuator_ctrladr[i], gain * moment[i, j]
+            _overwrite(model, i, gain)
+        self._driven = self._control >= 0
+
+    def drive(self, data: mujoco.MjData, tau: Array) -> None:
+        """Give the joints the torques `tau`, shape (a,) [N m or N]."""
+        driven = self._driven
+        data.ctrl[self._control[driven]] = tau[driven] / self._ratio[driven]
+        data.qfrc_applied[self._at[~driven]] = tau[~driven]
+
+    def require_torques(self, mapped: Mapped, data: mujoco.MjData, tau: Array) -> None:
+        """Try torques `tau` where `data` is.
+
+        Raises:
+            InputError: The joints get others, or the base is driven.
+        """
+        self.drive(data, tau)
+        mujoco.mj_forward(mapped.model, data)
+        at = dofs(mapped)
+        got = (data.qfrc_actuator + data.qfrc_applied)[at]
+        asked = np.concatenate((np.zeros(at.size - tau.size), tau))
+        names = ("the base",) * (at.size - tau.size) + mapped.system.actuated_names
+        for i in np.flatnonzero(np.abs(got - asked) > EXACT * (1.0 + np.abs(asked))):
+            raise InputError(
+                f"actuators of the MuJoCo model give {names[i]} {got[i]:.4g} N m where {asked[i]:.4g} N m were asked "
+                "for; remove those that act on it through sites or bodies, and clear model.opt.disableflags and "
+                "model.opt.disableactuator"
+            )
+
+
+def _moments(mapped: Mapped, data: mujoco.MjData) -> Array:
+    """Return the lever arms of all actuators about the robot's joints, shape (nactuator, a).
+
+    Actuators at sites and bodies push from outside and have none.
+
+    Raises:
+        InputError: An actuator drives joints of others, too.
+    """
+    model = mapped.model
+    every = np.zeros((model.nout, model.nv))
+    mujoco.mju_sparse2dense(every, data.actuator_moment, data.moment_rownnz, data.moment_rowadr, data.moment_colind)
+    every = np.where(np.abs(every) > EXACT, every, 0.0)[model.actuator_outadr]
+    every[~np.isin(model.actuator_trntype, DIRECT + INDIRECT)] = 0.0
+    moment = every[:, model.jnt_dofadr[mapped.joints]]
+    others = np.setdiff1d(np.arange(model.nv), dofs(mapped))
+    for i in np.flatnonzero(moment.any(axis=1) & every[:, others].any(axis=1)).tolist():
+        foreign = mapped.label(int(model.dof_jntid[others[np.flatnonzero(every[i, others])[0]]]))
+        raise InputError(
+            f"{_name(model, i)} of the MuJoCo model drives {foreign} together with joints of {mapped.robot.name}; "
+            "give each an actuator of its own"
+        )
+    return moment
+
+
+def _require_strength(mapped: Mapped, moment: Array) -> None:
+    """Refuse a joint whose actuators are bounded below the torque limit of the robot file."""
+    model = mapped.model
+    strength = np.array([_strength(model, i) for i in range(model.nactuator)])
+    for j, number in enumerate(mapped.joints.tolist()):
+        acting, limit = np.flatnonzero(moment[:, j]), mapped.system.effort_limit[j]
+        most = float(strength[acting] @ np.abs(moment[acting, j])) if acting.size else np.inf
+        if model.jnt_actfrclimited[number]:
+            most = min(most, _both_ways(model.jnt_actfrcrange[number]))
+        if most < (1.0 - EXACT) * limit:
+            who = ", ".join(_name(model, i) for i in acting.tolist()) or "no actuator"
+            raise InputError(
+                f"{mapped.label(number)} of the MuJoCo model ({who}) gets at most {most:.4g} N m by its ctrlrange, "
+                f"forcerange and actuatorfrcrange, but limits.torque_nm of {mapped.robot.name} is {limit:.4g} N m; "
+                "lower it in a robot file of your own, or widen the ranges in the model"
+            )
+
+
+def _gain(model: mujoco.MjModel, actuator: int) -> float:
+    """Return the force of an actuator for a control of one; 0 where a control is no force."""
+    plain = model.actuator_gaintype[actuator] == FIXED_GAIN and model.actuator_biastype[actuator] == UNBIASED
+    force_like = plain and model.actuator_dyntype[actuator] in FORCE_LIKE
+    return float(model.actuator_gainprm[actuator, 0]) if force_like else 0.0
+
+
+def _strength(model: mujoco.MjModel, actuator: int) -> float:
+    """Return the force that an actuator can give in both directions; inf where nothing bounds it [N or N m]."""
+    most, gain = np.inf, _gain(model, actuator)
+    if model.actuator_forcelimited[actuator]:
+        most = _both_ways(model.actuator_forcerange[actuator])
+    if model.actuator_ctrllimited[actuator] and gain != 0.0:
+        most = min(most, _both_ways(gain * model.actuator_ctrlrange[actuator]))
+    if model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_TENDON:
+        tendon, gear = model.actuator_trnid[actuator, 0], abs(model.actuator_gear[actuator, 0])
+        if model.tendon_actfrclimited[tendon]:
+            most = min(most, _both_ways(model.tendon_actfrcrange[tendon]) / gear)
+    return most
+
+
+def _both_ways(bounds: Array) -> float:
+    """Return the largest number that a range holds with either sign."""
+    return max(0.0, min(-float(bounds.min()), float(bounds.max())))
+
+
+def _overwrite(model: mujoco.MjModel, actuator: int, gain: float) -> None:
+    """Make an actuator a motor of this gain, without bias, dynamics, delay and bounds."""
+    model.actuator_gaintype[actuator], model.actuator_biastype[actuator] = FIXED_GAIN, UNBIASED
+    model.actuator_gainprm[actuator], model.actuator_biasprm[actuator] = 0.0, 0.0
+    model.actuator_gainprm[actuator, 0] = gain
+    # where there is no address of an activation, MuJoCo multiplies the gain by the control
+    model.actuator_dyntype[actuator], model.actuator_actadr[actuator], model.actuator_actnum[actuator] = INSTANT, -1, 0
+    model.actuator_delay[actuator], model.actuator_history[actuator] = 0.0, 0
+    model.actuator_ctrllimited[actuator] = model.actuator_forcelimited[actuator] = False
+
+
+def _name(model: mujoco.MjModel, actuator: int) -> str:
+    return f"actuator {model.actuator(actuator).name or actuator}"
