@@ -48,6 +48,10 @@ class Status(enum.IntEnum):
     FAILED = 3
     """The input could not be used at all (a NaN in the state): the command is zero torque."""
 
+    def __str__(self) -> str:
+        """Return the name, which says more than a number."""
+        return self.name
+
 
 SOLVED_BY: Final = ("sticking", "no_slip", "dissipation", "one_stage", "coulomb", "sap", "constraint", "coulomb_cone")
 """The values of `Command.solved_by` of our controllers; records store their numbers."""
@@ -205,6 +209,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     v: Array | None = None
     kp: Array | None = None
     kd: Array | None = None
+
+    def __repr__(self) -> str:
+        """Say why a command has no torque, whose zeros look like an answer."""
+        if self.status is Status.FAILED:
+            return f"<Command: FAILED, no torque: {'; '.join(self.dropped)}>"
+        return super().__repr__()
 
     @property
     def driven(self) -> Array:

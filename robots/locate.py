@@ -55,6 +55,8 @@ def robot_file(name_or_path: str | Path) -> Path:
             where = "in" if os.path.isdir(path) else "beside"
             raise InputError(f"{path}: no {ROBOT_FILE} {where} it; write one (the robots that come along show how)")
         return beside
+    if os.path.exists(path):
+        raise InputError(f"{path} is no robot file; give a {ROBOT_FILE}, its folder or the URDF beside it")
     if path.suffix or path.name != text:
         raise InputError(f"{path}: no such robot file; give a {ROBOT_FILE}, its folder or the URDF beside it")
     raise UnknownName("robot", text, names())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import idcontrol as idc
 from idcontrol.errors import InputError, UnknownName
@@ -105,6 +106,7 @@ def test_a_name_that_does_not_exist_is_refused(registry):
         ({"rate_hz": np.inf}, r"rate_hz must be a number from 0.001 to 1e\+06, not inf"),
         ({"rate_hz": True}, r"rate_hz must be a number from 0.001 to 1e\+06, not True"),
         ({"rate_hz": "1000"}, r"rate_hz must be a number from 0.001 to 1e\+06, not '1000'"),
+        ({"rate": 500.0}, "no argument 'rate'; did you mean 'rate_hz'?"),
         ({"mu": True}, "mu must be a number from 0 to inf, not True"),
         ({"mu": -1}, "mu must be a number from 0 to inf, not -1"),
         ({"mu": np.nan}, "mu must be a number from 0 to inf, not nan"),
@@ -121,6 +123,16 @@ def test_what_nothing_can_be_made_of_is_refused_in_one_line(registry, name, wron
     with pytest.raises(idc.IdControlError, match=line) as refused:
         registry.make(given.pop("name"), given.pop("robot"), **given)
     assert "\n" not in str(refused.value)
+
+
+def test_a_command_that_failed_says_so_when_it_is_printed():
+    robot = idc.robots.load("links")
+    controller, state = idc.controllers.make("pid", robot, mu=0.8), robot.standing_state()
+    command = controller(state, robot.standing_reference())
+    assert str(command.status) == f"{command.status}" == "SOLVED"
+    assert repr(command).startswith("Command(tau=array([")
+    failed = controller(structs.replace(state, q=np.nan * state.q), robot.standing_reference())
+    assert str(failed) == "<Command: FAILED, no torque: state.q is not finite>"
 
 
 def test_a_run_is_recorded_and_read_back(monkeypatch, tmp_path):

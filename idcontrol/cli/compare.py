@@ -104,7 +104,8 @@ def command(
     start = start_of(chosen, options["preset"] or "default")
     named = None if study is None else load_study(study, experiment)
     runs = _runs(experiment, start, options) if named is None else _runs_of_study(named.runs, options)
-    spelling = {"controller": "--controllers", "plant": "--plants", "mu": "--mu", "duration_s": "--duration"}
+    options_of = {"controller": "controllers", "plant": "plants", "mu": "mu", "duration_s": "duration_s"}
+    spelling = {key: f"--{name.removesuffix('_s')}" for key, name in options_of.items() if options[name] is not None}
     planned = plan(chosen, runs, spelling)
     if out is None:
         out = fresh_folder("runs", f"compare-{experiment}" + (f"-{study}" if study else ""))
@@ -226,7 +227,9 @@ def _names(text: str, registry: Any) -> list[str]:
     """The names of a list with commas, or all of a registry (`idcontrol.controllers`, `idcontrol.plants`)."""
     if text == "all":
         return list(registry.available())
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",")]
+    if "" in names or len(set(names)) < len(names):
+        raise InputError(f"{text!r}: write each name once, with one comma between two")
     for name in names:
         registry.factory(name)  # refuses what does not exist before anything runs
     return names

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Never, Protocol
 
 from idcontrol import places
 from idcontrol.configuration import period
@@ -35,7 +35,7 @@ from idcontrol.controllers.sensed import SensedForces
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.warming import StandingRobot, remember, warm
 from idcontrol.entries import CONTROLLERS, summaries
-from idcontrol.errors import DuplicateName, InputError
+from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.system import System
 from idcontrol.types import Array, Controller
 
@@ -134,7 +134,13 @@ def factory(name: str) -> Factory:
 
 
 def make(
-    name: str, robot: TunedRobot, *, mu: float, rate_hz: float = 1000.0, settings: InverseSettings | None = None
+    name: str,
+    robot: TunedRobot,
+    *,
+    mu: float,
+    rate_hz: float = 1000.0,
+    settings: InverseSettings | None = None,
+    **unknown: Never,
 ) -> Controller:
     """The controller called `name` for a robot on flat ground, with the gains of its robot file.
 
@@ -144,11 +150,14 @@ def make(
         mu: The friction coefficient that the controller may count on; inf means no slip.
         rate_hz: Rate at which it will be called [Hz].
         settings: Settings of inverse dynamics; None is the defaults.
+        **unknown: None; another argument is refused with the name of the nearest.
 
     Raises:
-        UnknownName: No controller has that name.
+        UnknownName: No controller has that name, or there is no such argument.
         InputError: The robot cannot be used, or `mu` or `rate_hz` is no such number.
     """
+    for argument in unknown:
+        raise UnknownName("argument", argument, ("mu", "rate_hz", "settings"))
     contacts = on_flat_ground(robot, mu)
     kp, kd = robot.torque_gains(contacts.system.actuated_names)
     stiffness, damping = robot.acceleration_gains()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal, Never, Protocol
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from idcontrol.contact.contacts import Detector
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import FootedRobot, SphereContacts, on_flat_ground
 from idcontrol.entries import PLANTS, summaries
-from idcontrol.errors import DuplicateName, InputError
+from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
 from idcontrol.models.restitution import rebounding
@@ -156,7 +156,7 @@ def factory(name: str) -> Factory:
     return _FACTORIES[name][1] if name in _FACTORIES else places.factory(KIND, name, _FACTORIES)
 
 
-def make(name: str, robot: FootedRobot, *, mu: float, rate_hz: float = 1000.0) -> SimulatedPlant:
+def make(name: str, robot: FootedRobot, *, mu: float, rate_hz: float = 1000.0, **unknown: Never) -> SimulatedPlant:
     """The plant called `name` for a robot on flat ground, to be `reset` and stepped.
 
     Args:
@@ -164,12 +164,15 @@ def make(name: str, robot: FootedRobot, *, mu: float, rate_hz: float = 1000.0) -
         robot: As `idcontrol.robots.load` gives it.
         mu: Friction coefficient of the ground; inf means no slip.
         rate_hz: The plant steps at least this often [Hz].
+        **unknown: None; another argument is refused with the name of the nearest.
 
     Raises:
-        UnknownName: No plant has that name.
+        UnknownName: No plant has that name, or there is no such argument.
         InputError: The robot cannot be used, `mu` or `rate_hz` is no such number, or the plant needs a package that is
             not installed.
     """
+    for argument in unknown:
+        raise UnknownName("argument", argument, ("mu", "rate_hz"))
     contacts = on_flat_ground(robot, mu)
     return build(name, Setup(system=contacts.system, contacts=contacts, dt=period(rate_hz), robot=robot, mu=mu))
 

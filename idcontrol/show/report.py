@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 import msgspec
 
-from idcontrol.errors import InputError
+from idcontrol.errors import DISK_FULL, InputError
 from idcontrol.record import metrics
 from idcontrol.record.files import checked
 from idcontrol.record.quantities import QUANTITIES, Quantity
@@ -133,7 +133,10 @@ def write_page(path: Path, text: str) -> Path:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; make the folder writable") from error
+        if error.errno in DISK_FULL:
+            raise
+        mend = "give a folder that exists" if isinstance(error, FileNotFoundError) else "make the folder writable"
+        raise InputError(f"cannot write {path}: {error.strerror}; {mend}") from error
     return path
 
 

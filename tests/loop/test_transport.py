@@ -14,7 +14,7 @@ from idcontrol.errors import InputError
 from idcontrol.loop.clock import NS
 from idcontrol.loop.transport import SENT, Endpoint, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
-from idcontrol.loop.transport.udp import UdpLink, address
+from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
 from idcontrol.loop.wire import LARGEST, Drop, Inbox, Kind, Outbox
 
 MS = NS // 1000
@@ -178,6 +178,18 @@ def test_an_address_in_use_is_refused_in_one_line():
     with pytest.raises(InputError, match="another address"):
         UdpLink(bind=link.local)
     link.close()
+
+
+@pytest.mark.parametrize(
+    ("peer", "line"),
+    [
+        (("nosuchhost.invalid", 7500), "cannot reach the machine at nosuchhost.invalid:7500"),
+        ((LOOPBACK, 0), f"cannot reach the machine at {LOOPBACK}:0 by UDP: nobody listens at port 0"),
+    ],
+)
+def test_a_peer_that_cannot_be_reached_is_not_blamed_on_the_address_of_ours(peer, line):
+    with pytest.raises(InputError, match=line):
+        UdpLink(peer=peer)
 
 
 # --- endpoints ---

@@ -273,6 +273,10 @@ def test_paths_that_lead_nowhere_say_so(tmp_path, mule):
     for path in (tmp_path / "none.urdf", tmp_path / "none.toml", tmp_path / "no" / "folder"):
         with pytest.raises(InputError, match=r"^[^\n]*no such (robot )?file[^\n]*$"):
             robots.load(path)
+    readme = tmp_path / "README.md"
+    readme.touch()
+    with pytest.raises(InputError, match=r"README\.md is no robot file; give a robot\.toml"):
+        robots.load(readme)
     mule.unlink()
     with pytest.raises(InputError, match=r"no robot\.toml beside it"):
         robots.load(mule.parent / "mule.urdf")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import re
 import shlex
 from html.parser import HTMLParser
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -19,7 +22,7 @@ from idcontrol.errors import InputError, UnknownName
 from idcontrol.record import metrics
 from idcontrol.record.quantities import QUANTITIES
 from idcontrol.record.recording import Recorder, jsonable, load
-from idcontrol.show.report import command, plain, report, table
+from idcontrol.show.report import command, plain, report, table, write_page
 from tests import walks
 from tests.show.test_plots import unpacked
 
@@ -292,3 +295,20 @@ def test_the_page_of_two_minutes_is_below_five_megabytes(tmp_path):
 )  # fmt: skip
 def test_numbers_below_a_million_have_no_exponent(value, digits, text):
     assert plain(value, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "line"),
+    [
+        (errno.ENOSPC, OSError, "No space left"),  # which commands answer with: make room
+        (errno.ENOENT, InputError, "give a folder that exists"),
+        (errno.EACCES, InputError, "make the folder writable"),
+    ],
+)
+def test_a_page_that_cannot_be_written_says_what_mends_it(number, kind, line, tmp_path, monkeypatch):
+    def refuse(*given, **options):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(OSError if kind is OSError else kind, match=line):
+        write_page(tmp_path / "page.html", "a page")

@@ -74,6 +74,20 @@ def test_every_combination_is_a_row_in_the_json_in_the_table_and_on_disk(compare
     assert json.loads(Path("c/rows.json").read_text())["rows"] == rows
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--controllers", "pid,pid"), "'pid,pid': write each name once, with one comma between two"),
+        (("--controllers", "pid,"), "'pid,': write each name once, with one comma between two"),
+        (("--vary", "mu=0.1,a"), 'idcontrol: mu: expected a number, got text; it is "a"'),
+    ],
+)
+def test_values_that_cannot_be_compared_are_refused_by_the_option_that_gave_them(compare, arguments, line):
+    status, out, err = compare(*arguments)
+    assert (status, out) == (2, "")
+    assert line in err
+
+
 def test_a_failed_run_is_a_row_that_says_why(compare):
     status, out, _ = compare("--vary", "trouble=,fall,raise,abort,refuse", "--seeds", "1", "--out", "c", "--json")
     assert status == 1

@@ -8,6 +8,7 @@ a wire of its own.
 from __future__ import annotations
 
 import contextlib
+import errno
 import select
 import socket
 
@@ -49,13 +50,18 @@ class UdpLink:
             InputError: The address cannot be used.
         """
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        used, what = bind, "cannot listen at"
         try:
             self._socket.bind(bind)
             if peer is not None:
+                used, what = peer, "cannot reach the machine at"
+                if peer[1] == 0:
+                    raise OSError(errno.EADDRNOTAVAIL, "nobody listens at port 0")
                 self._socket.connect(peer)
         except OSError as error:
             self._socket.close()
-            raise InputError(f"UDP {bind[0]}:{bind[1]}: {error.strerror or error}; choose another address") from error
+            why = error.strerror or error
+            raise InputError(f"{what} {used[0]}:{used[1]} by UDP: {why}; give another address") from error
         self._socket.setblocking(False)
         self._sender = peer
         self._connected = peer is not None
