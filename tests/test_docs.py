@@ -216,6 +216,7 @@ def exists(name: str) -> bool:
     return bool(home) and exists(home) and hasattr(pkgutil.resolve_name(home), last)
 
 
+@pytest.mark.slow
 def test_the_notebook_of_the_tutorials_runs_from_top_to_bottom_and_shows_what_it_says(tmp_path):
     notebook = nbformat.read(DOCS / "tutorials" / "notebook.ipynb", as_version=4)
     kept = [shown(cell) for cell in notebook.cells]

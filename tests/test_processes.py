@@ -33,7 +33,9 @@ class Limp:
 """
 
 
-@pytest.fixture(params=["packages", "plain folders", "a clone"])
+@pytest.fixture(
+    params=["a clone", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("packages", "plain folders"))]
+)
 def folder(request, tmp_path, monkeypatch):
     """A folder with things called as ours are and a controller; elsewhere idcontrol, an experiment and a loop."""
     here = tmp_path / "here"
@@ -89,6 +91,7 @@ def test_a_child_imports_the_package_of_its_parent_without_a_path_to_it(folder, 
     assert "id-coulomb-qp" in json.loads(found)["controllers"]
 
 
+@pytest.mark.slow
 def test_the_process_that_helps_to_compile_makes_a_short_plain_run_of_the_same_kind(monkeypatch, tmp_path):
     helpers = []
 

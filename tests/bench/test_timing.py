@@ -30,6 +30,12 @@ def test_jobs_take_turns_state_by_state_and_each_pass_begins_with_a_reset():
     assert state_of.tolist() == [0, 1, 0]
 
 
+@pytest.fixture(autouse=True)
+def no_garbage(monkeypatch):
+    """What other tests have left is not looked through after each pass."""
+    monkeypatch.setattr(timing.gc, "collect", lambda: 0)
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """The clock by which jobs are timed; it moves when something is spent."""

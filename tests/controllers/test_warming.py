@@ -73,7 +73,14 @@ def kernels_loaded(code: str, name: str, begin: str, robot: str = "links") -> tu
 
 
 @pytest.mark.parametrize(
-    ("name", "robot"), [("id-coulomb-qp", "links"), ("id-noslip-lcp", "links"), ("id-coulomb-qp", "solo12")]
+    ("name", "robot"),
+    [
+        ("id-coulomb-qp", "links"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (("id-noslip-lcp", "links"), ("id-coulomb-qp", "solo12"))
+        ),
+    ],
 )
 def test_after_warming_no_call_loads_or_compiles_a_kernel_whatever_it_is_asked(name, robot):
     loaded, ended = kernels_loaded(HARD, name, "warm", robot)
@@ -81,6 +88,7 @@ def test_after_warming_no_call_loads_or_compiles_a_kernel_whatever_it_is_asked(n
     assert loaded == 0
 
 
+@pytest.mark.slow
 def test_a_warm_arm_that_first_touches_the_ground_loads_nothing():
     assert kernels_loaded(TOUCHING, "id-coulomb-qp", "warm", "panda")[0] == 0
 

@@ -18,8 +18,6 @@ def test_no_slip_holds_the_boxes_and_needs_a_sixth_of_the_variables(tmp_path):
     # no slip holds tangential velocities to rounding: 12 steps of it
     assert abs(metrics["drop_noslip_m"]) < 1e-14
     assert abs(metrics["drop_coulomb_lcp_m"]) < 1e-9
-    # what is gained on contact problems is diluted by collision detection and the rest of a step
-    assert 1.0 < metrics["speedup_noslip"] < metrics["speedup_solving_noslip"]
     # solved afresh each step, Lemke's method needs many more pivots than principal pivoting
     assert metrics["pivots_mean_coulomb_lcp"] > 5.0 * metrics["pivots_mean_noslip"]
 

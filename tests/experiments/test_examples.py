@@ -37,7 +37,7 @@ from tests.loop.test_launch import wait_for_event
 from tests.loop.test_wire import of_version
 
 ROOT = Path(__file__).parents[2]
-FAST = LoopSettings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.05))
+FAST = LoopSettings(transport="inprocess", pacing="fast", start="standing", policy=Policy(damp_s=0.05))
 HEADER = Path(idcontrol.loop.__file__).parent / "idcontrol_wire.h"
 C_SOURCE = Path(idcontrol.experiments.examples.__file__).parent / "machine.c"
 

@@ -80,6 +80,7 @@ def test_error_feedback_alone_drops_the_box_at_mu_1_as_the_check_has_said(tmp_pa
     assert metrics["grip_given_nm"] == pytest.approx(2.83 * 0.05 * np.cos(np.pi / 4), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_infinite_friction_holds_what_finite_friction_holds(tmp_path):
     """Error feedback with the weak grip of the original: fingertips come and go by micrometres, none slides."""
     found = [run(tmp_path / f"{mu}", controller="pid", mu=mu, duration_s=0.45) for mu in (np.inf, 100.0)]
@@ -88,6 +89,7 @@ def test_infinite_friction_holds_what_finite_friction_holds(tmp_path):
     assert found[0]["q_err_rad"] == pytest.approx(found[1]["q_err_rad"], rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_grip_as_the_check_asks_for_lets_error_feedback_hold_the_box_too(tmp_path):
     needed = run(tmp_path / "a", controller="pid", mu=1.0, duration_s=0.01)["grip_needed_nm"]
     # pid lags and shakes more than the plan: half as much again
@@ -118,7 +120,7 @@ def test_a_robot_without_a_hand_is_refused(tmp_path, robot):
         run(tmp_path / "run", robot=robot)
 
 
-@pytest.mark.parametrize("plant", ["mujoco", "pybullet"])
+@pytest.mark.parametrize("plant", ["mujoco", pytest.param("pybullet", marks=pytest.mark.slow)])
 def test_engines_that_nobody_here_wrote_let_the_same_controller_hold_the_box(tmp_path, plant):
     pytest.importorskip(plant)
     metrics = run(tmp_path / "run", plant=plant, mu=1.0, duration_s=SWING_S)
@@ -142,6 +144,7 @@ def test_error_feedback_alone_drops_the_box_at_mu_1_on_every_plant(tmp_path, pla
     assert metrics["friction_used"] == pytest.approx(1.0, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_springs_at_the_fingertips_approach_rigid_ones_as_they_stiffen(tmp_path):
     """In proportion to their compliance, as forces depend on how far the springs are squeezed."""
     soft, stiff = (
@@ -162,6 +165,7 @@ def test_a_run_whose_plant_diverges_ends_as_a_drop_and_keeps_its_record(tmp_path
     assert load(tmp_path / "run").arrays["t"].shape == (metrics["steps"],)
 
 
+@pytest.mark.slow
 def test_without_slip_three_forces_of_a_hand_are_free_and_rigid_plants_leave_fingertips_without_load(tmp_path):
     scene = GraspScene.of(GraspConfig())
     system, start = scene.system(), scene.start()

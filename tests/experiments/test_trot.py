@@ -298,6 +298,7 @@ def test_the_original_planner_stays_upright_under_the_original_feedback_but_goes
         experiment.run(msgspec.structs.replace(config, robot="solo12"), tmp_path / "no", lambda share: None)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_keeps_what_it_had(tmp_path):
     folder = tmp_path / "killed"
     command = [sys.executable, "-m", "idcontrol", "run", "trot", "--out", str(folder), "--quiet"]

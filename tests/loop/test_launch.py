@@ -299,7 +299,7 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_loop_that_ends_before_anything_moved_leaves_no_process_behind(tmp_path, number):
     """Its plant has only begun to import what it needs by then."""
     process = separate(tmp_path / "run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -27,16 +28,28 @@ FAST = LoopSettings(transport="inprocess", pacing="fast")
 PHASES = [f"the loop is {name}" for name in ("standing up", "working", "halting", "lying down")]
 
 
+@pytest.fixture(scope="module")
+def life(tmp_path_factory):
+    """Makes a life of a robot, once; gives its metrics and the folder of its record."""
+
+    @functools.cache
+    def live(robot):
+        folder = tmp_path_factory.mktemp(robot) / "run"
+        return launch.run(TARGET, WalkConfig(robot=robot, duration_s=1.2), FAST, folder), folder
+
+    return live
+
+
 @pytest.mark.parametrize(
     "robot", ["go1", *(pytest.param(name, marks=pytest.mark.slow) for name in ("links", "solo12", "anymal"))]
 )
-def test_a_robot_stands_up_walks_and_lies_down_and_its_base_is_at_rest_when_torques_end(robot, tmp_path):
-    metrics = launch.run(TARGET, WalkConfig(robot=robot, duration_s=1.2), FAST, tmp_path / "run")
+def test_a_robot_stands_up_walks_and_lies_down_and_its_base_is_at_rest_when_torques_end(robot, life):
+    metrics, folder = life(robot)
     assert metrics["completed"]
     assert metrics["steps"] == pytest.approx(1200, abs=1)  # of work
     assert metrics["end_speed_m_s"] < 0.01
     assert 2.0 <= metrics["phases_s"]["standing_up"] <= 3.0
-    run, body = load(tmp_path / "run"), load(tmp_path / "run" / "machine").arrays
+    run, body = load(folder), load(folder / "machine").arrays
     assert [event["what"] for event in run.events if event["what"] in PHASES] == PHASES
     of, height = run.arrays, body["q"][:, 2]
     stood = of["q"][of["phase"] == Phase.STANDING_UP][-1, 2]
@@ -51,9 +64,8 @@ def test_a_robot_stands_up_walks_and_lies_down_and_its_base_is_at_rest_when_torq
     assert height[-1] == pytest.approx(height[0], abs=1e-3)
 
 
-def test_no_torque_jumps_where_planner_and_controller_take_over_and_where_they_hand_back(tmp_path):
-    launch.run(TARGET, WalkConfig(robot="go1", duration_s=0.6), FAST, tmp_path / "run")
-    of = load(tmp_path / "run").arrays
+def test_no_torque_jumps_where_planner_and_controller_take_over_and_where_they_hand_back(life):
+    of = load(life("go1")[1]).arrays
     steps = np.abs(np.diff(of["tau_applied"], axis=0)).max(axis=1)
     for phase in (Phase.WORKING, Phase.LYING_DOWN):
         begins = int(np.argmax(of["phase"] == phase))
@@ -61,6 +73,7 @@ def test_no_torque_jumps_where_planner_and_controller_take_over_and_where_they_h
         assert steps[begins : begins + 100].max() < 0.3
 
 
+@pytest.mark.slow
 def test_a_robot_that_stands_is_taken_over_at_once(tmp_path):
     how = structs.replace(FAST, start="standing")
     metrics = launch.run(TARGET, WalkConfig(robot="go1", duration_s=0.4), how, tmp_path / "run")

@@ -70,8 +70,8 @@ def in_a_process(call: str) -> list[str]:
     "keywords",
     [
         {"plant": "penalty"},
-        {"plant": "dissipation"},
-        BUMPS,
+        pytest.param({"plant": "dissipation"}, marks=pytest.mark.slow),
+        pytest.param(BUMPS, marks=pytest.mark.slow),
         # a search that no other test compiles: half a minute
         pytest.param({"plant": "noslip", "robot": "solo12", **BUMPS}, marks=pytest.mark.slow),
     ],

@@ -223,6 +223,7 @@ def test_a_model_that_returns_no_number_is_found_out() -> None:
         plant.step(1e-3)
 
 
+@pytest.mark.slow
 def test_ten_thousand_contacts_are_solved_and_carry_the_weight() -> None:
     """2500 cubes side by side; a step takes less than a second."""
     cubes = FreeBodies([cube(f"cube{i}") for i in range(2500)], lambda p, c: sap.solve_sparse(p), terrain=plane())

@@ -15,8 +15,14 @@ def scene(settings):
     return WalkScene.of(configuration.build(WalkConfig(), settings))
 
 
-@pytest.mark.parametrize("error", [0.0, 0.3, -0.3])
-@pytest.mark.parametrize("kind", ["torque", "impedance"])
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("torque", 0.3),
+        *(pytest.param("torque", error, marks=pytest.mark.slow) for error in (0.0, -0.3)),
+        *(pytest.param("impedance", error, marks=pytest.mark.slow) for error in (0.0, 0.3, -0.3)),
+    ],
+)
 def test_a_trot_goes_on_with_the_actuators_of_the_robot_file_told_rightly_or_30_percent_wrong(tmp_path, error, kind):
     settings = REAL | {"actuators.error": error, "command.kind": kind, "duration_s": 1.0}
     metrics = record_walk(scene(settings), tmp_path)
@@ -25,6 +31,7 @@ def test_a_trot_goes_on_with_the_actuators_of_the_robot_file_told_rightly_or_30_
     assert metrics["q_err_rad"] < (2e-3 if error == 0.0 else 8e-3)
 
 
+@pytest.mark.slow
 def test_torques_that_come_late_and_slowly_are_borne(tmp_path):
     settings = REAL | {"actuators.bandwidth_hz": 100.0, "actuators.delay_s": 0.0005, "duration_s": 1.0}
     assert record_walk(scene(settings), tmp_path)["completed"]

@@ -306,6 +306,7 @@ def test_a_trot_knows_itself_without_sensors_in_its_feet(tmp_path, robot):
     check(trot(tmp_path / "run", robot, "coulomb-lcp", 2.0))
 
 
+@pytest.mark.slow
 def test_forces_by_torque_know_the_rotors_of_the_joints(tmp_path):
     """Without them feet were taken to carry what turns the rotors: the estimate was off by 5 cm/s, and leaned."""
     sensing = Sensing(base="estimated", forces="estimated")

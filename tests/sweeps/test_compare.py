@@ -113,6 +113,7 @@ def test_what_is_done_is_not_run_again_and_what_failed_is(compare, drift):
     assert len(list(counts.iterdir())) == 5
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_before_its_log_is_removed_has_not_come_to_its_end(compare):
     status, out, _ = compare("--set", "trouble=cut", "--out", "c", "--json")
     assert status == 1
@@ -144,6 +145,7 @@ def test_a_record_with_a_damaged_file_is_not_whole(tmp_path, name, spoil, line):
     assert line in damage(row, tmp_path)
 
 
+@pytest.mark.slow
 def test_runs_whose_records_are_damaged_are_run_again_and_said_so(compare):
     arguments = ("--seeds", "2", "--out", "c", "--json", "--jobs", "2")
     _, before, _ = compare(*arguments)
@@ -203,6 +205,7 @@ def test_ctrl_c_says_how_to_continue_and_stops_the_runs(compare, drift):
     assert _processes_naming(str(counts)) == 0
 
 
+@pytest.mark.slow
 def test_two_sweeps_cannot_share_a_folder(compare, drift):
     counts = drift / "counts"
     counts.mkdir()
@@ -215,6 +218,7 @@ def test_two_sweeps_cannot_share_a_folder(compare, drift):
     first.communicate(timeout=GUARD_S)
 
 
+@pytest.mark.slow
 def test_rows_with_equal_settings_are_run_once(compare, drift):
     counts = drift / "counts"
     counts.mkdir()
@@ -224,6 +228,7 @@ def test_rows_with_equal_settings_are_run_once(compare, drift):
     assert len(list(counts.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_study_writes_its_tables(compare):
     status, out, _ = compare("--controllers", "all", "--study", "positions", "--out", "c")
     assert status == 0
@@ -284,6 +289,7 @@ def test_list_shows_studies(drift, capsys):
     assert json.loads(capsys.readouterr().out)["studies"]["positions"] == "positions"
 
 
+@pytest.mark.slow
 def test_python_compares_as_the_command_does_and_tells_the_command_that_continues(drift, compare):
     found = idc.compare("drift", ["pid"], vary={"mu": [0.1, float("inf")], "seed": range(2)}, gain=2.0, out="c")
     assert [(o.setting("mu"), o.setting("seed"), o.done) for o in found.outcomes] == [

@@ -314,7 +314,7 @@ def command(folder):
     process.communicate()
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 def test_ctrl_c_and_sigterm_end_the_command_with_one_line(command, name):
     process, _ = command
     process.send_signal(getattr(signal, name))
