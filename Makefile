@@ -1,5 +1,6 @@
 # Two commands do everything, environment included:   make trot     make test
-# Others: make lint (style and types), make slow (the long checks), make docs (the pages, into build/docs),
+# Others: make check (the physics, in a minute), make lint (style and types), make slow (the long checks),
+# make docs (the pages, into build/docs),
 # make coverage (which lines the fast tests run, by module, into build/coverage.txt), make mutants FOLDER=idcontrol/sensing
 # (whether the fast tests of a folder notice changed lines), make size (lines of code by folder).
 
@@ -7,14 +8,29 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: trot test slow coverage mutants lint size docs figures verdicts gallery
+.PHONY: trot about test check slow coverage mutants lint size docs figures verdicts gallery
 
 trot: $(VENV)/.core
 	$(BIN)/idcontrol run trot
 
-test: $(VENV)/.dev
-	$(BIN)/pytest -n 2 -m "not slow and not wallclock"
-	$(BIN)/pytest -m "wallclock and not slow"
+# Each worker begins with tests that lie side by side, which share kernels and fixtures.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+FAST := $(PYTEST) -m "not slow and not wallclock"
+
+test check coverage: export OPENBLAS_NUM_THREADS = 1
+about:
+	@echo "make test: first what tests need (once, a minute), then the fast tests, and those that run on the wall clock;" \
+	  "on two idle cores five minutes where kernels must be compiled, else three; on a busy computer several times that"
+
+test: about $(VENV)/.dev
+	@trap 'exit 130' INT; failed=0; \
+	  $(FAST) || failed=1; \
+	  $(PYTEST) -m "wallclock and not slow" || failed=1; \
+	  exit $$failed
+
+# Physics alone: contact, solvers, models, plants, and the law of the controllers.
+check: $(VENV)/.dev
+	$(FAST) tests/contact tests/solvers tests/models tests/plants tests/controllers/test_inverse.py tests/test_multibody.py
 
 slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow
@@ -25,7 +41,7 @@ COVER ?= tests
 coverage: export COVERAGE_FILE = build/coverage.data
 coverage: $(VENV)/.dev
 	@mkdir -p build
-	$(BIN)/pytest -n 2 -m "not slow and not wallclock" --cov --cov-report= $(COVER)
+	$(FAST) --cov --cov-report= $(COVER)
 	$(BIN)/coverage report --skip-empty --show-missing > build/coverage.txt
 	@cut -c 1-100 build/coverage.txt
 
@@ -66,18 +82,19 @@ verdicts: $(VENV)/.dev
 gallery: $(VENV)/.dev
 	$(BIN)/python idcontrol/docs/gallery.py
 
-$(VENV)/.core: pyproject.toml
+$(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "idcontrol needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) \
 	  || { echo "Python's venv module is missing: apt-get install python3-venv, then run this again"; exit 2; }
+
+$(VENV)/.core: pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
+$(VENV)/.dev: pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet --editable '.[robots,cvx,mujoco,bullet,viz,gym,dev]'
-	$(BIN)/idcontrol warmup trot
-	@touch $@
+	@touch $(VENV)/.core $@
 
 $(VENV)/.docs: $(VENV)/.core
 	$(BIN)/pip install --quiet --editable '.[docs,mujoco,gym]'

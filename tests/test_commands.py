@@ -1,6 +1,6 @@
 """The commands that README and pages print do what they are printed for, in the order of the page, in one folder.
 
-| command | in `make test` | in `make slow` |
+| command | one page in `make test`, the others in `make slow` | all pages in `make slow` |
 | --- | --- | --- |
 | `idcontrol run` | as long as its experiment's rehearsal, a walk for `WALK_S` | whole |
 | `idcontrol compare` | its runs are as short and made in this process | |
