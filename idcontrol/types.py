@@ -178,7 +178,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tau: Joint torques within the limits, shape (a,) [N m]; of an impedance command the feed-forward.
-        predicted: Contact forces that the controller predicts; None if it predicts nothing.
+        predicted: Contact forces that the controller predicts; None if it predicts nothing. Controllers that predict
+            them with the motion expect a foot that slides to slow down (`idcontrol.contact.landing`).
         status: How the step ended.
         residual: Relative residual of the contact problem (math.md, section 13.3); 0 where none was solved.
         clipped: Whether a torque is at its limit.

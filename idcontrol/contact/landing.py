@@ -3,6 +3,11 @@
 With the joints prescribed the whole machine is one rigid body. Rows that demand rest at once ask that body to stop
 within one period: hundreds of newtons, predicted *and delivered*. So a controller measures its rows against a reference
 velocity that decays: the ground is a belt that moves with the foot and stops (planner.md 7).
+
+So friction is predicted relative to that belt. A foot that slides gets the friction that slows it as the belt does, at
+most that of its cone, and not all of μ f_N against its slip; where it does slow so, a controller says that its contacts
+stick. Against the ground itself maximal dissipation would ask a sliding foot to rise at μ times its slip in every
+period.
 """
 
 from __future__ import annotations
