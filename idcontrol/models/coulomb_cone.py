@@ -33,7 +33,7 @@ from idcontrol.models.coulomb import UNSOLVED, Outcome
 from idcontrol.models.friction_lcp import MOST_RETRIED
 from idcontrol.models.step import SQUEEZE, StepProblem, StepSolution, WarmStart
 from idcontrol.models.whitened import may_part
-from idcontrol.solvers.lcp import missed, sum_rounding
+from idcontrol.solvers.lcp import missed, row_rounding, sum_rounding
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
@@ -703,6 +703,30 @@ def cone_kernel(
     return SOLVED, total, residual
 
 
+@njit(cache=True, error_model="numpy")
+def cone_residual(rho: Array, c: Array, left: Array, mu: Array, f: Array, arena: Arena) -> float:  # pragma: no cover
+    """`coulomb.pyramid_residual` with circular cones."""
+    n, worst = mu.shape[0], 0.0
+    p = _balanced(rho[: 3 * n], c[: 3 * n], left[: 3 * n], mu, arena)
+    y, g, u = zeros(arena, rho.shape[1]), vector(arena, 3 * n), vector(arena, 3 * n)
+    for row in range(f.shape[0]):
+        for a in range(y.shape[0]):
+            y[a] += rho[row, a] * f[row]
+    for row in range(3 * n):
+        u[row] = c[row]
+        for a in range(y.shape[0]):
+            u[row] += rho[row, a] * y[a]
+        g[row], u[row] = f[row] / p.size[row % n], u[row] * p.size[row % n]
+    for i in range(n):
+        lost = 0.0
+        for row in (i, n + i, 2 * n + i):
+            lost = max(lost, p.size[i] * row_rounding(rho, c, left, f, y, row))
+            if mu[i] == np.inf and row >= n:
+                g[row] = u[row] = 0.0
+        worst = max(worst, _contact_missed(p, g, u, i, lost / TOLERANCE))
+    return worst
+
+
 def _solve_cones(rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array) -> Outcome:
     """Solve at the first attempt, or from solutions with pyramids or of more friction; the outcome's note tells."""
     status, iterations, residual = cone_kernel(rho, c, left, mu, active, f, HEAP)
@@ -761,7 +785,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     Raises:
         InputError: There are more than `coulomb.MOST_CONTACTS` contacts.
     """
-    return coulomb.solve_by(_solve_cones, problem, warm)
+    return coulomb.solve_by(_solve_cones, cone_residual, problem, warm)
 
 
 def solve_delassus(W: Array, q: Array, mu: Array) -> tuple[Outcome, Array]:

@@ -16,7 +16,8 @@ from idcontrol.models.constraint import solver as constraint
 from idcontrol.models.constraint.solver import YIELD
 from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Prescribed, StepProblem
 from idcontrol.models.sticking import CONTRADICTED, LEFT_OUT, MANY, MOST, UNSETTLED, Attempt, search, sets, settle
-from idcontrol.models.whitened import outcomes, whiten
+from idcontrol.models.whitened import INEXACT, outcomes, whiten
+from idcontrol.trust import own_units
 from idcontrol.trust.machines import forward_step
 from idcontrol.types import Status
 from tests import scenes
@@ -356,6 +357,46 @@ def test_tangents_that_nearly_contradict_each_other_do_not_hide_that_another_con
         assert solution.status is Status.SOLVED
         assert solution.v_plus == pytest.approx([-1.0], abs=1e-12)
         assert solution.impulses[:, 0] == pytest.approx([1.0, 0.0], abs=1e-12)
+
+
+def twins(seed):
+    """A body on a contact that may not slip, and one that may 1e-12 to 1e-9 beside it; it hardly slips without them."""
+    rng = np.random.default_rng(seed)
+    first, apart = rng.normal(size=(3, 1, 6)), 10.0 ** rng.uniform(-12.0, -9.0)
+    rows = np.concatenate((first, first + apart * rng.normal(size=(3, 1, 6))), axis=1)
+    wanted = np.append(-rng.uniform(0.1, 1.0), 10.0 ** rng.uniform(-13.0, -5.0) * rng.normal(size=2))
+    v = rng.normal(size=6)
+    v += np.linalg.pinv(first[:, 0]) @ (wanted - first[:, 0] @ v)
+    M = np.diag(10.0 ** rng.uniform(-1.0, 1.0, 6))
+    contacts = Contacts(
+        identity=np.arange(2),
+        point=np.zeros((2, 3)),
+        axes=np.tile(np.eye(3), (2, 1, 1)),
+        gap=np.zeros(2),
+        mu=rng.permutation([rng.uniform(0.1, 1.0), np.inf]),
+        jacobian=rows.reshape(6, 6),
+    )
+    return StepProblem(h=1e-3, M=M, kappa=-M @ v, contacts=contacts)
+
+
+@pytest.mark.parametrize(
+    ("solve", "law"),
+    [(coulomb.solve, own_units.COULOMB), (coulomb_cone.solve, own_units.CONE)],
+    ids=["diamond", "cone"],
+)
+def test_friction_beside_a_contact_that_sticks_is_solved_only_if_it_opposes_its_own_slip(solve, law):
+    """Held tangents leave nothing of the other's, whose slip of nanometres a second is then taken for rest."""
+    endings = Counter()
+    for seed in range(60):
+        problem = twins(seed)
+        solution = solve(problem)
+        endings[solution.status] += 1
+        if solution.status is Status.SOLVED:
+            assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+        else:
+            assert solution.note == INEXACT
+    assert endings[Status.SOLVED] > 0
+    assert endings[Status.FALLBACK] == 0
 
 
 def test_where_nothing_slides_pyramid_and_cone_are_one_law():
