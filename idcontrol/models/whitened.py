@@ -278,9 +278,11 @@ def balances(
 def _recover_finite(
     w: Whitened, f: Array, arena: Arena
 ) -> tuple[Array, Array, bool, bool]:  # pragma: no cover - compiled
-    """`recover`, whether its results and the inertia are finite, and whether momenta balance."""
+    """`recover`, whether the problem and its results are finite, and whether momenta balance."""
     v_plus, impulse = recover_kernel(w, f, arena)
     finite = True
+    for speed in w.c:  # a row with an entry that is not finite is not, either, be the velocity zero
+        finite = finite and np.isfinite(speed)
     for speed in v_plus:
         finite = finite and np.isfinite(speed)
     for entry in impulse:

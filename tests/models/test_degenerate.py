@@ -342,6 +342,20 @@ def test_nan_never_comes_out_as_solved(quadruped, standing, name, inverse, where
 
 @every_model
 @both_directions
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_tangent_row_that_is_not_finite_never_comes_out_as_an_answer(quadruped, standing, name, inverse, value):
+    """Not where the velocity is zero, the contact is open, or has no friction either."""
+    for mu in (0.0, 0.7, np.inf):
+        for gap in (0.0, 0.05):
+            for row in (4, 11):
+                problem = step(quadruped, standing, scenes.foot_contacts(quadruped, mu, gap=np.full(4, gap)), inverse)
+                problem.contacts.jacobian[row, 8] = value
+                with np.errstate(invalid="ignore"):
+                    assert MODELS[name](problem, None).status is Status.FALLBACK
+
+
+@every_model
+@both_directions
 def test_an_inertia_that_is_not_positive_definite_never_comes_out_as_solved(quadruped, standing, name, inverse):
     problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7), inverse)
     bad = problem.M.copy()
