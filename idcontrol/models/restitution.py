@@ -34,7 +34,7 @@ SLOWEST: Final = 0.05
 """Slower impacts are plastic [m/s], so that what rests does not hop. Gravity gives 0.01 m/s in a step of 1 ms."""
 
 
-def rebounding(model: ContactModel, restitution: float) -> ContactModel:
+def rebounding(model: ContactModel, restitution: float, impact: ContactModel | None = None) -> ContactModel:
     """The contact model whose impacts give back a share of their impulses; for forward steps.
 
     A contact that hits is taken to touch from the beginning of the step, and in such a step no overlap is undone, which
@@ -43,6 +43,8 @@ def rebounding(model: ContactModel, restitution: float) -> ContactModel:
     Args:
         model: Any contact model.
         restitution: e, the share of the impulses that comes back, 0 (plastic) to 1.
+        impact: The model that solves impacts, which must end without approach; `model` where it is not given. On
+            compliant ground the end of a step is not the end of compression.
 
     Raises:
         InputError: `restitution` is not between 0 and 1.
@@ -50,17 +52,20 @@ def rebounding(model: ContactModel, restitution: float) -> ContactModel:
     if not 0.0 <= restitution <= 1.0:
         raise InputError(f"restitution must be between 0 (plastic) and 1, not {restitution}")
 
+    rigid = model if impact is None else impact
+
     def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         contacts = problem.contacts
         free = np.linalg.solve(problem.M, -problem.kappa)
         speed = contacts.N @ free - contacts.surface_velocity[: len(contacts)]
-        hits = (speed < -SLOWEST) & (problem.h * speed + contacts.gap < 0.0)
-        if not hits.any():
-            return model(problem, warm)
+        fast = speed < -SLOWEST
+        hits = fast & (problem.h * speed + contacts.gap < 0.0)
+        if not hits.any():  # compliant ground may brake what will hit in the next step
+            return (rigid if fast.any() else model)(problem, warm)
         touching = replace(contacts, gap=np.where(hits, 0.0, np.maximum(contacts.gap, 0.0)))
-        compressed = model(replace(problem, contacts=touching), warm)
+        compressed = rigid(replace(problem, contacts=touching), warm)
         rebound = compressed.v_plus + restitution * (compressed.v_plus - free)
-        ended = model(replace(problem, contacts=touching, kappa=-problem.M @ rebound), compressed.warm)
+        ended = rigid(replace(problem, contacts=touching, kappa=-problem.M @ rebound), compressed.warm)
         return msgspec.structs.replace(
             ended,
             impulses=ended.impulses + (1.0 + restitution) * compressed.impulses,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, Never, Protocol
 
 import numpy as np
@@ -67,7 +68,8 @@ class GroundSettings:
     Attributes:
         drag_n_s_m: Viscous friction of each contact, for `viscous` and for `penalty` with viscous friction.
         restitution: Share of the impulses that an impact gives back, 0 (plastic) to 1 (`idcontrol.models.restitution`),
-            for all plants but `penalty` and `mujoco`, whose springs do so; that of a pair for `pybullet`.
+            for all plants but `penalty` and `mujoco`, whose springs do so; that of a pair for `pybullet`. `constraint`
+            and `sap` refuse it together with a stiffness.
         stiffness_n_m: Stiffness of the ground under each contact, for `penalty`, `constraint` and `sap`. With null,
             `penalty` lets a robot at rest sink by `idcontrol.plants.penalty.SINK_M`, and the others are nearly rigid
             (`idcontrol.models.constraint.STIFFNESS`, `idcontrol.models.sap.regularization`).
@@ -187,13 +189,19 @@ def build(name: str, setup: Setup) -> SimulatedPlant:
     return factory(name)(setup)
 
 
-def stepping(model: ContactModel, step: PlantStep | None = None) -> Factory:
-    """A factory for time stepping with `model`; `step` is the compiled step with it, if there is one."""
+def stepping(model: ContactModel, step: PlantStep | None = None, impact: ContactModel | None = None) -> Factory:
+    """A factory for time stepping with `model`.
+
+    Args:
+        model: The contact model.
+        step: The compiled step with it, if there is one.
+        impact: The model of impacts that rebound, as `rebounding` takes it.
+    """
 
     def made(s: Setup) -> SimulatedPlant:
         if s.settings.restitution == 0.0:
             return Stepping(s.system, s.contacts, model, s.dt, step)
-        return Stepping(s.system, s.contacts, rebounding(model, s.settings.restitution), s.dt)
+        return Stepping(s.system, s.contacts, rebounding(model, s.settings.restitution, impact), s.dt)
 
     return made
 
@@ -231,10 +239,19 @@ def _penalty(setup: Setup) -> SimulatedPlant:
     )
 
 
+def _refuse_rebound_on_springs(plant: str, ground: GroundSettings) -> None:
+    if ground.stiffness_n_m is not None and ground.restitution != 0.0:
+        raise InputError(
+            f"plant {plant!r}: ground.restitution is for rigid ground, and ground.stiffness_n_m is set; "
+            "springs rebound by themselves, as much as ground.damping_n_s_m leaves of it"
+        )
+
+
 def _sap(setup: Setup) -> SimulatedPlant:
     given = setup.settings
+    _refuse_rebound_on_springs("sap", given)
     if given.stiffness_n_m is None:
-        return stepping(sap.solve)(setup)
+        return stepping(sap.solve, impact=partial(sap.solve, parameters=sap.IMPACT))(setup)
     stiffness = require_positive("stiffness", given.stiffness_n_m)
     damping = require_not_negative("damping", given.damping_n_s_m or 0.0)
     return stepping(constraint.compliant(constraint.springs(stiffness, damping), sap.solve))(setup)
@@ -242,12 +259,13 @@ def _sap(setup: Setup) -> SimulatedPlant:
 
 def _constraint(setup: Setup) -> SimulatedPlant:
     given = setup.settings
+    _refuse_rebound_on_springs("constraint", given)
     law = constraint.springs(
         constraint.STIFFNESS if given.stiffness_n_m is None else given.stiffness_n_m,
         constraint.DAMPING if given.damping_n_s_m is None else given.damping_n_s_m,
     )
     model = constraint.solve if given.constraint_form == "symmetric" else printed.solve
-    return stepping(constraint.compliant(law, model))(setup)
+    return stepping(constraint.compliant(law, model), impact=constraint.solve)(setup)
 
 
 def _mujoco(setup: Setup) -> SimulatedPlant:

@@ -59,7 +59,17 @@ from idcontrol.models.whitened import Whitened, finish, hold, whiten
 from idcontrol.solvers.lcp import rounding
 from idcontrol.types import Array, Integers, Status
 
-__all__ = ["Bounded", "Parameters", "Sparse", "joint_limits", "motors", "solve", "solve_bounded", "solve_sparse"]
+__all__ = [
+    "IMPACT",
+    "Bounded",
+    "Parameters",
+    "Sparse",
+    "joint_limits",
+    "motors",
+    "solve",
+    "solve_bounded",
+    "solve_sparse",
+]
 
 
 class _Contacts(NamedTuple):
@@ -93,6 +103,8 @@ class _Rows(NamedTuple):
 
 
 DEFAULTS = Parameters()
+IMPACT = Parameters(beta=1e-2, sigma=1e-4)
+"""Parameters of an impact that rebounds: contacts give way by some 1e-5 of the approach, by `DEFAULTS` by 4 %."""
 _NONE = Bounded(rows=np.zeros((0, 0)), target=np.zeros(0), compliance=np.zeros(0), lower=np.zeros(0), upper=np.zeros(0))
 
 
