@@ -14,7 +14,7 @@ import numpy as np
 
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.planners.legs import stretched
-from idcontrol.robots import joints, locate, schema, urdf
+from idcontrol.robots import joints, locate, schema, standing, urdf
 from idcontrol.robots.robot import Robot, entry, foot_centres, foot_gaps, legs, table_problems, urdf_of
 from idcontrol.robots.wording import LONGEST_LINE, shown
 from idcontrol.system import System, position_limits
@@ -107,9 +107,14 @@ def _check(name_or_path: str | Path) -> Report:
         return Report(robot=name, problems=(*problems, str(error)), warnings=warnings)
 
     robot = Robot(name=name, path=path, description=description, urdf=file)
+    contradicts = bool(misfits)
     misfits = [*tables, *(frames or _foot_problems(robot, system))]
-    standing = [] if misfits else _standing_problems(robot, system)
-    problems += [f"{path.name}: {line}" for line in (*misfits, *limits, *standing)]
+    poses = [] if misfits else _standing_problems(robot, system)
+    if description.base == "free-flyer" and description.feet and not (contradicts or misfits or poses or limits):
+        poses += standing.problems(robot, system)
+    problems += [f"{path.name}: {line}" for line in (*misfits, *limits, *poses)]
+    if not misfits:
+        warnings += tuple(f"{file.name}: {line}" for line in standing.implausible_inertias(robot, system))
     summary = {} if problems else _summary(robot, system)
     return Report(robot=name, problems=tuple(problems), warnings=warnings, summary=summary)
 
@@ -249,7 +254,8 @@ def _summary(robot: Robot, system: System) -> dict[str, Any]:
     }
     q = robot.standing_state(system).q
     floating = robot.description.base == "free-flyer"
-    feet = zip(robot.description.feet, foot_centres(robot, system, q), legs(robot, system), strict=True)
+    feet = list(zip(robot.description.feet, foot_centres(robot, system, q), legs(robot, system), strict=True))
+    system.update(q, np.zeros(system.n_velocities))
     return {
         "file": str(robot.path),
         "urdf": str(robot.urdf),
@@ -257,6 +263,7 @@ def _summary(robot: Robot, system: System) -> dict[str, Any]:
         "mass_kg": system.mass,
         "height_m": float(q[2]) if floating else 0.0,
         "com_m": system.com(q).tolist(),
+        **({"standing_torque_share": _finite(standing.torque_share(robot, system))} if floating and feet else {}),
         "joints": _rows(names, columns),
         **_actuators(robot, names),
         "feet": [

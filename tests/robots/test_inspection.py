@@ -247,6 +247,85 @@ def test_a_floating_joint_in_the_urdf_is_refused(tmp_path, base):
     assert report.problems[0].startswith("mule.urdf: line 88: joint float: it is a floating joint, the robot file says")
 
 
+def changed(tmp_path, *changes):
+    """What is found in the robot with each text exchanged for another, in its file or in the URDF."""
+    for file in (descriptions.write(tmp_path), tmp_path / "mule.urdf"):
+        text = file.read_text()
+        for old, new in changes:
+            text = text.replace(old, new)
+        file.write_text(text)
+    return robots.check(tmp_path)
+
+
+TROT = "touchdown = { LF = 0.25, RF = 0.75, LH = 0.75, RH = 0.25 }"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        # the feet end above the hips: sin and cos of angles of 1 and 2.3 rad
+        (
+            [('"*_thigh" = 0.5', '"*_thigh" = 1.0'), ('"*_knee" = -1.0', '"*_knee" = 1.3')],
+            "home.joints_rad: below the ground there, by up to 47 mm: FL_knee, FR_knee, HL_knee, HR_knee; fold the "
+            "legs the other way, or correct the feet's frames",
+        ),
+        (
+            [('xyz="0 0 -0.1"', 'xyz="0 0 0.1"')],
+            "home.joints_rad: the mass centre is 0.15 m below the feet; z points up, and the robot stands on its feet: "
+            "turn it over",
+        ),
+        (
+            [("radius_m = 0.02", "radius_m = 1")],
+            "feet: radius_m beyond half of the leg: LF has 1 m on a leg of 0.2 m, RF has 1 m on a leg of 0.2 m, LH has "
+            "1 m on a leg of 0.2 m, RH has 1 m on a leg of 0.2 m; correct it",
+        ),
+        # the mass centre is 2 mm behind the diagonal of the feet that remain
+        (
+            [('[[feet]]\nname = "RH"\nframe = "HR_foot"\nradius_m = 0.02\n', ""), (", RH = 0.25 }", " }")],
+            "feet: the mass centre is 2 mm beyond the edge of what the feet span; to stand on points, a robot needs "
+            "three or more feet around it: change the home pose, or leave [gait] out",
+        ),
+        (
+            [(TROT, "touchdown = { LF = 0.25, RF = 0.75, LH = 0.25, RH = 0.75 }"), ("duty = 0.75", "duty = 0.5")],
+            "gait: the robot is for 150 ms on RF and RH alone, 100 mm beside its mass centre, and tips over; raise "
+            "gait.duty, or have other feet land together",
+        ),
+        (
+            [('"*" = 9, "FL_knee" = 8', '"*" = 0.3')],
+            "limits.torque_nm: to stand at home takes 2 times the torque limits on ground with friction 0.6; bend the "
+            "legs less, or correct the limits",
+        ),
+        # a trot has two feet on the ground, each with twice the load
+        (
+            [('"*" = 9, "FL_knee" = 8', '"*" = 0.9')],
+            "limits.torque_nm: on RF and LH alone the gait takes 1.4 times the torque limits; correct them",
+        ),
+    ],
+    ids=["knees", "z down", "radius", "three feet", "pace", "weak", "weak on two feet"],
+)
+def test_a_robot_that_cannot_stand_or_walk_is_not_fit(tmp_path, changes, line):
+    assert changed(tmp_path, *changes).problems == (f"robot.toml: {line}",)
+
+
+def test_a_pace_with_short_stances_of_two_feet_is_fit(tmp_path):
+    """It runs to the end: the base leans by less than 0.1 rad until the other side lands."""
+    assert changed(tmp_path, (TROT, "touchdown = { LF = 0.25, RF = 0.75, LH = 0.25, RH = 0.75 }")).problems == ()
+
+
+def test_an_inertia_that_needs_more_room_than_the_robot_is_a_warning(tmp_path):
+    heavy = (descriptions.INERTIAL.format(mass=4, i=0.05), descriptions.INERTIAL.format(mass=4, i=50))
+    (told,) = changed(tmp_path, heavy).warnings
+    assert told == (
+        "mule.urdf: what joint root_joint moves has the inertia of its 4 kg 3.5 m away, the robot is 0.5 m large; "
+        "correct its <inertial>"
+    )
+
+
+def test_a_gait_that_leaves_a_foot_out_is_told_and_no_exception(tmp_path):
+    (told,) = changed(tmp_path, (", RH = 0.25 }", " }")).problems
+    assert told == "robot.toml: gait.touchdown.RH: is missing; every foot needs its phase"
+
+
 def test_massless_links_between_the_axes_of_a_ball_joint_are_a_warning(tmp_path):
     """The thigh carries what the hip link lacks: the machine has an inertia, and moves."""
     report = check(tmp_path, urdf_old=descriptions.INERTIAL.format(mass=0.1, i=1e-4), urdf_new="")

@@ -1,0 +1,208 @@
+"""Whether a robot can stand in its home pose and on the feet of its gait: statics, and how fast it tips."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pinocchio as pin
+from scipy.optimize import linprog
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.planners.gait import Gait
+from idcontrol.robots.robot import Robot, foot_centres, legs
+from idcontrol.system import System
+from idcontrol.types import Array, Booleans
+
+GRAVITY = 9.81
+"""Gravity [m/s²]."""
+MU = 0.6
+"""Friction of the ground that a robot must be able to stand on: rubber on a dry floor."""
+LEAST_LEAN_RAD = 0.02
+"""A robot that tips over when it leans by less than this does not stand: no controller holds its base as still."""
+MOST_LEAN_RAD = 0.15
+"""A robot that tips by more than this within a stance is not kept from falling: a quarter of the lean of a fall."""
+MOST_RADIUS = 0.5
+"""Largest radius of a foot, as a share of the length of its leg: a larger one reaches the knee."""
+MOST_GROWTH = 100.0
+"""Bound on an exponent, so that a stance of hours makes no overflow."""
+DIRECTIONS = np.stack([f(np.linspace(0.0, 2.0 * np.pi, 3600, endpoint=False)) for f in (np.cos, np.sin)])
+"""Unit vectors in the plane, shape (2, 3600)."""
+
+
+def problems(robot: Robot, system: System) -> list[str]:
+    """Say why a robot with a floating base and feet cannot stand or walk, in one line for each reason.
+
+    Args:
+        robot: The robot; each of its feet is at the end of a leg.
+        system: Its machine; its last update is overwritten by that of the standing pose.
+    """
+    q = robot.standing_state(system).q
+    system.update(q, np.zeros(system.n_velocities))
+    com, centres = system.com(q), foot_centres(robot, system, q)
+    if com[2] <= 0.0:
+        return [
+            f"home.joints_rad: the mass centre is {-com[2]:.2g} m below the feet; z points up, and the robot stands on "
+            "its feet: turn it over"
+        ]
+    found = [*_buried(robot, system), *_oversized(robot, system, centres)]
+    if robot.description.gait is None or found:
+        return found
+    margin = support_margin(centres[:, :2] - com[:2])
+    if margin < LEAST_LEAN_RAD * com[2]:
+        where = f"{1e3 * abs(margin):.0f} mm {'inside' if margin > 0.0 else 'beyond'} the edge of"
+        return [
+            f"feet: the mass centre is {where} what the feet span; to stand on points, a robot needs three or more "
+            "feet around it: change the home pose, or leave [gait] out"
+        ]
+    share = torque_share(robot, system)
+    if share > 1.0:
+        return [
+            f"limits.torque_nm: to stand at home takes {share:.2g} times the torque limits on ground with friction "
+            f"{MU:g}; bend the legs less, or correct the limits"
+        ]
+    return _gait_problems(robot, system, com)
+
+
+def _buried(robot: Robot, system: System) -> list[str]:
+    """Name the joints of the legs that are below the ground on which the feet stand."""
+    height = {
+        system.actuated_names[i]: float(
+            system.data.oMi[system.model.getJointId(system.actuated_names[i])].translation[2]
+        )
+        for leg in legs(robot, system)
+        for i in leg
+    }
+    low = {name: z for name, z in height.items() if z < 0.0}
+    if not low:
+        return []
+    return [
+        f"home.joints_rad: below the ground there, by up to {-1e3 * min(low.values()):.0f} mm: {', '.join(low)}; fold "
+        "the legs the other way, or correct the feet's frames"
+    ]
+
+
+def _oversized(robot: Robot, system: System, centres: Array) -> list[str]:
+    """Name the feet that are larger than their legs allow."""
+    large = []
+    for foot, centre, leg in zip(robot.description.feet, centres, legs(robot, system), strict=True):
+        joints = [system.data.oMi[system.model.getJointId(system.actuated_names[i])].translation for i in leg]
+        length = sum(math.dist(a, b) for a, b in zip(joints, [*joints[1:], centre], strict=True))
+        if foot.radius_m > MOST_RADIUS * length:
+            large.append(f"{foot.name} has {foot.radius_m:g} m on a leg of {length:.2g} m")
+    return [f"feet: radius_m beyond half of the leg: {', '.join(large)}; correct it"] if large else []
+
+
+def support_margin(feet: Array) -> float:
+    """Return the distance of the origin from the edge of the convex hull of points [m]; negative outside of it.
+
+    It is the least value of the hull's support function.
+
+    Args:
+        feet: Points in the plane, shape (n, 2) [m].
+    """
+    return float((feet @ DIRECTIONS).max(axis=0).min())
+
+
+def torque_share(robot: Robot, system: System) -> float:
+    """Return the least largest share of its torque limits with which a robot stands at home, all feet on the ground.
+
+    Args:
+        robot: The robot.
+        system: Its machine, updated at rest in that pose.
+    """
+    contacts = robot.contacts(MU, system=system).detect(math.inf)
+    return _torque_share(system, contacts, robot.torque_limit(system.actuated_names), slice(6))
+
+
+def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice) -> float:
+    """Return the least largest share of torque limits with which contacts hold a machine still; inf if they cannot.
+
+    A linear program in the contact forces f and the share s: min s, J_uᵀ f = c_u, |c_a - J_aᵀ f| <= s τ_max, with f in
+    friction pyramids.
+
+    Args:
+        system: The machine at rest; c is its bias.
+        contacts: The feet that stand, n of them.
+        limit: Torque limits τ_max, shape (a,) [N m].
+        rows: The unactuated rows in balance: six for a base at rest, three for one that the feet carry and may turn.
+    """
+    n, u, J = len(contacts), system.n_unactuated, contacts.jacobian
+    across, c = -J[:, u:].T, system.bias[u:]
+    pyramid = np.hstack([np.tile(-np.diag(contacts.mu), (4, 1)), np.vstack([np.kron(np.eye(2), np.eye(n))] * 2)])
+    pyramid[2 * n :, n:] *= -1.0
+    found = linprog(
+        np.append(np.zeros(3 * n), 1.0),
+        A_ub=np.vstack(
+            [
+                np.hstack([across, -limit[:, None]]),
+                np.hstack([-across, -limit[:, None]]),
+                np.hstack([pyramid, np.zeros((4 * n, 1))]),
+            ]
+        ),
+        b_ub=np.concatenate([-c, c, np.zeros(4 * n)]),
+        A_eq=np.hstack([J[:, :u].T[rows], np.zeros((u, 1))[rows]]),
+        b_eq=system.bias[:u][rows],
+        bounds=[(0.0, None)] * n + [(None, None)] * (2 * n) + [(0.0, None)],
+    )
+    return float(found.fun) if found.success else math.inf
+
+
+def stances(gait: Gait) -> list[tuple[Booleans, float]]:
+    """List which feet stand, shape (n,), and for how long [s], one after the other in a cycle of a gait."""
+    touchdown = np.array(gait.touchdown)
+    changes = np.unique(np.concatenate([touchdown, (touchdown + gait.duty) % 1.0]).round(9))
+    lengths = np.diff(np.append(changes, changes[0] + 1.0))
+    middles = changes + 0.5 * lengths
+    return [
+        ((middle - touchdown) % 1.0 < gait.duty, float(length * gait.period_s))
+        for middle, length in zip(middles, lengths, strict=True)
+    ]
+
+
+def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
+    """Name the stance of the gait that tips the robot most, if it tips it over, or the weakest that cannot carry it.
+
+    Over a support d beside the mass centre at height h, a point mass tips by d/h (cosh(t √(g/h)) - 1) in time t.
+    """
+    told, names = robot.description.gait, [foot.name for foot in robot.description.feet]
+    assert told is not None  # asked of robots that walk
+    gait = Gait(period_s=told.period_s, duty=told.duty, touchdown=tuple(told.touchdown[name] for name in names))
+    contacts, limit = robot.contacts(MU, system=system).detect(math.inf), robot.torque_limit(system.actuated_names)
+    height, most, needs = float(com[2]), (0.0, ""), (0.0, "")
+    for stands, lasts in stances(gait):
+        if not stands.any():  # a leap: the planner of steps lets the base fall and be caught
+            continue
+        on = " and ".join(name for name, one in zip(names, stands, strict=True) if one)
+        carriers = contacts.take(np.flatnonzero(stands))
+        beside = max(-support_margin(carriers.point[:, :2] - com[:2]), 0.0)
+        lean = beside / height * (math.cosh(min(lasts * math.sqrt(GRAVITY / height), MOST_GROWTH)) - 1.0)
+        most = max(
+            most, (lean, f"for {1e3 * lasts:.0f} ms on {on} alone, {1e3 * beside:.0f} mm beside its mass centre")
+        )
+        needs = max(needs, (_torque_share(system, carriers, limit, slice(3)), on))
+    if most[0] > MOST_LEAN_RAD:
+        return [f"gait: the robot is {most[1]}, and tips over; raise gait.duty, or have other feet land together"]
+    if needs[0] > 1.0:
+        return [
+            f"limits.torque_nm: on {needs[1]} alone the gait takes {needs[0]:.2g} times the torque limits; correct them"
+        ]
+    return []
+
+
+def implausible_inertias(robot: Robot, system: System) -> list[str]:
+    """Warn of each moving body whose inertia needs more room than the whole robot takes."""
+    q = robot.standing_state(system).q
+    data = system.model.createData()
+    pin.framesForwardKinematics(system.model, data, q)
+    places = np.array([place.translation for place in data.oMf[1:]])
+    size = float(np.linalg.norm(places[:, None] - places[None], axis=2).max())
+    found = []
+    for name, body in zip(system.model.names[1:], system.model.inertias[1:], strict=True):
+        gyration = math.sqrt(float(np.linalg.eigvalsh(body.inertia)[-1]) / body.mass) if body.mass > 0.0 else 0.0
+        if gyration > size:
+            found.append(
+                f"what joint {name} moves has the inertia of its {body.mass:.3g} kg {gyration:.2g} m away, the robot "
+                f"is {size:.2g} m large; correct its <inertial>"
+            )
+    return found
