@@ -29,7 +29,9 @@ MOVED_M = 0.01
 CENTRE_M = 0.02
 """Centres of mass that are farther apart than this are different [m]; a knee's zero that is 0.15 rad off shows."""
 MASS_SHARE = 0.1
-"""Masses, and gravity and springs beside what they load, that differ by more than this share are different."""
+"""Masses that differ by more than this share are different."""
+LOAD_SHARE = 0.01
+"""Largest share by which gravity may differ, and that springs may have of a joint's torque limit or the weight."""
 INERTIA_SHARE = 0.3
 """Rotational inertias about the centre of mass that differ by more than this share are different."""
 LIGHT_SHARE = 1e-3
@@ -109,7 +111,7 @@ def _require_gravity(mapped: Mapped) -> None:
     model, here = mapped.model, np.array(mapped.system.model.gravity.linear)
     off = model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY
     there = np.zeros(3) if off else model.opt.gravity
-    if np.linalg.norm(there - here) > 0.1 * MASS_SHARE * np.linalg.norm(here):
+    if np.linalg.norm(there - here) > LOAD_SHARE * np.linalg.norm(here):
         raise InputError(
             f"gravity is {_vector(there)} m/s² in the MuJoCo model and {_vector(here)} m/s² for {mapped.robot.name}; "
             "set model.opt.gravity, and leave gravity on in model.opt.disableflags"
@@ -132,13 +134,14 @@ def _require_joints(mapped: Mapped, data: mujoco.MjData, ours: pin.Data, q: Arra
         slides = bool(subspace[:3].any())
         if slides != (model.jnt_type[number] == mujoco.mjtJoint.mjJNT_SLIDE):
             raise InputError(
-                f"of {mapped.label(number)} of the MuJoCo model and {name} of {robot}, one turns, one slides"
+                f"of {mapped.label(number)} of the MuJoCo model and {name} of {robot}, one turns, one slides; "
+                "map names by joints="
             )
         here = ours.oMi[joint.id].rotation @ (subspace[:3] if slides else subspace[3:])
         if np.arccos(np.clip(here @ there, -1.0, 1.0)) > TURNED_RAD:
             raise InputError(
                 f"{mapped.label(number)} of the MuJoCo model has another axis than {name} of {robot}: {_vector(there)} "
-                f"there, {_vector(here)} here, in the home pose; {WAY_ON}"
+                f"in the model, {_vector(here)} in the URDF, in the home pose; {WAY_ON}"
             )
     for name, number in mapped.pairs():
         here, there, axis = ours.oMi[mapped.ours(name).id].translation, data.xanchor[number], data.xaxis[number]
@@ -147,8 +150,8 @@ def _require_joints(mapped: Mapped, data: mujoco.MjData, ours: pin.Data, q: Arra
         if model.jnt_type[number] == mujoco.mjtJoint.mjJNT_HINGE and apart > MOVED_M:
             raise InputError(
                 f"{mapped.label(number)} of the MuJoCo model is {1e3 * apart:.0f} mm away from "
-                f"{name} of {robot} in the home pose, at {_vector(there)} m and {_vector(here)} m: other lengths, or "
-                f"other zeros of the joints before it; {WAY_ON}"
+                f"{name} of {robot} in the home pose, at {_vector(there)} m in the model and {_vector(here)} m in "
+                f"the URDF: other lengths, or other zeros of the joints before it; {WAY_ON}"
             )
 
 
@@ -191,21 +194,24 @@ def _require_bodies(mapped: Mapped, data: mujoco.MjData, ours: pin.Data) -> None
         who = f"{names} of the MuJoCo model and {moved} have"
         largest = max(mass, here.mass)
         if abs(mass - here.mass) > MASS_SHARE * largest + light:
-            raise InputError(f"{who} different masses: {mass:.4g} kg and {here.mass:.4g} kg; {WAY_ON}")
+            raise InputError(
+                f"{who} different masses: {mass:.4g} kg in the model, {here.mass:.4g} kg in the URDF; {WAY_ON}"
+            )
         if largest < light:
             continue
         apart = 1e3 * float(np.linalg.norm(centre - here.lever))
         if apart > 1e3 * CENTRE_M:
             raise InputError(
-                f"{who} their centres of mass {apart:.0f} mm apart: {_vector(centre)} m and {_vector(here.lever)} m "
-                f"in the joint's axes, so masses differ or the joint has another zero; {WAY_ON}"
+                f"{who} their centres of mass {apart:.0f} mm apart: {_vector(centre)} m in the model, "
+                f"{_vector(here.lever)} m in the URDF, in the joint's axes: other masses, or another zero of the "
+                f"joint; {WAY_ON}"
             )
         sizes = [float(np.linalg.norm(each, 2)) for each in (inertia - here.inertia, inertia, here.inertia)]
         if sizes[0] > INERTIA_SHARE * max(sizes[1:]) + light * MOVED_M**2:
             raise InputError(
-                f"{who} different inertias: {_vector(np.linalg.eigvalsh(inertia))} kg m² and "
-                f"{_vector(np.linalg.eigvalsh(here.inertia))} kg m² about their principal axes, which differ by "
-                f"{sizes[0]:.2g} kg m²; {WAY_ON}"
+                f"{who} different inertias: {_vector(np.linalg.eigvalsh(inertia))} kg m² in the model, "
+                f"{_vector(np.linalg.eigvalsh(here.inertia))} kg m² in the URDF about their principal axes, and "
+                f"{sizes[0]:.2g} kg m² between them; {WAY_ON}"
             )
 
 
@@ -249,17 +255,20 @@ def dofs(mapped: Mapped) -> Integers:
 
 
 def require_no_springs(mapped: Mapped, data: mujoco.MjData) -> None:
-    """Refuse springs that load a joint where `data` is, beside its torque limit.
+    """Refuse springs that load a joint or the base where `data` is.
 
     Raises:
         InputError: There is one.
     """
-    pull = data.qfrc_spring[mapped.model.jnt_dofadr[mapped.joints]]
-    limit = 0.1 * MASS_SHARE * mapped.system.effort_limit
-    for i in np.flatnonzero(np.abs(pull) > limit):
+    system, at = mapped.system, dofs(mapped)
+    base = at.size - system.n_actuated
+    weight = system.mass * float(np.linalg.norm(system.model.gravity.linear))
+    largest = LOAD_SHARE * np.concatenate((np.full(base, weight), system.effort_limit))
+    names = ("the base",) * base + tuple(f"joint {name}" for name in system.actuated_names)
+    for i in np.flatnonzero(np.abs(data.qfrc_spring[at]) > largest):
         raise InputError(
-            f"springs of the MuJoCo model pull at joint {mapped.system.actuated_names[i]} with {pull[i]:.3g} N m close "
-            "to the home pose, which a controller cannot know; set model.jnt_stiffness and model.tendon_stiffness to 0"
+            f"springs of the MuJoCo model pull at {names[i]} with {data.qfrc_spring[at[i]]:.3g} N m close to the home "
+            "pose, which a controller cannot know; set model.jnt_stiffness and model.tendon_stiffness to 0"
         )
 
 

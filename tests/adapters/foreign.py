@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from idcontrol import robots
 from idcontrol.contact.spheres import on_flat_ground
-from idcontrol.plants.exported import rigid_links
+from idcontrol.plants.exported import RigidLink, rigid_links
 from idcontrol.plants.mujoco import _specification
 
 Change = Callable[[mujoco.MjSpec], None]
@@ -47,10 +48,8 @@ def same(*changes: Change, robot: str = "go1") -> mujoco.MjModel:
         changes: Applied to the specification before it is compiled; bodies are called as the joints that move them.
         robot: Its name.
     """
-    contacts = on_flat_ground(robots.load(robot), 0.8)
-    system = contacts.system
-    links = rigid_links(system, contacts)
-    spec = _specification(links, None, system.model.gravity.linear, 1e-3)
+    links = _links(robot)
+    spec = _specification(links, None, np.array([0.0, 0.0, -9.81]), 1e-3)
     for change in changes:
         change(spec)
     model = spec.compile()
@@ -60,3 +59,9 @@ def same(*changes: Change, robot: str = "go1") -> mujoco.MjModel:
             body.inertia[:] = link.principal()[0]
     mujoco.mj_setConst(model, mujoco.MjData(model))
     return model
+
+
+@functools.cache
+def _links(robot: str) -> list[RigidLink]:
+    contacts = on_flat_ground(robots.load(robot), 0.8)
+    return rigid_links(contacts.system, contacts)

@@ -41,7 +41,7 @@ def test_what_is_placed_is_observed(model, robot):
     np.testing.assert_allclose(seen.v, state.v, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["arm", "panda", "links"])
+@pytest.mark.parametrize("name", ["arm", "panda", "links", "solo12", "anymal"])
 def test_every_robot_agrees_with_its_own_machine(name):
     robot, model = robots.load(name), foreign.same(robot=name)
     bridge, data, system = Bridge(model, robot), mujoco.MjData(model), robot.system()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from idcontrol import robots
 from idcontrol.adapters.mujoco import Bridge
@@ -50,13 +52,11 @@ def gears(*values):
     return change
 
 
-def tendon(*names, stiffness=0.0, length=0.0, **fields):
+def tendon(*names, **fields):
     """A fixed tendon over some joints."""
 
     def change(spec):
         rope = spec.add_tendon(name="rope", **fields)
-        rope.stiffness = [stiffness, 0.0, 0.0]
-        rope.springlength = [length, length]
         for i, name in enumerate(names):
             rope.wrap_joint(name, 1.0 + i)
 
@@ -70,6 +70,15 @@ def string(spec):
     rope = spec.add_tendon(name="rope")
     rope.wrap_site("high")
     rope.wrap_site("low")
+
+
+def bungee(spec):
+    """A spring from the world to the trunk."""
+    spec.worldbody.add_site(name="ceiling", pos=[0.0, 0.0, 2.0])
+    spec.body("root_joint").add_site(name="hook")
+    rope = spec.add_tendon(name="rope", stiffness=[50.0, 0.0, 0.0], springlength=[1.0, 1.0])
+    rope.wrap_site("ceiling")
+    rope.wrap_site("hook")
 
 
 def crank(spec):
@@ -151,6 +160,11 @@ DRIVEN = {
     "dampers": (each(make=("damper", {"kv": 2.0}), ctrllimited=True, ctrlrange=[0.0, 1.0]),),
     "cylinders": (each(make=("cylinder", {"timeconst": 0.1, "bias": 1.0, "area": 2.0})),),
     "muscles": (each(make=("muscle", {"tausmooth": 0.0}), lengthrange=[-1.0, 1.0]),),
+    "direct-current motors": (each(make=("dcmotor", {"motorconst": [0.05, 0.05], "resistance": 1.0})),),
+    "direct-current motors with inductance": (
+        each(make=("dcmotor", {"motorconst": [0.05, 0.05], "resistance": 1.0, "inductance": [1e-3, 0.0]})),
+    ),
+    "PID servos": (each(make=("pid", {"kp": 50.0, "kv": 1.0, "ki": 3.0})),),
     "affine gains": (general(**AFFINE, **SPRINGY),),
     "affine gains without bias": (general(gaintype=AFFINE["gaintype"], gainprm=[0.0, 0.0, -2.0] + [0.0] * 7),),
     "zero gain": (general(gainprm=[0.0] * 10),),
@@ -231,6 +245,37 @@ def test_joints_get_the_torques_to_rounding_and_accelerate_as_ours(robot, varian
         a = np.linalg.solve(system.M, np.concatenate((np.zeros(6), tau)) - system.bias)
         if variant not in OTHER_DYNAMICS:
             np.testing.assert_allclose(data.qacc[at], a[6:], rtol=0, atol=1e-11 * np.abs(a).max())
+
+
+MIXED = (
+    {},
+    {"gear": [-7.0, 0, 0, 0, 0, 0]},
+    SERVO,
+    {"make": ("position", {"kp": 100.0, "timeconst": 0.05})},
+    {"make": ("intvelocity", {"kp": 50.0}), "actlimited": True, "actrange": [-0.2, 0.2]},
+    {"make": ("damper", {"kv": 2.0}), "ctrllimited": True, "ctrlrange": [0.0, 1.0]},
+    {"make": None, **AFFINE, **SPRINGY},
+    {"delay": 0.01, "nsample": 10},
+)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=10)
+@given(
+    drives=st.lists(
+        st.tuples(st.sampled_from(JOINTS), st.sampled_from(MIXED), st.sampled_from((JOINT, INPARENT))), max_size=20
+    )
+)
+def test_joints_get_the_torques_from_any_mixture_of_actuators(robot, drives):
+    model = foreign.same(*(each(kind, names=(name,), **fields) for name, fields, kind in drives))
+    bridge, data, system = Bridge(model, robot), mujoco.MjData(model), robot.system()
+    bridge.place(data, robot.standing_state())
+    tau = system.effort_limit * np.linspace(-1.0, 1.0, 12)
+    for _ in range(3):
+        bridge.actuate(data, tau)
+        mujoco.mj_step(model, data)
+    at = [model.joint(name).dofadr[0] for name in system.actuated_names]
+    np.testing.assert_allclose((data.qfrc_actuator + data.qfrc_applied)[at], tau, rtol=1e-12, atol=1e-12)
 
 
 def test_actuators_of_other_machines_stay_as_they_are(robot):
@@ -324,18 +369,27 @@ REFUSED = {
         (scaled(THIGH), lambda s: setattr(s.body(THIGH), "gravcomp", 0.5)),
         "relieved of 0.5 times",
     ),
-    "twice the masses": ((heavier,), r"root_joint of the .*different masses: 11.12 kg and 5.561 kg; make"),
-    "twice one mass": ((scaled(CALF, mass=2.0),), r"FL_calf_joint .*different masses: 0.3917 kg and 0.1959 kg; make"),
-    "lighter link": ((scaled(THIGH, mass=0.85),), "FL_thigh_joint .*different masses: 0.8577 kg and 1.009 kg"),
+    "twice the masses": (
+        (heavier,),
+        r"root_joint of the .*different masses: 11.12 kg in the model, 5.561 kg in the URDF; make",
+    ),
+    "twice one mass": (
+        (scaled(CALF, mass=2.0),),
+        r"FL_calf_joint .*different masses: 0.3917 kg in the model, 0.1959 kg in the URDF; make",
+    ),
+    "lighter link": (
+        (scaled(THIGH, mass=0.85),),
+        "FL_thigh_joint .*different masses: 0.8577 kg in the model, 1.009 kg in",
+    ),
     "centre of mass": (
         (moved(CALF, "ipos", [0.0, 0.0, 0.039]),),
-        r"FL_calf_joint .*39 mm apart: \(0.0043, 0.000977, -0.107\) m and \(0.0043, 0.000977, -0.146\) m .*; make both",
+        r"FL_calf.*39 mm .*: \(0.0043, 0.000977, -0.107\) m in the model, \(0.0043, 0.000977, -0.146\) m in .*",
     ),
     "twice the inertia": ((scaled(CALF, inertia=2.0),), r"different inertias: .*\(3.58e-05, 0.00148, 0.0015\) kg m²"),
     "longer thigh": ((moved(CALF, "pos", [0.0, 0.0, -0.02]),), "FL_calf_joint .* is 20 mm away from .*other lengths"),
     "turned axis": ((lambda s: setattr(s.joint(CALF), "axis", [0.0, 1.0, 0.1]),), "another axis than FL_calf_joint"),
     "reversed axis": ((lambda s: setattr(s.joint(CALF), "axis", [0.0, -1.0, 0.0]),), "another axis than FL_calf_joint"),
-    "other zero": ((lambda s: setattr(s.joint(CALF), "ref", 0.2),), "FL_calf_joint .*or the joint has another zero"),
+    "other zero": ((lambda s: setattr(s.joint(CALF), "ref", 0.2),), "FL_calf_joint .*, or another zero of the joint"),
     "slide": (
         (lambda s: setattr(s.joint(CALF), "type", mujoco.mjtJoint.mjJNT_SLIDE),),
         "FL_calf_joint of go1, one turns, one slides",
@@ -348,7 +402,11 @@ REFUSED = {
         "equality bond .* holds the robot",
     ),
     "springs": ((joints(stiffness=[20.0, 0.0, 0.0]),), "springs .* pull at joint FL_.* N m close to the home pose"),
-    "spring of a tendon": ((tendon(CALF, stiffness=50.0),), "springs .* pull at joint FL_calf_joint with"),
+    "bungee": ((bungee,), "springs .* pull at the base with"),
+    "spring of a tendon": (
+        (tendon(CALF, stiffness=[50.0, 0.0, 0.0], springlength=[0.0, 0.0]),),
+        "springs .* pull at joint FL_calf_joint with",
+    ),
 }
 
 
