@@ -69,7 +69,7 @@ SEARCH_NODES: Final = 200
 settles up to two contacts that act on each other, and gets to the end of a branch at all that are searched."""
 
 JAM: Final = "jam"
-"""Such velocities exist, but with friction no solution: all contact modes were searched."""
+"""Such velocities exist, but with friction no solution: there is a proof."""
 UNSOLVED: Final = "no solution found"
 """Neither a solution nor a proof that there is none."""
 
@@ -148,7 +148,9 @@ def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma:
 
 
 @njit(cache=True, error_model="numpy")
-def pyramid_residual(rho: Array, c: Array, left: Array, mu: Array, f: Array, arena: Arena) -> float:
+def pyramid_residual(
+    rho: Array, c: Array, left: Array, mu: Array, f: Array, arena: Arena
+) -> float:  # pragma: no cover - compiled
     """Return how far impulses of all rows, shape (3 n + e,), violate the law, each contact in its own units.
 
     Of contacts with μ = inf the normals alone count; arguments as for `friction_lcp_kernel`, with all rows.

@@ -26,9 +26,10 @@ from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign_rows, solve_lower
 from idcontrol.kernels.linked import linked
 from idcontrol.models import no_slip
-from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
+from idcontrol.models.coulomb import JAM
+from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
+from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, may_part, outcomes, whiten
 from idcontrol.solvers.lcp import ACTIVE_SET, SLIGHT, gram_residual_doubled, lost, row_residual, row_rounding
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.psd import psd_lcp_kernel
@@ -217,8 +218,9 @@ def held_contacts(problem: StepProblem) -> Booleans:
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Stage I for one step.
 
-    Forward, and inverse unless the joints are told to squeeze, a solution exists and is found; otherwise the status is
-    FALLBACK with the note ``"squeeze"`` and the impulses are zero. REPAIRED: a contact with infinite friction parts if
+    Forward, and inverse unless joints are prescribed what contact forbids, a solution exists and is found; otherwise
+    the status is FALLBACK and the impulses are zero. The note is then `SQUEEZE`, or `JAM` where some velocities keep
+    the contacts apart, but none meets all edges. REPAIRED: a contact with infinite friction parts if
     it sticks and presses when it may slip; it sticks, at no normal force (`idcontrol.models.sticking`). Or, with the
     note `INEXACT`, some contact obeys its law to fewer digits than is called solved.
 
@@ -232,8 +234,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 def solve_whitened(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> StepSolution:
     """`solve`, for a problem that is whitened already."""
     found, unsettled = _stage_one(problem, whitened, warm, HELD_RANK_TOLERANCE, lets_go=True)
-    ending = _ending(found.number, found.residual, found.iterations)
-    if unsettled and found.number in (SOLVED, INFEASIBLE):
+    ending = _ending(whitened, found)
+    if unsettled not in ("", SQUEEZE) and found.number in (SOLVED, INFEASIBLE):
         ending = ending._replace(status=max(ending.status, Status.REPAIRED), note=unsettled)
     return finish(problem, whitened, found.f, ending, found.active)
 
@@ -270,8 +272,9 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     rho, delta = _ridged(whitened.rho, n3, epsilon, HEAP)
     ridged = whitened._replace(rho=rho)
     found, _ = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, lets_go=False)
-    number = INFEASIBLE if _yields(found.f, whitened.c, n3 // 3, delta) else found.number
-    ending = _ending(number, found.residual, found.iterations, epsilon)
+    if _yields(found.f, whitened.c, n3 // 3, delta):
+        found = found._replace(number=INFEASIBLE)
+    ending = _ending(whitened, found)._replace(regularization=epsilon)
     return finish(problem, whitened, found.f, ending, found.active)
 
 
@@ -326,7 +329,8 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
         np.add.at(f, axis * n + owner, side * impulse)
         first += owner.size
     f = held.impulses(whitened, f)
-    ending = _ending(int(result.status), result.residual, result.iterations, result.regularization)
+    found = _StageOne(f, np.zeros(n, dtype=np.int64), int(result.status), result.iterations, result.residual)
+    ending = _ending(whitened, found)._replace(regularization=result.regularization)
     if ending.status is Status.SOLVED and result.regularization > 0.0:
         ending = ending._replace(status=Status.REPAIRED, note="regularized")
     return finish(problem, whitened, f, ending)
@@ -398,10 +402,15 @@ def _stage_one(
     return attempt(closed, np.zeros_like(closed), rank_tolerance).found, ""
 
 
-def _ending(number: int, residual: float, iterations: int, regularization: float = 0.0) -> Ending:
-    if number == SOLVED:
-        return Ending(Status.SOLVED, residual, iterations, regularization)
-    if number == INACCURATE:
-        return Ending(Status.REPAIRED, residual, iterations, regularization, INEXACT)
-    note = "squeeze" if number in (INFEASIBLE, RAY) else SolverStatus(number).name.lower()
-    return Ending(Status.FALLBACK, residual, iterations, regularization, note)
+def _ending(whitened: Whitened, found: _StageOne) -> Ending:
+    """Name how stage I ended; of what has no solution, whether it has none without friction either."""
+    status, note = Status.FALLBACK, SolverStatus(found.number).name.lower()
+    if found.number == SOLVED:
+        status, note = Status.SOLVED, ""
+    elif found.number == INACCURATE:
+        status, note = Status.REPAIRED, INEXACT
+    elif found.number in (INFEASIBLE, RAY):
+        rows, n = whitened.rho.shape[0], found.active.size
+        held = hold(whitened, np.arange(3 * n, rows))
+        note = JAM if may_part(held.rho, held.c, n) else SQUEEZE
+    return Ending(status, found.residual, found.iterations, note=note)

@@ -9,7 +9,7 @@ import pytest
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.models import dissipation
-from idcontrol.models.step import Bilateral, StepProblem
+from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
@@ -253,6 +253,28 @@ def test_a_thousand_contacts_on_one_body_are_one_small_problem():
     assert solution.status is Status.SOLVED
     assert np.count_nonzero(solution.impulses[:, 0]) <= 6
     check_optimality(problem, solution)
+
+
+@pytest.mark.parametrize(("closing", "note"), [(0.0, "jam"), (0.1, "squeeze")])
+def test_a_plate_dragged_between_walls_jams_unless_the_walls_close_on_it(closing, note):
+    """It need not approach either wall, but sliding lifts it off one and has no room at the other."""
+    jacobian = np.zeros((6, 3))  # velocities: the plate's across the walls, which is free; along them; of the second wall
+    jacobian[0] = [1.0, 0.0, 0.0]
+    jacobian[1] = [-1.0, 0.0, -1.0]
+    jacobian[2:4, 1] = 1.0
+    contacts = Contacts(
+        identity=np.arange(2),
+        point=np.zeros((2, 3)),
+        axes=np.tile(np.eye(3), (2, 1, 1)),
+        gap=np.zeros(2),
+        mu=np.full(2, 0.5),
+        jacobian=jacobian,
+    )
+    prescribed = Prescribed(index=np.array([1, 2]), velocity=np.array([1.0, closing]))
+    problem = StepProblem(h=1e-3, M=np.eye(3), kappa=np.zeros(3), contacts=contacts, prescribed=prescribed)
+    solution = dissipation.solve(problem)
+    assert (solution.status, solution.note) == (Status.FALLBACK, note)
+    assert not solution.impulses.any()
 
 
 def test_joints_told_to_squeeze_end_with_a_note_and_no_impulse():
