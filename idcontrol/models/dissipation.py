@@ -5,8 +5,9 @@ The consistent objective is a projection of the free velocity onto the cone of v
     min ½ (v_b - v°_b)ᵀ M_bb (v_b - v°_b)   s.t.   G_e v + φ̃/h ≥ 0,    rows of G_e: N_i ± μ_i S_i, N_i ± μ_i T_i
 
 Its multipliers are the edge impulses η ≥ 0, at most as many as there are unknown velocities: f_N = Σ η_e,
-f_S = μ (η_+S - η_-S). v⁺ is unique. The price of convexity: a loaded contact that slides lifts at μ max(|v_S|, |v_T|).
-Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are closed (math.md, section 4.1).
+f_S = μ (η_+S - η_-S). With finite friction v⁺ is unique. The price of convexity: a loaded contact that slides lifts at
+μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are closed (math.md,
+section 4.1): v⁺ is unique once it is known which of them stick, and more than one choice may be right.
 
 Beside it stand the same with a unique distribution of impulses (`one_stage`), without slip (`no_slip_qp`), and as it
 is printed (`solve_printed`).

@@ -55,7 +55,7 @@ def require() -> None:
 
 
 def dissipation(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Stage I of maximal dissipation: v⁺ is unique, which impulses give it is the library's choice.
+    """Stage I of maximal dissipation: v⁺ is unique for given held contacts, its impulses are not.
 
     Args:
         problem: The step, forward or inverse.

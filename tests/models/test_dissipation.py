@@ -258,7 +258,7 @@ def test_a_thousand_contacts_on_one_body_are_one_small_problem():
 @pytest.mark.parametrize(("closing", "note"), [(0.0, "jam"), (0.1, "squeeze")])
 def test_a_plate_dragged_between_walls_jams_unless_the_walls_close_on_it(closing, note):
     """It need not approach either wall, but sliding lifts it off one and has no room at the other."""
-    jacobian = np.zeros((6, 3))  # velocities: the plate's across the walls, which is free; along them; of the second wall
+    jacobian = np.zeros((6, 3))  # the plate across the walls, which is free, and along them; the second wall
     jacobian[0] = [1.0, 0.0, 0.0]
     jacobian[1] = [-1.0, 0.0, -1.0]
     jacobian[2:4, 1] = 1.0

@@ -4,16 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
+from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, dissipation, sap
+from idcontrol.models.step import CLOSED_GAP, StepProblem
 from idcontrol.models.whitened import recover, whiten
-from idcontrol.trust import contact_laws
+from idcontrol.trust import contact_laws, own_units
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.trust.random_steps import kind_of, numbered_step
 from idcontrol.types import Status
 from tests import scenes
 
 STATES = 1000
+CONVEX = [(dissipation, own_units.DISSIPATION), (sap, own_units.SAP)]
 
 
 def random_inverse(system, rng):
@@ -65,7 +69,7 @@ def test_what_the_coulomb_inverse_predicts_solves_the_forward_problem(quadruped)
 
 @pytest.mark.parametrize(("model", "unique"), [(dissipation, True), (sap, True), (coulomb, False)])
 def test_torques_lead_to_the_predicted_motion_where_the_model_has_but_one(model, unique):
-    """Convex models have one; where Coulomb's problem has several, both what was predicted and what comes solve it."""
+    """Convex models have one at finite friction; of Coulomb's several, what was predicted and what comes solve it."""
     steps = (numbered_step(number, most_contacts=8) for number in range(1200) if kind_of(number) == (True, True))
     others = 0
     for problem in steps:
@@ -81,6 +85,50 @@ def test_torques_lead_to_the_predicted_motion_where_the_model_has_but_one(model,
             assert contact_laws.coulomb(driven, inverse.impulses) < 1e-6
             assert contact_laws.coulomb(driven, forward.impulses) < 1e-6
     assert (others == 0) is unique  # 6 of 300 with Coulomb's
+
+
+@pytest.mark.parametrize(("model", "law"), CONVEX, ids=["dissipation", "sap"])
+def test_a_contact_with_infinite_friction_may_stick_or_part_and_both_are_right(model, law):
+    """The body leaves the contact at 0.1 m/s, but presses on it once the contact's tangent is held."""
+    contacts = Contacts(
+        identity=np.zeros(1, dtype=np.int64),
+        point=np.zeros((1, 3)),
+        axes=np.eye(3)[None],
+        gap=np.zeros(1),
+        mu=np.full(1, np.inf),
+        jacobian=np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, 0.0]]),
+    )
+    problem = StepProblem(h=1e-3, M=np.eye(2), kappa=np.array([-0.1, 1.0]), contacts=contacts)
+    sticks = model.solve(problem)
+    parts = structs.replace(sticks, v_plus=-problem.kappa, impulses=np.zeros((1, 3)))
+    assert sticks.status is Status.SOLVED
+    assert sticks.impulses[0, 0] > 0.5
+    assert np.abs(sticks.v_plus - parts.v_plus).max() > 0.5
+    for solution in (sticks, parts):
+        assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+
+
+@pytest.mark.parametrize(("model", "law"), CONVEX, ids=["dissipation", "sap"])
+def test_with_infinite_friction_another_motion_that_comes_back_obeys_the_law_as_well(model, law):
+    others = 0
+    for number in range(2, 700, 4):
+        problem = numbered_step(number, most_contacts=8)
+        held = np.random.default_rng(number).random(len(problem.contacts)) < 0.6
+        problem = replace(problem, contacts=replace(problem.contacts, mu=np.where(held, np.inf, problem.contacts.mu)))
+        inverse = model.solve(problem)
+        kappa = problem.kappa.copy()
+        kappa[problem.prescribed.index] -= inverse.multipliers
+        driven = replace(problem, kappa=kappa, prescribed=None)
+        forward = model.solve(driven)
+        if not inverse.status is forward.status is Status.SOLVED:
+            continue
+        predicted = structs.replace(inverse, multipliers=np.zeros(0))
+        for solution in (predicted, forward):
+            assert own_units.violation(law, driven, solution) <= own_units.TOLERANCE
+        if np.abs(forward.v_plus - inverse.v_plus).max() > 1e-5 * max(np.abs(inverse.v_plus).max(), 1e-3):
+            others += 1
+            assert (held & (problem.contacts.gap <= CLOSED_GAP)).any()
+    assert others > 0
 
 
 def test_halving_the_step_halves_the_distance_to_the_limit_torque(quadruped, standing):

@@ -3,15 +3,17 @@ r"""SAP: compliant contact as an unconstrained convex problem in velocities (mat
     minimize over v   ½ (v - v*)ᵀ M (v - v*) + ½ Σ γ(v)ᵀ R γ(v)
 
 γ is the projection of ``-R⁻¹(J v - v̂)`` onto the friction cone, a circle (`cone`); R and v̂ come from stiffness,
-damping and friction (`regularization`). The optimum is unique, depends continuously on all data and exists always:
-inverse, too, where joints are told to squeeze (torques are then as large as contacts are stiff). With prescribed joints
-the unknowns are the unactuated velocities alone, and R is that of the whole machine, so that both modes agree.
+damping and friction (`regularization`). The optimum always exists, and with finite friction it is unique and depends
+continuously on all data: inverse, too, where joints are told to squeeze (torques are then as large as contacts are
+stiff). With prescribed joints the unknowns are the unactuated velocities alone, and R is that of the whole machine, so
+that both modes agree.
 
 What the convexity costs: a contact that slides does so at the gap ``μ (h + τ_d) |v_t|``; one that sticks creeps at
 ``μ σ g h`` at most.
 
 μ = inf has no cone limit: a contact that is closed when the step begins (`CLOSED_GAP`) and presses at its end is held
-along its tangents; one that parts is let go, unless it would press then (`idcontrol.models.sticking`).
+along its tangents; one that parts is let go, unless it would press then (`idcontrol.models.sticking`). The optimum is
+unique once it is known which contacts are held, and more than one choice may be right.
 
 Source: Castro, Permenter & Han 2022, "An unconstrained convex formulation of compliant contact".
 """
