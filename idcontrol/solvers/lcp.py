@@ -72,7 +72,9 @@ class RowLcpAnswer(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def lcp_residual(z: Array, w: Array, r: Array) -> float:
-    """Relative residual max|min(z / max|z|, w / max|r|)| of an LCP w = Qz + r, 0 ≤ z ⊥ w ≥ 0 (math.md, section 13.3).
+    """Relative residual max|min(z / max|z|, w / max|r|)| of an LCP w = Qz + r, 0 ≤ z ⊥ w ≥ 0.
+
+    One unit for all rows: contact impulses are judged in those of each row (math.md, section 13.3).
 
     Args:
         z: Unknowns, shape (n,).
