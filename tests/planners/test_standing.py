@@ -5,6 +5,9 @@ import pinocchio as pin
 import pytest
 
 from idcontrol.planners.commands import VelocityCommand
+from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
+from idcontrol.sensing import Sensing
+from idcontrol.sensing.disturbance import BiasLevel
 from tests.planners.walker import machine
 
 PERIOD = 0.05
@@ -82,3 +85,18 @@ def test_no_mode_of_standing_grows_with_encoders_that_err(name):
         # Reference and goal approach the feet with a time constant of half a second.
         assert largest < 1.0 - PERIOD
         assert np.abs(loop.base[:3] - there[:3]).max() < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("robot", "controller", "base"),
+    [("go1", "id-coulomb-qp", "estimated"), ("go1", "pid", "plant"), ("solo12", "id-coulomb-qp", "plant")],
+)
+def test_ten_minutes_of_standing_with_encoders_that_err_move_no_base(robot, controller, base):
+    path = WalkPath(kind="command", stand_from_s=0.0)
+    sensing = Sensing(base=base, bias=BiasLevel(encoder_rad=0.03))
+    config = WalkConfig(robot=robot, controller=controller, path=path, sensing=sensing)
+    ticks = WalkScene.of(config).simulated().ticks(600_000)
+    poses = np.array([tick.state.q[:7] for k, tick in enumerate(ticks) if k % 1000 == 0])
+    # It goes over its feet in 5 s. Then its place in a plan that rests is known to the tolerance of the plant.
+    assert np.abs(poses[5:] - poses[5]).max() < 1e-4
