@@ -4,7 +4,7 @@ MuJoCo's contacts are soft. Here they are nearly as stiff as it allows (`TIME_CO
 friction cones and little creep below them (`IMPEDANCE_RATIO`).
 
 MuJoCo notices the end of a joint when the joint has passed it: by at most the way of one substep. It stops the joint in
-the next one and returns it to the end.
+the next one and returns it to the end slowly (`RETURN_S`).
 
 In MuJoCo, the linear velocity of a free joint is that of the body frame's origin in *world* axes, its angular velocity
 is in body axes, and quaternions begin with w. Only `MuJoCo._write` and `MuJoCo._read` convert between the conventions.
@@ -32,10 +32,14 @@ except ImportError:
     raise InputError("the plant mujoco needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
 
 TIME_CONSTANT = 2.0
-"""Time constant of a contact or of a joint's end, in substeps: the shortest that MuJoCo accepts."""
+"""Time constant of a contact, in substeps: the shortest that MuJoCo accepts."""
+
+RETURN_S = 0.02
+"""Time constant with which a joint that has passed its end returns to it [s]. The end of a joint can push but not pull:
+with `TIME_CONSTANT`, a joint that starts 1 rad beyond its end would leave it with 250 rad/s at 1 kHz."""
 
 IMPEDANCE = (0.95, 0.99, 1e-4, 0.5, 2.0)
-"""MuJoCo's ``solimp``: the impedance of a contact or an end rises from 0.95 to 0.99 over a depth of 0.1 mm."""
+"""MuJoCo's ``solimp``: the impedance of a contact or an end rises from 0.95 to 0.99 over 0.1 mm or mrad."""
 
 TOLERANCE = 1e-18
 """Tolerance of MuJoCo's Newton iterations, on the cost. Forces scale with its square root, so they are exact to 1e-9.
@@ -218,7 +222,9 @@ def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: A
                 limited=bool(np.isfinite([link.lower, link.upper]).any()),
                 range=[link.lower, link.upper],
             )
-            joint.solref_limit, joint.solimp_limit = [TIME_CONSTANT * dt, 1.0], IMPEDANCE
+            # stiffness and damping: stopped in one substep, and returned without a kick
+            stiffness, damping = IMPEDANCE[1] ** 2 / (RETURN_S * dt), IMPEDANCE[1] / dt
+            joint.solref_limit, joint.solimp_limit = [-stiffness, -damping], IMPEDANCE
             joint.damping = [link.damping, 0.0, 0.0]
             joint.solref_friction, joint.solimp_friction = [TIME_CONSTANT * dt, 1.0], IMPEDANCE
         for sphere in link.spheres:
