@@ -63,7 +63,7 @@ size:
 	@.ci/size
 
 docs: $(VENV)/.docs
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees idcontrol/docs build/docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --doctree-dir build/doctrees idcontrol/docs build/docs
 	@echo "build/docs/index.html"
 
 # What the pages show of measurements and pictures; on a machine with nothing else to do.

@@ -43,11 +43,12 @@ class Diagnosis:
     remedy: str = ""
 
 
-def examine(tell: Callable[[str], None] = lambda line: None) -> Iterator[Diagnosis]:
-    """Run all checks, physics last because it takes seconds.
+def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = True) -> Iterator[Diagnosis]:
+    """Run all checks, physics last because it takes long where kernels have to be compiled.
 
     Args:
         tell: Called with a line before each check that may take long.
+        full: Whether to check the physics, too.
 
     Yields:
         The diagnoses, in the order in which they are shown.
@@ -61,7 +62,10 @@ def examine(tell: Callable[[str], None] = lambda line: None) -> Iterator[Diagnos
     yield from _real_time()
     if broken:
         return  # without its packages the physics checks would only add noise
-    yield from _physics(tell)
+    if full:
+        yield from _physics(tell)
+    else:
+        yield Diagnosis(topic="physics", name="self-check", found="not made; `idcontrol doctor --full` makes it")
 
 
 def _packages() -> Iterator[Diagnosis]:

@@ -1,4 +1,7 @@
-"""Shows how far a long call has come: by a bar in a notebook or on a terminal, by a line now and then elsewhere."""
+"""Shows how far a long call has come: by a bar in a notebook or on a terminal, by a line now and then elsewhere.
+
+The time left follows from the share that is done and the time that it took, in which compiling does not count.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from idcontrol.kernels import stopwatch
 
 EVERY_S = 0.2
 """Time between two updates of the bar in a notebook [s]."""
@@ -27,7 +32,7 @@ def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float], 
         from rich.console import Console
         from rich.progress import Progress
 
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        with Progress(console=Console(stderr=True), transient=True, get_time=stopwatch.wall_s) as bar:
             task = bar.add_task(title, total=1.0)
             yield lambda share: bar.update(task, completed=share)
     else:
@@ -35,14 +40,14 @@ def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float], 
 
 
 def _lines(title: str) -> Callable[[float], None]:
-    began = said = time.monotonic()
+    began, said = stopwatch.wall_s(), time.monotonic()
 
     def update(share: float) -> None:
         nonlocal said
         now = time.monotonic()
         if now - said >= LINE_EVERY_S:
             said = now
-            print(f"idcontrol: {title}: {_reached(share, now - began)}", file=sys.stderr, flush=True)
+            print(f"idcontrol: {title}: {_reached(share, stopwatch.wall_s() - began)}", file=sys.stderr, flush=True)
 
     return update
 
@@ -62,7 +67,7 @@ def _in_a_notebook() -> bool:
 def _notebook_bar(title: str) -> Iterator[Callable[[float], None]]:
     from IPython.display import HTML, display
 
-    began, shown = time.monotonic(), 0.0
+    began, shown = stopwatch.wall_s(), 0.0
     handle = display(HTML(""), display_id=True)
     assert handle is not None
 
@@ -73,7 +78,7 @@ def _notebook_bar(title: str) -> Iterator[Callable[[float], None]]:
             return
         shown = now
         bar = f'<progress value="{share:.4f}"></progress>'
-        handle.update(HTML(f"{bar} {html.escape(title)}: {_reached(share, now - began)}"))
+        handle.update(HTML(f"{bar} {html.escape(title)}: {_reached(share, stopwatch.wall_s() - began)}"))
 
     try:
         yield update

@@ -45,12 +45,20 @@ def named(findings):
 
 
 def test_this_machine_is_fit(capsys):
-    assert cli.main(["doctor", "--json"]) == 0
+    assert cli.main(["doctor", "--full", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["fit"]
     seen = {row["topic"] for row in told["findings"]}
     assert seen == {"versions", "extras", "CPU", "BLAS", "real time", "kernels", "physics"}
     assert all(row["remedy"] for row in told["findings"] if row["verdict"] != "fine")
+
+
+def test_physics_is_measured_only_where_all_checks_are_asked_for(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "_physics", lambda tell: pytest.fail("it takes minutes where kernels are compiled"))
+    assert cli.main(["doctor"]) == 0
+    shown = capsys.readouterr()
+    assert "not made; `idcontrol doctor --full` makes it" in shown.out
+    assert shown.err == ""
 
 
 def test_the_table_shows_each_topic_and_each_remedy(capsys, without, no_physics):
@@ -111,7 +119,7 @@ def test_threads_of_blas_are_noticed(monkeypatch, no_physics):
 
 def test_wrong_physics_is_a_fault(monkeypatch, capsys):
     monkeypatch.setattr(machines, "WALKER_MASS", 1.01 * machines.WALKER_MASS)
-    assert cli.main(["doctor"]) == 1
+    assert cli.main(["doctor", "--full"]) == 1
     said = capsys.readouterr().err.splitlines()
     assert "carry the weight" in said[-1]
     # it prints a line before each claim

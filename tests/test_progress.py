@@ -3,12 +3,14 @@
 import pytest
 
 from idcontrol import progress
+from idcontrol.kernels import stopwatch
 
 
 @pytest.fixture
 def clock(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: now[0])
     return now
 
 
@@ -22,6 +24,15 @@ def test_a_long_call_says_every_half_minute_how_far_it_is_and_what_is_left(clock
         "idcontrol: scaling: 50 %, 60 s left",
         "idcontrol: scaling: 75 %, 30 s left",
     ]
+
+
+def test_the_time_left_does_not_count_compiling(clock, capsys):
+    with progress.progress_bar("scaling") as update:
+        with stopwatch.stopped():
+            clock[0] += 300.0
+        clock[0] += 10.0
+        update(0.25)
+    assert capsys.readouterr().err == "idcontrol: scaling: 25 %, 30 s left\n"
 
 
 def test_before_anything_is_done_nobody_knows_what_is_left(clock, capsys):

@@ -3,6 +3,8 @@
 import contextlib
 import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,15 @@ def test_the_code_of_the_readme_runs_in_any_folder_and_predicts_the_weight(monke
     found = float(printed.getvalue().split()[-1])
     assert found == pytest.approx(9.81 * mass, rel=1e-6)
     assert found == pytest.approx(float(promised), abs=0.05)
+
+
+@pytest.mark.slow
+def test_the_code_of_the_readme_passes_strict_type_checking(tmp_path):
+    (block,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.S)
+    (tmp_path / "example.py").write_text(block)
+    words = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(tmp_path), "example.py"]
+    checked = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_the_commands_of_the_readme_exist():

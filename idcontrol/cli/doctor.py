@@ -13,12 +13,13 @@ _STYLE = {"fine": "green", "advice": "yellow", "broken": "bold red"}
 
 
 @click.command("doctor", short_help="Say what this machine lacks, and what mends it.")
+@click.option("--full", is_flag=True, help="Measure physics, too; the first time this compiles kernels for minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(as_json: bool) -> int:
+def command(full: bool, as_json: bool) -> int:
     """Say what this machine has, what it lacks and the command that mends it; exit status 1 if something is broken."""
     from idcontrol.doctor import examine
 
-    findings = list(examine() if as_json else examine(lambda line: click.echo(line, err=True)))
+    findings = list(examine((lambda line: None) if as_json else (lambda line: click.echo(line, err=True)), full=full))
     broken = [finding for finding in findings if finding.verdict == "broken"]
     if as_json:
         rows = [dataclasses.asdict(finding) for finding in findings]
