@@ -150,7 +150,7 @@ def check_storm(rig):
 
 def test_storms_of_faults_end_in_order_whatever_happened():
     lived = 0
-    for seed in range(20):
+    for seed in range(8):
         rig = storm(seed)
         check_storm(rig)
         lived += lives(rig) > 1
