@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from idcontrol.kernels.bound import Bound, bind, borrow, entry
-from idcontrol.kernels.given import ARRAY, LOGICAL, REAL, Given, is_plain, read
+from idcontrol.kernels.bound import Bound, Form, bind, borrow, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.system import LARGEST, UNIT, System
 from idcontrol.types import Array, Booleans, Command, Reference, State, Status
@@ -64,6 +63,8 @@ TIMES: Final = NAMES[6:]
 """The fields that may be infinite."""
 STANCE: Final = 5
 """The place of the field that is not of real numbers."""
+FORM: Final = Form(*(np.zeros(1, dtype=np.bool_ if place == STANCE else np.float64) for place in range(len(NAMES))))
+"""That of arrays which are copied as they are."""
 
 
 class Intake:
@@ -72,7 +73,6 @@ class Intake:
     Attributes:
         inputs: State and reference that were taken last; other arrays for each number of feet.
         room: The argument of `copy_inputs` that they are bound in.
-        bound: That of `copy_given`.
     """
 
     def __init__(self, system: System, *, accelerations: bool = True) -> None:
@@ -84,21 +84,21 @@ class Intake:
         """
         self._system = system
         self._no_acceleration = None if accelerations else np.zeros(system.n_actuated)
-        self._rooms: dict[int, tuple[Inputs, Bound, Bound]] = {}
-        self.inputs, self.room, self.bound = self._rooms_for(0)
-        self._copy = entry(copy_given, self.bound, Given())
+        self._rooms: dict[int, tuple[Inputs, Bound]] = {}
+        self.inputs, self.room = self._rooms_for(0)
+        self._copy = entry(copy_given, self.room, *self.inputs)
 
     def take(self, state: State, reference: Reference) -> str:
         """Copy state and reference into `inputs`; returns why they cannot be used, or nothing. Never raises."""
         try:
             given = self.given(state, reference)
-            if self._copy(self.bound, given):
+            if FORM.fits(given) and self._copy(self.room, *given):
                 return ""
             given = _converted(given)
             feet = given[STANCE].size
             if feet != self.inputs.stance.size:
-                self.inputs, self.room, self.bound = self._rooms_for(feet)
-            return "" if self._copy(self.bound, given) else self._fault(Inputs(*given))
+                self.inputs, self.room = self._rooms_for(feet)
+            return "" if self._copy(self.room, *given) else self._fault(Inputs(*given))
         except Exception as error:  # a user's object may raise anything when it is read; a controller raises nothing
             return f"state or reference cannot be read: {''.join(format_exception_only(error)).strip()}"
 
@@ -115,8 +115,8 @@ class Intake:
             reference.to_liftoff,
         )
 
-    def _rooms_for(self, feet: int) -> tuple[Inputs, Bound, Bound]:
-        """Arrays for references with that many feet, and the arguments that they are bound in."""
+    def _rooms_for(self, feet: int) -> tuple[Inputs, Bound]:
+        """Arrays for references with that many feet, and the argument that they are bound in."""
         if feet in self._rooms:
             return self._rooms[feet]
         system = self._system
@@ -131,8 +131,7 @@ class Intake:
             since_touchdown=np.zeros(feet),
             to_liftoff=np.zeros(feet),
         )
-        room = bind((inputs, system.unit))
-        rooms = inputs, room, bind((room, ARRAY))
+        rooms = inputs, bind((inputs, system.unit))
         if feet <= KEPT_FEET:
             self._rooms[feet] = rooms
         return rooms
@@ -248,21 +247,16 @@ def copy_inputs(bound: Bound, given: tuple[Any, ...]) -> bool:
 
 
 @njit(cache=True)
-def copy_given(bound: Bound, given: Given) -> bool:
-    """`copy_inputs` of what Python code gives; false, too, where one is no plain vector of its type."""
-    room, array = bound.borrowed
-    for place in range(8):
-        if not is_plain(given, place, array, LOGICAL if place == STANCE else REAL, 1):
-            return False
-    like, _ = room.borrowed
-    told = (
-        read(given, 0, like.q),
-        read(given, 1, like.v),
-        read(given, 2, like.joint_q),
-        read(given, 3, like.joint_v),
-        read(given, 4, like.joint_a),
-        read(given, STANCE, like.stance),
-        read(given, 6, like.since_touchdown),
-        read(given, 7, like.to_liftoff),
-    )
-    return bool(copy_inputs(room, told))
+def copy_given(
+    bound: Bound,
+    q: Array,
+    v: Array,
+    joint_q: Array,
+    joint_v: Array,
+    joint_a: Array,
+    stance: Booleans,
+    since_touchdown: Array,
+    to_liftoff: Array,
+) -> bool:
+    """`copy_inputs` of arrays of the form `FORM`."""
+    return bool(copy_inputs(bound, (q, v, joint_q, joint_v, joint_a, stance, since_touchdown, to_liftoff)))

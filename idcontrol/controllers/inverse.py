@@ -27,7 +27,7 @@ from idcontrol.controllers.behind import behind
 from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
 from idcontrol.controllers.giving_way import Outcome, Request, keep, moved, servo, without_slip
-from idcontrol.controllers.inputs import KEPT_FEET, Inputs, Intake, alone, failed
+from idcontrol.controllers.inputs import FORM, KEPT_FEET, Inputs, Intake, alone, failed
 from idcontrol.controllers.load import Load, weigh
 from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
 from idcontrol.controllers.settings import InverseSettings
@@ -55,7 +55,6 @@ from idcontrol.controllers.whole import REFUSED, Whole, place_of, step_of
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, Arena, reserve
 from idcontrol.kernels.bound import Bound, bind, entry
-from idcontrol.kernels.given import Given
 from idcontrol.models.distribution import MET, Bounds
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
@@ -157,7 +156,7 @@ class InverseDynamics:
         self._weighs = s.learn_load and system.floats
         self._parts = self._in_one_call(none)
         self._whole = None if self._parts is None else bind(self._parts)
-        self._run: Any = None if self._whole is None else entry(step_of, self._whole, self._intake.bound, Given(), 0.0)
+        self._run: Any = None if self._whole is None else entry(step_of, self._whole, *self._intake.inputs, 0.0)
         self._first: Any = getattr(contacts, "first", None)  # a step in one call has no other contacts
         self._weigh: Any = weigh if self._run else entry(weigh, self._bound, self._carried, none, 0.0)
         self._watch: Any = watch if self._run else entry(watch, self._bound, self._seen, none, 0.0)
@@ -240,7 +239,10 @@ class InverseDynamics:
         if self._run is None or self._intake.inputs is not self._machine.inputs:
             return None
         try:
-            ended, n = self._run(self._whole, self._intake.bound, self._intake.given(state, reference), state.t)
+            given = self._intake.given(state, reference)
+            if not FORM.fits(given):
+                return None
+            ended, n = self._run(self._whole, *given, state.t)
         except Exception:  # a user's object may raise anything when it is read: `Intake.take` says what
             return None
         return None if ended[0] == REFUSED else (self._first(n), ended)
@@ -251,7 +253,7 @@ class InverseDynamics:
         if self._run is not None:
             if self._intake.inputs is not self._machine.inputs:
                 self._rebind(self._intake.inputs, 0)
-            ended, n = self._run(self._whole, self._intake.bound, tuple(self._intake.inputs), t)
+            ended, n = self._run(self._whole, *self._intake.inputs, t)
             return self._first(n), ended
         near = self._look(t)
         if self._step is not None:
@@ -272,6 +274,7 @@ class InverseDynamics:
             machine=self._bound,
             friction=self._seen,
             load=self._carried,
+            intake=self._intake.room,
             terms=system.work,
             spheres=contacts.bound,
             found=bind(Contacts.none(system.n_velocities).packed),
@@ -323,7 +326,8 @@ class InverseDynamics:
         if kept is None or kept[0].inputs is not inputs:
             machine = self._machine._replace(inputs=inputs)
             bound = bind(machine)
-            kept = machine, bound, None if self._parts is None else bind(self._parts._replace(machine=bound))
+            whole = None if self._parts is None else bind(self._parts._replace(machine=bound, intake=self._intake.room))
+            kept = machine, bound, whole
             if feet <= KEPT_FEET:
                 self._kept[feet] = kept
         self._machine, self._bound, self._whole = kept

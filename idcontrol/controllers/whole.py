@@ -14,15 +14,14 @@ from numba import types
 from idcontrol.contact.spheres import find
 from idcontrol.controllers.feedback import TURNS_RAD_S
 from idcontrol.controllers.friction import watch
-from idcontrol.controllers.inputs import copy_given
+from idcontrol.controllers.inputs import copy_inputs
 from idcontrol.controllers.load import weigh
 from idcontrol.controllers.step import HAS_TORQUES, Ended
 from idcontrol.kernels.bound import Bound
-from idcontrol.kernels.given import Given
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import address, calls, linked
 from idcontrol.multibody import terms_kernel
-from idcontrol.types import Array
+from idcontrol.types import Array, Booleans
 
 
 class Whole(NamedTuple):
@@ -33,6 +32,7 @@ class Whole(NamedTuple):
         machine: Its `idcontrol.controllers.step.Machine`.
         friction: `idcontrol.controllers.friction.Friction`.
         load: `idcontrol.controllers.load.Load`.
+        intake: Where `idcontrol.controllers.inputs.copy_inputs` puts state and reference.
         terms: Of `terms_kernel`.
         spheres: Of `find`.
         found: Of `find`.
@@ -48,6 +48,7 @@ class Whole(NamedTuple):
     machine: Bound
     friction: Bound
     load: Bound
+    intake: Bound
     terms: Bound
     spheres: Bound
     found: Bound
@@ -106,9 +107,21 @@ def whole_step(bound: Bound, t: float) -> WholeEnded:
 
 
 @njit(cache=True, nogil=True)
-def step_of(bound: Bound, intake: Bound, given: Given, t: float) -> WholeEnded:
-    """`whole_step` with the state and reference `given`, as `idcontrol.controllers.inputs.copy_given` takes them."""
-    if not copy_given(intake, given):
+def step_of(
+    bound: Bound,
+    q: Array,
+    v: Array,
+    joint_q: Array,
+    joint_v: Array,
+    joint_a: Array,
+    stance: Booleans,
+    since_touchdown: Array,
+    to_liftoff: Array,
+    t: float,
+) -> WholeEnded:
+    """`whole_step` with the given fields of `idcontrol.controllers.inputs.Inputs`."""
+    given = q, v, joint_q, joint_v, joint_a, stance, since_touchdown, to_liftoff
+    if not copy_inputs(bound.borrowed.intake, given):
         return (REFUSED, False, False, 0.0, 0, np.nan, False), 0
     found: WholeEnded = whole_step(bound, t)
     return found

@@ -16,9 +16,9 @@ A call takes a handle from the heap for each array that it is given, and none fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from numba import config, typeof, types
 from numba.core import cgutils
@@ -28,6 +28,9 @@ from numba.extending import infer_getattr, intrinsic, lower_getattr_generic
 from numba.np.arrayobj import make_array
 
 from idcontrol.kernels.jit import njit
+from idcontrol.types import Array, Booleans, Integers
+
+AnyArray: TypeAlias = Array | Integers | Booleans
 
 
 @structref.register
@@ -158,12 +161,36 @@ def bind(values: tuple[Any, ...]) -> Bound:
 
 
 def entry(function: Any, *like: Any) -> Callable[..., Any]:
-    """A compiled function for arguments of the types of `like`, compiled now if it has not been.
+    """Compile a function for arguments of the types of `like`, unless it is, and return what Python calls of it.
 
-    It does not look at its arguments: an array of another type or number of axes would be misread. Lengths may differ.
+    It does not look at its arguments: an array of another type or number of axes would be misread (`Form`). Lengths may
+    differ.
     """
     if config.DISABLE_JIT:
         called: Callable[..., Any] = function
     else:
         called = function.compile(tuple(typeof(value) for value in like))
     return called
+
+
+class Form:
+    """Types, number types and numbers of axes of arrays without gaps, which an `entry` does not look at."""
+
+    def __init__(self, *like: AnyArray) -> None:
+        """Take them from arrays of any length."""
+        self._types = [type(array) for array in like]
+        self._numbers = [array.dtype for array in like]
+        self._axes = [array.ndim for array in like]
+
+    def fits(self, values: Iterable[Any]) -> bool:
+        """True if the values are arrays of this form.
+
+        Subclasses are not: their authors decide what they say of themselves.
+        """
+        # lists are compared in C, and number types that are equal may be other objects, as Pinocchio's are
+        return (
+            [*map(type, values)] == self._types
+            and [array.dtype for array in values] == self._numbers
+            and [array.ndim for array in values] == self._axes
+            and False not in [array.flags.c_contiguous for array in values]
+        )

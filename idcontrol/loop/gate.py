@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.kernels.bound import Bound, bind, entry
-from idcontrol.kernels.given import ARRAY, Given, is_plain, read
+from idcontrol.kernels.bound import Bound, Form, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.loop.plausible import farthest
@@ -55,7 +54,7 @@ def take(bound: Bound, told: Array) -> tuple[bool, float]:  # pragma: no cover -
 
 
 class Answers(NamedTuple):
-    """Where the answers of planner and controller are recorded, and of what type they must be to be taken as they are.
+    """Where the answers of planner and controller are recorded.
 
     Attributes:
         joints: q, v and a of a `Reference`, shape (a,) each.
@@ -63,9 +62,6 @@ class Answers(NamedTuple):
         base_position: Shape (3,) [m].
         feet: Shape (n_feet, 3) [m].
         force: Predicted force on each foot, world axes, shape (n_feet, 3) [N].
-        truths: An array of truth values.
-        integers: An array of integers.
-        array: `idcontrol.kernels.given.ARRAY`.
     """
 
     joints: tuple[Array, Array, Array]
@@ -73,9 +69,6 @@ class Answers(NamedTuple):
     base_position: Array
     feet: Array
     force: Array
-    truths: Booleans
-    integers: Integers
-    array: int
 
 
 NAMES: Final = (
@@ -91,10 +84,13 @@ NAMES: Final = (
 """The arrays that `keep` records, in this order."""
 TYPES: Final = (np.float64, np.float64, np.float64, np.float64, np.bool_, np.float64, np.int64, np.float64)
 """The number type of each."""
-KINDS: Final = tuple(np.dtype(type).num for type in TYPES)
-"""The same by NumPy's numbers, as `is_plain` compares them."""
-AXES: Final = (1, 1, 1, 1, 1, 2, 1, 2)
-"""The number of axes of each."""
+LIKE: Final[tuple[Any, ...]] = tuple(
+    np.zeros((1, 3) if name in ("reference.feet", "command.predicted.force") else 1, dtype=kind)
+    for name, kind in zip(NAMES, TYPES, strict=True)
+)
+"""Arrays like each."""
+FORM: Final = Form(*LIKE)
+"""That of arrays which are recorded as they are."""
 
 
 def recorder(of: Mapping[str, Array]) -> Callable[[Reference, ContactForces | None], None]:
@@ -111,12 +107,9 @@ def recorder(of: Mapping[str, Array]) -> Callable[[Reference, ContactForces | No
             base_position=base[:3],
             feet=of["feet_des"],
             force=force,
-            truths=np.zeros(0, dtype=np.bool_),
-            integers=np.zeros(0, dtype=np.int64),
-            array=ARRAY,
         )
     )
-    kept = entry(keep, bound, Given())
+    kept = entry(keep, bound, *LIKE)
 
     def record(reference: Reference, predicted: ContactForces | None) -> None:
         forces = nothing if predicted is None else predicted
@@ -124,9 +117,9 @@ def recorder(of: Mapping[str, Array]) -> Callable[[Reference, ContactForces | No
             reference.q, reference.v, reference.a, reference.base_position, reference.stance, reference.feet,
             forces.identity, forces.force,
         )  # fmt: skip
-        if not kept(bound, given):
+        if not FORM.fits(given) or not kept(bound, *given):
             given = tuple(np.ascontiguousarray(x, dtype=kind) for x, kind in zip(given, TYPES, strict=True))
-            if not kept(bound, given):
+            if not FORM.fits(given) or not kept(bound, *given):
                 shapes = ", ".join(f"{name} {x.shape}" for name, x in zip(NAMES, given, strict=True))
                 raise ValueError(f"{shapes}: one does not fit {len(of['q_des'])} joints and {len(force)} feet")
         base[3] = reference.base_yaw
@@ -137,28 +130,32 @@ def recorder(of: Mapping[str, Array]) -> Callable[[Reference, ContactForces | No
 
 
 @njit(cache=True)
-def keep(bound: Bound, given: Given) -> bool:  # pragma: no cover - compiled
+def keep(
+    bound: Bound,
+    q: Array,
+    v: Array,
+    a: Array,
+    position: Array,
+    stance: Booleans,
+    feet: Array,
+    identity: Integers,
+    force: Array,
+) -> bool:  # pragma: no cover - compiled
     """Record the arrays of an answer (`NAMES`).
 
     Returns:
-        False if one is no plain array or does not fit; then nothing is recorded.
+        False if one does not fit; then nothing is recorded.
     """
     to: Answers = bound.borrowed
-    for place in range(len(KINDS)):
-        if not is_plain(given, place, to.array, KINDS[place], AXES[place]):
-            return False
-    position, stance, feet = read(given, 3, to.base_position), read(given, 4, to.truths), read(given, 5, to.feet)
-    identity, force = read(given, 6, to.integers), read(given, 7, to.force)
     fits = position.shape == to.base_position.shape and stance.shape == to.stance.shape and feet.shape == to.feet.shape
     fits = fits and force.shape[0] == identity.shape[0] and force.shape[1] == 3
     for i in identity:
         fits = fits and 0 <= i < to.force.shape[0]
-    for place in range(3):
-        fits = fits and read(given, place, to.base_position).shape == to.joints[place].shape
-    if not fits:
+    if not fits or q.shape != to.joints[0].shape or v.shape != to.joints[1].shape or a.shape != to.joints[2].shape:
         return False
-    for place in range(3):
-        assign(to.joints[place], read(given, place, to.base_position))
+    assign(to.joints[0], q)
+    assign(to.joints[1], v)
+    assign(to.joints[2], a)
     assign(to.base_position, position)
     assign_rows(to.feet, feet)
     to.force[:] = 0.0

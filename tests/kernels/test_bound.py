@@ -10,7 +10,7 @@ import pytest
 from numba import config, njit
 from numba.core import event
 
-from idcontrol.kernels.bound import Bound, bind, put
+from idcontrol.kernels.bound import Bound, Form, bind, put
 from idcontrol.kernels.jit import njit as compile_anew
 from idcontrol.types import Array
 
@@ -94,3 +94,44 @@ def test_arrays_live_as_long_as_what_binds_them_and_no_longer():
     del bound
     gc.collect()
     assert alive() is None
+
+
+FORM = Form(np.zeros(1), np.zeros((1, 3)), np.zeros(1, dtype=np.bool_))
+FITTING = (np.ones(3), np.ones((2, 3)), np.ones(0, dtype=np.bool_))
+
+
+@pytest.mark.parametrize("values", [np.ones(3), np.ones(0), np.ones(4)[1:3], np.frombuffer(bytes(24)), np.ones(2)])
+def test_arrays_of_any_length_without_gaps_have_the_form(values):
+    assert FORM.fits((values, *FITTING[1:]))
+    assert FORM.fits((values.astype(np.dtype(values.dtype, copy=True)), *FITTING[1:]))
+
+
+class Own(np.ndarray):
+    """An array of a user's own type."""
+
+
+ODD = {
+    "a list": [1.0, 2.0],
+    "nothing": None,
+    "a number": np.float64(1.0),
+    "single precision": np.ones(3, dtype=np.float32),
+    "integers": np.ones(3, dtype=np.int64),
+    "other order of bytes": np.ones(3).astype(">f8"),
+    "with gaps": np.ones(6)[::2],
+    "backward": np.ones(3)[::-1],
+    "two axes": np.ones((3, 1)),
+    "no axis": np.array(1.0),
+    "masked": np.ma.masked_array([1.0, 2.0], [True, False]),
+    "of a subclass": np.ones(3).view(Own),
+    "objects": np.array([1.0, None]),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_values_that_compiled_code_would_misread_have_another_form(what):
+    assert not FORM.fits((ODD[what], *FITTING[1:]))
+
+
+def test_more_or_fewer_values_have_another_form():
+    assert not FORM.fits((*FITTING, FITTING[0]))
+    assert not FORM.fits(FITTING[:2])

@@ -7,8 +7,7 @@ import pytest
 from msgspec import structs
 
 from idcontrol.kernels.bound import bind
-from idcontrol.kernels.given import ARRAY, Given
-from idcontrol.loop.gate import NAMES, TYPES, Answers, keep
+from idcontrol.loop.gate import FORM, NAMES, TYPES, Answers, keep
 from idcontrol.loop.safety import Fault
 from idcontrol.types import Command
 from tests.loop.rig import ArmSession, Pd, Rig, Swing
@@ -25,9 +24,6 @@ def room() -> Answers:
         base_position=np.full(3, np.nan),
         feet=np.full((FEET, 3), np.nan),
         force=np.full((FEET, 3), np.nan),
-        truths=np.zeros(0, dtype=np.bool_),
-        integers=np.zeros(0, dtype=np.int64),
-        array=ARRAY,
     )
 
 
@@ -47,7 +43,7 @@ def answer() -> dict[str, np.ndarray]:
 def test_every_array_of_an_answer_is_recorded_at_its_place():
     to, told = room(), answer()
     assert tuple(told) == NAMES
-    assert keep(bind(to), Given(told.values()))
+    assert keep(bind(to), *told.values())
     q, v, a, position, stance, feet, (front, back), force = told.values()
     np.testing.assert_array_equal(to.joints, (q, v, a))
     np.testing.assert_array_equal(to.base_position, position)
@@ -70,7 +66,8 @@ def test_of_an_answer_with_one_array_that_does_not_fit_nothing_is_recorded(name)
     )
     for misfit in misfits:
         to = room()
-        assert not keep(bind(to), Given((answer() | {name: misfit}).values()))
+        arrays = (answer() | {name: misfit}).values()
+        assert not FORM.fits(arrays) or not keep(bind(to), *arrays)
         for kept in (*to.joints, to.base_position, to.stance, to.feet, to.force):
             assert np.isnan(kept).all()
 
