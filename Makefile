@@ -93,7 +93,7 @@ $(VENV)/.core: pyproject.toml | $(BIN)/pip
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/pip
-	$(BIN)/pip install --quiet --editable '.[robots,cvx,mujoco,bullet,viz,gym,dev]'
+	$(BIN)/pip install --quiet --editable '.[robots,cvx,gpl,mujoco,bullet,viz,film,gym,dev]'
 	@touch $(VENV)/.core $@
 
 $(VENV)/.docs: $(VENV)/.core

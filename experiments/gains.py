@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.experiments.tables.results import PAPER, SMOOTHNESS_ON, TERRAINS
 from idcontrol.experiments.verdicts import WITHIN, near
 from idcontrol.sweeps.record import NOT_RUN, RunOutcome
@@ -241,7 +241,7 @@ def _search(n: int, seed: int) -> Any:
     try:
         import cma
     except ModuleNotFoundError as error:
-        raise InputError("the study gains needs cma: pip install 'idcontrol[sweep]'") from error
+        raise InputError(f"the study gains needs cma: {install_command('sweep')}") from error
     rng = np.random.default_rng(seed)
 
     def normal(*shape: int) -> Array:

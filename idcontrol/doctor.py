@@ -15,6 +15,7 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
+from idcontrol.errors import install_command
 from idcontrol.loop.realtime import LATENCY, ONE_THREAD, PRIORITY, undisturbed
 
 Severity = Literal["fine", "advice", "broken"]
@@ -104,7 +105,7 @@ def _packages() -> Iterator[Diagnosis]:
             name=extra,
             found=", ".join(f"{name} {found}" for name, (found, _) in states.items()) or "nothing for this Python",
             verdict="advice" if lacking else "fine",
-            remedy=f"pip install 'idcontrol[{extra}]'" if lacking else "",
+            remedy=install_command(extra) if lacking else "",
         )
 
 

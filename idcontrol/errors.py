@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import difflib
 import errno
+import importlib.metadata
+import json
+import shlex
 from collections.abc import Iterable
+from urllib.parse import unquote, urlsplit
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of an `OSError` where a disk, or a user's part of it, is full: nothing is wrong inside."""
@@ -51,3 +55,19 @@ class DuplicateName(IdControlError, ValueError):
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"a {kind} named {name!r} is registered already; choose another name")
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of idcontrol from the folder or file that it was installed from.
+
+    Package indexes do not have idcontrol; PEP 610 says what is written in ``direct_url.json``.
+    """
+    try:
+        written = importlib.metadata.distribution("idcontrol").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        written = None
+    origin = json.loads(written or "{}")
+    url = urlsplit(origin.get("url", ""))
+    place = unquote(url.path) if url.scheme == "file" else "idcontrol"
+    editable = "--editable " if origin.get("dir_info", {}).get("editable") else ""
+    return f"pip install {editable}{shlex.quote(f'{place}[{extra}]')}"  # brackets are quoted, too

@@ -9,7 +9,7 @@ import importlib.metadata
 import os.path
 from pathlib import Path
 
-from idcontrol.errors import InputError, UnknownName
+from idcontrol.errors import InputError, UnknownName, install_command
 from idcontrol.robots.wording import shown
 
 ROBOT_FILE = "robot.toml"
@@ -85,9 +85,11 @@ def urdf_file(urdf: str, beside: Path) -> Path:
     try:
         files = importlib.metadata.distribution(distribution).files or []
     except (importlib.metadata.PackageNotFoundError, ValueError):
-        extra = "'idcontrol[robots]'" if distribution == "example-robot-data" else shown(distribution)
+        command = f"pip install {shown(distribution)}"
+        if distribution == "example-robot-data":
+            command = install_command("robots")
         missing = f"{beside}: urdf: {shown(distribution)} is not installed"
-        raise NotInstalled(missing, f"pip install {extra}") from None
+        raise NotInstalled(missing, command) from None
     # A wheel may put its data below any prefix of its own.
     found = next((file for file in files if f"/{file.as_posix()}".endswith(f"/{inside}")), None)
     if found is None or not os.path.isfile(str(found.locate())):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from idcontrol import cli, doctor, trust
+from idcontrol.errors import install_command
 from idcontrol.loop.realtime import Granted
 from idcontrol.trust import claims, machines
 
@@ -65,7 +66,7 @@ def test_the_table_shows_each_topic_and_each_remedy(capsys, without, no_physics)
     without("viser")
     assert cli.main(["doctor"]) == 0
     shown = capsys.readouterr()
-    assert "pip install 'idcontrol[viz]'" in shown.out
+    assert install_command("viz") in shown.out
     assert shown.err == ""
 
 
@@ -164,7 +165,7 @@ def test_a_claim_without_its_extra_is_said_to_be_unmeasured_and_does_not_fail(mo
     shown = capsys.readouterr().out
     assert "not measured: needs mujoco" in shown
     assert "0 of 0 claims hold" in shown
-    assert "pip install 'idcontrol[mujoco]'" in shown
+    assert install_command("mujoco") in shown
 
 
 @pytest.mark.parametrize("claim", ["presses with its weight", "slides down", "carry the weight"])

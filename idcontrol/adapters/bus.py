@@ -44,7 +44,7 @@ from idcontrol.adapters.unitree import (
     read_state,
     write_command,
 )
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.loop import realtime
 from idcontrol.loop.clock import NS
 from idcontrol.loop.machine import FAREWELL, WATCHDOG, follow
@@ -163,7 +163,7 @@ class Bus:
             InputError: Cyclone DDS is not installed, or cannot use the interface.
         """
         if importlib.util.find_spec("cyclonedds") is None:
-            raise InputError("the bus needs the package cyclonedds: pip install 'idcontrol[bus]'")
+            raise InputError(f"the bus needs the package cyclonedds: {install_command('bus')}")
         from cyclonedds.core import DDSException, Listener
         from cyclonedds.domain import Domain, DomainParticipant
         from cyclonedds.pub import DataWriter

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from idcontrol import controllers, plants, robots
 from idcontrol.configuration import period
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.loop.plausible import tilt
 from idcontrol.record.metrics import fallen
 from idcontrol.types import Array, Command, Reference, State
@@ -23,7 +23,7 @@ from idcontrol.types import Array, Command, Reference, State
 try:
     import gymnasium
 except ImportError:
-    raise InputError("the environment needs the package gymnasium; pip install 'idcontrol[gym]'") from None
+    raise InputError(f"the environment needs the package gymnasium; {install_command('gym')}") from None
 
 NAME = "idcontrol/JointTargets-v0"
 

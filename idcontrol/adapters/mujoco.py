@@ -12,7 +12,7 @@ import numpy as np
 
 from idcontrol.adapters.mujoco_comparison import Mapped, require_no_springs, require_same
 from idcontrol.adapters.mujoco_motors import Motors
-from idcontrol.errors import InputError, UnknownName
+from idcontrol.errors import InputError, UnknownName, install_command
 from idcontrol.plants.exported import rotation
 from idcontrol.robots import Robot
 from idcontrol.types import Array, ContactForces, State
@@ -20,7 +20,7 @@ from idcontrol.types import Array, ContactForces, State
 try:
     import mujoco
 except ImportError:
-    raise InputError("the bridge needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
+    raise InputError(f"the bridge needs the package mujoco; {install_command('mujoco')}") from None
 
 FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))
 FINITE = 1e6

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pinocchio as pin
 
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.robots import Robot
 from idcontrol.system import System
 from idcontrol.types import Array, Integers, State
@@ -20,7 +20,7 @@ from idcontrol.types import Array, Integers, State
 try:
     import mujoco
 except ImportError:
-    raise InputError("the bridge needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
+    raise InputError(f"the bridge needs the package mujoco; {install_command('mujoco')}") from None
 
 TURNED_RAD = 0.05
 """Axes of a joint that differ by more than this are different axes [rad]."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from idcontrol.adapters.mujoco_comparison import Mapped, dofs
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.types import Array, Integers
 
 try:
     import mujoco
 except ImportError:
-    raise InputError("the bridge needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
+    raise InputError(f"the bridge needs the package mujoco; {install_command('mujoco')}") from None
 
 DIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("JOINT", "JOINTINPARENT"))
 INDIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("TENDON", "SLIDERCRANK"))

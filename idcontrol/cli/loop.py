@@ -17,7 +17,7 @@ from idcontrol.cli.console import DONE, TASK_FAILED, console, real, say
 from idcontrol.cli.faults import RunFault
 from idcontrol.cli.run import show_metrics
 from idcontrol.entries import entry_points
-from idcontrol.errors import IdControlError, InputError, UnknownName
+from idcontrol.errors import IdControlError, InputError, UnknownName, install_command
 
 LOOPS = "idcontrol.loops"
 CONNECTION = ("transport", "pacing", "bind", "peer", "arm")
@@ -90,7 +90,7 @@ def command(
 
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
     if viewer is not None and importlib.util.find_spec("viser") is None:
-        raise InputError("--view needs the package viser: pip install 'idcontrol[viz]'")
+        raise InputError(f"--view needs the package viser: {install_command('viz')}")
     entries = entry_points(LOOPS)
     if experiment not in entries:
         raise UnknownName("loop", experiment, entries)

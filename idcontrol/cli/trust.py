@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from idcontrol.cli.console import DONE, TASK_FAILED, console, say
+from idcontrol.errors import install_command
 from idcontrol.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def command(data: Path | None, as_json: bool) -> int:
         weighed = [verdict for verdict in verdicts if not verdict.lacks]
         screen.print(f"{len(weighed) - len(failed)} of {len(weighed)} claims hold, {time.perf_counter() - began:.0f} s")
         for extra in sorted({verdict.lacks for verdict in verdicts if verdict.lacks}):
-            screen.print(f"more with: pip install 'idcontrol[{extra}]'", markup=False)
+            screen.print(f"more with: {install_command(extra)}", markup=False)
     if not failed:
         return DONE
     return say("does not hold: " + "; ".join(verdict.claim.statement for verdict in failed), TASK_FAILED)

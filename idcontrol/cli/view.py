@@ -11,7 +11,7 @@ import click
 
 from idcontrol.cli.console import DONE, say
 from idcontrol.entries import ROBOTS, entry_points
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 
 
 @click.command("view", short_help="Replay a run in 3-D in the browser.")
@@ -43,7 +43,7 @@ def view(folder: Path, port: int | None = None, *, browser: bool = True, publish
         from idcontrol.show.view.film import Film
         from idcontrol.show.view.page import Page, Player, play, serve, stop
     except ModuleNotFoundError as error:
-        raise InputError(f"the view needs the package {error.name}: pip install 'idcontrol[viz]'") from error
+        raise InputError(f"the view needs the package {error.name}: {install_command('viz')}") from error
     film = Film(run, find_robot)
     server = serve(port, f"idcontrol view {folder.name}")
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -49,7 +49,10 @@ def _read(file: Path) -> tuple[str, tuple[Path, ...]]:
 
 def _files(module: str, names: str) -> Iterator[Path]:
     """The file of a module, and where that is a folder, of those of the `names` that are modules in it."""
-    place = ROOT.joinpath(*module.split(".")[1:])
+    parts = module.split(".")[1:]
+    # in a clone without symbolic links, planners/ and robots/ are beside the package, not in it
+    root = ROOT if not parts or (ROOT / parts[0]).is_dir() or (ROOT / f"{parts[0]}.py").is_file() else ROOT.parent
+    place = root.joinpath(*parts)
     if not place.is_dir():
         yield place.with_suffix(".py")
         return

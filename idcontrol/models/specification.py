@@ -8,8 +8,8 @@ sections on the right:
     `no_slip`          min ½|x|²            s.t.  N v⁺ + φ/h ≥ 0,  S v⁺ = T v⁺ = 0 at closed contacts  (4 and 7.6)
     `smallest_torque`  min ½|hτ(y)|² over the impulses y of the same motion, within the edge rule      (7.4)
 
-The multipliers of the rows are the contact impulses. Clarabel answers, and ECOS where it fails; a step takes tens of
-milliseconds and is good to six digits or so. This needs the extra ``cvx``.
+The multipliers of the rows are the contact impulses. Clarabel answers, and where it fails ECOS if installed; a step
+takes tens of milliseconds and is good to six digits or so. This needs the extra ``cvx``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import structs
 
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.models.dissipation import YIELD, held_contacts
 from idcontrol.models.distribution import Bounds, Cones
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart
@@ -47,11 +47,11 @@ def require() -> None:
     """Make sure that the library is there.
 
     Raises:
-        InputError: cvxpy, Clarabel or ECOS is not installed.
+        InputError: cvxpy or Clarabel is not installed.
     """
-    missing = [name for name in ("cvxpy", "clarabel", "ecos") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("cvxpy", "clarabel") if importlib.util.find_spec(name) is None]
     if missing:
-        raise InputError(f"solver=reference needs {' and '.join(missing)}, not installed: pip install 'idcontrol[cvx]'")
+        raise InputError(f"solver=reference needs {' and '.join(missing)}, not installed: {install_command('cvx')}")
 
 
 def dissipation(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -233,7 +233,7 @@ def _projection(
 
 
 def _solved(program: Any) -> bool:
-    """Whether Clarabel, or then ECOS, has an answer."""
+    """True if Clarabel, or where it fails ECOS if that is installed, has an answer."""
     cvxpy = importlib.import_module("cvxpy")
     for solver, options in _SOLVERS:
         try:

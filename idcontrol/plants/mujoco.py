@@ -19,7 +19,7 @@ import numpy as np
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
-from idcontrol.errors import Diverged, InputError
+from idcontrol.errors import Diverged, InputError, install_command
 from idcontrol.models.step import StepSolution
 from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
 from idcontrol.plants.parts import averaged, require_positive, require_push, require_state, require_torques, substeps
@@ -29,7 +29,7 @@ from idcontrol.types import Array, ContactForces, State
 try:
     import mujoco
 except ImportError:
-    raise InputError("the plant mujoco needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
+    raise InputError(f"the plant mujoco needs the package mujoco; {install_command('mujoco')}") from None
 
 TIME_CONSTANT = 2.0
 """Time constant of a contact, in substeps: the shortest that MuJoCo accepts."""

@@ -21,7 +21,7 @@ import numpy as np
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.models.restitution import SLOWEST
 from idcontrol.models.step import StepSolution
 from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
@@ -40,7 +40,7 @@ from idcontrol.types import Array, ContactForces, State
 try:
     import pybullet as bullet
 except ImportError:
-    raise InputError("the plant pybullet needs the package pybullet; pip install 'idcontrol[bullet]'") from None
+    raise InputError(f"the plant pybullet needs the package pybullet; {install_command('bullet')}") from None
 
 ITERATIONS = 500
 """Largest number of iterations of the contact solver; most steps reach `RESIDUAL` earlier."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.record.columns import Column, columns_of
 from idcontrol.record.recording import Run, jsonable
 
@@ -51,7 +51,7 @@ def export(run: Run, path: Path) -> int:
     try:
         from mcap.writer import Writer
     except ModuleNotFoundError as error:
-        raise InputError("exporting needs the package mcap: pip install 'idcontrol[export]'") from error
+        raise InputError(f"exporting needs the package mcap: {install_command('export')}") from error
     if "t" not in run.arrays:
         raise InputError(f"{run.folder} has no times: it is no run that lasts, and has no curves")
     shown = {channel: columns_of(run, channel) for channel in run.arrays if channel != "t"}

@@ -34,7 +34,7 @@ import h5py
 import msgspec
 import numpy as np
 
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.interrupts import Terminated, postponed
 from idcontrol.record.channels import views, width
 from idcontrol.record.files import checked, parse_json, read_h5, read_json, within
@@ -94,7 +94,7 @@ class Run:
         try:
             import pandas
         except ModuleNotFoundError as error:
-            raise InputError("Run.frame needs pandas: pip install 'idcontrol[notebook]'") from error
+            raise InputError(f"Run.frame needs pandas: {install_command('notebook')}") from error
         from idcontrol.record.columns import columns_of  # which reads this module's runs
 
         values = self.arrays[channel]

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from idcontrol.errors import InputError, UnknownName
+from idcontrol.errors import InputError, UnknownName, install_command
 from idcontrol.solvers import active_set_qp
 from idcontrol.solvers.active_set_qp import QpResult, QuadraticProgram, checked_qp, qp_residual
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
@@ -149,7 +149,7 @@ _BACKENDS: dict[str, tuple[tuple[str, ...], str, Callable[[QuadraticProgram], _A
     "daqp": (("daqp",), "", _daqp),
     "osqp": (("osqp",), "", _osqp),
     "proxqp": (("proxsuite",), "bench", _proxqp),
-    "ecos": (("cvxpy", "ecos"), "cvx", _cvxpy("ECOS", abstol=1e-11, reltol=1e-11, feastol=1e-11, max_iters=300)),
+    "ecos": (("cvxpy", "ecos"), "cvx,gpl", _cvxpy("ECOS", abstol=1e-11, reltol=1e-11, feastol=1e-11, max_iters=300)),
     "clarabel": (
         ("cvxpy", "clarabel"),
         "cvx",
@@ -194,7 +194,7 @@ def solve_qp(problem: QpProblem, backend: str = BUILT_IN) -> QpResult:
     packages, extra, solve = _BACKENDS[backend]
     if not _installed(packages):
         raise InputError(
-            f"qp backend {backend!r} needs {' and '.join(packages)}, not installed: pip install 'idcontrol[{extra}]'"
+            f"qp backend {backend!r} needs {' and '.join(packages)}, not installed: {install_command(extra)}"
         )
 
     # general solvers have absolute tolerances: rows of length one, an objective of size one (math.md, section 13.1)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from idcontrol import processes
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.kernels.compiling import SAYS
 from idcontrol.record.recording import load
 from idcontrol.sweeps.plan import PlannedRun
@@ -101,7 +101,7 @@ def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Genera
     try:
         import distributed
     except ModuleNotFoundError as error:
-        raise InputError("--scheduler needs Dask: pip install 'idcontrol[sweep]'") from error
+        raise InputError(f"--scheduler needs Dask: {install_command('sweep')}") from error
     try:
         client = distributed.Client(address, timeout="5s", set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

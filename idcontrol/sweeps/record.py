@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.record.files import checked, read_json, within
 from idcontrol.record.recording import Run, jsonable, read_metrics, versions, write_json
 from idcontrol.record.recording import load as load_run
@@ -127,7 +127,7 @@ class Comparison:
         try:
             import pandas
         except ModuleNotFoundError as error:
-            raise InputError("Comparison.frame needs pandas: pip install 'idcontrol[notebook]'") from error
+            raise InputError(f"Comparison.frame needs pandas: {install_command('notebook')}") from error
         return pandas.DataFrame([dict(_flat(row)) for row in flat_rows(self.outcomes)])
 
     def runs(self) -> list[Run]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-MODULES: Final = {"mujoco": ("mujoco",), "bullet": ("pybullet",), "cvx": ("cvxpy", "clarabel", "ecos")}
+MODULES: Final = {"mujoco": ("mujoco",), "bullet": ("pybullet",), "cvx": ("cvxpy", "clarabel")}
 """Modules that each extra installs, for the extras that claims need."""
 
 

@@ -17,7 +17,7 @@ import pytest
 from idcontrol import cli
 from idcontrol.adapters.bus import KEPT, Bridge
 from idcontrol.adapters.unitree import LOW_STATE, OFF, SERVO, checksum, read_command
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.loop.clock import NS
 from idcontrol.loop.order import translation
 from idcontrol.loop.safety import Mode
@@ -182,7 +182,7 @@ def test_a_robot_without_the_order_is_refused():
 def test_without_the_package_one_line_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["bus", "--bind", "127.0.0.1:0"]) == 2
-    assert capsys.readouterr().err.strip().endswith("pip install 'idcontrol[bus]'")
+    assert capsys.readouterr().err.strip().endswith(install_command("bus"))
 
 
 # --- between processes ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import pickle
+import re
 from pathlib import Path
 
 import coal
@@ -13,7 +14,7 @@ import pinocchio as pin
 import pytest
 
 from idcontrol import cli, robots
-from idcontrol.errors import InputError, UnknownName
+from idcontrol.errors import InputError, UnknownName, install_command
 from idcontrol.robots import locate
 from tests.robots import descriptions
 
@@ -295,11 +296,12 @@ def test_a_missing_distribution_names_the_extra_to_install(monkeypatch, capsys):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(locate.importlib.metadata, "distribution", absent)
-    with pytest.raises(InputError, match=r"example-robot-data is not installed; pip install 'idcontrol\[robots\]'"):
+    command = install_command("robots")
+    with pytest.raises(InputError, match=re.escape(f"example-robot-data is not installed; {command}")):
         robots.load("solo12")
     assert cli.main(["list", "robots", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["robots"]
-    assert {listed[name] for name in ("anymal", "go1", "panda", "solo12")} == {"needs pip install 'idcontrol[robots]'"}
+    assert {listed[name] for name in ("anymal", "go1", "panda", "solo12")} == {f"needs {command}"}
     assert listed["links"] == "4.8 kg, 12 joints, 4 feet, base 0.172 m high"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.experiments.trot import experiment
 from idcontrol.record.metrics import locomotion
 from idcontrol.record.recording import load, write_json
@@ -55,7 +55,7 @@ def test_a_comparison_is_read_back_as_it_was_planned(folder):
 
 def test_a_frame_without_pandas_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InputError, match=r"pip install 'idcontrol\[notebook\]'"):
+    with pytest.raises(InputError, match=re.escape(install_command("notebook"))):
         record.load(folder).frame()
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.models.step import Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.whitened import finish, whiten
 from idcontrol.solvers.active_set_qp import solve_qp
@@ -98,7 +98,8 @@ def solve(
     """
     for package in ("cvxpy", backend.lower()):
         if importlib.util.find_spec(package) is None:
-            raise InputError(f"the printed programs of Drumwright 2019 need {package}: pip install 'idcontrol[cvx]'")
+            command = install_command("gpl" if package == "ecos" else "cvx")
+            raise InputError(f"the printed programs of Drumwright 2019 need {package}: {command}")
     contacts, h = problem.contacts, problem.h
     if problem.bilateral is not None:
         raise InputError("the printed programs of Drumwright 2019 take no bilateral rows here; use constraint.solve")

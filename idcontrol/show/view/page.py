@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from viser import uplot
 
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, install_command
 from idcontrol.show.plots import COLORS, DARK, thinned
 from idcontrol.show.view.film import Film
 from idcontrol.show.view.shapes import Mesh, arrow, pyramid, shaft
@@ -325,7 +325,7 @@ class Player:
             self._button = gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
             steps = gui.add_button_group("Step", ("◀", "▶"))
             self.loop = gui.add_checkbox("Loop", True)
-            kind = "as an MP4" if encoder() else "as a GIF; pip install imageio-ffmpeg makes it an MP4"
+            kind = "as an MP4" if encoder() else f"as a GIF; as an MP4 with {install_command('film')}"
             export = gui.add_button("Film", icon=viser.Icon.MOVIE, hint=f"{FILM_S:g} s from here on, {kind}")
         self._button.on_click(lambda _: self.toggle())
         steps.on_click(lambda event: self.step(1 if event.target.value == "▶" else -1))
