@@ -76,8 +76,9 @@ def holds(name, steps, rate):
             feet, lacks, power = judged(name, problem, cones, command)
             sliding += feet
             # compliance and the ridge of one stage leave some of it: of light feet that hardly slide
-            assert lacks < (1e-5 if name in (*EXACT, "id-coulomb-qp", "id-coulomb-qp-raw") else 1e-3)
-            assert power < 1e-5  # what the ridge of one stage leaves
+            rigid = name in (*EXACT, "id-coulomb-qp", "id-coulomb-qp-raw")
+            assert lacks < (1e-5 if rigid else 1e-3)
+            assert power < (1e-5 if rigid else 1e-4)
     return sliding
 
 
