@@ -772,7 +772,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     In forward mode with gaps that are not negative a solution exists, and there may be several. Where none is found the
     status is FALLBACK, the impulses are zero, and the note says what is known: ``"squeeze"`` where no velocity of what
     is free keeps the contacts apart, which is certain, else ``"no solution found"``. A solution that was found at a
-    later attempt, from one with friction pyramids or more friction, has the note ``"restarted"``.
+    later attempt, from one with friction pyramids or more friction, has the note ``"restarted"``. Beside contacts with
+    μ = inf one that obeys its law to fewer digits than is called solved is REPAIRED, with the note `INEXACT`.
 
     Args:
         problem: The step, forward or inverse.
