@@ -160,8 +160,9 @@ def test_an_unknown_controller_is_refused():
         Controllers("id-teleport", ROBOT, N, mu=0.7)
 
 
-def test_robots_on_ice_slide_and_others_stand():
+def test_robots_on_ice_slide_and_others_stand(capsys):
     slid = many_robots.sway(np.array([0.02, 0.6, 0.9]), 0.1)
+    assert "; 0 of 3 robots fell" in capsys.readouterr().out
     assert slid[0] > 3 * slid[1:].max()  # those move by the rounding of their feet on the ground
 
 

@@ -15,6 +15,8 @@ import time
 import numpy as np
 
 import idcontrol as idc
+from idcontrol.loop.plausible import tilt
+from idcontrol.record.metrics import fallen
 from idcontrol.types import Array
 
 ROBOT, NAME, H = "solo12", "id-coulomb-qp", 1e-3
@@ -38,7 +40,9 @@ def sway(mu: Array, duration_s: float) -> Array:
         tau = batch(step * H, q, v, references).tau
         spent += time.perf_counter() - begin
         states = [plant.step(row, H) for plant, row in zip(plants, tau, strict=True)]
-    print(f"{n * step / spent:.0f} control steps per second")
+    height = robot.standing_height()
+    fell = sum(bool(fallen(state.q[2], start.q[2], tilt(state.q[3:7]), height)) for state in states)
+    print(f"{n * step / spent:.0f} control steps per second; {fell} of {n} robots fell, the others stood")
     return np.linalg.norm(feet(robot, states) - begun, axis=2).mean(axis=1)
 
 
