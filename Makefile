@@ -92,6 +92,7 @@ $(VENV)/.core: pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet --editable .
 	@touch $@
 
+# Modules are compiled when they are first imported: most of what is installed never is.
 $(VENV)/.dev: pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet --editable '.[robots,cvx,gpl,mujoco,bullet,viz,film,gym,dev]'
 	@touch $(VENV)/.core $@
