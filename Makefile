@@ -19,8 +19,8 @@ FAST := $(PYTEST) -m "not slow and not wallclock"
 
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:
-	@echo "make test: first what tests need (once, a minute), then the fast tests, and those that run on the wall clock;" \
-	  "on two idle cores five minutes where kernels must be compiled, else three; on a busy computer several times that"
+	@echo "make test: installs what tests need, runs the fast tests, then those on the wall clock;" \
+	  "about five minutes on two idle cores the first time, which compiles kernels; several times as long on a busy computer"
 
 test: about $(VENV)/.dev
 	@trap 'exit 130' INT; failed=0; \
