@@ -27,6 +27,7 @@ from numba.experimental import structref
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic
 from numba.np.arrayobj import make_array
 
+from idcontrol.kernels.hooks import PLAIN
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans, Integers
 
@@ -50,17 +51,17 @@ class Bound(structref.StructRefProxy):  # type: ignore[misc] # numba has no type
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     """A value whose arrays, however deep in tuples, have no count of their users."""
-    if isinstance(kind, types.Array):
+    if isinstance(kind, types.Array) and not PLAIN:
         array = make_array(kind)(context, builder, value=value)
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
         array.parent = cgutils.get_null_value(array.parent.type)
         return array._getvalue()
-    if isinstance(kind, types.BaseTuple):
+    if isinstance(kind, types.BaseTuple) and not PLAIN:
         parts = cgutils.unpack_tuple(builder, value, len(kind))
         return context.make_tuple(
             builder, kind, [_uncounted(context, builder, *of) for of in zip(kind, parts, strict=True)]
         )
-    context.nrt.incref(builder, kind, value)  # of what is bound itself
+    context.nrt.incref(builder, kind, value)  # of what is bound itself, and of all with plain Numba
     return value
 
 

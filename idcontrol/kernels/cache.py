@@ -1,11 +1,14 @@
 """Files of compiled functions, sealed with a digest: what is not as it was written is compiled anew.
 
 Numba unpickles whatever its files hold, and runs the machine code in it. A flipped bit there (a worn SD card, a copied
-home) ends in an abort at best, and in wrong torques at worst. Here each signature of a function has one file: a seal,
-which is the digest of all that follows; the digest of the version (Numba's, and `idcontrol.kernels.sources.stamp` of
-the function's file); and what Numba keeps.
+home) ends in an abort at best, and in wrong torques at worst. Here each signature of a function has one file, which
+begins with a digest of all that follows. Its name has digests of the version (Numba's, and
+`idcontrol.kernels.sources.stamp` of the function's file) and of the signature.
 
 Numba asks for it with `Cache._cache_file`, which has the two methods `save` and `load`.
+
+The names of linked kernels (`idcontrol.kernels.linked`) stand in the machine code of all functions that may call them.
+They are found there, so that a loop on the wall clock can have all of them before its first tick.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import contextlib
 import functools
 import hashlib
 import pickle
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -22,11 +26,15 @@ from uuid import uuid4
 import numba
 from numba.core.serialize import dumps
 
-from idcontrol.kernels import later
 from idcontrol.kernels.sources import stamp
 
 _SIZE: Final = 16
-"""Bytes of a digest."""
+"""Bytes of a digest; names have as many of its hexadecimal digits."""
+
+MARK: Final = b"<idcontrol:%b>"
+"""How the name of a linked kernel stands in machine code, in base 64."""
+entered: set[bytes] = set()
+"""Names of the linked kernels that compiled code of this process may enter."""
 
 
 def keep(compiled: Any, file: Path) -> None:
@@ -49,16 +57,19 @@ class SealedFiles:
             version: Of the code that the function is made of.
         """
         self._folder, self._name = folder, name
-        self._version = _digest(f"{numba.__version__} {version}".encode())
+        self._version = _digest(f"{numba.__version__} {version}".encode()).hex()[:_SIZE]
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep the compiled code of one signature, and which linked kernels it may enter, if there is room for it."""
+        """Keep the compiled code of one signature, if there is room for it."""
         file = self._file(key)
-        sealed = self._version + dumps((key, sorted(later.noted()), data))
-        part = file.with_suffix(f".{uuid4().hex}")  # two processes may compile it at once
+        content = dumps((self._version, key, data))
+        _note(content)
+        part = file.with_suffix(f".{uuid4().hex[:_SIZE]}")  # two processes may compile it at once
         try:
-            part.write_bytes(_digest(sealed) + sealed)
+            part.write_bytes(_digest(content) + content)
             part.replace(file)
+            for old in set(self._folder.glob(f"{self._name}.*.nbc")) - set(self._folder.glob(self._file_of("*"))):
+                old.unlink(missing_ok=True)
         except OSError as error:  # this process has it all the same
             with contextlib.suppress(OSError):
                 part.unlink()
@@ -74,20 +85,28 @@ class SealedFiles:
         except OSError as error:
             _say(f"idcontrol: {file} cannot be read ({error.strerror}): compiled anew")
             return None
-        seal, sealed = content[:_SIZE], content[_SIZE:]
-        if _digest(sealed) != seal:
+        seal, content = content[:_SIZE], content[_SIZE:]
+        if _digest(content) != seal:
             _say(f"idcontrol: {file} is damaged: compiled anew")
             return None
-        if sealed[:_SIZE] != self._version:
+        try:
+            version, saved, data = pickle.loads(content)
+        except (AttributeError, ImportError):  # a type of its arguments is elsewhere now
             return None
-        saved, enters, data = pickle.loads(memoryview(sealed)[_SIZE:])
-        if saved != key:
+        if (version, saved) != (self._version, key):  # a file of another name
             return None
-        later.note(enters)
+        _note(content)
         return data
 
     def _file(self, key: Any) -> Path:
-        return self._folder / f"{self._name}.{_digest(repr(key).encode()).hex()}.nbc"
+        return self._folder / self._file_of(_digest(repr(key).encode()).hex()[:_SIZE])
+
+    def _file_of(self, signature: str) -> str:
+        return f"{self._name}.{self._version}.{signature}.nbc"
+
+
+def _note(code: bytes) -> None:
+    entered.update(re.findall(MARK % rb"[\w+/=]+", code))
 
 
 def _digest(content: bytes) -> bytes:

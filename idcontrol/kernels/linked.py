@@ -12,23 +12,26 @@ comes from its cache or is compiled. Rounding is the same either way.
 
 A `late` kernel is not compiled with its callers, who know what it returns, but when it is first entered: it is for what
 most runs never need. A loop on the wall clock could wait for no kernel: before its first tick it calls
-`compile_linked`.
+`compile_linked`, which finds the kernels' names in the machine code (`idcontrol.kernels.cache`).
+
+With `idcontrol.kernels.hooks.PLAIN` kernels are called as Numba calls them, but for those that are called by address.
 """
 
 from __future__ import annotations
 
 import functools
 import pickle
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
 from numba import config, typeof, types
 from numba.core import cgutils
-from numba.core.typing.templates import AbstractTemplate
-from numba.extending import intrinsic, lower_builtin, typeof_impl
+from numba.extending import intrinsic, lower_builtin, type_callable
 
-from idcontrol.kernels.later import all_noted, note
+from idcontrol.kernels.cache import MARK, entered
+from idcontrol.kernels.hooks import PLAIN
 
 F = TypeVar("F")
 
@@ -39,7 +42,7 @@ def linked(kernel: F) -> F:
     Args:
         kernel: Compiled function at the top level of a module, which is called with positional arguments.
     """
-    return kernel if config.DISABLE_JIT else _made(kernel, None)
+    return _made(kernel, None)
 
 
 def late(returned: Callable[..., Any]) -> Callable[[F], F]:
@@ -48,20 +51,33 @@ def late(returned: Callable[..., Any]) -> Callable[[F], F]:
     Args:
         returned: The Numba type that it returns, as a function of the types of its arguments.
     """
-    return lambda kernel: kernel if config.DISABLE_JIT else _made(kernel, returned)
+    return lambda kernel: _made(kernel, returned)
 
 
 def compile_linked() -> None:
     """Compile or load all linked kernels that compiled code in this process may enter, late ones and what they call."""
     done: set[bytes] = set()
-    while new := all_noted() - done:
+    while new := entered - done:
         for name in sorted(new):
             find(name)
         done |= new
 
 
 def _made(kernel: Any, returned: Callable[..., Any] | None) -> Any:
-    made = _Linked(kernel, returned)
+    if PLAIN or config.DISABLE_JIT:
+        return kernel
+    made = _Linked(kernel)
+
+    @type_callable(made)
+    def typed(_: Any) -> Callable[..., Any]:
+        @functools.wraps(kernel.py_func)  # Numba reads the names of arguments
+        def signature(*arguments: Any) -> Any:
+            given = tuple(types.unliteral(kind) for kind in arguments)
+            result = returned(*given) if returned else _compiled(kernel, given).signature.return_type
+            return result(*given)
+
+        return signature
+
     lower_builtin(made, types.VarArg(types.Any))(functools.partial(_call, made))
     return made
 
@@ -114,50 +130,31 @@ def calls(returned: Any) -> Any:
 class _Linked:
     """Looks like the compiled function that it stands for."""
 
-    def __init__(self, kernel: Any, returned: Callable[..., Any] | None) -> None:
-        self._kernel, self._returned = kernel, returned
-        self.template = type("_Call", (_Template,), {"key": self})
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
         functools.update_wrapper(self, kernel.py_func)
 
     def __call__(self, *arguments: Any) -> Any:
         return self._kernel(*arguments)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_numba_type_":  # with the kernel's, Numba would write the kernel into its callers
+            raise AttributeError(name)
         return getattr(self._kernel, name)
-
-    def returns(self, given: tuple[Any, ...]) -> Any:
-        """The type that it returns for arguments of the types `given`; compiled now unless it is late."""
-        late = self._returned
-        returned = _compiled(self, given).signature.return_type if late is None else late(*given)
-        note({self.told(given, returned)})
-        return returned
-
-    def told(self, given: tuple[Any, ...], returned: Any) -> bytes:
-        """The pickled name, argument types and result type, from which `find` gets the kernel."""
-        return pickle.dumps((self.__module__, self.__name__, given, returned))
 
     def __reduce__(self) -> Any:
         return _named, (self.__module__, self.__name__)  # copied and pickled as the function that it is
 
 
-class _Template(AbstractTemplate):  # type: ignore[misc]  # numba has no types
-    """The signature of a call."""
-
-    def generic(self, args: Any, kws: Any) -> Any:
-        given = tuple(types.unliteral(kind) for kind in args)
-        assert not kws, f"{self.key.__name__} is called with positional arguments alone"
-        return self.key.returns(given)(*given)
-
-
-@typeof_impl.register(_Linked)
-def _type_of(kernel: _Linked, _: Any) -> Any:
-    return types.Function(kernel.template)
+def name_of(kernel: Any, given: tuple[Any, ...], returned: Any) -> bytes:
+    """Text from which `find` gets the kernel: its name, and types of arguments and result."""
+    return MARK % b64encode(pickle.dumps((kernel.__module__, kernel.__name__, given, returned)))
 
 
 def _call(kernel: _Linked, context: Any, builder: Any, signature: Any, values: Any) -> Any:
     """Generate a call."""
     returned, given = signature.return_type, signature.args
-    name = kernel.told(given, returned)
+    name = name_of(kernel, given, returned)
     slot = cgutils.add_global_variable(builder.module, cgutils.voidptr_t, f"linked.{kernel.py_func.__name__}")
     slot.linkage, slot.initializer = "internal", cgutils.get_null_value(cgutils.voidptr_t)
     with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(slot))):
@@ -196,14 +193,15 @@ def _ask(context: Any, builder: Any, slot: Any, name: bytes) -> None:
 
 @functools.cache
 def find(name: bytes) -> int:
-    """Where the kernel is that `name` tells, loaded or compiled.
+    """Load or compile the kernel of a name (`name_of`), and return its address.
 
     What has been found stays there: a loop that first comes to a place of a call has no time to look again.
 
     Raises:
         RuntimeError: It returns something else than when its caller was compiled, or than what it was declared to.
     """
-    module, function, given, returned = pickle.loads(name)
+    begin, end = MARK.split(b"%b")
+    module, function, given, returned = pickle.loads(b64decode(name.removeprefix(begin).removesuffix(end)))
     compiled = _compiled(_named(module, function), given)
     if compiled.signature.return_type != returned:
         found = f"{module}.{function} returns {compiled.signature.return_type}, not {returned}"

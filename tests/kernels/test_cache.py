@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 from numba import config
 
 from idcontrol.kernels.cache import SealedFiles
+from idcontrol.kernels.hooks import PLAIN
 from tests.kernels.linking import total
 
 
@@ -60,11 +62,33 @@ def test_a_folder_with_the_name_of_a_file_stops_nobody(tmp_path, capsys):
     assert saved.startswith("idcontrol: what is compiled is not kept")
 
 
+def test_a_new_version_removes_the_files_of_the_old_one_but_not_its_own(tmp_path):
+    old = one_file(tmp_path)
+    other = tmp_path / "kernel2.py311.1.nbc"
+    other.touch()
+    new = SealedFiles(tmp_path, "kernel", "new")
+    new.save("int64", "code")
+    new.save("float64", "code")
+    assert not old.exists()
+    assert other.exists()
+    assert (new.load("int64"), new.load("float64")) == ("code", "code")
+
+
 @pytest.mark.parametrize(("name", "version", "key"), [("kernel", "new", "float64"), ("kernel", "version", "int64")])
 def test_code_of_another_version_or_signature_is_not_taken(tmp_path, capsys, name, version, key):
     one_file(tmp_path)
     assert SealedFiles(tmp_path, name, version).load(key) is None
     assert capsys.readouterr().err == ""
+
+
+def test_code_for_a_type_that_is_elsewhere_now_is_not_taken(tmp_path, monkeypatch):
+    module = ModuleType("gone")
+    module.Gone = type("Gone", (), {"__module__": "gone", "__repr__": lambda self: "Gone"})
+    monkeypatch.setitem(sys.modules, "gone", module)
+    files, key = SealedFiles(tmp_path, "kernel", "version"), module.Gone()
+    files.save(key, "code")
+    monkeypatch.delitem(sys.modules, "gone")
+    assert files.load(key) is None
 
 
 def test_code_of_another_signature_is_not_taken_from_a_file_of_that_name(tmp_path):
@@ -74,7 +98,7 @@ def test_code_of_another_signature_is_not_taken_from_a_file_of_that_name(tmp_pat
     assert files.load("int64") is None
 
 
-@pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
+@pytest.mark.skipif(PLAIN or config.DISABLE_JIT, reason="Numba keeps what is compiled, or nothing is")
 def test_a_linked_kernel_with_a_flipped_bit_gives_what_it_gives(tmp_path):
     code = "import numpy as np; from tests.kernels.linking import total; print(repr(float(total(np.ones(3), 2))))"
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

@@ -9,6 +9,7 @@ import pytest
 
 from idcontrol.kernels import sources
 from idcontrol.kernels.cache import SealedFiles
+from idcontrol.kernels.hooks import PLAIN
 from tests.kernels.files import modules
 from tests.kernels.linking import raised
 
@@ -110,7 +111,7 @@ def imported(tree):
     return found
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="kernels run as Python")
+@pytest.mark.skipif(PLAIN or numba.config.DISABLE_JIT, reason="Numba keeps what is compiled, or nothing is")
 def test_kernels_outside_the_package_count_what_they_call_in_it():
     told = sources.stamp(Path(raised.py_func.__code__.co_filename))
     assert raised._cache._cache_file._version == SealedFiles(Path(), "", told)._version

@@ -1,0 +1,135 @@
+"""What goes beyond Numba's public interface, and what it is worth.
+
+| hook | what it does | worth |
+| --- | --- | --- |
+| `jit`: wrappers | functions that Python or C never calls have none | 18 % of compiling |
+| `linked` | kernels are called where they are, and not copied into each caller | 20 % and more |
+| `linked.late` | kernels that most runs never enter are compiled when they are entered | 10 % |
+| `compiling`: garbage | none is looked for: Numba makes many objects that last | 19 % |
+| `_Library`: once | LLVM optimizes a module once, not three times | 8 to 13 % |
+| `_Library`: loops | none is unrolled: ours mostly have 6 to 18 turns | 15 %, and 13 % of a control step |
+| `Options` | of equal options there is one copy, which is compared at once | 14 % |
+| `bound.borrowed` | users of bound arrays are not counted | 37 % of a control step |
+| `CallType` | numbers in calls are no literals | 4 %; Python code never waits for the compiler in a loop |
+| `cache` | files are sealed, and old once a file changes that the function is made of | no wrong torques |
+
+Measured with Numba 0.68 on two cores with a load of 14, each hook off alone: processor time of compiling 30 kernels
+(terms and contacts of solo12), of a first trot for loops, and medians of a trot's control steps.
+
+All of them act on our functions alone, within `compiling`, while this thread holds Numba's lock of the compiler.
+Without them, with ``IDCONTROL_PLAIN_NUMBA=1``, everything runs on plain ``numba.njit(cache=True)``, with the same
+results to the bit. So it does by itself with a version of Numba that is not in `TESTED`. Numba's own cache looks at the
+file of a function alone: after an edit of another file, remove it (`idcontrol doctor` says where it is).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Flags
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+from numba.extending import models, register_model
+
+from idcontrol.kernels import stopwatch
+
+TESTED: Final = ("0.68",)
+"""Versions of Numba with which the hooks are tested."""
+
+
+def _is_plain() -> bool:
+    """True if the user wants no hooks, or the version of Numba is not tested with them; then say so."""
+    if os.environ.get("IDCONTROL_PLAIN_NUMBA") == "1":
+        return True
+    if numba.__version__.rpartition(".")[0] in TESTED:
+        return False
+    what = f"Numba {numba.__version__} is not tested; kernels compile and run slower, as with IDCONTROL_PLAIN_NUMBA=1"
+    print(f"idcontrol: {what}", file=sys.stderr, flush=True)
+    return True
+
+
+PLAIN: Final = _is_plain()
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Compile or load one of our functions with the hooks."""
+    with stopwatch.stopped(), global_compiler_lock:  # Numba takes the same lock for functions of others
+        generator, threshold = cpu_target.target_context.codegen(), gc.get_threshold()
+        library, generator._library_class = generator._library_class, _Library
+        gc.set_threshold(0)
+        try:
+            yield
+        finally:
+            gc.set_threshold(*threshold)
+            generator._library_class = library
+
+
+class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
+    """The code of a function and of those that it takes in, its loops not unrolled, and optimized once."""
+
+    def add_ir_module(self, module: Any) -> None:
+        """Add a module whose loops of unknown length LLVM shall not unroll."""
+        pragma = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.runtime.disable")])
+        for function in module.functions:
+            done = set()
+            for block in function.blocks:
+                done.add(block.name)
+                end = block.terminator
+                if isinstance(end, ir.Branch) and any(getattr(to, "name", None) in done for to in end.operands):
+                    loop = ir.MDValue(module, [], name=str(len(module.metadata)))
+                    loop.operands = loop, pragma  # by its first part LLVM knows it as a loop's
+                    end.set_metadata("llvm.loop", loop)
+        super().add_ir_module(module)
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+class Options(Flags):  # type: ignore[misc]  # numba has no types
+    """How a function is compiled; of equal options there is one copy, which Numba keeps what it knows of functions by.
+
+    Numba looks there for each function that a call may mean, 150 000 times in a first trot, and compares thirty options
+    each time with those of others, since its own hash is the same for all.
+    """
+
+    __slots__ = ()
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+    def copy(self) -> Options:
+        """The one copy of these options; of that, one of its own: Numba alters it to compile sums of arrays."""
+        if self in _COPIES:
+            return Options(self)
+        for made in _COPIES:
+            if made.values() == self.values():
+                return made
+        _COPIES.append(Options(self))
+        return _COPIES[-1]
+
+
+_COPIES: Final[list[Options]] = []
+
+
+class CallType(types.Dispatcher):  # type: ignore[misc]  # numba has no types
+    """The type of a function in whose calls numbers are no literals: Numba compiles it anew for each of these."""
+
+    def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        """The signature of a call."""
+        given = tuple(types.unliteral(kind) for kind in args)
+        return super().get_call_type(context, given, {name: types.unliteral(kind) for name, kind in kws.items()})
+
+
+register_model(CallType)(models.OpaqueModel)  # its callers know it: there is nothing to hold
