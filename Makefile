@@ -94,7 +94,7 @@ $(VENV)/.core: pyproject.toml | $(BIN)/pip
 
 # Modules are compiled when they are first imported: most of what is installed never is.
 $(VENV)/.dev: pyproject.toml | $(BIN)/pip
-	$(BIN)/pip install --quiet --editable '.[robots,cvx,gpl,mujoco,bullet,viz,film,gym,dev]'
+	$(BIN)/pip install --quiet --no-compile --editable '.[robots,cvx,gpl,mujoco,bullet,viz,film,gym,dev]'
 	@touch $(VENV)/.core $@
 
 $(VENV)/.docs: $(VENV)/.core

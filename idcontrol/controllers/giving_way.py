@@ -82,6 +82,7 @@ def request(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds |
         cones=cones,
         active=np.zeros(n, dtype=np.int64),
         last=last,
+        held=np.zeros_like(last),
         bounds=unbounded(last.size) if bounds is None else bounds,
         h=problem.h,
         sticks=False,
@@ -121,7 +122,7 @@ def keep(request: Request, solution: StepSolution) -> Outcome:
 
 def share(request: Request, solution: StepSolution) -> Outcome:
     """Stage II; where it finds no point the model's own impulses stay."""
-    shared = _shared(request, solution, request.posed.cones)
+    shared = _shared(request, solution, request.posed.cones, request.posed.held)
     if shared is None:
         return keep(request, structs.replace(solution, status=Status.REPAIRED, note="stage II found no point"))
     return shared
@@ -191,7 +192,7 @@ def without_slip(request: Request) -> Outcome:
     problem, w, cones = request.problem, request.posed.w, request.posed.cones
     if not request.repair:
         solution = no_slip.solve_whitened(problem, w, request.warm)
-        shared = None if solution.status is Status.FALLBACK else _shared(request, solution, cones)
+        shared = None if solution.status is Status.FALLBACK else _shared(request, solution, cones, request.posed.held)
         return keep(request, solution) if shared is None else shared
     held = closed = problem.contacts.gap <= CLOSED_GAP
     opening = no_slip.normal_velocities(problem, w, request.warm)

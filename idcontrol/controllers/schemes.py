@@ -121,7 +121,10 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
         f[:] = 0.0
         torque = torque_map_kernel(p.w, f.shape[0], arena)
         _, at_rest = recover_kernel(p.w, f, arena)
-        if share_kernel(p.w, p.cones, p.bounds, x, TorqueMap(torque, at_rest), f, arena):
+        away = vector(arena, p_joints)
+        for a in range(p_joints):
+            away[a] = at_rest[a] - p.held[a]
+        if share_kernel(p.w, p.cones, shifted(p.bounds, p.held, arena), x, TorqueMap(torque, away), f, arena):
             impulse = vector(arena, p_joints)
             np.dot(torque, f, impulse)
             impulse += at_rest
@@ -132,12 +135,15 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
 @late(lambda *_: typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0)))
 @njit(cache=True, inner=True, error_model="numpy")
 def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
-    """Stage II: f with the smallest torque that gives the same motion (`idcontrol.models.distribution`)."""
+    """Stage II: f with the torque nearest to `Posed.held` that gives the same motion (`models.distribution`)."""
     _, impulse = recover_kernel(p.w, f, arena)
     if f.shape[0] == 0:
         return Answer(SOLVED, False, residual, impulse, np.nan)
-    y = vector(arena, f.shape[0])
-    if smallest_torque_kernel(p.w, p.cones, p.bounds, f, impulse, y, arena) > status.TOLERANCE:
+    y, away = vector(arena, f.shape[0]), vector(arena, impulse.shape[0])
+    for a in range(impulse.shape[0]):
+        away[a] = impulse[a] - p.held[a]
+    missed = smallest_torque_kernel(p.w, p.cones, shifted(p.bounds, p.held, arena), f, away, y, arena)
+    if missed > status.TOLERANCE:
         return Answer(NO_SOLUTION, False, residual, impulse, np.nan)
     assign(f, y)
     _, impulse = recover_kernel(p.w, f, arena)

@@ -30,6 +30,7 @@ from idcontrol.controllers.projection import projection_kernel
 from idcontrol.kernels.arena import Arena, begin, flags, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import late, linked
 from idcontrol.models.distribution import MET, Bounds, Cones
@@ -65,6 +66,9 @@ GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {
 
 HAS_TORQUES: Final = tuple(GIVEN_UP)
 """The same endings, for kernels."""
+
+EASE_S: Final = 1.0
+"""Time since the last touchdown over which the joints begin to hold feet that all stay [s]."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
@@ -194,6 +198,7 @@ class Posed(NamedTuple):
         cones: Friction, contacts without slip, weights of feet that ramp, v_tol, friction law.
         active: Bit set of each contact's active rows, in and out, shape (n,).
         last: Motor impulses of the last step, shape (a,) [N m s]; zero where there was none.
+        held: Motor impulses that stage II approaches, shape (a,) [N m s] (`holding`).
         bounds: What the motors can give.
         h: Control period [s].
         sticks: Whether the sticking motion is to be tried first: b agrees with it.
@@ -208,6 +213,7 @@ class Posed(NamedTuple):
     cones: Cones
     active: Integers
     last: Array
+    held: Array
     bounds: Bounds
     h: float
     sticks: bool
@@ -246,11 +252,20 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+def joint_error(terms: MachineTerms, inputs: Inputs, j: int) -> tuple[float, float]:
+    """Angle of joint j and how far it is from its reference, a continuous joint the shorter way round [rad]."""
+    q, at, told = inputs.q, terms.joint_q[j], inputs.joint_q[j]
+    if terms.joint_circle[j]:  # given by cosine and sine
+        angle = np.arctan2(q[at + 1], q[at])
+        return angle, shorter(told - angle)
+    return q[at], told - q[at]
+
+
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: Array, b: Array) -> None:
     """Write b = v + h (a_des + kp (q_des - q) + kd (v_des - v)), shape (a,) [rad/s].
 
-    Continuous joints go the shorter way round. A joint is asked to cover no more than a part of the way to its end in a
-    period (`feedback.nearing`).
+    A joint is asked to cover no more than a part of the way to its end in a period (`feedback.nearing`).
 
     Args:
         terms: Tells joints from other coordinates.
@@ -260,13 +275,10 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
         v: Velocity in our order, shape (m,).
         b: Result.
     """
-    q, q_des, v_des, a_des = inputs.q, inputs.joint_q, inputs.joint_v, inputs.joint_a
-    u = terms.free.shape[0]
+    v_des, a_des, u = inputs.joint_v, inputs.joint_a, terms.free.shape[0]
     for j in range(b.shape[0]):
-        at, speed = terms.joint_q[j], v[u + j]
-        # a continuous joint is given by cosine and sine
-        angle = np.arctan2(q[at + 1], q[at]) if terms.joint_circle[j] else q[at]
-        error = shorter(q_des[j] - angle) if terms.joint_circle[j] else q_des[j] - angle
+        angle, error = joint_error(terms, inputs, j)
+        speed = v[u + j]
         wanted = speed + h * (a_des[j] + (joints.kp[j] * error + joints.kd[j] * (v_des[j] - speed)))
         b[j] = min(max(wanted, nearing(angle, joints.room.lower[j], h)), nearing(angle, joints.room.upper[j], h))
 
@@ -360,6 +372,41 @@ def ramp_weights(identity: Integers, inputs: Inputs, ramp_s: float, arena: Arena
             t = min(inputs.to_liftoff[identity[i]], inputs.since_touchdown[identity[i]])
             share = min(max(1.0 - t / ramp_s, 0.0), 1.0)
             out[i] = RAMP_WEIGHT * share * share * share
+    return out
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena) -> Array:
+    """Motor impulses ``h kp I (q_des - q)`` of a machine whose feet all stay, shape (a,) [N m s]; zero for others.
+
+    The projection takes from the demand what contacts without slip forbid. Where feet creep, errors in these directions
+    grow unless they ask for inner forces: the part of a torque that stage II can approach. The stiffness is that of the
+    other directions, in which a joint moves the machine's inertia at its foot, I = Σ J²/(n |ρ|²).
+
+    Velocities are left out: the noise of one that cannot be would become torque, divided by h.
+
+    Args:
+        machine: Gains, and what the joints are to do.
+        contacts: The n feet that are contacts.
+        rho: Their whitened rows, joints held, shape (3 n, u).
+        arena: Where arrays come from.
+    """
+    inputs, kp, n = machine.inputs, machine.joints.kp, contacts.identity.shape[0]
+    out: Array = zeros(arena, kp.shape[0])
+    share, u = 1.0 if machine.projects else 0.0, rho.shape[1]
+    for foot in contacts.identity:
+        stays = inputs.to_liftoff[foot] == np.inf
+        share = min(share, inputs.since_touchdown[foot] / EASE_S) if stays else 0.0
+    if share <= 0.0:
+        return out
+    for r in range(3 * n):
+        square = dot(rho[r], rho[r])
+        if square > 0.0:
+            for j in range(out.shape[0]):
+                out[j] += contacts.jacobian[r, u + j] * contacts.jacobian[r, u + j] / (n * square)
+    for j in range(out.shape[0]):
+        _, error = joint_error(machine.terms, inputs, j)
+        out[j] *= machine.h * share**3 * kp[j] * error
     return out
 
 
@@ -462,6 +509,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
         Cones(contacts.mu, held, weight, machine.v_tol, machine.law),
         recall(machine.memory, contacts.identity, arena),
         last,
+        holding(machine, contacts, w.rho, arena),
         bounds,
         h,
         machine.shortcut and machine.projects and n > 0,
@@ -504,13 +552,14 @@ def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
     m, a, p = posed.w.kappa.shape[0], known.shape[0], 0
     kappa, free, fixed = vector(arena, m), indices(arena, m), indices(arena, a)
     b, last, least, most = vector(arena, a), vector(arena, a), vector(arena, a), vector(arena, a)
+    held = vector(arena, a)
     assign(kappa, posed.w.kappa)
     u = m - a
     for i in range(u):
         free[i] = i
     for j in range(a):
         if np.isnan(known[j]):
-            fixed[p], b[p], last[p] = u + j, posed.b[j], posed.last[j]
+            fixed[p], b[p], last[p], held[p] = u + j, posed.b[j], posed.last[j], posed.held[j]
             least[p], most[p] = posed.bounds.least[j], posed.bounds.most[j]
             p += 1
         else:
@@ -528,6 +577,7 @@ def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
         posed.cones,
         active,
         last[:p],
+        held[:p],
         Bounds(least[:p], most[:p]),
         posed.h,
         posed.sticks,

@@ -1,0 +1,60 @@
+"""Errors that contacts without slip forbid: they ask for inner forces, so that feet that creep do not creep on."""
+
+import numpy as np
+import pytest
+from msgspec import structs
+from scipy.linalg import null_space
+
+from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
+from tests import scenes
+from tests.controllers import walker
+
+KP = 400.0
+
+
+@pytest.fixture(scope="module")
+def standing():
+    """The quadruped at home: a joint error that contacts forbid, and the torque that feedback would give to it."""
+    quadruped = scenes.links()
+    state, control = walker.at_home(quadruped), walker.controller(mu=10.0)
+    quadruped.update(state.q, state.v)
+    M, J = quadruped.M, scenes.foot_contacts(quadruped, 10.0).jacobian
+    free, fixed = slice(0, 6), slice(6, 18)
+    inner = null_space(J[:, free].T)
+    error = np.linalg.solve(M[fixed, fixed], J[:, fixed].T @ inner @ np.linspace(1.0, 2.0, inner.shape[1]))
+    error *= 1e-3 / np.abs(error).max()
+    felt = 1.0 / np.einsum("ri,ri->r", J[:, free], np.linalg.solve(M[free, free], J[:, free].T).T)
+    stiffness = KP * (J[:, fixed] ** 2).T @ felt / 4
+    ways = J[:, fixed].T @ inner
+    return control, state, error, ways @ np.linalg.lstsq(ways, stiffness * error, rcond=None)[0]
+
+
+def command(standing, share=1.0, **changes):
+    control, state, error, _ = standing
+    control.reset()
+    return control(state, structs.replace(walker.stand(**changes), q=scenes.HOME + share * error))
+
+
+def test_an_error_that_contacts_forbid_asks_for_inner_forces_with_the_stiffness_of_the_feedback(standing):
+    rest, held = command(standing, 0.0), command(standing)
+    assert held.tau - rest.tau == pytest.approx(standing[-1], rel=1e-4, abs=1e-4 * np.abs(standing[-1]).max())
+    np.testing.assert_allclose(held.predicted.force.sum(axis=0), rest.predicted.force.sum(axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("changes", [{"to_liftoff": np.full(4, 0.5)}, {"since_touchdown": np.array([9.0, 9, 9, 0])}])
+def test_feet_that_will_lift_or_have_just_landed_ask_for_none(standing, changes):
+    rest, held = command(standing, 0.0, **changes), command(standing, **changes)
+    np.testing.assert_allclose(held.tau, rest.tau, atol=1e-9)
+
+
+def test_friction_bounds_inner_forces(standing):
+    force = command(standing, 1e3).predicted.force
+    assert force[:, 2].min() >= 0.0
+    assert (np.abs(force[:, 0]) + np.abs(force[:, 1]) - 10.0 * force[:, 2]).max() < 1e-6
+
+
+def test_feet_creep_ever_slower_on_viscous_ground():
+    config = WalkConfig(robot="links", plant="viscous", path=WalkPath(kind="command", stand_from_s=0.0))
+    walk = WalkScene.of(config).simulated()
+    crept = [np.ptp(tick.state.q[7:] - walk.start.q[7:]) for k, tick in enumerate(walk.ticks(6001)) if k % 3000 == 0]
+    assert crept[2] - crept[1] < 0.9 * (crept[1] - crept[0])
