@@ -145,8 +145,8 @@ def nearest(request: Request, solution: StepSolution) -> Outcome:
     """Choose the solution of the friction LCP whose torque is nearest to the last one, which fades as `FADES_S` says.
 
     The search knows the modes of friction pyramids. With a contact of infinite friction the motion is kept, and of the
-    impulses that give it those with the nearest torque are taken. An answer that misses the law by more than the
-    solution does is left out.
+    impulses that give it those with the nearest torque are taken. A nearest solution that misses the law, by velocities
+    that are rounding to the search, is left out.
     """
     posed, n, left = request.posed, len(request.problem.contacts), np.nan
     solution = structs.replace(solution, warm={})  # of another vertex
@@ -154,15 +154,16 @@ def nearest(request: Request, solution: StepSolution) -> Outcome:
         return replace(keep(request, solution), gap=0.0)
     outcome = keep(request, solution)
     if not posed.cones.held.any():
-        found = nearest_solution(
-            nearest_problem(request, solution), solution.impulses.T.ravel(), max_nodes=tick_nodes(n)
-        )
+        posing, own = nearest_problem(request, solution), solution.impulses.T.ravel()
+        found = nearest_solution(posing, own, max_nodes=tick_nodes(n))
+        left = gap(found)
         missed = missed_law(posed.w, posed.cones.mu, found.y, HEAP)
         if missed <= max(TOLERANCE, solution.residual):
             _, motor_impulse = recover(posed.w, found.y)
             impulses = np.ascontiguousarray(found.y.reshape(3, -1).T)
             solution = structs.replace(solution, impulses=impulses, multipliers=motor_impulse, residual=missed)
-            left = gap(found)
+        elif not np.abs(posing.V @ (found.y - own)).max() <= TOLERANCE * np.abs(posing.v0).max():
+            left = np.inf
         outcome = replace(keep(request, solution), gap=left)
     fading = posed.last * (FADES_S / (FADES_S + posed.h))
     shared = _shared(request, solution, posed.cones, reference=fading)

@@ -183,8 +183,11 @@ def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena)
 def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> tuple[float, float]:
     """Overwrite f, a solution of the friction LCP, with the solution whose torque is nearest to the last one.
 
+    If that misses the law, by velocities that are rounding to the search, f stays.
+
     Returns:
-        The residual of f; how much nearer another solution may be [N m s], zero if the search was completed.
+        The residual of f; how much nearer a solution of another motion may be [N m s], zero if the search was
+        completed.
     """
     rows, k = p.w.rho.shape
     V = matrix(arena, rows, rows)
@@ -204,8 +207,15 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> tuple[float, fl
             at_rest[a] -= torque[a, j] * f[j]
     problem = NearestProblem(V, p.w.c, p.cones.mu, torque, at_rest, p.last, weights)
     found = nearest_kernel(problem, f, tick_nodes(p.cones.mu.shape[0]), arena)
-    assign(f, found.y)
-    return missed_law(p.w, p.cones.mu, f, arena), gap(found)
+    missed, left = missed_law(p.w, p.cones.mu, found.y, arena), gap(found)
+    if missed <= status.TOLERANCE:
+        assign(f, found.y)
+        return missed, left
+    change = vector(arena, rows)
+    np.dot(V, found.y - f, change)
+    if not np.abs(change).max() <= status.TOLERANCE * np.abs(p.w.c).max():
+        left = np.inf
+    return missed_law(p.w, p.cones.mu, f, arena), left
 
 
 @linked
@@ -384,8 +394,6 @@ def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
     if f.shape[0] > 0:
         residual, left = nearest(p, f, answer.impulse, arena)
         p.active[:] = 0  # of another vertex
-        if residual > status.TOLERANCE:
-            return Answer(NO_SOLUTION, False, residual, answer.impulse, np.nan)
         fading = vector(arena, p.last.shape[0])
         for a in range(p.last.shape[0]):
             fading[a] = p.last[a] * (FADES_S / (FADES_S + p.h))

@@ -17,6 +17,7 @@ from idcontrol.models import coulomb
 from idcontrol.models.distribution import Cones
 from idcontrol.models.step import StepSolution
 from idcontrol.models.whitened import recover, whiten
+from idcontrol.solvers.status import TOLERANCE
 from idcontrol.trust.machines import inverse_step
 from idcontrol.trust.random_steps import random_step
 from idcontrol.types import SOLVED_BY, Status
@@ -79,6 +80,22 @@ def test_of_all_torques_the_nearest_to_one_that_is_possible_is_that_one(quadrupe
         assert residual < 1e-9
         assert gap == 0.0
         np.testing.assert_allclose(recover(w, y)[1], last, atol=1e-9 * np.abs(last).max())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_feet_that_creep_by_rounding_share_their_load_next_to_the_last_torque(quadruped, seed):
+    """The search leaves 1e-12 m/s, which is no motion, but misses the law in the units of feet that have none."""
+    control = walker.controller("id-coulomb-smooth")
+    last = control(walker.at_home(quadruped), walker.stand())
+    posed = control.problem(walker.at_home(quadruped), walker.stand()).posed
+    posed.w.c[4:] = 0.0
+    posed.w.c[:] += posed.w.rho @ (1e-12 * np.random.default_rng(seed).normal(size=6))
+    f = np.zeros(12)
+    answer = schemes.coulomb_smooth(posed, f, HEAP)
+    assert answer.ending == SOLVED
+    assert answer.residual <= TOLERANCE
+    assert answer.gap == 0.0
+    np.testing.assert_allclose(f[:4] / scenes.H, last.predicted.force[:, 2], rtol=0.2)
 
 
 @pytest.mark.parametrize("foot", range(4))
