@@ -130,7 +130,8 @@ def share(request: Request, solution: StepSolution) -> Outcome:
 
 def share_as_specified(request: Request, solution: StepSolution) -> Outcome:
     """Stage II by a general library."""
-    shared = specification.smallest_torque(request.problem, solution, request.posed.cones, bounds=request.posed.bounds)
+    posed = request.posed
+    shared = specification.smallest_torque(request.problem, solution, posed.cones, posed.held, posed.bounds)
     if shared is None:
         return keep(request, structs.replace(solution, status=Status.REPAIRED, note="stage II found no point"))
     return Outcome(solution=structs.replace(solution, impulses=shared[1]), motor_impulse=shared[0])

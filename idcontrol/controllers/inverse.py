@@ -488,8 +488,9 @@ def _driven(request: Request, tracked: Booleans, impulse: Array, bounds: Bounds)
     kappa = problem.kappa.copy()
     kappa[index[~tracked]] -= impulse[~tracked]
     problem = replace(problem, kappa=kappa, prescribed=Prescribed(index=index[tracked], velocity=b[tracked]))
-    last, (least, most) = request.posed.last, bounds
-    posed = request.posed._replace(w=whiten(problem), last=last[tracked], bounds=Bounds(least[tracked], most[tracked]))
+    last, held, (least, most) = request.posed.last[tracked], request.posed.held[tracked], bounds
+    within = Bounds(least[tracked], most[tracked])
+    posed = request.posed._replace(w=whiten(problem), last=last, held=held, bounds=within)
     return replace(request, problem=problem, posed=posed)
 
 
