@@ -204,6 +204,7 @@ def test_walking_on_after_the_machine_was_carried_moves_no_joint_before_a_foot_l
     poses = np.tile([0.0, 0.0, planner.height, 0.0], (begin, 1))
     poses[1000:] = 3.0, -2.0, planner.height, 2.0
     joints = planned_joints(m, planner, poses)
+    assert np.abs(joints - m.home).max() < 0.1
     # The base is as good as over its feet after 7 s: (1 + 14) e⁻¹⁴ of 1 cm at 0.3 m.
     assert np.abs(joints[7000:] - joints[7000]).max() < 1e-6
     assert np.abs(planner.plan.position[:, :2].mean(axis=0) - poses[-1, :2]).max() < 0.05
