@@ -27,7 +27,7 @@ from idcontrol.controllers.behind import behind
 from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
 from idcontrol.controllers.giving_way import Outcome, Request, keep, moved, servo, without_slip
-from idcontrol.controllers.inputs import FORM, KEPT_FEET, Inputs, Intake, alone, failed
+from idcontrol.controllers.inputs import KEPT_FEET, Inputs, Intake, alone, are_plain, failed
 from idcontrol.controllers.load import Load, weigh
 from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
 from idcontrol.controllers.settings import InverseSettings
@@ -240,7 +240,7 @@ class InverseDynamics:
             return None
         try:
             given = self._intake.given(state, reference)
-            if not FORM.fits(given):
+            if not are_plain(*given):
                 return None
             ended, n = self._run(self._whole, *given, state.t)
         except Exception:  # a user's object may raise anything when it is read: `Intake.take` says what

@@ -18,7 +18,7 @@ from idcontrol import controllers
 from idcontrol.contact.contacts import ContactArrays
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers import inputs, inverse, schemes
-from idcontrol.controllers.inputs import Intake
+from idcontrol.controllers.inputs import Intake, are_plain
 from idcontrol.system import LARGEST, System
 from idcontrol.types import ContactForces, Status
 from tests import scenes
@@ -432,3 +432,13 @@ def test_a_controller_that_two_threads_call_at_once_answers_one_of_them_and_tell
     assert second.status is Status.FAILED
     assert "two threads" in second.dropped[0]
     assert control(*at_home()).status is Status.SOLVED
+
+
+def test_vectors_of_inputs_are_plain_also_without_feet():
+    inputs = Intake(scenes.links()).inputs
+    assert are_plain(*inputs)
+    assert inputs.stance.size == 0
+    assert not are_plain(*inputs._replace(q=inputs.q.astype(np.float32)))
+    assert not are_plain(*inputs._replace(stance=np.zeros(4, dtype=np.bool_)[::2]))
+    assert not are_plain(*inputs._replace(v=np.ma.masked_array(inputs.v)))
+    assert not are_plain(*inputs._replace(joint_q=inputs.joint_q[:, None]))
