@@ -1,8 +1,8 @@
 """Signals that end a program, wherever in it they come.
 
-Python lets the handler of a signal raise within whatever runs. Within a callback from compiled code that is of no use:
-ctypes prints the exception and drops it, and numba, whose kernels are compiled through such callbacks, then fails with
-an error of its own ("no compiled object yet"), or goes on as if nobody had asked for the end.
+Python lets the handler of a signal raise within whatever runs. Python drops the exception of a callback from C: a weak
+reference's, a finalizer's, a callback from ctypes. Numba, whose kernels are compiled through such callbacks, then fails
+with an error of its own ("no compiled object yet"). So a signal comes again until its exception has left the callback.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -18,36 +19,69 @@ AGAIN_S = 0.02
 """Time after which a signal comes again [s]; the compiler's callbacks take microseconds."""
 
 
+class Terminated(SystemExit):
+    """SIGTERM asked for the end; `code` is the exit status that shells expect after it."""
+
+    def __init__(self) -> None:
+        super().__init__(128 + signal.SIGTERM)
+
+
 def postponed(number: int, frame: FrameType | None) -> bool:
-    """Whether `frame`, where signal `number` has come, is in a callback of the compiler; then it comes again soon."""
+    """True if an exception from `frame`, where signal `number` arrived, would be lost; the signal comes again soon."""
     while frame is not None:
-        if frame.f_globals.get("__name__") == "llvmlite.binding.executionengine" and "_raw" in frame.f_code.co_name:
-            again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
+        of_compiler = "_raw" in frame.f_code.co_name
+        module = frame.f_globals.get("__name__")
+        if module == __name__ or (module == "llvmlite.binding.executionengine" and of_compiler):
+            _send_again(number)
             return True
         frame = frame.f_back
     return False
 
 
-class Terminated(SystemExit):
-    """SIGTERM asked for the end; `code` is the exit status that shells expect after it."""
-
-
 @contextlib.contextmanager
 def ctrl_c_is_heard() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt where it is not lost; in another thread than the main one, change nothing."""
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        with _raised(signal.SIGINT, KeyboardInterrupt):
+            yield
+    else:
+        yield
+
+
+@contextlib.contextmanager
+def sigterm_is_heard() -> Iterator[None]:
+    """Let SIGTERM raise `Terminated` where it is not lost; in another thread than the main one, change nothing."""
+    with _raised(signal.SIGTERM, Terminated):
+        yield
+
+
+@contextlib.contextmanager
+def _raised(number: int, kind: type[BaseException]) -> Iterator[None]:
+    """Raise `kind` when signal `number` arrives, and again after Python has dropped it."""
+    if threading.current_thread() is not threading.main_thread():  # others may set no handler
         yield
         return
-    signal.signal(signal.SIGINT, _interrupt)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if not postponed(number, frame):
+            raise kind
+
+    def drop(lost: sys.UnraisableHookArgs) -> None:
+        if lost.exc_type is kind:
+            _send_again(number)
+        else:
+            report(lost)
+
+    report, sys.unraisablehook = sys.unraisablehook, drop
+    handler = signal.signal(number, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(number, handler)
+        sys.unraisablehook = report
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    if not postponed(number, frame):
-        raise KeyboardInterrupt
+def _send_again(number: int) -> None:
+    again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()

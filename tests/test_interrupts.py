@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
+import sys
 import time
+import weakref
 
 import numba
 import numpy as np
 import pytest
 from numba.core.codegen import CPUCodeLibrary
 
-from idcontrol.interrupts import ctrl_c_is_heard
+from idcontrol.interrupts import Terminated, ctrl_c_is_heard, sigterm_is_heard
 from idcontrol.loop.stop import Interrupted, Stop
 from idcontrol.record.recording import Recorder, load
 
@@ -48,6 +51,55 @@ def test_a_run_that_is_told_to_end_while_it_compiles_ends_as_told(compile_and_si
         compile_and_signal(signal.SIGTERM)
     assert ended.value.code == 128 + signal.SIGTERM
     assert not load(tmp_path / "run").complete
+
+
+class Finalized:
+    def __init__(self, call):
+        self.call = call
+
+    def __del__(self):
+        self.call()
+
+
+def in_a_weak_reference(call):
+    thing = Finalized(lambda: None)
+    reference = weakref.ref(thing, lambda _: call())
+    del thing
+    assert reference() is None
+
+
+def in_a_finalizer(call):
+    Finalized(call)
+
+
+def in_a_callback_from_c(call):
+    ctypes.CFUNCTYPE(None)(call)()
+
+
+@pytest.mark.parametrize("lost", [in_a_weak_reference, in_a_finalizer, in_a_callback_from_c])
+@pytest.mark.parametrize(
+    ("number", "heard", "kind"),
+    [(signal.SIGTERM, sigterm_is_heard, Terminated), (signal.SIGINT, ctrl_c_is_heard, KeyboardInterrupt)],
+)
+def test_a_signal_whose_exception_python_drops_comes_again(capfd, lost, number, heard, kind):
+    hook, handler = sys.unraisablehook, signal.getsignal(number)
+
+    def work():
+        lost(lambda: signal.raise_signal(number))
+        time.sleep(2.0)
+
+    with pytest.raises(kind), heard():
+        work()
+    assert (sys.unraisablehook, signal.getsignal(number)) == (hook, handler)
+    assert "Exception ignored" not in capfd.readouterr().err
+
+
+def test_errors_that_python_drops_are_reported_as_without_us(monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+    with sigterm_is_heard():
+        in_a_finalizer(lambda: 1 / 0)
+    assert [lost.exc_type for lost in reported] == [ZeroDivisionError]
 
 
 def test_a_loop_that_is_told_to_end_while_it_compiles_ends_as_told(compile_and_signal):

@@ -17,17 +17,16 @@ which always differ, have a file of their own.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import math
 import os
 import platform
-import signal
-import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 import h5py
@@ -35,7 +34,7 @@ import msgspec
 import numpy as np
 
 from idcontrol.errors import InputError, install_command
-from idcontrol.interrupts import Terminated, postponed
+from idcontrol.interrupts import sigterm_is_heard
 from idcontrol.record.channels import views, width
 from idcontrol.record.files import checked, parse_json, read_h5, read_json, within
 from idcontrol.record.log import SCHEMA, Log, block_bytes, header_bytes, read_log, refuse_newer
@@ -192,7 +191,7 @@ class Recorder:
         self._position: tuple[int, int] = (offset, 0)
         self._events: IO[str] | None = None
         self._closed = False
-        self._previous_handler: Any = None
+        self._context = contextlib.ExitStack()
 
     def append(self, **row: Any) -> None:
         """Append one row; channels that are left out are NaN.
@@ -270,9 +269,7 @@ class Recorder:
         return read_log(self.folder / "record.log").arrays()
 
     def __enter__(self) -> Self:
-        # Only the main thread may set handlers; elsewhere SIGTERM keeps the meaning that the caller gave it.
-        if threading.current_thread() is threading.main_thread():
-            self._previous_handler = signal.signal(signal.SIGTERM, _exit_on_signal)
+        self._context.enter_context(sigterm_is_heard())
         return self
 
     def __exit__(
@@ -285,9 +282,7 @@ class Recorder:
                 raise
             error.add_note(f"the record could not be closed either: {failure}")
         finally:
-            if self._previous_handler is not None:
-                signal.signal(signal.SIGTERM, self._previous_handler)
-                self._previous_handler = None
+            self._context.close()
 
     def _write_block(self) -> None:
         offset, rows = self._position
@@ -521,8 +516,3 @@ def claim(folder: Path) -> None:
     if taken:
         what = "holds a run already" if (folder / "run.json").exists() else "is not empty"
         raise InputError(f"{folder} {what}; choose a fresh folder, or leave --out away to get one")
-
-
-def _exit_on_signal(signum: int, frame: FrameType | None) -> None:
-    if not postponed(signum, frame):
-        raise Terminated(128 + signum)
