@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from idcontrol import cli
+from idcontrol.cli.faults import report_fault
 from idcontrol.configuration import Duration, Rate, Seed
 from idcontrol.entries import EXPERIMENTS, ROBOTS, STUDIES
 from idcontrol.errors import UnknownName
@@ -276,8 +277,25 @@ def full_disk(*given, **options):
     raise OSError(28, "No space left on device")
 
 
+@pytest.mark.parametrize("folder", ["fresh", "full"])
+def test_a_fault_with_a_path_of_another_encoding_is_one_line_too(tmp_path, capsys, folder):
+    (tmp_path / "full" / "traceback.txt").mkdir(parents=True)
+    (tmp_path / "fresh").mkdir()
+    path = os.fsdecode("plätze".encode("latin1"))
+    sys.stderr.reconfigure(errors="backslashreplace")  # as outside of tests
+    assert report_fault(ValueError(path), tmp_path / folder) == 3
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "ValueError: pl\\udce4tze" in Path(err.strip().rpartition(" ")[2]).read_text(encoding="utf-8")
+
+
+def test_a_hint_quotes_its_folder_for_the_shell(command):
+    _, out, _ = command("run", "fall", "--out", "two words")
+    assert "idcontrol report 'two words'" in out
+
+
 def test_a_fault_whose_traceback_cannot_be_written_is_one_line_too(command, monkeypatch):
-    monkeypatch.setattr(Path, "write_text", full_disk)
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
     monkeypatch.setattr("tempfile.NamedTemporaryFile", full_disk)
     status, _, err = command("run", "fall", "--controller", "broken")
     assert status == 3

@@ -315,4 +315,4 @@ def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) ->
         screen.print(grid)
     if same := coinciding(outcomes):
         screen.print(Text(same), soft_wrap=True)
-    screen.print(Text(f"recorded in {out}; page: idcontrol report {out}"), soft_wrap=True)
+    screen.print(Text(f"recorded in {out}; page: idcontrol report {shlex.quote(str(out))}"), soft_wrap=True)

@@ -31,19 +31,18 @@ def report_fault(error: BaseException, folder: Path | None) -> int:
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         kept = "" if folder is None else f"; what was recorded until then is in {folder}"
         return say(f"{error.strerror}: make room and run it again{kept}", UNUSABLE)
-    text = "".join(traceback.format_exception(error))
+    # a path that is not of the locale's encoding has surrogates, which UTF-8 cannot encode
+    text = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
     where = ""
     if folder is not None:
         with contextlib.suppress(OSError):
             path = folder / "traceback.txt"
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(text)
             where = f"is in {path}"
     if not where:
         with (
             contextlib.suppress(OSError),
-            tempfile.NamedTemporaryFile(
-                "w", prefix="idcontrol-", suffix=".txt", delete=False, encoding="utf-8"
-            ) as file,
+            tempfile.NamedTemporaryFile(prefix="idcontrol-", suffix=".txt", delete=False) as file,
         ):
             file.write(text)
             file.flush()

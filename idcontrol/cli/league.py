@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,8 +62,11 @@ def command(settings: tuple[str, ...], out: Path | None, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(jsonable(metrics), allow_nan=False))
     else:
+        from rich.text import Text
+
         console().print(_table(metrics))
-        console().print(f"every answer, and the performance profile: idcontrol report {folder}", style="dim")
+        report = f"idcontrol report {shlex.quote(str(folder))}"
+        console().print(Text(f"every answer, and the performance profile: {report}", style="dim"), soft_wrap=True)
     if metrics["completed"]:
         return DONE
     return say("does not hold: " + ", ".join(key for key, holds in metrics["checks"].items() if not holds), TASK_FAILED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -145,7 +146,8 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
         screen.print(Text("✓: a bound that is stated for the figure holds; ✗: it does not", style="dim"))
     for key, note in (metrics.get("notes") or {}).items():
         screen.print(Text(f"{words(key)[0]}: {note}", style="dim"), soft_wrap=True)
-    screen.print(Text(f"recorded in {metrics['out']}; plots: idcontrol report {metrics['out']}"), soft_wrap=True)
+    out = metrics["out"]
+    screen.print(Text(f"recorded in {out}; plots: idcontrol report {shlex.quote(out)}"), soft_wrap=True)
 
 
 def _said(key: str, value: Any) -> str:
