@@ -198,18 +198,9 @@ def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
     """Measure the quick claims of `idcontrol.trust`, and say whether kernels had to be compiled."""
     began = time.perf_counter()
     tell("self-check of physics")
-    try:
-        from idcontrol import trust
-        from idcontrol.kernels.compiling import announced
-    except RuntimeError as error:  # Numba has no writable folder for its cache
-        yield Diagnosis(
-            topic="kernels",
-            name="cache",
-            found=str(error),
-            verdict="broken",
-            remedy="export NUMBA_CACHE_DIR=/tmp/idcontrol-kernels",
-        )
-        return
+    from idcontrol import trust
+    from idcontrol.kernels.compiling import announced
+
     quick = [claim for claims in trust.CLAIMS.values() for claim in claims if claim.quick]
     verdicts = []
     with announced("the self-check"):

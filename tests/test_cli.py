@@ -399,14 +399,18 @@ def test_python_m_idcontrol_is_the_command():
     assert "Missing argument" in done.stderr
 
 
-def test_warmup_rehearses_in_processes_of_its_own():
+@pytest.mark.parametrize("into", [(), ("--into", "some kernels")])
+def test_warmup_rehearses_in_processes_of_its_own(tmp_path, into):
     done = subprocess.run(
-        [sys.executable, "-m", "idcontrol", "warmup", "pendulum", "spring-cylinder"],
+        [sys.executable, "-m", "idcontrol", "warmup", "pendulum", "spring-cylinder", *into],
         capture_output=True,
         text=True,
         timeout=300,
+        cwd=tmp_path,
     )
-    assert (done.returncode, done.stdout) == (0, "kernels are compiled and cached\n"), done.stderr
+    use = f"; to use them: export NUMBA_CACHE_DIR='{tmp_path}/some kernels'" if into else ""
+    assert (done.returncode, done.stdout) == (0, f"kernels are compiled and cached{use}\n"), done.stderr
+    assert bool([*tmp_path.rglob("*.nbc")]) == bool(into)
 
 
 def test_a_folder_is_named_by_what_differs_from_the_preset(command):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shlex
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
@@ -18,8 +19,14 @@ from idcontrol.errors import InputError, UnknownName
 
 @click.command("warmup", short_help="Compile the kernels ahead.")
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
+@click.option(
+    "--into",
+    type=click.Path(file_okay=False, writable=True, path_type=Path),
+    metavar="DIR",
+    help="Write the kernels there; whoever sets NUMBA_CACHE_DIR=DIR reads them, and may lack the right to write.",
+)
 @click.option("--quiet", is_flag=True, help="Print nothing.")
-def command(experiments: tuple[str, ...], quiet: bool) -> None:
+def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> None:
     """Compile and cache the kernels of EXPERIMENTs (all by default), so that the next command starts at once.
 
     An experiment that needs a package that is not installed is left out, and said so.
@@ -30,7 +37,9 @@ def command(experiments: tuple[str, ...], quiet: bool) -> None:
             raise UnknownName("experiment", name, known)
     names = experiments or tuple(known)
     # one process for each core, because Numba compiles on one
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        len(os.sched_getaffinity(0)), multiprocessing.get_context("spawn"), initializer=_write_into, initargs=(into,)
+    ) as pool:
         first = list(pool.map(_rehearse, names, repeat(0)))
         # what the rehearsals of an experiment share is compiled now: the others need not do it twice
         later = [(name, number) for name, (count, _) in zip(names, first, strict=True) for number in range(1, count)]
@@ -41,7 +50,14 @@ def command(experiments: tuple[str, ...], quiet: bool) -> None:
         return
     for name, reason in left_out.items():
         click.echo(f"left out {name}: {reason}")
-    click.echo("kernels are compiled and cached")
+    where = "" if into is None else f"; to use them: export NUMBA_CACHE_DIR={shlex.quote(str(into.resolve()))}"
+    click.echo(f"kernels are compiled and cached{where}")
+
+
+def _write_into(folder: Path | None) -> None:
+    """Let this process write kernels into a folder; called before it imports Numba."""
+    if folder is not None:
+        os.environ["NUMBA_CACHE_DIR"] = str(folder.resolve())
 
 
 def _rehearse(name: str, number: int) -> tuple[int, str]:

@@ -9,6 +9,9 @@ Numba asks for it with `Cache._cache_file`, which has the two methods `save` and
 
 The names of linked kernels (`idcontrol.kernels.linked`) stand in the machine code of all functions that may call them.
 They are found there, so that a loop on the wall clock can have all of them before its first tick.
+
+Code is written to NUMBA_CACHE_DIR if it is set, else to ``__pycache__`` beside the sources. A user who may not write
+there reads it nevertheless, and writes what is missing to the user's own cache, or to a temporary folder.
 """
 
 from __future__ import annotations
@@ -16,14 +19,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 import pickle
 import re
+import stat
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+import llvmlite
 import numba
+import numpy
+from numba import config
 from numba.core.serialize import dumps
 
 from idcontrol.kernels.sources import stamp
@@ -37,38 +47,97 @@ entered: set[bytes] = set()
 """Names of the linked kernels that compiled code of this process may enter."""
 
 
+_ENVIRONMENT: Final = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}"
+"""Packages whose versions compiled code depends on: environments that share the sources have files of their own."""
+
+
 def keep(compiled: Any, file: Path) -> None:
     """Keep a compiled function for later processes, until `file` or another of which it is made changes."""
-    compiled.enable_caching()
-    if file.is_file():  # not a notebook's cell
-        cache = compiled._cache
-        cache._cache_file = SealedFiles(Path(cache.cache_path), cache._impl.filename_base, stamp(file))
+    if not file.is_file():  # a notebook's cell
+        compiled.enable_caching()
+        return
+    chosen = config.CACHE_DIR
+    root = _writable_root(chosen, file.parent)
+    if root is None:
+        return
+    config.CACHE_DIR = root
+    try:
+        compiled.enable_caching()
+    finally:
+        config.CACHE_DIR = chosen  # a user's functions are not ours
+    cache = compiled._cache
+    own = Path(cache.cache_path)
+    shared = Path(chosen, own.name) if chosen else file.parent / "__pycache__"
+    cache._cache_file = SealedFiles((shared, own), cache._impl.filename_base, stamp(file))
+
+
+@functools.cache
+def _writable_root(chosen: str, sources: Path) -> str | None:
+    """Return what Numba's CACHE_DIR must be for sources in a folder; "" means beside them, None means nowhere.
+
+    Args:
+        chosen: What the user has set it to.
+        sources: The folder.
+    """
+    if _is_writable(Path(chosen) if chosen else sources / "__pycache__"):
+        return chosen
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if os.path.isabs(home) and _is_writable(Path(home, "numba")):  # of an unknown user it is "~/.cache"
+        return f"{home}/numba"
+    return _temporary()
+
+
+@functools.cache
+def _temporary() -> str | None:
+    """Return this user's temporary folder of compiled code, and say so; None if there is no room for it."""
+    try:
+        folder = Path(tempfile.gettempdir(), f"idcontrol-{os.getuid()}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            folder = Path(tempfile.mkdtemp(prefix="idcontrol-"))  # another user's code must not be run
+    except OSError as error:
+        _say(f"idcontrol: no folder can be written to ({error.strerror}): kernels are compiled anew each time")
+        return None
+    _say(f"idcontrol: compiled kernels are kept in {folder}; to keep them elsewhere: export NUMBA_CACHE_DIR=DIR")
+    return str(folder)
+
+
+def _is_writable(folder: Path) -> bool:
+    """True if files can be made in a folder, which is made if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
 
 
 class SealedFiles:
     """The files of one function, one for each signature."""
 
-    def __init__(self, folder: Path, name: str, version: str) -> None:
+    def __init__(self, folders: Sequence[Path], name: str, version: str) -> None:
         """Name the files.
 
         Args:
-            folder: Where they are.
+            folders: Where they are read from, in this order; they are written to the last one.
             name: How their names begin; it tells functions and versions of Python apart.
             version: Of the code that the function is made of.
         """
-        self._folder, self._name = folder, name
-        self._version = _digest(f"{numba.__version__} {version}".encode()).hex()[:_SIZE]
+        self._folders = tuple(dict.fromkeys(folders))
+        self._name = f"{name}.{_digest(_ENVIRONMENT.encode()).hex()[:8]}"
+        self._version = _digest(version.encode()).hex()[:_SIZE]
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep the compiled code of one signature, if there is room for it."""
-        file = self._file(key)
-        content = dumps((self._version, key, data))
+        """Keep the compiled code of one signature, if there is room for it, and forget code of other versions."""
+        folder, name = self._folders[-1], self._file(key)
+        file, content = folder / name, dumps((self._version, key, data))
         _note(content)
         part = file.with_suffix(f".{uuid4().hex[:_SIZE]}")  # two processes may compile it at once
         try:
             part.write_bytes(_digest(content) + content)
             part.replace(file)
-            for old in set(self._folder.glob(f"{self._name}.*.nbc")) - set(self._folder.glob(self._file_of("*"))):
+            for old in set(folder.glob(f"{self._name}.*.nbc")) - set(folder.glob(self._file_of("*"))):
                 old.unlink(missing_ok=True)
         except OSError as error:  # this process has it all the same
             with contextlib.suppress(OSError):
@@ -76,33 +145,38 @@ class SealedFiles:
             _say(f"idcontrol: what is compiled is not kept, and compiled again next time: {error.strerror}")
 
     def load(self, key: Any) -> Any:
-        """The compiled code of one signature; None if there is none that can be used."""
-        file = self._file(key)
-        try:
-            content = file.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            _say(f"idcontrol: {file} cannot be read ({error.strerror}): compiled anew")
-            return None
-        seal, content = content[:_SIZE], content[_SIZE:]
-        if _digest(content) != seal:
-            _say(f"idcontrol: {file} is damaged: compiled anew")
-            return None
-        try:
-            version, saved, data = pickle.loads(content)
-        except (AttributeError, ImportError):  # a type of its arguments is elsewhere now
-            return None
-        if (version, saved) != (self._version, key):  # a file of another name
-            return None
-        _note(content)
-        return data
+        """Read the compiled code of one signature; None if there is none that can be used."""
+        read = (_read(folder / self._file(key), self._version, key) for folder in self._folders)
+        return next((data for data in read if data is not None), None)
 
-    def _file(self, key: Any) -> Path:
-        return self._folder / self._file_of(_digest(repr(key).encode()).hex()[:_SIZE])
+    def _file(self, key: Any) -> str:
+        return self._file_of(_digest(repr(key).encode()).hex()[:_SIZE])
 
     def _file_of(self, signature: str) -> str:
         return f"{self._name}.{self._version}.{signature}.nbc"
+
+
+def _read(file: Path, version: str, key: Any) -> Any:
+    """Read a file of compiled code; None if it is not of this version and signature, or cannot be used."""
+    try:
+        content = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        _say(f"idcontrol: {file} cannot be read ({error.strerror}): compiled anew")
+        return None
+    seal, content = content[:_SIZE], content[_SIZE:]
+    if _digest(content) != seal:
+        _say(f"idcontrol: {file} is damaged: compiled anew")
+        return None
+    try:
+        written, saved, data = pickle.loads(content)
+    except (AttributeError, ImportError):  # a type of its arguments is elsewhere now
+        return None
+    if (written, saved) != (version, key):  # a file of another name
+        return None
+    _note(content)
+    return data
 
 
 def _note(code: bytes) -> None:

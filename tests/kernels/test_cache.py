@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,26 +13,34 @@ import numpy as np
 import pytest
 from numba import config
 
+from idcontrol.kernels import cache
 from idcontrol.kernels.cache import SealedFiles
 from idcontrol.kernels.hooks import PLAIN
+from tests.kernels import linking
 from tests.kernels.linking import total
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_said():
+    """Forget which lines were printed: a folder of another test may have had the same name."""
+    cache._say.cache_clear()
 
 
 def one_file(folder: Path) -> Path:
     """The file of the code of one signature."""
-    SealedFiles(folder, "kernel", "version").save("float64", {"code": 1.5})
+    SealedFiles([folder], "kernel", "version").save("float64", {"code": 1.5})
     (file,) = folder.iterdir()
     return file
 
 
 def test_code_is_read_as_it_was_saved(tmp_path, capsys):
     one_file(tmp_path)
-    assert SealedFiles(tmp_path, "kernel", "version").load("float64") == {"code": 1.5}
+    assert SealedFiles([tmp_path], "kernel", "version").load("float64") == {"code": 1.5}
     assert capsys.readouterr().err == ""
 
 
 def test_every_flipped_bit_is_noticed(tmp_path, capsys):
-    files, file = SealedFiles(tmp_path, "kernel", "version"), one_file(tmp_path)
+    files, file = SealedFiles([tmp_path], "kernel", "version"), one_file(tmp_path)
     content = file.read_bytes()
     for at in range(len(content)):
         damaged = bytearray(content)
@@ -45,7 +54,7 @@ def test_every_flipped_bit_is_noticed(tmp_path, capsys):
 def test_a_file_that_is_empty_cut_off_or_zero_is_damaged(tmp_path, capsys, damage):
     file = one_file(tmp_path)
     file.write_bytes(damage(file.read_bytes()))
-    assert SealedFiles(tmp_path, "kernel", "version").load("float64") is None
+    assert SealedFiles([tmp_path], "kernel", "version").load("float64") is None
     assert "is damaged: compiled anew" in capsys.readouterr().err
 
 
@@ -53,7 +62,7 @@ def test_a_folder_with_the_name_of_a_file_stops_nobody(tmp_path, capsys):
     file = one_file(tmp_path)
     file.unlink()
     file.mkdir()
-    files = SealedFiles(tmp_path, "kernel", "version")
+    files = SealedFiles([tmp_path], "kernel", "version")
     assert files.load("float64") is None
     files.save("float64", {"code": 1.5})
     assert [*tmp_path.iterdir()] == [file]
@@ -66,7 +75,7 @@ def test_a_new_version_removes_the_files_of_the_old_one_but_not_its_own(tmp_path
     old = one_file(tmp_path)
     other = tmp_path / "kernel2.py311.1.nbc"
     other.touch()
-    new = SealedFiles(tmp_path, "kernel", "new")
+    new = SealedFiles([tmp_path], "kernel", "new")
     new.save("int64", "code")
     new.save("float64", "code")
     assert not old.exists()
@@ -77,7 +86,7 @@ def test_a_new_version_removes_the_files_of_the_old_one_but_not_its_own(tmp_path
 @pytest.mark.parametrize(("name", "version", "key"), [("kernel", "new", "float64"), ("kernel", "version", "int64")])
 def test_code_of_another_version_or_signature_is_not_taken(tmp_path, capsys, name, version, key):
     one_file(tmp_path)
-    assert SealedFiles(tmp_path, name, version).load(key) is None
+    assert SealedFiles([tmp_path], name, version).load(key) is None
     assert capsys.readouterr().err == ""
 
 
@@ -85,7 +94,7 @@ def test_code_for_a_type_that_is_elsewhere_now_is_not_taken(tmp_path, monkeypatc
     module = ModuleType("gone")
     module.Gone = type("Gone", (), {"__module__": "gone", "__repr__": lambda self: "Gone"})
     monkeypatch.setitem(sys.modules, "gone", module)
-    files, key = SealedFiles(tmp_path, "kernel", "version"), module.Gone()
+    files, key = SealedFiles([tmp_path], "kernel", "version"), module.Gone()
     files.save(key, "code")
     monkeypatch.delitem(sys.modules, "gone")
     assert files.load(key) is None
@@ -93,8 +102,8 @@ def test_code_for_a_type_that_is_elsewhere_now_is_not_taken(tmp_path, monkeypatc
 
 def test_code_of_another_signature_is_not_taken_from_a_file_of_that_name(tmp_path):
     file = one_file(tmp_path)
-    files = SealedFiles(tmp_path, "kernel", "version")
-    file.replace(files._file("int64"))
+    files = SealedFiles([tmp_path], "kernel", "version")
+    file.replace(file.with_name(files._file("int64")))
     assert files.load("int64") is None
 
 
@@ -115,3 +124,76 @@ def test_a_linked_kernel_with_a_flipped_bit_gives_what_it_gives(tmp_path):
     assert first.stdout == damaged.stdout == mended.stdout == f"{total(np.ones(3), 2)!r}\n"
     assert damaged.stderr == f"idcontrol: {file} is damaged: compiled anew\n"
     assert mended.stderr == ""
+
+
+def test_code_that_another_user_has_compiled_is_read_and_the_rest_is_written_elsewhere(tmp_path):
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    for folder in (shared, own):
+        folder.mkdir()
+    one_file(shared)
+    files = SealedFiles([shared, own], "kernel", "version")
+    assert files.load("float64") == {"code": 1.5}
+    assert files.load("int64") is None
+    files.save("int64", {"code": 2.5})
+    assert files.load("int64") == {"code": 2.5}
+    assert (len([*shared.iterdir()]), len([*own.iterdir()])) == (1, 1)
+
+
+def test_environments_that_share_sources_keep_a_file_each(tmp_path, monkeypatch):
+    one_file(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_ENVIRONMENT", "another Numba")
+        files = SealedFiles([tmp_path], "kernel", "version")
+        assert files.load("float64") is None
+        files.save("float64", {"code": 2.5})
+    assert SealedFiles([tmp_path], "kernel", "version").load("float64") == {"code": 1.5}
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
+def test_kernels_without_a_folder_to_write_to_are_kept_in_a_temporary_one(tmp_path):
+    shutil.copy(linking.__file__, tmp_path / "linking.py")
+    (tmp_path / "__pycache__").touch()  # no folder, so that nobody can write there
+    (tmp_path / "temporary").mkdir()
+    code = (
+        "import numpy as np; from linking import total;"
+        "print(total(np.ones(3), 2), sum(total.stats.cache_misses.values()))"
+    )
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary"), "NUMBA_CACHE_DIR": "", "HOME": "/proc/none"}
+    environment |= {"XDG_CACHE_HOME": "/proc/none", "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
+    command = [sys.executable, "-c", code]
+    runs = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
+    value = f"{total(np.ones(3), 2)}"
+    assert [run.stdout.split() for run in runs] == [[value, "1"], [value, "0"]]
+    (folder,) = (tmp_path / "temporary").glob("idcontrol-*")
+    line = f"idcontrol: compiled kernels are kept in {folder}; to keep them elsewhere: export NUMBA_CACHE_DIR=DIR\n"
+    assert [run.stderr for run in runs] == [line, line]
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The temporary folder, for functions that remember nothing of another one."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for function in (cache._temporary, cache._writable_root):
+        monkeypatch.setattr(cache, function.__name__, function.__wrapped__)
+    return tmp_path
+
+
+def test_a_temporary_folder_that_others_may_write_to_is_not_used(temporary):
+    folder = temporary / f"idcontrol-{os.getuid()}"
+    assert cache._temporary() == str(folder)
+    folder.chmod(0o777)
+    assert cache._temporary() != str(folder)
+
+
+def test_a_user_without_a_home_gets_no_folder_in_the_working_directory(temporary, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    monkeypatch.chdir(temporary)
+    assert cache._writable_root("/proc/none", temporary) == str(temporary / f"idcontrol-{os.getuid()}")
+    assert not (temporary / "~").exists()
+
+
+def test_kernels_are_compiled_anew_each_time_where_nothing_can_be_written(temporary, monkeypatch, capsys):
+    monkeypatch.setattr("tempfile.tempdir", "/proc/none")
+    assert cache._temporary() is None
+    assert "no folder can be written to" in capsys.readouterr().err
