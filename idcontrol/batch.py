@@ -323,7 +323,7 @@ class Controllers:
 
 
 def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 def _rows_of(what: str, values: Any, shape: tuple[int, ...], kind: Any) -> Any:

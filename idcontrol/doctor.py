@@ -127,7 +127,7 @@ def _processor() -> Iterator[Diagnosis]:
         info = ""
     model = re.search(r"^model name\s*:\s*(.+)$", info, re.MULTILINE)
     yield Diagnosis(topic="CPU", name="model", found=model[1] if model else platform.processor() or platform.machine())
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0))
     busy = os.getloadavg()[0] / usable
     yield Diagnosis(
         topic="CPU",

@@ -23,7 +23,7 @@ def machine() -> dict[str, Any]:
         "commit": _commit(),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "load": os.getloadavg()[0],
         "python": platform.python_version(),
         "threads": {name: os.environ.get(name) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")},
     }

@@ -75,7 +75,7 @@ def undisturbed(cpu: int | None = None) -> Iterator[Granted]:
             has the scheduling priority: without, it would wait there behind others.
     """
     refused: dict[str, str] = {}
-    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    before = os.sched_getaffinity(0)
     first = _go_first(refused)
     bound = _bind(max(before) if cpu is None else cpu, refused) if first else None
     if not first:
@@ -127,9 +127,6 @@ def stolen_s() -> float:
 
 def _go_first(refused: dict[str, str]) -> bool:
     """Whether the process goes before all ordinary ones."""
-    if not hasattr(os, "sched_setscheduler"):
-        refused["scheduler"] = "this system has no SCHED_FIFO"
-        return False
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
     except OSError as error:
