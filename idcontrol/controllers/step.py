@@ -650,7 +650,7 @@ def torque(machine: Machine, posed: Posed, f: Array, impulse: Array, known: Arra
     return True, clipped, faster
 
 
-@njit(cache=True, inner=True)
+@njit(cache=True)
 def count_released(let_go: Integers, tracked: bool, calm: bool) -> None:
     """Count a period in `let_go` (1,), from 0 to `MOST_LET_GO`: up if joints were released, down if it was calm.
 

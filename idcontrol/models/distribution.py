@@ -204,7 +204,8 @@ def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma
         for r in (i, n + i, 2 * n + i):
             exact = max(exact, TOLERANCE * (abs(c[r]) + abs(u[r] - c[r])))
         if held[i] or not mu[i] > 0.0:
-            if u[i] <= max(v_tol, exact):
+            moves = max(u[i], slip) if held[i] else u[i]  # a held contact that slips carries nothing
+            if moves <= max(v_tol, exact):
                 cone[i] = PRESSES if held[i] else 1
                 d += 3 if held[i] else 1
             continue

@@ -6,6 +6,7 @@ The judge computes the motion from torques and forces alone, and knows nothing o
 from __future__ import annotations
 
 import numpy as np
+import pinocchio as pin
 import pytest
 from msgspec import structs
 
@@ -111,3 +112,25 @@ def test_on_every_robot_what_is_called_solved_obeys_its_friction_law_and_rate(na
             rate = contacts.system.limits.torque_rate[0]
             state, reference = loaded.standing_state(), loaded.standing_reference()
             assert holds(name, storm(controllers.build(name, setup), state, reference, rng, 200), rate) > 20
+
+
+def test_a_foot_of_infinite_friction_that_slips_carries_no_force():
+    """go1 at default settings: the model without stage II gives the foot that is dragged no impulse."""
+    robot = robots.load("go1")
+    controller = controllers.make("id-coulomb-qp", robot, mu=np.inf)
+    system, standing, rest = robot.system(), robot.standing_state(), robot.standing_reference()
+    rng = np.random.default_rng(833)
+    way = np.r_[rng.normal(size=6) * 0.02, rng.normal(size=12) * 0.03]
+    q, v = pin.integrate(system.model, standing.q, way), rng.normal(size=18) * rng.choice([0.02, 0.1, 0.3])
+    a = rng.uniform(-1.0, 1.0, 12) * rng.choice([20.0, 60.0, 150.0])
+    state, reference = State(t=0.0, q=q, v=v), structs.replace(rest, q=system.joint_positions(q), a=a)
+    problem = controller.problem(state, reference).problem
+    command = controller(state, reference)
+    contacts, n = problem.contacts, len(problem.contacts)
+    impulse = np.array([1e-3 * contacts.axes[i] @ command.predicted.force[i] for i in range(n)])
+    momentum = contacts.jacobian.T @ impulse.T.ravel() - problem.kappa
+    momentum[6:] += 1e-3 * command.tau
+    velocity = contacts.jacobian @ np.linalg.solve(problem.M, momentum) - contacts.surface_velocity
+    slips = np.linalg.norm(velocity.reshape(3, n)[1:], axis=0) > 2e-3
+    assert slips.any()
+    assert command.status is not Status.SOLVED or not impulse[slips].any()

@@ -5,7 +5,9 @@ import pytest
 from msgspec import structs
 from scipy.linalg import null_space
 
+from idcontrol import controllers, robots
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
+from idcontrol.types import State
 from tests import scenes
 from tests.controllers import walker
 
@@ -58,3 +60,22 @@ def test_feet_creep_ever_slower_on_viscous_ground():
     walk = WalkScene.of(config).simulated()
     crept = [np.ptp(tick.state.q[7:] - walk.start.q[7:]) for k, tick in enumerate(walk.ticks(6001)) if k % 3000 == 0]
     assert crept[2] - crept[1] < 0.9 * (crept[1] - crept[0])
+
+
+@pytest.mark.parametrize(("name", "mu"), [("id-coulomb-qp", np.inf), ("id-noslip-lcp", 0.2)])
+def test_steps_that_release_joints_of_a_robot_that_stands_raise_nothing(name, mu):
+    """Demands that motors cannot meet; at times one foot is in the air."""
+    robot = robots.load("links")
+    controller, state, rest = controllers.make(name, robot, mu=mu), robot.standing_state(), robot.standing_reference()
+    released = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        controller.reset()
+        v, stance = rng.normal(size=18) * rng.choice([0.0, 0.05, 0.3]), rest.stance.copy()
+        stance[rng.integers(4)] = rng.random() < 0.5
+        for k in range(6):
+            reference = structs.replace(rest, a=60.0 * rng.uniform(-1.0, 1.0, 12), stance=stance)
+            command = controller(State(t=1e-3 * k, q=state.q, v=v), reference)
+            assert np.isfinite(command.tau).all()
+            released += "tracking" in command.dropped
+    assert released > 10

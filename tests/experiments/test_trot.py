@@ -126,14 +126,14 @@ def test_the_pid_baseline_walks_and_predicts_nothing(tmp_path):
 
 def test_it_turns_in_place_and_stops_on_all_feet(tmp_path):
     path = WalkPath(kind="command", command=((0.2, 0.0, 0.0, 1.0),), stand_from_s=1.2)
-    metrics, record = run(tmp_path / "turn", duration_s=2.2, path=path)
+    metrics, record = run(tmp_path / "turn", duration_s=3.2, path=path)
     assert metrics["completed"]
     arrays = record.arrays
     # about a second at 1 rad/s, less what the limiter takes for starting and stopping
     assert 0.6 < arrays["base_ref"][-1, 3] < 1.2
     assert np.linalg.norm(arrays["q"][-1, :2]) < 0.01
     assert (arrays["stance"][-300:] > 0.5).all()
-    assert np.abs(arrays["v"][-100:]).max() < 0.02
+    assert np.abs(arrays["v"][-100:]).max() < 0.02  # the base has come to rest over its feet
 
 
 def test_sensor_noise_is_survived(tmp_path):

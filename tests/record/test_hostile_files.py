@@ -238,7 +238,7 @@ def test_facts_of_another_kind_are_refused(run, file, keys, value, capsys):
         (("meta", "scene", "ground"), {"shape": [-1, -1]}, "Expected `int` >= 0"),
         (("meta", "scene", "ground"), {"shape": [1, 1], "heights": "AAAA"}, "3 bytes are no heights of shape (1, 1)"),
         (("meta", "scene", "ground"), {"normal": [0.0, 0.0, 0.0]}, "the normal of ground must have three finite"),
-        (("meta", "scene", "robot"), "/etc/passwd", "/etc/passwd: no such robot file"),
+        (("meta", "scene", "robot"), "/etc/passwd", "/etc/passwd is no robot file"),
         (("meta", "layout"), {"waypoints": [[1.0], [2.0, 3.0]]}, "meta.layout is damaged"),
     ],
 )

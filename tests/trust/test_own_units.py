@@ -198,10 +198,10 @@ def test_what_double_precision_cannot_tell_is_not_called_solved(name, seed, numb
         assert (solution.status, solution.impulses.any()) == (Status.REPAIRED, True)
 
 
-def test_an_edge_that_approaches_and_that_nothing_moves_is_a_squeeze():
+def test_an_edge_that_approaches_and_that_nothing_moves_is_a_jam():
     """1.4 km away, at a friction of 1e6: the edge approaches at 1944 m/s, which was hidden in the units of its slip."""
     solution = ATTACKED["dissipation"][0](hostile_step(56265, seed=31), None)
-    assert (solution.status, solution.note) == (Status.FALLBACK, "squeeze")
+    assert (solution.status, solution.note) == (Status.FALLBACK, "jam")
 
 
 @pytest.mark.parametrize("number", [151, 609, 1212])
