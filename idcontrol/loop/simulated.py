@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from idcontrol.errors import InputError
 from idcontrol.kernels import stopwatch
 from idcontrol.sensing.ahead import Ahead
 from idcontrol.types import Command, ContactForces, Controller, Plant, Reference, State
@@ -73,6 +74,8 @@ def ticks(
         began = stopwatch.wall_s()
         command = controller(given, reference)
         spent = stopwatch.wall_s() - began
+        if not isinstance(command, Command):
+            raise InputError(f"the controller returned {type(command).__name__} at {state.t:.3f} s; return a Command")
         if ahead is not None:
             reference = ahead.sent(command, reference)
         after = plant.step(command.driven, h)

@@ -7,14 +7,17 @@ and v⁺. Restitution gives back the share e of them, friction included,
     v_e = v* + (1 + e) M⁻¹Jᵀf = v⁺ + e (v⁺ - v*)
 
 and the model is solved once more from v_e, against contacts that the rebound of others closes. Friction stays within
-its cone, which is scaled with the normal impulse. Energy never grows: with the contact velocities u⁺ = J v⁺ and the
-Delassus operator W = J M⁻¹Jᵀ, the rebound changes it by
+its cone, which is scaled with the normal impulse. The rebound adds no kinetic energy: with the contact velocities
+u⁺ = J v⁺ and the Delassus operator W = J M⁻¹Jᵀ, it changes it by
 
     E(v_e) - E(v*) = (1 + e) fᵀu⁺ - ½ (1 - e²) fᵀW f ≤ 0     for 0 ≤ e ≤ 1
 
 as fᵀu⁺ ≤ 0 for every model here: nothing presses where a contact opens, and friction opposes slip. Newton's hypothesis,
 ``u_N⁺ ≥ -e u_N``, has no such bound with friction. The price of the simple proof: a contact that sticks rebounds along
 its tangents, too.
+
+The time step moves bodies with the velocity at its end, so with e = 1 a ball gains height by the order of h: dropped
+from 0.3 m, it comes back 0.8 % higher at 1 ms, and 0.2 % at 0.2 ms.
 
 Source: Poisson's hypothesis as in Anitescu & Potra 1997, for all impulses in place of the normal ones.
 """

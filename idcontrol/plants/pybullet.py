@@ -3,7 +3,7 @@
 The plant uses Bullet's reduced-coordinate multibody in double precision, without its default motors and damping. Bullet
 solves contacts by sequential impulses at velocity level, with circular friction cones; each step removes a share `ERP`
 of the penetration. Bullet notices the end of a joint when the joint has passed it: by at most the way of one substep.
-It stops the joint and returns it to the end in the same way.
+It stops the joint there; a joint that stays pressed against its end may stay beyond it by as much.
 
 Bullet describes a base by its principal frame: the position is that of the centre of mass, the axes are the principal
 axes of inertia, and velocities are in world axes. Only `PyBullet._write` and `PyBullet._read` convert between the

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol.errors import InputError
 from idcontrol.loop.simulated import ticks
 from idcontrol.types import Command, ContactForces, Reference, State
 
@@ -188,3 +189,8 @@ def test_a_plant_that_hands_out_its_own_arrays_can_go_on_writing_into_them():
 
     plant = Plant()
     assert [tick.after.q[0] for tick in ticks(plant, plant.plan, plant.control, own, h=H, steps=2)] == [6.0, 7.0]
+
+
+def test_a_controller_that_returns_no_command_is_refused_in_a_line():
+    with pytest.raises(InputError, match=r"the controller returned NoneType at 0\.000 s; return a Command"):
+        next(ticks(Diary(), Diary().plan, lambda state, reference: None, state(0.0, 5.0), h=H, steps=1))
