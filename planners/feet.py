@@ -252,7 +252,8 @@ def choose_footholds(
     slip_y = measured.velocity[1] - (s * u_x + c * u_y)
     base_x = measured.position[0] - (c * sway[0, 0] - s * sway[0, 1])
     base_y = measured.position[1] - (s * sway[0, 0] + c * sway[0, 1])
-    capture_s = CAPTURE_GAIN * math.sqrt(nominal.height / GRAVITY)
+    # of a root frame on the ground or below it the height says nothing: no step is added against a push
+    capture_s = CAPTURE_GAIN * math.sqrt(max(nominal.height, 0.0) / GRAVITY)
     stance_s = stride.duty[0] * stride.period[0]
     for i in range(timing.stance.shape[0]):
         since_liftoff, to_touchdown = timing.since_liftoff[i], timing.to_touchdown[i]

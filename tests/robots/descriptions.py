@@ -96,7 +96,8 @@ def write(folder: Path, *, old: str = "", new: str = "", urdf_old: str = "", urd
 def footprint(folder: Path) -> Path:
     """The robot with a root link on the ground below its trunk, as ROS has it (REP 120)."""
     root = '<joint name="up" type="fixed"><parent link="base_footprint"/><child link="trunk"/><origin xyz="0 0 {z}"/>'
-    z = 0.02 + 0.2 * math.cos(0.5)  # feet of 20 mm under two links of 0.1 m, both 0.5 rad from the vertical
+    # feet of 20 mm under two links of 0.1 m, both 0.5 rad from the vertical; the root is 1 mm below the ground
+    z = 0.021 + 0.2 * math.cos(0.5)
     return write(
         folder, urdf_old="</robot>", urdf_new=f'<link name="base_footprint"/>{root.format(z=z)}</joint></robot>'
     )

@@ -77,6 +77,6 @@ def test_a_run_records_why_the_controller_failed_once(tmp_path, monkeypatch):
 def test_a_robot_whose_root_frame_is_on_the_ground_walks_to_the_end(tmp_path):
     """The feet sink into soft ground, and the root frame below it: no fall."""
     robot = str(descriptions.footprint(tmp_path / "robot"))
-    metrics = record_walk(WalkScene.of(WalkConfig(robot=robot, plant="mujoco", duration_s=0.1)), tmp_path / "run")
+    metrics = record_walk(WalkScene.of(WalkConfig(robot=robot, plant="mujoco", duration_s=1.0)), tmp_path / "run")
     assert metrics["completed"]
     assert metrics["fell_at_s"] is None
