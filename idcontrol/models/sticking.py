@@ -102,7 +102,7 @@ def settle(
     nothing, seen, again = np.zeros_like(may), set[bytes](), False
     while True:
         tried = attempt(stick, nothing, HELD_RANK_TOLERANCE)
-        wanted = may & np.where(stick, tried.presses | ~tried.parts, tried.presses & ~again)
+        wanted = may & np.where(stick, tried.presses | ~tried.parts, tried.presses & (not again))
         if (wanted == stick).all():
             break
         seen.add(stick.tobytes())
