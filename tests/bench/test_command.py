@@ -73,6 +73,7 @@ def test_a_plain_step_takes_memory_from_the_heap_for_the_arrays_of_its_call_alon
     assert memory.handles() == {"control": 8.0, "plant": 0.0}
 
 
+@pytest.mark.slow  # its loops at 4 kHz do not bear a test beside them
 @pytest.mark.wallclock
 def test_a_tick_has_rows_of_its_parts(quick, capsys, monkeypatch):
     def run(words, **options):  # its loops bear that the computer is busy
