@@ -1,5 +1,5 @@
 # Two commands do everything, environment included:   make trot     make test
-# Others: make check (the physics, in a minute), make lint (style and types), make slow (the long checks),
+# Others: make check (the physics alone), make lint (style and types), make slow (the long checks),
 # make docs (the pages, into build/docs),
 # make coverage (which lines the fast tests run, by module, into build/coverage.txt), make mutants FOLDER=idcontrol/sensing
 # (whether the fast tests of a folder notice changed lines), make size (lines of code by folder).
@@ -20,7 +20,7 @@ FAST := $(PYTEST) -m "not slow and not wallclock"
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:
 	@echo "make test: installs what tests need, runs the fast tests, then those on the wall clock;" \
-	  "about five minutes on two idle cores the first time, which compiles kernels; several times as long on a busy computer"
+	  "about a quarter of an hour on two cores the first time, which compiles kernels; longer on a busy computer"
 
 test: about $(VENV)/.dev
 	@trap 'exit 130' INT; failed=0; \
