@@ -30,7 +30,7 @@ test: about $(VENV)/.dev
 
 # Physics alone: contact, solvers, models, plants, and the law of the controllers.
 check: $(VENV)/.dev
-	$(FAST) tests/contact tests/solvers tests/models tests/plants tests/controllers/test_inverse.py tests/test_multibody.py
+	$(FAST) tests/contact tests/solvers tests/models tests/plants tests/controllers/test_inverse.py tests/dynamics/test_multibody.py
 
 slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow

@@ -1,7 +1,7 @@
 """One file for each experiment: its presets, how it runs, and what the run must show.
 
 The command line finds experiments by the entry point group ``idcontrol.experiments``; to add one, write a module with
-an object that has `name`, `summary`, `presets`, `run` and `warmup` (`idcontrol.entries.Experiment`;
+an object that has `name`, `summary`, `presets`, `run` and `warmup` (`idcontrol.config.entries.Experiment`;
 `idcontrol.experiments.trot` shows one), and name it in ``pyproject.toml``. Test cases write what they found with
 `idcontrol.experiments.findings`.
 """

@@ -15,16 +15,16 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
-from idcontrol.configuration import Count, Positive
+from idcontrol.config.configuration import Count, Positive
 from idcontrol.contact.collision import CollisionContacts
 from idcontrol.contact.contacts import Contacts
+from idcontrol.dynamics.system import System
 from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.experiments.verdicts import TIMES
 from idcontrol.models import coulomb, dissipation, no_slip
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.stepping import Stepping
-from idcontrol.system import System
 from idcontrol.types import Array, State, Status
 
 TRIAL_STEPS = 10

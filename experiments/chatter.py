@@ -22,7 +22,7 @@ from msgspec import structs
 
 from idcontrol import controllers, robots
 from idcontrol.bench import scenes
-from idcontrol.configuration import Duration, NotNegative, Positive, Rate, Seed
+from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.controllers import Gains, InverseSettings
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress

@@ -10,12 +10,12 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from idcontrol.bodies import BodyState
-from idcontrol.configuration import Count, Duration, Positive, Seed
+from idcontrol.bench.league import conic
+from idcontrol.config.configuration import Count, Duration, Positive, Seed
+from idcontrol.dynamics.bodies import BodyState
 from idcontrol.experiments.case import Case, Progress, exponent, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.experiments.general_solvers import as_rows, beside, heap_drawings, in_heaps
-from idcontrol.league import conic
 from idcontrol.models import sap
 from idcontrol.models.sap.regularization import BETA, SIGMA
 from idcontrol.models.sparse import SparseProblem, SparseSolution

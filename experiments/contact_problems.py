@@ -23,13 +23,12 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import Count, Seed
+from idcontrol.config.configuration import Count, Seed, jsonable
 from idcontrol.experiments.case import Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.step import ContactModel, StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.record.recording import jsonable
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.lcp import RowLcpResult
 from idcontrol.solvers.lemke import solve_regularized

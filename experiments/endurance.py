@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from idcontrol import robots
-from idcontrol.configuration import Count, Seed
+from idcontrol.config.configuration import Count, Seed
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
 from idcontrol.loop.realtime import resident_mb
 from idcontrol.record.recording import load

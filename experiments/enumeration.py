@@ -22,7 +22,7 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol import robots
-from idcontrol.configuration import Count, Positive, Seed
+from idcontrol.config.configuration import Count, Positive, Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers import giving_way
 from idcontrol.controllers.inverse import InverseDynamics

@@ -15,7 +15,7 @@ import matplotlib
 import matplotlib.ticker
 
 from idcontrol.experiments.studies import DURATION_S
-from idcontrol.show.drawing import COLORS, STYLE, Picture, panels, picture
+from idcontrol.record.drawing import COLORS, STYLE, Picture, panels, picture
 from idcontrol.show.report import plain
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import NOT_RUN, RunOutcome

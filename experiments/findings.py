@@ -19,11 +19,12 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
+from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError
 from idcontrol.experiments.verdicts import near, verdict
-from idcontrol.record.recording import Recorder, jsonable
+from idcontrol.record.drawing import STYLE
+from idcontrol.record.recording import Recorder
 from idcontrol.record.scenery import Scenery
-from idcontrol.show.drawing import STYLE
 from idcontrol.types import Array
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from idcontrol.bench.league import conic
 from idcontrol.experiments.findings import Drawing, Finding, axes
-from idcontrol.league import conic
 from idcontrol.models import sap
 from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.types import Array

@@ -16,16 +16,16 @@ from matplotlib.figure import Figure
 
 from idcontrol import controllers, plants
 from idcontrol.contact.fingertips import Fingertips
+from idcontrol.dynamics.system import System
 from idcontrol.errors import Diverged
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, save
 from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.planners import grasp_feasibility
 from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.record import metrics
+from idcontrol.record.drawing import STYLE
 from idcontrol.scenes.grasp import BOX, HELD, GraspConfig, GraspScene
 from idcontrol.scenes.settings import CountedFriction, control_periods
-from idcontrol.show.drawing import STYLE
-from idcontrol.system import System
 from idcontrol.types import Array, State
 
 POSE = 7

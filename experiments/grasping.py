@@ -14,8 +14,8 @@ from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other, c
 from idcontrol.experiments.tables.printed import scored, scored_alike, verdicts
 from idcontrol.experiments.tables.results import CHATTER, PAPER
 from idcontrol.experiments.verdicts import Judged, compared
+from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import load
-from idcontrol.show.drawing import STYLE, Picture, panels, picture
 from idcontrol.sweeps.figures import COLORS
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome

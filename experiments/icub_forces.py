@@ -22,11 +22,11 @@ from scipy.optimize import nnls
 from scipy.signal import butter, filtfilt
 from scipy.spatial.transform import Rotation
 
-from idcontrol.configuration import Positive
+from idcontrol.config.configuration import Positive
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
-from idcontrol.system import System
 from idcontrol.types import Array
 
 SOLES: Final = ("l_sole", "r_sole")

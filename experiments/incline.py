@@ -14,9 +14,9 @@ import coal
 import msgspec
 import numpy as np
 
-from idcontrol.bodies import BodyState, Surface, solid
-from idcontrol.configuration import Duration, NotNegative, Positive
+from idcontrol.config.configuration import Duration, NotNegative, Positive
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.bodies import BodyState, Surface, solid
 from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
-from idcontrol.configuration import Count, Positive
+from idcontrol.config.configuration import Count, Positive
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.clutter import momentum_error

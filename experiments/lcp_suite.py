@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from scipy.optimize import linprog
 
-from idcontrol.configuration import Count, Seed
+from idcontrol.config.configuration import Count, Seed
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes

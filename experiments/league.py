@@ -2,7 +2,7 @@
 
 The problems are those that our trots and grasps have met, random steps of machines and boxes, hostile ones
 (`idcontrol.trust.random_steps`), and whatever sets the user has (``--set 'data=["FOLDER"]'``). All know Coulomb's law
-with a circular cone; whether an answer obeys it is decided by `idcontrol.league.judge`, in the units of the problem.
+with a circular cone; `idcontrol.bench.league.judge` decides, in the units of the problem, whether an answer obeys it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Annotated, Any, Final
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import Seed
+from idcontrol.bench.league.judge import miss
+from idcontrol.bench.league.problems import RECORDED, FrictionProblem, of_step, read
+from idcontrol.bench.league.solvers import OURS, Solver, entered, plain
+from idcontrol.config.configuration import Seed
+from idcontrol.config.places import Kind, at
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, axes
-from idcontrol.league.judge import miss
-from idcontrol.league.problems import RECORDED, FrictionProblem, of_step, read
-from idcontrol.league.solvers import OURS, Solver, entered, plain
 from idcontrol.models.step import StepProblem
-from idcontrol.places import Kind, at
 from idcontrol.trust.random_steps import hostile_step, numbered_step
 from idcontrol.types import Array
 
@@ -35,7 +35,9 @@ TAUS: Final = np.geomspace(1.0, 1e4, 200)
 """Times of the best at which the performance profile (Dolan & Moré 2002) is drawn."""
 
 
-KIND: Final = Kind(name="solver", group="idcontrol.league", calls=("__call__",), protocol="idcontrol.league.solvers")
+KIND: Final = Kind(
+    name="solver", group="idcontrol.league", calls=("__call__",), protocol="idcontrol.bench.league.solvers"
+)
 """What `Config.solvers` names."""
 
 Some = Annotated[int, msgspec.Meta(ge=0)]
@@ -45,7 +47,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """All that decides a league.
 
     Attributes:
-        data: Files or folders with further problems (`idcontrol.league.problems`).
+        data: Files or folders with further problems (`idcontrol.bench.league.problems`).
         solvers: Further solvers, ``file.py:function`` or ``module:function``, called with (W, q, mu); they return
             impulses, or None where they do not claim to have a solution.
         random: Random steps of machines and boxes.

@@ -10,17 +10,18 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from idcontrol import cli
+from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError
 from idcontrol.experiments import grasping, rough, studies, tables
 from idcontrol.experiments.tables import two_feet
 from idcontrol.experiments.verdicts import Judged, by_source
-from idcontrol.record.recording import jsonable, read_metrics
+from idcontrol.record.recording import read_metrics
 from idcontrol.sweeps import record
 from idcontrol.sweeps.record import RunOutcome
 
@@ -186,7 +187,8 @@ def conduct(out: Path) -> Iterator[Path]:
         _, action, experiment, *options = shlex.split(command)
         name = options[options.index("--study") + 1] if "--study" in options else experiment
         if not (out / name / "metrics.json").is_file():
-            cli.main([action, experiment, *options, "--quiet", "--json", "--out", str(out / name)])
+            words = [action, experiment, *options, "--quiet", "--json", "--out", str(out / name)]
+            subprocess.run([sys.executable, "-m", "idcontrol", *words], stdout=sys.stderr, check=False)
         yield out / name
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import Duration, NotNegative, Positive
+from idcontrol.config.configuration import Duration, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
 from idcontrol.experiments.case import GRAVITY, Case, Progress, order, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from scipy.special import ellipk
 
-from idcontrol.configuration import Duration, NotNegative, Positive
+from idcontrol.config.configuration import Duration, NotNegative, Positive
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import GRAVITY, Case, Progress, order, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from idcontrol.bench.league.judge import miss
+from idcontrol.bench.league.problems import read
 from idcontrol.errors import InputError
 from idcontrol.experiments import icub_forces, tosses
-from idcontrol.league.judge import miss
-from idcontrol.league.problems import read
 from idcontrol.models.coulomb_cone import solve_delassus
 from idcontrol.solvers.status import SOLVED
 from idcontrol.trust import Claim
@@ -56,7 +56,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
                 measure=partial(missed, folder / PROBLEMS),
                 limit=1e-8,
                 tests=(
-                    "tests/league/test_league.py::"
+                    "tests/bench/league/test_league.py::"
                     "test_our_solver_solves_the_public_problems_of_up_to_a_hundred_contacts",
                 ),
             )

@@ -15,7 +15,7 @@ from idcontrol.bench import operations, scenes
 from idcontrol.bench.models import SCHEMES, scheme_job
 from idcontrol.bench.scenes import PosedProblem, RecordedWalk, floor, problems
 from idcontrol.bench.timing import Job, in_turns
-from idcontrol.configuration import Count, Positive
+from idcontrol.config.configuration import Count, Positive
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress, exponent
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes

@@ -17,17 +17,17 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
-from idcontrol.configuration import Count, NotNegative, Positive
+from idcontrol.bench.league import conic
+from idcontrol.config.configuration import Count, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts, contact_rows
+from idcontrol.dynamics.system import System
 from idcontrol.experiments.case import GRAVITY, Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.experiments.general_solvers import as_rows, beside, in_a_grip
-from idcontrol.league import conic
 from idcontrol.models import sap
 from idcontrol.models.sap.regularization import SIGMA
 from idcontrol.models.sparse import SparseProblem
 from idcontrol.models.step import StepProblem
-from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Integers, Status
 
 PAPER_CONTACTS_FIRM, PAPER_CONTACTS_LOOSE = 160, 60

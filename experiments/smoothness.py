@@ -12,9 +12,8 @@ import numpy as np
 
 from idcontrol.experiments.studies import DURATION_S, MODELS
 from idcontrol.experiments.tables.torque_parts import ABOUT_PARTS, PARTS, torques_of
-from idcontrol.record.metrics import layout_of
+from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import load
-from idcontrol.show.drawing import STYLE, Picture, panels, picture
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
@@ -58,7 +57,7 @@ class Torques(NamedTuple):
 def torques_in(folder: Path, fell_at: float | None) -> Torques:
     """The torques that are recorded in `folder`, of a robot that fell at `fell_at` [s], if it did."""
     run = load(folder)
-    layout = layout_of(run.meta, run.arrays, str(folder))
+    layout = run.layout
     assert layout is not None  # a walk
     t, tau = run.arrays["t"], run.arrays["tau"]
     rate = np.diff(tau, axis=0) / layout.period_s

@@ -13,10 +13,10 @@ import coal
 import msgspec
 import numpy as np
 
-from idcontrol.bodies import BodyState, Surface, solid
-from idcontrol.configuration import Count, Positive
+from idcontrol.config.configuration import Count, Positive
 from idcontrol.contact.body_contacts import BodyContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.bodies import BodyState, Surface, solid
 from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, exponent, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import constraint, sap

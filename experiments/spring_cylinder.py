@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import Count, Duration, NotNegative, Positive
+from idcontrol.config.configuration import Count, Duration, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
 from idcontrol.experiments.case import GRAVITY, Case, Progress, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes

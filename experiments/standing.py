@@ -22,18 +22,18 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol import controllers, robots
+from idcontrol.bench.league.judge import miss
+from idcontrol.bench.league.problems import FrictionProblem
 from idcontrol.bench.peers import installed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import InverseSettings, Setup
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import GRAVITY, Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, axes
-from idcontrol.league.judge import miss
-from idcontrol.league.problems import FrictionProblem
 from idcontrol.models.coulomb_cone import solve_delassus
 from idcontrol.solvers.status import SOLVED
-from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Controller, Reference, State
 
 H: Final = 1e-3
@@ -61,7 +61,7 @@ REPEATS: Final = 300
 """Calls that are timed; the median counts."""
 SCRIPT: Final = Path(__file__).parent / "standing_tsid.py"
 LAW: Final = 1e-8
-"""How far the judge's own forces may miss Coulomb's law (`idcontrol.league.judge.miss`)."""
+"""How far the judge's own forces may miss Coulomb's law (`idcontrol.bench.league.judge.miss`)."""
 LIMIT_S: Final = 60.0
 """TSID's script is stopped after this time [s]."""
 

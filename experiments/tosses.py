@@ -16,16 +16,16 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
 from idcontrol import plants
-from idcontrol.configuration import Count
+from idcontrol.config.configuration import Count
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.system import System
 from idcontrol.errors import Diverged, InputError
 from idcontrol.experiments import cube as record
 from idcontrol.experiments.case import Case, Progress, chosen
 from idcontrol.experiments.cube import PERIOD, SIGNS, Cube, Impacts, Toss
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.record.scenery import DrawableBody, Scenery
-from idcontrol.system import System
 from idcontrol.types import Array
 
 RECORD = "the record of the tosses"

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from idcontrol import adapters, batch, controllers, planners, plants, robots
     from idcontrol.contact.spheres import SphereContacts
     from idcontrol.contact.terrain import Terrain, load_height_map, plane
+    from idcontrol.dynamics.system import System
     from idcontrol.errors import IdControlError
     from idcontrol.record.recording import Run, load
-    from idcontrol.running import run
     from idcontrol.sweeps.comparison import compare
     from idcontrol.sweeps.record import Comparison
-    from idcontrol.system import System
+    from idcontrol.sweeps.running import run
     from idcontrol.types import Command, ContactForces, Controller, Plant, Reference, State, Status
 
 __all__ = [
@@ -65,13 +65,13 @@ _HOME = {
     "SphereContacts": "contact.spheres",
     "State": "types",
     "Status": "types",
-    "System": "system",
+    "System": "dynamics.system",
     "Terrain": "contact.terrain",
     "compare": "sweeps.comparison",
     "load": "record.recording",
     "load_height_map": "contact.terrain",
     "plane": "contact.terrain",
-    "run": "running",
+    "run": "sweeps.running",
 }
 """The module that defines each name; a name that is not here is a subpackage."""
 

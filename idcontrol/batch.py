@@ -1,9 +1,9 @@
 """One controller for each of n robots of a kind, stepped in one call: for thousands of simulated robots.
 
 Arrays go in and come out with one row for each robot. Nothing in Python runs for each robot: a compiled loop takes the
-row, computes its multibody terms (`idcontrol.multibody`), finds its contacts and takes the control step, without the
-interpreter's lock, so that threads share the rows. A row whose step does not end at once is stepped again by the
-controller in Python, which gives way.
+row, computes its multibody terms (`idcontrol.dynamics.multibody`), finds its contacts and takes the control step,
+without the interpreter's lock, so that threads share the rows. A row whose step does not end at once is stepped again
+by the controller in Python, which gives way.
 
 A row gets, to the bit, what `Controllers.single` would give it, a controller for one robot.
 
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from idcontrol.configuration import period
+from idcontrol.config.configuration import period
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.controllers import Gains, InverseSettings, Setup, build
@@ -30,13 +30,13 @@ from idcontrol.controllers.inputs import KEPT_FEET, copy_inputs
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.step import HAS_TORQUES, SOLVED
 from idcontrol.controllers.whole import whole_step
+from idcontrol.dynamics.multibody import CompiledSystem
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
-from idcontrol.multibody import CompiledSystem
 from idcontrol.robots.robot import Robot
-from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Command, Integers, Reference, State, Status
 
 FAILED: Final = int(Status.FAILED)

@@ -18,7 +18,7 @@ import pinocchio as pin
 from scipy.optimize import linprog
 
 from idcontrol.contact.contacts import Detector
-from idcontrol.system import System
+from idcontrol.dynamics.system import System
 from idcontrol.types import Array, Booleans, Reference
 
 MU_PRECISION = 1e-3

@@ -23,7 +23,7 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts, Detector
-from idcontrol.system import System
+from idcontrol.dynamics.system import System
 from idcontrol.types import Array, Command, ContactForces, Controller, Reference, State
 
 

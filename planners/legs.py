@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
-from idcontrol.system import System
 from idcontrol.types import Array, Integers
 
 REGULARIZATION = 1e-10

@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from idcontrol.dynamics.multibody import CompiledSystem, bias_kernel, inertia_kernel
+from idcontrol.dynamics.system import System
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
-from idcontrol.multibody import CompiledSystem, bias_kernel, inertia_kernel
 from idcontrol.planners.base import BaseReference
 from idcontrol.planners.feet import FootPlan
 from idcontrol.planners.joints import LegPlan
 from idcontrol.planners.legs import LegPose, Legs, leg_bias, leg_solve
-from idcontrol.system import System
 from idcontrol.types import Array
 
 

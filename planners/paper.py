@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.kernels.jit import njit
 from idcontrol.planners.base import wrap
@@ -23,7 +24,6 @@ from idcontrol.planners.joints import LegPlan, collect_joints
 from idcontrol.planners.legs import Feet, LegPose, Legs, leg_jacobian, place_leg, reach, solve_symmetric
 from idcontrol.planners.measured import Measured, read_state
 from idcontrol.planners.packing import Record, pack
-from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Reference, State
 
 LINKS_NOMINAL: Array = np.array([0.03, 0.0, 0.0]) + np.array(

@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.dynamics.system import System
 from idcontrol.planners.base import Push
 from idcontrol.planners.feet import GRAVITY, NominalStance
 from idcontrol.planners.gait import Gait
 from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, reach
-from idcontrol.system import System
 from idcontrol.types import Array
 
 LEAN: Final = 0.3

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import entry
 from idcontrol.kernels.jit import njit
@@ -59,7 +60,6 @@ from idcontrol.planners.measured import Measured, heading, read_state
 from idcontrol.planners.momentum import MomentumBase, MomentumSystem, Planned, yield_base
 from idcontrol.planners.packing import Record, pack, put
 from idcontrol.planners.push import Pushing
-from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Reference, State, seal
 
 FADED = 0.02

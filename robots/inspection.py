@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from idcontrol.dynamics.system import System, position_limits
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.planners.legs import stretched
 from idcontrol.robots import joints, locate, schema, standing, urdf
 from idcontrol.robots.robot import Robot, entry, foot_centres, foot_gaps, legs, table_problems, urdf_of
 from idcontrol.robots.wording import LONGEST_LINE, shown
-from idcontrol.system import System, position_limits
 from idcontrol.types import Array
 
 STANDING_GAP = 1e-3

@@ -13,10 +13,10 @@ import pinocchio as pin
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, plane
+from idcontrol.dynamics.multibody import machine
+from idcontrol.dynamics.system import ActuatorLimits, Actuators, System, position_limits
 from idcontrol.errors import InputError
-from idcontrol.multibody import machine
 from idcontrol.robots import joints, locate, schema, urdf
-from idcontrol.system import ActuatorLimits, Actuators, System, position_limits
 from idcontrol.types import Array, Integers, Reference, State
 
 TABLES = {

@@ -9,9 +9,9 @@ import pinocchio as pin
 from scipy.optimize import linprog
 
 from idcontrol.contact.contacts import Contacts
+from idcontrol.dynamics.system import System
 from idcontrol.planners.gait import Gait
 from idcontrol.robots.robot import Robot, foot_centres, legs
-from idcontrol.system import System
 from idcontrol.types import Array, Booleans
 
 GRAVITY = 9.81

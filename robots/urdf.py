@@ -415,7 +415,7 @@ def _range(limit: ET.Element | None) -> tuple[float, float]:
 
 
 def _limits(joint: ET.Element) -> tuple[float, float]:
-    """Where a joint ends; nowhere if its limits leave it no range (`idcontrol.system.position_limits`)."""
+    """Where a joint ends; nowhere if its limits leave it no range (`idcontrol.dynamics.system.position_limits`)."""
     lower, upper = _range(joint.find("limit"))
     return (lower, upper) if joint.get("type") in _WITH_LIMIT and lower < upper else (-math.inf, math.inf)
 

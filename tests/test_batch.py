@@ -8,9 +8,9 @@ import pytest
 from idcontrol import controllers, robots
 from idcontrol.batch import Commands, Controllers, References
 from idcontrol.controllers import Gains, InverseSettings, Setup
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.experiments.examples import many_robots
-from idcontrol.system import System
 from idcontrol.types import State, Status
 
 ROBOT = robots.load("solo12")

@@ -18,8 +18,8 @@ import pytest
 
 from idcontrol import cli
 from idcontrol.cli.faults import report_fault
-from idcontrol.configuration import Duration, Rate, Seed
-from idcontrol.entries import EXPERIMENTS, ROBOTS, STUDIES
+from idcontrol.config.configuration import Duration, Rate, Seed
+from idcontrol.config.entries import EXPERIMENTS, ROBOTS, STUDIES
 from idcontrol.errors import UnknownName
 from idcontrol.record.recording import Recorder, load
 

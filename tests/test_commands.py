@@ -28,14 +28,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from idcontrol import running, trust
+from idcontrol import trust
 from idcontrol.bench import execute as bench
 from idcontrol.bench import scenes
 from idcontrol.bench.measurement import Effort
 from idcontrol.cli import main
 from idcontrol.experiments import league, scaling
 from idcontrol.loop import launch
-from idcontrol.sweeps import comparison
+from idcontrol.sweeps import comparison, running
 from tests import GUARD_S
 from tests.test_docs import ROOT, blocks, commands
 

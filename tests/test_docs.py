@@ -19,9 +19,10 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from idcontrol import controllers, entries, plants, robots
+from idcontrol import controllers, plants, robots
 from idcontrol.cli import cli
 from idcontrol.cli.loop import LOOPS
+from idcontrol.config import entries
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.scenes.walk import WalkConfig
 

@@ -16,8 +16,8 @@ from idcontrol.experiments.tables.results import (
     TERRAINS,
     Results,
 )
+from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import Run, load
-from idcontrol.show.drawing import STYLE, Picture, panels, picture
 from idcontrol.sweeps.figures import digest
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Table

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol import controllers, plants, robots
-from idcontrol.configuration import period
+from idcontrol.config.configuration import period
 from idcontrol.errors import InputError, install_command
 from idcontrol.loop.plausible import tilt
 from idcontrol.record.metrics import fallen

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, install_command
 from idcontrol.robots import Robot
-from idcontrol.system import System
 from idcontrol.types import Array, Integers, State
 
 try:

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from idcontrol.dynamics.system import System
 from idcontrol.loop.wire import Format
-from idcontrol.system import System
 from idcontrol.types import Array
 
 Message = np.ndarray[Any, np.dtype[np.void]]

@@ -22,7 +22,7 @@ from pydrake.systems.framework import DiagramBuilder
 
 from idcontrol.bench.scenes import FILM, Heap, RecordedWalk
 from idcontrol.bench.timing import Job
-from idcontrol.bodies import BodyState
+from idcontrol.dynamics.bodies import BodyState
 from idcontrol.plants.exported import RigidLink, rigid_links, rotation
 from idcontrol.types import Array, State
 

@@ -14,9 +14,9 @@ from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, TimingRow,
 from idcontrol.bench.peers import installed
 from idcontrol.bench.scenes import FILM, Heap, RecordedWalk, floor
 from idcontrol.bench.timing import Job
-from idcontrol.bodies import BodyState
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.system import System
+from idcontrol.dynamics.bodies import BodyState
+from idcontrol.dynamics.system import System
 from idcontrol.types import Array
 
 PLANTS = ("coulomb-lcp", "dissipation", "sap")

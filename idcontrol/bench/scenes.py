@@ -11,20 +11,20 @@ import pinocchio as pin
 
 from idcontrol import controllers
 from idcontrol.bench.timing import Job
-from idcontrol.bodies import BodyState
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import giving_way
 from idcontrol.controllers.giving_way import Request
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.schemes import COULOMB_QP
+from idcontrol.dynamics.bodies import BodyState
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.models import sap
 from idcontrol.models.step import StepProblem
 from idcontrol.plants.bodies import FreeBodies
 from idcontrol.scenes import clutter
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
-from idcontrol.system import System
 from idcontrol.trust.machines import free_body
 from idcontrol.types import Array, Booleans, Reference, State
 

@@ -34,7 +34,7 @@ from idcontrol.cli import (
 from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
 from idcontrol.cli.faults import RunFault, report_fault
 from idcontrol.errors import IdControlError
-from idcontrol.interrupts import ctrl_c_is_heard
+from idcontrol.program.interrupts import ctrl_c_is_heard
 
 __all__ = ["cli", "main"]
 

@@ -64,7 +64,7 @@ def command(
     for name in THREADS:  # before NumPy is imported: BLAS reads it once
         os.environ.setdefault(name, "1")
     from idcontrol.bench import history
-    from idcontrol.record.recording import jsonable
+    from idcontrol.config.configuration import jsonable
 
     earlier = None if against is None else history.last(against)
     counts = None if contacts is None else _counts(contacts)

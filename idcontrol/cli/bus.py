@@ -43,8 +43,8 @@ def command(robot: str, bind: str, interface: str | None, domain: int, silence_s
     import msgspec
 
     from idcontrol.adapters.bus import serve
-    from idcontrol.configuration import build
-    from idcontrol.entries import entry_points
+    from idcontrol.config.configuration import build
+    from idcontrol.config.entries import entry_points
     from idcontrol.loop.session import resolve
     from idcontrol.loop.transport.udp import address
 

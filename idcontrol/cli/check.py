@@ -10,7 +10,7 @@ import click
 
 from idcontrol.cli import completion
 from idcontrol.cli.console import DONE, UNUSABLE, cell, console, say
-from idcontrol.entries import ROBOTS, entry_points
+from idcontrol.config.entries import ROBOTS, entry_points
 from idcontrol.errors import InputError
 
 
@@ -19,7 +19,7 @@ from idcontrol.errors import InputError
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(robot: str, as_json: bool) -> int:
     """Say what is wrong with ROBOT, a name or the path of a robot file or URDF, or that it is fit to run."""
-    from idcontrol.record.recording import jsonable
+    from idcontrol.config.configuration import jsonable
 
     libraries = [entry.load() for entry in entry_points(ROBOTS).values()]
     if not libraries:

@@ -14,9 +14,10 @@ import click
 
 from idcontrol.cli import completion
 from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, one_line, real, say
-from idcontrol.entries import load_experiment, load_study
+from idcontrol.config.entries import load_experiment
 from idcontrol.errors import InputError
-from idcontrol.progress import progress_bar
+from idcontrol.program.progress import progress_bar
+from idcontrol.sweeps.study import load_study
 
 if TYPE_CHECKING:
     from idcontrol.sweeps.record import RunOutcome
@@ -93,8 +94,9 @@ def command(
     A comparison that was stopped continues when it is called again with the same --out: runs that are done are kept.
     A run that fails is a row that says why. Exit status 0: every run did its task; 1: some did not.
     """
-    from idcontrol.record.recording import fresh_folder, jsonable
-    from idcontrol.running import start_of
+    from idcontrol.config.changes import start_of
+    from idcontrol.config.configuration import jsonable
+    from idcontrol.record.recording import fresh_folder
     from idcontrol.sweeps import comparison, execute, record
     from idcontrol.sweeps.plan import plan
 
@@ -162,7 +164,7 @@ def _tell(
 def _runs(experiment: str, start: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Changes of each run to the configuration `start`: what all share, and every combination of what is varied."""
     from idcontrol import controllers, plants
-    from idcontrol.configuration import parse_setting
+    from idcontrol.config.configuration import parse_setting
     from idcontrol.sweeps.comparison import all_controllers
     from idcontrol.sweeps.plan import product
 
@@ -195,7 +197,7 @@ def _runs(experiment: str, start: Any, options: Mapping[str, Any]) -> list[dict[
 def _runs_of_study(runs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The study's runs: those with the controllers, plants and frictions that were asked for, more seeds of each."""
     from idcontrol import controllers, plants
-    from idcontrol.configuration import parse_setting
+    from idcontrol.config.configuration import parse_setting
 
     if options["vary"]:
         raise InputError("--vary: a study says itself what it varies; leave one of them out")
@@ -236,7 +238,7 @@ def _names(text: str, registry: Any) -> list[str]:
 
 
 def _frictions(text: str) -> list[float]:
-    from idcontrol.configuration import number
+    from idcontrol.config.configuration import number
 
     try:
         return [number(value) for value in text.split(",")]
@@ -246,7 +248,7 @@ def _frictions(text: str) -> list[float]:
 
 def _values(text: str) -> tuple[str, list[Any]]:
     """The key and the values of ``KEY=V,W``."""
-    from idcontrol.configuration import parse_setting
+    from idcontrol.config.configuration import parse_setting
 
     key, equals, values = text.partition("=")
     if not equals or not key.strip() or not values.strip():

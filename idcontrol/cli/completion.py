@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from idcontrol.entries import EXPERIMENTS, ROBOTS, STUDIES, entry_points
+from idcontrol.config.entries import EXPERIMENTS, ROBOTS, STUDIES, entry_points
 from idcontrol.errors import InputError
 
 VARIABLE = "_IDCONTROL_COMPLETE"

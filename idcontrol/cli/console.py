@@ -45,7 +45,7 @@ def cell(value: Any) -> str:
 
 def real(text: str) -> float:
     """Type of an option that is a number, which is read like those of ``--set``."""
-    from idcontrol.configuration import number
+    from idcontrol.config.configuration import number
 
     try:
         return number(text)

@@ -17,7 +17,7 @@ _STYLE = {"fine": "green", "advice": "yellow", "broken": "bold red"}
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(full: bool, as_json: bool) -> int:
     """Say what this machine has, what it lacks and the command that mends it; exit status 1 if something is broken."""
-    from idcontrol.doctor import examine
+    from idcontrol.trust.doctor import examine
 
     findings = list(examine((lambda line: None) if as_json else (lambda line: click.echo(line, err=True)), full=full))
     broken = [finding for finding in findings if finding.verdict == "broken"]

@@ -11,8 +11,8 @@ import traceback
 from pathlib import Path
 
 from idcontrol.cli.console import FAULT, UNUSABLE, one_line, say
+from idcontrol.config.places import own_line
 from idcontrol.errors import DISK_FULL
-from idcontrol.places import own_line
 
 
 class RunFault(Exception):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from idcontrol.cli.console import DONE, TASK_FAILED, console, say
-from idcontrol.configuration import build, parse_setting
-from idcontrol.entries import load_experiment
+from idcontrol.config.configuration import build, parse_setting
+from idcontrol.config.entries import load_experiment
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,12 +49,13 @@ def command(settings: tuple[str, ...], out: Path | None, as_json: bool) -> int:
     solved and misses it by more than 1e-6; what lies between is loose. Times are the solvers' own, the shortest of
     several. Exit status 1: our solver fails at something that another solves, or calls something solved that is not.
     """
-    from idcontrol import running
-    from idcontrol.progress import progress_bar
-    from idcontrol.record.recording import jsonable
+    from idcontrol.config.changes import start_of
+    from idcontrol.config.configuration import jsonable
+    from idcontrol.program.progress import progress_bar
+    from idcontrol.sweeps import running
 
     league = load_experiment(NAME)
-    start = running.start_of(league, "default")
+    start = start_of(league, "default")
     config = build(start, dict(parse_setting(text) for text in settings), {})
     folder = running.open_folder(NAME, "default", start, config, out)
     with progress_bar(NAME, as_json) as progress, contextlib.redirect_stdout(sys.stderr):

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from idcontrol.cli.console import console
-from idcontrol.entries import EXPERIMENTS, ROBOTS, STUDIES, RobotLibrary, entry_points, summaries
+from idcontrol.config.entries import EXPERIMENTS, ROBOTS, STUDIES, RobotLibrary, entry_points, summaries
 from idcontrol.errors import UnknownName
 
 

@@ -16,7 +16,7 @@ from idcontrol.cli import completion
 from idcontrol.cli.console import DONE, TASK_FAILED, console, real, say
 from idcontrol.cli.faults import RunFault
 from idcontrol.cli.run import show_metrics
-from idcontrol.entries import entry_points
+from idcontrol.config.entries import entry_points
 from idcontrol.errors import IdControlError, InputError, UnknownName, install_command
 
 LOOPS = "idcontrol.loops"
@@ -81,12 +81,11 @@ def command(
     from idcontrol.loop.realtime import one_blas_thread
 
     one_blas_thread()
-    from idcontrol.configuration import build, parse_setting
+    from idcontrol.config.configuration import build, jsonable, parse_setting
     from idcontrol.kernels.compiling import announced
     from idcontrol.loop.launch import LoopSettings, Viewer, run
     from idcontrol.loop.stop import Interrupted
-    from idcontrol.record.recording import jsonable
-    from idcontrol.running import open_folder, what
+    from idcontrol.sweeps.running import open_folder, what
 
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
     if viewer is not None and importlib.util.find_spec("viser") is None:

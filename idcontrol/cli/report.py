@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from idcontrol.entries import load_study
+from idcontrol.sweeps.study import load_study
 
 
 @click.command("report", short_help="Write the HTML page of a run or a comparison.")

@@ -15,10 +15,10 @@ import click
 from idcontrol.cli import completion
 from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, console, real, say
 from idcontrol.cli.faults import RunFault
-from idcontrol.entries import load_experiment
+from idcontrol.config.entries import load_experiment
 from idcontrol.errors import IdControlError, InputError
-from idcontrol.interrupts import Terminated
-from idcontrol.progress import progress_bar
+from idcontrol.program.interrupts import Terminated
+from idcontrol.program.progress import progress_bar
 
 
 @click.command("run", short_help="Run an experiment, record it, print what came out.")
@@ -70,16 +70,16 @@ def command(
     **options: Any,
 ) -> int:
     """Run EXPERIMENT, record it, and print what came out."""
-    from idcontrol import running
-    from idcontrol.configuration import build, parse_setting
-    from idcontrol.record.recording import jsonable
+    from idcontrol.config.changes import start_of
+    from idcontrol.config.configuration import build, jsonable, parse_setting
+    from idcontrol.sweeps import running
     from idcontrol.sweeps.record import why_not
 
     chosen = load_experiment(experiment)
     given = {name: value for name, value in options.items() if value is not None}
     spelling = {name: "--" + name.partition("_")[0] for name in options}
     preset = given.pop("preset", "default")
-    start = running.start_of(chosen, preset)
+    start = start_of(chosen, preset)
     for name in given:
         if not hasattr(start, name):
             raise InputError(f"{spelling[name]}: the experiment {experiment} has no such setting; leave it out")
@@ -115,8 +115,8 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     from idcontrol.record.quantities import QUANTITIES, words
-    from idcontrol.running import HEADLINE
     from idcontrol.show.report import number
+    from idcontrol.sweeps.running import HEADLINE
 
     paper, checks, units, verdicts = (metrics.get(name) or {} for name in ("paper", "checks", "units", "verdicts"))
     table = Table(box=None, show_header=bool(paper), header_style="dim")

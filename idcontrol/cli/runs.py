@@ -13,7 +13,7 @@ from idcontrol.cli.console import cell, console
 from idcontrol.errors import InputError
 
 if TYPE_CHECKING:
-    from idcontrol.running import Listed
+    from idcontrol.sweeps.running import Listed
 
 SHOWN = ("q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s", "slip_m_s")
 """Quantities of the table, as many as have room; ``--json`` has all."""
@@ -35,9 +35,8 @@ def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
     KEY=VALUE keeps those with a setting: `idcontrol runs experiment=trot mu=0.1 completed=false`. Settings have the
     names of --set; `experiment` and `completed` are keys, too.
     """
-    from idcontrol.configuration import full_key, parse_setting
-    from idcontrol.record.recording import jsonable
-    from idcontrol.running import listed
+    from idcontrol.config.configuration import full_key, jsonable, parse_setting
+    from idcontrol.sweeps.running import listed
 
     wanted = dict(parse_setting(text) for text in filters)
     if not folder.is_dir():

@@ -11,7 +11,7 @@ import click
 
 from idcontrol.cli.console import DONE, TASK_FAILED, console, say
 from idcontrol.errors import install_command
-from idcontrol.progress import progress_bar
+from idcontrol.program.progress import progress_bar
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -30,7 +30,7 @@ def command(data: Path | None, as_json: bool) -> int:
     A claim that needs an extra which is not installed is listed as not measured and does not fail.
     """
     from idcontrol import trust
-    from idcontrol.record.recording import jsonable
+    from idcontrol.config.configuration import jsonable
 
     asked = dict(trust.CLAIMS)
     if data is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from idcontrol.cli.console import DONE, say
-from idcontrol.entries import ROBOTS, entry_points
+from idcontrol.config.entries import ROBOTS, entry_points
 from idcontrol.errors import InputError, install_command
 
 

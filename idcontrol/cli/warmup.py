@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from idcontrol.cli.console import one_line
-from idcontrol.entries import EXPERIMENTS, entry_points, load_experiment
+from idcontrol.config.entries import EXPERIMENTS, entry_points, load_experiment
 from idcontrol.errors import InputError, UnknownName
 
 

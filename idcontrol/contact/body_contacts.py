@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idcontrol.bodies import Body, Obstacle, Surface, rotations
 from idcontrol.contact.contacts import Contacts, axes_of
 from idcontrol.contact.detection import Detection, contact_points, put, unmeasured, untracked
 from idcontrol.contact.distance import near_pairs
 from idcontrol.contact.manifold import Pairs, Tracked
 from idcontrol.contact.terrain import Terrain
+from idcontrol.dynamics.bodies import Body, Obstacle, Surface, rotations
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
@@ -37,7 +37,7 @@ class BodyContacts:
         stiffness: Shape (n,) [N/m]; inf is rigid.
         damping: Shape (n,) [N s/m].
         rows: Normal, first and second tangential row of body A, and of body B (which carry the minus; zero for the
-            world), for velocities of `idcontrol.bodies`, shape (n, 2, 3, 6).
+            world), for velocities of `idcontrol.dynamics.bodies`, shape (n, 2, 3, 6).
     """
 
     identity: Integers

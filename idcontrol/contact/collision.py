@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pinocchio as pin
 
-from idcontrol.contact.contacts import Contacts, axes_of, contact_rows, require_friction
+from idcontrol.contact.contacts import Contacts, axes_of, contact_rows
 from idcontrol.contact.detection import Detection
 from idcontrol.contact.manifold import close_pairs
 from idcontrol.contact.terrain import Terrain
+from idcontrol.dynamics.friction import require_friction
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.kernels.placements import placement_views
-from idcontrol.system import System
 from idcontrol.types import Array, Integers
 
 

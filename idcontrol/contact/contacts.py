@@ -26,35 +26,6 @@ def _plain(values: npt.NDArray[Any], kind: npt.DTypeLike) -> npt.NDArray[Any]:
     return values if values.dtype == kind and values.flags.carray else np.require(values, kind, ("C", "W"))
 
 
-LEAST_FRICTION, MOST_FRICTION = 1e-100, 1e12
-"""Friction coefficients but 0 and inf: below, their products leave double precision; above, what a normal impulse
-answers to is lost in the rounding of its friction."""
-
-
-@njit(cache=True)
-def _is_friction(mu: Array) -> bool:  # pragma: no cover - compiled
-    """Whether friction coefficients are numbers that can be used."""
-    good = True
-    for value in mu:
-        good = good and (value == 0.0 or LEAST_FRICTION <= value <= MOST_FRICTION or value == np.inf)
-    return good
-
-
-def require_friction(mu: Array, names: Sequence[str] = ()) -> None:
-    """Refuse friction coefficients, shape (n,), that cannot be used, and say whose; by default of contacts.
-
-    Raises:
-        InputError: One is negative, not a number, or out of the range whose products double precision holds.
-    """
-    if _is_friction(mu):
-        return
-    i = next(i for i in range(mu.size) if not _is_friction(mu[i : i + 1]))
-    raise InputError(
-        f"{names[i] if names else f'contact {i}'}: friction is {mu[i]}; it must be 0, from {LEAST_FRICTION:g} to "
-        f"{MOST_FRICTION:g}, or inf for no slip"
-    )
-
-
 _REAL, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
 Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array, Array]

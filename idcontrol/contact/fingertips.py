@@ -13,8 +13,8 @@ import pinocchio as pin
 
 from idcontrol.contact.collision import CollisionContacts
 from idcontrol.contact.contacts import Contacts
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
-from idcontrol.system import System
 from idcontrol.types import Array, Integers
 
 

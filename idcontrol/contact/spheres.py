@@ -9,16 +9,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from idcontrol.configuration import is_number
-from idcontrol.contact.contacts import Contacts, contact_rows, require_friction, write_axes
+from idcontrol.config.configuration import is_number
+from idcontrol.contact.contacts import Contacts, contact_rows, write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
+from idcontrol.dynamics.friction import require_friction
+from idcontrol.dynamics.system import Motion, System
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind, entry, put
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
 from idcontrol.kernels.placements import placement_views
-from idcontrol.system import Motion, System
 from idcontrol.types import Array, Booleans, Integers
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from idcontrol.contact.contacts import Contacts, concatenate
+from idcontrol.dynamics.system import System
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
-from idcontrol.system import System
 from idcontrol.types import Array
 
 FIRST: Final = 1 << 40

@@ -1,7 +1,7 @@
 """Controllers, by the names of the command line.
 
 `make` gives one for a robot on flat ground; `build` takes a `Setup`, which says everything. A user's own controller is
-any object with the calls of `idcontrol.types.Controller`; its place is its name (`idcontrol.places`).
+any object with the calls of `idcontrol.types.Controller`; its place is its name (`idcontrol.config.places`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Never, Protocol
 
-from idcontrol import places
-from idcontrol.configuration import period
+from idcontrol.config import places
+from idcontrol.config.configuration import period
+from idcontrol.config.entries import CONTROLLERS, summaries
 from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import FootedRobot, on_flat_ground
 from idcontrol.controllers.feedback import Gains
@@ -34,9 +35,8 @@ from idcontrol.controllers.schemes import (
 from idcontrol.controllers.sensed import SensedForces
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.warming import StandingRobot, remember, warm
-from idcontrol.entries import CONTROLLERS, summaries
+from idcontrol.dynamics.system import System
 from idcontrol.errors import DuplicateName, InputError, UnknownName
-from idcontrol.system import System
 from idcontrol.types import Array, Controller
 
 __all__ = ["Gains", "InverseSettings", "Setup", "available", "build", "make", "register", "warm"]
@@ -124,7 +124,7 @@ def factory(name: str) -> Factory:
 
     Args:
         name: One of `available`, or the place of a user's own, ``package.module:Class`` or ``file.py:Class``
-            (`idcontrol.places`).
+            (`idcontrol.config.places`).
 
     Raises:
         UnknownName: Nothing has that name.

@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from idcontrol.dynamics.system import Actuators
 from idcontrol.kernels.jit import njit
-from idcontrol.system import Actuators
 from idcontrol.types import Array
 
 NEARING: Final = 0.2

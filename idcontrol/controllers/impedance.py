@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol.controllers.feedback import Gains
-from idcontrol.system import System
+from idcontrol.dynamics.system import System
 from idcontrol.types import Command, Controller, Reference, State, Status
 
 

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from idcontrol.dynamics.system import LARGEST, UNIT, System
 from idcontrol.kernels.bound import Bound, bind, borrow, entry
 from idcontrol.kernels.jit import njit
-from idcontrol.system import LARGEST, UNIT, System
 from idcontrol.types import Array, Booleans, Command, Reference, State, Status
 
 KEPT_FEET: Final = 16

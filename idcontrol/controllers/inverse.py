@@ -52,6 +52,8 @@ from idcontrol.controllers.step import (
     usable,
 )
 from idcontrol.controllers.whole import REFUSED, Whole, place_of, step_of
+from idcontrol.dynamics.multibody import CompiledSystem
+from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, Arena, reserve
 from idcontrol.kernels.bound import Bound, bind, entry
@@ -59,8 +61,6 @@ from idcontrol.models.distribution import MET, Bounds
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
 from idcontrol.models.whitened import finish, whiten
-from idcontrol.multibody import CompiledSystem
-from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
 
 FEET = 16

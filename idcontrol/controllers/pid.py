@@ -9,7 +9,7 @@ from msgspec import structs
 
 from idcontrol.controllers.feedback import Gains, nearing, overcoming, proportional_derivative
 from idcontrol.controllers.inputs import Intake, alone, failed
-from idcontrol.system import System
+from idcontrol.dynamics.system import System
 from idcontrol.types import Command, Controller, Reference, State, Status
 
 

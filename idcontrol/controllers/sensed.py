@@ -10,7 +10,7 @@ import numpy as np
 from idcontrol.contact.contacts import Detector
 from idcontrol.controllers.feedback import Gains, nearing, overcoming, proportional_derivative
 from idcontrol.controllers.inputs import Intake, alone, failed, unmasked
-from idcontrol.system import LARGEST, System
+from idcontrol.dynamics.system import LARGEST, System
 from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
 
 

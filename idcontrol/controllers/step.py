@@ -27,6 +27,7 @@ from idcontrol.controllers.behind import behind
 from idcontrol.controllers.feedback import nearing
 from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.projection import projection_kernel
+from idcontrol.dynamics.system import UNIT, ActuatorLimits, shorter
 from idcontrol.kernels.arena import Arena, begin, flags, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
@@ -37,7 +38,6 @@ from idcontrol.models.distribution import MET, Bounds, Cones
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import CLOSED_GAP
 from idcontrol.models.whitened import Whitened, uncertain, whiten_rows_kernel
-from idcontrol.system import UNIT, ActuatorLimits, shorter
 from idcontrol.types import Array, Booleans, Integers
 
 SOLVED: Final = 0
@@ -87,7 +87,7 @@ stands rests by their account, too; one that the plan has standing too early or 
 
 
 class MachineTerms(NamedTuple):
-    """Multibody terms at the last update; fields as in `idcontrol.system.System`.
+    """Multibody terms at the last update; fields as in `idcontrol.dynamics.system.System`.
 
     Attributes:
         free: Unactuated velocities, shape (u,).

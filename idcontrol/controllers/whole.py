@@ -17,10 +17,10 @@ from idcontrol.controllers.friction import watch
 from idcontrol.controllers.inputs import copy_inputs
 from idcontrol.controllers.load import weigh
 from idcontrol.controllers.step import HAS_TORQUES, Ended
+from idcontrol.dynamics.multibody import terms_kernel
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import address, calls, linked
-from idcontrol.multibody import terms_kernel
 from idcontrol.types import Array, Booleans
 
 

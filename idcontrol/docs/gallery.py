@@ -24,9 +24,9 @@ from PIL import Image, ImageChops
 
 from idcontrol import cli
 from idcontrol.cli.view import find_robot
-from idcontrol.entries import EXPERIMENTS, entry_points, load_experiment
+from idcontrol.config.entries import EXPERIMENTS, entry_points, load_experiment
+from idcontrol.record.drawing import recorded
 from idcontrol.record.recording import load
-from idcontrol.show.drawing import recorded
 from idcontrol.show.view.film import Film
 from idcontrol.show.view.page import Page, Player, gif, photo, serve, stop
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from idcontrol.dynamics.system import System
 from idcontrol.loop.safety import Limits
-from idcontrol.system import System
 from idcontrol.types import Array, State
 
 

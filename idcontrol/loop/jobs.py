@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from idcontrol import processes
+from idcontrol.program import processes
 
 Job = TypeVar("Job", bound=msgspec.Struct)
 

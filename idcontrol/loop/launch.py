@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from idcontrol import controllers, sensing
-from idcontrol.configuration import Duration, Rate
+from idcontrol.config.configuration import Duration, Rate
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DISK_FULL, Diverged, IdControlError, InputError
 from idcontrol.kernels.linked import compile_linked

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.loop.wire import Format, names_number
 from idcontrol.robots.schema import MachineOrder
-from idcontrol.system import System
 from idcontrol.types import Array, Integers
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import structs
 
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import bind, entry
 from idcontrol.loop.brake import brake
@@ -33,7 +34,6 @@ from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import AXES, Drop, Format, Inbox, Kind, Outbox, SessionNumbers
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import solver_number
-from idcontrol.system import System
 from idcontrol.types import Array, Controller, Reference, Sensed, State, Status
 
 Sense = Callable[[Sensed], State]

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from idcontrol.config.configuration import jsonable
 from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, decode
@@ -33,7 +34,7 @@ from idcontrol.loop.session import Session, resolve, wire_format
 from idcontrol.loop.wire import Drop
 from idcontrol.record.channels import views, width
 from idcontrol.record.metrics import estimate, percentiles
-from idcontrol.record.recording import Recorder, jsonable
+from idcontrol.record.recording import Recorder
 from idcontrol.types import Array, Event, Status
 
 EXTRA = {

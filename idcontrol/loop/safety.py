@@ -25,7 +25,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import Duration, NotNegative, Positive
+from idcontrol.config.configuration import Duration, NotNegative, Positive
 from idcontrol.kernels.jit import njit
 from idcontrol.loop.clock import NS
 from idcontrol.types import Array

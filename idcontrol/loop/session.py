@@ -13,12 +13,13 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from idcontrol import controllers, places
+from idcontrol import controllers
+from idcontrol.config import places
+from idcontrol.dynamics.system import System
 from idcontrol.loop.life import Between
 from idcontrol.loop.safety import Limits
 from idcontrol.loop.wire import Format, model_number, names_number
 from idcontrol.robots.schema import MachineOrder
-from idcontrol.system import System
 from idcontrol.types import Array, Plant, Reference, State
 
 

@@ -13,12 +13,13 @@ from typing import Literal, Never, Protocol
 
 import numpy as np
 
-from idcontrol import places
-from idcontrol.configuration import period
+from idcontrol.config import places
+from idcontrol.config.configuration import period
+from idcontrol.config.entries import PLANTS, summaries
 from idcontrol.contact.contacts import Detector
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import FootedRobot, SphereContacts, on_flat_ground
-from idcontrol.entries import PLANTS, summaries
+from idcontrol.dynamics.system import System
 from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
@@ -28,7 +29,6 @@ from idcontrol.plants.parts import require_not_negative, require_positive
 from idcontrol.plants.penalty import Penalty
 from idcontrol.plants.step import PlantStep, cone_step, coulomb_step, dissipation_step
 from idcontrol.plants.stepping import Stepping
-from idcontrol.system import System
 from idcontrol.types import Array, Plant
 
 __all__ = [
@@ -149,7 +149,7 @@ def factory(name: str) -> Factory:
 
     Args:
         name: One of `available`, or the place of a user's own, ``package.module:Class`` or ``file.py:Class``
-            (`idcontrol.places`).
+            (`idcontrol.config.places`).
 
     Raises:
         UnknownName: Nothing has that name.

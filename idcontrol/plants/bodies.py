@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from idcontrol.bodies import (
+from idcontrol.contact.body_contacts import BodyContacts, BodyDetector
+from idcontrol.contact.terrain import Terrain
+from idcontrol.dynamics.bodies import (
     Body,
     BodyState,
     Inertias,
@@ -25,8 +27,6 @@ from idcontrol.bodies import (
     inertia_blocks,
     rotations,
 )
-from idcontrol.contact.body_contacts import BodyContacts, BodyDetector
-from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.models import sap

@@ -9,7 +9,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from idcontrol.bodies import (
+from idcontrol.contact.body_contacts import BodyArrays, near, touching
+from idcontrol.contact.detection import untracked
+from idcontrol.contact.manifold import Tracked
+from idcontrol.dynamics.bodies import (
     BodyState,
     Inertias,
     advance,
@@ -19,9 +22,6 @@ from idcontrol.bodies import (
     reaches,
     rotations,
 )
-from idcontrol.contact.body_contacts import BodyArrays, near, touching
-from idcontrol.contact.detection import untracked
-from idcontrol.contact.manifold import Tracked
 from idcontrol.kernels.arena import Arena
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit

@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.kernels.jit import njit
 from idcontrol.models.step import StepSolution
 from idcontrol.plants import SimulatedPlant
 from idcontrol.plants.parts import averaged, copied, substeps
-from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Array, ContactForces, State
 
 PERIOD_S: Final = 1e-4

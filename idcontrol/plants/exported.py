@@ -2,8 +2,7 @@
 
 The description comes from the Pinocchio model and not from the URDF. So each simulator gets the same machine to the
 last digit, whatever its own reader makes of a file, and needs no meshes. The ends of joints are those of
-`idcontrol.system.System.limits`; friction in joints is that of `idcontrol.system.System.actuators`, whatever the URDF
-says.
+`System.limits`; friction in joints is that of `System.actuators`, whatever the URDF says.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from scipy.optimize import linear_sum_assignment
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
-from idcontrol.system import System
 from idcontrol.types import Array
 
 NO_SLIP_MU = 100.0

@@ -21,9 +21,9 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.contact.contacts import Contacts
+from idcontrol.dynamics.system import System, rotate
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
-from idcontrol.system import System, rotate
 from idcontrol.types import Array, Integers
 
 SETTLED: Final = 1e-12

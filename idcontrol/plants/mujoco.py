@@ -19,11 +19,11 @@ import numpy as np
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
+from idcontrol.dynamics.system import System
 from idcontrol.errors import Diverged, InputError, install_command
 from idcontrol.models.step import StepSolution
 from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
 from idcontrol.plants.parts import averaged, require_positive, require_push, require_state, require_torques, substeps
-from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
 try:

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pinocchio as pin
 from msgspec import structs
 
-from idcontrol.configuration import is_number
+from idcontrol.config.configuration import is_number
+from idcontrol.dynamics.system import System, Terms
 from idcontrol.errors import InputError
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import linked
-from idcontrol.system import System, Terms
 from idcontrol.types import Array, ContactForces, Integers, State
 
 

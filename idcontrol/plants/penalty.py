@@ -26,6 +26,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.stops import Stops
+from idcontrol.dynamics.system import System
 from idcontrol.errors import Diverged
 from idcontrol.kernels.jit import njit
 from idcontrol.models import coulomb
@@ -41,7 +42,6 @@ from idcontrol.plants.parts import (
     require_torques,
     substeps,
 )
-from idcontrol.system import System
 from idcontrol.types import Array, Booleans, ContactForces, State
 
 SINK_M = 1e-3

@@ -21,6 +21,7 @@ import numpy as np
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, install_command
 from idcontrol.models.restitution import SLOWEST
 from idcontrol.models.step import StepSolution
@@ -34,7 +35,6 @@ from idcontrol.plants.parts import (
     substeps,
     touch,
 )
-from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
 try:

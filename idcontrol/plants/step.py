@@ -15,6 +15,8 @@ from numba import types
 from idcontrol.contact.contacts import ContactArrays, Near
 from idcontrol.contact.spheres import find
 from idcontrol.contact.stops import near_stops
+from idcontrol.dynamics.multibody import integrate_kernel, terms_kernel
+from idcontrol.dynamics.system import carry
 from idcontrol.kernels.arena import Arena, begin, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
@@ -23,9 +25,7 @@ from idcontrol.kernels.linked import address, calls, linked
 from idcontrol.models.forward import ForwardProblem, cone, coulomb, dissipation, whiten_forward
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.whitened import recover_kernel
-from idcontrol.multibody import integrate_kernel, terms_kernel
 from idcontrol.plants.parts import ROUNDING_N, brake_kernel
-from idcontrol.system import carry
 from idcontrol.types import Array, Integers
 
 NEAR: Final = 5e-3
@@ -51,7 +51,7 @@ class PlantResult(NamedTuple):
 
 
 class PlantMachine(NamedTuple):
-    """All that stays the same from step to step; terms as in `idcontrol.system.System`."""
+    """All that stays the same from step to step; terms as in `idcontrol.dynamics.system.System`."""
 
     arena: Arena
     M: Array

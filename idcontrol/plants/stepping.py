@@ -11,11 +11,12 @@ from msgspec import structs
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.stops import FIRST, Stops
+from idcontrol.dynamics.multibody import CompiledSystem
+from idcontrol.dynamics.system import System
 from idcontrol.kernels.arena import reserve
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution
-from idcontrol.multibody import CompiledSystem
 from idcontrol.plants.flight import fly, untouched
 from idcontrol.plants.parts import (
     ROUNDING_N,
@@ -41,7 +42,6 @@ from idcontrol.plants.step import (
     reach,
     substep,
 )
-from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, Integers, State, Status
 
 _Ended: TypeAlias = tuple[int, int, float, int, bool]

@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idcontrol.bodies import (
+from idcontrol.contact.contacts import axes_of
+from idcontrol.contact.detection import Detection
+from idcontrol.contact.distance import near_pairs
+from idcontrol.dynamics.bodies import (
     BodyState,
     Inertias,
     advance,
@@ -22,14 +25,11 @@ from idcontrol.bodies import (
     reaches,
     rotations,
 )
-from idcontrol.contact.contacts import axes_of
-from idcontrol.contact.detection import Detection
-from idcontrol.contact.distance import near_pairs
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.kernels.jit import njit
 from idcontrol.models import sap
 from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
-from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Integers
 
 NEAR = 1e-3

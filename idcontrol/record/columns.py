@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from idcontrol.record.metrics import Layout, layout_of
-from idcontrol.record.recording import Run
+from idcontrol.record.metrics import Layout
 
 Column = str | tuple[str, ...]
 """Name of a number; a pair (foot, axis) where a channel has an array of them."""
@@ -35,22 +34,23 @@ PER_FOOT = ("stance", "gap", "slip")
 PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred")
 
 
-def columns_of(run: Run, channel: str) -> dict[Column, str]:
+def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | None) -> dict[Column, str]:
     """The unit of each number of a channel, by its name, in the order of a row.
 
-    Names are those of joints, feet and axes where `run` is a walk, else the channel with indices: ``tau[0]``.
+    Names are those of joints, feet and axes where the run is a walk, else the channel with indices: ``tau[0]``.
 
-    Raises:
-        InputError: The record is damaged.
+    Args:
+        channel: Name of the channel.
+        shape: Shape of a row.
+        unit: Unit of the channel.
+        layout: Of the walk; None if the run is none.
     """
-    shape, unit = run.arrays[channel].shape[1:], run.units.get(channel, "")
-    layout = layout_of(run.meta, run.arrays, str(run.folder))
     names: dict[Column, str] = {} if layout is None else _of_a_walk(channel, shape, unit, layout)
     if channel.startswith("pose_"):
         names = dict(PLACE)
     if len(names) == math.prod(shape):
         return names
-    return {channel + "".join(f"[{index}]" for index in place): unit for place in np.ndindex(shape)}
+    return {channel + "".join(f"[{index}]" for index in place): unit for place in np.ndindex(*shape)}
 
 
 def _of_a_walk(channel: str, shape: Sequence[int], unit: str, layout: Layout) -> dict[Column, str]:

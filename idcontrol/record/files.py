@@ -15,7 +15,7 @@ import h5py
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import number, table
+from idcontrol.config.configuration import number, table
 from idcontrol.errors import InputError
 from idcontrol.record.log import refuse_newer
 from idcontrol.types import Array

@@ -16,9 +16,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError, install_command
 from idcontrol.record.columns import Column, columns_of
-from idcontrol.record.recording import Run, jsonable
+from idcontrol.record.recording import Run
 
 ROWS: Final = 1000
 """Rows that are plain Python numbers at once."""
@@ -54,7 +55,12 @@ def export(run: Run, path: Path) -> int:
         raise InputError(f"exporting needs the package mcap: {install_command('export')}") from error
     if "t" not in run.arrays:
         raise InputError(f"{run.folder} has no times: it is no run that lasts, and has no curves")
-    shown = {channel: columns_of(run, channel) for channel in run.arrays if channel != "t"}
+    layout = run.layout
+    shown = {
+        channel: columns_of(channel, values.shape[1:], run.units.get(channel, ""), layout)
+        for channel, values in run.arrays.items()
+        if channel != "t"
+    }
     try:
         file = path.open("xb")
     except FileExistsError:

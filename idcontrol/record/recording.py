@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
-import math
 import os
 import platform
 from collections.abc import Collection, Mapping
@@ -33,15 +32,17 @@ import h5py
 import msgspec
 import numpy as np
 
+from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError, install_command
-from idcontrol.interrupts import sigterm_is_heard
+from idcontrol.program.interrupts import sigterm_is_heard
 from idcontrol.record.channels import views, width
 from idcontrol.record.files import checked, parse_json, read_h5, read_json, within
 from idcontrol.record.log import SCHEMA, Log, block_bytes, header_bytes, read_log, refuse_newer
 from idcontrol.types import Array, Event
 
 if TYPE_CHECKING:
-    from idcontrol.show.inline import Plots
+    from idcontrol.record.inline import Plots
+    from idcontrol.record.metrics import Layout
 
 FORMAT = "idcontrol-run"
 BLOCK_ROWS = 500
@@ -78,6 +79,17 @@ class Run:
     complete: bool
     note: str
 
+    @property
+    def layout(self) -> Layout | None:
+        """Joints, feet and gait of a walk; None for other runs.
+
+        Raises:
+            InputError: The record is damaged.
+        """
+        from idcontrol.record.metrics import layout_of
+
+        return layout_of(self.meta, self.arrays, str(self.folder))
+
     def frame(self, channel: str) -> Any:
         """A channel as a pandas table: a row for each time `t` [s], a column for each of its numbers.
 
@@ -94,10 +106,10 @@ class Run:
             import pandas
         except ModuleNotFoundError as error:
             raise InputError(f"Run.frame needs pandas: {install_command('notebook')}") from error
-        from idcontrol.record.columns import columns_of  # which reads this module's runs
+        from idcontrol.record.columns import columns_of
 
         values = self.arrays[channel]
-        names = columns_of(self, channel)
+        names = columns_of(channel, values.shape[1:], self.units.get(channel, ""), self.layout)
         time = pandas.Index(self.arrays["t"], name="t") if "t" in self.arrays else None
         table = pandas.DataFrame(values.reshape(len(values), -1), index=time, columns=pandas.Index(list(names)))
         table.attrs["units"] = names
@@ -110,21 +122,26 @@ class Run:
         Raises:
             InputError: The run is no walk.
         """
-        from idcontrol.show.inline import Plots  # views are loaded when they are asked for
+        from idcontrol.record.inline import Plots  # views are loaded when they are asked for
 
-        return Plots(self)
+        return Plots(self.arrays, self.layout, str(self.folder))
+
+    @property
+    def name(self) -> str:
+        """Name of the experiment, else of the folder."""
+        return str(self.meta.get("experiment", self.folder.name))
 
     def __repr__(self) -> str:
-        from idcontrol.show.inline import headline
+        from idcontrol.record.inline import headline
 
         done = (self.metrics or {}).get("completed")
         state = {True: "completed", False: "not completed", None: self.note or "done"}[done]
-        return f"<Run: {headline(self)}: {state}; {self.folder}>"
+        return f"<Run: {headline(self.name, self.config)}: {state}; {self.folder}>"
 
     def _repr_html_(self) -> str:
-        from idcontrol.show.inline import summary
+        from idcontrol.record.inline import headline, summary
 
-        return summary(self)
+        return summary(headline(self.name, self.config), self.metrics or {}, self.note, str(self.folder))
 
 
 class Recorder:
@@ -391,21 +408,6 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = "not installed"
     return found
-
-
-def jsonable(value: Any) -> Any:
-    """Convert a value to JSON types: arrays to lists, paths to text, NaN to null, infinities to "inf" and "-inf"."""
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return jsonable(value.tolist())
-    if isinstance(value, list | tuple | set | frozenset):
-        return [jsonable(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    return str(value)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import coal
 import numpy as np
 
-from idcontrol.bodies import BodyState, Obstacle, Surface, solid
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.bodies import BodyState, Obstacle, Surface, solid
 from idcontrol.models import sap
 from idcontrol.plants.bodies import FreeBodies
 

@@ -17,14 +17,14 @@ import numpy as np
 import pinocchio as pin
 from msgspec import structs
 
-from idcontrol.configuration import NotNegative
+from idcontrol.config.configuration import NotNegative
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.models.step import StepSolution
 from idcontrol.plants import SimulatedPlant
 from idcontrol.plants.drive import Driven
-from idcontrol.system import System
 from idcontrol.types import Array, Booleans, ContactForces, Reference, State
 
 

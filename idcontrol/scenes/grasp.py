@@ -14,17 +14,17 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol import controllers, plants, robots
-from idcontrol.configuration import Duration, NotNegative, Positive, Rate
+from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.landing import Landing
 from idcontrol.controllers import Gains
 from idcontrol.controllers.feedback import proportional_derivative
+from idcontrol.dynamics.system import FreeBody, System
 from idcontrol.errors import InputError
 from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.planners.grip import GrippingController
 from idcontrol.record.scenery import DrawableBody, Scenery
 from idcontrol.scenes.settings import CountedFriction
-from idcontrol.system import FreeBody, System
 from idcontrol.types import Booleans, Command, Controller, Reference, State, Status
 
 BOX = "box"

@@ -11,8 +11,10 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.config.configuration import jsonable
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import sphere_gap
+from idcontrol.dynamics.system import System
 from idcontrol.kernels import stopwatch
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
@@ -22,11 +24,10 @@ from idcontrol.planners.commands import Joystick, Schedule
 from idcontrol.plants import SimulatedPlant
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import Layout, fallen, locomotion, solver_number
-from idcontrol.record.recording import Recorder, jsonable
+from idcontrol.record.recording import Recorder
 from idcontrol.scenes.disturbances import drive_of
 from idcontrol.scenes.settings import control_periods
 from idcontrol.scenes.walk import WalkGuide, WalkPlanner, WalkScene
-from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Event, Integers, Status
 
 UNREACHABLE_M = 1e-6

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from idcontrol.configuration import NotNegative, Positive
+from idcontrol.config.configuration import NotNegative, Positive
 from idcontrol.errors import InputError
 
 PLANTS: Final = frozenset({"coulomb-lcp", "dissipation", "constraint"})

@@ -20,11 +20,12 @@ import msgspec
 import numpy as np
 
 from idcontrol import controllers, plants, robots
-from idcontrol.configuration import Duration, NotNegative, Positive, Rate, Seed
+from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, load_height_map, plane
 from idcontrol.controllers import Gains
 from idcontrol.controllers.impedance import centred, drive_gains
+from idcontrol.dynamics.system import Actuators, System
 from idcontrol.errors import InputError
 from idcontrol.loop.machine import specific_force
 from idcontrol.loop.simulated import Sensor, Tick, ticks
@@ -60,7 +61,6 @@ from idcontrol.scenes.disturbances import (
 from idcontrol.scenes.settings import CountedFriction, FeedbackGains
 from idcontrol.sensing import Sensing, sense, stance
 from idcontrol.sensing.ahead import Ahead
-from idcontrol.system import Actuators, System
 from idcontrol.types import Controller, Reference, Sensed, State
 
 DIAMOND = ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))

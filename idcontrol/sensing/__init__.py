@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import Seed
+from idcontrol.config.configuration import Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.sensing.contacts import Fused, Geometry, Planned, StanceSource, Touch, sensed_stance
 from idcontrol.sensing.disturbance import Bias, BiasLevel, Delay, Noise, NoiseLevel

@@ -19,11 +19,11 @@ import pinocchio as pin
 from msgspec import structs
 
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.dynamics.system import Terms
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.placements import placement_views
-from idcontrol.system import Terms
 from idcontrol.types import Array, Booleans, ContactForces, Integers, Sensed
 
 GRAVITY = np.array([0.0, 0.0, -9.81])

@@ -12,15 +12,15 @@ from typing import Any
 import jinja2
 import msgspec
 
+from idcontrol.config.changes import changes, spelled
+from idcontrol.config.configuration import jsonable
 from idcontrol.errors import DISK_FULL, InputError
-from idcontrol.record import metrics
+from idcontrol.record import figures, metrics
+from idcontrol.record.drawing import Picture, recorded
 from idcontrol.record.files import checked
+from idcontrol.record.plots import Plots, code, data
 from idcontrol.record.quantities import QUANTITIES, Quantity
-from idcontrol.record.recording import Run, jsonable, load
-from idcontrol.running import changes, spelled
-from idcontrol.show import figures
-from idcontrol.show.drawing import Picture, recorded
-from idcontrol.show.plots import Plots, code, data
+from idcontrol.record.recording import Run, load
 
 EVENTS = 200
 """Largest number of events listed on a page."""
@@ -82,7 +82,7 @@ def report(folder: str | Path) -> Path:
         InputError: The folder does not hold a readable run, or cannot be written to.
     """
     run = load(folder)
-    layout = metrics.layout_of(run.meta, run.arrays, str(run.folder))
+    layout = run.layout
     facts = checked(run.meta, Facts, f"{run.folder}: meta")
     own = recorded(run.folder, run.meta)
     values = run.metrics

@@ -14,11 +14,11 @@ from typing import Any
 
 from idcontrol import controllers as registry
 from idcontrol import plants
-from idcontrol.entries import load_experiment
+from idcontrol.config.changes import start_of
+from idcontrol.config.entries import load_experiment
 from idcontrol.errors import InputError
-from idcontrol.progress import progress_bar
+from idcontrol.program.progress import progress_bar
 from idcontrol.record.recording import fresh_folder
-from idcontrol.running import start_of
 from idcontrol.sweeps import execute, record
 from idcontrol.sweeps.plan import PlannedRun, plan, product
 from idcontrol.sweeps.record import Comparison, RunOutcome

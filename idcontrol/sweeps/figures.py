@@ -15,9 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from scipy.stats import spearmanr
 
-from idcontrol.record.metrics import layout_of
+from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import load
-from idcontrol.show.drawing import STYLE, Picture, panels, picture
 from idcontrol.show.report import plain
 from idcontrol.sweeps.record import RunOutcome, varied_keys
 from idcontrol.types import Array
@@ -79,7 +78,7 @@ def digest(outcome: RunOutcome) -> Digest | None:
 @lru_cache(maxsize=1024)
 def _digest(folder: Path) -> Digest | None:
     run = load(folder)
-    arrays, layout = run.arrays, layout_of(run.meta, run.arrays, str(folder))
+    arrays, layout = run.arrays, run.layout
     if layout is None or len(arrays["t"]) < 2:
         return None
     rows = len(arrays["t"])

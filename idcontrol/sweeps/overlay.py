@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from idcontrol.record.metrics import layout_of
+from idcontrol.record.figures import Walk, drawable
+from idcontrol.record.plots import COLORS, Curve, Moment, Panel, Plots, Section
 from idcontrol.record.recording import load
-from idcontrol.show.figures import Walk, drawable
-from idcontrol.show.plots import COLORS, Curve, Moment, Panel, Plots, Section
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.types import Array
 
@@ -26,7 +25,7 @@ def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
     walks: list[tuple[str, Walk, str]] = []
     for (name, outcome), color in zip(named, COLORS, strict=False):
         run = load(outcome.folder)
-        layout = layout_of(run.meta, run.arrays, str(run.folder))
+        layout = run.layout
         if layout is not None and len(run.arrays["t"]) > 2:
             walks.append((name, drawable(run.arrays, layout), color))
     if not walks:

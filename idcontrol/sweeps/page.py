@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from idcontrol.record.drawing import Picture, recorded
 from idcontrol.record.quantities import QUANTITIES
 from idcontrol.record.recording import load as load_run
-from idcontrol.show.drawing import Picture, recorded
 from idcontrol.show.report import flat, number, render, write_page
 from idcontrol.show.report import report as report_run
 from idcontrol.sweeps import figures

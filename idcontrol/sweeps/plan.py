@@ -12,10 +12,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from idcontrol.configuration import build, full_key, keys
+from idcontrol.config.changes import folder_name
+from idcontrol.config.configuration import build, full_key, jsonable, keys
 from idcontrol.errors import UnknownName
-from idcontrol.record.recording import jsonable
-from idcontrol.running import folder_name
 
 DIGITS = 6
 """Digits of a folder's name that tell configurations apart which its words do not."""

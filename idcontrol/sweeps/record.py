@@ -14,9 +14,10 @@ from typing import Any
 
 import msgspec
 
+from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError, install_command
 from idcontrol.record.files import checked, read_json, within
-from idcontrol.record.recording import Run, jsonable, read_metrics, versions, write_json
+from idcontrol.record.recording import Run, read_metrics, versions, write_json
 from idcontrol.record.recording import load as load_run
 from idcontrol.sweeps.execute import done, failed_folder
 from idcontrol.sweeps.plan import PlannedRun
@@ -139,7 +140,7 @@ class Comparison:
         return f"<Comparison: {self.experiment}: {done} of {len(self.outcomes)} runs did their task; {self.folder}>"
 
     def _repr_html_(self) -> str:
-        from idcontrol.show.inline import comparison  # views are loaded when they are asked for
+        from idcontrol.record.inline import comparison  # views are loaded when they are asked for
 
         keys = varied_keys([o.row for o in self.outcomes])
         return comparison(

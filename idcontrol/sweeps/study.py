@@ -9,8 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from idcontrol.config.entries import STUDIES, entry_points
+from idcontrol.errors import InputError, UnknownName
+
 if TYPE_CHECKING:
-    from idcontrol.show.drawing import Picture
+    from idcontrol.record.drawing import Picture
     from idcontrol.sweeps.record import RunOutcome
 
 
@@ -61,3 +64,24 @@ class Study:
     pictures: Callable[[Sequence[RunOutcome]], Sequence[Picture]] = _nothing
     further: Callable[[Sequence[RunOutcome]], Sequence[Mapping[str, Any]]] = _nothing
     grouping: Callable[[RunOutcome], tuple[str, str]] | None = None
+
+
+def load_study(name: str, experiment: str | None = None) -> Study:
+    """The study called `name`.
+
+    Args:
+        name: Name of the study.
+        experiment: The experiment that it must belong to; None accepts any.
+
+    Raises:
+        UnknownName: No study has that name.
+        InputError: It belongs to another experiment.
+    """
+    entries = entry_points(STUDIES)
+    if name not in entries:
+        raise UnknownName("study", name, entries)
+    study: Study = entries[name].load()
+    if experiment is not None and study.experiment != experiment:
+        other = study.experiment
+        raise InputError(f"{name} is a study of {other}; call it as: idcontrol compare {other} --study {name}")
+    return study

@@ -20,9 +20,10 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol import controllers, plants
-from idcontrol.configuration import Duration, Rate
+from idcontrol.config.configuration import Duration, Rate
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.system import System
 from idcontrol.loop import jobs, launch, machine, real
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat
@@ -37,7 +38,6 @@ from idcontrol.loop.wire import Inbox, Kind, Outbox, SessionNumbers
 from idcontrol.record.channels import views, width
 from idcontrol.record.recording import load
 from idcontrol.robots.schema import MachineOrder
-from idcontrol.system import System
 from idcontrol.trust import machines
 from idcontrol.types import Array, Command, ContactForces, Plant, Reference, State
 

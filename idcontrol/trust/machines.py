@@ -12,8 +12,8 @@ from idcontrol import controllers, plants
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, plane
+from idcontrol.dynamics.system import System
 from idcontrol.models.step import Prescribed, StepProblem
-from idcontrol.system import System
 from idcontrol.types import Array, Command, Controller, Reference, State
 
 H = 1e-3

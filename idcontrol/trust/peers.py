@@ -11,7 +11,7 @@ from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import InverseSettings
-from idcontrol.system import System
+from idcontrol.dynamics.system import System
 from idcontrol.trust import machines
 from idcontrol.types import Array, Command, State
 

@@ -9,8 +9,8 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol import plants
-from idcontrol.bodies import BodyState, Surface, solid
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.bodies import BodyState, Surface, solid
 from idcontrol.models import coulomb
 from idcontrol.plants.bodies import FreeBodies, dense
 from idcontrol.trust import contact_laws, machines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pinocchio as pin
 
-from idcontrol.system import System
+from idcontrol.dynamics.system import System
 from idcontrol.types import Array
 
 LEGS = ("LF", "RF", "LH", "RH")

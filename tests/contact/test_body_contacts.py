@@ -8,10 +8,10 @@ import pinocchio as pin
 import pytest
 from scipy.spatial.transform import Rotation
 
-from idcontrol.bodies import Body, Obstacle, Surface, solid
 from idcontrol.contact.body_contacts import WORLD, BodyContacts, BodyDetector
 from idcontrol.contact.collision import CollisionContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.bodies import Body, Obstacle, Surface, solid
 from idcontrol.errors import InputError
 from idcontrol.types import Array
 

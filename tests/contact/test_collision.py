@@ -15,8 +15,8 @@ from idcontrol.contact.collision import CollisionContacts
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, height_map, plane
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
-from idcontrol.system import System
 from idcontrol.types import Array
 
 from .machines import box_stack, quadruped, random_state

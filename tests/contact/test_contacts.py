@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idcontrol.contact.contacts import Contacts, concatenate, contact_rows
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
-from idcontrol.system import System
 from idcontrol.types import Array, Integers
 
 from .machines import LEGS, quadruped, random_axes, random_state

@@ -6,8 +6,8 @@ import pytest
 
 from idcontrol import robots
 from idcontrol.contact.fingertips import Fingertips
+from idcontrol.dynamics.system import FreeBody, System
 from idcontrol.errors import InputError, UnknownName
-from idcontrol.system import FreeBody, System
 
 SIDE = 0.05071
 ARM = robots.load("arm")

@@ -8,8 +8,8 @@ import pytest
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, height_map, plane
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
-from idcontrol.system import System
 from idcontrol.types import Array
 
 from .machines import LEGS, quadruped, random_state

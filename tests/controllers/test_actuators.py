@@ -8,7 +8,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Setup, build
 from idcontrol.controllers.feedback import TURNS_RAD_S, Gains, overcoming
-from idcontrol.system import Actuators, System
+from idcontrol.dynamics.system import Actuators, System
 from idcontrol.types import State
 from tests import scenes
 from tests.controllers import walker

@@ -9,7 +9,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Gains
 from idcontrol.controllers.impedance import Impedance, centred, drive_gains
-from idcontrol.system import System
+from idcontrol.dynamics.system import System
 from idcontrol.types import Command, Reference, State, Status
 from tests import scenes
 from tests.controllers import walker

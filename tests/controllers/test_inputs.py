@@ -19,7 +19,7 @@ from idcontrol.contact.contacts import ContactArrays
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers import inputs, inverse, schemes
 from idcontrol.controllers.inputs import Intake, are_plain
-from idcontrol.system import LARGEST, System
+from idcontrol.dynamics.system import LARGEST, System
 from idcontrol.types import ContactForces, Status
 from tests import scenes
 from tests.controllers import walker

@@ -15,10 +15,10 @@ from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Gains, InverseSettings, Setup
 from idcontrol.controllers.projection import project
 from idcontrol.controllers.step import LIMIT, MOST_LET_GO, SOLVED, meets_ground
+from idcontrol.dynamics.multibody import machine
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation, specification
 from idcontrol.models.distribution import Cones
-from idcontrol.multibody import machine
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Reference, State, Status
 from tests import scenes

@@ -17,8 +17,8 @@ from idcontrol.controllers.feedback import Gains, nearing
 from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.inverse import InverseDynamics, solve
 from idcontrol.controllers.step import JointLaw, MachineTerms, demand
+from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.kernels.arena import HEAP
-from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker

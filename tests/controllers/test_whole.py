@@ -9,8 +9,8 @@ from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Gains, InverseSettings, Setup, build
-from idcontrol.multibody import CompiledSystem
-from idcontrol.system import Actuators, System
+from idcontrol.dynamics.multibody import CompiledSystem
+from idcontrol.dynamics.system import Actuators, System
 from idcontrol.types import State
 from tests import scenes
 from tests.controllers import walker

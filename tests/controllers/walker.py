@@ -12,7 +12,7 @@ from idcontrol import controllers
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Gains, InverseSettings, Setup
-from idcontrol.system import ActuatorLimits, System
+from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.types import Controller, Reference, State
 from tests import scenes
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from idcontrol.bench.league.problems import FrictionProblem, write
 from idcontrol.errors import InputError
 from idcontrol.experiments import reality
-from idcontrol.league.problems import FrictionProblem, write
 from idcontrol.trust import weigh
 from tests.experiments.measured import measured
 

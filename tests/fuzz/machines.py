@@ -7,7 +7,7 @@ import pinocchio as pin
 from hypothesis import strategies as st
 
 from idcontrol.contact.contacts import Contacts, contact_rows
-from idcontrol.system import System
+from idcontrol.dynamics.system import System
 
 KINDS = ("revolute", "sliding", "continuous")
 

@@ -15,10 +15,10 @@ from msgspec import structs
 from idcontrol import controllers
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.step import PUSH_OUT_SPEED
-from idcontrol.system import System
 from idcontrol.trust import contact_laws
 from idcontrol.trust.machines import H, forward_step, inverse_step
 from idcontrol.types import Reference, State, Status

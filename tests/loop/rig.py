@@ -9,7 +9,8 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol import controllers
-from idcontrol.configuration import Duration, Rate, Seed
+from idcontrol.config.configuration import Duration, Rate, Seed
+from idcontrol.dynamics.system import System
 from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS, Beat, VirtualClock
 from idcontrol.loop.machine import Machine
@@ -20,7 +21,6 @@ from idcontrol.loop.session import wire_format
 from idcontrol.loop.transport import inprocess
 from idcontrol.loop.wire import SessionNumbers
 from idcontrol.record.channels import views, width
-from idcontrol.system import System
 from idcontrol.types import Command, ContactForces, Reference, State
 
 PERIOD = NS // 1000

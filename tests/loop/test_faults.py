@@ -17,6 +17,7 @@ import pinocchio as pin
 import pytest
 from msgspec import structs
 
+from idcontrol.dynamics.system import System
 from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS, Beat, VirtualClock
 from idcontrol.loop.machine import FAREWELL
@@ -25,7 +26,6 @@ from idcontrol.loop.safety import Fault, Mode, Policy, Rule, Safety
 from idcontrol.loop.stop import Stop
 from idcontrol.loop.transport import inprocess
 from idcontrol.loop.wire import HEAD_BYTES, Datagram, Drop, Format, SessionNumbers
-from idcontrol.system import System
 from idcontrol.types import Command, ContactForces, State, Status
 from tests.loop.rig import (
     PERIOD,

@@ -11,11 +11,11 @@ import pytest
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.system import System
 from idcontrol.plants.exported import rigid_links
 from idcontrol.record.recording import load
 from idcontrol.scenes.locomotion import record_walk
 from idcontrol.scenes.walk import WalkConfig, WalkScene
-from idcontrol.system import System
 from idcontrol.trust import machines
 from idcontrol.trust.peers import chain
 from idcontrol.types import ContactForces, State

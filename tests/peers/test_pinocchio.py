@@ -17,11 +17,11 @@ import pinocchio as pin
 import pytest
 
 from idcontrol.contact.contacts import Contacts
+from idcontrol.dynamics.system import System
 from idcontrol.models import coulomb, dissipation, no_slip, sap
 from idcontrol.models.sap.regularization import BETA, SIGMA, mean_inverse_mass, regularize
 from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.system import System
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes

@@ -5,8 +5,8 @@ import numpy as np
 
 from idcontrol import robots
 from idcontrol.contact.fingertips import Fingertips
+from idcontrol.dynamics.system import FreeBody, System
 from idcontrol.planners.arm_swing import ArmSwing
-from idcontrol.system import FreeBody, System
 
 ARM = robots.load("arm")
 SIDE = 0.05071

@@ -3,9 +3,9 @@ import pinocchio as pin
 import pytest
 from scipy.optimize import least_squares
 
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.planners.legs import Feet, LegPose, Legs, leg_bias, leg_jacobian, leg_solve, place_leg, reach
-from idcontrol.system import System
 from tests.planners.walker import machine
 
 # Feet whose sphere is off the frame (anymal), and trees whose order is LF, LH, RF, RH (anymal).

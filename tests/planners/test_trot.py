@@ -3,11 +3,11 @@ import math
 import numpy as np
 import pytest
 
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.planners.commands import Schedule, VelocityCommand
 from idcontrol.planners.feet import STANDING, SWINGING
 from idcontrol.planners.gait import Gait, named_gait
-from idcontrol.system import System
 from idcontrol.types import State
 from tests.planners.walker import TICK, Smooth, follow_exactly, machine, within_limits
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from idcontrol import robots
+from idcontrol.dynamics.system import System
 from idcontrol.planners.commands import VelocityCommand
 from idcontrol.planners.feet import Ground
 from idcontrol.planners.gait import Gait
 from idcontrol.planners.legs import Feet
 from idcontrol.planners.measured import Measured
 from idcontrol.planners.trot import TrotPlanner, TrotSettings
-from idcontrol.system import System
 from idcontrol.types import Array, Reference, State
 
 TICK = 1e-3

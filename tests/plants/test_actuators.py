@@ -9,10 +9,10 @@ import pytest
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.system import ActuatorLimits, Actuators, System
 from idcontrol.errors import InputError
 from idcontrol.plants.drive import PERIOD_S, Driven, Motors, at_speed
 from idcontrol.plants.parts import STICK_RAD_S
-from idcontrol.system import ActuatorLimits, Actuators, System
 from idcontrol.types import State
 
 INERTIA, ROTOR = 0.02, 0.03

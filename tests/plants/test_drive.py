@@ -6,10 +6,10 @@ import pytest
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.system import System
 from idcontrol.models import coulomb
 from idcontrol.plants.drive import PERIOD_S, Driven, drive_torque
 from idcontrol.plants.stepping import Stepping
-from idcontrol.system import System
 from idcontrol.types import Command, State
 from tests import scenes
 

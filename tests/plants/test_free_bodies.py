@@ -8,9 +8,9 @@ import coal
 import numpy as np
 import pytest
 
-from idcontrol.bodies import Body, BodyState, Obstacle, Surface, kinetic_energy, momentum, solid
 from idcontrol.contact.body_contacts import BodyContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.bodies import Body, BodyState, Obstacle, Surface, kinetic_energy, momentum, solid
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.sparse import SparseProblem, SparseSolution

@@ -7,11 +7,11 @@ import pytest
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.multibody import CompiledSystem
+from idcontrol.dynamics.system import ActuatorLimits, Actuators, System
 from idcontrol.models import coulomb, coulomb_cone, dissipation
-from idcontrol.multibody import CompiledSystem
 from idcontrol.plants import Stepping
 from idcontrol.plants.step import cone_step, coulomb_step, dissipation_step
-from idcontrol.system import ActuatorLimits, Actuators, System
 from idcontrol.types import State
 from tests import scenes
 

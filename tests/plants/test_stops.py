@@ -11,8 +11,8 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.stops import FIRST, Stops
 from idcontrol.contact.terrain import plane
+from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.errors import Diverged
-from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import State
 
 EVERY = tuple(plants.available())

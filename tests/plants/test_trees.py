@@ -5,12 +5,12 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from idcontrol.bodies import BodyState
+from idcontrol.dynamics.bodies import BodyState
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.models import sap
 from idcontrol.models.sparse import WORLD
 from idcontrol.plants.trees import Drive, Mass, Part, Trees
-from idcontrol.system import System
 
 G, H = 9.81, 5e-3
 

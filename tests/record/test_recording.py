@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError
-from idcontrol.record.recording import BLOCK_ROWS, Recorder, fresh_folder, jsonable, load
+from idcontrol.record.recording import BLOCK_ROWS, Recorder, fresh_folder, load
 from idcontrol.types import Event
 
 CHANNELS = {"t": (), "q": (3,), "feet": (2, 3), "step_us": ()}

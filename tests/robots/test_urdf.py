@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from idcontrol import robots
+from idcontrol.dynamics.system import System, position_limits
 from idcontrol.errors import InputError
 from idcontrol.robots import urdf
-from idcontrol.system import System, position_limits
 from tests.robots import descriptions
 
 HIP = '<axis xyz="1 0 0"/>'

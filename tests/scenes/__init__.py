@@ -8,8 +8,8 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.contact.contacts import Contacts, contact_rows
+from idcontrol.dynamics.system import System
 from idcontrol.models.step import Prescribed, StepProblem
-from idcontrol.system import System
 from idcontrol.trust import machines
 
 LINKS = Path(__file__).parents[2] / "robots" / "links" / "links.urdf"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from idcontrol import configuration
+from idcontrol.config import configuration
 from idcontrol.errors import InputError
 from idcontrol.scenes.locomotion import record_walk
 from idcontrol.scenes.walk import WalkConfig, WalkScene

@@ -2,7 +2,7 @@
 
 import pytest
 
-from idcontrol import configuration
+from idcontrol.config import configuration
 from idcontrol.errors import InputError
 from idcontrol.scenes.locomotion import record_walk
 from idcontrol.scenes.session import WalkSession

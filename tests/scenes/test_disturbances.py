@@ -198,7 +198,7 @@ def test_a_payload_adds_its_mass_where_the_base_has_its_own(links):
 
 
 def test_a_machine_without_a_floating_base_carries_no_payload():
-    from idcontrol.system import System
+    from idcontrol.dynamics.system import System
 
     model, parent = pin.Model(), 0
     for name in ("shoulder", "elbow"):

@@ -5,13 +5,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from idcontrol.dynamics.system import System
 from idcontrol.models import sap
 from idcontrol.models.sparse import WORLD
 from idcontrol.plants.trees import Drive, Part, Trees
 from idcontrol.scenes.jar import things
 from idcontrol.scenes.jar.machine import ARM_JOINTS, PALM, arm_with_hand
 from idcontrol.scenes.jar.task import BOWL, JAR, KEYFRAMES, LID, Keyframe, Scene, lid_offset, marbles_in_bowl, play
-from idcontrol.system import System
 
 G = 9.81
 MARBLES_KG = things.MARBLES * things.MARBLE_KG

@@ -15,16 +15,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from idcontrol import cli, running
-from idcontrol.configuration import build, keys
-from idcontrol.entries import entry_points, load_experiment
+from idcontrol import cli
+from idcontrol.config.configuration import build, jsonable, keys
+from idcontrol.config.entries import entry_points, load_experiment
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.record import metrics
 from idcontrol.record.quantities import QUANTITIES
-from idcontrol.record.recording import Recorder, jsonable, load
+from idcontrol.record.recording import Recorder, load
 from idcontrol.show.report import command, plain, report, table, write_page
+from idcontrol.sweeps import running
 from tests import walks
-from tests.show.test_plots import unpacked
+from tests.record.test_plots import unpacked
 
 TITLES = ["The run at a glance", "Path", "Joints", "Torques", "Contact forces", "Feet and gait"]
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idcontrol.configuration import build, parse_setting
+from idcontrol.config.changes import folder_name
+from idcontrol.config.configuration import build, parse_setting
 from idcontrol.errors import InputError, UnknownName
-from idcontrol.running import folder_name
 from idcontrol.sweeps.plan import plan, product
 from tests.sweeps.drift import Config, experiment
 

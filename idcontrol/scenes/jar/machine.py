@@ -12,8 +12,8 @@ import coal
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.dynamics.system import System
 from idcontrol.plants.trees import Part
-from idcontrol.system import System
 from idcontrol.types import Array
 
 ARM_JOINTS, FINGER_JOINTS = 7, 16

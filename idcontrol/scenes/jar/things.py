@@ -10,7 +10,7 @@ from __future__ import annotations
 import coal
 import numpy as np
 
-from idcontrol.bodies import BodyState
+from idcontrol.dynamics.bodies import BodyState
 from idcontrol.models.sparse import WORLD
 from idcontrol.plants.trees import Mass, Part
 from idcontrol.types import Array, Booleans

@@ -11,8 +11,8 @@ import coal
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.dynamics.system import System
 from idcontrol.show.view.shapes import Colour, Mesh, of_coal, rod, solid
-from idcontrol.system import System
 from idcontrol.types import Array
 
 BODY: Colour = (0.30, 0.33, 0.38)

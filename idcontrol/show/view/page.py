@@ -27,7 +27,7 @@ from PIL import Image
 from viser import uplot
 
 from idcontrol.errors import InputError, install_command
-from idcontrol.show.plots import COLORS, DARK, thinned
+from idcontrol.record.plots import COLORS, DARK, thinned
 from idcontrol.show.view.film import Film
 from idcontrol.show.view.shapes import Mesh, arrow, pyramid, shaft
 from idcontrol.show.view.stage import Shot, Stage

@@ -1,0 +1,86 @@
+"""Contact problems known by their Delassus operator, as files and from steps.
+
+A file is a NumPy ``.npz`` with the arrays of `FrictionProblem`: ``W`` (3 n, 3 n), ``q`` (3 n,) and ``mu`` (n,). Others
+that may be in it are not read.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.models.step import StepProblem
+from idcontrol.models.whitened import whiten
+from idcontrol.types import Array
+
+RECORDED: Final = Path(__file__).parent / "recorded"
+"""Problems that trots and grasps of ours have met (`idcontrol.bench.league.record`)."""
+
+
+class FrictionProblem(NamedTuple):
+    """Find impulses r with u = W r + q under Coulomb's law (`idcontrol.bench.league.judge`).
+
+    Contact i owns entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents); u_N > 0 parts.
+
+    Attributes:
+        name: Of the set and in it.
+        W: Delassus operator, symmetric, shape (3 n, 3 n) [1/kg].
+        q: Velocities at zero impulse, shape (3 n,) [m/s].
+        mu: Friction, shape (n,).
+    """
+
+    name: str
+    W: Array
+    q: Array
+    mu: Array
+
+
+def read(paths: Sequence[str | Path]) -> list[FrictionProblem]:
+    """The problems of files and, in the order of their names, of folders; W is replaced by (W + Wᵀ)/2.
+
+    Raises:
+        InputError: A path has none, or a file is none.
+    """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        found = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
+        if not found or not found[0].is_file():
+            raise InputError(f"data: {path} has no .npz files; give a file, or a folder with contact problems")
+        files += found
+    return [_read(file) for file in files]
+
+
+def _read(file: Path) -> FrictionProblem:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            W, q, mu = (np.asarray(arrays[name], dtype=np.float64) for name in ("W", "q", "mu"))
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"data: {file} is no contact problem with W, q and mu: {error}") from error
+    q, mu = q.ravel(), mu.ravel()
+    n = mu.size
+    if not n or W.shape != (3 * n, 3 * n) or q.shape != (3 * n,):
+        raise InputError(
+            f"data: {file}: {n} frictions need W ({3 * n}, {3 * n}) and q ({3 * n},), not {W.shape}, {q.shape}"
+        )
+    if not (np.isfinite(W).all() and np.isfinite(q).all() and np.isfinite(mu).all() and (mu >= 0.0).all()):
+        raise InputError(f"data: {file}: W, q and mu must be finite, and mu not negative")
+    return FrictionProblem(f"{file.parent.name}/{file.stem}", np.ascontiguousarray(0.5 * (W + W.T)), q, mu)
+
+
+def write(folder: Path, problem: FrictionProblem) -> None:
+    """Write a problem to a file of its name in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / f"{problem.name}.npz", W=problem.W, q=problem.q, mu=problem.mu)
+
+
+def of_step(name: str, step: StepProblem) -> FrictionProblem:
+    """A step's contact problem, forward or inverse; its frictions must be finite, and its ties none."""
+    whitened, n = whiten(step), len(step.contacts)
+    order = np.arange(3 * n).reshape(3, n).T.ravel()
+    rho = whitened.rho[order]
+    return FrictionProblem(name, rho @ rho.T, whitened.c[order], np.ascontiguousarray(step.contacts.mu))

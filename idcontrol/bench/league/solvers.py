@@ -1,0 +1,149 @@
+"""The solvers of the league: ours, those of other packages where they are installed, and the user's.
+
+Other packages' solvers run in processes of their own (`idcontrol.bench.league.peers`), one an interpreter, and some of
+them do crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.bench.league.problems import FrictionProblem
+from idcontrol.bench.peers import installed
+from idcontrol.models.coulomb_cone import solve_delassus
+from idcontrol.solvers.status import SOLVED
+from idcontrol.types import Array
+
+TOLERANCE: Final = 1e-10
+"""Tolerance of other packages' solvers, relative to the fastest contact at zero impulse."""
+ROUNDS: Final = 10_000
+"""Iterations that they may take."""
+PATIENCE_S: Final = 0.02
+"""A problem is solved again until this much time is spent, and the shortest time counts [s]."""
+DEBIANS: Final = "/usr/bin/python3"
+"""Debian's interpreter, which its package python3-siconos belongs to."""
+LIMIT_S: Final = 10.0
+"""A solver of another package that takes longer is stopped: it has not solved the problem [s]."""
+SCRIPT: Final = Path(__file__).with_name("peers.py")
+OURS: Final = "idcontrol coulomb-cone"
+
+
+class Answer(NamedTuple):
+    """What a solver made of a problem.
+
+    Attributes:
+        r: Impulses, shape (3 n,); None where it does not claim to have solved it.
+        seconds: Time that the solver took, without the conversion of the problem to its own form; NaN where it crashed
+            [s].
+    """
+
+    r: Array | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """An entry of the league.
+
+    Attributes:
+        name: Its name.
+        answer: Solves a problem.
+        most: Largest number of contacts that it is given, so that a league ends within minutes.
+    """
+
+    name: str
+    answer: Callable[[FrictionProblem], Answer]
+    most: int = 10_000
+
+
+def entered() -> list[Solver]:
+    """Our solver, and those of the packages that are installed."""
+    here, solvers = sys.executable, [Solver(OURS, _ours)]
+    if installed("pinocchio"):
+        solvers += [Solver(f"Pinocchio {name}", partial(_peer, here, "pinocchio", name)) for name in ("ADMM", "PGS")]
+    if installed("cvxpy", "clarabel"):
+        solvers.append(Solver("CVXPY, Clarabel, fixed point", partial(_peer, here, "cvxpy", "CLARABEL"), most=30))
+    if siconos_installed():
+        methods = ("NSGS", "ADMM", "NSN_AC")
+        solvers += [Solver(f"siconos {name}", partial(_peer, DEBIANS, "siconos", name)) for name in methods]
+    return solvers
+
+
+@cache
+def siconos_installed() -> bool:
+    """Whether Debian's interpreter has siconos."""
+    try:
+        asked = subprocess.run([DEBIANS, "-I", "-c", "import siconos.numerics"], capture_output=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0
+
+
+def plain(solve: Callable[[Array, Array, Array], Any]) -> Callable[[FrictionProblem], Answer]:
+    """An `answer` of a function of W, q and mu that returns impulses, or None."""
+
+    def answer(problem: FrictionProblem) -> Answer:
+        least, spent, r = np.inf, 0.0, None
+        while spent < PATIENCE_S:
+            began = time.perf_counter()
+            r = solve(problem.W, problem.q, problem.mu)
+            took = time.perf_counter() - began
+            least, spent = min(least, took), spent + took
+        return Answer(None if r is None else np.asarray(r, dtype=np.float64).ravel(), least)
+
+    return answer
+
+
+def _solve(W: Array, q: Array, mu: Array) -> Array | None:
+    outcome, r = solve_delassus(W, q, mu)
+    return r if outcome.status == SOLVED else None
+
+
+_ours = plain(_solve)
+
+
+_processes: dict[tuple[str, Path], subprocess.Popen[str]] = {}
+"""Those that run, by interpreter and script; they end with this one, when nothing is left to read."""
+
+
+def _process(key: tuple[str, Path]) -> subprocess.Popen[str]:
+    if key not in _processes:
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        command = [key[0], "-I", str(key[1])]
+        _processes[key] = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, text=True)
+    return _processes[key]
+
+
+def _peer(interpreter: str, package: str, method: str, problem: FrictionProblem) -> Answer:
+    key = (interpreter, SCRIPT)
+    process = _process(key)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        np.savez(file, W=problem.W, q=problem.q, mu=problem.mu)
+        file.flush()
+        asked = [file.name, package, method, TOLERANCE, ROUNDS, PATIENCE_S]
+        with contextlib.suppress(BrokenPipeError):  # it has crashed already
+            print(json.dumps(asked), file=process.stdin, flush=True)
+        in_time = bool(select.select([process.stdout], [], [], LIMIT_S)[0])
+        line = process.stdout.readline() if in_time else ""
+    if not line:
+        del _processes[key]
+        process.kill()
+        process.communicate()
+        return Answer(None, np.nan if in_time else np.inf)
+    told = json.loads(line)
+    return Answer(None if told["r"] is None else np.array(told["r"]), told["seconds"])

@@ -1,0 +1,100 @@
+"""What a configuration changes in its preset: as settings, as words of a command, and as the name of a folder."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from idcontrol.config.configuration import is_number, jsonable, without_unit
+from idcontrol.config.entries import Experiment, load_experiment
+from idcontrol.errors import IdControlError, UnknownName
+
+FIRST = ("mu", "controller", "plant", "robot", "terrain")
+"""Settings that come first in the name of a folder."""
+LONGEST = 100
+"""Longest name of a folder, without its number."""
+
+
+def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
+    """The configuration that a preset stands for.
+
+    Raises:
+        UnknownName: The experiment has no such preset.
+    """
+    if preset not in experiment.presets:
+        raise UnknownName("preset", preset, experiment.presets)
+    return experiment.presets[preset]
+
+
+def folder_name(stem: str, preset: str, start: msgspec.Struct, config: msgspec.Struct) -> str:
+    """A name for the record of a run: `stem` and what differs from a preset, e.g. ``trot-mu0.1-pid``.
+
+    Args:
+        stem: How it begins, e.g. the name of the experiment.
+        preset: Name of the preset.
+        start: The configuration that the preset stands for.
+        config: The configuration of the run.
+    """
+    before, now = (flat(jsonable(msgspec.to_builtins(each))) for each in (start, config))
+    changed = {key: value for key, value in now.items() if value != before.get(key)}
+    words = [stem, *([] if preset == "default" else [preset])]
+    words += [_word(key, changed[key]) for key in sorted(changed, key=_rank)]
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(words))[:LONGEST]
+
+
+def _rank(key: str) -> int:
+    """Settings that people look for first come first; all others as they are in the configuration."""
+    return FIRST.index(key) if key in FIRST else len(FIRST)
+
+
+def _word(key: str, value: Any) -> str:
+    """A setting within the name of a folder."""
+    name = without_unit(key.rpartition(".")[2])
+    if key in ("controller", "plant"):
+        return str(value).rpartition(":")[2]
+    if key == "robot" and Path(value).suffix:
+        return Path(value).parent.name or Path(value).stem
+    if is_number(value) or value in ("inf", "-inf"):
+        return f"{name}{value}" if isinstance(value, str) else f"{name}{value:g}"
+    if isinstance(value, list):
+        return name
+    return str(value) if key in FIRST else f"{name}-{json.dumps(value).strip(chr(34))}"
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """All settings by dotted key."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
+
+
+def changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str, Any]:
+    """The settings of a recorded run that its preset has otherwise, by dotted key.
+
+    Where the experiment is not installed, nobody knows its presets: then all settings are there.
+    """
+    now = flat(config)
+    try:
+        before = flat(jsonable(msgspec.to_builtins(start_of(load_experiment(experiment), preset))))
+    except IdControlError:
+        return {key: value for key, value in now.items() if key != "preset"}
+    return {key: now[key] for key in before if key in now and now[key] != before[key]}
+
+
+def spelled(value: Any) -> str:
+    """A recorded value as ``--set`` reads it: records say infinity in a word, JSON in another, and TOML in ours."""
+    return str(value) if value in ("inf", "-inf") else json.dumps(_with_infinities(value), ensure_ascii=False)
+
+
+def _with_infinities(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_infinities(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_infinities(item) for item in value]
+    return float(value) if value in ("inf", "-inf") else value

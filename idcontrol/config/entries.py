@@ -1,0 +1,107 @@
+"""Experiments, robots, studies, controllers and plants of any installed package, found by name.
+
+They are entry points (groups ``idcontrol.experiments``, ``idcontrol.robots``, ``idcontrol.studies``,
+``idcontrol.controllers`` and ``idcontrol.plants``), so that the library imports nothing above it and other packages can
+join.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from idcontrol.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    import msgspec
+
+
+EXPERIMENTS = "idcontrol.experiments"
+ROBOTS = "idcontrol.robots"
+STUDIES = "idcontrol.studies"
+CONTROLLERS = "idcontrol.controllers"
+PLANTS = "idcontrol.plants"
+
+
+class Experiment(Protocol):
+    """An entry point of the group ``idcontrol.experiments``.
+
+    Attributes:
+        name: Name of the experiment.
+        summary: One line that describes it.
+        presets: Configurations to begin with, by name; one is called ``"default"``. Options such as ``--mu`` set the
+            fields `controller, plant, robot, terrain, mu, duration_s, rate_hz, seed` where they exist.
+    """
+
+    name: str
+    summary: str
+    presets: Mapping[str, msgspec.Struct]
+
+    def run(self, config: Any, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run the experiment and record it.
+
+        Args:
+            config: One of `presets`, with some values changed.
+            out: An empty folder for the record.
+            progress: The experiment calls it with the share that is done, 0 to 1.
+
+        Returns:
+            The metrics; ``completed`` says whether the task succeeded.
+        """
+        ...
+
+    def rehearsals(self) -> Sequence[Any]:
+        """Configurations of short runs that compile every kernel a run may need; the first, those that all share."""
+        ...
+
+
+class RobotLibrary(Protocol):
+    """An entry point of the group ``idcontrol.robots``."""
+
+    def names(self) -> Sequence[str]:
+        """Names of its robots."""
+        ...
+
+    def check(self, name_or_path: str) -> Any:
+        """A report with `robot`, `problems`, `warnings` (lines) and `summary` (plain data).
+
+        It may have `needs`, the command that installs what the robot is made of.
+        """
+        ...
+
+
+def entry_points(group: str) -> Mapping[str, Any]:
+    """The installed entry points of a group, by name; each has `load()`."""
+    return {entry.name: entry for entry in importlib.metadata.entry_points(group=group)}
+
+
+def summaries(group: str) -> dict[str, str]:
+    """Describe each entry point of a group, by name: its `summary`, else the first line of its docstring."""
+    found = {}
+    for name, entry in entry_points(group).items():
+        try:
+            thing = entry.load()
+            found[name] = str(getattr(thing, "summary", None) or (inspect.getdoc(thing) or "").partition("\n")[0])
+        except Exception as error:  # one broken package must not hide what the others offer
+            found[name] = f"cannot be loaded: {' '.join(str(error).split()) or type(error).__name__}"
+    return found
+
+
+def load_experiment(name: str) -> Experiment:
+    """The experiment called `name`.
+
+    Raises:
+        UnknownName: No experiment has that name.
+        InputError: It needs a package that is not installed.
+    """
+    entries = entry_points(EXPERIMENTS)
+    if name not in entries:
+        raise UnknownName("experiment", name, entries)
+    try:
+        experiment: Experiment = entries[name].load()
+    except ModuleNotFoundError as error:
+        raise InputError(f"the experiment {name} needs the package {error.name}, which is not installed") from error
+    return experiment

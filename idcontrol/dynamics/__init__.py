@@ -1,0 +1,1 @@
+"""Multibody terms of machines and of free rigid bodies."""

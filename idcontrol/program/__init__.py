@@ -1,0 +1,1 @@
+"""What any long program needs: child processes, signals that end it, progress."""

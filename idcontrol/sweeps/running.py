@@ -1,0 +1,185 @@
+"""Runs of an experiment: made as the command line and Python both ask for it, named, and listed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from idcontrol.config.changes import changes, flat, folder_name, spelled, start_of
+from idcontrol.config.configuration import build, jsonable
+from idcontrol.config.entries import EXPERIMENTS, PLANTS, Experiment, entry_points, load_experiment
+from idcontrol.errors import IdControlError, InputError
+from idcontrol.kernels.compiling import announced
+from idcontrol.program import processes
+from idcontrol.program.progress import progress_bar
+from idcontrol.record.files import read_json, within
+from idcontrol.record.recording import Run, claim, fresh_folder, load, read_metrics
+
+HEADLINE = ("controller", "plant", "robot", "terrain", "mu", "seed", "duration_s", "rate_hz", "preset")
+"""Settings that a run's metrics repeat, where the experiment has them."""
+
+
+def run(experiment: str, *, preset: str = "default", out: str | Path | None = None, **settings: Any) -> Run:
+    """Run an experiment and read its record.
+
+    Args:
+        experiment: Name of the experiment; ``idcontrol list experiments`` shows what there is.
+        preset: The configuration to begin with.
+        out: Folder of the record, which must be empty; None makes a new one below ``runs``.
+        **settings: Changes to the preset, by the names of the command's options or of ``--set``: by dotted key or its
+            last part, with or without its unit. ``run("trot", mu=0.1, duration=3, **{"friction.cap": 0.5})``.
+
+    Returns:
+        The record; ``metrics["completed"]`` says whether the robot did its task.
+
+    Raises:
+        UnknownName: There is no such experiment, preset or setting.
+        InputError: A value does not fit, or the folder cannot be used.
+    """
+    chosen = load_experiment(experiment)
+    start = start_of(chosen, preset)
+    config = build(start, settings)
+    folder = open_folder(chosen.name, preset, start, config, out)
+    with progress_bar(chosen.name) as progress:
+        conduct(chosen, config, folder, progress)
+    return load(folder)
+
+
+def open_folder(stem: str, preset: str, start: msgspec.Struct, config: msgspec.Struct, out: str | Path | None) -> Path:
+    """The folder `out`, or a new one below ``runs`` that is named after what differs from a preset.
+
+    Args:
+        stem: How its name begins, e.g. the name of the experiment.
+        preset: Name of the preset.
+        start: The configuration that the preset stands for.
+        config: The configuration of the run.
+        out: The folder that was asked for; None makes one, e.g. ``runs/trot-mu0.1-pid``.
+
+    Raises:
+        InputError: It cannot be made, or is not empty.
+    """
+    if out is not None:
+        claim(Path(out))
+        return Path(out)
+    return fresh_folder("runs", folder_name(stem, preset, start, config))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A run in a list.
+
+    Attributes:
+        folder: Its folder.
+        experiment: Name of the experiment.
+        began: When it began, in local time.
+        settings: All settings by dotted key.
+        changes: Those that differ from its preset.
+        state: How it ended, in words.
+        metrics: Its metrics; None if it did not come to its end.
+    """
+
+    folder: Path
+    experiment: str
+    began: str
+    settings: Mapping[str, Any]
+    changes: Mapping[str, Any]
+    state: str
+    metrics: Mapping[str, Any] | None
+
+
+def listed(folder: Path) -> list[Listed]:
+    """The runs below a folder, oldest first; what cannot be read is left out."""
+    found = []
+    for path in sorted(folder.rglob("run.json"), key=lambda path: (path.stat().st_mtime, str(path))):
+        run = path.parent
+        if (run.parent / "run.json").exists():
+            continue  # the machine's side of a loop
+        try:
+            meta = read_json(run, "run.json").get("meta") or {}
+            config = read_json(run, "config.json") if within(run, "config.json") else {}
+            metrics = read_metrics(run) if within(run, "metrics.json") else None
+        except InputError:
+            continue
+        name, preset = str(meta.get("experiment", "")), str(config.get("preset", "default"))
+        found.append(
+            Listed(
+                folder=run,
+                experiment=name,
+                began=time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime)),
+                settings=flat(config),
+                changes=changes(config, name, preset),
+                state=_state(metrics),
+                metrics=metrics,
+            )
+        )
+    return found
+
+
+def _state(metrics: Mapping[str, Any] | None) -> str:
+    if metrics is None:
+        return "not ended"
+    if metrics.get("fell_at_s") is not None:
+        return f"fell at {metrics['fell_at_s']:.2f} s"
+    return "completed" if metrics.get("completed", True) else "not completed"
+
+
+def what(experiment: str, config: msgspec.Struct) -> str:
+    """An experiment with its controller and plant, where it has them, in words."""
+    parts = ((" with ", "controller"), (" on ", "plant"))
+    return experiment + "".join(f"{word}{getattr(config, key)}" for word, key in parts if hasattr(config, key))
+
+
+PLAIN = "pid"
+"""A controller that needs few kernels."""
+
+
+def _helper(experiment: Experiment, config: Any) -> list[str]:
+    """The command of a process that compiles what plant and planner need, while this one compiles the controller.
+
+    It makes one control period of the same run with the controller `PLAIN`. Empty where that is no shorter run, and
+    where experiment or plant is a user's own: it may drive a machine, of which there is but one.
+    """
+    entry, plant = entry_points(EXPERIMENTS).get(experiment.name), getattr(config, "plant", "")
+    ours = entry is not None and entry.module.startswith("idcontrol.")
+    walks = hasattr(config, "duration_s") and hasattr(config, "rate_hz") and hasattr(config, "controller")
+    if not (ours and walks) or config.controller == PLAIN or ":" in plant or plant in entry_points(PLANTS):
+        return []
+    plain = msgspec.structs.replace(config, controller=PLAIN, duration_s=1.0 / config.rate_hz)
+    words = ["run", experiment.name, "--quiet"]
+    for key, value in changes(jsonable(msgspec.to_builtins(plain)), experiment.name, "default").items():
+        words += ["--set", f"{key}={spelled(value)}"]
+    return processes.command("idcontrol.cli.helper", *words)
+
+
+def conduct(
+    experiment: Experiment, config: msgspec.Struct, out: Path, progress: Callable[[float], None]
+) -> dict[str, Any]:
+    """Run `experiment` into the empty folder `out`, which is removed again if its configuration cannot be used.
+
+    Args:
+        experiment: The experiment.
+        config: Its configuration.
+        out: Folder of the record.
+        progress: Called with the share that is done, 0 to 1.
+
+    Returns:
+        The metrics, beside the settings of `HEADLINE` and the folder.
+    """
+    try:
+        # whether numbers are finite is checked where it matters, and told as a status
+        said = what(experiment.name, config)
+        with np.errstate(all="ignore"), announced(said, _helper(experiment, config)):
+            metrics = experiment.run(config, out, progress)
+    except IdControlError:
+        with contextlib.suppress(OSError):
+            out.rmdir()  # a folder that nothing was recorded into only confuses
+        raise
+    used = {name: getattr(config, name) for name in HEADLINE if hasattr(config, name)}
+    return {"experiment": experiment.name, **used, **metrics, "out": str(out)}

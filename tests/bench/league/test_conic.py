@@ -1,0 +1,77 @@
+"""General solvers on steps of SAP: the same motion and impulses, errors and condition against their definitions."""
+
+import numpy as np
+import pytest
+
+from idcontrol.bench.league import conic
+from idcontrol.experiments import clutter
+from idcontrol.experiments.general_solvers import SAP, beside, speedup
+from idcontrol.models import sap
+from idcontrol.models.sparse import dense_inertia, dense_rows
+from idcontrol.scenes.clutter import drop
+
+SIGMA, BETA = 1e-3, 1.0
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Eight bodies in the fall, some of which slide."""
+    plant, start = drop(8, walls=True)
+    plant.reset(start)
+    for _ in range(40):
+        plant.step(0.01)
+    return plant.problem
+
+
+@pytest.mark.parametrize("name", conic.SOLVERS)
+def test_a_general_solver_finds_the_motion_and_the_impulses_of_sap(name, problem):
+    pytest.importorskip(name)
+    asked = conic.program(problem, SIGMA, BETA)
+    found = conic.SOLVERS[name](asked, 1e-10)
+    expected = sap.solve_sparse(problem, sigma=SIGMA, beta=BETA, tolerance=1e-12)
+    assert found.solved
+    # costs to 1e-10, and what differs goes with the root of that
+    momentum = np.abs(problem.M @ expected.v_plus[..., None]).max()
+    np.testing.assert_allclose(found.v, expected.v_plus.ravel(), rtol=0, atol=1e-3)
+    np.testing.assert_allclose(found.gamma, expected.impulses.ravel(), rtol=0, atol=2e-3 * momentum)
+    assert conic.momentum_error(asked, found) < 1e-4
+    assert conic.slackness(asked, found) < 1e-6
+
+
+def test_the_condition_is_that_of_the_hessian_by_differences_of_the_momentum(problem):
+    """The gradient of the cost is M (v - v*) - Jᵀγ(v), with γ the projection that SAP itself uses."""
+    asked = conic.program(problem, SIGMA, BETA)
+    v = sap.solve_sparse(problem, sigma=SIGMA, beta=BETA, tolerance=1e-12).v_plus.ravel() + 1e-4
+    M, J = dense_inertia(problem), dense_rows(problem)
+    n = len(problem.gap)
+
+    def gradient(at):
+        u = (asked.c + asked.J @ (at - asked.v_star)).reshape(-1, 3)
+        gamma = np.empty((n, 3))
+        for i in range(n):
+            conic.project(*u[i], asked.mu[i], asked.R[3 * i], asked.R[3 * i + 1], gamma[i])
+        return M @ (at - asked.v_star) - J.T @ gamma.T.ravel()
+
+    step = 1e-7
+    H = np.column_stack([(gradient(v + step * e) - gradient(v - step * e)) / (2.0 * step) for e in np.eye(len(v))])
+    # regions may change within the difference: of few contacts, and not in the largest and the smallest direction
+    assert conic.condition(asked, v) == pytest.approx(np.linalg.cond(0.5 * (H + H.T)), rel=1e-3)
+
+
+def test_the_momentum_error_is_that_of_the_experiment_and_sap_has_no_slackness(problem):
+    asked = conic.program(problem, SIGMA, BETA)
+    solution = sap.solve_sparse(problem, sigma=SIGMA, beta=BETA, tolerance=1e-3)
+    answer = conic.by_sap(problem, solution, 0.0)
+    assert conic.momentum_error(asked, answer) == pytest.approx(clutter.momentum_error(problem, solution), rel=1e-6)
+    assert conic.slackness(asked, answer) < 1e-14
+    # impulses that do not belong to the velocities are seen
+    assert conic.slackness(asked, answer._replace(gamma=answer.gamma + 1e-3)) > 1e-6
+
+
+def test_solvers_are_put_beside_sap_on_the_same_steps(problem):
+    found = beside([problem, problem], sap.Parameters(tolerance=1e-5), 1e-8)
+    assert all(len(one.us) == 2 for one in found.values())
+    assert found[SAP].momentum_error.max() < 1e-5
+    assert speedup(found, SAP, SAP) == 1.0
+    for name, one in found.items():
+        assert one.distance.max() < 1e-2, name

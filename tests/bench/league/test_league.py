@@ -1,0 +1,161 @@
+"""The league: problems as files and from steps, solvers that answer them, and the command."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from idcontrol.bench.league import solvers
+from idcontrol.bench.league.judge import miss
+from idcontrol.bench.league.problems import RECORDED, FrictionProblem, of_step, read, write
+from idcontrol.bench.league.solvers import OURS, Solver, entered, plain
+from idcontrol.cli import main
+from idcontrol.errors import InputError
+from idcontrol.experiments import league
+from idcontrol.experiments.league import Config, problems, run
+from idcontrol.models import coulomb_cone
+from idcontrol.solvers.status import SOLVED
+from idcontrol.trust.random_steps import numbered_step
+from idcontrol.types import Status
+from tests.experiments.measured import measured
+
+ONE = FrictionProblem("one", np.eye(3), np.array([-2.0, 3.0, 4.0]), np.array([0.5]))
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_steps_delassus_operator_tells_the_velocities_that_its_impulses_lead_to(number):
+    step = numbered_step(number, seed=5, most_contacts=6)
+    problem, solution = of_step("step", step), coulomb_cone.solve(step)
+    if solution.status is not Status.SOLVED:
+        pytest.skip("a squeeze")
+    contacts = step.contacts
+    u = contacts.jacobian @ solution.v_plus - contacts.surface_velocity
+    u[: len(contacts)] += contacts.gap / step.h
+    told = problem.W @ solution.impulses.ravel() + problem.q
+    np.testing.assert_allclose(told, u.reshape(3, -1).T.ravel(), rtol=0, atol=1e-9 * np.abs(problem.q).max())
+    assert miss(problem, solution.impulses.ravel()) < 1e-8
+
+
+def test_our_solver_solves_everything_that_our_trots_and_grasps_have_met():
+    recorded = read([RECORDED])
+    assert len(recorded) == 48
+    for problem in recorded:
+        outcome, r = coulomb_cone.solve_delassus(problem.W, problem.q, problem.mu)
+        assert outcome.status == SOLVED, problem.name
+        assert miss(problem, r) < 1e-9, problem.name
+
+
+def test_our_solver_solves_the_public_problems_of_up_to_a_hundred_contacts():
+    folder = measured("contactbench/2cubes_t0.npz").parents[1]
+    posed = read([folder / "friction_problems", folder / "contactbench"])
+    assert len(posed) == 25
+    for problem in posed:
+        if problem.mu.size > 100:
+            continue
+        outcome, r = coulomb_cone.solve_delassus(problem.W, problem.q, problem.mu)
+        assert outcome.status == SOLVED, problem.name
+        assert miss(problem, r) < 1e-8, problem.name
+
+
+def test_a_problem_is_read_as_it_was_written(tmp_path):
+    write(tmp_path / "mine", ONE)
+    (found,) = read([tmp_path])
+    assert found.name == "mine/one"
+    for told, kept in zip(found[1:], ONE[1:], strict=True):
+        np.testing.assert_array_equal(told, kept)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"W": np.eye(3), "q": np.zeros(3)}, "mu"),
+        ({"W": np.eye(3), "q": np.zeros(3), "mu": np.ones(2)}, "2 frictions need"),
+        ({"W": np.eye(3), "q": np.zeros(3), "mu": -np.ones(1)}, "not negative"),
+        ({"W": np.full((3, 3), np.nan), "q": np.zeros(3), "mu": np.ones(1)}, "finite"),
+    ],
+)
+def test_a_file_that_is_no_problem_is_refused_in_one_line(tmp_path, arrays, told):
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(InputError, match=told) as refused:
+        read([tmp_path])
+    assert "bad.npz" in str(refused.value)
+
+
+def test_what_is_no_archive_or_not_there_is_refused_in_one_line(tmp_path):
+    (tmp_path / "bad.npz").write_text("no archive")
+    for path in (tmp_path, tmp_path / "nothing", tmp_path / "bad.npz"):
+        with pytest.raises(InputError, match="data: "):
+            read([path])
+
+
+@pytest.mark.parametrize("solver", [s for s in entered() if s.name != OURS], ids=lambda solver: solver.name)
+def test_the_peers_solve_an_easy_problem_so_that_they_are_given_what_they_understand(solver):
+    answer = solver.answer(ONE)
+    assert answer.r is not None
+    np.testing.assert_allclose(answer.r, [2.0, -0.6, -0.8], rtol=1e-6)
+    assert 0.0 < answer.seconds < 10.0
+
+
+@pytest.mark.parametrize(
+    ("script", "seconds"), [("import os; os.abort()", np.nan), ("import time; time.sleep(60)", np.inf)]
+)
+def test_a_peer_that_crashes_or_does_not_end_has_solved_nothing_and_the_next_problem_finds_a_new_one(
+    tmp_path, monkeypatch, script, seconds
+):
+    (tmp_path / "peers.py").write_text(script)
+    monkeypatch.setattr(solvers, "SCRIPT", tmp_path / "peers.py")
+    monkeypatch.setattr(solvers, "LIMIT_S", 1.0)
+    peer = entered()[1]
+    for _ in range(2):  # the second problem finds a new process
+        answer = peer.answer(ONE)
+        assert answer.r is None
+        np.testing.assert_equal(answer.seconds, seconds)
+
+
+def test_a_solver_that_lies_is_counted_by_name_and_one_that_gives_up_is_not(monkeypatch):
+    field = [
+        Solver(OURS, plain(lambda W, q, mu: coulomb_cone.solve_delassus(W, q, mu)[1])),
+        Solver("liar", plain(lambda W, q, mu: np.zeros(q.size))),
+        Solver("honest", plain(lambda W, q, mu: None)),
+        Solver("small", plain(lambda W, q, mu: None), most=0),
+    ]
+    monkeypatch.setattr(league, "entered", lambda: field)
+    monkeypatch.setattr(solvers, "PATIENCE_S", 1e-9)  # nobody looks at the times here
+    metrics = run(Config(random=0, hostile=0), lambda share: None)
+    ours, liar, honest, small = metrics.extra["solvers"]
+    assert ours["solved"] == ours["given"] == metrics.extra["problems"] == 48
+    assert ours["fastest"] == 48
+    assert liar["false_success"] == 48
+    assert liar["solved"] == 0
+    assert honest["false_success"] == small["false_success"] == 0
+    assert honest["unsolved_though_solvable"] == 48
+    assert small["given"] == small["unsolved_though_solvable"] == 0
+
+
+def test_hostile_and_random_problems_are_as_many_as_asked_and_always_the_same():
+    first, again = (problems(Config(random=4, hostile=5)) for _ in range(2))
+    names = [problem.name for problem in first if not problem.name.startswith("recorded/")]
+    assert len(names) == 9
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.W, other.W)
+
+
+def test_the_command_takes_sets_and_solvers_of_the_users(tmp_path, monkeypatch, capsys):
+    write(tmp_path / "recorded", ONE)
+    write(tmp_path / "more", ONE._replace(name="two"))
+    monkeypatch.setattr(league, "RECORDED", tmp_path / "recorded")
+    monkeypatch.setattr(league, "entered", lambda: entered()[:1])
+    monkeypatch.setattr(solvers, "PATIENCE_S", 1e-9)
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("import numpy as np\ndef solve(W, q, mu):\n    return [2.0, -0.6, -0.8]\n")
+    asked = ["--set", 'data=["more"]', "--set", 'solvers=["mine.py:solve"]', "--set", "random=0", "--set", "hostile=0"]
+    assert main(["league", "--json", *asked]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["problems"] == 2
+    assert [row["name"] for row in told["solvers"]] == [OURS, "mine.py:solve"]
+    assert all(row["solved"] == 2 and row["false_success"] == 0 for row in told["solvers"])
+    assert main(["league", *asked]) == 0
+    assert "mine.py:solve" in capsys.readouterr().out
+    assert main(["league", "--set", 'data=["nowhere"]']) == 2
+    assert "nowhere" in capsys.readouterr().err

@@ -1,0 +1,189 @@
+"""User input becomes a configuration, or one line that says what does not fit."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idcontrol.config.configuration import build, keys, parse_setting
+from idcontrol.errors import InputError, UnknownName
+
+
+class Friction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    cap: Annotated[float, msgspec.Meta(gt=0)] = 0.7
+    estimate: float | None = None
+    edges: tuple[float, ...] = (0.5, 1.0)
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    mu: Annotated[float, msgspec.Meta(ge=0)] = 0.8
+    seed: int = 0
+    preset: Literal["default", "paper"] = "default"
+    mode: Literal["walk", "stand"] | None = None
+    friction: Friction = Friction()
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("mu=0.5", "mu", 0.5),
+        ("mu = inf", "mu", math.inf),
+        ("mu=-inf", "mu", -math.inf),
+        ("mu=Infinity", "mu", math.inf),  # JSON
+        ("seed=3", "seed", 3),
+        ("friction.edges=[1, 2.5]", "friction.edges", [1, 2.5]),
+        ('friction={"cap": 1.0}', "friction", {"cap": 1.0}),  # JSON
+        ("friction={cap = 1.0}", "friction", {"cap": 1.0}),  # TOML
+        ("friction.estimate=null", "friction.estimate", None),
+        ("flag=true", "flag", True),
+        ('robot="links"', "robot", "links"),
+        ("robot=links", "robot", "links"),
+        ("robot=/tmp/a=b/robot.toml", "robot", "/tmp/a=b/robot.toml"),
+        ("day=2020-01-01", "day", "2020-01-01"),
+        ("name=", "name", ""),
+        ("name=1\nother=2", "name", "1\nother=2"),
+    ],
+)
+def test_values_are_read_as_toml_or_json_or_text(text, key, value):
+    assert parse_setting(text) == (key, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("1e999", "1e999 is too large"),
+        ("-1e999", "-1e999 is too large"),
+        ('{"cap": 1e999}', "1e999 is too large"),
+        ("{cap = 1e999}", "1e999 is too large"),
+        ("1" * 5000, "5000 digits"),
+        ('{"cap": ' + "1" * 5000 + "}", "5000 digits"),
+        ('{"cap": 1, "cap": 2}', "the key 'cap' is there twice"),
+        ('{"a": {"cap": 1, "cap": 2}}', "the key 'cap' is there twice"),
+    ],
+)
+def test_numbers_too_large_and_keys_given_twice_are_refused_in_one_line(value, line):
+    with pytest.raises(InputError, match=r"^--set friction: ") as error:
+        parse_setting(f"friction={value}")
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@given(st.text())
+def test_any_text_is_a_setting_or_one_line(text):
+    key, equals, _ = text.partition("=")
+    if equals and key.strip():
+        assert parse_setting(text)[0] == key.strip()
+    else:
+        with pytest.raises(InputError, match="KEY=VALUE"):
+            parse_setting(text)
+
+
+def test_nothing_changed_is_the_default():
+    assert build(Config(), {}) == Config()
+
+
+def test_dotted_keys_reach_into_tables():
+    config = build(Config(), {"friction.cap": 2, "mu": math.inf, "friction.edges": [3]})
+    assert config == Config(mu=math.inf, friction=Friction(cap=2.0, edges=(3.0,)))
+    assert build(Config(), {"friction": {"cap": 1.5}}).friction == Friction(cap=1.5)
+
+
+def test_the_last_part_of_a_key_is_enough_where_it_names_one_setting():
+    assert build(Config(), {"cap": 2.0}) == Config(friction=Friction(cap=2.0))
+    with pytest.raises(InputError, match=r"^friction.cap: expected a number > 0.0; it is -1.0"):
+        build(Config(), {"cap": -1.0})
+
+
+def test_the_last_part_of_several_keys_is_refused_with_them():
+    class Foot(msgspec.Struct, frozen=True):
+        radius: float = 0.1
+
+    class Pair(msgspec.Struct, frozen=True):
+        left: Foot = Foot()
+        right: Foot = Foot()
+
+    with pytest.raises(InputError, match=r"'radius' may be any of left.radius, right.radius: write it in full"):
+        build(Pair(), {"radius": 0.2})
+
+
+def test_every_key_is_known():
+    assert list(keys(Config())) == [
+        "mu", "seed", "preset", "mode", "friction", "friction.cap", "friction.estimate", "friction.edges",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["friction.cpa", "frictoin.cap", "mu.x", "seeds", "friction.cap.x", ""])
+def test_an_unknown_key_is_refused_with_the_known_ones(key):
+    with pytest.raises(UnknownName, match=r"known: friction, friction.cap"):
+        build(Config(), {key: 1})
+
+
+def test_the_nearest_key_is_offered():
+    with pytest.raises(UnknownName, match=r"did you mean 'friction.cap'"):
+        build(Config(), {"friction.cpa": 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"mu": -1.0}, "--mu: expected a number >= 0.0; it is -1.0"),
+        ({"mu": math.nan}, "--mu: NaN is no value; give a number"),
+        ({"friction.edges": [1, math.nan]}, "friction.edges: NaN is no value; give a number"),
+        ({"friction.cap": "high"}, 'friction.cap: expected a number, got text; it is "high"'),
+        ({"friction.edges": [1, "x"]}, 'friction.edges[1]: expected a number, got text; it is [1, "x"]'),
+        ({"friction": 3}, "friction: expected a table, got a whole number; it is 3"),
+        ({"seed": 1.5}, "seed: expected a whole number, got a number; it is 1.5"),
+        ({"preset": "papr"}, 'preset: expected one of default, paper; it is "papr"'),
+        ({"mode": "run"}, 'mode: expected one of stand, walk; it is "run"'),
+        ({"friction": {"cup": 1}}, "friction: object contains unknown field 'cup'; it is {\"cup\": 1}"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_in_one_line(changes, line):
+    with pytest.raises(InputError) as caught:
+        build(Config(), changes, {"mu": "--mu"})
+    assert str(caught.value) == line
+
+
+def test_a_check_of_the_whole_configuration_speaks_in_its_own_words():
+    class Checked(msgspec.Struct, frozen=True):
+        low: float = 0.0
+        high: float = 1.0
+
+        def __post_init__(self) -> None:
+            if self.low > self.high:
+                raise ValueError("low is above high")
+
+    with pytest.raises(InputError, match=r"^low is above high$"):
+        build(Checked(), {"low": 2.0})
+
+
+class Gains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    kp_1_s2: float = 1.0
+    kp_nm_rad: float = 1.0
+    landing: str = "held"
+    landing_s: float = 0.1
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    duration_s: float = 1.0
+    gains: Gains = Gains()
+
+
+def test_a_key_goes_without_its_unit_where_that_means_one_setting():
+    assert build(Timed(), {"duration": 3.0}).duration_s == 3.0
+    assert build(Timed(), {"gains.kp_nm_rad": 2.0, "landing": "free"}).gains == Gains(kp_nm_rad=2.0, landing="free")
+    with pytest.raises(InputError, match=r"'kp' may be any of gains\.kp_1_s2, gains\.kp_nm_rad: write it in full"):
+        build(Timed(), {"kp": 2.0})
+    with pytest.raises(UnknownName, match=r"no setting 'durations'; did you mean 'duration_s'\?"):
+        build(Timed(), {"durations": 3.0})
+
+
+def test_an_unknown_name_among_many_is_answered_with_the_nearest_alone():
+    many = [f"joint_{k}" for k in range(40)]
+    assert str(UnknownName("joint", "joint_2x", many)) == "no joint 'joint_2x'; did you mean 'joint_2'?"
+    assert "known: joint_0, joint_1, " in str(UnknownName("joint", "elbow", many))

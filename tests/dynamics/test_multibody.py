@@ -1,0 +1,169 @@
+"""Compiled multibody terms are Pinocchio's to rounding, wherever the machine is."""
+
+import pickle
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from idcontrol import robots
+from idcontrol.dynamics.multibody import CompiledSystem, integrate_kernel, machine
+from idcontrol.dynamics.system import Actuators, FreeBody, System
+from idcontrol.errors import InputError
+from tests.test_system import chain, random_state
+
+ROUNDING = 1e-12
+"""Relative to the largest entry; some hundred operations of 1e-16 each."""
+
+
+def terms(system: System) -> list[np.ndarray]:
+    return [*system.terms, *system.motion, system.frame_position, system.frame_rotation]
+
+
+def require_same(compiled: CompiledSystem, system: System) -> None:
+    for ours, theirs in zip(terms(compiled), terms(system), strict=True):
+        assert ours == pytest.approx(theirs, rel=0, abs=ROUNDING * np.abs(theirs).max())
+
+
+def reference(system: System) -> System:
+    """The same machine with terms of Pinocchio."""
+    return System(system.model, actuated=system.actuated_names, effort_limit=system.effort_limit)
+
+
+def with_passive_joint_and_box(folder) -> System:
+    box = FreeBody(name="box", mass=0.3, inertia=np.diag([1e-3, 2e-3, 2.5e-3]), com=(0.01, 0.02, 0.03))
+    return System.from_urdf(chain(folder), free_flyer=True, actuated=["j3", "j1"], free_bodies=[box])
+
+
+@pytest.mark.parametrize("name", ["links", "go1", "anymal", "panda", "arm", "passive"])
+def test_terms_are_those_of_pinocchio(name, tmp_path):
+    system = with_passive_joint_and_box(tmp_path) if name == "passive" else reference(robots.load(name).system())
+    compiled, rng = CompiledSystem.of(system), np.random.default_rng(7)
+    for _ in range(20):
+        q, v = random_state(system, rng)
+        system.update(q, v)
+        compiled.update(q, v)
+        require_same(compiled, system)
+
+
+@pytest.mark.parametrize("h", [1e-9, 1e-3, 0.3])
+@pytest.mark.parametrize("name", ["links", "turning", "passive"])
+def test_joints_move_as_in_pinocchio(name, h, tmp_path):
+    system = with_passive_joint_and_box(tmp_path) if name == "passive" else turning_and_sliding()
+    system = robots.load(name).system() if name == "links" else system
+    compiled, rng = CompiledSystem.of(system), np.random.default_rng(7)
+    q_next = np.zeros(system.model.nq)
+    turned = np.ones(system.model.nq, dtype=np.bool_)
+    for at in system.flyer_q:
+        turned[at : at + 3] = False  # `carry` moves them
+    for _ in range(20):
+        q, v = random_state(system, rng)
+        integrate_kernel(compiled.tree, q, 10.0 * v, h, q_next)
+        expected = pin.integrate(system.model, q, 10.0 * h * v)
+        assert q_next[turned] == pytest.approx(expected[turned], rel=1e-15, abs=1e-14)
+
+
+def turning_and_sliding() -> System:
+    model = pin.Model()
+    arm = model.addJoint(0, pin.JointModelRUBZ(), pin.SE3.Random(), "turns")
+    model.appendBodyToJoint(arm, pin.Inertia.Random(), pin.SE3.Identity())
+    slide = model.addJoint(arm, pin.JointModelPY(), pin.SE3.Random(), "slides")
+    model.appendBodyToJoint(slide, pin.Inertia.Random(), pin.SE3.Identity())
+    return System(model)
+
+
+def test_where_joints_are_is_in_the_data_of_pinocchio():
+    system = robots.load("go1").system()
+    assert type(system) is CompiledSystem
+    q, v = random_state(system, np.random.default_rng(7))
+    system.update(q, v)
+    data = system.model.createData()
+    pin.framesForwardKinematics(system.model, data, q)
+    for ours, theirs in ((system.data.oMi, data.oMi), (system.data.oMf, data.oMf)):
+        assert all(a.isApprox(b, ROUNDING) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_a_kilometre_from_the_origin_inertia_and_bias_are_those_at_the_origin():
+    compiled, rng = robots.load("go1").system(), np.random.default_rng(7)
+    q, v = random_state(compiled, rng)
+    compiled.update(q, v)
+    M, bias = compiled.M.copy(), compiled.bias.copy()
+    q[:2] += 1000.0
+    compiled.update(q, v)
+    # positions have 1e-13 m at a kilometre, of legs of 0.2 m
+    assert pytest.approx(M, rel=0, abs=1e-11 * M.max()) == compiled.M
+    assert compiled.bias == pytest.approx(bias, rel=0, abs=1e-11 * np.abs(bias).max())
+
+
+def test_gravity_may_be_changed():
+    compiled = CompiledSystem.of(robots.load("links").system())
+    system = reference(compiled)
+    compiled.model.gravity.linear = np.array([1.0, 2.0, -3.0])
+    q, v = random_state(system, np.random.default_rng(3))
+    system.update(q, v)
+    compiled.update(q, v)
+    require_same(compiled, system)
+
+
+def test_rotors_add_to_the_diagonal():
+    none = np.zeros(12)
+    rotors = Actuators(np.linspace(0.01, 0.12, 12), none, none, np.full(12, np.inf), none)
+    system = System(robots.load("go1").system().model, actuators=rotors)
+    compiled = CompiledSystem.of(system)
+    assert compiled.actuators is not None
+    q, v = random_state(system, np.random.default_rng(7))
+    system.update(q, v)
+    compiled.update(q, v)
+    require_same(compiled, system)
+
+
+def test_a_copy_computes_the_same_terms():
+    compiled = CompiledSystem.of(robots.load("links").system())
+    again = pickle.loads(pickle.dumps(compiled))
+    q, v = random_state(compiled, np.random.default_rng(7))
+    compiled.update(q, v)
+    again.update(q, v)
+    assert type(again) is CompiledSystem
+    assert all((a == b).all() for a, b in zip(terms(compiled), terms(again), strict=True))
+
+
+def test_a_joint_about_three_axes_is_refused_by_name():
+    model = pin.Model()
+    ball = model.addJoint(0, pin.JointModelSpherical(), pin.SE3.Identity(), "shoulder")
+    model.appendBodyToJoint(ball, pin.Inertia.Random(), pin.SE3.Identity())
+    with pytest.raises(InputError, match="joint 'shoulder' is a JointModelSpherical"):
+        CompiledSystem(model, actuated=[])
+    assert type(machine(model, actuated=[])) is System
+
+
+def test_a_joint_made_of_others_has_terms_of_pinocchio():
+    """The places of the joints within it are no part of the tree."""
+    joint, model = pin.JointModelComposite(1), pin.Model()
+    joint.addJoint(pin.JointModelRX(), pin.SE3(np.eye(3), np.array([0.0, 0.3, 0.2])))
+    for parent, kind, name in ((0, pin.JointModelRZ(), "shoulder"), (1, joint, "elbow")):
+        at = model.addJoint(parent, kind, pin.SE3.Identity(), name)
+        model.appendBodyToJoint(at, pin.Inertia.Random(), pin.SE3.Identity())
+    assert type(machine(model)) is System
+
+
+def test_a_machine_with_one_velocity_has_compiled_terms():
+    model = pin.Model()
+    hinge = model.addJoint(0, pin.JointModelRX(), pin.SE3.Random(), "hinge")
+    model.appendBodyToJoint(hinge, pin.Inertia.Random(), pin.SE3.Random())
+    compiled, system = machine(model), System(model)
+    assert isinstance(compiled, CompiledSystem)
+    for made in (compiled, system):
+        made.update(np.array([0.3]), np.array([-2.0]))
+    require_same(compiled, system)
+
+
+@pytest.mark.parametrize(("nq", "nv"), [(18, 18), (19, 17), (20, 18), (19, 40)])
+def test_vectors_of_another_machine_are_refused(nq, nv):
+    compiled = CompiledSystem.of(robots.load("links").system())
+    with pytest.raises(InputError, match=rf"\({nq},\) and \({nv},\), not \(19,\) and \(18,\)"):
+        compiled.update(np.zeros(nq), np.zeros(nv))
+
+
+def test_a_machine_without_joints_has_terms_of_pinocchio():
+    """The point of reference of compiled terms is the first joint, which they would read beyond the end of all."""
+    assert type(machine(pin.Model())) is System

@@ -1,0 +1,194 @@
+"""The doctor names what is missing and how to mend it; the claims of the trust table hold and can fail."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from idcontrol import cli, trust
+from idcontrol.errors import install_command
+from idcontrol.kernels.compiling import SAYS
+from idcontrol.loop.realtime import Granted
+from idcontrol.trust import claims, doctor, machines
+
+ROOT = Path(__file__).parents[2]
+ALL = [claim for part in trust.CLAIMS.values() for claim in part]
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Make packages appear not to be installed."""
+    version = importlib.metadata.version
+
+    def hide(*names):
+        def asked(name):
+            if name in names:
+                raise importlib.metadata.PackageNotFoundError(name)
+            return version(name)
+
+        monkeypatch.setattr(importlib.metadata, "version", asked)
+
+    return hide
+
+
+@pytest.fixture
+def no_physics(monkeypatch):
+    """Skip the self-check in tests of something else."""
+    monkeypatch.setattr(doctor, "_physics", lambda tell: iter(()))
+
+
+def named(findings):
+    return {(finding.topic, finding.name): finding for finding in findings}
+
+
+def test_this_machine_is_fit(capsys):
+    assert cli.main(["doctor", "--full", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["fit"]
+    seen = {row["topic"] for row in told["findings"]}
+    assert seen == {"versions", "extras", "CPU", "BLAS", "real time", "kernels", "physics"}
+    assert all(row["remedy"] for row in told["findings"] if row["verdict"] != "fine")
+
+
+def test_physics_is_measured_only_where_all_checks_are_asked_for(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "_physics", lambda tell: pytest.fail("it takes minutes where kernels are compiled"))
+    assert cli.main(["doctor"]) == 0
+    shown = capsys.readouterr()
+    assert "not made; `idcontrol doctor --full` makes it" in shown.out
+    assert shown.err == ""
+
+
+def test_the_table_shows_each_topic_and_each_remedy(capsys, without, no_physics):
+    without("viser")
+    assert cli.main(["doctor"]) == 0
+    shown = capsys.readouterr()
+    assert install_command("viz") in shown.out
+    assert shown.err == ""
+
+
+def test_a_missing_extra_is_advice_and_a_missing_dependency_a_fault_with_its_command(capsys, without, no_physics):
+    without("viser")
+    assert named(doctor.examine())["extras", "viz"].verdict == "advice"
+    without("osqp")
+    finding = named(doctor.examine())["versions", "osqp"]
+    assert finding.verdict == "broken"
+    assert finding.remedy == "pip install 'osqp>=1.0'"
+    assert cli.main(["doctor"]) == 1
+    assert capsys.readouterr().err == "idcontrol: osqp: is not installed\n"
+
+
+def test_a_version_that_is_too_old_is_a_fault(monkeypatch, no_physics):
+    version = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.9" if name == "numpy" else version(name))
+    finding = named(doctor.examine())["versions", "numpy"]
+    assert finding.verdict == "broken"
+    assert finding.found == "0.9 does not fit >=2.0"
+
+
+def test_what_the_operating_system_refuses_is_advice_with_the_line_that_allows_it(monkeypatch, no_physics, tmp_path):
+    class Refused:
+        def __enter__(self):
+            return Granted(refused={"scheduler": "not permitted", "memory_lock": "too much", "cpu_awake": "no"})
+
+        def __exit__(self, *_):
+            return None
+
+    monkeypatch.setattr(doctor, "undisturbed", Refused)
+    monkeypatch.setattr(doctor, "LATENCY", tmp_path)  # not every system that tests run on has the file
+    found = named(doctor.examine())
+    for name, word in (("priority", "rtprio 40"), ("locked memory", "memlock unlimited"), ("wakeful CPUs", "chmod")):
+        assert found["real time", name].verdict == "advice"
+        assert word in found["real time", name].remedy
+
+
+def test_where_no_file_keeps_cpus_awake_nothing_is_advised(monkeypatch, no_physics, tmp_path):
+    monkeypatch.setattr(doctor, "LATENCY", tmp_path / "none")
+    assert ("real time", "wakeful CPUs") not in named(doctor.examine())
+
+
+def test_threads_of_blas_are_noticed(monkeypatch, no_physics):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert named(doctor.examine())["BLAS", "threads"].verdict == "fine"
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert named(doctor.examine())["BLAS", "threads"].remedy.startswith("export ")
+
+
+def test_wrong_physics_is_a_fault(monkeypatch, capsys):
+    monkeypatch.setattr(machines, "WALKER_MASS", 1.01 * machines.WALKER_MASS)
+    assert cli.main(["doctor", "--full"]) == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(SAYS)]
+    assert "carry the weight" in said[-1]
+    # it prints a line before each claim
+    quick = [claim.statement for claim in ALL if claim.quick]
+    assert [line.partition(": ")[2] for line in said[1:-1]] == quick
+
+
+def test_every_claim_of_the_trust_table_holds(capsys):
+    assert cli.main(["trust", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["holds"]
+    assert [row["claim"] for row in told["claims"]] == [claim.statement for claim in ALL]
+    assert all(row["holds"] for row in told["claims"] if row["holds"] is not None)
+    assert all(row["figure"] <= row["limit"] for row in told["claims"] if row["holds"] is not None)
+
+
+@pytest.mark.parametrize("figure", [2.0, float("nan"), float("inf")])
+def test_a_claim_that_is_missed_or_no_number_does_not_hold(figure, monkeypatch, capsys):
+    wrong = replace(ALL[0], measure=lambda: figure, limit=1.0)
+    monkeypatch.setattr(trust, "CLAIMS", {"models": (wrong,)})
+    assert cli.main(["trust"]) == 1
+    shown = capsys.readouterr()
+    assert wrong.statement in shown.err
+    assert wrong.tests[0] in shown.out
+    assert "0 of 1 claims hold" in shown.out
+
+
+def test_a_claim_that_cannot_be_measured_does_not_hold():
+    def fail():
+        raise ZeroDivisionError("no mass")
+
+    verdict = trust.weigh(replace(ALL[0], measure=fail))
+    assert not verdict.holds
+    assert verdict.fault == "ZeroDivisionError: no mass"
+
+
+def test_a_claim_without_its_extra_is_said_to_be_unmeasured_and_does_not_fail(monkeypatch, capsys):
+    monkeypatch.setattr(claims, "MODULES", {"mujoco": ("no_such_engine",)})
+    unmeasured = replace(ALL[0], measure=lambda: float("inf"), extra="mujoco")
+    monkeypatch.setattr(trust, "CLAIMS", {"peers": (unmeasured,)})
+    assert cli.main(["trust"]) == 0
+    shown = capsys.readouterr().out
+    assert "not measured: needs mujoco" in shown
+    assert "0 of 0 claims hold" in shown
+    assert install_command("mujoco") in shown
+
+
+@pytest.mark.parametrize("claim", ["presses with its weight", "slides down", "carry the weight"])
+def test_claims_are_measured_against_something_outside(claim, monkeypatch):
+    """With a wrong gravity in the formulas, the claims must fail."""
+    monkeypatch.setattr(machines, "G", 9.83)
+    (asked,) = (item for item in ALL if claim in item.statement and not item.extra)
+    assert not trust.weigh(asked).holds
+
+
+def test_the_extras_that_claims_need_are_those_of_the_package():
+    known = importlib.metadata.metadata("idcontrol").get_all("Provides-Extra")
+    assert {claim.extra for claim in ALL} - {""} <= set(claims.MODULES) <= set(known)
+
+
+@pytest.mark.parametrize("test", sorted({test for claim in ALL for test in claim.tests}))
+def test_the_tests_that_a_claim_names_exist(test):
+    file, _, name = test.partition("::")
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    assert name in {item.name for item in tree.body if isinstance(item, ast.FunctionDef)}
+
+
+def test_every_claim_names_a_test_and_says_something_of_its_own():
+    assert all(claim.tests for claim in ALL)
+    assert len({claim.statement for claim in ALL}) == len(ALL)
