@@ -20,7 +20,7 @@ from idcontrol.loop.realtime import resident_mb
 from idcontrol.record.recording import load
 from idcontrol.scenes.disturbances import Kick
 from idcontrol.scenes.locomotion import record_walk
-from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.types import Array, Booleans, Status
 
@@ -111,7 +111,7 @@ def random_walk(controller: str, seed: int, walk_s: float) -> WalkConfig:
         seed=seed,
         duration_s=walk_s,
         mu_range=(0.3, 1.0),
-        friction=CountedFriction(estimate=float(rng.uniform(0.3, 1.0))),
+        friction=AssumedFriction(estimate=float(rng.uniform(0.3, 1.0))),
         path=WalkPath(kind="command", command=tuple(pieces)),
         kick=Kick(
             at_s=float(rng.uniform(1.0, walk_s - 1.0)), velocity_m_s=(float(push[0]), float(push[1]), float(push[2]))

@@ -25,7 +25,7 @@ from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.record import metrics
 from idcontrol.record.drawing import STYLE
 from idcontrol.scenes.grasp import BOX, HELD, GraspConfig, GraspScene
-from idcontrol.scenes.settings import CountedFriction, control_periods
+from idcontrol.scenes.settings import AssumedFriction, control_periods
 from idcontrol.types import Array, State
 
 POSE = 7
@@ -59,7 +59,7 @@ PRESETS = {
         mu=NO_SLIP_MU,
         grip_n=0.0,
         closing_rad=0.01,
-        friction=CountedFriction(share=1.0, cap=np.inf, pyramid="original"),
+        friction=AssumedFriction(share=1.0, cap=np.inf, pyramid="original"),
         acceleration_gains=(1000.0, 10.0),
         torque_feedback=True,
         inverse=controllers.InverseSettings(
@@ -213,6 +213,8 @@ def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float, steps: i
     arm, held = ~scene.fingers, slice(0, max(end, 1))
     nothing = np.zeros_like(arrays["q_err"][:, arm])
     return {
+        "mu_plant": scene.pyramid_mu,
+        "mu_controller": scene.mu_controller,
         "steps": len(away),
         "dropped_at_s": end * h if end < steps else None,
         **metrics.tracking(arrays["q_err"][:, arm], arrays["qd_err"][:, arm], nothing, nothing),

@@ -19,7 +19,7 @@ from idcontrol.experiments.verdicts import DERIVED, TIMES, Judged, near, summed_
 from idcontrol.models import dissipation, viscous
 from idcontrol.models.step import Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.whitened import Whitened, finish
-from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import WalkPath
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.status import SolverStatus
@@ -40,11 +40,11 @@ BUMPS = {
 
 ROUGH = {
     # The friction that a foot will meet is not known, so the least of it is counted on.
-    "default": msgspec.structs.replace(PRESETS["default"], friction=CountedFriction(estimate=0.1), **BUMPS),
+    "default": msgspec.structs.replace(PRESETS["default"], friction=AssumedFriction(estimate=0.1), **BUMPS),
     # The original's controllers got the friction of each contact from the simulator, at most 1.5. Ours take one number
     # for all contacts: the mean.
     "paper": msgspec.structs.replace(
-        PRESETS["paper"], friction=CountedFriction(estimate=0.8, share=1.0, cap=1.5, pyramid="original"), **BUMPS
+        PRESETS["paper"], friction=AssumedFriction(estimate=0.8, share=1.0, cap=1.5, pyramid="original"), **BUMPS
     ),
 }
 

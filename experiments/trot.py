@@ -15,7 +15,7 @@ import numpy as np
 from idcontrol import controllers, plants
 from idcontrol.contact.landing import Landing
 from idcontrol.scenes.locomotion import record_walk
-from idcontrol.scenes.settings import CountedFriction, FeedbackGains, TunedGains
+from idcontrol.scenes.settings import AssumedFriction, FeedbackGains, TunedGains
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 
 SLIPPERY_MU = 0.3
@@ -66,7 +66,7 @@ PRESETS = {
         preset="paper",
         planner="paper",
         gains=SOUGHT_GAINS,
-        friction=CountedFriction(share=1.0, cap=1.5, pyramid="original"),
+        friction=AssumedFriction(share=1.0, cap=1.5, pyramid="original"),
         ground=plants.GroundSettings(penalty_friction="viscous"),
         inverse=controllers.InverseSettings(
             contact_margin_m=1e-4,

@@ -11,7 +11,7 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -55,6 +55,25 @@ class Status(enum.IntEnum):
 
 SOLVED_BY: Final = ("sticking", "no_slip", "dissipation", "one_stage", "coulomb", "sap", "constraint", "coulomb_cone")
 """The values of `Command.solved_by` of our controllers; records store their numbers."""
+
+
+CONES: Final = ("none", "pyramid", "circle")
+"""The values of `ContactLaw.cone` that are known."""
+
+
+class ContactLaw(NamedTuple):
+    """What an experiment must know of the contact model of a controller or plant before it makes one.
+
+    A user's own controller or plant may have one as its attribute ``contact_law``.
+
+    Attributes:
+        cone: Shape of the friction cones: ``pyramid``, a diamond along the tangents, ``circle``, or ``none`` where
+            friction is not read; None if it is not known.
+        detects: True if contacts, and their friction, are those of the detector of the setup.
+    """
+
+    cone: Literal["pyramid", "circle", "none"] | None = None
+    detects: bool = True
 
 
 class ContactForces(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 from idcontrol.config.entries import entry_points
 from idcontrol.errors import InputError, UnknownName
+from idcontrol.types import ContactLaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,10 @@ _OWN: Final[set[str]] = set()
 """Files of the modules that users have named."""
 
 
+_READ: Final[dict[str, tuple[tuple[int, int, int], ModuleType]]] = {}
+"""Modules of users' files by place, with inode, time and size of the file that was read."""
+
+
 def own_line(error: BaseException) -> str | None:
     """Return the innermost line of a user's own file in the traceback of `error`; None if none of them raised it."""
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in _OWN]
@@ -75,8 +80,8 @@ def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any],
     """The function from a `Setup` to the controller or plant called `name`.
 
     What is found is called with ``(robot, mu, rate)``, with the `Setup` or with nothing, as many arguments as it needs;
-    an object that has all `calls` already is taken as it is. A file is read anew each time, so that a notebook sees
-    what was changed in it.
+    an object that has all `calls` already is taken as it is. A file is read anew once it has changed, as in a
+    notebook.
 
     Args:
         kind: What it must be.
@@ -88,6 +93,31 @@ def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any],
         UnknownName: Nothing has that name, or the file or module does not define it.
         InputError: There is no such file, it cannot be imported, or what it defines is of another kind.
     """
+    found = _found(kind, name, registered)
+    if not callable(found) and not _fits(kind, found):
+        raise InputError(
+            f"{kind.name} {name}: it is of type {type(found).__name__}; name a class or a function that makes one"
+        )
+    if isinstance(found, type):
+        _require(kind, name, found.__name__, _missing(kind, found))
+    return functools.partial(_make, kind, name, found)
+
+
+def contact_law(kind: Kind, name: str, registered: Iterable[str]) -> ContactLaw:
+    """The attribute ``contact_law`` of what `factory` would call; a `ContactLaw` of defaults where it has none.
+
+    Raises:
+        UnknownName: Nothing has that name.
+        InputError: It cannot be imported, or its contact law is none.
+    """
+    law = getattr(_found(kind, name, registered), "contact_law", ContactLaw())
+    if not isinstance(law, ContactLaw):
+        raise InputError(f"{kind.name} {name}: contact_law is no idcontrol.types.ContactLaw but {type(law).__name__}")
+    return law
+
+
+def _found(kind: Kind, name: str, registered: Iterable[str]) -> Any:
+    """What has that name, or stands at that place."""
     others = entry_points(kind.group)
     if name in others:
         found = _imported(kind, name, name, others[name].load)
@@ -98,13 +128,7 @@ def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any],
         raise InputError(f"{kind.name} {name}: name what to take of the file, as {name}:Class; it defines {defined}")
     else:
         raise UnknownName(kind.name, name, [*registered, *others])
-    if not callable(found) and not _fits(kind, found):
-        raise InputError(
-            f"{kind.name} {name}: it is of type {type(found).__name__}; name a class or a function that makes one"
-        )
-    if isinstance(found, type):
-        _require(kind, name, found.__name__, _missing(kind, found))
-    return functools.partial(_make, kind, name, found)
+    return found
 
 
 def search_working_directory() -> None:
@@ -140,6 +164,10 @@ def _module(kind: Kind, name: str, place: str) -> ModuleType:
     path = Path(place).expanduser()
     if not path.is_file():
         raise InputError(f"{kind.name} {name}: there is no file {place}; paths begin at {os.getcwd()}")
+    file = path.stat()
+    stamp = file.st_ino, file.st_mtime_ns, file.st_size
+    if place in _READ and _READ[place][0] == stamp:
+        return _READ[place][1]
     spec = importlib.util.spec_from_file_location(place, path)
     assert spec is not None
     assert spec.loader is not None
@@ -148,6 +176,7 @@ def _module(kind: Kind, name: str, place: str) -> ModuleType:
     _search(str(path.parent.resolve()))  # for its neighbours
     sys.modules[place] = module  # dataclasses look up their module
     _imported(kind, name, place, functools.partial(spec.loader.exec_module, module))
+    _READ[place] = stamp, module
     return module
 
 

@@ -37,7 +37,7 @@ from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.warming import StandingRobot, remember, warm
 from idcontrol.dynamics.system import System
 from idcontrol.errors import DuplicateName, InputError, UnknownName
-from idcontrol.types import Array, Controller
+from idcontrol.types import CONES, Array, ContactLaw, Controller
 
 __all__ = ["Gains", "InverseSettings", "Setup", "available", "build", "make", "register", "warm"]
 
@@ -100,23 +100,24 @@ KIND = places.Kind(
 """A controller of a user's own must have these methods to stand in place of ours."""
 
 Factory = Callable[[Setup], Controller]
-_FACTORIES: dict[str, tuple[str, Factory]] = {}
+_NONE, _PYRAMID, _CIRCLE = (ContactLaw(cone=cone) for cone in CONES)
+_FACTORIES: dict[str, tuple[str, Factory, ContactLaw]] = {}
 
 
-def register(name: str, summary: str, factory: Factory) -> None:
-    """Add a controller under `name`; `summary` is its line in ``idcontrol list``.
+def register(name: str, summary: str, factory: Factory, law: ContactLaw = _NONE) -> None:
+    """Add a controller under `name`; `summary` is its line in ``idcontrol list``, `law` what its contact model is.
 
     Raises:
         DuplicateName: The name is taken.
     """
     if name in _FACTORIES:
         raise DuplicateName("controller", name)
-    _FACTORIES[name] = (summary, factory)
+    _FACTORIES[name] = (summary, factory, law)
 
 
 def available() -> Mapping[str, str]:
     """Name and one line for each controller: ours, registered ones, and those of other packages."""
-    return {name: summary for name, (summary, _) in _FACTORIES.items()} | summaries(CONTROLLERS)
+    return {name: summary for name, (summary, *_) in _FACTORIES.items()} | summaries(CONTROLLERS)
 
 
 def factory(name: str) -> Factory:
@@ -131,6 +132,16 @@ def factory(name: str) -> Factory:
         InputError: There is no controller at that place.
     """
     return _FACTORIES[name][1] if name in _FACTORIES else places.factory(KIND, name, _FACTORIES)
+
+
+def contact_law(name: str) -> ContactLaw:
+    """What is known of the contact model of the controller called `name`, as `factory` takes it.
+
+    Raises:
+        UnknownName: Nothing has that name.
+        InputError: There is no controller at that place.
+    """
+    return _FACTORIES[name][2] if name in _FACTORIES else places.contact_law(KIND, name, _FACTORIES)
 
 
 def make(
@@ -217,41 +228,51 @@ register(
     "id-noslip-lcp",
     "ID(t_i) LCP,∞: no slip, by principal pivoting (Zapolsky & Drumwright 2017, Algorithms 1, 2)",
     inverse_dynamics(NO_SLIP_LCP),
+    _PYRAMID,
 )
 register(
     "id-coulomb-lcp",
     "ID(t_i) LCP,μ: Coulomb friction by Lemke's method (Zapolsky & Drumwright 2017)",
     inverse_dynamics(COULOMB_LCP),
+    _PYRAMID,
 )
 register(
     "id-coulomb-smooth",
     "ID(t_i) LCP,μ with the torque nearest to the last one, which fades (Zapolsky & Drumwright 2017, Algorithm 3)",
     inverse_dynamics(COULOMB_SMOOTH),
+    _PYRAMID,
 )
 register(
     "id-coulomb-cone",
     "ID(t_i) NCP,μ: Coulomb friction with its circular cone, by Newton's method",
     inverse_dynamics(COULOMB_CONE),
+    _CIRCLE,
 )
 register(
     "id-coulomb-qp",
     "ID(t_i) QP,μ: maximal dissipation in two stages (Zapolsky & Drumwright 2017)",
     inverse_dynamics(COULOMB_QP),
+    _PYRAMID,
 )
-register("id-noslip-qp", "ID(t_i) QP,∞: maximal dissipation without slip, two stages", inverse_dynamics(NO_SLIP_QP))
-register("id-coulomb-qp-1", "ID(t_i) QP,μ in one stage, regularized", inverse_dynamics(COULOMB_QP_1))
+register(
+    "id-noslip-qp", "ID(t_i) QP,∞: maximal dissipation without slip, two stages", inverse_dynamics(NO_SLIP_QP), _PYRAMID
+)
+register("id-coulomb-qp-1", "ID(t_i) QP,μ in one stage, regularized", inverse_dynamics(COULOMB_QP_1), _PYRAMID)
 register(
     "id-coulomb-qp-raw",
     "stage I of id-coulomb-qp alone, without chatter mitigation",
     inverse_dynamics(COULOMB_QP_RAW),
+    _PYRAMID,
 )
 register(
     "id-sap",
     "inverse dynamics through compliant contact, convex, one stage (SAP, Castro et al. 2022)",
     inverse_dynamics(SAP),
+    _CIRCLE,
 )
 register(
     "id-constraint",
     "ID(t_i) with contacts as stiff springs and dampers (after Drumwright 2019)",
     inverse_dynamics(SPRINGS),
+    _PYRAMID,
 )

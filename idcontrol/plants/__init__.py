@@ -29,7 +29,7 @@ from idcontrol.plants.parts import require_not_negative, require_positive
 from idcontrol.plants.penalty import Penalty
 from idcontrol.plants.step import PlantStep, cone_step, coulomb_step, dissipation_step
 from idcontrol.plants.stepping import Stepping
-from idcontrol.types import Array, Plant
+from idcontrol.types import CONES, Array, ContactLaw, Plant
 
 __all__ = [
     "GroundSettings",
@@ -125,23 +125,24 @@ KIND = places.Kind(
 """A plant of a user's own must have these methods and attributes to stand in place of ours."""
 
 Factory = Callable[[Setup], SimulatedPlant]
-_FACTORIES: dict[str, tuple[str, Factory]] = {}
+_NONE, _PYRAMID, _CIRCLE = (ContactLaw(cone=cone) for cone in CONES)
+_FACTORIES: dict[str, tuple[str, Factory, ContactLaw]] = {}
 
 
-def register(name: str, summary: str, factory: Factory) -> None:
-    """Add a plant under `name`; `summary` is its line in ``idcontrol list``.
+def register(name: str, summary: str, factory: Factory, law: ContactLaw = _NONE) -> None:
+    """Add a plant under `name`; `summary` is its line in ``idcontrol list``, `law` what its contact model is.
 
     Raises:
         DuplicateName: The name is taken.
     """
     if name in _FACTORIES:
         raise DuplicateName("plant", name)
-    _FACTORIES[name] = (summary, factory)
+    _FACTORIES[name] = (summary, factory, law)
 
 
 def available() -> Mapping[str, str]:
     """Name and one line for each plant: ours, registered ones, and those of other packages."""
-    return {name: summary for name, (summary, _) in _FACTORIES.items()} | summaries(PLANTS)
+    return {name: summary for name, (summary, *_) in _FACTORIES.items()} | summaries(PLANTS)
 
 
 def factory(name: str) -> Factory:
@@ -156,6 +157,16 @@ def factory(name: str) -> Factory:
         InputError: There is no plant at that place.
     """
     return _FACTORIES[name][1] if name in _FACTORIES else places.factory(KIND, name, _FACTORIES)
+
+
+def contact_law(name: str) -> ContactLaw:
+    """What is known of the contact model of the plant called `name`, as `factory` takes it.
+
+    Raises:
+        UnknownName: Nothing has that name.
+        InputError: There is no plant at that place.
+    """
+    return _FACTORIES[name][2] if name in _FACTORIES else places.contact_law(KIND, name, _FACTORIES)
 
 
 def make(name: str, robot: FootedRobot, *, mu: float, rate_hz: float = 1000.0, **unknown: Never) -> SimulatedPlant:
@@ -284,25 +295,39 @@ register(
     "coulomb-lcp",
     "rigid contact with Coulomb friction, stepped in time (the simulator of Zapolsky & Drumwright 2017)",
     stepping(coulomb.solve, coulomb_step),
+    _PYRAMID,
 )
 register(
     "coulomb-cone",
     "rigid contact with Coulomb friction in circular cones, stepped in time",
     stepping(coulomb_cone.solve, cone_step),
+    _CIRCLE,
 )
 register(
     "dissipation",
     "rigid contact, convex: maximal dissipation (the QP of Zapolsky & Drumwright 2017)",
     stepping(dissipation.solve, dissipation_step),
+    _PYRAMID,
 )
-register("sap", "compliant contact with a circular friction cone, convex (SAP, Castro et al. 2022)", _sap)
+register("sap", "compliant contact with a circular friction cone, convex (SAP, Castro et al. 2022)", _sap, _CIRCLE)
 register("noslip", "rigid contact that never slips, whatever the friction (Drumwright 2015)", stepping(no_slip.solve))
 register("viscous", "rigid contact with drag in proportion to slip (Drumwright 2015)", _viscous)
-register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty)
+register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty, _CIRCLE)
 register(
     "constraint",
     "stiff springs and dampers, integrated implicitly, with Coulomb friction (Drumwright 2019)",
     _constraint,
+    _PYRAMID,
 )
-register("mujoco", "MuJoCo, an outside engine with near-rigid contacts (extra: mujoco)", _mujoco)
-register("pybullet", "Bullet, an outside engine with rigid contacts (extra: bullet)", _pybullet)
+register(
+    "mujoco",
+    "MuJoCo, an outside engine with near-rigid contacts (extra: mujoco)",
+    _mujoco,
+    ContactLaw(cone="circle", detects=False),
+)
+register(
+    "pybullet",
+    "Bullet, an outside engine with rigid contacts (extra: bullet)",
+    _pybullet,
+    ContactLaw(cone="circle", detects=False),
+)

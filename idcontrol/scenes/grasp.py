@@ -24,7 +24,7 @@ from idcontrol.errors import InputError
 from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.planners.grip import GrippingController
 from idcontrol.record.scenery import DrawableBody, Scenery
-from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.types import Booleans, Command, Controller, Reference, State, Status
 
 BOX = "box"
@@ -83,7 +83,7 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grip_n: NotNegative = 2.83
     closing_rad: NotNegative = 0.0
     ground: plants.GroundSettings = plants.GroundSettings()
-    friction: CountedFriction = CountedFriction(share=0.8, cap=1.0)
+    friction: AssumedFriction = AssumedFriction(share=0.8, cap=1.0)
     acceleration_gains: tuple[NotNegative, NotNegative] | None = None
     torque_feedback: bool = False
     inverse: controllers.InverseSettings = msgspec.field(
@@ -152,7 +152,12 @@ class GraspScene:
     @property
     def pyramid_mu(self) -> float:
         """Friction along the tangents that the plant's friction pyramid allows."""
-        return self.config.friction.widened(self.config.mu, self.config.plant)
+        return self.config.friction.of_plant(self.config.mu, plants.contact_law(self.config.plant))
+
+    @property
+    def mu_controller(self) -> float:
+        """Friction along the tangents that the controller assumes."""
+        return self.config.friction.of_controller(self.config.mu, controllers.contact_law(self.config.controller))
 
     def tips(self, system: System, mu: float, *, orientation: float = 0.0) -> Fingertips:
         """The fingertips against the box on `system`, with the friction `mu`; see `Fingertips`."""
@@ -209,7 +214,7 @@ class GraspScene:
             UnknownName: There is no such controller.
         """
         config, system = self.config, self.system()
-        counted = config.friction.widened(config.friction.of(config.mu), config.controller)
+        counted = self.mu_controller
         own, a = self.robot.description.gains.acceleration, system.n_actuated
         kp, kd = (own.kp_1_s2, own.kd_1_s) if config.acceleration_gains is None else config.acceleration_gains
         torque_kp, torque_kd = self.robot.torque_gains(self.names)

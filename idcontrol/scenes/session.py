@@ -148,7 +148,7 @@ class WalkSession:
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
         """The metrics of every walk."""
-        return locomotion(arrays, self._layout, self._scene.config.duration_s)
+        return locomotion(arrays, self._layout, self._scene.config.duration_s) | self._scene.friction()
 
     @cached_property
     def _layout(self) -> Layout:

@@ -9,38 +9,19 @@ import msgspec
 
 from idcontrol.config.configuration import NotNegative, Positive
 from idcontrol.errors import InputError
-
-PLANTS: Final = frozenset({"coulomb-lcp", "dissipation", "constraint"})
-"""Plants whose contact models have a friction pyramid; others have circles, or no bound on friction."""
-
-CONTROLLERS: Final = frozenset(
-    {
-        "id-coulomb-lcp",
-        "id-coulomb-smooth",
-        "id-coulomb-qp",
-        "id-coulomb-qp-1",
-        "id-coulomb-qp-raw",
-        "id-constraint",
-        "id-noslip-lcp",
-        "id-noslip-qp",
-    }
-)
-"""Controllers whose contact models, or what they do where there is too little friction, have one."""
-
-AROUND: Final = {"inscribed": frozenset[str](), "circumscribed": PLANTS | CONTROLLERS, "original": PLANTS}
-"""By the setting, the plants and controllers whose pyramid is around the cone."""
+from idcontrol.types import ContactLaw
 
 
-class CountedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The friction that the controller counts on (planner.md 7), and the pyramids that stand for its cone.
+class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The friction that the controller assumes (planner.md 7), and the pyramids that stand for its cone.
 
     An over-estimate of friction makes robots fall.
 
     Attributes:
         estimate: Best estimate of the friction coefficient; null is the true value.
-        share: Part of the estimate that is counted on.
+        share: Part of the estimate that is assumed.
         cap: Upper bound, however rough the ground.
-        pyramid: The friction pyramid of plants and controllers that have one (`PLANTS`, `CONTROLLERS`). ``inscribed``
+        pyramid: The friction pyramid of plants and controllers whose `ContactLaw.cone` is one. ``inscribed``
             is the diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals; ``circumscribed``
             the one around it, with √2 μ and μ. ``original`` is what Zapolsky & Drumwright 2017 had: tangents turned by
             45°, along which plants have |f_s| ≤ μ f_n and |f_t| ≤ μ f_n, the circumscribed diamond, and controllers
@@ -52,17 +33,18 @@ class CountedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     cap: Positive = 0.7
     pyramid: Literal["inscribed", "circumscribed", "original"] = "inscribed"
 
-    def of(self, mu: float) -> float:
-        """The friction coefficient that the controller is given where the true one is `mu`."""
-        return min(self.share * self.best(mu), self.cap)
-
     def best(self, mu: float) -> float:
         """The best estimate of the friction coefficient where the true one is `mu`."""
         return mu if self.estimate is None else self.estimate
 
-    def widened(self, mu: float, model: str) -> float:
-        """What the plant or controller called `model` is told for its pyramid to stand for the cone of `mu`."""
-        return math.sqrt(2.0) * mu if model in AROUND[self.pyramid] else mu
+    def of_plant(self, mu: float, law: ContactLaw) -> float:
+        """Friction along the tangents of a plant with this contact law where friction is `mu`."""
+        return math.sqrt(2.0) * mu if law.cone == "pyramid" and self.pyramid != "inscribed" else mu
+
+    def of_controller(self, mu: float, law: ContactLaw) -> float:
+        """Friction along the tangents that a controller with this contact law assumes where the true one is `mu`."""
+        assumed = min(self.share * self.best(mu), self.cap)
+        return math.sqrt(2.0) * assumed if law.cone == "pyramid" and self.pyramid == "circumscribed" else assumed
 
     @property
     def turn_rad(self) -> float:

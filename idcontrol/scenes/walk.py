@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -58,10 +58,10 @@ from idcontrol.scenes.disturbances import (
     loaded,
     noisy,
 )
-from idcontrol.scenes.settings import CountedFriction, FeedbackGains
+from idcontrol.scenes.settings import AssumedFriction, FeedbackGains
 from idcontrol.sensing import Sensing, sense, stance
 from idcontrol.sensing.ahead import Ahead
-from idcontrol.types import Controller, Reference, Sensed, State
+from idcontrol.types import ContactLaw, Controller, Reference, Sensed, State
 
 DIAMOND = ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
 """The waypoints of Zapolsky & Drumwright 2017, Fig. 17 [m]; the robot starts at the origin."""
@@ -177,7 +177,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         path: Where to walk.
         gait: How to walk.
         gains: Gains of the error feedback.
-        friction: The friction that the controller counts on, and the friction pyramids.
+        friction: The friction that the controller assumes, and the friction pyramids.
         noise: Noise of the sensed state.
         sensing: What planner and controller know the state from.
         kick: A push.
@@ -208,7 +208,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     path: WalkPath = WalkPath()
     gait: WalkGait = WalkGait()
     gains: FeedbackGains = FeedbackGains()
-    friction: CountedFriction = CountedFriction()
+    friction: AssumedFriction = AssumedFriction()
     noise: SensorNoise = SensorNoise()
     sensing: Sensing = Sensing()
     kick: Kick = Kick()
@@ -234,9 +234,6 @@ GROUND_STREAM, SENSING_STREAM = 1, 2
 
 MODEL, MODEL_STEP_S = "coulomb-lcp", 1e-3
 """The plant that predicts the state over a known delay, and its longest step [s]: it is computed in every period."""
-
-OWN_CONTACTS = ("mujoco", "pybullet")
-"""Plants that find their contacts themselves."""
 
 WalkGuide = Schedule | Joystick | Waypoints | OriginalWaypoints
 WalkPlanner = TrotPlanner | PaperPlanner
@@ -303,6 +300,20 @@ class WalkScene:
         if given.delay_s is not None:
             told = told._replace(delay=np.full(len(names), given.delay_s))
         return told
+
+    @property
+    def mu_controller(self) -> float:
+        """Friction along the tangents that the controller assumes."""
+        law = controllers.contact_law(self.config.controller)
+        return self.config.friction.of_controller(self.config.mu, law)
+
+    def friction(self) -> dict[str, Any]:
+        """Friction along the tangents of plant and controller, for metrics; None where the plant's is drawn."""
+        config, law = self.config, controllers.contact_law(self.config.controller)
+        mu_plant = None if config.mu_range is not None else self._of_plant(config.mu)
+        unknown = config.friction.pyramid == "circumscribed" and law.cone is None
+        note = {"mu_controller": "friction.pyramid does not reach this controller: it has no contact_law"}
+        return {"mu_plant": mu_plant, "mu_controller": self.mu_controller, **({"notes": note} if unknown else {})}
 
     def observer(self) -> SphereContacts:
         """The feet on the ground with its true friction, for whoever looks at true states."""
@@ -388,9 +399,9 @@ class WalkScene:
         """Everything that a controller is built from."""
         config, own = self.config, self.robot.description.gains.acceleration
         given = config.gains.of(config.controller)
-        counted = config.friction.widened(config.friction.of(config.mu), config.controller)
+        assumed = self.mu_controller
         own_terms = self.robot.system(self.actuators())
-        contacts = self.robot.contacts(counted, self._told_ground, own_terms, orientation=config.friction.turn_rad)
+        contacts = self.robot.contacts(assumed, self._told_ground, own_terms, orientation=config.friction.turn_rad)
         system = contacts.system
         torque_kp, torque_kd = self.robot.torque_gains(system.actuated_names)
         acceleration = (
@@ -410,7 +421,7 @@ class WalkScene:
             torque_gains=Gains(kp=torque_kp, kd=torque_kd),
             settings=config.inverse,
             robot=self.robot,
-            mu=counted,
+            mu=assumed,
             beside=given.beside,
             drive_gains=self._drive_gains(Gains(kp=kp, kd=kd)) if config.command.kind == "impedance" else None,
         )
@@ -448,9 +459,9 @@ class WalkScene:
         if ready and isinstance(plant, Stepping):
             plant.warm(self.robot.standing_state(system))
         patched = config.patch.mu is not None
-        if (config.mu_range is not None or patched or angle > 0.0) and config.plant in OWN_CONTACTS:
+        if (config.mu_range is not None or patched or angle > 0.0) and not plants.contact_law(config.plant).detects:
             what = "mu_range, patch.mu and disturbance.normal_error_rad"
-            raise InputError(f"{what} are for plants of ours, {config.plant} is none")
+            raise InputError(f"{what} need the contacts of idcontrol; {config.plant} finds its own")
         if config.mu_range is not None:
             least, most = config.mu_range
             plant = DrawnFriction(plant, feet, (self._of_plant(least), self._of_plant(most)), rng)
@@ -496,9 +507,10 @@ class WalkScene:
         if command.ahead_s == 0.0:
             return None
         # the best estimate of friction, not the share of it that a controller counts on
-        friction = self.config.friction
+        friction, law = self.config.friction, plants.contact_law(MODEL)
         system = self.robot.system(self.actuators())
-        feet = self.robot.contacts(friction.widened(friction.best(self.config.mu), MODEL), self._told_ground, system)
+        mu = friction.of_plant(friction.best(self.config.mu), law)
+        feet = self.robot.contacts(mu, self._told_ground, system)
         model = plants.build(MODEL, plants.Setup(system=feet.system, contacts=feet, dt=MODEL_STEP_S))
         if command.kind == "impedance":
             model = Driven(model, feet.system, MODEL_STEP_S)
@@ -535,7 +547,7 @@ class WalkScene:
 
     def scenery(self) -> Scenery:
         """The robot and the ground, for people to look at (`idcontrol view`)."""
-        config, counted = self.config, self.config.friction.of(self.config.mu)
+        config, counted = self.config, self.config.friction.of_controller(self.config.mu, ContactLaw())
         one_friction = np.isfinite(config.mu) and config.mu_range is None and config.patch.mu is None
         return Scenery(
             robot=config.robot if config.robot == self.robot.name else str(self.robot.path.resolve()),
@@ -582,7 +594,7 @@ class WalkScene:
 
     def _of_plant(self, mu: float) -> float:
         """Friction along the tangents that the plant's friction pyramid allows where friction is `mu`."""
-        return self.config.friction.widened(mu, self.config.plant)
+        return self.config.friction.of_plant(mu, plants.contact_law(self.config.plant))
 
     def _leaning_feet(self, system: System, rng: np.random.Generator) -> LeaningSpheres:
         feet, angle = self.robot.description.feet, self.config.disturbance.normal_error_rad

@@ -22,8 +22,20 @@ from idcontrol.program.progress import progress_bar
 from idcontrol.record.files import read_json, within
 from idcontrol.record.recording import Run, claim, fresh_folder, load, read_metrics
 
-HEADLINE = ("controller", "plant", "robot", "terrain", "mu", "seed", "duration_s", "rate_hz", "preset")
-"""Settings that a run's metrics repeat, where the experiment has them."""
+HEADLINE = (
+    "controller",
+    "plant",
+    "robot",
+    "terrain",
+    "mu",
+    "mu_plant",
+    "mu_controller",
+    "seed",
+    "duration_s",
+    "rate_hz",
+    "preset",
+)
+"""What the heading of a run says: settings, where the experiment has them, and metrics."""
 
 
 def run(experiment: str, *, preset: str = "default", out: str | Path | None = None, **settings: Any) -> Run:

@@ -117,7 +117,7 @@ class NoReset:
 
 
 def own(name):
-    return f"tests.test_places:{name}"
+    return f"tests.config.test_places:{name}"
 
 
 @pytest.fixture(autouse=True)

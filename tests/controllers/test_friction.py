@@ -11,7 +11,7 @@ from msgspec import structs
 from idcontrol import controllers
 from idcontrol.controllers.friction import REGAINED_S
 from idcontrol.scenes.disturbances import Disturbance, Kick, Patch, SensorNoise
-from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from tests import scenes
 from tests.controllers import walker
@@ -22,7 +22,7 @@ FORWARD = WalkPath(kind="command", command=((0.0, 0.2, 0.0, 0.0),))
 def walked(duration_s, *, told=None, learns=True, **changes):
     """A walk tick by tick: friction shown, joint errors [rad], torques, height of the base less what was asked [m]."""
     settings = controllers.InverseSettings(learn_friction=learns)
-    scene = WalkScene.of(WalkConfig(friction=CountedFriction(estimate=told), inverse=settings, **changes))
+    scene = WalkScene.of(WalkConfig(friction=AssumedFriction(estimate=told), inverse=settings, **changes))
     walk = scene.simulated()
     system, shown, error, torque, height = scene.robot.system(), [], [], [], []
     for tick in walk.ticks(round(1000 * duration_s)):

@@ -12,7 +12,7 @@ from idcontrol.controllers import InverseSettings
 from idcontrol.loop.simulated import Tick
 from idcontrol.models import coulomb
 from idcontrol.models.step import PUSH_OUT_SPEED, StepProblem
-from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.trust import contact_laws
 from idcontrol.types import Status
@@ -56,7 +56,7 @@ def walk(duration_s: float, mu: float) -> list[Step]:
         plant="coulomb-lcp",
         mu=mu,
         duration_s=duration_s,
-        friction=CountedFriction(share=1.0, cap=10.0),
+        friction=AssumedFriction(share=1.0, cap=10.0),
         path=WalkPath(kind="command", command=((0.0, 0.15, 0.0, 0.2),)),
         inverse=AT_ONCE,
     )

@@ -11,7 +11,7 @@ from idcontrol.experiments.rough import ROUGH, WALKS, experiment, judged_times, 
 from idcontrol.experiments.verdicts import AGREES, DERIVED
 from idcontrol.record.recording import load
 from idcontrol.scenes.disturbances import Disturbance
-from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import WalkScene
 from tests.experiments.outcomes import outcome, walked
 
@@ -47,7 +47,7 @@ def test_a_step_that_is_not_on_the_map_is_found_by_the_feet(tmp_path, height):
     x = 0.02 * (np.arange(151) - 75)
     np.savez(tmp_path / "step.npz", z=np.tile(np.where(x > 0.3, height, 0.0)[:, None], 151), spacing_m=0.02)
     ground = {"height_map": str(tmp_path / "step.npz"), "disturbance": Disturbance(unseen_ground=True)}
-    metrics = run(tmp_path / "r", duration_s=2.0, mu=0.8, mu_range=None, friction=CountedFriction(), **ground)
+    metrics = run(tmp_path / "r", duration_s=2.0, mu=0.8, mu_range=None, friction=AssumedFriction(), **ground)
     assert metrics["completed"]
     assert load(tmp_path / "r").arrays["feet"][:, :, 0].max() > 0.4  # feet have stepped onto it
     assert metrics["dtau_mean_nm_s"] < 1.25 * 17.0  # on ground that is on the map

@@ -20,10 +20,11 @@ from idcontrol.experiments.trot import PRESETS, experiment
 from idcontrol.record.metrics import SHORTFALL
 from idcontrol.record.recording import load
 from idcontrol.scenes.disturbances import Disturbance, Kick, SensorNoise
-from idcontrol.scenes.settings import CountedFriction, FeedbackGains, TunedGains
+from idcontrol.scenes.settings import AssumedFriction, FeedbackGains, TunedGains
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.sensing import Sensing
 from idcontrol.sensing.disturbance import BiasLevel
+from idcontrol.types import ContactLaw
 from tests import GUARD_S
 
 
@@ -215,7 +216,7 @@ def test_a_command_beyond_the_robot_is_granted_as_far_as_it_can_be_and_followed(
 
 
 def test_a_robot_told_too_much_friction_that_does_not_learn_is_asked_for_nothing_absurd_and_fails(tmp_path, recwarn):
-    friction = CountedFriction(estimate=0.4)
+    friction = AssumedFriction(estimate=0.4)
     inverse = InverseSettings(learn_friction=False)
     metrics, record = run(tmp_path / "fooled", duration_s=4.0, mu=0.1, friction=friction, inverse=inverse)
     assert not metrics["completed"]
@@ -238,10 +239,10 @@ def test_whatever_is_commanded_a_robot_walks_for_thirty_seconds(tmp_path, robot,
         assert record.arrays["granted"][-1, 0] >= top
 
 
-def test_friction_is_counted_on_in_part_and_capped():
-    assert CountedFriction().of(0.1) == pytest.approx(0.08)
-    assert CountedFriction().of(np.inf) == 0.7
-    assert CountedFriction(estimate=0.3, share=1.0).of(0.1) == 0.3
+def test_a_controller_assumes_a_part_of_the_friction_up_to_a_cap():
+    assert AssumedFriction().of_controller(0.1, ContactLaw()) == pytest.approx(0.08)
+    assert AssumedFriction().of_controller(np.inf, ContactLaw()) == 0.7
+    assert AssumedFriction(estimate=0.3, share=1.0).of_controller(0.1, ContactLaw()) == 0.3
 
 
 def test_gains_that_are_not_set_are_those_of_the_robot_file():

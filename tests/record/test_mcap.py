@@ -10,9 +10,9 @@ from mcap.reader import make_reader
 
 import idcontrol as idc
 from idcontrol import cli
-from idcontrol.record.columns import columns_of
+from idcontrol.record.columns import Column, columns_of
 from idcontrol.record.mcap import export
-from idcontrol.record.recording import Recorder, load
+from idcontrol.record.recording import Recorder, Run, load
 from idcontrol.types import Event
 
 
@@ -28,6 +28,10 @@ def at(value, name):
     for word in (name,) if isinstance(name, str) else name:
         value = value[word]
     return np.nan if value is None else value
+
+
+def names(walk: Run, channel: str) -> list[Column]:
+    return list(columns_of(channel, walk.arrays[channel].shape[1:], "", walk.layout))
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,7 @@ def test_every_number_of_a_walk_is_found_by_its_name(walk, tmp_path):
         if values.ndim == 1:
             read = [[np.nan if row[channel] is None else row[channel]] for row in rows]
         else:
-            read = [[at(row[channel], name) for name in columns_of(walk, channel)] for row in rows]
+            read = [[at(row[channel], name) for name in names(walk, channel)] for row in rows]
         expected = values.reshape(50, -1).astype(float)
         np.testing.assert_array_equal(read, np.where(np.isfinite(expected), expected, np.nan))
 

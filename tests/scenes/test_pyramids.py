@@ -14,9 +14,9 @@ from msgspec import structs
 from idcontrol import controllers
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments.grasp import PRESETS
-from idcontrol.plants import build
+from idcontrol.plants import build, contact_law
 from idcontrol.scenes.grasp import GraspScene
-from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import Patch, WalkConfig, WalkScene
 from idcontrol.trust import machines
 
@@ -25,8 +25,8 @@ WIDE, NARROW = np.sqrt(2.0), np.sqrt(0.5)
 AXES, DIAGONALS = (0.0, 0.5 * np.pi, np.pi), (0.25 * np.pi, -0.75 * np.pi)
 
 
-def friction(pyramid: Any) -> CountedFriction:
-    return CountedFriction(share=1.0, cap=10.0, pyramid=pyramid)
+def friction(pyramid: Any) -> AssumedFriction:
+    return AssumedFriction(share=1.0, cap=10.0, pyramid=pyramid)
 
 
 def along(angle: float) -> np.ndarray:
@@ -66,16 +66,31 @@ def predicted(scene: WalkScene, angle: float) -> np.ndarray:
 def test_a_sled_has_the_friction_of_its_plants_pyramid(plant, pyramid, wide):
     for angles, expected in ((AXES, wide), (DIAGONALS, NARROW * wide)):
         for angle in angles:
-            sled = build(plant, machines.sled(plane(), friction(pyramid).widened(MU, plant)))
+            sled = build(plant, machines.sled(plane(), friction(pyramid).of_plant(MU, contact_law(plant))))
             sled.reset(machines.sled_state(v=np.concatenate((along(angle), np.zeros(3)))))
             sled.step(np.zeros(0), machines.H)
             # compliance and Newton's tolerance leave a millionth
             assert used(sled.contact_forces().force, angle) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("plant", ["coulomb-cone", "sap", "penalty", "noslip", "viscous", "mujoco", "pybullet", "mine"])
-def test_plants_without_a_pyramid_keep_their_friction(plant):
-    assert friction("circumscribed").widened(MU, plant) == friction("original").widened(MU, plant) == MU
+@pytest.mark.parametrize("pyramid", ["circumscribed", "original"])
+@pytest.mark.parametrize("plant", ["coulomb-cone", "sap", "penalty", "noslip", "viscous", "mujoco", "pybullet"])
+def test_plants_without_a_pyramid_keep_their_friction(plant, pyramid):
+    assert friction(pyramid).of_plant(MU, contact_law(plant)) == MU
+
+
+def test_a_user_s_controller_says_that_its_cone_is_a_pyramid(tmp_path):
+    file, calls = tmp_path / "mine.py", "    def __call__(self, state, reference): ...\n    def reset(self): ...\n"
+    law = "    contact_law = ContactLaw(cone='pyramid')\n"
+    file.write_text(f"from idcontrol.types import ContactLaw\nclass Known:\n{law}{calls}\nclass Unknown:\n{calls}")
+    found = {}
+    for name in ("Known", "Unknown"):
+        config = WalkConfig(mu=MU, friction=friction("circumscribed"), controller=f"{file}:{name}")
+        found[name] = WalkScene.of(config).friction()
+        assert found[name]["mu_plant"] == pytest.approx(WIDE * MU)
+    assert found["Known"] == {"mu_plant": found["Known"]["mu_plant"], "mu_controller": pytest.approx(WIDE * MU)}
+    assert found["Unknown"]["mu_controller"] == MU
+    assert "friction.pyramid does not reach" in found["Unknown"]["notes"]["mu_controller"]
 
 
 @pytest.mark.parametrize(("pyramid", "wide"), [("inscribed", 1.0), ("circumscribed", WIDE), ("original", WIDE)])

@@ -18,7 +18,7 @@ from idcontrol.dynamics.system import System
 from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.models.step import StepProblem
 from idcontrol.scenes.grasp import GraspConfig, GraspScene
-from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 
 TROTS: Final = (("links", 0.1), ("links", 0.8), ("go1", 0.1), ("anymal", 0.8))
@@ -43,7 +43,7 @@ def problems() -> Iterator[FrictionProblem]:
         simulated, feet = walk.simulated(), walk.observer()
         yield from _along(f"trot-{robot}-{mu}", simulated.ticks(PERIODS), feet.system, feet, walk.period_s)
     for mu in GRASPS:
-        grasp = GraspScene.of(GraspConfig(mu=mu, friction=CountedFriction()))
+        grasp = GraspScene.of(GraspConfig(mu=mu, friction=AssumedFriction()))
         h, system = grasp.period_s, grasp.system()
         run = ticks(grasp.plant(), grasp.swing(), grasp.controller(), grasp.start(), h=h, steps=PERIODS)
         yield from _along(f"grasp-{mu}", run, system, grasp.tips(system, mu), h)
