@@ -211,9 +211,9 @@ def test_a_machine_without_a_floating_base_carries_no_payload():
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"plant": "mujoco", "mu_range": (0.1, 1.0)}, "mujoco is none"),
-        ({"plant": "mujoco", "patch": Patch(mu=0.1)}, "mujoco is none"),
-        ({"plant": "pybullet", "disturbance": Disturbance(normal_error_rad=0.1)}, "pybullet is none"),
+        ({"plant": "mujoco", "mu_range": (0.1, 1.0)}, "mujoco finds its own"),
+        ({"plant": "mujoco", "patch": Patch(mu=0.1)}, "mujoco finds its own"),
+        ({"plant": "pybullet", "disturbance": Disturbance(normal_error_rad=0.1)}, "pybullet finds its own"),
         ({"terrain": "heightmap"}, "or the name of one that comes with idcontrol: bumps"),
         ({"terrain": "heightmap", "height_map": "hills"}, "no height map at hills"),
     ],
