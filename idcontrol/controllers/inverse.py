@@ -57,7 +57,7 @@ from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, Arena, reserve
 from idcontrol.kernels.bound import Bound, bind, entry
-from idcontrol.models.distribution import MET, Bounds
+from idcontrol.models.distribution import MET, Bounds, drags
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
 from idcontrol.models.whitened import finish, whiten
@@ -516,6 +516,8 @@ def solve(scheme: Scheme, request: Request, arena: Arena = HEAP) -> Outcome:
             return _or_servo(scheme, request, scheme.instead(request))
     solution = scheme.model(request.problem, request.warm)
     outcome = (keep if solution.status is Status.FALLBACK else scheme.after)(request, solution)
+    if drags(request.posed.w, request.posed.cones, outcome.solution.impulses.T.ravel(), HEAP):
+        outcome = replace(outcome, dropped=(*outcome.dropped, "no-slip"))
     if scheme.instead is not None and outcome.solution.status is not Status.SOLVED:
         outcome = scheme.instead(request)
     return _or_servo(scheme, request, outcome)

@@ -41,6 +41,7 @@ from idcontrol.models.distribution import (
     COULOMB,
     DISSIPATION,
     TorqueMap,
+    drags,
     missed_law,
     share_kernel,
     shifted,
@@ -418,7 +419,10 @@ def stiff_sap(p: Posed, f: Array, arena: Arena) -> Answer:
     solved, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, STIFF, p.active, f, away, arena)
     if not solved:
         return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]), np.nan)
-    return _compliant(p, f, away, residual, arena)
+    answer = _compliant(p, f, away, residual, arena)
+    if drags(p.w, p.cones, f, arena):
+        return Answer(NO_SOLUTION, False, residual, answer.impulse, np.nan)
+    return answer
 
 
 @njit(cache=True, error_model="numpy")

@@ -29,7 +29,7 @@ from idcontrol.kernels.linked import linked
 from idcontrol.models import no_slip
 from idcontrol.models.coulomb import JAM
 from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart, warm_bits
-from idcontrol.models.sticking import Attempt, settle
+from idcontrol.models.sticking import YIELD, Attempt, settle
 from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, may_part, outcomes, whiten
 from idcontrol.solvers.lcp import ACTIVE_SET, SLIGHT, gram_residual_doubled, lost, row_residual, row_rounding
 from idcontrol.solvers.lemke import solve_regularized
@@ -38,7 +38,7 @@ from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
-YIELD: Final = 0.1
+SQUEEZED: Final = 0.1
 """Speed at which contacts may give way in `one_stage`, relative to the speed that they should undo: regular problems
 have 1e-4 and less, a squeeze has about 1."""
 
@@ -184,7 +184,7 @@ def _ridged(rho: Array, n3: int, epsilon: float, arena: Arena) -> tuple[Array, f
 
 @njit(cache=True, error_model="numpy")
 def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cover - compiled
-    """Whether one of the n contacts gives way at more than `YIELD` of the speed that those in touch should undo."""
+    """Whether one of the n contacts gives way at more than `SQUEEZED` of the speed that those in touch should undo."""
     largest, undone = 0.0, 0.0
     for i in range(n):
         touches = False
@@ -194,7 +194,7 @@ def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cov
         if touches:
             for r in (i, n + i, 2 * n + i):
                 undone = max(undone, abs(c[r]))
-    return delta * largest > YIELD * undone
+    return delta * largest > SQUEEZED * undone
 
 
 @linked
@@ -234,10 +234,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 def solve_whitened(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> StepSolution:
     """`solve`, for a problem that is whitened already."""
-    found, unsettled = _stage_one(problem, whitened, warm, HELD_RANK_TOLERANCE, lets_go=True)
-    ending = _ending(whitened, found)
-    if unsettled not in ("", SQUEEZE) and found.number in (SOLVED, INFEASIBLE):
-        ending = ending._replace(status=max(ending.status, Status.REPAIRED), note=unsettled)
+    found, unsettled = _stage_one(problem, whitened, warm, HELD_RANK_TOLERANCE, np.full(whitened.c.size, np.inf))
+    ending = _ending(whitened, found, unsettled)
     return finish(problem, whitened, found.f, ending, found.active)
 
 
@@ -246,10 +244,10 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
 
     δ I is added to the matrix ρρᵀ of the rows, so that ``[ρ, √δ I]`` takes the place of ρ: contacts give way at the
     speed δ y, about 1e-2 ε m/s. With δ even a squeeze has a solution, of forces as 1/δ; where contacts give way at more
-    than `YIELD` of the speed that they should undo, it is called what it is.
+    than `SQUEEZED` of the speed that they should undo, it is called what it is.
 
-    Contacts with infinite friction that are closed hold all along, whether they come out open or not: that alone is a
-    convex problem.
+    Contacts with infinite friction that are closed and press do not slip, those that part have no impulse, as in
+    `solve`; the step is REPAIRED where they would have to yield by more than `sticking.YIELD`.
 
     Args:
         problem: The step; joints must be told what contact allows (math.md, section 12.1), or it chatters like stage I
@@ -272,10 +270,14 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     whitened = whiten(problem)
     rho, delta = _ridged(whitened.rho, n3, epsilon, HEAP)
     ridged = whitened._replace(rho=rho)
-    found, _ = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, lets_go=False)
+    most = np.full(whitened.c.size, np.inf)
+    if delta > 0.0:
+        # an impulse, whatever the ridge: contacts yield in proportion to it
+        most[n3 // 3 : n3] = YIELD / EPSILON * epsilon / delta * np.abs(whitened.c[:n3]).max()
+    found, unsettled = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, most)
     if _yields(found.f, whitened.c, n3 // 3, delta):
         found = found._replace(number=INFEASIBLE)
-    ending = _ending(whitened, found)._replace(regularization=epsilon)
+    ending = _ending(whitened, found, unsettled)._replace(regularization=epsilon)
     return finish(problem, whitened, found.f, ending, found.active)
 
 
@@ -331,7 +333,7 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
         first += owner.size
     f = held.impulses(whitened, f)
     found = _StageOne(f, np.zeros(n, dtype=np.int64), int(result.status), result.iterations, result.residual)
-    ending = _ending(whitened, found)._replace(regularization=result.regularization)
+    ending = _ending(whitened, found, "")._replace(regularization=result.regularization)
     if ending.status is Status.SOLVED and result.regularization > 0.0:
         ending = ending._replace(status=Status.REPAIRED, note="regularized")
     return finish(problem, whitened, f, ending)
@@ -348,12 +350,19 @@ class _StageOne(NamedTuple):
 
 
 def _stage_one(
-    problem: StepProblem, whitened: Whitened, warm: WarmStart | None, rank_tolerance: float, *, lets_go: bool
+    problem: StepProblem, whitened: Whitened, warm: WarmStart | None, dependent: float, most: Array
 ) -> tuple[_StageOne, str]:
     """Solve stage I; returns the solution, and what is wrong with the roles of contacts, empty if nothing is.
 
-    With `lets_go`, contacts that may not slip and come out open lose their tangential rows, and those that then press
-    get them back (`idcontrol.models.sticking`).
+    Contacts that may not slip and come out open lose their tangential rows, and those that then press get them back
+    (`idcontrol.models.sticking`).
+
+    Args:
+        problem: The step.
+        whitened: The same, whitened.
+        warm: As for `solve`.
+        dependent: Largest rank tolerance of held rows.
+        most: Largest impulse of each row, shape (3 n + e,) [N s]: of more, held contacts do not stick but yield.
     """
     contacts = problem.contacts
     n, rows = contacts.mu.shape[0], whitened.rho.shape[0]
@@ -367,7 +376,7 @@ def _stage_one(
         return _StageOne(f, active, number, iterations, residual), ""
 
     def attempt(stick: Booleans, out: Booleans, rank_tolerance: float) -> Attempt[_StageOne]:
-        held = hold(whitened, held_rows(whitened, stick), rank_tolerance, out)
+        held = hold(whitened, held_rows(whitened, stick), min(rank_tolerance, dependent), out)
         f, edges = np.zeros(rows), active.copy()
         normals = f[: 3 * n]
         number, count, residual = edge_lcp_kernel(
@@ -385,26 +394,28 @@ def _stage_one(
             solved=number == SOLVED,
             presses=presses,
             parts=parts,
-            moves=moves,
+            moves=np.inf if (np.abs(f) > most).any() else moves,
             impossible=number == INFEASIBLE or held.contradicts,
         )
 
-    _, search = no_slip.frictionless(whitened, OPENING, closed)
+    _, search = no_slip.frictionless(whitened, OPENING, closed, rank_tolerance=dependent, most=most)
 
     def look(near: Booleans) -> tuple[_StageOne | None, str]:
         found, why = search(near)
         return None if found is None else _StageOne(found.f, (found.active & 1) << 4, *found[2:]), why
 
-    if lets_go:
-        slides = np.isfinite(contacts.mu) & (contacts.mu > 0.0)
-        return settle(
-            closed, closed, attempt, look=None if slides.any() else look, lets_slip=problem.prescribed is None
-        )
-    return attempt(closed, np.zeros_like(closed), rank_tolerance).found, ""
+    slides = np.isfinite(contacts.mu) & (contacts.mu > 0.0)
+    return settle(closed, closed, attempt, look=None if slides.any() else look, lets_slip=problem.prescribed is None)
 
 
-def _ending(whitened: Whitened, found: _StageOne) -> Ending:
-    """Name how stage I ended; of what has no solution, whether it has none without friction either."""
+def _ending(whitened: Whitened, found: _StageOne, unsettled: str) -> Ending:
+    """Name how stage I ended; of what has no solution, whether it has none without friction either.
+
+    Args:
+        whitened: The whitened problem.
+        found: What was found.
+        unsettled: What is wrong with the roles of contacts; empty if nothing is.
+    """
     status, note = Status.FALLBACK, SolverStatus(found.number).name.lower()
     if found.number == SOLVED:
         status, note = Status.SOLVED, ""
@@ -414,4 +425,6 @@ def _ending(whitened: Whitened, found: _StageOne) -> Ending:
         rows, n = whitened.rho.shape[0], found.active.size
         held = hold(whitened, np.arange(3 * n, rows))
         note = JAM if may_part(held.rho, held.c, n) else SQUEEZE
+    if unsettled not in ("", SQUEEZE) and found.number in (SOLVED, INFEASIBLE):
+        status, note = max(status, Status.REPAIRED), unsettled
     return Ending(status, found.residual, found.iterations, note=note)

@@ -16,7 +16,8 @@ velocity u_N = N v⁺ + φ/h, the slip u_T along the tangents and the edge's dir
     Coulomb, circle         w_e = u_N + 2 μ max|u_T|                      all edges or none: no edge opposes the slip
 
 (the shift of u_N by μ |u_T| is that of De Saxcé & Feng 1998). A contact whose slip is at most v_tol counts as at rest,
-and its edges have w_e ≤ v_tol; of one that slips faster w_e is zero to the tolerance of the model.
+and its edges have w_e ≤ v_tol; of one that slips faster w_e is zero to the tolerance of the model. A contact without a
+bound on friction has an impulse if it slips at v_tol and parts at `PARTING` v_tol at most.
 
 Three edges or fewer are linearly independent, so their multipliers are the coordinates ξ of a contact; the full pyramid
 has its three components as coordinates and its four facets as inequalities. What gives the motion is ξ₁ + waysᵀ z, ξ₁
@@ -74,6 +75,10 @@ one side has no bound."""
 KEPT = 1e-8
 """Largest relative miss of the motion that impulses of stage II may have; the program meets it to some 1e-12, but rows
 that its generators cannot span are left out of it (math.md, section 7.4)."""
+
+PARTING: Final = 1e-3
+"""Part of v_tol above which a contact without a bound on friction parts. Without a normal force to bound it, friction
+on a foot that parts slowly would brace the machine by any force."""
 
 CROWD = 2
 """With more unknowns than this times the number of motions and motors, a program in no more coordinates than these is
@@ -203,11 +208,15 @@ def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma
         exact, slip = 0.0, max(abs(u[n + i]), abs(u[2 * n + i]))
         for r in (i, n + i, 2 * n + i):
             exact = max(exact, TOLERANCE * (abs(c[r]) + abs(u[r] - c[r])))
-        if held[i] or not mu[i] > 0.0:
-            moves = max(u[i], slip) if held[i] else u[i]  # a held contact that slips carries nothing
-            if moves <= max(v_tol, exact):
-                cone[i] = PRESSES if held[i] else 1
-                d += 3 if held[i] else 1
+        if held[i]:  # one that slips or parts carries nothing
+            if slip <= max(v_tol, exact) and u[i] <= max(PARTING * v_tol, exact):
+                cone[i] = PRESSES
+                d += 3
+            continue
+        if not mu[i] > 0.0:
+            if u[i] <= max(v_tol, exact):
+                cone[i] = 1
+                d += 1
             continue
         allowed, most = 0, max(v_tol if slip <= v_tol else 0.0, (1.0 + mu[i]) * exact)
         apart = u[i] + (0.0 if cones.law == DISSIPATION else mu[i] * slip)
@@ -438,6 +447,30 @@ def missed_law(w: Whitened, mu: Array, y: Array, arena: Arena) -> float:
     """
     rigid, frictional = zeros(arena, y.shape[0]), frictional_contacts(mu, arena)
     return float(judged(Unbalanced(w.rho, w.c, w.left, rigid, mu, frictional), y, arena))
+
+
+@njit(cache=True, error_model="numpy")
+def drags(w: Whitened, cones: Cones, y: Array, arena: Arena) -> bool:
+    """True if a contact without a bound on friction has an impulse though it slips or parts.
+
+    Args:
+        w: The whitened problem.
+        cones: Which contacts have no bound, and v_tol.
+        y: Impulses in block order [N; S; T], shape (3 n,) [N s].
+        arena: Where arrays come from.
+    """
+    n, x, u = cones.mu.shape[0], zeros(arena, w.rho.shape[1]), vector(arena, y.shape[0])
+    for r in range(y.shape[0]):
+        for i in range(x.shape[0]):
+            x[i] += w.rho[r, i] * y[r]
+    for r in range(y.shape[0]):
+        u[r] = w.c[r] + dot(w.rho[r], x)
+    cone = indices(arena, n)
+    _allowed(w.c, u, cones, cone)
+    found = False
+    for r in range(y.shape[0]):
+        found = found or (cones.held[r % n] and cone[r % n] == 0 and y[r] != 0.0)
+    return found
 
 
 @njit(cache=True, error_model="numpy")

@@ -23,8 +23,8 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol.errors import InputError, install_command
-from idcontrol.models.dissipation import YIELD, held_contacts
-from idcontrol.models.distribution import Bounds, Cones
+from idcontrol.models.dissipation import SQUEEZED, held_contacts
+from idcontrol.models.distribution import PARTING, Bounds, Cones
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import Attempt, settle
 from idcontrol.models.whitened import Whitened, finish, held_rows, hold, whiten
@@ -72,11 +72,11 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
         warm: Not used.
         epsilon: δ relative to the mean diagonal entry of ρρᵀ.
     """
-    solution = _projection(problem, held_contacts(problem), problem.contacts.mu, epsilon)
+    solution = _without_slip(problem, held_contacts(problem), problem.contacts.mu, epsilon)
     r, n = whiten(problem), len(problem.contacts)
     y = solution.impulses.T
     undone = np.abs(r.c[: 3 * n].reshape(3, n)[:, y.any(axis=0)]).max(initial=0.0)
-    if _delta(r, n, epsilon) * np.abs(y).max(initial=0.0) <= YIELD * undone:
+    if _delta(r, n, epsilon) * np.abs(y).max(initial=0.0) <= SQUEEZED * undone:
         return solution
     ending = Ending(Status.FALLBACK, solution.residual, 0, epsilon, "squeeze")
     return finish(problem, r, np.zeros(r.rho.shape[0]), ending)
@@ -123,7 +123,7 @@ def smallest_torque(
     rubs = ~held & (problem.contacts.mu > 0.0) & (slip[1:].max(axis=0) > cones.v_tol)
     most = np.where(rubs, ACCEPTED * speed.max(axis=0), cones.v_tol)
     edges = edges[:, edges.T @ velocity <= most[edges[:n].argmax(axis=0)]]
-    resting = np.flatnonzero(held & (velocity[:n] <= cones.v_tol))
+    resting = np.flatnonzero(held & (velocity[:n] <= PARTING * cones.v_tol))
     pushes, directions = (
         edges.shape[1],
         np.hstack((edges, np.eye(3 * n)[:, np.concatenate((n + resting, 2 * n + resting))])),
@@ -172,12 +172,12 @@ def _delta(whitened: Whitened, n: int, epsilon: float) -> float:
     return epsilon * float(np.vdot(rows, rows)) / max(3 * n, 1)
 
 
-def _without_slip(problem: StepProblem, closed: Booleans, mu: Array) -> StepSolution:
+def _without_slip(problem: StepProblem, closed: Booleans, mu: Array, epsilon: float = 0.0) -> StepSolution:
     """`_projection` without slip at closed contacts that press (`idcontrol.models.sticking`)."""
     r, n = whiten(problem), len(problem.contacts)
 
     def attempt(held: Booleans, out: Booleans, _: float) -> Attempt[StepSolution]:
-        solution = _projection(problem, held, mu, out=out)
+        solution = _projection(problem, held, mu, epsilon, out)
         solved = solution.status is Status.SOLVED
         pressure = solution.impulses[:, 0]
         velocity = r.c[:n] + r.rows[:n] @ (solution.v_plus - r.v_free)
@@ -192,15 +192,12 @@ def _without_slip(problem: StepProblem, closed: Booleans, mu: Array) -> StepSolu
     return structs.replace(solution, status=Status.REPAIRED, note=unsettled)
 
 
-def _projection(
-    problem: StepProblem, held: Booleans, mu: Array, epsilon: float = 0.0, out: Booleans | None = None
-) -> StepSolution:
+def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float, out: Booleans) -> StepSolution:
     """The first three programs of the module; `mu` bounds friction where it is not held, `out` take no part."""
     cvxpy = importlib.import_module("cvxpy")
     r, n, h = whiten(problem), len(problem.contacts), problem.h
     edges = _edges(np.where(held, 0.0, mu))
-    if out is not None:
-        edges = edges[:, ~(edges[:n][out] > 0.0).any(axis=0)]
+    edges = edges[:, ~(edges[:n][out] > 0.0).any(axis=0)]
     delta = _delta(r, n, epsilon)
     # held rows that only δ tells apart share the load: they are not dependent
     rho = np.hstack((r.rho, np.sqrt(delta) * np.eye(r.rho.shape[0], 3 * n))) if delta else r.rho

@@ -31,6 +31,10 @@ MANY: Final = 12
 SAME: Final = 1e-16
 """Rank tolerance, on squares, of rows that are one but for rounding."""
 
+YIELD: Final = 1e-3
+"""A compliant contact does not stick that creeps faster than this part of the fastest velocity at zero impulse: what
+tangents ask for contradicts itself, and they give way. Others creep by 1e-4 of it and less."""
+
 SLIGHT: Final = HELD_RANK_TOLERANCE**0.5
 """Rows that were left out as dependent may move by this part of their unit, as `LEFT_OUT` says: forces that hold rows
 which differ by less are large, and of no use (math.md, section 4.2). If they move by more they count as independent."""

@@ -114,6 +114,29 @@ def test_on_every_robot_what_is_called_solved_obeys_its_friction_law_and_rate(na
             assert holds(name, storm(controllers.build(name, setup), state, reference, rng, 200), rate) > 20
 
 
+def carrying_in_motion(problem, command):
+    """Count feet that carry load though they slip faster than 1 mm/s, or part."""
+    contacts, n, a = problem.contacts, len(problem.contacts), command.tau.size
+    impulse = problem.h * np.einsum("iad,id->ai", contacts.axes, command.predicted.force)
+    momentum = contacts.jacobian.T @ impulse.ravel() - problem.kappa
+    momentum[-a:] += problem.h * command.tau
+    u = (contacts.jacobian @ np.linalg.solve(problem.M, momentum) - contacts.surface_velocity).reshape(3, n)
+    moves = (u[0] > 2e-6) | (np.abs(u[1:]).max(axis=0) > 1.001e-3)
+    return np.count_nonzero(moves & impulse.any(axis=0))
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-qp-1", "id-noslip-lcp", "id-sap"])
+def test_feet_of_infinite_friction_that_slip_or_part_carry_no_force(quadruped, name):
+    solved, rng = 0, np.random.default_rng(0)
+    for project in (True, False):
+        control = walker.controller(name, mu=np.inf, project=project, **ALONE)
+        for problem, _, command, _ in storm(control, walker.at_home(quadruped), walker.stand(), rng, 60):
+            if command.status is Status.SOLVED:
+                solved += 1
+                assert carrying_in_motion(problem, command) == 0
+    assert solved > 20
+
+
 def test_a_foot_of_infinite_friction_that_slips_carries_no_force():
     """go1 at default settings: the model without stage II gives the foot that is dragged no impulse."""
     robot = robots.load("go1")

@@ -52,7 +52,7 @@ from idcontrol.models.friction_lcp import (
 from idcontrol.models.no_slip import frictionless
 from idcontrol.models.sparse import SparseProblem
 from idcontrol.models.step import PUSH_OUT_SPEED, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart
-from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, Attempt, settle
+from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, YIELD, Attempt, settle
 from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
 from idcontrol.solvers.lemke import TIKHONOV
 from idcontrol.solvers.modes import islands
@@ -61,10 +61,6 @@ from idcontrol.types import Array, Booleans, Integers, Status
 
 CREEP = 1e-6
 """Sticking contacts creep at this part of the speed that they would have without friction: ``B_r = 1/(CREEP h w)``."""
-
-YIELD = 1e-3
-"""Contacts do not stick that creep faster than this part of the fastest velocity at zero impulse: what tangents ask for
-contradicts itself, and they give way. Others creep by 1e-4 of it and less."""
 
 OPENING = 1e-9
 """A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change. One that

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.arena import HEAP, Arena, flags, mark, matrix, release, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.linked import linked
@@ -39,6 +39,7 @@ from idcontrol.models.sap.newton import (
     NOT_FINITE,
     STALLED,
     UNPHYSICAL,
+    UNSETTLED,
     Cost,
     Law,
     Parameters,
@@ -56,10 +57,11 @@ from idcontrol.models.step import (
     WarmStart,
     warm_bits,
 )
-from idcontrol.models.sticking import LEFT_OUT
+from idcontrol.models.sticking import LEFT_OUT, sets
+from idcontrol.models.sticking import UNSETTLED as NOT_SETTLED
 from idcontrol.models.whitened import Whitened, finish, hold, whiten
 from idcontrol.solvers.lcp import rounding
-from idcontrol.types import Array, Integers, Status
+from idcontrol.types import Array, Booleans, Integers, Status
 
 __all__ = [
     "IMPACT",
@@ -180,6 +182,68 @@ def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragm
     release(arena, at)
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _attempt(
+    cost: Cost, parameters: Parameters, held: Booleans, mode: Integers, z: Array, gamma: Array, arena: Arena
+) -> tuple[int, int, float, bool]:  # pragma: no cover - compiled
+    """`minimize`; writes whether each contact is open, sticks or slides then, shape (n,).
+
+    Besides what `minimize` returns: True if the contacts that press are those of infinite friction among `held`, (n,).
+    """
+    law, u, one, right = cost.law, vector(arena, cost.c.shape[0]), vector(arena, 3), True
+    n = law.mu.shape[0]
+    ending, count, residual = minimize(cost, parameters, z, gamma, arena)
+    np.dot(cost.rho, z, u)
+    for r in range(u.shape[0]):
+        u[r] += cost.c[r]
+    for i in range(n):
+        mode[i] = project(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], one)
+        right = right and (not held[i] or (law.mu[i] == np.inf) == (mode[i] != OPEN))
+    return ending, count, residual, right
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _settle(
+    cost: Cost, parameters: Parameters, mode: Integers, z: Array, gamma: Array, arena: Arena
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """`minimize` with contacts of infinite friction in their roles: held along the tangents if they press, else let go.
+
+    Where contacts that were let go press, and part once they are held again, sets of held contacts are tried
+    (`idcontrol.models.sticking`). If none is right, `UNSETTLED` comes back, and these hold along their tangents.
+    """
+    mu, n, total = cost.law.mu, mode.shape[0], 0
+    held, let_go = np.isinf(mu), flags(arena, n)
+    let_go[:] = False
+    while True:
+        ending, count, residual, right = _attempt(cost, parameters, held, mode, z, gamma, arena)
+        total += count
+        if right or ending == NOT_FINITE:
+            return ending, total, residual
+        settled = True
+        for i in range(n):
+            if mu[i] == np.inf and mode[i] == OPEN and not let_go[i]:
+                mu[i], let_go[i], settled = 0.0, True, False
+        for i in range(n if settled else 0):
+            if let_go[i] and mu[i] == 0.0 and mode[i] != OPEN:
+                mu[i], settled = np.inf, False
+        if settled:
+            break
+    clings = np.isinf(mu)
+    for stick in sets(held, clings):
+        for i in range(n):
+            if held[i]:
+                mu[i] = np.inf if stick[i] else 0.0
+        ending, count, residual, right = _attempt(cost, parameters, held, mode, z, gamma, arena)
+        total += count
+        if right:
+            return ending, total, residual
+    for i in range(n):
+        if held[i]:
+            mu[i] = np.inf if clings[i] else 0.0
+    ending, count, residual, _ = _attempt(cost, parameters, held, mode, z, gamma, arena)
+    return ending if ending == NOT_FINITE else UNSETTLED, total + count, residual
+
+
 @njit(cache=True, error_model="numpy")
 def _solve(
     h: float,
@@ -191,7 +255,7 @@ def _solve(
     gamma: Array,
     arena: Arena,
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Regularize, find a start, search; see `minimize` for what comes back.
+    """Regularize, find a start, search; see `_settle` for what comes back.
 
     Args:
         h: Length of the step [s].
@@ -216,30 +280,12 @@ def _solve(
             mu[i] = 0.0
     law = Law(mu, R_n, R_t, rows.compliance, rows.lower, rows.upper)
     cost = Cost(rows.rho, c, law, rows.momentum)
-    one, u, total, let_go = vector(arena, 3), vector(arena, c.shape[0]), 0, indices(arena, n)
-    let_go[:] = 0
+    started = 0
     if mode.any():
         _start(cost, mode, z, arena)
-        total = 1
-    while True:
-        ending, count, residual = minimize(cost, parameters, z, gamma, arena)
-        total += count
-        np.dot(rows.rho, z, u)
-        for r in range(u.shape[0]):
-            u[r] += c[r]
-        settled = True
-        for i in range(n):
-            mode[i] = project(u[i], u[n + i], u[2 * n + i], mu[i], R_n[i], R_t[i], one)
-            if mu[i] == np.inf and mode[i] == OPEN and not let_go[i]:
-                mu[i] = 0.0
-                let_go[i] = 1
-                settled = False
-        for i in range(n if settled else 0):
-            if let_go[i] and mu[i] == 0.0 and mode[i] != OPEN:
-                mu[i] = np.inf
-                settled = False
-        if settled or ending == NOT_FINITE:
-            return ending, total, residual
+        started = 1
+    ending, count, residual = _settle(cost, parameters, mode, z, gamma, arena)
+    return ending, started + count, residual
 
 
 @linked
@@ -295,7 +341,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Param
     Returns:
         The solution; its residual is the momentum error (Castro, Permenter & Han 2022, eq. 24), `regularization` is σ.
         FALLBACK only if the problem is not finite or its inertia not positive definite; REPAIRED where rounding ended
-        the search, or leaves too few digits of what contacts weigh, or where rigid rows contradict each other.
+        the search, or leaves too few digits of what contacts weigh, where rigid rows contradict each other, or where
+        no set of contacts that are held is right.
 
     Raises:
         InputError: A contact's stiffness or damping is not physical.
@@ -379,6 +426,8 @@ def solve_bounded(
 def _outcome(code: int, residual: float) -> tuple[Status, str]:
     if code == NOT_FINITE:
         return Status.FALLBACK, "not finite"
+    if code == UNSETTLED:
+        return Status.REPAIRED, NOT_SETTLED
     if code == CONVERGED or residual <= ACCEPTED:
         return Status.SOLVED, ""
     return Status.REPAIRED, "not converged"

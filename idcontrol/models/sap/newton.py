@@ -21,7 +21,7 @@ from idcontrol.models.sap.cone import cost, derivative, nearest, project
 from idcontrol.models.sap.regularization import BETA, SIGMA
 from idcontrol.types import Array
 
-CONVERGED, STALLED, NOT_FINITE, UNPHYSICAL = 0, 1, 2, 3
+CONVERGED, STALLED, NOT_FINITE, UNPHYSICAL, UNSETTLED = 0, 1, 2, 3, 4
 
 ACCEPTED = 1e-7
 """Momentum error (their eq. 24, and `_own_error`) of a search that rounding ended: up to this it is solved."""
