@@ -275,8 +275,10 @@ def _constraint(setup: Setup) -> SimulatedPlant:
         constraint.STIFFNESS if given.stiffness_n_m is None else given.stiffness_n_m,
         constraint.DAMPING if given.damping_n_s_m is None else given.damping_n_s_m,
     )
-    model = constraint.solve if given.constraint_form == "symmetric" else printed.solve
-    return stepping(constraint.compliant(law, model), impact=constraint.solve)(setup)
+    model = constraint.compliant(law, constraint.solve if given.constraint_form == "symmetric" else printed.solve)
+    if given.stiffness_n_m is None:
+        model = constraint.recovering_slowly(model)
+    return stepping(model, impact=constraint.solve)(setup)
 
 
 def _mujoco(setup: Setup) -> SimulatedPlant:

@@ -178,6 +178,17 @@ def test_without_friction_nothing_holds_along_the_ground(name):
     np.testing.assert_allclose(state.v[:2], [0.5, 0.1], rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", [name for name in EVERY if name not in OUTSIDE])
+def test_a_sled_that_begins_in_the_ground_is_pushed_out_slowly(name):
+    """It gains the weight times the depth, and the energy of 0.1 m/s."""
+    depth, speed = 1e-2, 0.1
+    plant = make(name, machines.sled(plane(), 0.5))
+    start = plant.reset(machines.sled_state(0.0, gap=-depth))
+    highest = max(machines.sled_energy(plant.step(NO_JOINTS, H)) for _ in range(150))
+    most = machines.SLED_MASS * (G * depth + 0.5 * speed**2)
+    assert highest - machines.sled_energy(start) < most * (1.0 + 1e-6)
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_a_thrown_sled_only_loses_energy_and_comes_to_rest(name):
     """Springs may give back the energy that they store, so the total never exceeds its value with slack springs."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models.constraint.solver import solve
-from idcontrol.models.step import Bilateral, ContactModel, StepProblem, StepSolution, WarmStart
+from idcontrol.models.step import PUSH_OUT_SPEED, Bilateral, ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.types import Array, Integers
 
 ContactLaw: TypeAlias = Callable[[Contacts], Contacts]
@@ -126,6 +126,20 @@ def compliant(law: ContactLaw, model: ContactModel = solve) -> ContactModel:
         return model(replace(problem, contacts=law(problem.contacts)), warm)
 
     return with_law
+
+
+def recovering_slowly(model: ContactModel) -> ContactModel:
+    """Return the contact model with penetration undone at `PUSH_OUT_SPEED` at most.
+
+    Springs that are too stiff for the step undo it within one, at φ/h, and give a body a speed that no ground does.
+    """
+
+    def with_cap(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+        contacts = problem.contacts
+        gap = np.maximum(contacts.gap, -problem.h * PUSH_OUT_SPEED)
+        return model(replace(problem, contacts=replace(contacts, gap=gap)), warm)
+
+    return with_cap
 
 
 def solve_nearly_rigid(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
