@@ -60,7 +60,7 @@ from idcontrol.planners.measured import Measured, heading, read_state
 from idcontrol.planners.momentum import MomentumBase, MomentumSystem, Planned, yield_base
 from idcontrol.planners.packing import Record, pack, put
 from idcontrol.planners.push import Pushing
-from idcontrol.types import Array, Booleans, Reference, State, seal
+from idcontrol.types import Array, Booleans, Reference, State, read_only
 
 FADED = 0.02
 """Part of a sway that is left when a gait has ended [-]."""
@@ -395,7 +395,7 @@ class TrotPlanner:
         a, n, still = self._still.shape[1], timing.stance.size, self._still
         told, stance = np.empty(3 * a + 5 * n + 4), np.empty(n, dtype=np.bool_)
         residual = self._plan_joints(record, self._momentum, dt, still, told, stance)
-        seal(told, stance)
+        told, stance = read_only(told), read_only(stance)
         feet = 3 * a + 2 * n
         return Reference(
             q=told[:a],
