@@ -33,6 +33,7 @@ from idcontrol.cli import (
 )
 from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
 from idcontrol.cli.faults import RunFault, report_fault
+from idcontrol.config.places import described
 from idcontrol.errors import IdControlError
 from idcontrol.program.interrupts import ctrl_c_is_heard
 
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return say(error.format_message(), UNUSABLE)
     except IdControlError as error:
-        return say(str(error), UNUSABLE)
+        return say(described(error), UNUSABLE)
     except RunFault as fault:
         return report_fault(fault.__cause__ or fault, fault.folder)
     except Exception as error:  # the last resort: everything that is the input's fault was answered above

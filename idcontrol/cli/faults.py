@@ -10,8 +10,8 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from idcontrol.cli.console import FAULT, UNUSABLE, one_line, say
-from idcontrol.config.places import own_line
+from idcontrol.cli.console import FAULT, UNUSABLE, say
+from idcontrol.config.places import described, own_line
 from idcontrol.errors import DISK_FULL
 
 
@@ -48,7 +48,4 @@ def report_fault(error: BaseException, folder: Path | None) -> int:
             file.flush()
             where = f"is in {file.name}"
     where = where or "could not be written"
-    line, status = own_line(error), UNUSABLE
-    if line is None:
-        line, status = "a fault inside", FAULT
-    return say(f"{line}: {type(error).__name__}: {one_line(error)}; the traceback {where}", status)
+    return say(f"{described(error)}; the traceback {where}", FAULT if own_line(error) is None else UNUSABLE)

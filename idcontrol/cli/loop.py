@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from idcontrol.cli import completion
-from idcontrol.cli.console import DONE, TASK_FAILED, console, real, say
+from idcontrol.cli.console import DONE, TASK_FAILED, UNUSABLE, console, real, say
 from idcontrol.cli.faults import RunFault
 from idcontrol.cli.run import show_metrics
 from idcontrol.config.entries import entry_points
@@ -85,6 +85,7 @@ def command(
     from idcontrol.kernels.compiling import announced
     from idcontrol.loop.launch import LoopSettings, Viewer, run
     from idcontrol.loop.stop import Interrupted
+    from idcontrol.sweeps.record import why_not
     from idcontrol.sweeps.running import open_folder, what
 
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
@@ -117,7 +118,7 @@ def command(
         if isinstance(error, Interrupted):
             return say("stopped by a signal before anything moved", 128 + error.number)
         raise
-    except (Exception, SystemExit) as error:  # its traceback goes beside the record, and one line to the user
+    except (Exception, SystemExit, GeneratorExit) as error:  # its traceback goes beside the record
         raise RunFault(out) from error
     used = {name: getattr(config, name) for name in ("controller", "plant", "robot", "terrain", "mu", "seed", *options)
             if hasattr(config, name)}  # fmt: skip
@@ -129,7 +130,11 @@ def command(
         _show_timing(metrics)
     if metrics["signal"] is not None:
         return say(f"stopped by a signal; the record is complete: {out}", 128 + metrics["signal"])
-    return DONE if metrics["completed"] else TASK_FAILED
+    if metrics["completed"]:
+        return DONE
+    raised = {"raised", "hung"} & set((metrics["fault"] or "").split(", "))
+    beside = f"; the traceback is in {out / 'traceback.txt'}" if raised else ""
+    return say(f"{metrics['error'] or why_not(metrics)}{beside}", UNUSABLE if raised else TASK_FAILED)
 
 
 def _show_timing(metrics: dict[str, Any]) -> None:
@@ -170,8 +175,6 @@ def _show_timing(metrics: dict[str, Any]) -> None:
     screen.print(", ".join(had))
     for what, why in granted["refused"].items():
         screen.print(f"{what}: {why}", soft_wrap=True)
-    if metrics["error"]:
-        screen.print(metrics["error"], markup=False, soft_wrap=True)
 
 
 def _show_worst(ticks: list[dict[str, Any]]) -> None:

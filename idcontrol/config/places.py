@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, Final, Protocol
 
 from idcontrol.config.entries import entry_points
-from idcontrol.errors import InputError, UnknownName
+from idcontrol.errors import IdControlError, InputError, UnknownName
 from idcontrol.types import ContactLaw
 
 
@@ -73,7 +73,26 @@ _READ: Final[dict[str, tuple[tuple[int, int, int], ModuleType]]] = {}
 def own_line(error: BaseException) -> str | None:
     """Return the innermost line of a user's own file in the traceback of `error`; None if none of them raised it."""
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in _OWN]
-    return f"{Path(lines[-1].filename).name}, line {lines[-1].lineno}" if lines else None
+    if lines:
+        return f"{Path(lines[-1].filename).name}, line {lines[-1].lineno}"
+    # a StopIteration becomes a RuntimeError on its way; an error of ours has told of its cause
+    cause = None if isinstance(error, IdControlError) else error.__cause__
+    return None if cause is None else own_line(cause)
+
+
+def described(error: BaseException) -> str:
+    """Return one line about an error: the user's file and line, or that the fault is inside, and what was raised."""
+    where, said = own_line(error), " ".join(str(error).split())
+    if isinstance(error, IdControlError):
+        return said if where is None else f"{where}: {said}"
+    kind = type(error).__name__
+    return f"{where or 'a fault inside'}: {kind}: {said or kind}"
+
+
+def definition(thing: object) -> str:
+    """Return the file and line, ``"mine.py, line 7: "``, that define the class of a user's own object; "" of others."""
+    file = getattr(sys.modules.get(type(thing).__module__), "__file__", None)
+    return f"{Path(file).name}, line {inspect.getsourcelines(type(thing))[1]}: " if file in _OWN and file else ""
 
 
 def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any], Any]:

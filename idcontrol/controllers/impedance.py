@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import structs
 
+from idcontrol.controllers.answer import check_command
 from idcontrol.controllers.feedback import Gains
 from idcontrol.dynamics.system import System
 from idcontrol.types import Command, Controller, Reference, State, Status
@@ -60,6 +61,7 @@ class Impedance:
     def __call__(self, state: State, reference: Reference) -> Command:
         """The command for the period that begins at `state.t`; without gains where the controller has failed."""
         command, h = self._controller(state, reference), self._h
+        check_command(command, self._controller, state, self._kp.size)
         if command.status is Status.FAILED:  # maybe at this reference
             none = np.zeros_like(command.tau)
             return structs.replace(command, q=none, v=none, kp=none, kd=none)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
+from idcontrol.controllers.answer import check_command
 from idcontrol.controllers.feedback import Gains, nearing, overcoming, proportional_derivative
 from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.dynamics.system import System
@@ -84,6 +85,7 @@ class Beside:
     def __call__(self, state: State, reference: Reference) -> Command:
         """Torques for the period that begins at `state.t`; those of the controller alone where it has failed."""
         command, system = self._controller(state, reference), self._system
+        check_command(command, self._controller, state, system.n_actuated)
         if command.status is Status.FAILED:
             return command
         given = (state.q, state.v, reference.q, reference.v)

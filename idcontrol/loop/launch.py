@@ -248,7 +248,7 @@ class _Work:
             real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
             while not body.finished:
                 clock.spend(self.plant_period)  # it brakes until it rests
-            ending = _ending(loop, self.stop.asked, realtime.Granted(), Taken())
+            ending = self._ending(loop, realtime.Granted(), Taken())
         finally:
             metrics = scribe.close(ending)
         assert metrics is not None
@@ -373,7 +373,7 @@ class _Work:
                 plant.wait(ENDING_S)
         patience_s = WRITING_S + (clock.now() - began) / NS
         try:
-            out, _ = recorder.communicate(encode(_ending(loop, stop.asked, granted, taken)), timeout=patience_s)
+            out, _ = recorder.communicate(encode(self._ending(loop, granted, taken)), timeout=patience_s)
             fault = f"ended early (status {recorder.returncode})" if recorder.returncode else ""
         except subprocess.TimeoutExpired:
             fault = f"did not end within {patience_s:.0f} s and was killed"
@@ -384,6 +384,25 @@ class _Work:
             raise RuntimeError(f"the recorder {fault}{braked}; {self.out} has what it had written")
         metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
         return metrics
+
+    def _ending(self, loop: ControlLoop, granted: realtime.Granted, taken: Taken) -> record.Ending:
+        """How the loop ended; the traceback of what planner or controller raised goes beside the record."""
+        counts, asked = loop.counts, self.stop.asked
+        if counts.traceback:
+            with contextlib.suppress(OSError):  # a full disk: the recorder says so
+                # a path that is not of the locale's encoding has surrogates, which UTF-8 cannot encode
+                (self.out / "traceback.txt").write_bytes(counts.traceback.encode(errors="backslashreplace"))
+        return record.Ending(
+            faults=loop.safety.ended_by,
+            ended="signal" if asked else "duration" if counts.complete and not loop.safety.ended_by else "fault",
+            overruns=counts.overruns,
+            missed=counts.missed,
+            realtime=msgspec.to_builtins(granted),
+            signal=asked or None,
+            error=counts.error,
+            memory_mb=taken.memory_mb,
+            steal_s=taken.steal_s,
+        )
 
     def _meet(
         self, loop: ControlLoop, plant: subprocess.Popen[bytes] | None, recorder: subprocess.Popen[bytes]
@@ -487,18 +506,3 @@ class Taken(NamedTuple):
     """Memory of its process before the first tick and after the last."""
     steal_s: float | None = None
     """Time that a hypervisor took from the computer's CPUs."""
-
-
-def _ending(loop: ControlLoop, asked: int, granted: realtime.Granted, taken: Taken) -> record.Ending:
-    counts = loop.counts
-    return record.Ending(
-        faults=loop.safety.ended_by,
-        ended="signal" if asked else "duration" if counts.complete and not loop.safety.ended_by else "fault",
-        overruns=counts.overruns,
-        missed=counts.missed,
-        realtime=msgspec.to_builtins(granted),
-        signal=asked or None,
-        error=counts.error,
-        memory_mb=taken.memory_mb,
-        steal_s=taken.steal_s,
-    )

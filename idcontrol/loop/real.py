@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import structs
 
+from idcontrol.config import places
+from idcontrol.controllers.answer import check_command
 from idcontrol.dynamics.system import System
-from idcontrol.errors import InputError
 from idcontrol.kernels.bound import bind, entry
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
@@ -85,8 +86,9 @@ class Counts:
         overruns: Number of ticks that took longer than their period.
         missed: Number of beats that were skipped.
         complete: Whether planner and controller worked for as long as they were meant to.
-        error: Traceback of the first error that planner or controller raised, or of where they hung; or why the machine
-            could not begin from where it was; "" if none of these.
+        error: One line about the first error that planner or controller raised, or about where they hung; or why the
+            machine could not begin from where it was; "" if none of these.
+        traceback: Traceback of that error; "" if there was none.
     """
 
     ticks: int = 0
@@ -94,6 +96,7 @@ class Counts:
     missed: int = 0
     complete: bool = False
     error: str = ""
+    traceback: str = ""
 
 
 COURSE = (
@@ -525,7 +528,7 @@ class ControlLoop:
             self._sense, self._used = self._parts.sense(), False
         if self.safety.mode is Mode.ARMED:
             self._began, self._first, self._ending, self._halted, self._epoch = now, None, False, False, 0.0
-            self.counts.complete, self.counts.error = False, ""
+            self.counts.complete, self.counts.error, self.counts.traceback = False, "", ""
 
     def _follow(self, rows: Array) -> Fault:
         """Want what the drives shall hold, rows tau, q, v, kp, kd; returns what is wrong with it."""
@@ -567,7 +570,8 @@ class ControlLoop:
 
     def _keep(self, error: BaseException) -> None:
         if not self.counts.error:
-            self.counts.error = "".join(traceback.format_exception(error))
+            self.counts.error = places.described(error)
+            self.counts.traceback = "".join(traceback.format_exception(error))
 
     def _answers(self) -> Fault:
         parts, state, of = self._parts, self._seen, self.row.of
@@ -580,6 +584,7 @@ class ControlLoop:
         self._spend("plan")
         command = parts.controller(state.sealed(), reference)
         self._spend("control")
+        check_command(command, parts.controller, state, len(self._tau), len(of["stance"]))
         self._record(reference, command.predicted)
         self._write_verdict(
             reference.residual,
@@ -595,10 +600,7 @@ class ControlLoop:
             of["notes"][:] = parts.planner.notes()
         if command.status == Status.FAILED:
             return Fault.FAILED  # its torque is zero, under which a robot would sink: the last one holds
-        told: Array = np.ascontiguousarray(command.driven, dtype=np.float64)
-        if told.shape not in (self._wanted.shape, self._sent.shape):
-            raise InputError(f"the controller returned torques of shape {told.shape}, not {self._wanted.shape}")
-        fault = self._want(told)
+        fault = self._want(np.ascontiguousarray(command.driven, dtype=np.float64))
         if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:
             fault |= Fault.FALLBACK
         return fault

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from idcontrol.errors import InputError
+from idcontrol.controllers.answer import check_command, check_finite
 from idcontrol.kernels import stopwatch
 from idcontrol.sensing.ahead import Ahead
 from idcontrol.types import Command, ContactForces, Controller, Plant, Reference, State
@@ -63,6 +63,9 @@ def ticks(
 
     Yields:
         One `Tick` a period.
+
+    Raises:
+        InputError: The controller returned no command for its machine, or torques that are not finite.
     """
     state = plant.reset(start)
     if ahead is not None:
@@ -74,8 +77,8 @@ def ticks(
         began = stopwatch.wall_s()
         command = controller(given, reference)
         spent = stopwatch.wall_s() - began
-        if not isinstance(command, Command):
-            raise InputError(f"the controller returned {type(command).__name__} at {state.t:.3f} s; return a Command")
+        check_command(command, controller, state, len(reference.q), len(reference.stance))
+        check_finite(command, controller, state)
         if ahead is not None:
             reference = ahead.sent(command, reference)
         after = plant.step(command.driven, h)

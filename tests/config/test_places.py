@@ -64,6 +64,8 @@ class Four:
 '''
 
 FAULTY = '''
+from idcontrol.errors import InputError
+from idcontrol.types import Command
 from mine import FromRobot
 
 class Torn(FromRobot):
@@ -84,6 +86,23 @@ class WritingState(Torn):
 
 class WritingReference(Torn):
     def fail(self, state, reference): reference.q[0] = 0.0
+
+class Spent(Torn):
+    def fail(self, state, reference): raise StopIteration
+
+class Unsealing(Torn):
+    def fail(self, state, reference): state.q.setflags(write=True)
+
+class Ours(Torn):
+    def fail(self, state, reference): raise InputError("the robot is tired")
+
+class Short(FromRobot):
+    def __call__(self, state, reference):
+        return Command(tau=super().__call__(state, reference).tau[1:])
+
+class Text(FromRobot):
+    def __call__(self, state, reference):
+        return Command(tau=["all"] * 12)
 
 class Unmade(Torn):
     def __init__(self, robot, mu, rate): robot.gain
@@ -260,6 +279,8 @@ def test_a_controller_and_a_plant_of_ones_own_trot_like_ours(files):
         ("Leaving", "SystemExit: 0"),
         ("WritingState", "ValueError: assignment destination is read-only"),
         ("WritingReference", "ValueError: assignment destination is read-only"),
+        ("Spent", "RuntimeError: generator raised StopIteration"),
+        ("Unsealing", "ValueError: cannot set WRITEABLE flag to True of this array"),
         ("Unmade", "AttributeError: 'Robot' object has no attribute 'gain'"),
     ],
 )
@@ -273,6 +294,22 @@ def test_an_error_of_a_users_controller_is_status_2_and_names_its_file_and_line(
     assert status == 2
     assert said.out == ""
     assert said.err == f"idcontrol: faulty.py, line {at}: {error}; the traceback is in r/traceback.txt\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("Ours", "the robot is tired"),
+        ("Short", "at 0.000 s the controller returned tau of shape (11,), not (12,)"),
+        ("Text", "at 0.000 s the controller returned tau of type str96; return real numbers"),
+    ],
+)
+def test_an_answer_of_a_users_controller_that_is_no_command_is_a_line_with_its_file_and_line(name, line, capsys):
+    lines = FAULTY.splitlines()
+    at = 1 + (name == "Ours") + next(i for i, line in enumerate(lines) if line.startswith(f"class {name}("))
+    words = ["run", "trot", "--controller", f"faulty.py:{name}", "--duration", "0.01", "--quiet", "--out", "r"]
+    assert cli.main(words) == 2
+    assert capsys.readouterr().err == f"idcontrol: faulty.py, line {at}: {line}\n"
 
 
 def test_an_error_of_a_users_controller_is_no_refusal_in_a_comparison(files):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,16 +92,42 @@ def test_percentiles_of_period_and_computing_are_printed(command):
     assert "SCHED_OTHER" in out
 
 
-def test_a_loop_that_a_fault_ended_is_status_1(command):
-    status, out, _ = command("--controller", "tests.loop.test_launch:Broken", "--json")
-    assert status == 1
-    assert json.loads(out)["ended"] == "fault"
+@pytest.mark.parametrize("as_json", [["--json"], []])
+def test_an_error_of_a_users_controller_is_status_2_and_a_line_with_its_traceback_beside_the_record(
+    as_json, command, tmp_path
+):
+    status, out, err = command("--controller", "tests.loop.test_launch:Broken", *as_json)
+    assert status == 2
+    kept = tmp_path / "run" / "traceback.txt"
+    assert re.fullmatch(
+        rf"idcontrol: test_launch\.py, line \d+: ZeroDivisionError: gain is zero; the traceback is in {kept}\n", err
+    )
+    assert kept.read_text().count("in fail") == 1
+    assert "Traceback" not in out
+    if as_json:
+        assert json.loads(out)["ended"] == "fault"
 
 
-def test_what_ended_it_is_printed_once(command):
-    status, out, _ = command("--controller", "tests.loop.test_launch:Broken")
-    assert status == 1
-    assert out.count("Traceback") == 1
+def test_an_answer_that_is_no_command_ends_the_loop_in_a_line(command):
+    """The first calls rehearse, when a wrong answer is refused before anything moves."""
+    status, _, err = command("--controller", "tests.loop.test_command:Short", "--json")
+    assert status == 2
+    assert re.match(
+        r"idcontrol: test_command\.py, line \d+: at 0\.\d+ s the controller returned tau of shape \(1,\), not", err
+    )
+    assert err.count("\n") == 1
+
+
+def test_a_controller_that_closes_generators_in_its_start_is_a_line(command, monkeypatch):
+    monkeypatch.setattr("tests.loop.rig.Pd.reset", close)
+    status, _, err = command()
+    assert status == 2
+    assert "GeneratorExit" in err
+    assert err.count("\n") == 1
+
+
+def close(controller):
+    raise GeneratorExit
 
 
 def test_what_was_opened_before_a_signal_ended_the_preparation_is_removed(command, monkeypatch, tmp_path):
@@ -116,6 +143,13 @@ def test_what_was_opened_before_a_signal_ended_the_preparation_is_removed(comman
     assert not (tmp_path / "run").exists()
 
 
+class Short(Pd):
+    """Forgets a joint from its 100th call on."""
+
+    def __init__(self):
+        super().__init__(wrong=lambda call, command: Command(tau=command.tau[call >= 100 :]))
+
+
 class Overflowing(Pd):
     """Its gain is larger than floating point is."""
 
@@ -126,7 +160,7 @@ class Overflowing(Pd):
 def test_torques_that_overflow_are_a_fault_that_is_named_and_no_warning(command):
     status, out, err = command("--controller", "tests.loop.test_command:Overflowing", "--json")
     assert status == 1
-    assert err == ""
+    assert err == "idcontrol: torques or states were no finite numbers\n"
     found = json.loads(out)
     assert (found["ended"], found["fault"]) == ("fault", "not_finite")
     assert found["error"] == "torques or states were no finite numbers"

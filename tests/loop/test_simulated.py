@@ -192,5 +192,5 @@ def test_a_plant_that_hands_out_its_own_arrays_can_go_on_writing_into_them():
 
 
 def test_a_controller_that_returns_no_command_is_refused_in_a_line():
-    with pytest.raises(InputError, match=r"the controller returned NoneType at 0\.000 s; return a Command"):
+    with pytest.raises(InputError, match=r"at 0\.000 s the controller returned NoneType; return a Command"):
         next(ticks(Diary(), Diary().plan, lambda state, reference: None, state(0.0, 5.0), h=H, steps=1))

@@ -1,0 +1,80 @@
+"""Whether the answer of a controller is a command for its machine."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from idcontrol.config import places
+from idcontrol.errors import InputError
+from idcontrol.types import Command, ContactForces, Controller, State, Status
+
+ROWS: Final = ("tau", "q", "v", "kp", "kd")
+"""The fields of a command that have one number for each joint; all but the first may be None."""
+NUMBER: Final = (float, int, np.floating, np.integer)
+SINGLE: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
+    ("status", (Status,), "a Status"),
+    ("residual", NUMBER, "a number"),
+    ("gap", NUMBER, "a number"),
+    ("clipped", (bool, np.bool_), "True or False"),
+    ("dropped", (tuple, list), "a tuple of words"),
+    ("solved_by", (str, type(None)), "a word or None"),
+    ("predicted", (ContactForces, type(None)), "ContactForces or None"),
+)
+"""The other fields, their types, and the types in words."""
+
+
+def check_command(command: Command, controller: Controller, state: State, joints: int, feet: float = math.inf) -> None:
+    """Refuse an answer that is no command for so many joints and feet. Numbers need not be finite.
+
+    Raises:
+        InputError: One line with what is wrong; of a user's controller with the file and line that define its class.
+    """
+    wrong = _fault(command, joints, feet)
+    if wrong:
+        refuse(controller, state, wrong)
+
+
+def check_finite(command: Command, controller: Controller, state: State) -> None:
+    """Refuse torques that are not finite, and what drives shall hold, as `check_command` does."""
+    if not np.isfinite(command.driven).all():
+        refuse(controller, state, "torques that are not finite; return numbers")
+
+
+def refuse(controller: Controller, state: State, wrong: str) -> None:
+    """Raise an `InputError` about what a controller returned in a state."""
+    raise InputError(f"{places.definition(controller)}at {state.t:.3f} s the controller returned {wrong}")
+
+
+def _fault(command: Any, joints: int, feet: float) -> str:
+    """Say what is wrong with an answer; "" if nothing is."""
+    if not isinstance(command, Command):
+        return f"{type(command).__name__}; return a Command"
+    for name in ROWS:
+        values = getattr(command, name)
+        if values is None and name != "tau":
+            continue
+        try:
+            array = np.asarray(values)
+        except ValueError:  # a list of lists of several lengths
+            return f"{name} that is no array of {joints} numbers"
+        if array.dtype.kind not in "fiu":
+            return f"{name} of type {array.dtype.name}; return real numbers"
+        if array.shape != (joints,):
+            return f"{name} of shape {array.shape}, not ({joints},)"
+    for name, types, words in SINGLE:
+        if not isinstance(getattr(command, name), types):
+            return f"{name} of type {type(getattr(command, name)).__name__}; it must be {words}"
+    return "" if command.predicted is None else _misplaced(command.predicted, feet)
+
+
+def _misplaced(forces: ContactForces, feet: float) -> str:
+    """Say what is wrong with the forces that a controller predicts; "" if nothing is."""
+    identity, force = np.asarray(forces.identity), np.asarray(forces.force)
+    if identity.dtype.kind not in "iu" or force.dtype.kind not in "fiu" or force.shape != (*identity.shape, 3):
+        return f"predicted.force of shape {force.shape} at predicted.identity of shape {identity.shape}"
+    if any(not 0 <= i < feet for i in identity.ravel().tolist()):
+        return f"predicted.identity {identity.tolist()}; the {feet} feet are numbered from 0"
+    return ""
