@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -218,11 +219,14 @@ def _coordinates(system: System, name: str) -> int:
 def _standing_problems(robot: Robot, system: System) -> list[str]:
     found = []
     q = robot.standing_state(system).q
-    for foot, gap in zip(robot.description.feet, foot_gaps(robot, system, q), strict=True):
-        if robot.description.base == "free-flyer" and gap > STANDING_GAP:
+    gaps = foot_gaps(robot, system, q).tolist()
+    most = median_low(gaps) if gaps and robot.description.base == "free-flyer" else None
+    for foot, gap in zip(robot.description.feet, gaps, strict=True):
+        if most is not None and abs(gap - most) > STANDING_GAP:
             found.append(
-                f"home.joints_rad: foot {foot.name} is {1e3 * gap:.1f} mm above the ground when the lowest foot "
-                "touches; change the angles of its leg"
+                f"home.joints_rad: foot {foot.name} is {1e3 * abs(gap - most):.1f} mm "
+                f"{'above' if gap > most else 'below'} most of the feet; change the angles of its leg, or correct its "
+                f"radius_m = {foot.radius_m:g} or its offset_m"
             )
     system.update(q, np.zeros(system.n_velocities))
     u = system.n_unactuated

@@ -325,6 +325,8 @@ def _inconsistencies(raw: Mapping[str, Any]) -> list[str]:
     found = [
         f"feet: the name {name} is given twice; rename one" for name in sorted(set(names)) if names.count(name) > 1
     ]
+    if gait is not None and raw.get("base") == "fixed":
+        found.append('gait: a robot with base = "fixed" cannot walk; let its base be "free-flyer", or leave [gait] out')
     touchdown = gait.get("touchdown") if isinstance(gait, Mapping) else None
     if len(names) < len(named) or not isinstance(touchdown, Mapping):
         return found

@@ -22,6 +22,11 @@ LEAST_LEAN_RAD = 0.02
 """A robot that tips over when it leans by less than this does not stand: no controller holds its base as still."""
 MOST_LEAN_RAD = 0.15
 """A robot that tips by more than this within a stance is not kept from falling: a quarter of the lean of a fall."""
+ON_EDGE = 1e-3
+"""A mass centre less than this inside of the feet that stand is on the edge of what they span [m].
+
+`support_margin` of two feet is up to 0.2 mm too large: it looks along `DIRECTIONS`.
+"""
 MOST_RADIUS = 0.5
 """Largest radius of a foot, as a share of the length of its leg: a larger one reaches the knee."""
 MOST_GROWTH = 100.0
@@ -58,8 +63,8 @@ def problems(robot: Robot, system: System) -> list[str]:
     share = torque_share(robot, system)
     if share > 1.0:
         return [
-            f"limits.torque_nm: to stand at home takes {share:.2g} times the torque limits on ground with friction "
-            f"{MU:g}; bend the legs less, or correct the limits"
+            f"limits.torque_nm: to carry {pin.computeTotalMass(system.model):.3g} kg at home takes {share:.2g} times "
+            f"the torque limits on ground with friction {MU:g}; bend the legs less, or correct the limits or the masses"
         ]
     return _gait_problems(robot, system, com)
 
@@ -175,14 +180,20 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
             continue
         on = " and ".join(name for name, one in zip(names, stands, strict=True) if one)
         carriers = contacts.take(np.flatnonzero(stands))
-        beside = max(-support_margin(carriers.point[:, :2] - com[:2]), 0.0)
-        lean = beside / height * (math.cosh(min(lasts * math.sqrt(GRAVITY / height), MOST_GROWTH)) - 1.0)
+        margin = support_margin(carriers.point[:, :2] - com[:2])
+        beside = max(-margin, 0.0)
+        # no robot stays above a line or a point: it begins with the least lean that tips it over
+        begins = max(beside / height, LEAST_LEAN_RAD) if margin < ON_EDGE else 0.0
+        lean = begins * (math.cosh(min(lasts * math.sqrt(GRAVITY / height), MOST_GROWTH)) - 1.0)
         most = max(
             most, (lean, f"for {1e3 * lasts:.0f} ms on {on} alone, {1e3 * beside:.0f} mm beside its mass centre")
         )
         needs = max(needs, (_torque_share(system, carriers, limit, slice(3)), on))
     if most[0] > MOST_LEAN_RAD:
-        return [f"gait: the robot is {most[1]}, and tips over; raise gait.duty, or have other feet land together"]
+        return [
+            f"gait: the robot is {most[1]}, and tips over; shorten gait.period_s, raise "
+            "gait.duty, or have other feet land together"
+        ]
     if needs[0] > 1.0:
         return [
             f"limits.torque_nm: on {needs[1]} alone the gait takes {needs[0]:.2g} times the torque limits; correct them"
