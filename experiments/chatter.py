@@ -21,13 +21,13 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol import controllers, robots
-from idcontrol.bench import scenes
 from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.controllers import Gains, InverseSettings
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.experiments.verdicts import MOST_FACTOR
+from idcontrol.problems import walks
 from idcontrol.types import Array, Reference, State, Status
 
 JUMP_NM: Final = 0.2
@@ -273,7 +273,7 @@ def _on_a_trot(config: Config) -> list[_Trot]:
     """Show the states of one walk to both controllers, whose torques move nothing and have no limit."""
     if not config.trot_mu:
         return []
-    walk, robot = scenes.walk(config.robot, "coulomb-lcp", PERIODS), robots.load(config.robot)
+    walk, robot = walks.walk(config.robot, "coulomb-lcp", PERIODS), robots.load(config.robot)
 
     def roughest(name: str, mu: float) -> float:
         system = robot.system()

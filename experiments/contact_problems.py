@@ -1,14 +1,14 @@
 """Random contact problems by every model and solver: shares solved and reported unsolved, and none wrong.
 
-Answers that are called solved are checked by `idcontrol.trust.contact_laws`, from the problem alone. Problems that are
+Answers that are called solved are checked by `idcontrol.judge.missed`, from the problem alone. Problems that are
 reported unsolved are compared with what is known: a forward problem whose gaps are not negative always has a solution
 (math.md, sections 5.1 and 7.3). In an inverse problem prescribed velocities may squeeze. Then a linear program finds a
 certificate, independent of the solvers, that no velocity of the free bodies keeps all contacts apart, or a search over
 all contact modes ends without a solution (`idcontrol.solvers.modes`). The search's work grows exponentially with
 the contacts that act on each other. Where it meets its limit, the problem counts as undecided.
 
-The preset ``hostile`` has problems in which nothing is of one size (`idcontrol.trust.random_steps.hostile_step`), and
-counts what every model does with them, each contact judged in its own units (`idcontrol.trust.own_units`).
+The preset ``hostile`` has problems in which nothing is of one size (`idcontrol.problems.steps.hostile_step`), and
+counts what every model does with them, each contact judged in its own units (`idcontrol.judge.violation`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from idcontrol import judge
 from idcontrol.config.configuration import Count, Seed, jsonable
 from idcontrol.experiments.case import Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
+from idcontrol.judge import Law
+from idcontrol.judge import models as judged
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.step import ContactModel, StepProblem
 from idcontrol.models.whitened import whiten
+from idcontrol.problems.lcps import edge_rows, excluded, normal_rows
+from idcontrol.problems.steps import hostile_step, kind_of, numbered_step
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.lcp import RowLcpResult
 from idcontrol.solvers.lemke import solve_regularized
@@ -36,10 +41,6 @@ from idcontrol.solvers.modes import find_solution, islands
 from idcontrol.solvers.ppm import solve_ppm
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
-from idcontrol.trust import contact_laws, own_units
-from idcontrol.trust.contact_lcps import edge_rows, excluded, normal_rows
-from idcontrol.trust.models import ATTACKED
-from idcontrol.trust.random_steps import hostile_step, kind_of, numbered_step
 from idcontrol.types import Array, Status
 
 MODE_NODES: Final = 100_000
@@ -73,7 +74,7 @@ class JudgedModel:
 
     Attributes:
         solve: The contact model.
-        violation: Largest violation of its law (`idcontrol.trust.contact_laws`).
+        law: Its law.
         velocities: Rows G and constants r of the velocities that it allows, ``G v + r ≥ 0``, for a certificate that
             there are none; None where that is not its condition.
         lcp: Whether a problem without certificate is searched as the Coulomb LCP.
@@ -81,7 +82,7 @@ class JudgedModel:
     """
 
     solve: ContactModel
-    violation: Callable[[StepProblem, Array], float]
+    law: Law
     velocities: Callable[[StepProblem], tuple[Array, Array]] | None
     lcp: bool = False
     convex: bool = True
@@ -214,12 +215,12 @@ experiment = ContactProblems()
 def attack(name: str, config: Config, out: Path, progress: Progress) -> dict[str, Any]:
     """Solve hostile problems with every model and count: solved, wrong, not finite though called solved, refused."""
     began = time.perf_counter()
-    counts = {model: dict.fromkeys((*OUTCOMES, "first_wrong"), 0) for model in ATTACKED}
+    counts: dict[Law, dict[str, int]] = {model: dict.fromkeys((*OUTCOMES, "first_wrong"), 0) for model in judged.MODELS}
     so_far = out / "so-far.json"
     for number in range(config.problems):
         problem = hostile_step(number, seed=config.seed)
-        for model, (solve, law) in ATTACKED.items():
-            outcome = judge_hostile(solve, law, problem)
+        for model, solve in judged.MODELS.items():
+            outcome = judge_hostile(solve, model, problem)
             if outcome in ("wrong", "not_finite") and not counts[model]["wrong"] + counts[model]["not_finite"]:
                 counts[model]["first_wrong"] = number
             counts[model][outcome] += 1
@@ -240,13 +241,13 @@ def attack(name: str, config: Config, out: Path, progress: Progress) -> dict[str
     return save(out, name, config, results, began=began)
 
 
-def judge_hostile(solve: ContactModel, law: int, problem: StepProblem) -> str:
+def judge_hostile(solve: ContactModel, law: Law, problem: StepProblem) -> str:
     """Solve a problem with a model, and return which of the `OUTCOMES` that was."""
     solution = solve(problem, None)
     if solution.status is not Status.SOLVED:
         return "repaired" if solution.status is Status.REPAIRED else "refused"
-    missed = own_units.violation(law, problem, solution)
-    if missed <= own_units.TOLERANCE:
+    missed = judge.violation(law, problem, solution)
+    if missed <= judge.TOLERANCE:
         return "solved"
     return "wrong" if np.isfinite(missed) else "not_finite"
 
@@ -259,7 +260,7 @@ def judge_model(model: JudgedModel, problem: StepProblem, tally: Tally) -> None:
     tally.seconds.append(time.perf_counter() - began)
     answered = solution.status is Status.SOLVED or solution.regularization > 0.0
     if answered and solution.status is not Status.FALLBACK:
-        violation = model.violation(problem, solution.impulses)
+        violation = judge.missed(model.law, problem, solution.impulses)
         tally.worst = max(tally.worst, violation if solution.status is Status.SOLVED else 0.0)
         if violation <= TOLERANCE:
             tally.solved += 1
@@ -291,7 +292,7 @@ def count_decision(problem: StepProblem, tally: Tally) -> None:
     largest = max(members.size for members in islands(V))
     nodes = int(MODE_NODES * min(1.0, MODE_CONTACTS / largest) ** 3)
     y, settled, _ = find_solution(V, reduction.c, problem.contacts.mu, max_nodes=nodes)
-    if y is not None and contact_laws.coulomb(problem, y.reshape(3, -1).T) <= TOLERANCE:
+    if y is not None and judge.missed("coulomb", problem, y.reshape(3, -1).T) <= TOLERANCE:
         tally.missed += 1
     elif settled and y is None:
         tally.no_solution += 1
@@ -330,13 +331,14 @@ def judge_solver(
 
 
 def rows_violation(rows: Array, r: Array, z: Array) -> float:
-    """Relative residual of LCP(r, ρρᵀ), recomputed in extended precision and measured as in `contact_laws`."""
+    """Relative residual of LCP(r, ρρᵀ), recomputed in extended precision and measured as in `judge.missed`."""
     rho = rows.astype(np.longdouble)
     w = (rho @ (rho.T @ z) + r).astype(np.float64)
     unit = float(np.abs(r).max())
     lightest = float(np.einsum("ij,ij->i", rows, rows).max())
     impulse = max(float(np.abs(z).max()), unit / lightest if lightest > 0.0 else 1.0)
-    return contact_laws.largest(np.minimum(z / impulse, w / unit)) if unit > 0.0 else contact_laws.largest(z)
+    missed = np.abs(np.minimum(z / impulse, w / unit) if unit > 0.0 else z).max(initial=0.0)
+    return float(missed) if np.isfinite(missed) else float(np.inf)
 
 
 def beyond_double(rows: Array, r: Array) -> bool:
@@ -365,13 +367,11 @@ def _by_rows(solve: Callable[[Array, Array], RowLcpResult]) -> Callable[[Array, 
 
 
 MODELS: Final = {
-    "coulomb": JudgedModel(
-        solve=coulomb.solve, violation=contact_laws.coulomb, velocities=normal_rows, lcp=True, convex=False
-    ),
-    "dissipation": JudgedModel(solve=dissipation.solve, violation=contact_laws.dissipation, velocities=edge_rows),
-    "viscous": JudgedModel(solve=viscous.solve, violation=contact_laws.viscous, velocities=normal_rows),
-    "no slip": JudgedModel(solve=no_slip.solve, violation=contact_laws.no_slip, velocities=None),
-    "no slip, dual": JudgedModel(solve=dissipation.no_slip_qp, violation=contact_laws.no_slip, velocities=None),
+    "coulomb": JudgedModel(solve=coulomb.solve, law="coulomb", velocities=normal_rows, lcp=True, convex=False),
+    "dissipation": JudgedModel(solve=dissipation.solve, law="dissipation", velocities=edge_rows),
+    "viscous": JudgedModel(solve=viscous.solve, law="viscous", velocities=normal_rows),
+    "no slip": JudgedModel(solve=no_slip.solve, law="no_slip", velocities=None),
+    "no slip, dual": JudgedModel(solve=dissipation.no_slip_qp, law="no_slip", velocities=None),
 }
 """Models by name. The no-slip models hold rows to a physical rank tolerance and may report a solvable step unsolved."""
 

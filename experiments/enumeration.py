@@ -35,11 +35,11 @@ from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
+from idcontrol.problems.lcps import coulomb_lcp
+from idcontrol.problems.machines import H, inverse_step
 from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.solvers.enumerate import NearestProblem, nearest_solution, tick_nodes
 from idcontrol.solvers.mindiff import nearest_basis
-from idcontrol.trust.contact_lcps import coulomb_lcp
-from idcontrol.trust.machines import H, inverse_step
 from idcontrol.types import Array, Status
 
 BRUTE_FORCE_CASES: Final = {1: 200, 2: 200, 3: 3}

@@ -1,6 +1,6 @@
 """Table 1 of Trinkle et al. 1997 on generated problems of its sizes: which are solved, and which have no solution.
 
-The paper's 328 data sets are lost. These are bodies in contact (`idcontrol.trust.piles`): the paper's pyramid LCP
+The paper's 328 data sets are lost. These are bodies in contact (`idcontrol.problems.piles`): the paper's pyramid LCP
 (math.md, section 9; `idcontrol.models.acceleration`) with rolling contacts and a few that slide, each problem at
 several μ, the same at all contacts. Sliding friction can leave such a problem without a solution (Painlevé): a problem
 that no method solves goes to `idcontrol.solvers.existence.decide`, which finds a solution or proves that there is none.
@@ -22,12 +22,12 @@ from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import acceleration
 from idcontrol.models.acceleration import AccelerationProblem, PyramidLcp
+from idcontrol.problems.piles import random_pile
 from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.interior_point import pyramid_start, solve_interior_point
 from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.lemke import solve_lemke
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
-from idcontrol.trust.piles import random_pile
 from idcontrol.types import Array
 
 SOURCE: Final = "Trinkle et al. 1997, Table 1"

@@ -1,8 +1,8 @@
 """Contact problems through every solver that is installed, each answer checked by one judge (``idcontrol league``).
 
 The problems are those that our trots and grasps have met, random steps of machines and boxes, hostile ones
-(`idcontrol.trust.random_steps`), and whatever sets the user has (``--set 'data=["FOLDER"]'``). All know Coulomb's law
-with a circular cone; `idcontrol.bench.league.judge` decides, in the units of the problem, whether an answer obeys it.
+(`idcontrol.problems.steps`), and whatever sets the user has (``--set 'data=["FOLDER"]'``). All know Coulomb's law
+with a circular cone; `idcontrol.judge.miss` decides, in the units of the problem, whether an answer obeys it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Annotated, Any, Final
 import msgspec
 import numpy as np
 
-from idcontrol.bench.league.judge import miss
 from idcontrol.bench.league.problems import RECORDED, FrictionProblem, of_step, read
 from idcontrol.bench.league.solvers import OURS, Solver, entered, plain
 from idcontrol.config.configuration import Seed
 from idcontrol.config.places import Kind, at
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, axes
+from idcontrol.judge import miss
 from idcontrol.models.step import StepProblem
-from idcontrol.trust.random_steps import hostile_step, numbered_step
+from idcontrol.problems.steps import hostile_step, numbered_step
 from idcontrol.types import Array
 
 SOLVED: Final = 1e-8
@@ -109,7 +109,7 @@ def run(config: Config, progress: Progress) -> Results:
             answer = solver.answer(problem)
             seconds[s, p] = answer.seconds
             if answer.r is not None:
-                missed[s, p] = miss(problem, answer.r)
+                missed[s, p] = miss(problem.W, problem.q, problem.mu, answer.r)
             progress((s * len(posed) + p + 1) / (len(field) * len(posed)))
     times = np.where(missed <= SOLVED, seconds, np.inf)
     rows = [standing(solver, posed, missed[s], seconds[s], times) for s, solver in enumerate(field)]

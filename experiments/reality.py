@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from idcontrol.bench.league.judge import miss
 from idcontrol.bench.league.problems import read
 from idcontrol.errors import InputError
 from idcontrol.experiments import icub_forces, tosses
+from idcontrol.judge import miss
 from idcontrol.models.coulomb_cone import solve_delassus
 from idcontrol.solvers.status import SOLVED
 from idcontrol.trust import Claim
@@ -84,7 +84,7 @@ def missed(folder: Path) -> float:
     for problem in read([folder]):
         if problem.mu.size <= MOST_CONTACTS:
             outcome, r = solve_delassus(problem.W, problem.q, problem.mu)
-            worst = max(worst, miss(problem, r) if outcome.status == SOLVED else np.inf)
+            worst = max(worst, miss(problem.W, problem.q, problem.mu, r) if outcome.status == SOLVED else np.inf)
     return float(worst)
 
 

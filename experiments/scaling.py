@@ -11,9 +11,9 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from idcontrol.bench import operations, scenes
+from idcontrol.bench import operations
+from idcontrol.bench.measurement import floor
 from idcontrol.bench.models import SCHEMES, scheme_job
-from idcontrol.bench.scenes import PosedProblem, RecordedWalk, floor, problems
 from idcontrol.bench.timing import Job, in_turns
 from idcontrol.config.configuration import Count, Positive
 from idcontrol.errors import InputError
@@ -24,6 +24,8 @@ from idcontrol.kernels.arena import HEAP
 from idcontrol.models.coulomb import MOST_CONTACTS
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.whitened import recover_kernel, whiten_kernel
+from idcontrol.problems import walks
+from idcontrol.problems.walks import PosedProblem, RecordedWalk, problems
 from idcontrol.sweeps.figures import COLORS
 from idcontrol.types import Array
 
@@ -98,7 +100,7 @@ def run(config: Config, progress: Progress) -> Results:
     if not config.contacts:
         raise InputError("contacts is empty; give at least one number of contacts")
     counts = sorted(set(config.contacts))
-    walk = scenes.walk(config.robot, "coulomb-lcp", PERIODS)
+    walk = walks.walk(config.robot, "coulomb-lcp", PERIODS)
     sizes = len(counts)
     medians, floors = np.full((2, len(names), sizes), np.nan)
     posed: dict[int, tuple[Sequence[PosedProblem], Job]] = {}

@@ -22,7 +22,6 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol import controllers, robots
-from idcontrol.bench.league.judge import miss
 from idcontrol.bench.league.problems import FrictionProblem
 from idcontrol.bench.peers import installed
 from idcontrol.contact.spheres import SphereContacts
@@ -32,6 +31,7 @@ from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import GRAVITY, Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, axes
+from idcontrol.judge import miss
 from idcontrol.models.coulomb_cone import solve_delassus
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array, Booleans, Controller, Reference, State
@@ -61,7 +61,7 @@ REPEATS: Final = 300
 """Calls that are timed; the median counts."""
 SCRIPT: Final = Path(__file__).parent / "standing_tsid.py"
 LAW: Final = 1e-8
-"""How far the judge's own forces may miss Coulomb's law (`idcontrol.bench.league.judge.miss`)."""
+"""How far the judge's own forces may miss Coulomb's law (`idcontrol.judge.miss`)."""
 LIMIT_S: Final = 60.0
 """TSID's script is stopped after this time [s]."""
 
@@ -367,7 +367,7 @@ def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, 
         situation.name, rows @ np.linalg.solve(M, rows.T), rows @ free, np.full(4, situation.mu[1])
     )
     outcome, f = solve_delassus(*problem[1:])
-    if outcome.status != SOLVED or not miss(problem, f) <= LAW:
+    if outcome.status != SOLVED or not miss(*problem[1:], f) <= LAW:
         raise ArithmeticError(f"{situation.name}: the judge has no forces that obey the law")
     a = free + np.linalg.solve(M, rows.T @ f)
     slip = np.linalg.norm((rows @ a).reshape(4, 3)[situation.stance, 1:], axis=1)

@@ -30,11 +30,11 @@ import pytest
 
 from idcontrol import trust
 from idcontrol.bench import execute as bench
-from idcontrol.bench import scenes
 from idcontrol.bench.measurement import Effort
 from idcontrol.cli import main
 from idcontrol.experiments import league, scaling
 from idcontrol.loop import launch
+from idcontrol.problems import walks
 from idcontrol.sweeps import comparison, running
 from tests import GUARD_S
 from tests.test_docs import ROOT, blocks, commands
@@ -146,7 +146,7 @@ def short(monkeypatch):
     monkeypatch.setattr(comparison, "on_this_machine", lambda jobs: make_runs)
     for walking in (bench, scaling):
         monkeypatch.setattr(walking, "PERIODS", 60)
-    monkeypatch.setattr(scenes, "SETTLING", 60)
+    monkeypatch.setattr(walks, "SETTLING", 60)
     monkeypatch.setattr(league, "RECORDED", league.RECORDED / "grasp-1.0-300.npz")
     monkeypatch.setattr(bench, "SECTIONS", ("controllers",))
     monkeypatch.setattr(bench, "run", lambda section, *_, **__: measure(section, FEW))

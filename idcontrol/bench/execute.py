@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.bench import batch, controllers, history, models, plants, scenes, solvers, tick
-from idcontrol.bench.measurement import Effort, TimingRow
-from idcontrol.bench.scenes import RecordedWalk, floor
+from idcontrol.bench import batch, controllers, history, models, plants, solvers, tick
+from idcontrol.bench.measurement import Effort, TimingRow, floor
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import InputError, UnknownName
+from idcontrol.problems import walks
+from idcontrol.problems.walks import RecordedWalk
 
 SECTIONS = ("solvers", "models", "controllers", "plants", "batch", "tick")
 ROBOT, PLANT = "solo12", "coulomb-lcp"
@@ -47,7 +48,7 @@ def run(
     if section not in (*SECTIONS, "all"):
         raise UnknownName("section of the bench", section, (*SECTIONS, "all"))
     before = history.machine()
-    walk = scenes.walk(ROBOT, PLANT, PERIODS)
+    walk = walks.walk(ROBOT, PLANT, PERIODS)
     floor_us, _ = in_turns([floor(walk)], len(walk.moments), effort.samples, effort.budget_s)
     rows, failed = [], {}
     for name in SECTIONS if section == "all" else (section,):

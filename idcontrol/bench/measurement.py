@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import pinocchio as pin
 
 from idcontrol.bench.timing import Job, answers, in_turns, percentiles
+from idcontrol.problems.walks import RecordedWalk
 from idcontrol.types import Array, Booleans
 
 Solved = Callable[[Any], bool]
@@ -225,3 +227,21 @@ def _unsolved(solved: Solved | None, found: list[Any]) -> int | None:
 
 def _ratio(ours: Array, theirs: Array) -> float:
     return float(np.median(ours) / np.median(theirs))
+
+
+def floor(walk: RecordedWalk) -> Job:
+    """The rigid-body terms from Pinocchio, called from Python: M, the bias and the Jacobians of the feet."""
+    system = walk.setup().system
+    model, frames = system.model, [system.frame(name) for name in walk.feet]
+    data, states = model.createData(), [moment.state for moment in walk.moments]
+
+    def run(i: int) -> None:
+        q, v = states[i].q, states[i].v
+        pin.crba(model, data, q)
+        pin.nonLinearEffects(model, data, q, v)
+        pin.computeJointJacobians(model, data, q)
+        pin.updateFramePlacements(model, data)
+        for frame in frames:
+            pin.getFrameJacobian(model, data, frame, pin.LOCAL_WORLD_ALIGNED)
+
+    return Job(run=run)

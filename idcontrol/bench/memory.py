@@ -11,9 +11,9 @@ import numpy as np
 from numba.core.runtime import _nrt_python, rtsys
 
 from idcontrol import controllers, plants
-from idcontrol.bench import scenes
 from idcontrol.bench.execute import PLANT, ROBOT
 from idcontrol.loop.realtime import resident_mb
+from idcontrol.problems import walks
 from idcontrol.types import Array, Controller
 
 PEAK_BAR_MB, IMPORT_BAR_S = 500.0, 1.0
@@ -50,8 +50,8 @@ def sampled(steps: int) -> Array:
     return np.array(found)
 
 
-def _machines() -> tuple[scenes.RecordedWalk, Controller, plants.SimulatedPlant]:
-    walk = scenes.walk(ROBOT, PLANT, PERIODS)
+def _machines() -> tuple[walks.RecordedWalk, Controller, plants.SimulatedPlant]:
+    walk = walks.walk(ROBOT, PLANT, PERIODS)
     system, contacts = walk.machine()
     plant = plants.build(PLANT, plants.Setup(system=system, contacts=contacts, dt=walk.h))
     return walk, controllers.build("id-coulomb-qp", walk.setup()), plant

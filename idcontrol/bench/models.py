@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, measure
-from idcontrol.bench.scenes import PosedProblem, RecordedWalk, crowded, floor, problems
+from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor, measure
 from idcontrol.bench.timing import Job, answers, in_turns
 from idcontrol.controllers import giving_way
 from idcontrol.controllers.giving_way import Outcome, keep
@@ -34,6 +33,7 @@ from idcontrol.models.distribution import torque_map
 from idcontrol.models.no_slip import no_slip_kernel
 from idcontrol.models.step import CLOSED_GAP, WarmStart
 from idcontrol.models.whitened import whiten
+from idcontrol.problems.walks import PosedProblem, RecordedWalk, crowded, problems
 from idcontrol.solvers.enumerate import NearestProblem, NearestResult, nearest_solution
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Status

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from idcontrol import controllers, plants
-from idcontrol.bench import scenes
-from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, TimingRow, measure
+from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, TimingRow, floor, measure
 from idcontrol.bench.peers import installed
-from idcontrol.bench.scenes import FILM, Heap, RecordedWalk, floor
 from idcontrol.bench.timing import Job
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.dynamics.bodies import BodyState
 from idcontrol.dynamics.system import System
+from idcontrol.problems import walks
+from idcontrol.problems.walks import FILM, Heap, RecordedWalk
 from idcontrol.types import Array
 
 PLANTS = ("coulomb-lcp", "dissipation", "sap")
@@ -46,7 +46,7 @@ other simulators [rad/s, m/s]. Without any ground the joints of solo12 would dif
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     """Steps of each plant alone, of one beside each simulator, of controller and plant together, and of the heaps."""
     for name in PLANTS:
-        own = walk if name == "coulomb-lcp" else scenes.walk(walk.robot, name, len(walk.moments))
+        own = walk if name == "coulomb-lcp" else walks.walk(walk.robot, name, len(walk.moments))
         yield measure(_step_benchmark(own, name), effort)
     for engine, make in ENGINES.items():
         peer = make(walk)
@@ -75,7 +75,7 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
         for side in PATCH_SIDES:
             yield measure(_patch(name, side, walk), effort)
     for bodies in HEAPS:
-        yield _heap(scenes.heap(bodies), floor(walk), bodies)
+        yield _heap(walks.heap(bodies), floor(walk), bodies)
 
 
 def _step_benchmark(walk: RecordedWalk, name: str, bar: Bar | None = None) -> Benchmark:
@@ -129,7 +129,7 @@ def _tick(walk: RecordedWalk) -> Job:
 
 def _patch(name: str, side: int, walk: RecordedWalk) -> Benchmark:
     """Steps of a box on a plate."""
-    system, ground, start = scenes.patch(side)
+    system, ground, start = walks.patch(side)
     plant, nothing, below = _plant(name, (system, ground), walk.h), np.zeros(0), floor(walk)
 
     def reset() -> None:

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, TimingRow, measure
+from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, TimingRow, floor, measure
 from idcontrol.bench.peers import QP_PEERS, StageOne, installed, quantecon
-from idcontrol.bench.scenes import PosedProblem, RecordedWalk, floor, problems
 from idcontrol.bench.timing import Job
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models.coulomb import friction_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.friction_lcp import assemble
 from idcontrol.models.whitened import Whitened, whiten
+from idcontrol.problems.walks import PosedProblem, RecordedWalk, problems
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array
 

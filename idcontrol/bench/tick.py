@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from idcontrol.bench import empty_loop
-from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow
-from idcontrol.bench.scenes import RecordedWalk, floor
+from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import InputError
+from idcontrol.problems.walks import RecordedWalk
 
 CONTROLLER, RATE_HZ, FAST_HZ = "id-coulomb-qp", 1000, 4000
 PARTS = ("tick", "read", "plan", "control", "gate", "record")

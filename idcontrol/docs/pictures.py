@@ -16,9 +16,9 @@ from nbclient import NotebookClient
 from idcontrol import plants
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments import trot
+from idcontrol.problems.machines import G, H, sled, sled_state
 from idcontrol.record.recording import Run, load
 from idcontrol.scenes.walk import WalkGait, WalkPath
-from idcontrol.trust.machines import G, H, sled, sled_state
 
 SMOOTH = ("id-coulomb-qp", "id-coulomb-qp-raw", "pid")
 MODELS = {"coulomb-lcp": "o", "dissipation": "s", "sap": "^", "constraint": "x", "viscous": "+", "noslip": "v"}

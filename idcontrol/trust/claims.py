@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-MODULES: Final = {"mujoco": ("mujoco",), "bullet": ("pybullet",), "cvx": ("cvxpy", "clarabel")}
+MODULES: Final = {"mujoco": ("mujoco",)}
 """Modules that each extra installs, for the extras that claims need."""
 
 

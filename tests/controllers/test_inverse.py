@@ -19,7 +19,7 @@ from idcontrol.dynamics.multibody import machine
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation, specification
 from idcontrol.models.distribution import Cones
-from idcontrol.trust.machines import forward_step, inverse_step
+from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Reference, State, Status
 from tests import scenes
 from tests.controllers import walker

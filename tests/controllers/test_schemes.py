@@ -17,9 +17,9 @@ from idcontrol.models import coulomb
 from idcontrol.models.distribution import Cones
 from idcontrol.models.step import StepSolution
 from idcontrol.models.whitened import recover, whiten
+from idcontrol.problems.machines import inverse_step
+from idcontrol.problems.steps import random_step
 from idcontrol.solvers.status import TOLERANCE
-from idcontrol.trust.machines import inverse_step
-from idcontrol.trust.random_steps import random_step
 from idcontrol.types import SOLVED_BY, Status
 from tests import scenes
 from tests.controllers import walker

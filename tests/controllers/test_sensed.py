@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from idcontrol.models import coulomb
-from idcontrol.trust.machines import forward_step
+from idcontrol.problems.machines import forward_step
 from idcontrol.types import ContactForces, State, Status
 from tests import scenes
 from tests.controllers import walker

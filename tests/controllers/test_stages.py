@@ -21,7 +21,7 @@ from idcontrol.models import dissipation, no_slip
 from idcontrol.models.distribution import Bounds, Cones, unbounded
 from idcontrol.models.step import Prescribed, StepProblem, StepSolution
 from idcontrol.models.whitened import whiten
-from idcontrol.trust.machines import inverse_step
+from idcontrol.problems.machines import inverse_step
 from idcontrol.types import ContactForces, Status
 from tests import scenes
 from tests.controllers import walker

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from idcontrol import judge
 from idcontrol.contact.landing import Landing
 from idcontrol.controllers import InverseSettings
 from idcontrol.loop.simulated import Tick
@@ -14,7 +15,6 @@ from idcontrol.models import coulomb
 from idcontrol.models.step import PUSH_OUT_SPEED, StepProblem
 from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
-from idcontrol.trust import contact_laws
 from idcontrol.types import Status
 
 H = 1e-3
@@ -112,7 +112,7 @@ def test_a_trot_has_enough_steps_without_a_contact_switch(steps):
 
 def test_predicted_impulses_and_velocity_solve_the_plants_problem(steps):
     """To 1e-9 at every step; in the paper predicted forces differ from the plant's by 1.2 to 1.9 %."""
-    missed = [contact_laws.coulomb(s.problem, s.predicted) for s in steps if not s.switched]
+    missed = [judge.missed("coulomb", s.problem, s.predicted) for s in steps if not s.switched]
     assert max(missed) < 1e-9
 
 
@@ -124,11 +124,11 @@ def test_where_the_plant_moves_otherwise_its_problem_has_two_solutions(steps):
             continue
         # the solver promises 1e-8 of the velocity at zero impulse and its change together (math.md, section 13.3), that
         # are as large as each other where a foot is brought to rest; here the unit is the former alone
-        assert contact_laws.coulomb(s.problem, s.actual) < 2e-8
+        assert judge.missed("coulomb", s.problem, s.actual) < 2e-8
         # 1e-8 of the 0.34 m/s with which contacts would move without impulses, over legs of 15 cm
         if np.abs(s.v_predicted - s.v_actual).max() > 1e-7:
             differ += 1
-            assert contact_laws.coulomb(s.problem, s.predicted) < 1e-9
+            assert judge.missed("coulomb", s.problem, s.predicted) < 1e-9
     assert differ <= 0.01 * len(steps)
 
 
@@ -142,6 +142,6 @@ def test_summed_normal_forces_are_the_plants(steps):
 
 def test_other_impulses_would_be_noticed(steps):
     s = next(s for s in steps if not s.switched)
-    assert contact_laws.coulomb(s.problem, 1.001 * s.predicted) > 1e-6
-    assert contact_laws.coulomb(replace(s.problem, kappa=1.001 * s.problem.kappa), s.predicted) > 1e-6
+    assert judge.missed("coulomb", s.problem, 1.001 * s.predicted) > 1e-6
+    assert judge.missed("coulomb", replace(s.problem, kappa=1.001 * s.problem.kappa), s.predicted) > 1e-6
     assert coulomb.solve(s.problem).status is Status.SOLVED

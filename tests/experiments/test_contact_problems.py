@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol import judge
 from idcontrol.experiments import contact_problems
 from idcontrol.experiments.contact_problems import (
     Config,
@@ -20,10 +21,9 @@ from idcontrol.experiments.contact_problems import (
 from idcontrol.models import coulomb, dissipation, no_slip
 from idcontrol.models.sticking import LEFT_OUT
 from idcontrol.models.whitened import INEXACT
+from idcontrol.problems.lcps import edge_rows
+from idcontrol.problems.steps import numbered_step, random_step
 from idcontrol.solvers.status import SolverStatus
-from idcontrol.trust import contact_laws
-from idcontrol.trust.contact_lcps import edge_rows
-from idcontrol.trust.random_steps import numbered_step, random_step
 from idcontrol.types import Status
 
 
@@ -33,7 +33,7 @@ def test_a_wrong_answer_called_solved_is_counted_as_wrong():
 
     rng = np.random.default_rng(4)
     tally = Tally()
-    model = JudgedModel(solve=liar, violation=contact_laws.coulomb, velocities=None)
+    model = JudgedModel(solve=liar, law="coulomb", velocities=None)
     for _ in range(5):
         judge_model(model, random_step(rng, feet=False, inverse=False, contacts=4), tally)
     assert tally.wrong >= 3
@@ -45,8 +45,8 @@ def test_a_wrong_answer_called_solved_is_counted_as_wrong():
 @pytest.mark.parametrize(
     ("solve", "law", "number"),
     [
-        (dissipation.no_slip_qp, contact_laws.no_slip, 46745),
-        (dissipation.solve, contact_laws.dissipation, 95253),
+        (dissipation.no_slip_qp, "no_slip", 46745),
+        (dissipation.solve, "dissipation", 95253),
     ],
 )
 def test_impulses_that_lose_too_many_digits_are_kept_and_not_called_solved(solve, law, number):
@@ -56,7 +56,7 @@ def test_impulses_that_lose_too_many_digits_are_kept_and_not_called_solved(solve
     """
     problem = numbered_step(number)
     solution = solve(problem, None)
-    missed = law(problem, solution.impulses)
+    missed = judge.missed(law, problem, solution.impulses)
     assert missed < 1e-6
     if missed > contact_problems.TOLERANCE:
         assert solution.status is Status.REPAIRED
@@ -70,7 +70,7 @@ def test_what_elimination_knows_to_many_digits_is_called_solved():
     problem = numbered_step(80720)
     solution = no_slip.solve(problem)
     assert solution.status is Status.SOLVED
-    assert contact_laws.no_slip(problem, solution.impulses) <= 1e-11
+    assert judge.missed("no_slip", problem, solution.impulses) <= 1e-11
 
 
 @pytest.mark.parametrize("number", [87575, 95253])
@@ -97,7 +97,7 @@ def test_a_step_reported_unsolved_though_it_has_a_solution_is_counted_as_missed(
 
     rng = np.random.default_rng(5)
     tally = Tally()
-    model = JudgedModel(solve=shy, violation=contact_laws.dissipation, velocities=edge_rows)
+    model = JudgedModel(solve=shy, law="dissipation", velocities=edge_rows)
     for inverse in (False, True):
         judge_model(model, random_step(rng, feet=True, inverse=inverse, contacts=3), tally)
     assert tally.missed == 2
@@ -122,7 +122,7 @@ def test_what_is_wrong_is_named_by_its_number(tmp_path, monkeypatch):
         solution = coulomb.solve(problem, warm)
         return structs.replace(solution, impulses=solution.impulses + (len(problem.contacts) == 2))
 
-    model = JudgedModel(solve=liar, violation=contact_laws.coulomb, velocities=None)
+    model = JudgedModel(solve=liar, law="coulomb", velocities=None)
     monkeypatch.setattr(contact_problems, "MODELS", {"liar": model})
     config = Config(problems=40, most_contacts=4)
     rows = ContactProblems().run(config, tmp_path, lambda share: None)["rows"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from idcontrol import robots
+from idcontrol import judge, robots
 from idcontrol.errors import InputError
 from idcontrol.experiments.enumeration import LIMITS, TROT_MU, Config, experiment, measure, nearest_problem
 from idcontrol.models.whitened import recover, whiten
-from idcontrol.trust import contact_laws
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def test_the_start_solves_its_step_and_the_torque_is_the_steps(machine, contacts
     for _ in range(3):
         nearest, y, problem = nearest_problem(rng, *machine, contacts, still=still)
         assert len(problem.contacts) == contacts
-        assert contact_laws.coulomb(problem, y.reshape(3, -1).T) < 1e-8
+        assert judge.missed("coulomb", problem, y.reshape(3, -1).T) < 1e-8
         _, torque = recover(whiten(problem), y)
         np.testing.assert_allclose(nearest.T @ y + nearest.t0, torque, atol=1e-12)
         # told to keep the feet where they are, joints leave the base a velocity at which all are at rest

@@ -20,7 +20,7 @@ from idcontrol.experiments.lcp_suite import (
 )
 from idcontrol.models import acceleration
 from idcontrol.models.acceleration import AccelerationProblem
-from idcontrol.trust.piles import random_pile
+from idcontrol.problems.piles import random_pile
 from idcontrol.types import Status
 
 

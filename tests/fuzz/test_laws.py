@@ -12,15 +12,14 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from msgspec import structs
 
-from idcontrol import controllers
+from idcontrol import controllers, judge
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.step import PUSH_OUT_SPEED
-from idcontrol.trust import contact_laws
-from idcontrol.trust.machines import H, forward_step, inverse_step
+from idcontrol.problems.machines import H, forward_step, inverse_step
 from idcontrol.types import Reference, State, Status
 from tests.fuzz import EFFORT, explore, machines
 
@@ -66,7 +65,7 @@ def test_a_model_keeps_momentum_presses_stays_in_the_cone_and_lets_nothing_throu
 
         if problem.prescribed is not None:
             np.testing.assert_array_equal(found.v_plus[problem.prescribed.index], problem.prescribed.velocity)
-        missing, size = contact_laws.unbalanced(problem, found), contact_laws.balanced_terms(problem, found)
+        missing, size = judge.unbalanced(problem, found), judge.momentum_terms(problem, found)
         # of the terms that cancel: v⁺ comes from M with up to 1e12 between its largest and smallest part
         assert (np.abs(missing) <= 1e-9 * size).all()
 
@@ -135,7 +134,9 @@ def test_a_controller_keeps_limits_and_cones_and_forgets_when_it_is_reset(name, 
             assert (command.status is Status.SOLVED) == (not command.dropped)
             if command.predicted is not None:
                 force = command.predicted.force
-                pressing, along = contact_laws.pressing_and_friction(force, command.predicted.normal)
+                normal = command.predicted.normal
+                pressing = np.einsum("ij,ij->i", force, normal)
+                along = np.linalg.norm(force - pressing[:, None] * normal, axis=1)
                 # sums of some ten terms that cancel, each rounded; and the force itself, whose axes are turned
                 rounding = 1e-14 * (cancels + np.abs(force).max(initial=0.0))
                 assert (pressing >= -rounding).all()

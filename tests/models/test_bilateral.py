@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from idcontrol.judge import unbalanced
 from idcontrol.models import acceleration, coulomb, coulomb_cone, dissipation, no_slip, viscous
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.models.step import Bilateral, Prescribed
-from idcontrol.trust.contact_laws import unbalanced
-from idcontrol.trust.machines import forward_step, inverse_step
+from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 

@@ -11,15 +11,15 @@ from scipy.optimize import nnls
 
 from idcontrol.contact.contacts import Contacts, concatenate
 from idcontrol.errors import InputError
+from idcontrol.judge import unbalanced
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import constraint, coulomb, dissipation
 from idcontrol.models.constraint import solver, unilateral
 from idcontrol.models.friction_lcp import assemble
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.models.whitened import whiten
+from idcontrol.problems.machines import inverse_step
 from idcontrol.solvers.status import SolverStatus
-from idcontrol.trust.contact_laws import unbalanced
-from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_no_slip import gripper, moving_problem

@@ -9,7 +9,7 @@ import pytest
 from idcontrol.errors import InputError
 from idcontrol.models import constraint
 from idcontrol.models.constraint import printed
-from idcontrol.trust.machines import forward_step
+from idcontrol.problems.machines import forward_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_constraint import TILT, G, particle, random_machine, slide

@@ -7,7 +7,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from idcontrol.bench.scenes import copied, patch
+from idcontrol import judge
 from idcontrol.contact.contacts import Contacts, axes_of
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
@@ -15,12 +15,12 @@ from idcontrol.models import coulomb, friction_lcp
 from idcontrol.models.step import StepProblem
 from idcontrol.models.sticking import CONTRADICTED, UNSETTLED
 from idcontrol.models.whitened import whiten
+from idcontrol.problems.lcps import coulomb_lcp, excluded, normal_rows
+from idcontrol.problems.machines import forward_step, inverse_step
+from idcontrol.problems.steps import numbered_step, random_step
+from idcontrol.problems.walks import copied, patch
 from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
-from idcontrol.trust import contact_laws
-from idcontrol.trust.contact_lcps import coulomb_lcp, excluded, normal_rows
-from idcontrol.trust.machines import forward_step, inverse_step
-from idcontrol.trust.random_steps import numbered_step, random_step
 from idcontrol.types import Status
 from tests import scenes
 
@@ -54,8 +54,8 @@ def unbalanced(problem):
 
 def violation(problem, solution):
     """How far a solution is from momentum balance and from its law, relative (math.md, section 13.3)."""
-    momentum = np.abs(contact_laws.unbalanced(problem, solution)).max() / np.abs(problem.kappa).max()
-    return max(momentum, contact_laws.coulomb(problem, solution.impulses))
+    momentum = np.abs(judge.unbalanced(problem, solution)).max() / np.abs(problem.kappa).max()
+    return max(momentum, judge.missed("coulomb", problem, solution.impulses))
 
 
 def kinetic_energy(problem, v):
@@ -411,7 +411,7 @@ def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED
     assert solution.note in (("",) if n > coulomb.CROWD * w.rho.shape[1] else ("restarted", "searched"))
-    assert contact_laws.coulomb(problem, solution.impulses) <= 1e-10  # inertias of these boxes differ by up to 1e6
+    assert judge.missed("coulomb", problem, solution.impulses) <= 1e-10  # inertias of these boxes differ by up to 1e6
 
 
 def test_solved_means_that_velocities_obey_the_law_and_not_only_their_balanced_values():
@@ -419,7 +419,7 @@ def test_solved_means_that_velocities_obey_the_law_and_not_only_their_balanced_v
     problem = numbered_step(82881)
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED
-    assert contact_laws.coulomb(problem, solution.impulses) <= TOLERANCE
+    assert judge.missed("coulomb", problem, solution.impulses) <= TOLERANCE
 
 
 @pytest.mark.parametrize("seed", [1874, 1938, 2671])

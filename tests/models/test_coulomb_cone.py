@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from idcontrol import judge
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb, coulomb_cone, dissipation
 from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.trust import contact_laws, machines
-from idcontrol.trust.random_steps import kind_of, numbered_step, random_step
+from idcontrol.problems import machines
+from idcontrol.problems.steps import kind_of, numbered_step, random_step
 from idcontrol.types import Status
 
 G, H, MASS, MU = 9.81, 1e-3, 2.0, 0.4
@@ -147,7 +148,7 @@ def test_the_law_holds_on_hostile_problems_and_every_forward_one_is_solved():
             continue
         assert solution.status is Status.SOLVED
         # what is called solved is below 1e-8; the check's own units may be a little smaller
-        assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8, number
+        assert judge.missed("coulomb_cone", problem, solution.impulses) < 2e-8, number
 
 
 @pytest.mark.parametrize(("miss", "mu"), [(1e-5, 1.0), (1e-3, 1.5)])
@@ -157,7 +158,7 @@ def test_fingers_that_do_not_fit_a_box_exactly_hold_it(miss, mu):
         problem = pinched(seed, miss, mu)
         solution = coulomb_cone.solve(problem)
         assert solution.status is Status.SOLVED, seed
-        assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8, seed
+        assert judge.missed("coulomb_cone", problem, solution.impulses) < 2e-8, seed
 
 
 @pytest.mark.parametrize("mu", [0.5, 1.0])
@@ -168,7 +169,7 @@ def test_fingers_press_a_box_by_little_more_than_holding_it_takes(mu):
         problem, hand = carried(seed, mu)
         solution = coulomb_cone.solve(problem)
         assert solution.status is Status.SOLVED, seed
-        assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8, seed
+        assert judge.missed("coulomb_cone", problem, solution.impulses) < 2e-8, seed
         if np.allclose(solution.v_plus, hand, rtol=0.0, atol=1e-9):
             held += 1
             enough = np.abs(dissipation.one_stage(problem).impulses).max()  # the smallest within pyramids, nearly
@@ -181,7 +182,7 @@ def test_a_box_on_which_fingers_creep_is_held_from_more_friction():
     problem = pinched(31, 1e-5, 1.2)
     solution = coulomb_cone.solve(problem)
     assert solution.status is Status.SOLVED
-    assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8
+    assert judge.missed("coulomb_cone", problem, solution.impulses) < 2e-8
 
 
 @pytest.mark.parametrize(("number", "contacts"), [(29, 42), (62, 35), (63, 36), (70, 43)])
@@ -190,7 +191,7 @@ def test_boxes_in_a_pile_are_held_where_newtons_method_alone_fails(number, conta
     problem = random_step(np.random.default_rng([7, number]), feet=False, inverse=False, contacts=contacts)
     solution = coulomb_cone.solve(problem)
     assert solution.status is Status.SOLVED
-    assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8
+    assert judge.missed("coulomb_cone", problem, solution.impulses) < 2e-8
 
 
 @pytest.mark.parametrize("push", [(3.0, 5.0), (6.0, -6.0), (20.0, 1.0)])
@@ -217,7 +218,7 @@ def test_alternating_directions_stay_at_a_solution_and_lead_to_one(push):
 def test_the_check_of_the_law_sees_each_kind_of_violation():
     problem = block((0.6, 0.8))
     right = coulomb_cone.solve(problem).impulses
-    assert contact_laws.coulomb_cone(problem, right) < 1e-9
+    assert judge.missed("coulomb_cone", problem, right) < 1e-9
     turn = np.array([[np.cos(0.01), -np.sin(0.01)], [np.sin(0.01), np.cos(0.01)]])
     turned, weaker, stronger, pulling = (right.copy() for _ in range(4))
     turned[0, 1:] = turn @ right[0, 1:]
@@ -225,7 +226,7 @@ def test_the_check_of_the_law_sees_each_kind_of_violation():
     stronger[0, 1:] *= 1.01
     pulling[0] = -pulling[0]
     for wrong in (turned, weaker, stronger, pulling):
-        assert contact_laws.coulomb_cone(problem, wrong) > 1e-5  # a thousand times what is called solved
+        assert judge.missed("coulomb_cone", problem, wrong) > 1e-5  # a thousand times what is called solved
 
 
 def test_the_inverse_is_a_right_inverse():
@@ -237,7 +238,7 @@ def test_the_inverse_is_a_right_inverse():
         kappa = problem.kappa.copy()
         kappa[problem.prescribed.index] -= inverse.multipliers
         forward = replace(problem, kappa=kappa, prescribed=None)
-        assert contact_laws.coulomb_cone(forward, inverse.impulses) < 1e-8
+        assert judge.missed("coulomb_cone", forward, inverse.impulses) < 1e-8
 
 
 def test_corners_that_come_to_rest_rarely_have_friction_at_the_edge_of_their_cones():

@@ -10,7 +10,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.models import dissipation
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
-from idcontrol.trust.machines import forward_step, inverse_step
+from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 

@@ -5,12 +5,14 @@ from dataclasses import replace
 import cvxpy
 import numpy as np
 import pytest
-
-from idcontrol.contact.contacts import Contacts
-from idcontrol.models import dissipation, no_slip
-from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import forward_step, inverse_step
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.judge import unbalanced
+from idcontrol.models import dissipation, no_slip
+from idcontrol.models.step import Bilateral, StepProblem
+from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles

@@ -22,7 +22,7 @@ from idcontrol.models.distribution import (
     within,
 )
 from idcontrol.models.whitened import Whitened, recover, whiten
-from idcontrol.trust.machines import inverse_step
+from idcontrol.problems.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
 

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
+from idcontrol.judge import unbalanced
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import no_slip
 from idcontrol.models.distribution import Cones, smallest_torque
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.models.sticking import LEFT_OUT
 from idcontrol.models.whitened import recover, whiten
+from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.solvers.status import SOLVED
-from idcontrol.trust.contact_laws import unbalanced
-from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles

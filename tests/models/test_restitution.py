@@ -12,7 +12,7 @@ from idcontrol.errors import InputError
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.restitution import SLOWEST, rebounding
 from idcontrol.models.step import PUSH_OUT_SPEED, StepProblem
-from idcontrol.trust import machines
+from idcontrol.problems import machines
 from idcontrol.types import State
 
 H = 1e-3

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol import judge
 from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, dissipation, sap
 from idcontrol.models.step import CLOSED_GAP, StepProblem
 from idcontrol.models.whitened import recover, whiten
-from idcontrol.trust import contact_laws, own_units
-from idcontrol.trust.machines import forward_step, inverse_step
-from idcontrol.trust.random_steps import kind_of, numbered_step
+from idcontrol.problems.machines import forward_step, inverse_step
+from idcontrol.problems.steps import kind_of, numbered_step
 from idcontrol.types import Status
 from tests import scenes
 
 STATES = 1000
-CONVEX = [(dissipation, own_units.DISSIPATION), (sap, own_units.SAP)]
+CONVEX = [(dissipation, "dissipation"), (sap, "sap")]
 
 
 def random_inverse(system, rng):
@@ -82,8 +82,8 @@ def test_torques_lead_to_the_predicted_motion_where_the_model_has_but_one(model,
         # velocities over six decades of mass: 1e-5 is far above rounding and far below another motion
         if np.abs(forward.v_plus - inverse.v_plus).max() > 1e-5 * max(np.abs(inverse.v_plus).max(), 1e-3):
             others += 1
-            assert contact_laws.coulomb(driven, inverse.impulses) < 1e-6
-            assert contact_laws.coulomb(driven, forward.impulses) < 1e-6
+            assert judge.missed("coulomb", driven, inverse.impulses) < 1e-6
+            assert judge.missed("coulomb", driven, forward.impulses) < 1e-6
     assert (others == 0) is unique  # 6 of 300 with Coulomb's
 
 
@@ -105,7 +105,7 @@ def test_a_contact_with_infinite_friction_may_stick_or_part_and_both_are_right(m
     assert sticks.impulses[0, 0] > 0.5
     assert np.abs(sticks.v_plus - parts.v_plus).max() > 0.5
     for solution in (sticks, parts):
-        assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+        assert judge.violation(law, problem, solution) <= judge.TOLERANCE
 
 
 @pytest.mark.parametrize(("model", "law"), CONVEX, ids=["dissipation", "sap"])
@@ -124,7 +124,7 @@ def test_with_infinite_friction_another_motion_that_comes_back_obeys_the_law_as_
             continue
         predicted = structs.replace(inverse, multipliers=np.zeros(0))
         for solution in (predicted, forward):
-            assert own_units.violation(law, driven, solution) <= own_units.TOLERANCE
+            assert judge.violation(law, driven, solution) <= judge.TOLERANCE
         if np.abs(forward.v_plus - inverse.v_plus).max() > 1e-5 * max(np.abs(inverse.v_plus).max(), 1e-3):
             others += 1
             assert (held & (problem.contacts.gap <= CLOSED_GAP)).any()

@@ -16,7 +16,7 @@ from idcontrol.models.sap import Bounded, Parameters, cone
 from idcontrol.models.sap.newton import Cost, Law, hessian, minimize, respond
 from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.trust.machines import forward_step, inverse_step
+from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_right_inverse import random_inverse

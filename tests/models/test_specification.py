@@ -11,10 +11,10 @@ import pytest
 
 from idcontrol.controllers.projection import project
 from idcontrol.errors import InputError, install_command
+from idcontrol.judge import unbalanced
 from idcontrol.models import dissipation, specification
 from idcontrol.models.step import Bilateral
-from idcontrol.trust.contact_laws import unbalanced
-from idcontrol.trust.machines import forward_step, inverse_step
+from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_no_slip import gripper

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from idcontrol import judge
 from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.constraint import solver as constraint
@@ -17,8 +18,7 @@ from idcontrol.models.constraint.solver import YIELD
 from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Prescribed, StepProblem
 from idcontrol.models.sticking import CONTRADICTED, LEFT_OUT, MANY, MOST, UNSETTLED, Attempt, search, sets, settle
 from idcontrol.models.whitened import INEXACT, outcomes, whiten
-from idcontrol.trust import own_units
-from idcontrol.trust.machines import forward_step
+from idcontrol.problems.machines import forward_step
 from idcontrol.types import Status
 from tests import scenes
 
@@ -381,7 +381,7 @@ def twins(seed):
 
 @pytest.mark.parametrize(
     ("solve", "law"),
-    [(coulomb.solve, own_units.COULOMB), (coulomb_cone.solve, own_units.CONE)],
+    [(coulomb.solve, "coulomb"), (coulomb_cone.solve, "coulomb_cone")],
     ids=["diamond", "cone"],
 )
 def test_friction_beside_a_contact_that_sticks_is_solved_only_if_it_opposes_its_own_slip(solve, law):
@@ -392,7 +392,7 @@ def test_friction_beside_a_contact_that_sticks_is_solved_only_if_it_opposes_its_
         solution = solve(problem)
         endings[solution.status] += 1
         if solution.status is Status.SOLVED:
-            assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+            assert judge.violation(law, problem, solution) <= judge.TOLERANCE
         else:
             assert solution.note == INEXACT
     assert endings[Status.SOLVED] > 0

@@ -7,10 +7,10 @@ import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
+from idcontrol.judge import unbalanced
 from idcontrol.models import dissipation, viscous
 from idcontrol.models.step import Bilateral, StepProblem
-from idcontrol.trust.contact_laws import unbalanced
-from idcontrol.trust.machines import forward_step, inverse_step
+from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles

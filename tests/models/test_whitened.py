@@ -10,7 +10,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, dissipation
 from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.models.whitened import hold, recover, whiten
-from idcontrol.trust.machines import forward_step, inverse_step
+from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 

@@ -13,8 +13,8 @@ from idcontrol.contact.terrain import plane
 from idcontrol.dynamics.bodies import BodyState, Surface, solid
 from idcontrol.models import coulomb
 from idcontrol.plants.bodies import FreeBodies, dense
-from idcontrol.trust import machines
-from idcontrol.trust.peers import chain
+from idcontrol.problems import machines
+from idcontrol.problems.machines import chain
 from idcontrol.types import State
 from tests.plants import bodies
 

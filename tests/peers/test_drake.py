@@ -13,11 +13,11 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.dynamics.system import System
 from idcontrol.plants.exported import rigid_links
+from idcontrol.problems import machines
+from idcontrol.problems.machines import chain
 from idcontrol.record.recording import load
 from idcontrol.scenes.locomotion import record_walk
 from idcontrol.scenes.walk import WalkConfig, WalkScene
-from idcontrol.trust import machines
-from idcontrol.trust.peers import chain
 from idcontrol.types import ContactForces, State
 from tests import scenes
 from tests.controllers import walker

@@ -22,7 +22,7 @@ from idcontrol.models import coulomb, dissipation, no_slip, sap
 from idcontrol.models.sap.regularization import BETA, SIGMA, mean_inverse_mass, regularize
 from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.trust.machines import forward_step, inverse_step
+from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker

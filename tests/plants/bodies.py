@@ -9,7 +9,7 @@ from idcontrol.contact.terrain import plane
 from idcontrol.models import coulomb
 from idcontrol.models.step import ContactModel
 from idcontrol.plants.stepping import Stepping
-from idcontrol.trust import machines
+from idcontrol.problems import machines
 from idcontrol.types import State
 
 HALF = np.array([0.15, 0.1, 0.05])

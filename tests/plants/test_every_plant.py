@@ -16,7 +16,7 @@ from idcontrol.contact.terrain import height_map, plane
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, install_command
 from idcontrol.plants.drive import Driven
-from idcontrol.trust import machines
+from idcontrol.problems import machines
 from idcontrol.types import State
 from tests import scenes
 

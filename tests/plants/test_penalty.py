@@ -19,7 +19,7 @@ from idcontrol.plants.penalty import (
     ground_forces,
     longest_stable,
 )
-from idcontrol.trust import machines
+from idcontrol.problems import machines
 from idcontrol.types import State
 from tests import scenes
 

@@ -12,7 +12,7 @@ from idcontrol.errors import DuplicateName, UnknownName
 from idcontrol.models import coulomb, dissipation
 from idcontrol.plants.step import coulomb_step
 from idcontrol.plants.stepping import Stepping
-from idcontrol.trust import machines
+from idcontrol.problems import machines
 from idcontrol.types import State, Status
 from tests import scenes
 from tests.plants import bodies

@@ -15,10 +15,10 @@ from idcontrol import controllers
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments.grasp import PRESETS
 from idcontrol.plants import build, contact_law
+from idcontrol.problems import machines
 from idcontrol.scenes.grasp import GraspScene
 from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import Patch, WalkConfig, WalkScene
-from idcontrol.trust import machines
 
 MU = 0.2
 WIDE, NARROW = np.sqrt(2.0), np.sqrt(0.5)

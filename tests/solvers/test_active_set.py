@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
+from idcontrol.problems.lcps import edge_rows
+from idcontrol.problems.steps import numbered_step
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_residual, solve_qp
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
-from idcontrol.trust.contact_lcps import edge_rows
-from idcontrol.trust.random_steps import numbered_step
 
 
 def feasible_program(rng, k, m, p, condition=1.0):

@@ -14,7 +14,8 @@ from idcontrol import cli, trust
 from idcontrol.errors import install_command
 from idcontrol.kernels.compiling import SAYS
 from idcontrol.loop.realtime import Granted
-from idcontrol.trust import claims, doctor, machines
+from idcontrol.problems import machines
+from idcontrol.trust import claims, doctor
 
 ROOT = Path(__file__).parents[2]
 ALL = [claim for part in trust.CLAIMS.values() for claim in part]

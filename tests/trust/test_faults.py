@@ -24,19 +24,13 @@ FAULTS = {
         "loop/brake.py",
         "return np.clip(wanted, -limits.torque, limits.torque)",
         "return np.zeros_like(wanted)",
-        "a loop that ends, and a machine that hears nothing, brake",
+        "a loop that ends brakes its machine",
     ),
     "last rows lost": (
         "record/recording.py",
         "            self._write_block()\n            offset, _ = self._position",
         "            offset, _ = self._position",
         "a record that was closed has every row",
-    ),
-    "recorder of the loop loses its last rows": (
-        "record/recording.py",
-        "            self._write_block()\n            offset, _ = self._position",
-        "            offset, _ = self._position",
-        "the recorder keeps every row of a loop",
     ),
     "sign of friction": (
         "models/whitened.py",  # within a solver it would not last: judged by the law, the answer is searched anew
@@ -45,7 +39,7 @@ FAULTS = {
         "a body slides down a slope",
     ),
     "Coriolis terms dropped": (
-        "system.py",
+        "dynamics/system.py",
         "pin.nonLinearEffects(model, data, q, v)",
         "pin.nonLinearEffects(model, data, q, 0.0 * v)",
         "joints accelerate as demanded in Pinocchio's forward dynamics",
@@ -61,12 +55,6 @@ FAULTS = {
         "TOLERANCE: Final = 1e-8",
         "TOLERANCE: Final = 1e300",
         "what is called solved obeys the law of each contact",
-    ),
-    "time on the wire in milliseconds": (
-        "loop/wire.py",
-        "out[0] = state.t",
-        "out[0] = 1e3 * state.t",
-        "fields of datagrams have the units of their description",
     ),
 }
 

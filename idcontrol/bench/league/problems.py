@@ -23,7 +23,7 @@ RECORDED: Final = Path(__file__).parent / "recorded"
 
 
 class FrictionProblem(NamedTuple):
-    """Find impulses r with u = W r + q under Coulomb's law (`idcontrol.bench.league.judge`).
+    """Find impulses r with u = W r + q under Coulomb's law (`idcontrol.judge`).
 
     Contact i owns entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents); u_N > 0 parts.
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from idcontrol.bench.league import solvers
-from idcontrol.bench.league.judge import miss
 from idcontrol.bench.league.problems import RECORDED, FrictionProblem, of_step, read, write
 from idcontrol.bench.league.solvers import OURS, Solver, entered, plain
 from idcontrol.cli import main
 from idcontrol.errors import InputError
 from idcontrol.experiments import league
 from idcontrol.experiments.league import Config, problems, run
+from idcontrol.judge import miss
 from idcontrol.models import coulomb_cone
+from idcontrol.problems.steps import numbered_step
 from idcontrol.solvers.status import SOLVED
-from idcontrol.trust.random_steps import numbered_step
 from idcontrol.types import Status
 from tests.experiments.measured import measured
 
@@ -34,7 +34,7 @@ def test_a_steps_delassus_operator_tells_the_velocities_that_its_impulses_lead_t
     u[: len(contacts)] += contacts.gap / step.h
     told = problem.W @ solution.impulses.ravel() + problem.q
     np.testing.assert_allclose(told, u.reshape(3, -1).T.ravel(), rtol=0, atol=1e-9 * np.abs(problem.q).max())
-    assert miss(problem, solution.impulses.ravel()) < 1e-8
+    assert miss(problem.W, problem.q, problem.mu, solution.impulses.ravel()) < 1e-8
 
 
 def test_our_solver_solves_everything_that_our_trots_and_grasps_have_met():
@@ -43,7 +43,7 @@ def test_our_solver_solves_everything_that_our_trots_and_grasps_have_met():
     for problem in recorded:
         outcome, r = coulomb_cone.solve_delassus(problem.W, problem.q, problem.mu)
         assert outcome.status == SOLVED, problem.name
-        assert miss(problem, r) < 1e-9, problem.name
+        assert miss(problem.W, problem.q, problem.mu, r) < 1e-9, problem.name
 
 
 def test_our_solver_solves_the_public_problems_of_up_to_a_hundred_contacts():
@@ -55,7 +55,7 @@ def test_our_solver_solves_the_public_problems_of_up_to_a_hundred_contacts():
             continue
         outcome, r = coulomb_cone.solve_delassus(problem.W, problem.q, problem.mu)
         assert outcome.status == SOLVED, problem.name
-        assert miss(problem, r) < 1e-8, problem.name
+        assert miss(problem.W, problem.q, problem.mu, r) < 1e-8, problem.name
 
 
 def test_a_problem_is_read_as_it_was_written(tmp_path):

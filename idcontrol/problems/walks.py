@@ -1,4 +1,4 @@
-"""The states that the bench runs on, and the contact problems that arise in them."""
+"""Walks, heaps and boxes that are stepped again, and the contact problems that a controller poses along a walk."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pinocchio as pin
 
 from idcontrol import controllers
-from idcontrol.bench.timing import Job
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import giving_way
@@ -23,9 +21,9 @@ from idcontrol.errors import InputError
 from idcontrol.models import sap
 from idcontrol.models.step import StepProblem
 from idcontrol.plants.bodies import FreeBodies
+from idcontrol.problems.machines import free_body
 from idcontrol.scenes import clutter
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
-from idcontrol.trust.machines import free_body
 from idcontrol.types import Array, Booleans, Reference, State
 
 MOST_COPIES = 10_000
@@ -181,24 +179,6 @@ def patch(side: int) -> tuple[System, SphereContacts, State]:
         v=np.array([PATCH_M_S, 0.0, 0.0, 0.0, 0.0, 1.0]),
     )
     return system, ground, start
-
-
-def floor(walk: RecordedWalk) -> Job:
-    """The rigid-body terms from Pinocchio, called from Python: M, the bias and the Jacobians of the feet."""
-    system = walk.setup().system
-    model, frames = system.model, [system.frame(name) for name in walk.feet]
-    data, states = model.createData(), [moment.state for moment in walk.moments]
-
-    def run(i: int) -> None:
-        q, v = states[i].q, states[i].v
-        pin.crba(model, data, q)
-        pin.nonLinearEffects(model, data, q, v)
-        pin.computeJointJacobians(model, data, q)
-        pin.updateFramePlacements(model, data)
-        for frame in frames:
-            pin.getFrameJacobian(model, data, frame, pin.LOCAL_WORLD_ALIGNED)
-
-    return Job(run=run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.models.step import Prescribed, StepProblem
-from idcontrol.trust.piles import GRAVITY, WORLD, axes_about, random_pile
+from idcontrol.problems.piles import GRAVITY, WORLD, axes_about, random_pile
 from idcontrol.types import Array
 
 H: Final = 1e-3

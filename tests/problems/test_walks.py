@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from idcontrol import plants
+from idcontrol.bench.measurement import floor
 from idcontrol.bench.plants import step
-from idcontrol.bench.scenes import PATCH_M_S, PATCH_MU, copied, floor, patch, problems
 from idcontrol.bench.timing import answers
 from idcontrol.models import dissipation
 from idcontrol.models.whitened import whiten
+from idcontrol.problems.walks import PATCH_M_S, PATCH_MU, copied, patch, problems
 from idcontrol.types import Status
-from tests.bench.walks import solo12
+from tests.problems.short_walks import solo12
 
 
 def test_the_walk_is_coherent_and_stays_on_its_feet():

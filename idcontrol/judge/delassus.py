@@ -1,4 +1,4 @@
-r"""Judges impulses by Coulomb's law with a circular cone, from the problem alone, whoever found them.
+r"""Coulomb's law with a circular cone, for contact problems that are known by their Delassus operator.
 
     K ∋ r ⊥ u + μ |u_T| e_N ∈ K*,    u = W r + q,    K = {r : |r_T| ≤ μ r_N},    K* = {u : μ |u_T| ≤ u_N}
 
@@ -10,31 +10,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from idcontrol.bench.league.problems import FrictionProblem
 from idcontrol.types import Array
 
 
-def miss(problem: FrictionProblem, r: Array) -> float:
-    """How far impulses miss the law: largest |r - P(r - s (u + μ |u_T| e_N))| of a contact; inf if not finite.
+def miss(W: Array, q: Array, mu: Array, r: Array) -> float:
+    """Return how far impulses miss the law: largest |r - P(r - s (u + μ |u_T| e_N))| of a contact; inf if not finite.
 
-    P projects onto K. The step s = 3 / tr W_ii of each contact makes velocities impulses. The unit is the largest
-    impulse of the problem, or what would stop its fastest contact at zero impulse, if that is more.
+    Contact i owns entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents). P projects onto K. The step s = 3 / tr W_ii of
+    each contact makes velocities impulses. The unit is the largest impulse of the problem, or what would stop its
+    fastest contact at zero impulse, if that is more.
+
+    Args:
+        W: Delassus operator, shape (3 n, 3 n) [1/kg].
+        q: Velocities at zero impulse, shape (3 n,) [m/s].
+        mu: Friction, shape (n,).
+        r: Impulses, shape (3 n,) [N s].
     """
-    W, q, mu = problem.W, problem.q.reshape(-1, 3), problem.mu
     if not np.isfinite(r).all():
         return float(np.inf)
-    impulse, u = r.reshape(-1, 3), (W @ r).reshape(-1, 3) + q
+    impulse, u = r.reshape(-1, 3), (W @ r + q).reshape(-1, 3)
     mobility = np.diag(W).reshape(-1, 3).mean(axis=1)
     s = 1.0 / np.maximum(mobility, 1e-12 * mobility.max())[:, None]  # of what nothing moves any other would do
     moved = u.copy()
     moved[:, 0] += mu * np.linalg.norm(u[:, 1:], axis=1)
     away = np.linalg.norm(impulse - onto_cones(impulse - s * moved, mu), axis=1)
-    unit = max(np.linalg.norm(impulse, axis=1).max(), np.linalg.norm(s * q, axis=1).max())
+    unit = max(np.linalg.norm(impulse, axis=1).max(), np.linalg.norm(s * q.reshape(-1, 3), axis=1).max())
     return float(away.max() / unit) if unit > 0.0 else 0.0
 
 
 def onto_cones(r: Array, mu: Array) -> Array:
-    """The nearest points of the cones K of `mu` (n,) to r, shape (n, 3)."""
+    """Project r, shape (n, 3), onto the cones K of `mu`, shape (n,)."""
     r_N, r_T = r[:, 0], np.linalg.norm(r[:, 1:], axis=1)
     on = (r_N + mu * r_T) / (1.0 + mu * mu)
     inside, below = r_T <= mu * r_N, mu * r_T <= -r_N

@@ -1,4 +1,4 @@
-"""The machines that claims are measured on, built here, so that nothing but the library is needed."""
+"""Small machines that are built here, so that nothing but the library is needed: sled, ball, walker, chain."""
 
 from __future__ import annotations
 
@@ -140,6 +140,20 @@ def walker_step(rng: np.random.Generator, *, inverse: bool) -> StepProblem:
     )
     wanted = 10.0 * rng.normal(size=12)
     return inverse_step(system, v, v[6:] + H * wanted, near) if inverse else forward_step(system, v, H * wanted, near)
+
+
+def chain(links: int) -> System:
+    """A chain of links of 0.2 m and 0.3 kg, hung from the world on passive hinges about y and x in turn."""
+    model = pin.Model()
+    parent, place = 0, pin.SE3(np.eye(3), np.array([0.0, 0.0, 1.0]))
+    for i in range(links):
+        hinge = pin.JointModelRY() if i % 2 == 0 else pin.JointModelRX()
+        parent = model.addJoint(parent, hinge, place, f"hinge{i}")
+        rod = pin.Inertia(0.3, np.array([0.1, 0.0, 0.0]), np.diag([1e-4, 1e-3, 1e-3]))
+        model.appendBodyToJoint(parent, rod, pin.SE3.Identity())
+        model.addJointFrame(parent)
+        place = pin.SE3(np.eye(3), np.array([0.2, 0.0, 0.0]))
+    return System(model)
 
 
 def inverse_step(system: System, v: Array, wanted: Array, contacts: Contacts) -> StepProblem:

@@ -1,4 +1,4 @@
-"""The judge of the league: closed forms, and each kind of answer that is wrong."""
+"""The judge of Delassus problems: closed forms, and each kind of answer that is wrong."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from idcontrol.bench.league.judge import miss, onto_cones
-from idcontrol.bench.league.problems import FrictionProblem
+from idcontrol.judge.delassus import miss, onto_cones
 
 MU = 0.5
 LAWFUL = {
@@ -32,25 +31,25 @@ WRONG = {
 
 
 def contact(q):
-    return FrictionProblem("one", np.eye(3), np.array(q), np.array([MU]))
+    return np.eye(3), np.array(q), np.array([MU])
 
 
 @pytest.mark.parametrize(("q", "r"), LAWFUL.values(), ids=LAWFUL)
 def test_the_laws_own_answers_miss_nothing(q, r):
-    assert miss(contact(q), np.array(r)) < 1e-15
+    assert miss(*contact(q), np.array(r)) < 1e-15
 
 
 @pytest.mark.parametrize(("q", "r"), WRONG.values(), ids=WRONG)
 def test_every_kind_of_wrong_answer_is_seen(q, r):
-    assert miss(contact(q), np.array(r)) > 0.01
+    assert miss(*contact(q), np.array(r)) > 0.01
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6))
 def test_the_miss_has_no_unit(mass, speed):
     """Impulses scale with mass and speed, and so does what they miss."""
     q, r = np.array([-2.0, 3.0, 4.0]), np.array([2.0, -0.6, -0.7])
-    scaled = FrictionProblem("one", np.eye(3) / mass, speed * q, np.array([MU]))
-    assert miss(scaled, mass * speed * r) == pytest.approx(miss(contact(q), r), rel=1e-9)
+    scaled = miss(np.eye(3) / mass, speed * q, np.array([MU]), mass * speed * r)
+    assert scaled == pytest.approx(miss(*contact(q), r), rel=1e-9)
 
 
 @given(arrays(np.float64, (4, 3), elements=st.floats(-10.0, 10.0)), st.floats(0.0, 3.0))

@@ -2,15 +2,15 @@
 
 from functools import cache
 
-from idcontrol.bench import scenes
-from idcontrol.bench.scenes import Heap, RecordedWalk
+from idcontrol.problems import walks
+from idcontrol.problems.walks import Heap, RecordedWalk
 
 
 @cache
 def solo12(plant: str = "coulomb-lcp") -> RecordedWalk:
-    return scenes.walk("solo12", plant, 60)
+    return walks.walk("solo12", plant, 60)
 
 
 @cache
 def heap(bodies: int) -> Heap:
-    return scenes.heap(bodies)
+    return walks.heap(bodies)

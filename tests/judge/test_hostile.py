@@ -1,4 +1,4 @@
-"""The judge of hostile problems, and what it found: each contact and each row of the balance in its own units."""
+"""Models on problems in which nothing is of one size, each contact judged in its own units."""
 
 from __future__ import annotations
 
@@ -8,98 +8,66 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol.contact.contacts import Contacts
+from idcontrol import judge
 from idcontrol.errors import InputError
 from idcontrol.experiments.contact_problems import judge_hostile
-from idcontrol.models.step import Prescribed, StepProblem
-from idcontrol.trust import own_units
-from idcontrol.trust.models import ATTACKED
-from idcontrol.trust.random_steps import hostile_step
+from idcontrol.judge.models import MODELS
+from idcontrol.models.step import Prescribed
+from idcontrol.problems.steps import hostile_step
 from idcontrol.types import Status
+from tests.judge.points import point_masses
 
-EVERY = pytest.mark.parametrize("name", ATTACKED)
-
-
-def point_masses(mass, velocity, gap, mu, *, h=1e-3, push=0.0):
-    """Points that each meet a floor of their own: velocities (x, y, z) each, shape (3 n,)."""
-    n = len(mass)
-    rows = np.zeros((3, n, 3 * n))
-    for i in range(n):
-        rows[:, i, 3 * i : 3 * i + 3] = np.eye(3)[[2, 0, 1]]
-    contacts = Contacts(
-        identity=np.arange(n),
-        point=np.zeros((n, 3)),
-        axes=np.tile(np.eye(3), (n, 1, 1)),
-        gap=np.array(gap, dtype=float),
-        mu=np.array(mu, dtype=float),
-        jacobian=rows.reshape(3 * n, 3 * n),
-    )
-    M = np.diag(np.repeat(np.array(mass, dtype=float), 3))
-    return StepProblem(h=h, M=M, kappa=-M @ np.array(velocity, dtype=float) + push, contacts=contacts)
+EVERY = pytest.mark.parametrize("name", MODELS)
 
 
 @EVERY
 def test_of_hostile_problems_none_is_answered_wrongly(name):
-    solve, law = ATTACKED[name]
+    solve, law = MODELS[name], name
     outcomes = [judge_hostile(solve, law, hostile_step(number)) for number in range(150)]
     assert set(outcomes) <= {"solved", "repaired", "refused"}
     assert outcomes.count("solved") > 50
 
 
 @EVERY
-def test_the_judge_notices_what_is_disturbed(name):
-    """A judge that accepts disturbed answers would notice nothing."""
-    solve, law = ATTACKED[name]
-    problem = point_masses([1.0, 1e-6], [0.5, 0.0, -1.0, 0.2, 0.0, -1e-3], [0.0, 0.0], [0.3, 0.3])
-    solution = solve(problem, None)
-    assert solution.status is Status.SOLVED
-    assert own_units.violation(law, problem, solution) <= 1e-8
-    for factor in (1.00001, 0.99999):
-        # the light one's impulse, a billionth of the other's
-        wrong = structs.replace(solution, impulses=solution.impulses * [[1.0], [factor]])
-        assert own_units.violation(law, problem, wrong) > own_units.TOLERANCE
-    assert own_units.violation(law, problem, structs.replace(solution, v_plus=solution.v_plus + np.nan)) == np.inf
-
-
-@EVERY
 def test_a_far_contact_does_not_hide_a_wrong_one(name):
     """A gap of 1000 km was the unit of velocity of all contacts, and friction of 3.5 times its bound passed."""
-    solve, law = ATTACKED[name]
+    solve, law = MODELS[name], name
     for far in (1e3, 1e6):
         problem = point_masses(
             [1.0, 1.0, 2.0], [0.5, 0.0, -1e-3, 0.0, 0.0, -1.0, 0.3, 0.1, -1e-4], [0.0, far, 0.0], [0.6, 0.6, 0.3]
         )
         solution = solve(problem, None)
         assert solution.status is Status.SOLVED
-        assert own_units.violation(law, problem, solution) <= 1e-8
+        assert judge.violation(law, problem, solution) <= 1e-8
         alone = solve(replace(problem, contacts=problem.contacts.take([0, 2])), None)
         np.testing.assert_allclose(solution.impulses[[0, 2]], alone.impulses, rtol=1e-7, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", [name for name in ATTACKED if name not in ("nearly_rigid", "sap")])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("nearly_rigid", "sap")])
 def test_an_approach_that_nothing_can_stop_is_reported_beside_any_far_contact(name):
     """A slow squeeze passed as solved where a far contact set the unit of velocity."""
     problem = point_masses([1.0, 1.0], [0.0, 0.0, -0.3, 0.0, 0.0, 0.0], [0.0, 1e6], [0.6, 0.6])
     still = replace(problem, prescribed=Prescribed(index=np.arange(3), velocity=np.array([0.0, 0.0, -0.3])))
-    assert ATTACKED[name][0](still, None).status is Status.FALLBACK
+    assert MODELS[name](still, None).status is Status.FALLBACK
 
 
 @pytest.mark.parametrize("mu", [1e2, 1e6])
 def test_steep_friction_lets_nothing_through(mu):
     """Edges ``N ± μ T`` divided by √(1 + μ²) know the normal velocity to μ times the tolerance only."""
-    solve, law = ATTACKED["dissipation"]
+    law = "dissipation"
+    solve = MODELS[law]
     rng = np.random.default_rng(0)
     for _ in range(30):
         problem = point_masses([1.0, 3.0], rng.normal(size=6), [0.0, 0.0], [mu, mu])
         solution = solve(problem, None)
         assert solution.status is Status.SOLVED
         assert (problem.contacts.N @ solution.v_plus).min() >= -1e-9
-        assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+        assert judge.violation(law, problem, solution) <= judge.TOLERANCE
 
 
 def test_no_friction_acts_at_a_gap():
     """Friction held at contacts that open by less than a billionth of the fastest one, at no normal force."""
-    solve, _ = ATTACKED["nearly_rigid"]
+    solve = MODELS["nearly_rigid"]
     velocity = [1.0, 0.0, 0.0, 0.0, 0.0, -1.0]
     problem = point_masses([1.0, 1.0], velocity, [1e-4, -1e6], [np.inf, 0.3])
     assert not solve(problem, None).impulses[0].any()
@@ -108,19 +76,20 @@ def test_no_friction_acts_at_a_gap():
 @pytest.mark.parametrize("light", [1e-12, 1e-6])
 def test_momentum_of_a_light_body_beside_a_heavy_one_balances_in_sap(light):
     """The search ended when the momentum of the heaviest was right: the light one's was off by up to 18 %."""
-    solve, law = ATTACKED["sap"]
+    law = "sap"
+    solve = MODELS[law]
     rng = np.random.default_rng(0)
     for _ in range(20):
         problem = point_masses([1e12, light, 1.0], rng.normal(size=9), [0.0, 0.0, 0.0], [0.6, 0.3, 1.0])
         solution = solve(problem, None)
         assert solution.status is Status.SOLVED
-        assert own_units.violation(law, problem, solution) <= 1e-8
+        assert judge.violation(law, problem, solution) <= 1e-8
 
 
 @EVERY
 def test_numbers_that_are_not_finite_are_never_solved(name):
     """A NaN in κ of a prescribed joint reached the motor impulses alone, and the step was called solved."""
-    solve, _ = ATTACKED[name]
+    solve = MODELS[name]
     good = point_masses([1.0, 1.0], [0.1, 0.0, -1.0, 0.0, 0.0, -1.0], [0.0, 0.0], [0.5, 0.5])
     good = replace(good, prescribed=Prescribed(index=np.array([3, 4]), velocity=np.zeros(2)))
     assert solve(good, None).status is Status.SOLVED
@@ -139,15 +108,15 @@ def test_friction_below_zero_is_refused(name, mu):
     problem = point_masses([1.0], [0.1, 0.0, -1.0], [0.0], [0.5])
     bad = replace(problem, contacts=replace(problem.contacts, mu=np.array([mu])))
     if name == "viscous":  # does not use it
-        assert ATTACKED[name][0](bad, None).status is Status.SOLVED
+        assert MODELS[name](bad, None).status is Status.SOLVED
         return
     with pytest.raises(InputError, match="friction"):
-        ATTACKED[name][0](bad, None)
+        MODELS[name](bad, None)
 
 
 def test_drag_that_loses_the_momentum_of_a_light_body_is_not_called_solved():
     """Drag of 2e5 N s/m on 1e-10 kg: a large coefficient times the rounding of a small slip, 3e-4 of it wrong."""
-    solution = ATTACKED["viscous"][0](hostile_step(76), None)
+    solution = MODELS["viscous"](hostile_step(76), None)
     assert (solution.status, solution.note) == (Status.REPAIRED, "drag loses the momentum of light bodies")
 
 
@@ -157,7 +126,7 @@ def test_drag_that_loses_the_momentum_of_a_light_body_is_not_called_solved():
 )
 def test_impulses_that_cancel_beyond_double_precision_are_not_called_solved(name, number):
     """Opposed contacts pushed with up to 1e35 N s, and velocities that should be zero were up to 1e16 m/s."""
-    solve, law = ATTACKED[name]
+    solve, law = MODELS[name], name
     assert judge_hostile(solve, law, hostile_step(number, seed=777)) in ("repaired", "refused")
 
 
@@ -189,78 +158,82 @@ def test_impulses_that_cancel_beyond_double_precision_are_not_called_solved(name
 )
 def test_what_double_precision_cannot_tell_is_not_called_solved(name, seed, number):
     """Each of them was: wrong by 2e-6 to 0.91 in the units of some contact."""
-    solve, law = ATTACKED[name]
+    solve, law = MODELS[name], name
     problem = hostile_step(number, seed=seed)
     solution = solve(problem, None)
     if solution.status is Status.SOLVED:
-        assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+        assert judge.violation(law, problem, solution) <= judge.TOLERANCE
     else:
         assert (solution.status, solution.impulses.any()) == (Status.REPAIRED, True)
 
 
 def test_an_edge_that_approaches_and_that_nothing_moves_is_a_jam():
     """1.4 km away, at a friction of 1e6: the edge approaches at 1944 m/s, which was hidden in the units of its slip."""
-    solution = ATTACKED["dissipation"][0](hostile_step(56265, seed=31), None)
+    solution = MODELS["dissipation"](hostile_step(56265, seed=31), None)
     assert (solution.status, solution.note) == (Status.FALLBACK, "jam")
 
 
 @pytest.mark.parametrize("number", [151, 609, 1212])
 def test_where_held_contacts_creep_too_far_the_search_over_roles_finds_others(number):
-    solve, law = ATTACKED["nearly_rigid"]
+    law = "nearly_rigid"
+    solve = MODELS[law]
     problem = hostile_step(number, seed=5)
     solution = solve(problem, None)
     assert solution.status is Status.SOLVED
-    assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+    assert judge.violation(law, problem, solution) <= judge.TOLERANCE
 
 
 def test_smooth_contacts_get_no_friction_from_the_search_over_modes():
     """One of them 16 km away, beside which a friction of 3e-4 N s was rounding."""
     problem = hostile_step(31811, seed=41)
-    solution = ATTACKED["coulomb"][0](problem, None)
-    assert solution.status is not Status.SOLVED or own_units.violation(own_units.COULOMB, problem, solution) <= 1e-6
+    solution = MODELS["coulomb"](problem, None)
+    assert solution.status is not Status.SOLVED or judge.violation("coulomb", problem, solution) <= 1e-6
     assert not solution.impulses[problem.contacts.mu == 0.0, 1:].any()
 
 
 def test_friction_that_moves_nothing_is_judged_in_the_units_of_its_normal_impulse():
     """A normal impulse of -5e-17 N s beside others of 2 N s bounds friction of 1e-9 by -5e-26 N s."""
-    solve, law = ATTACKED["coulomb"]
+    law = "coulomb"
+    solve = MODELS[law]
     problem = hostile_step(480825, seed=31)
-    assert own_units.violation(law, problem, solve(problem, None)) <= own_units.TOLERANCE
+    assert judge.violation(law, problem, solve(problem, None)) <= judge.TOLERANCE
 
 
 @pytest.mark.parametrize("mu", [0.5, 1e6])
 def test_friction_on_what_it_cannot_move_is_all_of_its_bound(mu):
     """A mass that stuck is dragged along by motors: friction brakes them, and not the mass."""
-    solve, law = ATTACKED["coulomb_cone"]
+    law = "coulomb_cone"
+    solve = MODELS[law]
     problem = point_masses([2.0], [0.0, 0.0, -1.0], [0.0], [mu])
     still = replace(problem, prescribed=Prescribed(index=np.arange(2), velocity=np.zeros(2)))
     dragged = replace(problem, prescribed=Prescribed(index=np.arange(2), velocity=np.array([0.3, -0.4])))
     solution = solve(dragged, solve(still, None).warm)
     assert solution.status is Status.SOLVED
     np.testing.assert_allclose(solution.impulses, [[2.0, -1.2 * mu, 1.6 * mu]], rtol=1e-9)
-    assert own_units.violation(law, dragged, solution) <= 1e-8
+    assert judge.violation(law, dragged, solution) <= 1e-8
 
 
 def test_a_vertex_that_is_kept_lets_no_contact_through_that_a_fast_one_does_not_touch():
     """An approach of 5e-8 m/s was a part of 1e-10 of the motion of another body, and got no impulse."""
-    solve, law = ATTACKED["coulomb"]
+    law = "coulomb"
+    solve = MODELS[law]
     before = solve(point_masses([1.0, 1.0], [0.0, 0.0, -1e3, 0.0, 0.0, 1e-6], [0.0, 0.0], [0.5, 0.5]), None)
     problem = point_masses([1.0, 1.0], [0.0, 0.0, -1e3, 0.0, 0.0, -5e-8], [0.0, 0.0], [0.5, 0.5])
     solution = solve(problem, before.warm)
     assert solution.status is Status.SOLVED
-    assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+    assert judge.violation(law, problem, solution) <= judge.TOLERANCE
 
 
 @pytest.mark.parametrize(("name", "number"), [("dissipation", 352), ("dissipation", 5325), ("viscous", 3330)])
 def test_what_can_be_solved_is_not_called_a_squeeze(name, number):
     """Certificates that were rounding, or smaller than what is called solved."""
-    solve, law = ATTACKED[name]
+    solve, law = MODELS[name], name
     assert judge_hostile(solve, law, hostile_step(number, seed=5)) == "solved"
 
 
 def test_the_inertia_decides_what_contacts_weigh_to_as_many_digits_as_it_has():
     """Two velocities of nearly one body: the weight of a contact that pulls them apart is the rest of a difference."""
-    solve, _ = ATTACKED["sap"]
+    solve = MODELS["sap"]
     for apart, status in ((1e-3, Status.SOLVED), (1e-6, Status.SOLVED), (1e-12, Status.REPAIRED)):
         problem = point_masses([1.0], [0.1, -0.1, -1.0], [0.0], [0.5])
         M = problem.M.copy()
@@ -274,7 +247,7 @@ def test_the_inertia_decides_what_contacts_weigh_to_as_many_digits_as_it_has():
 @EVERY
 def test_what_rounding_leaves_of_bodies_at_rest_on_each_other_counts_as_zero(name):
     """A column of points at rest: no contact but the lowest has a velocity of its own, at any number of them."""
-    solve, law = ATTACKED[name]
+    solve, law = MODELS[name], name
     count, h = 20, 1e-3
     rows = np.zeros((3, count, 3 * count))
     for i in range(count):
@@ -288,7 +261,7 @@ def test_what_rounding_leaves_of_bodies_at_rest_on_each_other_counts_as_zero(nam
     problem = replace(problem, M=np.diag(mass), kappa=-mass * fall, contacts=contacts)
     solution = solve(problem, None)
     assert solution.status is Status.SOLVED
-    assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+    assert judge.violation(law, problem, solution) <= judge.TOLERANCE
     if name not in ("nearly_rigid", "sap"):
         weight = 9.81 * h * mass[::3]
         np.testing.assert_allclose(solution.impulses[:, 0], weight[::-1].cumsum()[::-1], rtol=1e-9)
@@ -300,17 +273,17 @@ def test_rounding_excuses_no_approach_between_fingers_that_squeeze():
     contacts = problem.contacts.take([0, 0])
     contacts.jacobian[1] *= -1.0
     problem = replace(problem, contacts=contacts)
-    good = ATTACKED["coulomb"][0](problem, None)
-    assert own_units.violation(own_units.COULOMB, problem, good) <= own_units.TOLERANCE
+    good = MODELS["coulomb"](problem, None)
+    assert judge.violation("coulomb", problem, good) <= judge.TOLERANCE
     wrong = structs.replace(good, v_plus=good.v_plus - np.array([0.0, 0.0, 1e-4]), impulses=good.impulses.copy())
     wrong.impulses[:, 0] += 1e12
     wrong.impulses[0, 0] -= 1e-4
-    assert own_units.violation(own_units.COULOMB, problem, wrong) > own_units.TOLERANCE
+    assert judge.violation("coulomb", problem, wrong) > judge.TOLERANCE
 
 
 def test_a_slip_that_pivoting_takes_for_zero_is_stopped():
     """5e-15 m/s of a body that its weight presses down, below what Lemke's method tells apart."""
     problem = point_masses([1.0], [5e-15, -2e-15, -9.81e-3], [0.0], [0.5])
-    solution = ATTACKED["coulomb"][0](problem, None)
+    solution = MODELS["coulomb"](problem, None)
     assert solution.status is Status.SOLVED
     np.testing.assert_allclose(solution.impulses, [[9.81e-3, -5e-15, 2e-15]], rtol=1e-6)

@@ -1,0 +1,21 @@
+"""The contact models that have a law of their own to be judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from idcontrol.judge.laws import Law
+from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
+from idcontrol.models.step import ContactModel
+
+MODELS: Final[Mapping[Law, ContactModel]] = {
+    "coulomb": coulomb.solve,
+    "coulomb_cone": coulomb_cone.solve,
+    "dissipation": dissipation.solve,
+    "viscous": viscous.solve,
+    "no_slip": no_slip.solve,
+    "nearly_rigid": constraint.solve_nearly_rigid,
+    "sap": sap.solve,
+}
+"""Models by the name of their law."""
