@@ -1,4 +1,4 @@
-"""Runs the sections of the bench in order and fits how cost grows with the number of contacts."""
+"""Runs the sections of the bench in order."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ ROBOT, PLANT = "solo12", "coulomb-lcp"
 PERIODS = 640
 """Length of the recorded walk in control periods of 1 ms: two gait periods."""
 
-MANY = 10
-"""Exponents are fitted to rows with at least this many contacts; below, the cost of the call itself dominates."""
-
 
 def run(
     section: str,
@@ -39,7 +36,7 @@ def run(
         on_row: Called with each row as soon as it is measured.
 
     Returns:
-        Floor, rows, exponents and the machine, as ``idcontrol bench --json`` prints them; and of each section that
+        Floor, rows and the computer, as ``idcontrol bench --json`` prints them; and of each section that
         could not be measured to its end, why.
 
     Raises:
@@ -61,7 +58,6 @@ def run(
     return {
         "floor_us": float(np.median(floor_us)),
         "rows": rows,
-        "exponents": exponents(rows),
         "failed": failed,
         "robot": ROBOT,
         "machine": before,
@@ -80,20 +76,3 @@ def _rows(name: str, walk: RecordedWalk, effort: Effort, contacts: Sequence[int]
     if name == "batch":
         return batch.rows(walk, effort)
     return tick.rows(walk, effort)
-
-
-def exponents(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Growth of each job's median as a power of the number of contacts, fitted over rows with `MANY` or more.
-
-    Jobs with fewer than two such rows are left out.
-    """
-    series: dict[str, dict[int, float]] = {}
-    for row in rows:
-        if row["section"] in ("models", "solvers") and row["peer"] is None and (row["contacts"] or 0) >= MANY:
-            # in floors, so that the changing load of the machine cancels
-            series.setdefault(row["what"], {})[row["contacts"]] = row["floor_ratio"]
-    return {
-        what: float(np.polyfit(np.log(list(points)), np.log(list(points.values())), 1)[0])
-        for what, points in series.items()
-        if len(points) > 1
-    }

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor, measure
-from idcontrol.bench.timing import Job, answers, in_turns
+from idcontrol.bench.timing import Job
 from idcontrol.controllers import giving_way
 from idcontrol.controllers.giving_way import Outcome, keep
 from idcontrol.controllers.inverse import solve
@@ -33,7 +33,7 @@ from idcontrol.models.distribution import torque_map
 from idcontrol.models.no_slip import no_slip_kernel
 from idcontrol.models.step import CLOSED_GAP, WarmStart
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.walks import PosedProblem, RecordedWalk, crowded, problems
+from idcontrol.problems.walks import PosedProblem, RecordedWalk, problems
 from idcontrol.solvers.enumerate import NearestProblem, NearestResult, nearest_solution
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Status
@@ -107,13 +107,9 @@ def growing(
     name: str, scheme: Scheme, walk: RecordedWalk, sets: Mapping[int, Sequence[PosedProblem]], effort: Effort
 ) -> Iterator[TimingRow]:
     """Rows of one scheme, warm and cold, until its median exceeds `SLOWEST_US`."""
-    there = 1
     for n, posed in sets.items():
-        if (scheme in (COULOMB_CONE, COULOMB_LCP) and n > coulomb.MOST_CONTACTS) or not _affordable(
-            scheme, walk, there, n
-        ):
+        if scheme in (COULOMB_CONE, COULOMB_LCP) and n > coulomb.MOST_CONTACTS:
             return
-        there = n
         for warm in (True, False):
             benchmark = Benchmark(
                 section="models",
@@ -137,25 +133,6 @@ def _rougher(posed: PosedProblem, mu: float) -> PosedProblem:
     problem = replace(request.problem, contacts=replace(request.problem.contacts, mu=friction))
     cones = request.posed.cones._replace(mu=friction, held=np.zeros(friction.size, dtype=np.bool_))
     return replace(posed, request=giving_way.request(problem, cones, last=request.posed.last))
-
-
-def _affordable(scheme: Scheme, walk: RecordedWalk, there: int, n: int) -> bool:
-    """Whether the scheme stays within `SLOWEST_US` on single problems with growing contact counts between two rows.
-
-    Args:
-        scheme: The scheme.
-        walk: Source of the problems.
-        there: Number of contacts that were measured last.
-        n: Number of contacts to measure next.
-    """
-    posed = next(each for each in problems(walk) if len(each.problem.contacts) == len(walk.feet))
-    while (there := 3 * there) < n:
-        job = scheme_job(scheme, [crowded(posed, there)], warm=False)
-        answers(job, 1)
-        times, _ = in_turns([job], 1, 1, 1.0)
-        if times[0, 0] > SLOWEST_US:
-            return False
-    return True
 
 
 def scheme_job(scheme: Scheme, posed: Sequence[PosedProblem], *, warm: bool) -> Job:

@@ -165,11 +165,6 @@ def _tables(result: Mapping[str, Any]) -> Iterator[Table]:
         for row in differing:
             table.add_row(row["what"], row["peer"], row["difference"])
         yield table
-    if result["exponents"]:
-        table = Table("cost against contacts", "exponent", box=None)
-        for what, exponent in result["exponents"].items():
-            table.add_row(what, f"{exponent:.2f}")
-        yield table
     if "against" in result:
         table = Table("what", "contacts", "peer", "floors now", "earlier", "now / earlier", box=None)
         for row in result["against"]:

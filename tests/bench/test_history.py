@@ -5,7 +5,6 @@ import json
 import pytest
 
 from idcontrol.bench import history
-from idcontrol.bench.execute import exponents
 from idcontrol.errors import InputError
 
 
@@ -47,12 +46,3 @@ def test_the_machine_is_described():
     found = history.machine()
     assert found["cores"] >= 1
     assert found["processor"]
-
-
-def test_exponents_are_those_of_power_laws_and_leave_few_contacts_and_peers_out():
-    def row(n, floors, peer=None):
-        return {"section": "models", "what": "job", "contacts": n, "peer": peer, "floor_ratio": floors}
-
-    rows = [row(1, 50.0), row(10, 3.0), row(100, 30.0), row(1000, 300.0), row(1000, 1.0, "peer")]
-    assert exponents(rows) == pytest.approx({"job": 1.0})
-    assert exponents(rows[:2]) == {}

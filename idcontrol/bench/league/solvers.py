@@ -12,7 +12,6 @@ import select
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -21,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from idcontrol.bench.league.peers import shortest
 from idcontrol.bench.league.problems import FrictionProblem
 from idcontrol.bench.peers import installed
 from idcontrol.models.coulomb_cone import solve_delassus
@@ -96,12 +96,7 @@ def plain(solve: Callable[[Array, Array, Array], Any]) -> Callable[[FrictionProb
     """An `answer` of a function of W, q and mu that returns impulses, or None."""
 
     def answer(problem: FrictionProblem) -> Answer:
-        least, spent, r = np.inf, 0.0, None
-        while spent < PATIENCE_S:
-            began = time.perf_counter()
-            r = solve(problem.W, problem.q, problem.mu)
-            took = time.perf_counter() - began
-            least, spent = min(least, took), spent + took
+        r, least = shortest(lambda: solve(problem.W, problem.q, problem.mu), PATIENCE_S)
         return Answer(None if r is None else np.asarray(r, dtype=np.float64).ravel(), least)
 
     return answer
