@@ -5,8 +5,6 @@ from dataclasses import replace
 import cvxpy
 import numpy as np
 import pytest
-from idcontrol.trust.contact_laws import unbalanced
-from idcontrol.trust.machines import forward_step, inverse_step
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.judge import unbalanced
