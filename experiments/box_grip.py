@@ -21,7 +21,6 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.dynamics.system import System
 from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
-from idcontrol.experiments.verdicts import TIMES
 from idcontrol.models import coulomb, dissipation, no_slip
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.stepping import Stepping
@@ -30,13 +29,8 @@ from idcontrol.types import Array, State, Status
 TRIAL_STEPS = 10
 """Steps of a trial, which the paper times."""
 
-BALANCED = "theory/solvers.md#what-is-worth-knowing"
-"""Why Lemke's method holds the boxes here: rounding made it fail in the paper, and the problem is balanced first."""
-
 SHARED = "theory/no_slip.md#what-a-simulation-gains"
 """How a factor of whole simulations depends on what they do besides solving contact problems."""
-
-TABLE_I, TEXT = "Drumwright 2015, Table I", "Drumwright 2015, section VII-A"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,23 +133,10 @@ def run(config: Config, progress: Progress) -> Results:
                     f"speedup_{_word(name)}",
                     float(trials["coulomb-lcp"].mean() / trials[name].mean()),
                     paper=round(printed, 2),
-                    source=TABLE_I,
-                    note="mean time of ten steps with Coulomb friction over that without slip, each step solved "
-                    "afresh; the paper mentions no warm start",
                     derivation=SHARED if factor > printed else "",
                 ),
-                Finding(
-                    f"speedup_solving_{_word(name)}",
-                    factor,
-                    note="of the contact models alone, without collision detection and the rest of a step, which took "
-                    f"{100.0 * (1.0 - solving[name] / trials[name].mean()):.0f} % of the time without slip",
-                ),
-                Finding(
-                    f"speedup_warm_{_word(name)}",
-                    float(warm["coulomb-lcp"].mean() / warm[name].mean()),
-                    note="the same where each step starts from the solution of the last, from which Lemke's method "
-                    "gains most",
-                ),
+                Finding(f"speedup_solving_{_word(name)}", factor),
+                Finding(f"speedup_warm_{_word(name)}", float(warm["coulomb-lcp"].mean() / warm[name].mean())),
             ]
     return Results(findings=findings, series=series, drawings=[_drawing(trials)])
 
@@ -165,7 +146,7 @@ experiment = Case(
     summary="boxes held by squeezing: no slip against Coulomb friction, how long and at what cost",
     presets={"default": Config()},
     simulate=run,
-    smallest=Config(steps=2, trials=1),
+    rehearsals=lambda: [Config(steps=2, trials=1)],
 )
 
 
@@ -274,45 +255,15 @@ def _found(
             f"steps_held_{word}",
             grip.held,
             paper=model.steps_held if usual else None,
-            source=TEXT,
             holds=grip.held == config.steps,
-            note="until a box has dropped by a hundredth of its side; the paper's are the longest runs it reports, "
-            "and with Lemke's method the boxes fell there after about ten",
-            derivation=BALANCED if name == "coulomb-lcp" else "",
         ),
-        Finding(f"drop_{word}_m", float(grip.drop[-1]), "m", note="of the lowest box at the end of the run"),
+        Finding(f"drop_{word}_m", float(grip.drop[-1])),
+        Finding(f"trial_{word}_s", float(trials.mean()), paper=model.trial_s if usual else None),
         Finding(
-            f"trial_{word}_s",
-            float(trials.mean()),
-            "s",
-            paper=model.trial_s if usual else None,
-            source=TABLE_I,
-            note=f"mean of {len(trials)} trials of ten steps, collision detection included; their deviation is "
-            f"{trials.std():.1e} s. The paper's machine: MATLAB, 1.8 GHz Core i5",
-            derivation=TIMES,
+            f"variables_{word}", int(model.variables * grip.contacts), paper=model.variables * 36 if usual else None
         ),
-        Finding(
-            f"variables_{word}",
-            int(model.variables * grip.contacts),
-            paper=model.variables * 36 if usual else None,
-            source=TEXT,
-            note="of the LCP",
-        ),
-        Finding(
-            f"pivots_mean_{word}",
-            float(cold_pivots.mean()),
-            paper=5.5 if usual and name == "noslip" else None,
-            source=TEXT,
-            note=f"of ten steps that are solved afresh, at most {cold_pivots.max():.0f}"
-            + ("; at most 7 in the paper" if name == "noslip" else ""),
-        ),
-        Finding(
-            f"loaded_contacts_{word}",
-            grip.loaded,
-            paper=2.0 if usual and name == "noslip" else None,
-            source=TEXT,
-            note="contacts of each face pair that have a normal force",
-        ),
+        Finding(f"pivots_mean_{word}", float(cold_pivots.mean()), beside=usual and name == "noslip"),
+        Finding(f"loaded_contacts_{word}", grip.loaded, beside=usual and name == "noslip"),
     ]
 
 
@@ -331,8 +282,4 @@ def _drawing(trials: Mapping[str, Array]) -> Drawing:
         plot.set(yscale="log", ylabel="ten steps [s]")
         plot.set_xticks(place, list(trials))
         plot.legend()
-    return Drawing(
-        "What ten steps cost",
-        "Collision detection included; without slip there is one LCP variable for each contact, with friction six.",
-        plot.figure,
-    )
+    return Drawing("What ten steps cost", plot.figure)

@@ -33,24 +33,20 @@ class Case:
         summary: One line.
         presets: Configurations by name, one of them ``"default"``.
         simulate: Runs a configuration; raises `InputError` where it cannot be run.
-        smallest: A configuration that compiles and caches every kernel in little time; None where there is none, as
-            the case needs data.
+        rehearsals: Makes configurations that together compile and cache every kernel in little time; none where the
+            case needs data.
     """
 
     name: str
     summary: str
     presets: Mapping[str, msgspec.Struct]
     simulate: Callable[[Any, Progress], Results]
-    smallest: msgspec.Struct | None
+    rehearsals: Callable[[], Sequence[msgspec.Struct]] = tuple
 
     def run(self, config: Any, out: Path, progress: Progress) -> dict[str, Any]:
         """Run `config`, record it in the empty folder `out`, and return its metrics."""
         began = time.perf_counter()
         return save(out, self.name, config, self.simulate(config, progress), began=began)
-
-    def rehearsals(self) -> Sequence[msgspec.Struct]:
-        """The smallest configuration, if there is one."""
-        return [] if self.smallest is None else [self.smallest]
 
 
 def step_ends(h: float, steps: int) -> Array:

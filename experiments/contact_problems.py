@@ -231,11 +231,8 @@ def attack(name: str, config: Config, out: Path, progress: Progress) -> dict[str
     so_far.unlink(missing_ok=True)
     found = []
     for model, row in counts.items():
-        note = f"{row['solved']} solved, {row['repaired']} repaired, {row['refused']} refused"
-        if row["wrong"] + row["not_finite"]:
-            note += f"; the first wrong one is number {row['first_wrong']}"
         for what in ("wrong", "not_finite"):
-            found.append(Finding(f"{model}_{what}", row[what], holds=row[what] == 0, note=note))
+            found.append(Finding(f"{model}_{what}", row[what], holds=row[what] == 0))
     table = [{"what": model, **row} for model, row in counts.items()]
     results = Results(findings=found, drawings=[drawing(table, OUTCOMES)], extra={"rows": table})
     return save(out, name, config, results, began=began)
@@ -413,12 +410,7 @@ def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:
         plot.set(xlabel="share of the problems", xlim=(0.0, 1.0))
         plot.invert_yaxis()
         plot.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(ends), columnspacing=1.0, handlelength=1.0)
-    wrong = counts[:, list(ends).index("wrong")].sum()
-    return Drawing(
-        "What became of the problems",
-        f"Of {counts.sum()} answers {wrong} {'is' if wrong == 1 else 'are'} called solved and wrong.",
-        plot.figure,
-    )
+    return Drawing("What became of the problems", plot.figure)
 
 
 def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]:
@@ -435,25 +427,11 @@ def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]
                 continue
             total = {key: sum(row[key] for row in rows) for key, value in rows[0].items() if isinstance(value, int)}
             sure = direction in SURE.get(what, ())
-            note = (
-                f"{total['unsolved']} of {total['problems']} reported unsolved: {total['no_solution_proved']} shown to "
-                f"have no solution, {total['missed']} have one, {total['beyond_double']} have one that double "
-                f"precision cannot express to the tolerance, {total['undecided']} undecided; "
-                f"{total['of_these_later']} were solved at a later attempt, {total['of_these_regularized']} after a "
-                "regularization"
-            )
-            smallest = min((row["undecided_contacts_min"] for row in rows if row["undecided_contacts_min"]), default=0)
-            if smallest:
-                note += (
-                    f"; undecided because the search over contact modes met its limit, which happened where {smallest} "
-                    "or more contacts act on each other"
-                )
             out += [
                 Finding(
                     f"{name}_{direction}_solved",
                     total["solved"] / total["problems"],
                     holds=total["missed"] + total["undecided"] == 0 if sure else None,
-                    note=note + ("; holds if all the others have none" if sure else ""),
                 ),
                 Finding(f"{name}_{direction}_wrong", total["wrong"], holds=total["wrong"] == 0),
                 Finding(f"{name}_{direction}_worst_residual", max(row["worst_residual"] for row in rows)),

@@ -179,8 +179,7 @@ def drawing(unsolved: Array, fell: Booleans, memory: Array) -> Drawing:
         steps.set(ylabel="steps repaired or\nwithout a solution [%]")
         resident.plot(walk, memory, "o-", markersize=3)
         resident.set(xlabel="walk", ylabel="memory [MB]")
-    sentence = f"{fell.sum()} of {len(fell)} walks fell; each has its own commands, push and friction. Orange: it fell."
-    return Drawing("Walk by walk", sentence, steps.figure)
+    return Drawing("Walk by walk", steps.figure)
 
 
 def findings(total: StepCount, fell: list[bool], memory: Array) -> list[Finding]:
@@ -189,16 +188,16 @@ def findings(total: StepCount, fell: list[bool], memory: Array) -> list[Finding]
     return [
         Finding("control_steps", total.steps),
         Finding("walks", len(fell)),
-        Finding("falls", sum(fell), note="of walks that end there: pushes and floors are made to be too much for some"),
+        Finding("falls", sum(fell)),
         Finding("solved", total.solved),
-        Finding("repaired", total.repaired, note="limits and cones held; some tracking gave way, and it was said"),
-        Finding("fallback", total.fallback, note="no solution could be used, and it was said"),
+        Finding("repaired", total.repaired),
+        Finding("fallback", total.fallback),
         Finding("failed", total.failed, holds=total.failed == 0),
-        Finding("unreported", total.unreported, holds=total.unreported == 0, note="cut by a limit but called solved"),
+        Finding("unreported", total.unreported, holds=total.unreported == 0),
         Finding("beyond_limit", total.beyond_limit, holds=total.beyond_limit == 0),
         Finding("not_finite", total.not_finite, holds=total.not_finite == 0),
-        Finding("memory_mb", float(memory[-1]), "MB"),
-        Finding("memory_growth_mb", growth, "MB", holds=growth < GROWTH_MB, note="after the first two walks"),
+        Finding("memory_mb", float(memory[-1])),
+        Finding("memory_growth_mb", growth, holds=growth < GROWTH_MB),
     ]
 
 

@@ -8,9 +8,12 @@ holds.
 from __future__ import annotations
 
 import time
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +26,7 @@ from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError
 from idcontrol.experiments.verdicts import near, verdict
 from idcontrol.record.drawing import STYLE
+from idcontrol.record.quantities import words
 from idcontrol.record.recording import Recorder
 from idcontrol.record.scenery import Scenery
 from idcontrol.types import Array
@@ -32,27 +36,38 @@ from idcontrol.types import Array
 class Finding:
     """A number that a run found, beside the paper's.
 
+    The experiment's table, ``paper/EXPERIMENT.toml``, has what is the same in every run (`described`).
+
     Attributes:
         key: Its name in the JSON, the unit at its end: ``slide_mu_0125_m``.
         value: The number; None where it could not be found.
-        unit: Its unit as text; "" if it has none.
-        paper: The paper's number; None where the paper shows none.
-        source: The place where the paper prints it: "Drumwright 2019, Table 1".
         holds: Whether it passes its check; None where there is none.
         agrees: Whether it is as the paper says in words; None takes `holds`.
-        note: Whatever a reader must know to compare the two: a definition, or why the paper's is wrong.
+        beside: Whether the paper's number is for these settings.
+        paper: The paper's number; None where the paper shows none.
+        source: The place where the paper prints it: "Drumwright 2019, Table 1".
         derivation: The page that derives how the number differs from the paper's; "" if none does.
+        unit: Its unit as text; "" takes the one that the key ends with.
+        note: What the number is, or why the paper's is wrong.
     """
 
     key: str
     value: float | int | str | bool | None
-    unit: str = ""
-    paper: float | int | str | None = None
-    source: str = ""
     holds: bool | None = None
     agrees: bool | None = None
-    note: str = ""
+    beside: bool = True
+    paper: float | int | str | None = None
+    source: str = ""
     derivation: str = ""
+    unit: str = ""
+    note: str = ""
+
+    def described(self, rows: Mapping[str, Mapping[str, Any]]) -> Finding:
+        """Fill what the finding lacks from its row of the table: its own, or that of the longest pattern that fits."""
+        fitting = [pattern for pattern in rows if fnmatchcase(self.key, pattern)]
+        row = rows.get(self.key) or rows.get(max(fitting, key=len, default=""), {})
+        found = replace(self, **{name: value for name, value in row.items() if not getattr(self, name)})
+        return replace(found, unit=found.unit or words(self.key)[1], paper=found.paper if self.beside else None)
 
     @property
     def verdict(self) -> str | None:
@@ -61,9 +76,19 @@ class Finding:
             return None
         if isinstance(self.paper, str):
             said = self.holds if self.agrees is None else self.agrees
-            return None if said is None else verdict(said and not self.derivation, self.derivation)
+            return None if said is None else verdict(said, self.derivation)
         found = isinstance(self.value, int | float) and near(self.value, self.paper)
         return verdict(found, self.derivation)
+
+
+@lru_cache
+def table(experiment: str) -> Mapping[str, Mapping[str, Any]]:
+    """Rows of ``paper/EXPERIMENT.toml``: findings by key or pattern, and sentences of ``figures`` by title.
+
+    An experiment without such a file has no rows.
+    """
+    file = Path(__file__).parent / "paper" / f"{experiment}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 class Series(NamedTuple):
@@ -80,18 +105,15 @@ class Series(NamedTuple):
     wall_time: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(NamedTuple):
     """A figure for the page of a run.
 
     Attributes:
-        title: Its heading.
-        sentence: A sentence that says what it shows.
+        title: Its heading; a sentence that says what it shows may stand in the experiment's table.
         figure: Drawn on `axes`, so that all pages look alike.
     """
 
     title: str
-    sentence: str
     figure: Figure
 
 
@@ -129,7 +151,9 @@ def save(
     Raises:
         InputError: Two findings have one key, or series differ in length.
     """
-    findings, series = results.findings, results.series
+    rows = dict(table(experiment))
+    sentences, series = rows.pop("figures", {}), results.series
+    findings = [finding.described(rows) for finding in results.findings]
     keys = [finding.key for finding in findings]
     if len(set(keys)) != len(keys):
         raise InputError(
@@ -153,7 +177,7 @@ def save(
     if began is not None:
         metrics["wall_s"] = time.perf_counter() - began
     pictures = [
-        {"file": f"figure-{number}.svg", "title": drawing.title, "sentence": drawing.sentence}
+        {"file": f"figure-{number}.svg", "title": drawing.title, "sentence": sentences.get(drawing.title, "")}
         for number, drawing in enumerate(results.drawings, start=1)
     ]
     with Recorder(

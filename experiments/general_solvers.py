@@ -18,9 +18,6 @@ SAP: Final = "sap"
 GUROBI, GEODESIC = "clarabel", "ecos"
 """Solvers that stand where Castro et al. 2022 have Gurobi and a geodesic interior point."""
 
-STANDS_FOR: Final = "verdicts.md#solvers-that-stand-for-others"
-"""The section that derives how numbers of other solvers differ."""
-
 
 class Beside(NamedTuple):
     """One solver on the steps of a run; all but the name in arrays of shape (steps,).
@@ -119,45 +116,25 @@ SAME = 1e-2
 """Answers are compared before times: largest median distance of one from SAP's. Castro et al. 2022 print none."""
 
 
-def in_heaps(found: Heaps, bodies: int, tolerance: float) -> list[Finding]:
+def in_heaps(found: Heaps, bodies: int) -> list[Finding]:
     """Findings beside what Castro et al. 2022, section X-C, say of solvers in heaps: Figs. 9, 12 and 13.
 
     Args:
         found: Every heap.
         bodies: Number of bodies of Fig. 9.
-        tolerance: Tolerance of the general solvers.
     """
     solvers = [name for name in next(iter(found.values()), {}) if name != SAP]
     findings = []
     for name in solvers:
         median = max(float(np.median(each[name].distance)) for each in found.values() if len(each[name].us))
-        findings.append(
-            Finding(
-                f"distance_{name}",
-                median,
-                holds=median <= SAME,
-                note="from SAP's velocities at rounding, relative, in the norm of momentum: median of the heap in "
-                f"which it is largest; its tolerance is {tolerance:g}",
-            )
-        )
-    findings.append(_slackness_of_sap(found))
+        findings.append(Finding(f"distance_{name}", median, holds=median <= SAME))
+    worst = max((float(each[SAP].slackness.max(initial=0.0)) for each in found.values()), default=0.0)
+    findings.append(Finding("slackness_sap", worst, holds=worst < 1e-12))
     if GUROBI in solvers:
         findings += _beside_gurobi(found, bodies)
     if GEODESIC in solvers:
-        findings += _beside_geodesic(found, tolerance)
+        findings += _beside_geodesic(found)
     return findings
-
-
-def _slackness_of_sap(found: Heaps) -> Finding:
-    worst = max((float(each[SAP].slackness.max(initial=0.0)) for each in found.values()), default=0.0)
-    return Finding(
-        "slackness_sap",
-        worst,
-        paper="within machine precision",
-        source="Castro et al. 2022, Fig. 13",
-        holds=worst < 1e-12,
-        note="Castro et al. 2022, eq. 25, largest of all steps and heaps",
-    )
 
 
 def _times(found: Heaps, over: str, *, walls: bool, among: Sequence[int]) -> list[float]:
@@ -172,149 +149,49 @@ def _times(found: Heaps, over: str, *, walls: bool, among: Sequence[int]) -> lis
 def _beside_gurobi(found: Heaps, bodies: int) -> list[Finding]:
     sizes = sorted({size for _, size in found})
     few, many = [size for size in sizes if size <= FEW], [size for size in sizes if size > MANY]
-    findings, note = [], "time of Clarabel, which stands for Gurobi, over SAP's; "
-    for walls, printed in ((True, 25), (False, 50)):
+    findings = []
+    for walls in (True, False):
         times = _times(found, GUROBI, walls=walls, among=few)
         if times:
-            findings.append(
-                Finding(
-                    f"speedup_{_where(walls)}_few_bodies",
-                    max(times),
-                    paper=printed,
-                    source="Castro et al. 2022, Fig. 12",
-                    note=note + f"largest of heaps of {', '.join(map(str, few))}",
-                    derivation=STANDS_FOR,
-                )
-            )
+            findings.append(Finding(f"speedup_{_where(walls)}_few_bodies", max(times)))
     walled, open_ = (_times(found, GUROBI, walls=walls, among=many) for walls in (True, False))
     if walled:
-        ahead = min(walled) < 1.0
-        findings.append(
-            Finding(
-                "speedup_walls_many_bodies",
-                min(walled),
-                paper="below 1",
-                source="Castro et al. 2022, Fig. 12",
-                agrees=ahead,
-                note=note + f"least of heaps of {', '.join(map(str, many))}; there Gurobi is ahead of SAP in the paper",
-                derivation="" if ahead else STANDS_FOR,
-            )
-        )
+        findings.append(Finding("speedup_walls_many_bodies", min(walled), agrees=min(walled) < 1.0))
     if open_:
-        findings.append(
-            Finding(
-                "speedup_open_many_bodies",
-                float(np.mean(open_)),
-                paper=10,
-                source="Castro et al. 2022, Fig. 12",
-                note=note + f"mean of heaps of {', '.join(map(str, many))}",
-                derivation=STANDS_FOR,
-            )
-        )
+        findings.append(Finding("speedup_open_many_bodies", float(np.mean(open_))))
     if (True, bodies) in found:
-        findings.append(
-            Finding(
-                "iterations_walls_clarabel",
-                float(found[True, bodies][GUROBI].iterations.mean()),
-                paper=9,
-                source="Castro et al. 2022, Fig. 9",
-                note="Clarabel, which stands for Gurobi, in the mean over the whole run",
-                derivation=STANDS_FOR,
-            )
-        )
+        findings.append(Finding("iterations_walls_clarabel", float(found[True, bodies][GUROBI].iterations.mean())))
     means = {name: _mean_of(found, name) for name in next(iter(found.values()))}
     worst = means[GUROBI] == max(means.values())
-    findings.append(
-        Finding(
-            "momentum_error_of_general_solver_largest",
-            worst,
-            paper="the largest",
-            source="Castro et al. 2022, Fig. 13",
-            agrees=worst,
-            note="means over all heaps: " + ", ".join(f"{name} {mean:.1e}" for name, mean in means.items()),
-            derivation="" if worst else STANDS_FOR,
-        )
-    )
+    findings.append(Finding("momentum_error_of_general_solver_largest", worst, agrees=worst))
     return findings
 
 
-def _beside_geodesic(found: Heaps, tolerance: float) -> list[Finding]:
+def _beside_geodesic(found: Heaps) -> list[Finding]:
     sizes = sorted({size for _, size in found})
     findings = []
-    for key, printed, among in (("most", 2, sizes), ("few", 5, [size for size in sizes if size <= 8])):
+    for key, among in (("most", sizes), ("few", [size for size in sizes if size <= 8])):
         times = [time for walls in (True, False) for time in _times(found, GEODESIC, walls=walls, among=among)]
         if times:
-            findings.append(
-                Finding(
-                    f"speedup_over_ecos_{key}_bodies",
-                    float(np.median(times)),
-                    paper=printed,
-                    source="Castro et al. 2022, Fig. 12",
-                    note="time of ECOS, which stands for the geodesic interior point, over SAP's, median of the heaps",
-                    derivation=STANDS_FOR,
-                )
-            )
+            findings.append(Finding(f"speedup_over_ecos_{key}_bodies", float(np.median(times))))
     worst = max(float(each[GEODESIC].slackness.mean()) for each in found.values() if len(each[GEODESIC].us))
-    findings.append(
-        Finding(
-            "slackness_ecos",
-            worst,
-            paper="below 1e-05",
-            source="Castro et al. 2022, Fig. 13",
-            agrees=worst < 1e-5,
-            note=f"Castro et al. 2022, eq. 25, mean of the heap in which it is largest; tolerance {tolerance:g}, "
-            "theirs 1e-5",
-        )
-    )
+    findings.append(Finding("slackness_ecos", worst, agrees=worst < 1e-5))
     return findings
 
 
-def in_a_grip(found: Mapping[str, Beside], source: str) -> list[Finding]:
+def in_a_grip(found: Mapping[str, Beside]) -> list[Finding]:
     """Findings beside what Castro et al. 2022, section X-D, say of other solvers that hold the bar."""
-    printed: tuple[tuple[str, float, float, float | str], ...] = (
-        (GUROBI, 92, 10.1, 2.6e-2),
-        (GEODESIC, 20, 5.6, "below 2e-06"),
-    )
     findings = []
-    for name, times, iterations, error in printed:
+    for name in (GUROBI, GEODESIC):
         if name not in found:
             continue
-        stands = f"{name}, which stands for {'Gurobi' if name == GUROBI else 'the geodesic interior point'}"
         one = found[name]
-        worst = float(one.momentum_error.max())
-        median = float(np.median(one.distance))
+        worst, median = float(one.momentum_error.max()), float(np.median(one.distance))
         findings += [
-            Finding(
-                f"distance_{name}",
-                median,
-                holds=median <= SAME,
-                note="from SAP's velocities at rounding, relative, in the norm of momentum, median",
-            ),
-            Finding(
-                f"speedup_over_{name}",
-                speedup(found, SAP, name),
-                paper=times,
-                source=source,
-                note=f"time of {stands}, over SAP's, which both solve the same {len(one.us)} steps",
-                derivation=STANDS_FOR,
-            ),
-            Finding(
-                f"iterations_{name}",
-                float(one.iterations.mean()),
-                paper=iterations,
-                source=source,
-                note=f"of {stands}, in the mean",
-                derivation=STANDS_FOR,
-            ),
-            Finding(
-                f"momentum_error_{name}",
-                worst,
-                paper=error,
-                source=source,
-                agrees=worst < 2e-6 if name == GEODESIC else None,
-                note=f"of {stands}, largest",
-                derivation=STANDS_FOR if name == GUROBI or worst >= 2e-6 else "",
-            ),
+            Finding(f"distance_{name}", median, holds=median <= SAME),
+            Finding(f"speedup_over_{name}", speedup(found, SAP, name)),
+            Finding(f"iterations_{name}", float(one.iterations.mean())),
+            Finding(f"momentum_error_{name}", worst, agrees=worst < 2e-6 if name == GEODESIC else None),
         ]
     return findings
 
@@ -345,11 +222,7 @@ def heap_drawings(found: Heaps) -> list[Drawing]:
             plot.set(xlabel=f"bodies, {_where(walls)}")
         plots[0].set_ylabel("speed-up over Clarabel")
         plots[1].legend(**_BESIDE_THE_AXES)
-    speeds = Drawing(
-        "SAP beside general solvers: time (Castro et al. 2022, Fig. 12)",
-        "All solve the same steps of the heap; general solvers are timed without their setup.",
-        plots[0].figure,
-    )
+    speeds = Drawing("SAP beside general solvers: time (Castro et al. 2022, Fig. 12)", plots[0].figure)
     with axes(rows=2, columns=2, size=(8.0, 5.5), sharex=True, sharey="row") as grid:
         for column, walls in enumerate((True, False)):
             sizes = sorted(size for where, size in kept if where == walls)
@@ -366,9 +239,5 @@ def heap_drawings(found: Heaps) -> list[Drawing]:
         grid[0, 0].set_ylabel("momentum error, mean")
         grid[1, 0].set_ylabel("slackness, mean")
         grid[0, 1].legend(**_BESIDE_THE_AXES)
-    errors = Drawing(
-        "SAP beside general solvers: errors (Castro et al. 2022, Fig. 13)",
-        "SAP bounds the error of momentum and has no slackness; interior points bound the slackness.",
-        grid[0, 0].figure,
-    )
+    errors = Drawing("SAP beside general solvers: errors (Castro et al. 2022, Fig. 13)", grid[0, 0].figure)
     return [speeds, errors]

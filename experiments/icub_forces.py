@@ -297,34 +297,21 @@ experiment = Case(
     summary="forces on a walking humanoid's feet from its motion alone, against measured ones (--set data=PATH)",
     presets={"default": Config()},
     simulate=run,
-    smallest=None,
 )
-
-WAYS: Final = {
-    "naive": "split by the place of the centre of pressure between the soles' middles",
-    "alone": "soles as patches, from the motion alone",
-    "aligned": "the same, later by the delay of the measured total force",
-    "weighed": f"the same, the mass centre weighed on the first {WEIGHED_ROWS} rows, which are left out",
-}
 
 
 def _findings(ways: Mapping[str, Mapping[str, Any]], log: Log, lag_s: float, undetermined: float) -> list[Finding]:
     findings = [
-        Finding("filled_rows", log.filled, note="rows of the base's pose around jumps of the motion capture"),
-        Finding("delay_s", lag_s, "s", note="of the measured total force, which knows nothing of the split"),
-        Finding(
-            "undetermined_n",
-            undetermined,
-            "N",
-            note="how far the split at rest may be off: wherever its soles press, the robot moves alike",
-        ),
+        Finding("filled_rows", log.filled),
+        Finding("delay_s", lag_s),
+        Finding("undetermined_n", undetermined),
     ]
-    for way, note in WAYS.items():
+    for way in ways:
         r, rms = ways[way]["r"], ways[way]["rms_n"]
         asked = way == "weighed"
         findings += [
-            Finding(f"r_{way}", r, holds=r >= 0.95 if asked else None, note=f"{note}; the worse foot"),
-            Finding(f"rms_{way}_n", rms, "N", holds=rms <= 30.0 if asked else None),
+            Finding(f"r_{way}", r, holds=r >= 0.95 if asked else None),
+            Finding(f"rms_{way}_n", rms, holds=rms <= 30.0 if asked else None),
         ]
     return findings
 
@@ -339,8 +326,4 @@ def _drawing(t: Array, measured: Array, alone: Array, scaled: Array) -> Drawing:
         plots[0].legend(fontsize="x-small")
         plots[1].set_xlabel("time [s]")
         plots[1].figure.tight_layout()
-    return Drawing(
-        "Forces on the feet",
-        "Measured and predicted upward forces; while both feet stand, statics leaves the split open.",
-        plots[1].figure,
-    )
+    return Drawing("Forces on the feet", plots[1].figure)

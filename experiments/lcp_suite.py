@@ -30,7 +30,6 @@ from idcontrol.solvers.lemke import solve_lemke
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Array
 
-SOURCE: Final = "Trinkle et al. 1997, Table 1"
 LEFT_OPEN: Final = "theory/acceleration.md#the-papers-table"
 """The section that derives the shares of data sets that can be solved."""
 METHODS: Final = ("lemke", "interior_point")
@@ -170,7 +169,7 @@ experiment = Case(
     "there is no solution",
     presets={"default": Config()},
     simulate=run,
-    smallest=Config(sizes=(2, 16)),
+    rehearsals=lambda: [Config(sizes=(2, 16))],
 )
 
 
@@ -371,15 +370,11 @@ def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[
                 f"lemke_solved_{paper.size}",
                 lemke["solved"],
                 paper=paper.lemke,
-                source=SOURCE,
                 holds=lemke["solved_of_solvable"] in (1.0, None),
-                note=f"of {row['sets']} data sets {row['solvable']} have a solution, {row['without_solution']} have "
-                f"none ({row['proved_by_certificate']} by certificate, {row['proved_by_enumeration']} by enumeration), "
-                f"{row['undecided']} are undecided; holds if all that have one are solved",
                 derivation=LEFT_OPEN if known["lemke"] else "",
             )
         )
-        out.append(Finding(f"lemke_starts_{paper.size}", lemke["starts"], paper=paper.restarts, source=SOURCE))
+        out.append(Finding(f"lemke_starts_{paper.size}", lemke["starts"], paper=paper.restarts))
         for method, given, printed in (
             ("lemke", lemke, paper.lemke_iterations),
             ("interior_point", interior, paper.interior_iterations),
@@ -391,9 +386,7 @@ def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[
                     f"{method}_iterations_{paper.size}",
                     took,
                     paper=printed,
-                    source=SOURCE,
                     agrees=None if most is None else took is not None and took < most,
-                    note="mean over the data sets that it solves",
                 )
             )
         out.append(
@@ -401,11 +394,10 @@ def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[
                 f"interior_point_solved_{paper.size}",
                 interior["solved"],
                 paper=paper.interior,
-                source=SOURCE,
                 derivation=LEFT_OPEN if known["interior_point"] else "",
             )
         )
-        out.append(Finding(f"ppm_solved_{paper.size}", row["ppm"]["solved"], note="a method for P-matrices"))
+        out.append(Finding(f"ppm_solved_{paper.size}", row["ppm"]["solved"]))
     for key in ("solvable", "without_solution", "proved_by_certificate", "proved_by_enumeration", "undecided"):
         out.append(Finding(key, sum(row[key] for row in table)))
     return out
@@ -448,9 +440,4 @@ def drawing(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> Drawin
         )
         plot.set_ylim(-0.05, 1.05)
         plot.legend()
-    sets, solvable = (sum(row[key] for row in table) for key in ("sets", "solvable"))
-    return Drawing(
-        "Share solved against size",
-        f"Of {sets} data sets {solvable} have a solution; crosses are the shares of Table 1 of Trinkle et al. 1997.",
-        plot.figure,
-    )
+    return Drawing("Share solved against size", plot.figure)

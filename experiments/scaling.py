@@ -19,7 +19,6 @@ from idcontrol.config.configuration import Count, Positive
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress, exponent
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
-from idcontrol.experiments.verdicts import TIMES
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models.coulomb import MOST_CONTACTS
 from idcontrol.models.dissipation import edge_lcp_kernel
@@ -35,36 +34,23 @@ PERIODS = 320
 PERIOD_US = 1000.0
 """Period of a controller at 1 kHz, to which Fig. 19 compares times."""
 
-FIG_19 = "Zapolsky & Drumwright 2017, Fig. 19"
-
-PAPER_CONTACTS: Mapping[str, tuple[int, str]] = {
-    "no-slip LCP alone": (40, "in excess of 40 contacts below 1 ms; linear"),
-    "id-noslip-qp": (30, "1000 Hz up to about 30 contacts"),
-    "id-coulomb-qp": (30, "1000 Hz up to about 30 contacts"),
-    "id-coulomb-qp-1": (30, "1000 Hz up to about 30 contacts"),
-    "id-coulomb-lcp": (4, "about 1 ms only for fewer than 4 contacts"),
+PAPER_CONTACTS: Mapping[str, int] = {
+    "no-slip LCP alone": 40,
+    "id-noslip-qp": 30,
+    "id-coulomb-qp": 30,
+    "id-coulomb-qp-1": 30,
+    "id-coulomb-lcp": 4,
 }
-"""Contacts that the paper's controllers took within 1 ms on a Core i7 of 2011, and its words; its curves are in a
-figure without numbers. Its no-slip LCP leaves impulses as pivoting finds them; id-noslip-lcp has a second stage."""
-
-PAPER_EXPONENTS: Mapping[str, float] = {"no-slip LCP alone": 1.0}
-"""Exponents that the paper states."""
+"""Contacts that the paper's controllers took within 1 ms on a Core i7 of 2011, by its text; its curves are in a figure
+without numbers. Its no-slip LCP leaves impulses as pivoting finds them; id-noslip-lcp has a second stage."""
 
 MANY = 10
 """Exponents are fitted from this many contacts on: with fewer, the cost of a call from Python hides them."""
 
 
-TABLES_1_2 = "Zapolsky & Drumwright 2017, Tables 1 and 2"
-
-OPERATIONS = "theory/dissipation.md#operations-of-stage-i"
-"""Why the kernels need fewer operations than the paper, with and without its simplification."""
-
-FLOPS: Mapping[int, tuple[int, int]] = {16: (77_729, 73_163), 12: (62_109, 102_457)}
-"""By the number of joints: operations that set up stage I before and after the paper's simplification, for `VELOCITIES`
-velocities and `FEET` contacts of `EDGES` edges. Of Table 2 itself only its sums are in print."""
-
-SAVED_PERCENT = 6.24
 VELOCITIES, FEET, EDGES = 18, 4, 4
+JOINTS = (16, 12)
+"""Sizes for which the sums of Tables 1 and 2 are in print; of Table 2 itself nothing else is."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,7 +122,7 @@ experiment = Case(
         "paper": Config(robot="links", contacts=(1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40), samples=50),
     },
     simulate=run,
-    smallest=Config(contacts=(1, 4), samples=3, schemes=("id-coulomb-qp",)),
+    rehearsals=lambda: [Config(contacts=(1, 4), samples=3, schemes=("id-coulomb-qp",))],
 )
 
 
@@ -167,31 +153,19 @@ def growth(contacts: Sequence[int], medians: Array) -> float | None:
 def _findings(name: str, contacts: Sequence[int], medians: Array, floors: Array) -> list[Finding]:
     key = name.lower().replace("-", "_").replace(" ", "_")
     within = [n for n, median in zip(contacts, medians, strict=True) if median <= PERIOD_US]
-    paper, words = PAPER_CONTACTS.get(name, (None, ""))
+    paper = PAPER_CONTACTS.get(name)
     most = max(within, default=0)
     findings = [
         Finding(
             f"{key}_contacts_within_1_ms",
             most,
-            paper=words if words.startswith("in excess") else paper,
-            source=FIG_19,
             holds=None if paper is None else _as_many(paper, contacts, medians),
-            note=(f"paper: {words}; " if words else "") + "the largest of the numbers tried",
-            derivation="" if words.startswith("in excess") else TIMES,
         )
     ]
     # in floors, so that a load on the machine that comes and goes within a run cancels
     power = growth(contacts, medians / floors)
     if power is not None:
-        findings.append(
-            Finding(
-                f"{key}_exponent",
-                power,
-                paper=PAPER_EXPONENTS.get(name),
-                source=FIG_19,
-                note=f"from {MANY} contacts on",
-            )
-        )
+        findings.append(Finding(f"{key}_exponent", power))
     return findings
 
 
@@ -236,50 +210,14 @@ def stage_one(m: int, joints: int, n: int) -> int:
 
 def _operations() -> list[Finding]:
     """Tables 1 and 2: the paper's operations, and ours."""
-    theirs = {joints: table_1(VELOCITIES, joints, FEET, EDGES) for joints in FLOPS}
-    ours = {joints: stage_one(VELOCITIES, joints, FEET) for joints in FLOPS}
-    most = max(FLOPS)
+    theirs = {joints: table_1(VELOCITIES, joints, FEET, EDGES) for joints in JOINTS}
+    ours = {joints: stage_one(VELOCITIES, joints, FEET) for joints in JOINTS}
+    most = max(JOINTS)
     return [
-        *(
-            Finding(
-                f"table_1_flops_{joints}_joints",
-                theirs[joints],
-                paper=before,
-                source=TABLES_1_2,
-                note="sum of the paper's formulas for 18 velocities and 4 contacts; as printed, the row of F X⁻¹Fᵀ "
-                "counts the edges of one contact, and the sums those of all",
-            )
-            for joints, (before, _) in FLOPS.items()
-        ),
-        *(
-            Finding(
-                f"stage_1_flops_{joints}_joints",
-                ours[joints],
-                paper=after,
-                source=TABLES_1_2,
-                derivation=OPERATIONS,
-                note="counted in our kernels, what bounds rounding and what finds torques included; the paper's is "
-                "after its simplification",
-            )
-            for joints, (_, after) in FLOPS.items()
-        ),
-        Finding(
-            "stage_1_saves_percent",
-            100.0 * (1.0 - ours[most] / theirs[most]),
-            "%",
-            paper=SAVED_PERCENT,
-            source=TABLES_1_2,
-            derivation=OPERATIONS,
-            note=f"of the operations of Table 1, {most} joints; 73,163 of 77,729 would be 5.87 %",
-        ),
-        Finding(
-            "stage_1_costs_more_for_12_joints",
-            ours[12] > theirs[12],
-            paper="more operations than before for 12 joints, fewer for 16",
-            source=TABLES_1_2,
-            agrees=ours[12] > theirs[12],
-            derivation=OPERATIONS,
-        ),
+        *(Finding(f"table_1_flops_{joints}_joints", theirs[joints]) for joints in JOINTS),
+        *(Finding(f"stage_1_flops_{joints}_joints", ours[joints]) for joints in JOINTS),
+        Finding("stage_1_saves_percent", 100.0 * (1.0 - ours[most] / theirs[most])),
+        Finding("stage_1_costs_more_for_12_joints", ours[12] > theirs[12], agrees=ours[12] > theirs[12]),
     ]
 
 
@@ -291,15 +229,6 @@ def _as_many(paper: int, contacts: Sequence[int], medians: Array) -> bool | None
     return False if any(not within and n <= paper for n, within in tried) else None
 
 
-def _within_a_period(names: Sequence[str], contacts: Sequence[int], medians: Array) -> str:
-    """Words for the number of contacts that each scheme took within a period."""
-    most = {
-        name: max((n for n, median in zip(contacts, row, strict=True) if median <= PERIOD_US), default=0)
-        for name, row in zip(names, medians, strict=True)
-    }
-    return ", ".join(f"{name} {most[name]}" for name in sorted(most, key=lambda name: -most[name]))
-
-
 def _drawing(
     names: Sequence[str], contacts: Sequence[int], medians: Array, exponents: Sequence[float | None]
 ) -> Drawing:
@@ -309,15 +238,10 @@ def _drawing(
             label = name if power is None else f"{name}, $n^{{{power:.1f}}}$"
             (line,) = plot.loglog(contacts, row, "o-", markersize=3, label=label)
             if name in PAPER_CONTACTS:
-                plot.plot(PAPER_CONTACTS[name][0], PERIOD_US, "x", color=line.get_color(), markersize=8)
+                plot.plot(PAPER_CONTACTS[name], PERIOD_US, "x", color=line.get_color(), markersize=8)
         plot.axhline(PERIOD_US, color="0.6", linewidth=0.8)
         plot.set(xlabel="contacts", ylabel="median time [µs]")
         plot.legend()
     return Drawing(
-        "Time of inverse dynamics against the number of contacts (Zapolsky & Drumwright 2017, Fig. 19)",
-        f"Of the numbers tried ({', '.join(map(str, contacts))}), the largest within 1 ms: "
-        f"{_within_a_period(names, contacts, medians)}. Crosses are where the paper's text has its controllers reach "
-        "1 ms, on a laptop of 2011; its curves have no numbers. Beside the names is how the time grows from "
-        f"{MANY} contacts on, as multiples of the floor: the rigid-body terms, timed in turns with it.",
-        plot.figure,
+        "Time of inverse dynamics against the number of contacts (Zapolsky & Drumwright 2017, Fig. 19)", plot.figure
     )

@@ -28,9 +28,6 @@ from idcontrol.experiments.findings import Drawing, Finding, Results, Series, ax
 from idcontrol.record.scenery import DrawableBody, Scenery
 from idcontrol.types import Array
 
-RECORD = "the record of the tosses"
-"""Where the numbers stand that ours are beside: they are of its makers, not of a paper of ours."""
-
 POINT_M = 1e-4
 """Radius of the spheres at the corners; outside engines need one."""
 
@@ -328,7 +325,6 @@ experiment = Case(
     summary="measured tosses of a cube against every plant, with parameters fitted on other tosses (--set data=PATH)",
     presets={"default": Config(), "fitted": Config(evaluations=0)},
     simulate=run,
-    smallest=None,
 )
 
 
@@ -357,33 +353,26 @@ def _installed(entry: Engine, cube: Cube) -> bool:
 def _of_cube(cube: Cube, hits: Impacts) -> list[Finding]:
     """What the record says without any engine."""
     findings = [
-        Finding("scale", cube.scale, note="true lengths over those of the record, from g in flight"),
-        Finding(
-            "half_width_m", cube.half_width_m, "m", paper=0.0524, source=RECORD, note="height at rest times the scale"
-        ),
-        Finding("centre_z_m", cube.centre_m[2], "m", note="mass centre above the middle along body z, from flight"),
-        Finding("inertia_kg_m2", cube.inertia_kg_m2, "kg m²", paper=0.00081, source=RECORD, note="from single impacts"),
+        Finding("scale", cube.scale),
+        Finding("half_width_m", cube.half_width_m),
+        Finding("centre_z_m", cube.centre_m[2]),
+        Finding("inertia_kg_m2", cube.inertia_kg_m2),
     ]
     if hits.number.size:
-        findings.append(
-            Finding("impulse_delay_s", hits.delay, "s", note="how long after the touch the impulse of a corner acts")
-        )
-        for what, values, stated in (("friction", hits.friction, 0.18), ("restitution", hits.restitution, 0.125)):
-            low, middle, high = np.percentile(values, (5, 50, 95)).tolist()
-            note = f"median of {values.size} impacts of single corners; 5 and 95 %: {low:.3f}, {high:.3f}"
-            findings.append(Finding(f"{what}_in_impacts", middle, paper=stated, source=RECORD, note=note))
+        findings.append(Finding("impulse_delay_s", hits.delay))
+        for what, values in (("friction", hits.friction), ("restitution", hits.restitution)):
+            findings.append(Finding(f"{what}_in_impacts", float(np.percentile(values, 50))))
     return findings
 
 
 def _of_engines(scores: Mapping[str, Score]) -> list[Finding]:
     findings = []
     for name, each in scores.items():
-        told = ", ".join(f"{what} {value:.4g}" for what, value in each.parameters.items())
         key = name.replace("-", "_")
         findings += [
-            Finding(f"corner_{key}_m", each.mean("corner"), "m", note=f"mean distance of corners; {told}"),
-            Finding(f"rotation_{key}_rad", each.mean("rotation"), "rad"),
-            Finding(f"rest_{key}_m", each.last("position"), "m"),
+            Finding(f"corner_{key}_m", each.mean("corner")),
+            Finding(f"rotation_{key}_rad", each.mean("rotation")),
+            Finding(f"rest_{key}_m", each.last("position")),
         ]
     best = {
         outside: min((each.mean("corner") for each in scores.values() if each.engine.outside is outside), default=None)
@@ -391,14 +380,7 @@ def _of_engines(scores: Mapping[str, Score]) -> list[Finding]:
     }
     ours, others = best[False], best[True]
     if ours is not None and others is not None:
-        findings.append(
-            Finding(
-                "ours_over_outside",
-                ours / others,
-                holds=ours <= others,
-                note="mean distance of corners, our best plant over the best outside engine",
-            )
-        )
+        findings.append(Finding("ours_over_outside", ours / others, holds=ours <= others))
     return findings
 
 
@@ -450,11 +432,7 @@ def _against_time(tosses: Sequence[Toss], scores: Mapping[str, Score]) -> Drawin
         depth.set(xlabel="time [s]", ylabel="lowest corner below the board [mm]")
         position.legend(fontsize="x-small", ncols=2)
         position.figure.tight_layout()
-    return Drawing(
-        "Errors against time",
-        "Medians over the scored tosses, from the last row of flight on; outside engines are dashed.",
-        position.figure,
-    )
+    return Drawing("Errors against time", position.figure)
 
 
 APART_M = 0.6
@@ -483,11 +461,7 @@ def _strip(what: str, name: str, toss: Toss, pose: Array, cube: Cube) -> Drawing
             plot.set(title=f"{PERIOD * row:.2f} s", ylim=(-0.02, 0.22))
         span = np.concatenate((toss.corners, simulated)) @ along - toss.pose[0, :3] @ along
         plots[0].set(xlim=(span.min() - 0.02, span.max() + 0.02), ylabel="[m]")
-    return Drawing(
-        f"The {what} toss of {name}",
-        f"Toss {toss.number} of the file, seen from the side: measured (grey) and simulated (blue outline).",
-        plots[0].figure,
-    )
+    return Drawing(f"The {what} toss", plots[0].figure)
 
 
 def _impacts_drawing(hits: Impacts) -> Drawing:
@@ -497,8 +471,4 @@ def _impacts_drawing(hits: Impacts) -> Drawing:
         friction.set(xlabel="horizontal over vertical impulse", ylabel="impacts", xlim=(0.0, None))
         restitution.set(xlabel="speed of the corner, after over before", xlim=(0.0, None))
         friction.figure.tight_layout()
-    return Drawing(
-        "Impacts of single corners, without any engine",
-        "The corner slides through nearly all of these, so that the first is the friction coefficient.",
-        friction.figure,
-    )
+    return Drawing("Impacts of single corners, without any engine", friction.figure)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 
 from idcontrol.cli.run import show_metrics
 from idcontrol.errors import InputError
+from idcontrol.experiments import findings
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
 from idcontrol.experiments.verdicts import AGREES, DERIVED, UNEXPLAINED
 from idcontrol.record.recording import load
@@ -21,16 +25,16 @@ class Config(msgspec.Struct, frozen=True):
 
 
 FINDINGS = (
-    Finding("slide_m", 0.6779, "m", paper=0.6773, holds=True, note="closed form"),
-    Finding("creep_m_s", None, "m/s"),
+    Finding("slide_m", 0.6779, paper=0.6773, holds=True, note="closed form"),
+    Finding("creep_m_s", None),
     Finding("steps", 1000),
 )
 
 
-def drawing(sentence):
+def drawing(title):
     with axes() as plot:
         plot.plot([0.0, 1.0])
-    return Drawing("Slide", sentence, plot.figure)
+    return Drawing(title, plot.figure)
 
 
 def _save(out, findings=FINDINGS, **more):
@@ -38,7 +42,7 @@ def _save(out, findings=FINDINGS, **more):
 
 
 def test_what_was_found_is_in_the_record_with_the_papers_number_and_the_check(tmp_path):
-    _save(tmp_path, series={"t": Series(np.arange(3.0), "s")}, drawings=[drawing("It slides.")])
+    _save(tmp_path, series={"t": Series(np.arange(3.0), "s")}, drawings=[drawing("Slide")])
     run = load(tmp_path)
     assert run.complete
     assert run.metrics["slide_m"] == 0.6779
@@ -61,13 +65,53 @@ def test_what_was_found_is_in_the_record_with_the_papers_number_and_the_check(tm
         (Finding("a", None, paper=1.0), UNEXPLAINED),
         (Finding("a", 1e-12, paper="exact", holds=True), AGREES),
         (Finding("a", 1e-3, paper="exact", holds=False), UNEXPLAINED),
-        (Finding("a", 0.9, paper="dead", holds=True, derivation="errata.md"), f"{DERIVED} (errata.md)"),
+        (Finding("a", 0.9, paper="dead", holds=True, derivation="errata.md"), AGREES),
+        (Finding("a", 0.1, paper="dead", holds=False, derivation="errata.md"), f"{DERIVED} (errata.md)"),
         (Finding("a", 17, paper="2^6 bases"), None),
         (Finding("a", 1.0, holds=True), None),
     ],
 )
 def test_a_number_beside_the_papers_has_one_of_three_verdicts(finding, verdict):
     assert finding.verdict == verdict
+
+
+ROWS = {
+    "slide_*": {"note": "any"},
+    "slide_b*_m": {"paper": 2.0, "source": "Fig. 9", "note": "of b"},
+    "slide_box_m": {"note": "own"},
+}
+
+
+@pytest.mark.parametrize(
+    ("finding", "described"),
+    [
+        (Finding("slide_box_m", 1.0), Finding("slide_box_m", 1.0, unit="m", note="own")),
+        (Finding("slide_a", 1.0), Finding("slide_a", 1.0, note="any")),
+        (Finding("slide_b1_m", 1.0), Finding("slide_b1_m", 1.0, paper=2.0, source="Fig. 9", unit="m", note="of b")),
+        (
+            Finding("slide_b1_m", 1.0, paper=3.0),
+            Finding("slide_b1_m", 1.0, None, None, True, 3.0, "Fig. 9", "", "m", "of b"),
+        ),
+        (Finding("lift", 1.0), Finding("lift", 1.0)),
+    ],
+)
+def test_a_finding_takes_what_it_lacks_from_the_row_that_fits_best(finding, described):
+    assert finding.described(ROWS) == described
+
+
+def test_a_number_for_other_settings_is_not_put_beside_the_papers():
+    assert Finding("slide_b_m", 1.0, beside=False).described(ROWS).verdict is None
+
+
+@pytest.mark.parametrize(
+    "file", sorted(Path(findings.__file__).parent.glob("paper/*.toml")), ids=lambda file: file.stem
+)
+def test_each_table_is_of_an_experiment_and_says_where_its_numbers_are_printed(file):
+    rows = dict(findings.table(file.stem))
+    assert file.stem in entry_points(group="idcontrol.experiments").names
+    assert all(isinstance(sentence, str) for sentence in rows.pop("figures", {}).values())
+    names = {field.name for field in fields(Finding)}
+    assert all(set(row) <= names and ("paper" not in row or "source" in row) for row in rows.values())
 
 
 def test_one_check_that_fails_fails_the_run(tmp_path):
@@ -80,9 +124,16 @@ def test_a_record_without_series_is_still_a_run(tmp_path):
 
 
 def test_the_page_shows_each_number_its_note_and_the_figures(tmp_path):
-    _save(tmp_path, drawings=[drawing("It slides <down>.")])
+    _save(tmp_path, drawings=[drawing("How far the box slides"), drawing("It slides <down>")])
     page = report(tmp_path).read_text()
-    for words in ("0.6779", "0.6773", "closed form", "It slides &lt;down&gt;.", "data:image/svg+xml"):
+    for words in (
+        "0.6779",
+        "0.6773",
+        "closed form",
+        "It slides &lt;down&gt;",
+        "Lines of one friction",
+        "data:image/svg+xml",
+    ):
         assert words in page
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from idcontrol.cli import main
 from idcontrol.errors import InputError
-from idcontrol.experiments.scaling import FLOPS, Config, _as_many, experiment, growth, table_1
+from idcontrol.experiments.scaling import JOINTS, Config, _as_many, experiment, growth, table_1
 
 
 def test_growth_is_the_exponent_of_a_power_law_and_leaves_few_contacts_out():
@@ -27,7 +27,7 @@ def test_each_scheme_has_its_times_and_its_paper_beside_it(tmp_path):
 
 
 def test_the_rows_of_table_1_add_up_to_the_printed_sums():
-    assert {joints: table_1(18, joints, 4, 4) for joints in FLOPS} == {16: 77_729, 12: 62_109}
+    assert {joints: table_1(18, joints, 4, 4) for joints in JOINTS} == {16: 77_729, 12: 62_109}
 
 
 @pytest.mark.parametrize(
