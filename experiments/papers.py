@@ -14,7 +14,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError
@@ -26,15 +28,14 @@ from idcontrol.sweeps import record
 from idcontrol.sweeps.record import RunOutcome
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table, a figure, or a section whose numbers belong to none.
 
     Attributes:
         paper: Author and year.
         where: Its name in the paper.
         what: What it shows.
-        printed: How many numbers it prints, its text included; statements in words count as one. Where a statement is
-            looked for in both presets it counts twice.
+        printed: How many numbers and statements it prints.
         command: The command that compares them; "" if none does.
         lacks: Why some or all of them are not compared.
     """
@@ -47,82 +48,9 @@ class Place(NamedTuple):
     lacks: str = ""
 
 
-TABLES, GRASPING, BUMPS, TWO_FEET, WALK_TIMES = (
-    "idcontrol compare trot --study tables",
-    "idcontrol compare grasp --study grasping",
-    "idcontrol compare rough --study bumps",
-    "idcontrol compare trot --study two-feet",
-    "idcontrol compare rough --study walk-times",
-)
-ZAPOLSKY, VISCOUS, TRINKLE, SOLVER, CASTRO = (
-    "Zapolsky & Drumwright 2017",
-    "Drumwright 2015",
-    "Trinkle et al. 1997",
-    "Drumwright 2019",
-    "Castro et al. 2022",
-)
-JAR = "Numbers of Gurobi and of a geodesic interior point on this task: it is not given to general solvers here."
-
-PLACES: Final = (
-    Place(ZAPOLSKY, "Tables 1 and 2", "operations of stage I", 6, "idcontrol run scaling --preset paper"),
-    Place(ZAPOLSKY, "Table 3", "joint errors of seven controllers on four terrains", 56, TABLES),
-    Place(ZAPOLSKY, "Table 3, as a whole", "order of the errors, and whether schemes without slip fall", 6, TABLES),
-    Place(ZAPOLSKY, "Table 4", "torques and their rates", 14, TABLES),
-    Place(ZAPOLSKY, "Table 4, as a whole", "who is smoothest, who roughest", 6, TABLES),
-    Place(ZAPOLSKY, "Table 5", "errors of predicted forces", 32, TABLES),
-    Place(
-        ZAPOLSKY,
-        "Table 6",
-        "who passes which task",
-        24,
-        f"{TABLES}; {GRASPING}; {TWO_FEET}",
-    ),
-    Place(ZAPOLSKY, "Fig. 6", "torques with and without the second stage", 2, TABLES),
-    Place(ZAPOLSKY, "Fig. 14", "joint errors against time", 12, TABLES),
-    Place(ZAPOLSKY, "Fig. 15", "largest torque rate", 6, f"{TABLES}; idcontrol run chatter"),
-    Place(ZAPOLSKY, "Fig. 16", "joint errors on bumps", 4, BUMPS),
-    Place(ZAPOLSKY, "Fig. 17", "path of the centre of mass", 16, TABLES),
-    Place(ZAPOLSKY, "Fig. 18", "error of the arm that swings a box", 5, GRASPING),
-    Place(ZAPOLSKY, "Fig. 19", "time against the number of contacts", 6, "idcontrol run scaling --preset paper"),
-    Place(VISCOUS, "Table I", "time of ten steps of a grip", 5, "idcontrol run box-grip"),
-    Place(VISCOUS, "section VII-A", "contacts, variables and pivots of the grip", 8, "idcontrol run box-grip"),
-    Place(VISCOUS, "Tables II and III", "time of a walk", 6, WALK_TIMES),
-    Place(
-        TRINKLE,
-        "Table 1",
-        "contact problems solved, by size",
-        38,
-        "idcontrol run lcp-suite",
-    ),
-    Place(SOLVER, "Fig. 4", "pendulum on a stiff joint", 5, "idcontrol run pendulum"),
-    Place(SOLVER, "Fig. 6", "pendulum on a stiff limit", 2, "idcontrol run pendulum-limit"),
-    Place(SOLVER, "Table 1", "time of a cube on springs", 24, "idcontrol run foundation"),
-    Place(SOLVER, "Table 2", "error of a cube on springs", 16, "idcontrol run foundation"),
-    Place(SOLVER, "Fig. 9", "way of a box on a ramp", 3, "idcontrol run incline"),
-    Place(SOLVER, "section 6.4", "force and depth of a box on a ramp", 2, "idcontrol run incline"),
-    Place(SOLVER, "Fig. 10", "stacks of spheres", 6, "idcontrol run sphere-stack --preset paper"),
-    Place(CASTRO, "Fig. 5", "energy of a cylinder on a spring", 4, "idcontrol run spring-cylinder"),
-    Place(CASTRO, "Fig. 6", "energy of the rolling cylinder", 5, "idcontrol run spring-cylinder"),
-    Place(CASTRO, "Fig. 7", "orders of accuracy", 4, "idcontrol run spring-cylinder"),
-    Place(CASTRO, "Fig. 9", "iterations of a heap", 2, "idcontrol run clutter"),
-    Place(CASTRO, "Fig. 10", "iterations of two of its steps", 2, "idcontrol run clutter"),
-    Place(CASTRO, "Fig. 11", "contacts with and without walls", 1, "idcontrol run clutter"),
-    Place(CASTRO, "Fig. 12", "speed beside other solvers", 6, "idcontrol run clutter"),
-    Place(CASTRO, "Fig. 13", "errors of momentum and slackness", 5, "idcontrol run clutter"),
-    Place(CASTRO, "Fig. 14", "slip against the slip parameter", 10, "idcontrol run clutter"),
-    Place(CASTRO, "Fig. 15", "iterations and condition against the slip parameter", 2, "idcontrol run clutter"),
-    Place(CASTRO, "Fig. 17", "command of the soft gripper", 2, "idcontrol run slip-control"),
-    Place(
-        CASTRO,
-        "section X-D",
-        "contacts, iterations, errors and times of the gripper",
-        10,
-        "idcontrol run slip-control",
-    ),
-    Place(CASTRO, "Figs. 18 to 21", "two arms with a jar", 10, "idcontrol run jar", JAR),
-)
-"""Places of the papers that print results, in their order, without drawings of machines and curves that no sentence
-speaks of."""
+PLACES: Final = msgspec.toml.decode(
+    (Path(__file__).parent / "paper" / "places.toml").read_bytes(), type=dict[str, tuple[Place, ...]]
+)["place"]
 
 STUDIES: Final[Mapping[str, Callable[[Sequence[RunOutcome]], Iterable[Judged]]]] = {
     "tables": tables.judged,
@@ -168,7 +96,13 @@ def summed(everything: Sequence[Judged]) -> dict[str, Any]:
         if left < 0:
             raise InputError(f"{place.paper}, {place.where} has {-left} more verdicts than numbers; one folder each")
         places.append(
-            {**place._asdict(), "agree": agree, "derived": derived, "unexplained": unexplained, "not_compared": left}
+            {
+                **msgspec.structs.asdict(place),
+                "agree": agree,
+                "derived": derived,
+                "unexplained": unexplained,
+                "not_compared": left,
+            }
         )
     if counts:
         raise InputError(f"no such table or figure: {', '.join(counts)}")

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from idcontrol.experiments.tables.results import (
     CHATTER,
     CONTROLLERS,
-    MITIGATION,
     OWN_PLANTS,
     PAPER,
     PREDICTING,
     PRESETS,
-    SENSING,
     SMOOTHNESS_ON,
     SOURCE,
     TERRAINS,
@@ -41,16 +40,12 @@ GOAL_RAD, SLACK = {"rigid_low": 0.007, "rigid_high": 0.004}, 1.5
 OWN_MODEL = 1e-3
 """Force prediction on a plant with the same contact model should be better than this, relative."""
 
-TIE = 1.001
-"""Rates within this factor count as equal: without slip, the schemes without slip solve id-coulomb-qp's problem."""
+MEAN_RATE = "dtau_mean_nm_s"
 
 BLANK = "–"
 """Stands in a cell of the table of claims where there is no value."""
 
 GOAL_MET, GOAL_MISSED = "our goal, met", "our goal, missed"
-
-OFF_PATH_M = 0.02
-"""The centre of mass should stay within this of the straight lines except at turns (Fig. 17)."""
 
 ENDED = "went to its end"
 
@@ -92,11 +87,9 @@ def claims(results: Results) -> tuple[PaperClaim, ...]:
     """Compare all claims of the study with the runs."""
     return (
         *_tracking(results),
-        *_errors(results),
         *_forces(results),
-        *_smoothness(results),
         *_mitigation(results),
-        *_path(results),
+        *_comparisons(results),
     )
 
 
@@ -264,81 +257,37 @@ def prediction(folder: Path) -> Prediction | None:
     return Prediction(mean, median * mean / error if error > 0.0 else 0.0, same_feet, share)
 
 
-def _smoothness(results: Results) -> Iterator[PaperClaim]:
-    """Who is smoothest and who is roughest. The torques of a robot that does not walk to the end are not compared."""
-    printed = {c: numbers[0] for c, numbers in PAPER["smoothness"]["values"].items()}
-    source = SOURCE.format("Table 4, as a whole")
-    rates = {
-        preset: results.values(preset, (*CONTROLLERS, *MITIGATION), SMOOTHNESS_ON, "dtau_mean_nm_s", fallen=True)
-        for preset in PRESETS
-    }
-
-    def said(preset: str, *names: str) -> str:
-        return ", ".join(f"{c} {plain(rates[preset][c])}" for c in names if c in rates[preset]) or BLANK
-
-    def walking(preset: str, names: Sequence[str]) -> dict[str, float]:
-        return {c: rates[preset][c] for c in names if c in rates[preset] and results.done(preset, c, SMOOTHNESS_ON)}
-
-    for preset in PRESETS:
-        rate, others = rates[preset], [c for c in CONTROLLERS if c not in ("pid", "id-coulomb-qp")]
-        if "id-coulomb-qp" not in rate or not any(c in rate for c in others):
-            continue
-        aware, rough = walking(preset, others), walking(preset, ("pid",))
-        next_one = min(aware, key=aware.__getitem__, default="")
-        qp, walks = rate["id-coulomb-qp"], bool(walking(preset, ("id-coulomb-qp",)))
-        yield PaperClaim(
-            what=f"id-coulomb-qp is smoothest of those that know contacts in the preset {preset}",
-            source=source,
-            printed=f"{printed['id-coulomb-qp']:.3g}; next {min(printed[c] for c in others):.3g} N m/s",
-            holds=walks and next_one in aware and qp <= TIE * aware[next_one],
-        ).found_in(preset, said(preset, "id-coulomb-qp", next_one))
-        if "pid" in rate:
-            yield PaperClaim(
-                what=f"id-coulomb-qp is smoother than pid in the preset {preset}",
-                source=source,
-                printed=f"{printed['id-coulomb-qp']:.3g} against {printed['pid']:.3g} N m/s",
-                holds=walks and "pid" in rough and qp < rough["pid"],
-            ).found_in(preset, said(preset, "id-coulomb-qp", "pid"))
-    lcp = rates["paper"].get("id-coulomb-lcp")
-    if lcp is not None and "id-coulomb-smooth" in rates["default"]:
-        yield PaperClaim(
-            what="id-coulomb-smooth of the preset default has at most a tenth of id-coulomb-lcp's in the preset paper",
-            printed=f"id-coulomb-lcp {printed['id-coulomb-lcp']:.3g}",
-            paper=said("paper", "id-coulomb-lcp"),
-            default=said("default", "id-coulomb-smooth"),
-            holds=rates["default"]["id-coulomb-smooth"] <= 0.1 * lcp,
-        )
-    if lcp is not None and "id-coulomb-smooth" in rates["paper"]:
-        yield PaperClaim(
-            what="id-coulomb-smooth cannot mitigate chatter in the preset paper",
-            source=SOURCE.format("Fig. 15"),
-            printed="unable to mitigate chatter",
-            paper=said("paper", "id-coulomb-smooth", "id-coulomb-lcp"),
-            holds=rates["paper"]["id-coulomb-smooth"] > 0.5 * lcp,
-        )
-    for preset in PRESETS:
-        rivals = [c for c in CONTROLLERS if c != "id-sensed-2"]
-        if "id-sensed-2" in rates[preset] and any(c in rates[preset] for c in rivals):
-            others_walking = walking(preset, rivals)
-            second = max(others_walking, key=others_walking.__getitem__, default="")
-            yield PaperClaim(
-                what=f"id-sensed-2 is roughest by far in the preset {preset}",
-                source=source,
-                printed=f"{plain(printed['id-sensed-2'])}; next id-sensed-1 {printed['id-sensed-1']:.3g} N m/s",
-                holds=second in others_walking and rates[preset]["id-sensed-2"] > 2.0 * others_walking[second],
-            ).found_in(preset, said(preset, "id-sensed-2", second))
-
-
 def _mitigation(results: Results) -> Iterator[PaperClaim]:
-    """What the second stage does to the torques of id-coulomb-qp: Figs. 6 and 15."""
-    pair = ("id-coulomb-qp-raw", "id-coulomb-qp")
+    """What the second stage does to the torques of id-coulomb-qp, and Algorithm 3 to those of id-coulomb-lcp."""
+    lcp, third = "id-coulomb-lcp", "id-coulomb-smooth"
+    rates = {(p, c): results.value(p, c, SMOOTHNESS_ON, MEAN_RATE, fallen=True) for p in PRESETS for c in (lcp, third)}
+    if (plain_lcp := rates["paper", lcp]) is not None:
+        if (ours := rates["default", third]) is not None:
+            yield PaperClaim(
+                what="id-coulomb-smooth of the preset default has at most a tenth of id-coulomb-lcp's "
+                "in the preset paper",
+                printed="id-coulomb-lcp 678",
+                paper=plain(plain_lcp),
+                default=plain(ours),
+                holds=ours <= 0.1 * plain_lcp,
+            )
+        if (theirs := rates["paper", third]) is not None:
+            yield PaperClaim(
+                what="id-coulomb-smooth cannot mitigate chatter in the preset paper",
+                source=SOURCE.format("Fig. 15"),
+                printed="unable to mitigate chatter",
+                paper=_beside({third: theirs, lcp: plain_lcp}),
+                holds=theirs > 0.5 * plain_lcp,
+            )
+    raw, smoothed = "id-coulomb-qp-raw", "id-coulomb-qp"
     printed = PAPER["claims"]["smoothing_dtau_max_factor"]
     for preset in PRESETS:
-        ratios = []
-        for key in ("dtau_mean_nm_s", "dtau_max_nm_s"):
-            raw, smooth = (results.value(preset, c, SMOOTHNESS_ON, key, fallen=True) for c in pair)
-            if raw and smooth:
-                ratios.append(raw / smooth)
+        ratios = [
+            rough / smooth
+            for key in (MEAN_RATE, "dtau_max_nm_s")
+            if (rough := results.value(preset, raw, SMOOTHNESS_ON, key, fallen=True))
+            and (smooth := results.value(preset, smoothed, SMOOTHNESS_ON, key, fallen=True))
+        ]
         if len(ratios) < 2:
             continue
         rougher, factor = ratios
@@ -348,95 +297,84 @@ def _mitigation(results: Results) -> Iterator[PaperClaim]:
             source=SOURCE.format("Fig. 6"),
             printed="drawn",
             holds=rougher >= CHATTER,
-        ).found_in(preset, f"{rougher:.3g} times")
+        ).found_in(preset, plain(rougher))
         yield PaperClaim(
             what=f"in the preset {preset} the second stage lowers the largest torque rate",
             source=SOURCE.format("Fig. 15"),
             printed=f"by a factor of {plain(printed)}",
             holds=near(factor, printed),
-            derivation=MOST_FACTOR if all(results.done(preset, c, SMOOTHNESS_ON) for c in pair) else "",
-        ).found_in(preset, f"by a factor of {factor:.3g}")
+            derivation=MOST_FACTOR if all(results.done(preset, c, SMOOTHNESS_ON) for c in (raw, smoothed)) else "",
+        ).found_in(preset, plain(factor))
 
 
-def _errors(results: Results) -> Iterator[PaperClaim]:
-    """Who follows joints best: Fig. 14 and section 8.0.1. A robot that falls follows them worse than any that walks."""
-    for preset in PRESETS:
-        for terrain, (title, _) in TERRAINS.items():
-            cells = {
-                c: cell for c in CONTROLLERS if (cell := results.cell(preset, c, terrain, "q_err_rad")) is not None
-            }
-            ranks = {c: rank for c, cell in cells.items() if not np.isnan(rank := _ranked(cell))}
-            sensed = min((c for c in SENSING if c in ranks), key=ranks.__getitem__, default="")
-            senses = any(c in cells for c in SENSING)
-            if "id-coulomb-qp" in cells and senses:
-                best = ranks.get("id-coulomb-qp", np.inf)
-                yield _error_claim(
-                    preset,
-                    f"id-coulomb-qp follows joints as well as inverse dynamics on sensed forces or better, {title}",
-                    "outperformed or matched",
-                    sensed in ranks and best <= ranks[sensed] and best < np.inf,
-                    {c: ranks[c] for c in ("id-coulomb-qp", sensed) if c in ranks},
-                )
-            others = [c for c in cells if c != "pid"]
-            if "pid" in cells and others and terrain == "rigid_low":
-                worst = max((c for c in others if ranks.get(c, np.inf) < np.inf), key=ranks.__getitem__, default="")
-                yield _error_claim(
-                    preset,
-                    f"pid is worse than all inverse dynamics that walks, {title}",
-                    "substantially worse",
-                    "pid" in ranks and worst in ranks and ranks["pid"] > ranks[worst],
-                    {c: ranks[c] for c in ("pid", worst) if c in ranks},
-                )
-            if "pid" in cells and others and terrain == "rigid_high" and senses:
-                yield _error_claim(
-                    preset,
-                    f"inverse dynamics on sensed forces is worse than pid, {title}",
-                    "performed the worst",
-                    "pid" in ranks and sensed in ranks and ranks["pid"] < ranks[sensed],
-                    {c: ranks[c] for c in ("pid", sensed) if c in ranks},
-                )
+class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row of ``paper/claims.toml``, whose head explains the fields."""
+
+    what: str
+    source: str
+    printed: str
+    key: str
+    terrains: tuple[str, ...]
+    less: tuple[str, ...]
+    more: tuple[str, ...] = ()
+    bound: float = np.inf
+    factor: float = 1.0
+    equal: bool = False
+    walking: bool = False
+    fallen: bool = False
+
+    def claim(self, results: Results, preset: str, terrain: str) -> PaperClaim | None:
+        """Compare the two groups on a terrain; None where one of them has no runs."""
+        less = _known(self.less, lambda c: results.cell(preset, c, terrain, self.key))
+        more = _known(
+            self.more,
+            lambda c: (
+                results.value(preset, c, terrain, self.key, fallen=True)
+                if self.fallen
+                else results.cell(preset, c, terrain, self.key)
+            ),
+        )
+        if not less or bool(more) is not bool(self.more):
+            return None
+        below = {c: rank for c, x in less.items() if (rank := self._rank(x)) < np.inf}
+        above = {c: rank for c, x in more.items() if not np.isnan(rank := self._rank(x))}
+        most = max(below, key=below.__getitem__, default=next(iter(less)))
+        least = min(above, key=above.__getitem__, default=next(iter(more), ""))
+        limit = self.factor * above.get(least, -np.inf) if self.more else self.bound
+        best = below.get(most, np.inf)
+        return PaperClaim(
+            what=self.what.format(preset=preset, terrain=TERRAINS[terrain][0]),
+            source=SOURCE.format(self.source),
+            printed=self.printed,
+            holds=best < limit or (self.equal and best == limit < np.inf),
+        ).found_in(preset, _beside({c: x for c, x in (less | more).items() if c in (most, least)}))
+
+    def _rank(self, cell: float | str) -> float:
+        """Return a number among others: inf for a robot that fell, nan for one that is left out."""
+        if isinstance(cell, str):
+            return np.inf if cell.startswith("fell") and not self.walking else np.nan
+        return cell
 
 
-def _error_claim(preset: str, what: str, printed: str, holds: bool, errors: dict[str, float]) -> PaperClaim:
-    said = (f"{c} {error:.3g} rad" if error < np.inf else f"{c} fell" for c, error in errors.items())
-    claim = PaperClaim(f"in the preset {preset} {what}", holds, SOURCE.format("Fig. 14"), printed)
-    return claim.found_in(preset, ", ".join(said) or "none walks its path")
+def _known(controllers: Sequence[str], cell: Callable[[str], float | str | None]) -> dict[str, float | str]:
+    """Return the cells of the controllers that have one."""
+    return {c: x for c in controllers if (x := cell(c)) is not None}
 
 
-def _ranked(cell: float | str) -> float:
-    """Return a number among others: inf for a robot that fell, nan for one that did not walk its path."""
-    if isinstance(cell, str):
-        return np.inf if cell.startswith("fell") else np.nan
-    return cell
+COMPARISONS = msgspec.toml.decode(
+    (Path(__file__).parents[1] / "paper" / "claims.toml").read_bytes(), type=dict[str, tuple[Comparison, ...]]
+)["comparison"]
 
 
-def _path(results: Results) -> Iterator[PaperClaim]:
-    """A robot that falls strays farther than any that walks; one that stands still is on its path, and no witness."""
-    source = SOURCE.format("Fig. 17")
-    for preset in PRESETS:
-        for terrain in ("rigid_high", "rigid_low"):
-            title = TERRAINS[terrain][0]
-            cells: dict[str, Any] = {
-                c: cell
-                for c in ("id-coulomb-qp", "pid", *SENSING)
-                if (cell := results.cell(preset, c, terrain, "com_path_max_m")) is not None
-            }
-            said = {c: cell if isinstance(cell, str) else f"{1e3 * cell:.3g} mm" for c, cell in cells.items()}
-            ranks = {c: _ranked(cell) for c, cell in cells.items()}
-            for controller in ("id-coulomb-qp", "pid"):
-                if controller in ranks:
-                    yield PaperClaim(
-                        what=f"in the preset {preset} {controller} walks its path, with its centre of mass within "
-                        f"{1e3 * OFF_PATH_M:g} mm of the lines except at turns, {title}",
-                        source=source,
-                        printed="drawn in Fig. 17",
-                        holds=ranks[controller] <= OFF_PATH_M,
-                    ).found_in(preset, said[controller])
-            for better, worse in (("id-coulomb-qp", "id-sensed-1"), ("id-sensed-1", "id-sensed-2")):
-                if better in ranks and worse in ranks:
-                    yield PaperClaim(
-                        what=f"in the preset {preset} {worse} strays farther from its path than {better}, {title}",
-                        source=source,
-                        printed="worse tracking",
-                        holds=ranks[better] < ranks[worse],
-                    ).found_in(preset, f"{said[better]}; {said[worse]}")
+def _comparisons(results: Results) -> Iterator[PaperClaim]:
+    """Compare controllers in both presets; one that stands still is on its path, and no witness."""
+    for preset, row in product(PRESETS, COMPARISONS):
+        for terrain in row.terrains:
+            claim = row.claim(results, preset, terrain)
+            if claim is not None:
+                yield claim
+
+
+def _beside(values: Mapping[str, float | str]) -> str:
+    """Return numbers, or reasons for which there are none, by controller."""
+    return ", ".join(f"{c} {x if isinstance(x, str) else plain(x)}" for c, x in values.items()) or "none walks its path"

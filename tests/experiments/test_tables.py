@@ -148,9 +148,9 @@ def test_a_robot_that_stands_still_is_no_witness_for_the_path_of_fig_17(walk):
 
     found = table(tables.tables(comparison(walk, change)), "claims")
     said = {row[0][14:21]: row for row in found.rows if row[0].endswith("at turns, rigid, µ 0.1")}
-    assert said["paper i"][2] == "reached 0 waypoints"
+    assert said["paper i"][2] == "id-coulomb-qp reached 0 waypoints"
     assert said["paper i"][4] == UNEXPLAINED
-    assert said["default"][3] == "1 mm"
+    assert said["default"][3] == "pid 0.001"
     assert said["default"][4] == AGREES
 
 
@@ -427,10 +427,10 @@ def test_what_the_second_stage_gains_is_put_beside_the_five_orders_of_the_paper(
 
     rows = {row[0]: row for row in table(tables.tables(comparison(walk, change)), "claims").rows}
     (factor,) = [row for what, row in rows.items() if what.startswith("in the preset paper the second stage lowers")]
-    assert factor[1:3] == ("by a factor of 100000", "by a factor of 100")
+    assert factor[1:3] == ("by a factor of 100000", "100")
     assert factor[4] == "differs, as derived (theory/dissipation.md#how-much-smoothing-can-gain)"
     (rougher,) = [row for what, row in rows.items() if what.startswith("in the preset paper torques chatter")]
-    assert rougher[2] == "4 times"
+    assert rougher[2] == "4"
     assert rougher[4] == UNEXPLAINED  # chatter is five times
 
 
