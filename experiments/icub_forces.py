@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 from scipy.optimize import nnls
-from scipy.signal import butter, filtfilt
 from scipy.spatial.transform import Rotation
 
 from idcontrol.config.configuration import Positive
@@ -141,6 +140,8 @@ def smooth(values: Array, cutoff_hz: float, period: float) -> Array:
 
     They are continued by a period of that frequency at both ends, point-symmetrically.
     """
+    from scipy.signal import butter, filtfilt  # slow to import, and `idcontrol list` loads this module
+
     b, a = butter(2, 2.0 * cutoff_hz * period)
     return np.asarray(filtfilt(b, a, values, axis=0, padlen=round(1.0 / (cutoff_hz * period))))
 

@@ -13,7 +13,6 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
-from scipy.stats import spearmanr
 
 from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import load
@@ -376,6 +375,8 @@ def _curves(scene: _Scene, key: str) -> tuple[str, Figure] | None:
 
 
 def _trends(scene: _Scene, key: str) -> Iterator[str]:
+    from scipy.stats import spearmanr  # slow to import, and every study loads this module
+
     for line in scene.lines:
         members = [o for o in scene.outcomes if scene.line(o) == line]
         done = sorted((o for o in members if o.done), key=lambda o: abs(o.setting(key)))
