@@ -191,6 +191,9 @@ def _runs(experiment: str, start: Any, options: Mapping[str, Any]) -> list[dict[
     for key, option in (("controller", "controllers"), ("plant", "plants"), ("mu", "mu"), ("seed", "seeds")):
         if options[option] is not None and not hasattr(start, key):
             raise InputError(f"--{option}: the experiment {experiment} has no such setting; leave it out")
+    for key, varied in axes.items():
+        if twice := [value for i, value in enumerate(varied) if value in varied[:i]]:
+            raise InputError(f"{key}: {cell(twice[0])} is there twice; write each value once (--seeds N repeats runs)")
     return [shared | run for run in product(axes)]
 
 

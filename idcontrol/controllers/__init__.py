@@ -6,6 +6,7 @@ any object with the calls of `idcontrol.types.Controller`; its place is its name
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Never, Protocol
@@ -148,7 +149,7 @@ def make(
     name: str,
     robot: TunedRobot,
     *,
-    mu: float,
+    mu: float = math.nan,
     rate_hz: float = 1000.0,
     settings: InverseSettings | None = None,
     **unknown: Never,
@@ -158,7 +159,7 @@ def make(
     Args:
         name: As `factory` takes it.
         robot: As `idcontrol.robots.load` gives it.
-        mu: The friction coefficient that the controller may count on; inf means no slip.
+        mu: The friction coefficient that the controller may count on; inf means no slip. It must be given.
         rate_hz: Rate at which it will be called [Hz].
         settings: Settings of inverse dynamics; None is the defaults.
         **unknown: None; another argument is refused with the name of the nearest.
@@ -167,7 +168,7 @@ def make(
         UnknownName: No controller has that name, or there is no such argument.
         InputError: The robot cannot be used, or `mu` or `rate_hz` is no such number.
     """
-    for argument in unknown:
+    for argument in unknown:  # `mu` has a default so that a misspelt name is told before one that is missing
         raise UnknownName("argument", argument, ("mu", "rate_hz", "settings"))
     contacts = on_flat_ground(robot, mu)
     kp, kd = robot.torque_gains(contacts.system.actuated_names)

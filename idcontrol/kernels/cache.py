@@ -142,7 +142,8 @@ class SealedFiles:
         except OSError as error:  # this process has it all the same
             with contextlib.suppress(OSError):
                 part.unlink()
-            _say(f"idcontrol: what is compiled is not kept, and compiled again next time: {error.strerror}")
+            where = f" in {file}" if file.is_dir() else ""
+            _say(f"idcontrol: what is compiled is not kept{where}, and compiled again next time: {error.strerror}")
 
     def load(self, key: Any) -> Any:
         """Read the compiled code of one signature; None if there is none that can be used."""
@@ -160,7 +161,7 @@ def _read(file: Path, version: str, key: Any) -> Any:
     """Read a file of compiled code; None if it is not of this version and signature, or cannot be used."""
     try:
         content = file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # `save` tells of a folder in its place
         return None
     except OSError as error:
         _say(f"idcontrol: {file} cannot be read ({error.strerror}): compiled anew")

@@ -135,6 +135,7 @@ def run(
             "and the wall clock a machine of its own (shared or udp)"
         )
     if settings.peer is not None and not settings.arm and not sys.stdin.isatty():
+        _open(settings).close()  # an address that cannot be used is refused first
         raise InputError(
             f"the machine at {settings.peer} moves only once somebody arms it: run at a terminal and press Enter, "
             "or give --arm to have it armed as soon as it is ready"
@@ -466,10 +467,9 @@ class _Work:
             begins=self.settings.start,
         )  # fmt: skip
         if settings.transport == "udp":
-            bind = (LOOPBACK, 0) if settings.bind is None else address(settings.bind)
+            link = _open(settings)
             if settings.peer is not None:
-                return UdpLink(bind, address(settings.peer)), None
-            link = UdpLink(bind)
+                return link, None
             job = msgspec.structs.replace(job, host=link.local[0], port=link.local[1])
             assert machine_fd is not None
             return link, start("idcontrol.loop.plant_process", job, [machine_fd])
@@ -477,6 +477,12 @@ class _Work:
         shared_fd, memory = anonymous(BYTES)
         job = msgspec.structs.replace(job, shared=shared_fd)
         return SharedLink(memory, side=0), start("idcontrol.loop.plant_process", job, [machine_fd, shared_fd])
+
+
+def _open(settings: LoopSettings) -> UdpLink:
+    """Open the loop's end of a connection over UDP."""
+    bind = (LOOPBACK, 0) if settings.bind is None else address(settings.bind)
+    return UdpLink(bind, None if settings.peer is None else address(settings.peer))
 
 
 def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int], bool]:

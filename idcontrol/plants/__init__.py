@@ -6,6 +6,7 @@ plant, register `stepping` over it; an outside engine is any object with the cal
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -169,13 +170,15 @@ def contact_law(name: str) -> ContactLaw:
     return _FACTORIES[name][2] if name in _FACTORIES else places.contact_law(KIND, name, _FACTORIES)
 
 
-def make(name: str, robot: FootedRobot, *, mu: float, rate_hz: float = 1000.0, **unknown: Never) -> SimulatedPlant:
+def make(
+    name: str, robot: FootedRobot, *, mu: float = math.nan, rate_hz: float = 1000.0, **unknown: Never
+) -> SimulatedPlant:
     """The plant called `name` for a robot on flat ground, to be `reset` and stepped.
 
     Args:
         name: As `factory` takes it.
         robot: As `idcontrol.robots.load` gives it.
-        mu: Friction coefficient of the ground; inf means no slip.
+        mu: Friction coefficient of the ground; inf means no slip. It must be given.
         rate_hz: The plant steps at least this often [Hz].
         **unknown: None; another argument is refused with the name of the nearest.
 
@@ -184,7 +187,7 @@ def make(name: str, robot: FootedRobot, *, mu: float, rate_hz: float = 1000.0, *
         InputError: The robot cannot be used, `mu` or `rate_hz` is no such number, or the plant needs a package that is
             not installed.
     """
-    for argument in unknown:
+    for argument in unknown:  # `mu` has a default so that a misspelt name is told before one that is missing
         raise UnknownName("argument", argument, ("mu", "rate_hz"))
     contacts = on_flat_ground(robot, mu)
     return build(name, Setup(system=contacts.system, contacts=contacts, dt=period(rate_hz), robot=robot, mu=mu))

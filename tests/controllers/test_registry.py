@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol import controllers, robots
+from idcontrol import controllers, plants, robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import DuplicateName, InputError, UnknownName
@@ -56,6 +56,15 @@ def test_a_joint_that_is_asked_to_go_beyond_its_end_comes_to_rest_there(quadrupe
 def test_an_unknown_name_is_answered_with_those_that_exist():
     with pytest.raises(UnknownName, match="did you mean 'id-coulomb-qp'"):
         walker.controller("id-coulomb-qpp")
+
+
+@pytest.mark.parametrize("module", [controllers, plants])
+def test_a_misspelt_argument_is_told_before_the_friction_that_is_missing(module):
+    name, robot = next(iter(module.available())), robots.load("links")
+    with pytest.raises(UnknownName, match="no argument 'rate'; did you mean 'rate_hz'"):
+        module.make(name, robot, rate=500.0)
+    with pytest.raises(InputError, match="mu must be a number from 0 to inf, not nan"):
+        module.make(name, robot)
 
 
 def test_a_name_is_given_once():

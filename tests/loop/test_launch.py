@@ -375,6 +375,8 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
         (LoopSettings(transport="udp", peer="nowhere", arm=True), "HOST:PORT"),
         (LoopSettings(transport="shared", peer="127.0.0.1:7500"), "udp"),
         (LoopSettings(transport="udp", peer="127.0.0.1:7500"), "moves only once somebody arms it"),
+        (LoopSettings(transport="udp", peer="7500"), "'7500' is no address"),
+        (LoopSettings(transport="udp", peer="127.0.0.1:0"), "cannot reach the machine at 127.0.0.1:0"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, settings, line):

@@ -79,6 +79,8 @@ def test_every_combination_is_a_row_in_the_json_in_the_table_and_on_disk(compare
     [
         (("--controllers", "pid,pid"), "'pid,pid': write each name once, with one comma between two"),
         (("--controllers", "pid,"), "'pid,': write each name once, with one comma between two"),
+        (("--vary", "mu=1e-1,0.1"), "idcontrol: mu: 0.1 is there twice; write each value once"),
+        (("--mu", "0.1,inf,.1"), "idcontrol: mu: 0.1 is there twice; write each value once"),
         (("--vary", "mu=0.1,a"), 'idcontrol: mu: expected a number, got text; it is "a"'),
     ],
 )
