@@ -3,7 +3,7 @@
 The plant uses Bullet's reduced-coordinate multibody in double precision, without its default motors and damping. Bullet
 solves contacts by sequential impulses at velocity level, with circular friction cones; each step removes a share `ERP`
 of the penetration. Bullet notices the end of a joint when the joint has passed it: by at most the way of one substep.
-It stops the joint there; a joint that stays pressed against its end may stay beyond it by as much.
+It stops the joint there and returns it to the end slowly (`RETURN_S`).
 
 Bullet describes a base by its principal frame: the position is that of the centre of mass, the axes are the principal
 axes of inertia, and velocities are in world axes. Only `PyBullet._write` and `PyBullet._read` convert between the
@@ -51,6 +51,9 @@ RESIDUAL = 1e-12
 ERP = 0.2
 """Share of a penetration that a step removes."""
 
+RETURN_S = 0.02
+"""Time constant with which a joint that has passed its end returns to it [s]."""
+
 NEAR = 5e-4
 """Distance by which bodies must move before Bullet drops a contact point and its normal [m]. With Bullet's default of
 2 cm, a sphere on triangles of a few millimetres keeps the normals of triangles that it has left."""
@@ -95,7 +98,8 @@ class PyBullet:
             bullet.setPhysicsEngineParameter,
             numSolverIterations=ITERATIONS,
             solverResidualThreshold=RESIDUAL,
-            erp=ERP,
+            erp=min(dt / RETURN_S, 1.0),  # of the ends of joints
+            useSplitImpulse=0,  # else what is deeper than 0.04 m or rad stays there
             contactERP=ERP,
             frictionERP=ERP,
             contactBreakingThreshold=NEAR,
