@@ -205,8 +205,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         residual: Relative residual of the contact problem (math.md, section 13.3); 0 where none was solved.
         clipped: Whether a torque is at its limit.
         dropped: Demands given up in this step: ``"tracking"``, ``"rate"`` (a torque changes faster than its rate
-            allows), ``"no-slip"``, ``"exactness"`` (the problem was regularized), ``"prediction"`` (the last torque is
-            repeated), or why the input could not be used; never a torque limit or a friction cone.
+            allows), ``"no-slip"`` (a contact that may not slip carries load in motion), ``"exactness"`` (the problem
+            was regularized), ``"prediction"`` (the last torque is repeated), or why the input could not be used; never
+            a torque limit or a friction cone.
         solved_by: ``"sticking"`` where contacts simply stick and no contact problem was solved, else the name of the
             contact model; None where there was none.
         gap: How much nearer to the last torques, as a vector, a solution of the contact problem may be than the nearest
