@@ -138,12 +138,14 @@ def share_as_specified(request: Request, solution: StepSolution) -> Outcome:
 
 
 def unload(request: Request, solution: StepSolution) -> Outcome:
-    """Unload feet that ramp and bring motors within their bounds, without changing the motion, the torque little."""
+    """Add the inner forces of `Posed.held`, unload feet that ramp and bring motors within bounds: the same motion."""
     return _unloaded(request, keep(request, solution))
 
 
 def nearest(request: Request, solution: StepSolution) -> Outcome:
     """Choose the solution of the friction LCP whose torque is nearest to the last one, which fades as `FADES_S` says.
+
+    It fades to `Posed.held`.
 
     The search knows the modes of friction pyramids. With a contact of infinite friction the motion is kept, and of the
     impulses that give it those with the nearest torque are taken. A nearest solution that misses the law, by velocities
@@ -166,7 +168,7 @@ def nearest(request: Request, solution: StepSolution) -> Outcome:
         elif not np.abs(posing.V @ (found.y - own)).max() <= TOLERANCE * np.abs(posing.v0).max():
             left = np.inf
         outcome = replace(keep(request, solution), gap=left)
-    fading = posed.last * (FADES_S / (FADES_S + posed.h))
+    fading = posed.held + (posed.last - posed.held) * (FADES_S / (FADES_S + posed.h))
     shared = _shared(request, solution, posed.cones, reference=fading)
     return outcome if shared is None else replace(shared, dropped=outcome.dropped, gap=left)
 
@@ -243,10 +245,11 @@ def servo(request: Request, forward: ContactModel, dropped: tuple[str, ...]) -> 
 
 
 def _unloaded(request: Request, outcome: Outcome) -> Outcome:
-    if not request.posed.cones.weight.any() and within(request.posed.bounds, outcome.motor_impulse):
+    posed = request.posed
+    if not posed.held.any() and not posed.cones.weight.any() and within(posed.bounds, outcome.motor_impulse):
         return outcome
     own = structs.replace(outcome.solution, multipliers=outcome.motor_impulse)
-    shared = _shared(request, own, request.posed.cones, reference=outcome.motor_impulse)
+    shared = _shared(request, own, posed.cones, reference=outcome.motor_impulse + posed.held)
     return outcome if shared is None else replace(shared, dropped=outcome.dropped)
 
 

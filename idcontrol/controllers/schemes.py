@@ -154,10 +154,16 @@ def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Unload feet that ramp and keep motors within their bounds: the same motion, with a torque near the answer's."""
-    if f.shape[0] == 0 or (not p.cones.weight.any() and within(p.bounds, answer.impulse)):
+    """Add the inner forces of `Posed.held`, unload feet that ramp and keep motors within their bounds: the same motion.
+
+    The torque is otherwise near the answer's.
+    """
+    if f.shape[0] == 0 or not (p.held.any() or p.cones.weight.any() or not within(p.bounds, answer.impulse)):
         return answer
-    return approach(p, f, answer, answer.impulse, arena)
+    reference = vector(arena, answer.impulse.shape[0])
+    for a in range(reference.shape[0]):
+        reference[a] = answer.impulse[a] + p.held[a]
+    return approach(p, f, answer, reference, arena)
 
 
 @linked
@@ -397,7 +403,7 @@ def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
         p.active[:] = 0  # of another vertex
         fading = vector(arena, p.last.shape[0])
         for a in range(p.last.shape[0]):
-            fading[a] = p.last[a] * (FADES_S / (FADES_S + p.h))
+            fading[a] = p.held[a] + (p.last[a] - p.held[a]) * (FADES_S / (FADES_S + p.h))
         answer = approach(p, f, _answer(p, f, solved, residual, arena), fading, arena)
     return Answer(answer.ending, answer.sticking, answer.residual, answer.impulse, left)
 

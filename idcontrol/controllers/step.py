@@ -198,7 +198,8 @@ class Posed(NamedTuple):
         cones: Friction, contacts without slip, weights of feet that ramp, v_tol, friction law.
         active: Bit set of each contact's active rows, in and out, shape (n,).
         last: Motor impulses of the last step, shape (a,) [N m s]; zero where there was none.
-        held: Motor impulses that stage II approaches, shape (a,) [N m s] (`holding`).
+        held: Motor impulses that joint errors ask for beside the motion, shape (a,) [N m s] (`holding`): stage II
+            approaches them, schemes without one add them to their own.
         bounds: What the motors can give.
         h: Control period [s].
         sticks: Whether the sticking motion is to be tried first: b agrees with it.
@@ -380,8 +381,8 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
     """Motor impulses ``h kp I (q_des - q)`` of a machine whose feet all stay, shape (a,) [N m s]; zero for others.
 
     The projection takes from the demand what contacts without slip forbid. Where feet creep, errors in these directions
-    grow unless they ask for inner forces: the part of a torque that stage II can approach. The stiffness is that of the
-    other directions, in which a joint moves the machine's inertia at its foot, I = Σ J²/(n |ρ|²).
+    grow unless they ask for inner forces: the part of a torque that moves nothing. The stiffness is that of the other
+    directions, in which a joint moves the machine's inertia at its foot, I = Σ J²/(n |ρ|²).
 
     Velocities are left out: the noise of one that cannot be would become torque, divided by h.
 

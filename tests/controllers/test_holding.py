@@ -12,6 +12,8 @@ from tests import scenes
 from tests.controllers import walker
 
 KP = 400.0
+CALLS = 200
+"""Calls at the same state until the last torque of `id-coulomb-smooth` has faded."""
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +33,19 @@ def standing():
     return control, state, error, ways @ np.linalg.lstsq(ways, stiffness * error, rcond=None)[0]
 
 
-def command(standing, share=1.0, **changes):
-    control, state, error, _ = standing
+def command(standing, share=1.0, control=None, **changes):
+    ours, state, error, _ = standing
+    control = ours if control is None else control
     control.reset()
-    return control(state, structs.replace(walker.stand(**changes), q=scenes.HOME + share * error))
+    for _ in range(CALLS):
+        command = control(state, structs.replace(walker.stand(**changes), q=scenes.HOME + share * error))
+    return command
 
 
-def test_an_error_that_contacts_forbid_asks_for_inner_forces_with_the_stiffness_of_the_feedback(standing):
-    rest, held = command(standing, 0.0), command(standing)
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-qp-1", "id-sap", "id-constraint", "id-coulomb-smooth"])
+def test_an_error_that_contacts_forbid_asks_for_inner_forces_with_the_stiffness_of_the_feedback(standing, name):
+    control = walker.controller(name, mu=10.0)
+    rest, held = command(standing, 0.0, control), command(standing, 1.0, control)
     assert held.tau - rest.tau == pytest.approx(standing[-1], rel=1e-4, abs=1e-4 * np.abs(standing[-1]).max())
     np.testing.assert_allclose(held.predicted.force.sum(axis=0), rest.predicted.force.sum(axis=0), atol=1e-6)
 
@@ -47,6 +54,15 @@ def test_an_error_that_contacts_forbid_asks_for_inner_forces_with_the_stiffness_
 def test_feet_that_will_lift_or_have_just_landed_ask_for_none(standing, changes):
     rest, held = command(standing, 0.0, **changes), command(standing, **changes)
     np.testing.assert_allclose(held.tau, rest.tau, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-qp-1", "id-coulomb-lcp", "id-coulomb-smooth"])
+def test_a_step_in_python_asks_for_the_same_inner_forces(standing, name):
+    control, reference = walker.controller(name), structs.replace(walker.stand(), q=scenes.HOME + standing[2])
+    compiled = control(standing[1], reference).tau
+    control.reset()
+    in_python = control.give_way(standing[1], reference).tau
+    np.testing.assert_allclose(in_python, compiled, rtol=0, atol=1e-6 * np.abs(standing[-1]).max())
 
 
 def test_friction_bounds_inner_forces(standing):
