@@ -317,18 +317,15 @@ def _growth(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]
 
 def _slips(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
     """Slip at the end against the slip parameter, in every heap."""
-    findings = []
-    for sigma, fall in zip(config.sigmas, falls, strict=True):
-        bound = _estimate(config, sigma)
-        findings.append(
-            Finding(
-                f"slip_{_where(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),
-                fall.resting_slip,
-                paper=f"below {bound:.1e}",
-                holds=fall.resting_slip <= bound,
-            )
+    return [
+        Finding(
+            f"slip_{_where(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),
+            fall.resting_slip,
+            holds=fall.resting_slip <= _estimate(config, sigma),
+            paper=f"below {_estimate(config, sigma):.1e}",
         )
-    return findings
+        for sigma, fall in zip(config.sigmas, falls, strict=True)
+    ]
 
 
 def _series(config: Config, main: Mapping[bool, Fall]) -> dict[str, Series]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -165,43 +165,19 @@ class ContactProblems:
 
     def run(self, config: Config, out: Path, progress: Progress) -> dict[str, Any]:
         """Solve all problems with everything and count; until the end ``so-far.json`` has the counts so far."""
-        if config.hostile:
-            return attack(self.name, config, out, progress)
         began = time.perf_counter()
-        tallies: dict[tuple[str, str], Tally] = {}
-        condition, contacts = np.empty(config.problems), np.empty(config.problems)
-        so_far = out / "so-far.json"
-        for number in range(config.problems):
-            feet, inverse = kind_of(number)
-            problem = numbered_step(number, seed=config.seed, most_contacts=config.most_contacts)
-            condition[number], contacts[number] = np.linalg.cond(problem.M), len(problem.contacts)
-            kind = f"{'feet' if feet else 'boxes'}, {'inverse' if inverse else 'forward'}"
-            for name, model in MODELS.items():
-                tally = tallies.setdefault((name, kind), Tally())
-                before = tally.failed
-                judge_model(model, problem, tally)
-                tally.failures += [number] * (tally.failed - before)
-            rows, r = edge_rows(problem)
-            solvable = True if not inverse else None
-            for name, solver in SOLVERS.items():
-                if name == "lemke" and r.size > 4 * 32:
-                    continue
-                tally = tallies.setdefault((f"edge rows: {name}", kind), Tally())
-                before = tally.failed
-                solvable = judge_solver(solver, rows, r, solvable, tally)
-                tally.failures += [number] * (tally.failed - before)
-            if number % 50 == 0:
-                progress(number / config.problems)
-            if number % SO_FAR_EVERY == SO_FAR_EVERY - 1:
-                so_far.write_text(json.dumps(jsonable({"problems": number + 1, "rows": rows_of(tallies)})))
-        so_far.unlink(missing_ok=True)
-        table = rows_of(tallies)
-        results = Results(
-            findings=findings(table, condition),
-            series={"condition": Series(condition), "contacts": Series(contacts)},
-            drawings=[drawing(table, ENDS)],
-            extra={"rows": table},
-        )
+
+        def numbers(rows: Callable[[], Any]) -> Iterator[int]:
+            so_far = out / "so-far.json"
+            for number in range(config.problems):
+                yield number
+                if number % 50 == 0:
+                    progress(number / config.problems)
+                if number % SO_FAR_EVERY == SO_FAR_EVERY - 1:
+                    so_far.write_text(json.dumps(jsonable({"problems": number + 1, "rows": rows()})))
+            so_far.unlink(missing_ok=True)
+
+        results = attack(config, numbers) if config.hostile else counted(config, numbers)
         return save(out, self.name, config, results, began=began)
 
     def rehearsals(self) -> Sequence[Config]:
@@ -211,31 +187,62 @@ class ContactProblems:
 
 experiment = ContactProblems()
 
+Numbers = Callable[[Callable[[], Any]], Iterator[int]]
+"""Yields the numbers of the problems; called with what makes the rows of those so far."""
 
-def attack(name: str, config: Config, out: Path, progress: Progress) -> dict[str, Any]:
+
+def counted(config: Config, numbers: Numbers) -> Results:
+    """Solve random problems with every model and solver, and count."""
+    tallies: dict[tuple[str, str], Tally] = {}
+    condition, contacts = np.empty(config.problems), np.empty(config.problems)
+    for number in numbers(lambda: rows_of(tallies)):
+        feet, inverse = kind_of(number)
+        problem = numbered_step(number, seed=config.seed, most_contacts=config.most_contacts)
+        condition[number], contacts[number] = np.linalg.cond(problem.M), len(problem.contacts)
+        kind = f"{'feet' if feet else 'boxes'}, {'inverse' if inverse else 'forward'}"
+        for name, model in MODELS.items():
+            tally = tallies.setdefault((name, kind), Tally())
+            before = tally.failed
+            judge_model(model, problem, tally)
+            tally.failures += [number] * (tally.failed - before)
+        rows, r = edge_rows(problem)
+        solvable = True if not inverse else None
+        for name, solver in SOLVERS.items():
+            if name == "lemke" and r.size > 4 * 32:
+                continue
+            tally = tallies.setdefault((f"edge rows: {name}", kind), Tally())
+            before = tally.failed
+            solvable = judge_solver(solver, rows, r, solvable, tally)
+            tally.failures += [number] * (tally.failed - before)
+    table = rows_of(tallies)
+    return Results(
+        findings=findings(table, condition),
+        series={"condition": Series(condition), "contacts": Series(contacts)},
+        drawings=[drawing(table, ENDS)],
+        extra={"rows": table},
+    )
+
+
+def attack(config: Config, numbers: Numbers) -> Results:
     """Solve hostile problems with every model and count: solved, wrong, not finite though called solved, refused."""
-    began = time.perf_counter()
     counts: dict[Law, dict[str, int]] = {model: dict.fromkeys((*OUTCOMES, "first_wrong"), 0) for model in judged.MODELS}
-    so_far = out / "so-far.json"
-    for number in range(config.problems):
+    for number in numbers(lambda: counts):
         problem = hostile_step(number, seed=config.seed)
         for model, solve in judged.MODELS.items():
             outcome = judge_hostile(solve, model, problem)
             if outcome in ("wrong", "not_finite") and not counts[model]["wrong"] + counts[model]["not_finite"]:
                 counts[model]["first_wrong"] = number
             counts[model][outcome] += 1
-        if number % 50 == 0:
-            progress(number / config.problems)
-        if number % SO_FAR_EVERY == SO_FAR_EVERY - 1:
-            so_far.write_text(json.dumps({"problems": number + 1, "rows": counts}))
-    so_far.unlink(missing_ok=True)
-    found = []
-    for model, row in counts.items():
-        for what in ("wrong", "not_finite"):
-            found.append(Finding(f"{model}_{what}", row[what], holds=row[what] == 0))
     table = [{"what": model, **row} for model, row in counts.items()]
-    results = Results(findings=found, drawings=[drawing(table, OUTCOMES)], extra={"rows": table})
-    return save(out, name, config, results, began=began)
+    return Results(
+        findings=[
+            Finding(f"{model}_{what}", row[what], holds=row[what] == 0)
+            for model, row in counts.items()
+            for what in ("wrong", "not_finite")
+        ],
+        drawings=[drawing(table, OUTCOMES)],
+        extra={"rows": table},
+    )
 
 
 def judge_hostile(solve: ContactModel, law: Law, problem: StepProblem) -> str:

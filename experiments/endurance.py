@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import gc
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
 
 from idcontrol import robots
 from idcontrol.config.configuration import Count, Seed
-from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
+from idcontrol.experiments.case import Case, Progress
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.loop.realtime import resident_mb
 from idcontrol.record.recording import load
 from idcontrol.scenes.disturbances import Kick
@@ -119,56 +118,52 @@ def random_walk(controller: str, seed: int, walk_s: float) -> WalkConfig:
     )
 
 
-class Endurance:
-    """The experiment, as the command line finds it."""
+def run(config: EnduranceConfig, progress: Progress) -> Results:
+    """Walk until there are enough steps, and count how they ended.
 
-    name = "endurance"
-    summary = "walks under random commands, pushes and friction, by the million of steps: what broke, what grew"
-    presets: Mapping[str, EnduranceConfig] = {
+    Raises:
+        InputError: There is no such controller.
+    """
+    robot = robots.load(ROBOT)
+    limit = robot.torque_limit(robot.system().actuated_names)
+    total = StepCount(0, 0, 0, 0, 0, 0, 0, 0)
+    memory: list[float] = []
+    fell: list[bool] = []
+    unsolved: list[float] = []
+    while total.steps < config.steps:
+        walk = random_walk(config.controller, config.seed + len(memory), config.walk_s)
+        with tempfile.TemporaryDirectory() as folder:
+            metrics = record_walk(WalkScene.of(walk), Path(folder) / "walk")
+            arrays = load(Path(folder) / "walk").arrays
+        ended = count(arrays["tau"], arrays["status"], arrays["clipped"], limit)
+        total += ended
+        unsolved.append(1.0 - ended.solved / ended.steps)
+        fell.append(metrics["fell_at_s"] is not None)
+        gc.collect()
+        memory.append(resident_mb())
+        progress(min(1.0, total.steps / config.steps))
+    return Results(
+        findings=findings(total, fell, np.array(memory)),
+        series={
+            "fell": Series(np.array(fell, dtype=np.float64)),
+            "unsolved": Series(np.array(unsolved)),
+            "memory": Series(np.array(memory), "MB", wall_time=True),
+        },
+        drawings=[drawing(np.array(unsolved), np.array(fell), np.array(memory))],
+    )
+
+
+experiment = Case(
+    name="endurance",
+    summary="walks under random commands, pushes and friction, by the million of steps: what broke, what grew",
+    presets={
         "default": EnduranceConfig(),
         "quick": EnduranceConfig(steps=20_000),
         "million": EnduranceConfig(steps=1_000_000),
-    }
-
-    def run(self, config: EnduranceConfig, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics.
-
-        Raises:
-            InputError: There is no such controller.
-        """
-        began = time.perf_counter()
-        robot = robots.load(ROBOT)
-        limit = robot.torque_limit(robot.system().actuated_names)
-        total = StepCount(0, 0, 0, 0, 0, 0, 0, 0)
-        memory: list[float] = []
-        fell: list[bool] = []
-        unsolved: list[float] = []
-        while total.steps < config.steps:
-            walk = random_walk(config.controller, config.seed + len(memory), config.walk_s)
-            with tempfile.TemporaryDirectory() as folder:
-                metrics = record_walk(WalkScene.of(walk), Path(folder) / "walk")
-                arrays = load(Path(folder) / "walk").arrays
-            ended = count(arrays["tau"], arrays["status"], arrays["clipped"], limit)
-            total += ended
-            unsolved.append(1.0 - ended.solved / ended.steps)
-            fell.append(metrics["fell_at_s"] is not None)
-            gc.collect()
-            memory.append(resident_mb())
-            progress(min(1.0, total.steps / config.steps))
-        results = Results(
-            findings=findings(total, fell, np.array(memory)),
-            series={
-                "fell": Series(np.array(fell, dtype=np.float64)),
-                "unsolved": Series(np.array(unsolved)),
-                "memory": Series(np.array(memory), "MB", wall_time=True),
-            },
-            drawings=[drawing(np.array(unsolved), np.array(fell), np.array(memory))],
-        )
-        return save(out, self.name, config, results, began=began)
-
-    def rehearsals(self) -> Sequence[EnduranceConfig]:
-        """One short walk with each convex controller."""
-        return [EnduranceConfig(controller=name, steps=1, walk_s=3.0) for name in CONVEX]
+    },
+    simulate=run,
+    rehearsals=lambda: [EnduranceConfig(controller=name, steps=1, walk_s=3.0) for name in CONVEX],
+)
 
 
 def drawing(unsolved: Array, fell: Booleans, memory: Array) -> Drawing:
@@ -199,6 +194,3 @@ def findings(total: StepCount, fell: list[bool], memory: Array) -> list[Finding]
         Finding("memory_mb", float(memory[-1])),
         Finding("memory_growth_mb", growth, holds=growth < GROWTH_MB),
     ]
-
-
-experiment = Endurance()

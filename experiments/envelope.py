@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import matplotlib
 import matplotlib.ticker
 
+from idcontrol.experiments.headings import HEADINGS, headed
 from idcontrol.experiments.studies import DURATION_S
 from idcontrol.record.drawing import COLORS, STYLE, Picture, panels, picture
 from idcontrol.show.report import plain
@@ -156,33 +157,13 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         found = [limits(outcomes, hardship, controller) for controller in controllers]
         if any(pair != (None, None) for pair in found):
             rows.append((hardship.name, *(_in_words(*pair) for pair in found)))
-    return (
-        Table(
-            name="envelope",
-            title="What is survived",
-            sentence=f"Each walk lasts {DURATION_S:g} s and survives if it did what it was asked. Each cell has the "
-            "hardest value that was survived and, in brackets, the easiest that was not. " + _when(outcomes),
-            header=("hardship", *controllers),
-            rows=tuple(rows),
-        ),
-    )
+    return (headed("envelope", rows, controllers),)
 
 
 def _in_words(survived: float | None, lost: float | None) -> str:
     if survived is None:
         return "none" if lost is None else f"none ({plain(lost)})"
     return plain(survived) + ("" if lost is None else f" ({plain(lost)})")
-
-
-def _when(outcomes: Sequence[RunOutcome]) -> str:
-    """The robot, and the day of the newest run."""
-    import datetime
-
-    days = [o.folder.stat().st_mtime for o in outcomes if o.metrics is not None and o.folder.is_dir()]
-    if not days:
-        return "No run has ended."
-    robots = ", ".join(dict.fromkeys(str(o.setting("robot")) for o in outcomes))
-    return f"Robot: {robots}; {datetime.datetime.fromtimestamp(max(days)):%d %B %Y}."
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
@@ -210,7 +191,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
                 axis.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
         for axis in axes.flat[len(shown) :]:
             axis.set_visible(False)
-        return (picture("What is survived", _when(outcomes), figure),)
+        return (picture("What is survived", HEADINGS["envelope"].sentence, figure),)
 
 
 study = Study(

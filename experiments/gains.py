@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from idcontrol.errors import InputError, install_command
+from idcontrol.experiments.headings import headed
 from idcontrol.experiments.tables.results import PAPER, SMOOTHNESS_ON, TERRAINS
-from idcontrol.experiments.verdicts import WITHIN, near
+from idcontrol.experiments.verdicts import near
 from idcontrol.sweeps.record import NOT_RUN, RunOutcome
 from idcontrol.sweeps.study import Study, Table
 from idcontrol.types import Array
@@ -279,21 +280,7 @@ def _of_families(found: Mapping[Family, Candidate], tried: Tried) -> Table:
                 f"{sum(tried.agrees(candidate, e) for e in own)} of {len(own)}",
             )
         )
-    return Table(
-        name="gains",
-        title="Gains of the least discrepancy",
-        sentence="No record has the gains of the paper. These candidates are nearest to its Tables 3 and 4, in walks "
-        f"of {DURATION_S:g} s.",
-        header=(
-            "controllers",
-            "candidates",
-            *(s.key for s in INVERSE),
-            "mean discrepancy",
-            "walk as in the paper",
-            f"entries within {WITHIN:.0%}",
-        ),
-        rows=tuple(rows),
-    )
+    return headed("gains", rows)
 
 
 def _of_entries(found: Mapping[Family, Candidate], tried: Tried) -> Table:
@@ -314,24 +301,7 @@ def _of_entries(found: Mapping[Family, Candidate], tried: Tried) -> Table:
                     any(tried.agrees(other, e) for other in tried.candidates(family)),
                 )
             )
-    unexplained = sum(not row[-1] for row in rows)
-    return Table(
-        name="entries",
-        title="Printed numbers",
-        sentence=f"{unexplained} of {len(rows)} entries of Tables 3 and 4 are given by no gains that were tried, "
-        "however far off these leave the others.",
-        header=(
-            "terrain",
-            "controller",
-            "number",
-            "printed",
-            "found",
-            "nearest of all",
-            "agrees",
-            "agrees with any gains",
-        ),
-        rows=tuple(rows),
-    )
+    return headed("entries", rows)
 
 
 def _nearest(family: Family, entry: Entry, tried: Tried) -> float | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -109,8 +109,9 @@ def as_rows(found: Mapping[str, Beside], **where: object) -> list[dict[str, obje
 Heaps = Mapping[tuple[bool, int], dict[str, Beside]]
 """Solvers beside each other in heaps, by whether there are walls, and by the number of bodies."""
 
-FEW, MANY = 40, 80
-"""Castro et al. 2022, section X-C1, say what holds for problems "with less than about 40 bodies" and "beyond 80"."""
+FEWEST, FEW, MANY = 8, 40, 80
+"""Castro et al. 2022, section X-C1, say what holds for problems "with less than about 40 bodies" and "beyond 80", and
+of the geodesic interior point for few bodies."""
 
 SAME = 1e-2
 """Answers are compared before times: largest median distance of one from SAP's. Castro et al. 2022 print none."""
@@ -130,52 +131,33 @@ def in_heaps(found: Heaps, bodies: int) -> list[Finding]:
         findings.append(Finding(f"distance_{name}", median, holds=median <= SAME))
     worst = max((float(each[SAP].slackness.max(initial=0.0)) for each in found.values()), default=0.0)
     findings.append(Finding("slackness_sap", worst, holds=worst < 1e-12))
+    sizes = sorted({size for _, size in found})
+    few, many = [n for n in sizes if n <= FEW], [n for n in sizes if n > MANY]
+    for key, over, grounds, among, take in (
+        ("walls_few", GUROBI, (True,), few, max),
+        ("open_few", GUROBI, (False,), few, max),
+        ("walls_many", GUROBI, (True,), many, min),
+        ("open_many", GUROBI, (False,), many, np.mean),
+        ("over_ecos_most", GEODESIC, (True, False), sizes, np.median),
+        ("over_ecos_few", GEODESIC, (True, False), [n for n in sizes if n <= FEWEST], np.median),
+    ):
+        heaps = [found[walls, n] for walls in grounds for n in among if (walls, n) in found]
+        times = [speedup(heap, SAP, over) for heap in heaps if over in solvers and len(heap[SAP].us)]
+        if times:
+            factor = float(take(times))
+            findings.append(Finding(f"speedup_{key}_bodies", factor, agrees=factor < 1.0))
     if GUROBI in solvers:
-        findings += _beside_gurobi(found, bodies)
+        if (True, bodies) in found:
+            findings.append(Finding("iterations_walls_clarabel", float(found[True, bodies][GUROBI].iterations.mean())))
+        means = {
+            name: np.concatenate([each[name].momentum_error for each in found.values()]).mean()
+            for name in (SAP, *solvers)
+        }
+        largest = bool(means[GUROBI] == max(means.values()))
+        findings.append(Finding("momentum_error_of_general_solver_largest", largest, agrees=largest))
     if GEODESIC in solvers:
-        findings += _beside_geodesic(found)
-    return findings
-
-
-def _times(found: Heaps, over: str, *, walls: bool, among: Sequence[int]) -> list[float]:
-    """How many times as long as SAP `over` takes in heaps with or without walls."""
-    return [
-        speedup(found[walls, size], SAP, over)
-        for size in among
-        if (walls, size) in found and len(found[walls, size][SAP].us)
-    ]
-
-
-def _beside_gurobi(found: Heaps, bodies: int) -> list[Finding]:
-    sizes = sorted({size for _, size in found})
-    few, many = [size for size in sizes if size <= FEW], [size for size in sizes if size > MANY]
-    findings = []
-    for walls in (True, False):
-        times = _times(found, GUROBI, walls=walls, among=few)
-        if times:
-            findings.append(Finding(f"speedup_{_where(walls)}_few_bodies", max(times)))
-    walled, open_ = (_times(found, GUROBI, walls=walls, among=many) for walls in (True, False))
-    if walled:
-        findings.append(Finding("speedup_walls_many_bodies", min(walled), agrees=min(walled) < 1.0))
-    if open_:
-        findings.append(Finding("speedup_open_many_bodies", float(np.mean(open_))))
-    if (True, bodies) in found:
-        findings.append(Finding("iterations_walls_clarabel", float(found[True, bodies][GUROBI].iterations.mean())))
-    means = {name: _mean_of(found, name) for name in next(iter(found.values()))}
-    worst = means[GUROBI] == max(means.values())
-    findings.append(Finding("momentum_error_of_general_solver_largest", worst, agrees=worst))
-    return findings
-
-
-def _beside_geodesic(found: Heaps) -> list[Finding]:
-    sizes = sorted({size for _, size in found})
-    findings = []
-    for key, among in (("most", sizes), ("few", [size for size in sizes if size <= 8])):
-        times = [time for walls in (True, False) for time in _times(found, GEODESIC, walls=walls, among=among)]
-        if times:
-            findings.append(Finding(f"speedup_over_ecos_{key}_bodies", float(np.median(times))))
-    worst = max(float(each[GEODESIC].slackness.mean()) for each in found.values() if len(each[GEODESIC].us))
-    findings.append(Finding("slackness_ecos", worst, agrees=worst < 1e-5))
+        worst = max(float(each[GEODESIC].slackness.mean()) for each in found.values() if len(each[GEODESIC].us))
+        findings.append(Finding("slackness_ecos", worst, agrees=worst < 1e-5))
     return findings
 
 
@@ -196,15 +178,8 @@ def in_a_grip(found: Mapping[str, Beside]) -> list[Finding]:
     return findings
 
 
-def _mean_of(found: Heaps, solver: str) -> float:
-    return float(np.concatenate([each[solver].momentum_error for each in found.values()]).mean())
-
-
 def _where(walls: bool) -> str:
     return "walls" if walls else "open"
-
-
-_BESIDE_THE_AXES: Final[dict[str, Any]] = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5)}
 
 
 def heap_drawings(found: Heaps) -> list[Drawing]:
@@ -212,32 +187,34 @@ def heap_drawings(found: Heaps) -> list[Drawing]:
     kept = {key: each for key, each in found.items() if len(each[SAP].us)}
     if not kept or GUROBI not in next(iter(kept.values())):
         return []
-    with axes(columns=2, size=(8.0, 3.5), sharey=True) as plots:
-        for plot, walls in zip(plots, (True, False), strict=True):
-            sizes = sorted(size for where, size in kept if where == walls)
-            for name in next(iter(kept.values())):
-                plot.loglog(sizes, [speedup(kept[walls, size], name, GUROBI) for size in sizes], "o-", label=name)
-            plot.set_xticks(sizes, [str(size) for size in sizes])
-            plot.minorticks_off()
-            plot.set(xlabel=f"bodies, {_where(walls)}")
-        plots[0].set_ylabel("speed-up over Clarabel")
-        plots[1].legend(**_BESIDE_THE_AXES)
-    speeds = Drawing("SAP beside general solvers: time (Castro et al. 2022, Fig. 12)", plots[0].figure)
-    with axes(rows=2, columns=2, size=(8.0, 5.5), sharex=True, sharey="row") as grid:
-        for column, walls in enumerate((True, False)):
-            sizes = sorted(size for where, size in kept if where == walls)
-            for row, what in enumerate(("momentum_error", "slackness")):
-                plot = grid[row, column]
-                for number, name in enumerate(next(iter(kept.values()))):
-                    if row and name == SAP:
-                        continue  # zero but for rounding
-                    means = [float(getattr(kept[walls, size][name], what).mean()) for size in sizes]
-                    plot.loglog(sizes, means, "o-", color=f"C{number}", label=name)
-                plot.set_xticks(sizes, [str(size) for size in sizes])
+    speed: Row = ("speed-up over Clarabel", lambda heap, name: speedup(heap, name, GUROBI))
+    errors: list[Row] = [
+        ("momentum error, mean", lambda heap, name: float(heap[name].momentum_error.mean())),
+        # that of SAP is zero but for rounding
+        ("slackness, mean", lambda heap, name: np.nan if name == SAP else float(heap[name].slackness.mean())),
+    ]
+    return [
+        _by_size("SAP beside general solvers: time (Castro et al. 2022, Fig. 12)", kept, [speed]),
+        _by_size("SAP beside general solvers: errors (Castro et al. 2022, Fig. 13)", kept, errors),
+    ]
+
+
+Row = tuple[str, Callable[[dict[str, Beside], str], float]]
+"""A row of axes: its label, and its value for a solver in a heap."""
+
+
+def _by_size(title: str, heaps: Heaps, rows: Sequence[Row]) -> Drawing:
+    """Draw values of each solver against the number of bodies, with walls on the left and without on the right."""
+    size = (8.0, 1.0 + 2.3 * len(rows))
+    with axes(rows=len(rows), columns=2, size=size, sharex="col", sharey="row", squeeze=False) as grid:
+        for line, (label, value) in zip(grid, rows, strict=True):
+            for plot, walls in zip(line, (True, False), strict=True):
+                sizes = sorted(n for where, n in heaps if where == walls)
+                for name in next(iter(heaps.values())):
+                    plot.loglog(sizes, [value(heaps[walls, n], name) for n in sizes], "o-", label=name)
+                plot.set_xticks(sizes, [str(n) for n in sizes])
                 plot.minorticks_off()
-            grid[1, column].set_xlabel(f"bodies, {_where(walls)}")
-        grid[0, 0].set_ylabel("momentum error, mean")
-        grid[1, 0].set_ylabel("slackness, mean")
-        grid[0, 1].legend(**_BESIDE_THE_AXES)
-    errors = Drawing("SAP beside general solvers: errors (Castro et al. 2022, Fig. 13)", grid[0, 0].figure)
-    return [speeds, errors]
+                plot.set(xlabel=f"bodies, {_where(walls)}")
+            line[0].set_ylabel(label)
+        grid[0, 1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+    return Drawing(title, grid[0, 0].figure)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pinocchio as pin
-from matplotlib.figure import Figure
 
 from idcontrol import controllers, plants
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.dynamics.system import System
 from idcontrol.errors import Diverged
-from idcontrol.experiments.findings import Drawing, Finding, Results, Series, save
+from idcontrol.experiments.case import Case, Progress
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.planners import grasp_feasibility
 from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.record import metrics
-from idcontrol.record.drawing import STYLE
 from idcontrol.scenes.grasp import BOX, HELD, GraspConfig, GraspScene
 from idcontrol.scenes.settings import AssumedFriction, control_periods
 from idcontrol.types import Array, State
@@ -69,48 +65,40 @@ PRESETS = {
 }
 
 
-class Grasp:
-    """The experiment, as the command line finds it."""
+def run(config: GraspConfig, progress: Progress) -> Results:
+    """Swing the box, and measure what became of it.
 
-    name = "grasp"
-    summary = "an arm swings a box between its fingertips; the box is free, hand and box are one system"
-    presets: Mapping[str, GraspConfig] = PRESETS
-
-    def run(self, config: GraspConfig, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics.
-
-        Raises:
-            InputError: The robot has no hand, or the plant cannot be made.
-            UnknownName: There is no such controller, plant or robot.
-        """
-        began = time.perf_counter()
-        steps = control_periods(config.duration_s, config.rate_hz)
-        scene = GraspScene.of(config)
-        h, plant, controller, swing = scene.period_s, scene.plant(), scene.controller(), scene.swing()
-        check = _check(scene, swing)
-        run = ticks(plant, swing, controller, scene.start(), h=h, steps=steps)
-        arrays = _recorded(run, scene, plant, steps, progress)
-        arrays["q_err_arm"] = np.abs(arrays["q_err"][:, ~scene.fingers]).mean(axis=1)
-        progress(1.0)
-        found = _measured(arrays, scene, h, steps)
-        results = Results(
-            findings=[*_results(scene, found), *check],
-            series={
-                name: Series(values, UNITS.get(name, ""), wall_time=name == "step_us")
-                for name, values in arrays.items()
-            },
-            drawings=_drawings(arrays, scene),
-            extra=found,
-            scene=scene.scenery(),
-        )
-        return save(out, self.name, config, results, began=began)
-
-    def rehearsals(self) -> Sequence[GraspConfig]:
-        """A few steps with each controller."""
-        return [GraspConfig(controller=name, mu=1.0, duration_s=0.005) for name in controllers.available()]
+    Raises:
+        InputError: The robot has no hand, or the plant cannot be made.
+        UnknownName: There is no such controller, plant or robot.
+    """
+    steps = control_periods(config.duration_s, config.rate_hz)
+    scene = GraspScene.of(config)
+    h, plant, controller, swing = scene.period_s, scene.plant(), scene.controller(), scene.swing()
+    check = _check(scene, swing)
+    run = ticks(plant, swing, controller, scene.start(), h=h, steps=steps)
+    arrays = _recorded(run, scene, plant, steps, progress)
+    arrays["q_err_arm"] = np.abs(arrays["q_err"][:, ~scene.fingers]).mean(axis=1)
+    progress(1.0)
+    found = _measured(arrays, scene, h, steps)
+    return Results(
+        findings=[*_results(scene, found), *check],
+        series={
+            name: Series(values, UNITS.get(name, ""), wall_time=name == "step_us") for name, values in arrays.items()
+        },
+        drawings=_drawings(arrays, scene),
+        extra=found,
+        scene=scene.scenery(),
+    )
 
 
-experiment = Grasp()
+experiment = Case(
+    name="grasp",
+    summary="an arm swings a box between its fingertips; the box is free, hand and box are one system",
+    presets=PRESETS,
+    simulate=run,
+    rehearsals=lambda: [GraspConfig(controller=name, mu=1.0, duration_s=0.005) for name in controllers.available()],
+)
 
 
 UNITS = {
@@ -315,28 +303,19 @@ def _results(scene: GraspScene, found: Mapping[str, Any]) -> list[Finding]:
 def _drawings(arrays: Mapping[str, Array], scene: GraspScene) -> list[Drawing]:
     """Error of the arm, box in the hand, forces predicted and measured."""
     t = arrays["t"]
-    with matplotlib.rc_context(STYLE):
-        error = Figure(figsize=(6.0, 3.0))
-        axes = error.subplots()
-        axes.plot(t, 1e3 * arrays["q_err_arm"])
-        axes.set(xlabel="time [s]", ylabel="error of the arm's joints [mrad]", ylim=(0.0, None))
-
-        place = Figure(figsize=(6.0, 3.0))
-        axes = place.subplots()
-        axes.semilogy(t, 1e3 * np.maximum(np.linalg.norm(arrays["box_in_hand"], axis=1), 1e-7))
-        axes.axhline(1e3 * DROPPED_SIDES * scene.config.box_side_m, color="0.5", linestyle="--", label="dropped")
-        axes.set(xlabel="time [s]", ylabel="box off its place in the hand [mm]")
-        axes.legend()
-
-        force = Figure(figsize=(6.0, 3.0))
-        axes = force.subplots()
-        axes.plot(t, arrays["normal"].sum(axis=1), label="plant")
+    with axes(size=(6.0, 3.0)) as error:
+        error.plot(t, 1e3 * arrays["q_err_arm"])
+        error.set(xlabel="time [s]", ylabel="error of the arm's joints [mrad]", ylim=(0.0, None))
+    with axes(size=(6.0, 3.0)) as place:
+        place.semilogy(t, 1e3 * np.maximum(np.linalg.norm(arrays["box_in_hand"], axis=1), 1e-7))
+        place.axhline(1e3 * DROPPED_SIDES * scene.config.box_side_m, color="0.5", linestyle="--", label="dropped")
+        place.set(xlabel="time [s]", ylabel="box off its place in the hand [mm]")
+        place.legend()
+    with axes(size=(6.0, 3.0)) as force:
+        force.plot(t, arrays["normal"].sum(axis=1), label="plant")
         if np.isfinite(arrays["normal_pred"]).any():
-            axes.plot(t, arrays["normal_pred"].sum(axis=1), "--", label="predicted")
-        axes.set(xlabel="time [s]", ylabel="sum of normal forces [N]")
-        axes.legend()
-    return [
-        Drawing("Tracking", error),
-        Drawing("The box in the hand", place),
-        Drawing("Contact forces", force),
-    ]
+            force.plot(t, arrays["normal_pred"].sum(axis=1), "--", label="predicted")
+        force.set(xlabel="time [s]", ylabel="sum of normal forces [N]")
+        force.legend()
+    drawn = {"Tracking": error, "The box in the hand": place, "Contact forces": force}
+    return [Drawing(title, plot.figure) for title, plot in drawn.items()]

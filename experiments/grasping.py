@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 
 from idcontrol.experiments.grasp import FIG_18, NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
+from idcontrol.experiments.headings import headed
 from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other, claimed
 from idcontrol.experiments.tables.printed import scored, scored_alike, verdicts
 from idcontrol.experiments.tables.results import CHATTER, PAPER
@@ -102,42 +103,7 @@ def _held(outcomes: Sequence[RunOutcome]) -> Table:
         held, error, *others = (o.metric(key) for key in (*JUDGED, *MEASURED))
         (fell, fell_says), (off, off_says) = printed
         rows.append((o.setting("controller"), o.setting("mu"), fell, held, off, error, *others, fell_says, off_says))
-    dropped = [o for o in outcomes if o.metric("dropped_at_s") is not None]
-    said = [f"{o.setting('controller')} at mu {o.setting('mu'):g} after {o.metric('held_s'):.2f} s" for o in dropped]
-    lost = [o for o in outcomes if o.metrics is None]
-    known = next((o for o in outcomes if o.setting("mu") == 1.0 and o.metrics is not None), None)
-    why = ""
-    if known is not None and known.metric("grip_needed_nm") is not None:
-        needed, given = known.metric("grip_needed_nm"), known.metric("grip_given_nm")
-        why = (
-            f" Friction and torque limits allow holding at mu 1: it takes {needed:.2g} N m of the strongest finger. "
-            f"pid gives {given:.2g} N m and what error adds, id-sensed the forces of a period ago besides, and tips "
-            "come off or slide; what predicts forces presses as the motion needs."
-        )
-    return Table(
-        name="fig18-grasp",
-        title="Fig. 18: the arm with the box",
-        sentence=(f"The box is dropped by {'; '.join(said)}." if said else "The box is dropped by none.")
-        + (f" {len(lost)} runs failed." if lost else "")
-        + why
-        + " The paper's inverse dynamics had a thousandth of the contact forces, by an oversight: of its curves only "
-        "pid's is a reference.",
-        header=(
-            "controller",
-            "mu",
-            "held [s], printed",
-            "held [s]",
-            "arm off while held [rad], recorded",
-            "arm off while held [rad]",
-            "box moved in the hand [m]",
-            "friction used",
-            "part of the time with a tip off",
-            "mean torque rate [N m/s]",
-            "verdict, held",
-            "verdict, arm off",
-        ),
-        rows=tuple(rows),
-    )
+    return headed("fig18-grasp", rows)
 
 
 def _scores(outcomes: Sequence[RunOutcome]) -> Table:
@@ -151,14 +117,7 @@ def _scores(outcomes: Sequence[RunOutcome]) -> Table:
             found = _score(_at(outcomes, controller, mu), rate)
             derivation = DERIVED.get(controller, "") if found == "pass" else ""
             rows.append((scored["task"], controller, printed, found, scored_alike(found, printed, derivation)))
-    return Table(
-        name="table6-grasp",
-        title="Table 6: grasps that pass or fail",
-        sentence="Passed is a run that holds the box to its end without chatter, a mean torque rate above "
-        f"{CHATTER:g} times pid's.",
-        header=("task", "controller", "printed", "found", "verdict"),
-        rows=tuple(rows),
-    )
+    return headed("table6-grasp", rows)
 
 
 def _score(outcome: RunOutcome | None, baseline: float | None) -> str | None:
@@ -219,14 +178,7 @@ def _curves(outcomes: Sequence[RunOutcome]) -> Table:
     for o in outcomes:
         if o.metrics is not None:
             rows += [(o.setting("controller"), o.setting("mu"), *pair) for pair in zip(*_curve(o), strict=True)]
-    return Table(
-        name="fig18-data",
-        title="Data of Fig. 18",
-        sentence="Mean over the joints of the arm of the distance from their goals.",
-        header=("controller", "mu", "t [s]", "|q − q*| [rad]"),
-        rows=tuple(rows),
-        printed=False,
-    )
+    return headed("fig18-data", rows)
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:

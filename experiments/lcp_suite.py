@@ -8,8 +8,10 @@ that no method solves goes to `idcontrol.solvers.existence.decide`, which finds 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -44,40 +46,9 @@ MU: Final = (0.1, 1.0)
 PER_PROBLEM: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class PaperRow:
-    """One row of Table 1 of Trinkle et al. 1997; None where it prints a dash.
-
-    Attributes:
-        size: Size of the LCP.
-        sets: Number of data sets.
-        lemke: Share that Lemke's method solved.
-        restarts: Starts of Lemke's method, mean over the solved.
-        lemke_iterations: Pivots, those of failed starts included.
-        interior: Share that the interior point solved.
-        interior_iterations: Steps of the interior point.
-    """
-
-    size: int
-    sets: int
-    lemke: float
-    restarts: float | None
-    lemke_iterations: float | str | None
-    interior: float
-    interior_iterations: float | str | None
-
-
-TABLE_1: Final = (
-    PaperRow(2, 20, 1.00, 1.0, 2.0, 0.50, 8.4),
-    PaperRow(10, 60, 0.92, 1.3, 8.9, 0.35, 10.4),
-    PaperRow(16, 10, 1.00, 1.4, 20.0, 1.00, 17.2),
-    PaperRow(30, 26, 0.62, 1.7, 44.1, 0.42, 19.6),
-    PaperRow(50, 20, 0.35, 2.0, 107.4, 0.30, 61.1),
-    PaperRow(90, 23, 0.00, None, None, 0.35, 30.4),
-    PaperRow(120, 10, 0.10, 1.0, "< 100", 0.70, "< 300"),
-    PaperRow(150, 6, 0.00, None, None, 0.50, 46.3),
-    PaperRow(170, 10, 0.00, None, None, 0.00, None),
-)
+TABLE_1: Final[Sequence[dict[str, Any]]] = json.loads(
+    (Path(__file__).parent / "paper" / "trinkle.json").read_text(encoding="utf-8")
+)["rows"]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,7 +63,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     seed: Seed = 0
-    sizes: tuple[int, ...] = tuple(row.size for row in TABLE_1)
+    sizes: tuple[int, ...] = tuple(row["size"] for row in TABLE_1)
     repeat: Count = 1
     starts: Count = 10
     max_nodes: Count = 500
@@ -147,20 +118,18 @@ def run(config: Config, progress: Progress) -> Results:
     Raises:
         InputError: A size is not one of the paper's, or there is none.
     """
-    known = [row.size for row in TABLE_1]
+    known = [row["size"] for row in TABLE_1]
     if not config.sizes or not set(config.sizes) <= set(known):
         raise InputError(f"sizes={list(config.sizes)}: give some of the paper's, {', '.join(map(str, known))}")
-    rows = [row for row in TABLE_1 if row.size in config.sizes]
-    total, trials = sum(row.sets for row in rows) * config.repeat, []
+    rows = [row for row in TABLE_1 if row["size"] in config.sizes]
+    total, trials = sum(row["sets"] for row in rows) * config.repeat, []
     for row in rows:
-        rng = np.random.default_rng([config.seed, row.size])
-        for lcp, mu, sliding in data_sets(rng, row.size, row.sets * config.repeat):
+        rng = np.random.default_rng([config.seed, row["size"]])
+        for lcp, mu, sliding in data_sets(rng, row["size"], row["sets"] * config.repeat):
             trials.append(attempt(lcp, mu, sliding, config, rng))
             progress(len(trials) / total)
-    table = [table_row(row, [t for t in trials if t.size == row.size]) for row in rows]
-    return Results(
-        findings=findings(rows, table), series=series(trials), drawings=[drawing(rows, table)], extra={"rows": table}
-    )
+    table = [table_row(row, [t for t in trials if t.size == row["size"]]) for row in rows]
+    return Results(findings=findings(table), series=series(trials), drawings=[drawing(table)], extra={"rows": table})
 
 
 experiment = Case(
@@ -306,12 +275,12 @@ def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
     return z
 
 
-def table_row(paper: PaperRow, trials: Sequence[Trial]) -> dict[str, Any]:
+def table_row(paper: dict[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:
     """One row as `idcontrol run lcp-suite --json` prints it: shares of all data sets, means over the solved ones."""
     solvable = [t for t in trials if t.existence is Existence.SOLUTION]
     without = [t for t in trials if t.existence is Existence.NONE]
     return {
-        "size": paper.size,
+        "size": paper["size"],
         "sets": len(trials),
         "solvable": len(solvable),
         "without_solution": len(without),
@@ -330,11 +299,7 @@ def table_row(paper: PaperRow, trials: Sequence[Trial]) -> dict[str, Any]:
             **shares([t.interior for t in trials], len(solvable)),
             "no_point_inside": sum(not t.inside for t in trials),
         },
-        "paper": {
-            "sets": paper.sets,
-            "lemke": {"solved": paper.lemke, "iterations": paper.lemke_iterations, "starts": paper.restarts},
-            "interior_point": {"solved": paper.interior, "iterations": paper.interior_iterations},
-        },
+        "paper": {key: value for key, value in paper.items() if key != "size"},
     }
 
 
@@ -358,46 +323,35 @@ def mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[Finding]:
+def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
     """Shares solved beside the paper's, by size; then what is known of the rest."""
     out: list[Finding] = []
-    for paper, row in zip(rows, table, strict=True):
-        lemke, interior = row["lemke"], row["interior_point"]
-        # what is not solved has no solution, by proof: the share is one of the data, not of the method
-        known = {name: row[name]["solved_of_solvable"] == 1.0 and not row["undecided"] for name in METHODS}
-        out.append(
-            Finding(
-                f"lemke_solved_{paper.size}",
-                lemke["solved"],
-                paper=paper.lemke,
-                holds=lemke["solved_of_solvable"] in (1.0, None),
-                derivation=LEFT_OPEN if known["lemke"] else "",
-            )
-        )
-        out.append(Finding(f"lemke_starts_{paper.size}", lemke["starts"], paper=paper.restarts))
-        for method, given, printed in (
-            ("lemke", lemke, paper.lemke_iterations),
-            ("interior_point", interior, paper.interior_iterations),
-        ):
-            most = float(printed.removeprefix("<")) if isinstance(printed, str) else None
-            took = given["iterations"]
-            out.append(
+    for row in table:
+        for method in METHODS:
+            ours, printed = row[method], row["paper"][method]
+            took, said = ours["iterations"], printed["iterations"]
+            most = float(said.removeprefix("<")) if isinstance(said, str) else None
+            # what is not solved has no solution, by proof: the share is one of the data, not of the method
+            known = ours["solved_of_solvable"] == 1.0 and not row["undecided"]
+            out += [
                 Finding(
-                    f"{method}_iterations_{paper.size}",
+                    f"{method}_solved_{row['size']}",
+                    ours["solved"],
+                    holds=ours["solved_of_solvable"] in (1.0, None) if method == "lemke" else None,
+                    paper=printed["solved"],
+                    derivation=LEFT_OPEN if known else "",
+                ),
+                Finding(
+                    f"{method}_iterations_{row['size']}",
                     took,
-                    paper=printed,
+                    paper=said,
                     agrees=None if most is None else took is not None and took < most,
-                )
-            )
-        out.append(
-            Finding(
-                f"interior_point_solved_{paper.size}",
-                interior["solved"],
-                paper=paper.interior,
-                derivation=LEFT_OPEN if known["interior_point"] else "",
-            )
-        )
-        out.append(Finding(f"ppm_solved_{paper.size}", row["ppm"]["solved"]))
+                ),
+            ]
+        out += [
+            Finding(f"lemke_starts_{row['size']}", row["lemke"]["starts"], paper=row["paper"]["lemke"]["starts"]),
+            Finding(f"ppm_solved_{row['size']}", row["ppm"]["solved"]),
+        ]
     for key in ("solvable", "without_solution", "proved_by_certificate", "proved_by_enumeration", "undecided"):
         out.append(Finding(key, sum(row[key] for row in table)))
     return out
@@ -422,21 +376,21 @@ def series(trials: Sequence[Trial]) -> dict[str, Series]:
     return {name: Series(np.array(column, dtype=np.float64)) for name, column in columns.items()}
 
 
-def drawing(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> Drawing:
+def drawing(table: Sequence[dict[str, Any]]) -> Drawing:
     """Share solved against size."""
     with axes(size=(7.0, 3.6)) as plot:
-        at = np.arange(len(rows))
+        at = np.arange(len(table))
         lines = (
             ("has a solution", [row["solvable"] / row["sets"] for row in table], "_", "C7"),
             ("Lemke", [row["lemke"]["solved"] for row in table], "o", "C0"),
-            ("Lemke, paper", [row.lemke for row in rows], "x", "C0"),
+            ("Lemke, paper", [row["paper"]["lemke"]["solved"] for row in table], "x", "C0"),
             ("interior point", [row["interior_point"]["solved"] for row in table], "s", "C1"),
-            ("interior point, paper", [row.interior for row in rows], "+", "C1"),
+            ("interior point, paper", [row["paper"]["interior_point"]["solved"] for row in table], "+", "C1"),
         )
         for label, values, marker, colour in lines:
             plot.plot(at, values, marker, color=colour, label=label, markersize=14 if marker == "_" else 6)
         plot.set(
-            xticks=at, xticklabels=[str(row.size) for row in rows], xlabel="size of the LCP", ylabel="share solved"
+            xticks=at, xticklabels=[str(row["size"]) for row in table], xlabel="size of the LCP", ylabel="share solved"
         )
         plot.set_ylim(-0.05, 1.05)
         plot.legend()

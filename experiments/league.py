@@ -21,7 +21,6 @@ from idcontrol.config.places import Kind, at
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, axes
 from idcontrol.judge import miss
-from idcontrol.models.step import StepProblem
 from idcontrol.problems.steps import hostile_step, numbered_step
 from idcontrol.types import Array
 
@@ -72,13 +71,13 @@ def problems(config: Config) -> list[FrictionProblem]:
     random = (numbered_step(number, seed=config.seed, most_contacts=MOST_CONTACTS) for number in itertools.count())
     hostile = (hostile_step(number, seed=config.seed) for number in itertools.count())
     for name, steps, wanted in (("random", random, config.random), ("hostile", hostile, config.hostile)):
-        posed = (of_step(f"{name}-{number}", step) for number, step in enumerate(steps) if _has_cones(step))
+        posed = (
+            of_step(f"{name}-{number}", step)
+            for number, step in enumerate(steps)
+            if len(step.contacts) and np.isfinite(step.contacts.mu).all()
+        )
         found += itertools.islice(posed, wanted)
     return found
-
-
-def _has_cones(step: StepProblem) -> bool:
-    return len(step.contacts) > 0 and bool(np.isfinite(step.contacts.mu).all())
 
 
 def solvers(config: Config) -> list[Solver]:

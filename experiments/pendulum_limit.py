@@ -56,9 +56,13 @@ def run(config: Config, progress: Progress) -> Results:
         bounces[h] = bounce(config, h)
         progress((done + 1) / len(config.steps_s))
     findings = [finding for h, one in bounces.items() for finding in _of_one(config, h, one)]
+    if len(bounces) > 1:
+        # the paper: "accuracy increases linearly as h decreases"
+        power = order({h: 1.0 - one.restitution for h, one in bounces.items()})
+        findings.append(Finding("restitution_order", power, holds=abs(power - 1.0) < 0.15))
     t = step_ends(config.duration_s / SAMPLES, SAMPLES)
     return Results(
-        findings=findings + ([_order(bounces)] if len(bounces) > 1 else []),
+        findings=findings,
         series={"t": Series(t, "s")} | {f"angle_h_{h:g}": Series(one.angle, "rad") for h, one in bounces.items()},
         drawings=[_drawing(t, bounces)],
     )
@@ -178,12 +182,6 @@ def _of_one(config: Config, h: float, one: Bounce) -> list[Finding]:
             holds=bool(one.deepest <= 1.01 * np.sqrt(2.0 * GRAVITY / config.length_m) / omega),
         ),
     ]
-
-
-def _order(bounces: Mapping[float, Bounce]) -> Finding:
-    """The paper: "accuracy increases linearly as h decreases"."""
-    found = order({h: 1.0 - one.restitution for h, one in bounces.items()})
-    return Finding("restitution_order", found, holds=abs(found - 1.0) < 0.15)
 
 
 def _drawing(t: Array, bounces: Mapping[float, Bounce]) -> Drawing:

@@ -14,8 +14,9 @@ import msgspec
 import numpy as np
 
 from idcontrol import plants
+from idcontrol.experiments.headings import headed
 from idcontrol.experiments.trot import PRESETS, WalkExperiment
-from idcontrol.experiments.verdicts import DERIVED, TIMES, Judged, near, summed_up, verdict
+from idcontrol.experiments.verdicts import DERIVED, TIMES, Judged, near, verdict
 from idcontrol.models import dissipation, viscous
 from idcontrol.models.step import Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.whitened import Whitened, finish
@@ -123,16 +124,7 @@ def judged_times(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
 
 def _times(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     judged = tuple(judged_times(outcomes))
-    return (
-        Table(
-            name="walk-times",
-            title="Tables II and III of Drumwright 2015: what ten seconds of a walk cost",
-            sentence=f"{summed_up(one.verdict for one in judged)} Times are processor time of the whole simulation, "
-            "which is its wall time on an idle machine.",
-            header=("quantity", "printed", "here", "verdict"),
-            rows=tuple((one.what, one.printed, one.found, one.verdict) for one in judged),
-        ),
-    )
+    return (headed("walk-times", tuple((one.what, one.printed, one.found, one.verdict) for one in judged)),)
 
 
 walk_times = Study(

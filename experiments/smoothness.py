@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 
+from idcontrol.experiments.headings import headed
 from idcontrol.experiments.studies import DURATION_S, MODELS
-from idcontrol.experiments.tables.torque_parts import ABOUT_PARTS, PARTS, torques_of
+from idcontrol.experiments.tables.torque_parts import PARTS, torques_of
 from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import load
 from idcontrol.sweeps.plan import product
@@ -110,28 +111,8 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         if taken is not None:
             parts.append((*who, taken.total, *(taken.share(name) for name in PARTS), taken.turning_back))
     return (
-        Table(
-            name="smoothness",
-            title="Torque rates",
-            sentence="The largest rate leaves out the end of a fall.",
-            header=(
-                "controller",
-                "plant",
-                *(f"{what} |dτ/dt| [N m/s]" for what in ("mean", "rms", "50 %", "99 %", "99.9 %", "largest")),
-                "largest / limit [1/s]",
-                *(f"power above {f} Hz" for f in (20, 50, 100)),
-                "rms d²τ/dt² [N m/s²]",
-                "outcome",
-            ),
-            rows=tuple(rates),
-        ),
-        Table(
-            name="smoothness-parts",
-            title="Where the torque rate comes from",
-            sentence=ABOUT_PARTS,
-            header=("controller", "plant", "mean |dτ/dt| [N m/s]", *PARTS, "turns back"),
-            rows=tuple(parts),
-        ),
+        headed("smoothness", rates),
+        headed("smoothness-parts", parts),
     )
 
 

@@ -167,7 +167,7 @@ def run(config: Config, progress: Progress) -> Results:
             series[f"height_{name}_{spheres}_m"] = Series(stack.height, "m")
             findings.extend(_found(config, name, spheres, stack))
         if len(set(each)) > 1:
-            findings.append(_exponent(name, each, stacks[name]))
+            findings.append(Finding(f"growth_{name}", exponent(each, [stack.spent_s for stack in stacks[name]])))
     return Results(findings=findings, series=series, drawings=[_drawing(config, sizes, stacks)])
 
 
@@ -195,11 +195,6 @@ def _found(config: Config, name: str, spheres: int, stack: Stack) -> list[Findin
         Finding(f"ground_force_{key}", stack.ground_force, holds=bool(abs(stack.ground_force - 1.0) < 1e-3)),
         Finding(f"sunk_{key}_m", stack.sunk, holds=bool(abs(stack.sunk - exact) <= 0.01 * exact)),
     ]
-
-
-def _exponent(name: str, sizes: Sequence[int], stacks: Sequence[Stack]) -> Finding:
-    """Growth of the time with the number of spheres."""
-    return Finding(f"growth_{name}", exponent(sizes, [stack.spent_s for stack in stacks]))
 
 
 def _drawing(config: Config, sizes: Mapping[str, Sequence[int]], stacks: Mapping[str, Sequence[Stack]]) -> Drawing:

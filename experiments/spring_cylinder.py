@@ -134,7 +134,9 @@ def run(config: Config, progress: Progress) -> Results:
     steps = np.array([h * 0.5**halving for halving in range(config.refinements + 1)])
     errors = {}
     for done, (name, theta) in enumerate(SCHEMES.items()):
-        errors[name] = np.array([_error(config, theta, h) for h in steps])
+        errors[name] = np.array(
+            [_distance(config, simulate(config, theta, h, duration, config.friction).x, h) for h in steps]
+        )
         progress(0.1 + 0.4 * (done + 1) / len(SCHEMES))
     findings = [*_energy(config, sliding, rolling), *_orders(config, steps, errors)]
     if config.long_s > 0.0:
@@ -166,12 +168,8 @@ experiment = Case(
 )
 
 
-def _error(config: Config, theta: Theta, h: float) -> float:
-    """Position error of the rolling cylinder, root mean square [m]; e_q of Castro et al. 2022."""
-    return _distance(config, simulate(config, theta, h, config.duration_s, config.friction).x, h)
-
-
 def _distance(config: Config, x: Array, h: float) -> float:
+    """Position error of the rolling cylinder, root mean square [m]; e_q of Castro et al. 2022."""
     t = step_ends(h, len(x))
     exact = config.start_m * np.cos(frequency(config, rolling=True) * t)
     return float(np.sqrt(np.mean((x - exact) ** 2)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from idcontrol.experiments.headings import headed
 from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other, claimed
 from idcontrol.experiments.tables.results import PAPER, SOURCE
 from idcontrol.experiments.trot import SOUGHT_GAINS
@@ -53,23 +54,8 @@ PLANTS = (
 ROUGH_CLAIM: float = PAPER["claims"]["rough_q_err_below_pid"]
 """Share by which id-coulomb-qp's joint error is below pid's in Zapolsky & Drumwright 2017, Fig. 16."""
 
-QUANTITIES = (
-    ("tracking", "Joint position error [rad]", "q_err_rad"),
-    ("rate", "Mean torque rate [N m/s]", "dtau_mean_nm_s"),
-    ("force", "Relative error of the predicted load", "force_err_rel"),
-)
-"""Quantities in the tables of a study: name, title, key of the metric."""
-
-OWN_PLANT: Mapping[str, str] = {
-    "id-coulomb-lcp": "coulomb-lcp",
-    "id-coulomb-cone": "coulomb-cone",
-    "id-coulomb-qp": "dissipation",
-    "id-noslip-lcp": "noslip",
-    "id-noslip-qp": "noslip",
-    "id-sap": "sap",
-    "id-constraint": "constraint",
-}
-"""The plant that has the controller's own contact model."""
+QUANTITIES = {"tracking": "q_err_rad", "rate": "dtau_mean_nm_s", "force": "force_err_rel"}
+"""Quantities in the tables of a study: name of the table, key of the metric."""
 
 CORRECTIONS: dict[str, dict[str, Any]] = {
     "everything right": {},
@@ -96,86 +82,40 @@ The tolerance at which rows count as dependent is not among them: it is a consta
 """
 
 
-def matrix(outcomes: Sequence[RunOutcome], key: str) -> tuple[tuple[Any, ...], ...]:
-    """A metric by controller (rows) and plant (columns); where there is none, the reason stands in its place."""
-    cells = {(o.setting("controller"), o.setting("plant")): o for o in outcomes}
-    controllers = list(dict.fromkeys(controller for controller, _ in cells))
-    plants = list(dict.fromkeys(plant for _, plant in cells))
-    return tuple(
-        (
-            controller,
-            *(
-                None if o is None else o.metric(key) if o.done else o.reason
-                for o in (cells.get((controller, plant)) for plant in plants)
-            ),
-        )
-        for controller in controllers
-    )
-
-
-def _matrix_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    plants = tuple(dict.fromkeys(o.setting("plant") for o in outcomes))
-    done = sum(o.done for o in outcomes)
-    return tuple(
-        Table(
-            name=name,
-            title=title,
-            sentence=f"{done} of {len(outcomes)} pairs walk to the end.",
-            header=("controller", *plants),
-            rows=matrix(outcomes, key),
-        )
-        for name, title, key in QUANTITIES
-    )
-
-
 def _corrections_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     rows = []
     for o in outcomes:
-        name = _what_is_missing(o)
+        name = named(o, CORRECTIONS)
         keys = ("q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel")
         rows.append((name, o.setting("mu"), *(o.metric(key) for key in keys), o.reason or "done"))
-    return (
-        Table(
-            name="corrections",
-            title="What each correction is worth",
-            sentence="Each row takes one thing away from id-coulomb-qp.",
-            header=("taken away", "µ", "q_err [rad]", "mean |dτ/dt| [N m/s]", "largest", "force error", "outcome"),
-            rows=tuple(rows),
-        ),
-    )
+    return (headed("corrections", rows),)
 
 
-def _what_is_missing(outcome: RunOutcome) -> str:
-    """The correction that a row leaves out, found by its settings."""
-    for name, changes in reversed(CORRECTIONS.items()):
-        if all(outcome.setting(key) == value for key, value in changes.items()):
-            return name
-    return "everything right"
+def named(outcome: RunOutcome, settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """Name the last of `settings` that a run was made with."""
+    return [name for name, own in settings.items() if all(outcome.setting(k) == v for k, v in own.items())][-1]
 
 
-def against(key: str, what: str) -> Callable[[Sequence[RunOutcome]], tuple[Table, ...]]:
-    """A function that makes the tables of how `QUANTITIES` depend on the setting `key`; `what` is its name in words."""
+def against(rows: str, what: str, columns: str = "controller") -> Callable[[Sequence[RunOutcome]], tuple[Table, ...]]:
+    """Return what makes the tables of `QUANTITIES` by two settings; `what` names that of the rows in words."""
 
     def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-        values = sorted({o.setting(key) for o in outcomes})
-        controllers = tuple(dict.fromkeys(o.setting("controller") for o in outcomes))
+        down, across = (tuple(dict.fromkeys(o.setting(key) for o in outcomes)) for key in (rows, columns))
         return tuple(
-            Table(
-                name=name,
-                title=title,
-                sentence="The mean over the seeds. A controller that did not do its task has the reason.",
-                header=(what, *controllers),
-                rows=tuple((value, *(_cell(outcomes, key, value, c, metric) for c in controllers)) for value in values),
+            headed(
+                name,
+                ((v, *(_cell(outcomes, {rows: v, columns: c}, metric) for c in across)) for v in down),
+                (what, *across),
             )
-            for name, title, metric in QUANTITIES
+            for name, metric in QUANTITIES.items()
         )
 
     return tables
 
 
-def _cell(outcomes: Sequence[RunOutcome], key: str, value: Any, controller: str, metric: str) -> float | str | None:
+def _cell(outcomes: Sequence[RunOutcome], place: Mapping[str, Any], metric: str) -> float | str | None:
     """Mean over the seeds if all runs did their task; otherwise the share that failed."""
-    found = [o for o in outcomes if o.setting(key) == value and o.setting("controller") == controller]
+    found = [o for o in outcomes if all(o.setting(key) == value for key, value in place.items())]
     failed = [o for o in found if not o.done]
     if failed:
         return failed[0].reason if len(found) == 1 else f"{len(failed)} of {len(found)} failed"
@@ -218,61 +158,19 @@ def _monte_carlo_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
             values = [o.metric(key) for o in done]
             row += [float(q) for q in np.quantile(values, (0.5, 0.9))] if values else [None, None]
         rows.append(tuple(row))
-    return (
-        Table(
-            name="monte-carlo",
-            title="Monte Carlo",
-            sentence="Quantiles are those of the runs that went to the end.",
-            header=(
-                "controller",
-                "runs",
-                "to the end",
-                *(f"{what}, {how}" for what in ("q_err [rad]", "mean |dτ/dt| [N m/s]") for how in ("median", "90 %")),
-            ),
-            rows=tuple(rows),
-        ),
-    )
-
-
-def _which_bias(outcome: RunOutcome) -> str:
-    """The errors of a run, found by its settings."""
-    return next(
-        name
-        for name, errors in reversed(BIAS.items())
-        if all(outcome.setting(key) == value for key, value in errors.items())
-    )
+    return (headed("monte-carlo", rows),)
 
 
 def _bias_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     keys = ("base_tilt_rad", "base_height_err_m", "slip_m_s", "q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s")
     groups: dict[tuple[Any, ...], list[RunOutcome]] = {}
     for o in outcomes:
-        groups.setdefault((o.setting("robot"), _which_bias(o), o.setting("plant")), []).append(o)
+        groups.setdefault((o.setting("robot"), named(o, BIAS), o.setting("plant")), []).append(o)
     rows = []
     for group, of_it in groups.items():
         worst = (max((o.metric(key) for o in of_it if o.metric(key) is not None), default=None) for key in keys)
         rows.append((*group, f"{sum(o.done for o in of_it)} of {len(of_it)}", *worst))
-    return (
-        Table(
-            name="bias",
-            title="Constant errors of the sensors",
-            sentence=f"{sum(o.done for o in outcomes)} of {len(outcomes)} walks did what they were asked. Figures "
-            "are the largest of all directions of the errors.",
-            header=(
-                "robot",
-                "errors",
-                "plant",
-                "done",
-                "mean tilt [rad]",
-                "height error [m]",
-                "slip [m/s]",
-                "q_err [rad]",
-                "mean |dτ/dt| [N m/s]",
-                "largest",
-            ),
-            rows=tuple(rows),
-        ),
-    )
+    return (headed("bias", rows),)
 
 
 def _bumps_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
@@ -286,13 +184,7 @@ def _bumps_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
             failed = [str(o.reason) for o in of_it if o.setting("controller") == controller and not o.done]
             rows.append((preset, controller, error, beside, "; ".join(failed) or "done"))
     return (
-        Table(
-            name="fig16-bumps",
-            title="Fig. 16: tracking on rough ground",
-            sentence=f"The paper's id-coulomb-qp is {ROUGH_CLAIM:.0%} below its pid.",
-            header=("preset", "controller", "q_err [rad]", "against pid", "outcome"),
-            rows=tuple(rows),
-        ),
+        headed("fig16-bumps", rows),
         beside_each_other(tuple(_bumps_claims(outcomes))),
     )
 
@@ -340,7 +232,7 @@ plants = Study(
     experiment="trot",
     summary="every kind of controller on every plant: what a mismatch of contact models costs",
     runs=tuple(product({"duration_s": (DURATION_S,), "controller": MODELS, "plant": PLANTS})),
-    tables=_matrix_tables,
+    tables=against("controller", "controller", "plant"),
 )
 
 corrections = Study(
@@ -352,7 +244,7 @@ corrections = Study(
         for changes in CORRECTIONS.values()
     ),
     tables=_corrections_tables,
-    grouping=lambda outcome: (_what_is_missing(outcome), f"µ {outcome.setting('mu'):g}"),
+    grouping=lambda outcome: (named(outcome, CORRECTIONS), f"µ {outcome.setting('mu'):g}"),
 )
 
 TRUE_MU = 0.3
@@ -421,7 +313,7 @@ bias = Study(
         for seed in (SIGNS if errors else SIGNS[:1])
     ),
     tables=_bias_tables,
-    grouping=lambda outcome: (_which_bias(outcome), outcome.setting("plant")),
+    grouping=lambda outcome: (named(outcome, BIAS), outcome.setting("plant")),
 )
 
 monte_carlo = Study(

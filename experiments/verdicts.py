@@ -80,16 +80,6 @@ def by_source(judged: Iterable[Judged]) -> dict[str, tuple[int, ...]]:
     told: dict[str, list[str]] = {}
     for one in judged:
         told.setdefault(one.source, []).append(one.verdict)
-    return {source: counted(verdicts) for source, verdicts in told.items()}
-
-
-def counted(verdicts: Iterable[str | None]) -> tuple[int, ...]:
-    """How many there are of each of `VERDICTS`."""
-    said = [each for each in verdicts if each is not None]
-    return tuple(sum(each.startswith(kind) for each in said) for kind in VERDICTS)
-
-
-def summed_up(verdicts: Iterable[str | None]) -> str:
-    """A sentence with the numbers of `counted`."""
-    agree, derived, unexplained = counted(verdicts)
-    return f"{agree} agree with the paper, {derived} differ as derived, {unexplained} differ unexplained."
+    return {
+        source: tuple(sum(each.startswith(kind) for each in said) for kind in VERDICTS) for source, said in told.items()
+    }

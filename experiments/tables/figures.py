@@ -8,10 +8,12 @@ from typing import Any
 import matplotlib
 import numpy as np
 
+from idcontrol.experiments.headings import headed
 from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
     PRESETS,
+    SENSING,
     SMOOTHNESS_ON,
     TERRAINS,
     Results,
@@ -49,13 +51,8 @@ def figures_data(results: Results) -> Iterator[Table]:
                     rates += [
                         (preset, controller, *pair) for pair in zip(t[1:].tolist(), fastest.tolist(), strict=True)
                     ]
-    yield _series(
-        "fig06", "Fig. 6: torques of a leg with and without chatter mitigation",
-        ("preset", "controller", "t [s]", "τ1 [N m]", "τ2 [N m]", "τ3 [N m]"), close_up,
-    )  # fmt: skip
-    yield _series(
-        "fig15", "Fig. 15: largest torque rate of the leg", ("preset", "controller", "t [s]", "|dτ/dt| [N m/s]"), rates
-    )
+    yield headed("fig06", close_up)
+    yield headed("fig15", rates)
 
     errors: list[tuple[Any, ...]] = []
     paths: list[tuple[Any, ...]] = []
@@ -69,20 +66,10 @@ def figures_data(results: Results) -> Iterator[Table]:
                     early = found.t <= FIG_14_S
                     series = zip(found.t[early].tolist(), found.q_err[early].tolist(), strict=True)
                     errors += [(preset, title, controller, *pair) for pair in series]
-                    if terrain.startswith("rigid") and controller in (
-                        "id-coulomb-qp",
-                        "pid",
-                        "id-sensed-1",
-                        "id-sensed-2",
-                    ):
+                    if terrain.startswith("rigid") and controller in ("id-coulomb-qp", "pid", *SENSING):
                         paths += [(preset, title, controller, *point) for point in found.com.tolist()]
-    yield _series(
-        "fig14", "Fig. 14: joint position error against time",
-        ("preset", "terrain", "controller", "t [s]", "|q − q*| [rad]"), errors,
-    )  # fmt: skip
-    yield _series(
-        "fig17", "Fig. 17: path of the centre of mass", ("preset", "terrain", "controller", "x [m]", "y [m]"), paths
-    )
+    yield headed("fig14", errors)
+    yield headed("fig17", paths)
 
 
 def close_up_torques(run: Run) -> tuple[Array, Array]:
@@ -91,10 +78,6 @@ def close_up_torques(run: Run) -> tuple[Array, Array]:
     begin, end = CLOSE_UP_S
     rows = (t >= begin) & (t < end) if t[-1] > end else t >= t[-1] - (end - begin)
     return t[rows], run.arrays["tau"][rows, :3]
-
-
-def _series(name: str, title: str, header: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> Table:
-    return Table(name=name, title=title, sentence="", header=header, rows=tuple(rows), printed=False)
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from idcontrol.experiments.headings import headed
+from idcontrol.experiments.studies import named
 from idcontrol.experiments.tables.claims import OWN_MODEL, PaperClaim, beside_each_other, on_own_plant, prediction
 from idcontrol.experiments.tables.results import OWN_PLANTS
 from idcontrol.sweeps.record import RunOutcome
@@ -61,27 +63,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
             )
         )
     return (
-        Table(
-            name="own-plant",
-            title="Force prediction on the plant with the controller's own contact model",
-            sentence="Error of the predicted sum of the normal forces, relative to the load. Controller and plant "
-            "solve the same contact problem; they differ where a foot lands within the period, whose impact no torque "
-            f"answers. The goal is {OWN_MODEL:.1%}.",
-            header=(
-                "controller",
-                "plant",
-                "treatment of landing feet",
-                "noise [mm]",
-                "mean error",
-                "median error",
-                "mean error, predicted feet carry load",
-                "time in which they do",
-                "part of the error in the rest of the time",
-                "mean |dτ/dt| [N m/s]",
-                "outcome",
-            ),
-            rows=tuple(rows),
-        ),
+        headed("own-plant", rows),
         beside_each_other([claim for o in outcomes for claim in _claims(o)]),
     )
 
@@ -103,11 +85,7 @@ def _claims(outcome: RunOutcome) -> Iterator[PaperClaim]:
 
 
 def _treatment(outcome: RunOutcome) -> str:
-    """The treatment of a row: of those whose settings it has, the one with the most settings."""
-    with_it = [
-        name for name, own in TREATMENTS.items() if all(outcome.setting(key) == value for key, value in own.items())
-    ]
-    return max(with_it, key=lambda name: len(TREATMENTS[name]))
+    return named(outcome, TREATMENTS)
 
 
 study = Study(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from idcontrol.experiments.headings import headed
 from idcontrol.experiments.tables.results import (
     CHATTER,
     CONTROLLERS,
@@ -19,64 +20,46 @@ from idcontrol.experiments.tables.results import (
     derivation_of,
 )
 from idcontrol.experiments.tables.torque_parts import torques_of
-from idcontrol.experiments.verdicts import VERDICTS, WITHIN, Judged, by_source, compared, summed_up, verdict
+from idcontrol.experiments.verdicts import Judged, by_source, compared, verdict
 from idcontrol.show.report import plain
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Table
 
-VERDICT = "verdict on the preset paper"
-"""Begins the heading of columns with a verdict (`idcontrol.experiments.verdicts`)."""
-
-SIDE_BY_SIDE = ("printed", *(f"preset {preset}" for preset in PRESETS))
-"""Columns side by side: the paper's own number, then ours in each preset."""
-
 
 def tracking(results: Results) -> Table:
     """Table 3."""
-    paper = PAPER["tracking"]["values"]
+    rows = [(title, c, *_row(results, "tracking", c, t)) for t, (title, _) in TERRAINS.items() for c in CONTROLLERS]
+    return headed("table3-tracking", rows)
+
+
+def smoothness(results: Results) -> Table:
+    """Table 4."""
     rows = []
-    for terrain, (title, _) in TERRAINS.items():
-        for controller in CONTROLLERS:
-            printed = paper[terrain][controller] or ("fell", None)
-            found = [
-                (
-                    results.cell(preset, controller, terrain, "q_err_rad"),
-                    results.value(preset, controller, terrain, "qd_err_rad_s"),
-                )
-                for preset in PRESETS
-            ]
-            said = _verdicts(results, "tracking", controller, terrain, ("q_err_rad", "qd_err_rad_s"))
-            rows.append(
-                (title, controller, *(part for pair in zip(printed, *found, strict=True) for part in pair), *said)
-            )
-    return Table(
-        name="table3-tracking",
-        title="Table 3: tracking",
-        sentence="Mean errors of the joints against their planned motion; for a run that did not end, the reason.",
-        header=(
-            "terrain",
-            "controller",
-            *(f"{what}, {whose}" for what in ("|q − q*| [rad]", "|q̇ − q̇*| [rad/s]") for whose in SIDE_BY_SIDE),
-            f"{VERDICT}, |q − q*|",
-            f"{VERDICT}, |q̇ − q̇*|",
-        ),
-        rows=tuple(rows),
-    )
+    for controller in (*CONTROLLERS, *MITIGATION):
+        largest = [results.value(preset, controller, SMOOTHNESS_ON, "dtau_max_nm_s") for preset in PRESETS]
+        rows.append((controller, *_row(results, "smoothness", controller, SMOOTHNESS_ON, largest)))
+    return headed("table4-smoothness", rows)
 
 
-def _verdicts(
-    results: Results, table: str, controller: str, terrain: str, keys: tuple[str, str]
-) -> tuple[str | None, str | None]:
-    """The verdicts on two numbers of the preset paper; none where the paper prints none."""
-    values = PAPER[table]["values"]
-    printed = values.get(terrain, values).get(controller, ())
-    if printed == ():
-        return None, None
-    first, second = (
-        _compared(results, controller, terrain, key, None if printed is None else printed[number])
-        for number, key in enumerate(keys)
-    )
-    return first, second
+def force_prediction(results: Results) -> Table:
+    """Table 5."""
+    rows = [
+        (title, c, *_row(results, "force_prediction", c, t)) for t, (title, _) in TERRAINS.items() for c in PREDICTING
+    ]
+    return headed("table5-force-prediction", rows)
+
+
+def _row(results: Results, name: str, controller: str, terrain: str, more: Sequence[Any] = ()) -> list[Any]:
+    """Each number of a controller as printed and in both presets, `more`, and the verdicts on the preset paper."""
+    table = PAPER[name]
+    printed = table["values"].get(terrain, table["values"]).get(controller, ())
+    row, said = [], []
+    for column, key in enumerate(table["columns"]):
+        number = printed[column] if printed else None
+        row.append("fell" if printed is None else number)
+        row += [results.cell(preset, controller, terrain, key) for preset in PRESETS]
+        said.append(None if printed == () else _compared(results, controller, terrain, key, number))
+    return [*row, *more, *said]
 
 
 def _compared(results: Results, controller: str, terrain: str, key: str, printed: float | None) -> str | None:
@@ -87,15 +70,7 @@ def _compared(results: Results, controller: str, terrain: str, key: str, printed
 
 def verdicts(judged: Sequence[Judged]) -> Table:
     """The verdicts by the place where the paper prints what they are on."""
-    said = summed_up(one.verdict for one in judged)
-    return Table(
-        name="verdicts",
-        title="Verdicts",
-        sentence=f"Of what the paper prints and claims {said} A number agrees within {WITHIN:.0%}. No record has the "
-        "paper's gains: those of the preset paper were sought against its Tables 3 and 4 (study gains).",
-        header=("where", *VERDICTS),
-        rows=tuple((source, *counts) for source, counts in by_source(judged).items()),
-    )
+    return headed("verdicts", tuple((source, *counts) for source, counts in by_source(judged).items()))
 
 
 def numbers(results: Results) -> Iterator[Judged]:
@@ -121,61 +96,6 @@ def scored(table: Table) -> Iterator[Judged]:
             yield Judged(SOURCE.format("Table 6"), f"{controller}, {task}", printed, found, said)
 
 
-def smoothness(results: Results) -> Table:
-    """Table 4."""
-    paper = PAPER["smoothness"]["values"]
-    rows = []
-    for controller in (*CONTROLLERS, *MITIGATION):
-        row: list[Any] = [controller]
-        for number, key in enumerate(("dtau_mean_nm_s", "tau_mean_nm")):
-            row.append(paper[controller][number] if controller in paper else None)
-            row += [results.cell(preset, controller, SMOOTHNESS_ON, key) for preset in PRESETS]
-        row += [results.value(preset, controller, SMOOTHNESS_ON, "dtau_max_nm_s") for preset in PRESETS]
-        row += _verdicts(results, "smoothness", controller, SMOOTHNESS_ON, ("dtau_mean_nm_s", "tau_mean_nm"))
-        rows.append(tuple(row))
-    return Table(
-        name="table4-smoothness",
-        title="Table 4: torque smoothness",
-        sentence=f"On {TERRAINS[SMOOTHNESS_ON][0]} ground; the paper does not say which its own was.",
-        header=(
-            "controller",
-            *(f"{what}, {whose}" for what in ("mean |dτ/dt| [N m/s]", "mean |τ| [N m]") for whose in SIDE_BY_SIDE),
-            *(f"largest |dτ/dt|, {whose}" for whose in SIDE_BY_SIDE[1:]),
-            f"{VERDICT}, |dτ/dt|",
-            f"{VERDICT}, |τ|",
-        ),
-        rows=tuple(rows),
-    )
-
-
-def force_prediction(results: Results) -> Table:
-    """Table 5."""
-    paper = PAPER["force_prediction"]["values"]
-    rows = []
-    for terrain, (title, _) in TERRAINS.items():
-        for controller in PREDICTING:
-            row: list[Any] = [title, controller]
-            for number, key in enumerate(("force_err_n", "force_err_rel")):
-                printed = paper[terrain][controller]
-                row.append(printed[number] if printed else "fell")
-                row += [results.cell(preset, controller, terrain, key) for preset in PRESETS]
-            row += _verdicts(results, "force_prediction", controller, terrain, ("force_err_n", "force_err_rel"))
-            rows.append(tuple(row))
-    return Table(
-        name="table5-force-prediction",
-        title="Table 5: predicted contact forces",
-        sentence="Error of the predicted sum of the normal forces against the plant's.",
-        header=(
-            "terrain",
-            "controller",
-            *(f"{what}, {whose}" for what in ("error [N]", "relative error") for whose in SIDE_BY_SIDE),
-            f"{VERDICT}, error",
-            f"{VERDICT}, relative error",
-        ),
-        rows=tuple(rows),
-    )
-
-
 TROTS: Final[Mapping[int, str]] = {2: "rigid_high", 3: "rigid_low"}
 """Rows of Table 6 that are trots on three and four feet, and their terrain."""
 
@@ -194,16 +114,7 @@ def scores(results: Results, tasks: Mapping[int, str] = TROTS) -> Table:
                 continue
             found = [_score(results, preset, controller, tasks[number]) for preset in PRESETS]
             rows.append((scored["task"], controller, printed, *found, scored_alike(found[0], printed)))
-    return Table(
-        name="table6-scores",
-        title="Table 6: pass or fail",
-        sentence="Passed is a run that goes to its end without chatter (a mean torque rate above "
-        f"{CHATTER:g} times pid's: what separates pass from fail in the paper's own Table 4) and with a median control "
-        "step shorter than the period; beside it the largest part of the load on one foot while all four stand. The "
-        "study two-feet has the gaits of two feet, the experiment grasp the rows of grasping.",
-        header=("task", "controller", *SIDE_BY_SIDE, VERDICT),
-        rows=tuple(rows),
-    )
+    return headed("table6-scores", rows)
 
 
 def scored_alike(found: str | None, printed: str, derivation: str = "") -> str | None:

@@ -21,6 +21,7 @@ import numpy as np
 
 from idcontrol import robots
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.experiments.headings import headed
 from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, Results
 from idcontrol.record.metrics import TOUCHING_N, Layout
 from idcontrol.record.recording import Run, load
@@ -42,13 +43,6 @@ RANK = 1e-6
 
 PARTS = ("switching", "internal", "borne", "feedback", "rest")
 """The parts of a torque rate: the attributes of `TorqueParts` that add up to it."""
-
-ABOUT_PARTS = (
-    f"Switching: changes within {1e3 * SWITCH_S:g} ms of a foot being set down or lifted. The others are split by what "
-    "inverse dynamics is linear in: contact forces that the base does not feel (internal: indeterminate), forces that "
-    "it does (borne), error feedback, and the rest. A negative share counteracts the others. Turns back: the share "
-    "that the next tick undoes."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,17 +255,4 @@ def torque_parts(results: Results) -> Table:
                 if parts is not None:
                     shares = (parts.share(name) for name in PARTS)
                     rows.append((preset, controller, parts.total, *shares, parts.turning_back, parts.forbidden))
-    return Table(
-        name="torque-rate-parts",
-        title="Where the torque rate comes from",
-        sentence=ABOUT_PARTS,
-        header=(
-            "preset",
-            "controller",
-            "mean |dτ/dt| [N m/s]",
-            *PARTS,
-            "turns back",
-            "forbidden demand [rad/s²]",
-        ),
-        rows=tuple(rows),
-    )
+    return headed("torque-rate-parts", rows)

@@ -1,11 +1,8 @@
 """The grip: boxes are held, with as many contacts and variables as the paper had."""
 
-import msgspec
 import numpy as np
-import pytest
 
 from idcontrol.contact.collision import CollisionContacts
-from idcontrol.errors import UnknownName
 from idcontrol.experiments import box_grip
 from idcontrol.experiments.box_grip import Config, Copies
 
@@ -40,8 +37,3 @@ def test_copies_are_the_same_contact_under_numbers_of_their_own():
     assert (len(once), len(thrice)) == (12, 36)
     assert len(set(thrice.identity.tolist())) == 36
     assert np.array_equal(thrice.N, np.tile(once.N, (3, 1)))
-
-
-def test_an_unknown_model_is_refused(tmp_path):
-    with pytest.raises(UnknownName, match="noslip"):
-        box_grip.experiment.run(msgspec.structs.replace(Config(), plant="glue"), tmp_path, lambda share: None)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from idcontrol import judge, robots
-from idcontrol.errors import InputError
 from idcontrol.experiments.enumeration import LIMITS, TROT_MU, Config, experiment, measure, nearest_problem
 from idcontrol.models.whitened import recover, whiten
 
@@ -49,15 +48,6 @@ def test_no_basis_is_nearer_than_what_the_search_proves_to_be_nearest(machine):
         assert np.all(np.diff(farther) <= 1e-12)  # a longer search is never worse
         assert np.all(above <= 1e-9)  # a lower bound bounds from below, wherever the search stops
         assert proved[-1] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("config", "line"),
-    [(Config(robot="arm"), "no feet or no floating base"), (Config(mu=np.inf), "mu=inf: modes of contacts")],
-)
-def test_what_has_no_contact_modes_to_search_is_refused(tmp_path, config, line):
-    with pytest.raises(InputError, match=line):
-        experiment.run(config, tmp_path, lambda share: None)
 
 
 def test_the_run_counts_every_case_and_finds_nothing_nearer(tmp_path):

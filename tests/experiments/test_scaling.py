@@ -1,11 +1,9 @@
 """Time against the number of contacts."""
 
-import msgspec
 import numpy as np
 import pytest
 
 from idcontrol.cli import main
-from idcontrol.errors import InputError
 from idcontrol.experiments.scaling import JOINTS, Config, _as_many, experiment, growth, table_1
 
 
@@ -41,12 +39,6 @@ def test_the_rows_of_table_1_add_up_to_the_printed_sums():
 )
 def test_the_paper_s_number_of_contacts_is_judged_only_by_numbers_that_decide_it(medians, holds):
     assert _as_many(30, [4, 16, 64], np.array(medians)) is holds
-
-
-@pytest.mark.parametrize("change", [{"schemes": ("lemke",)}, {"contacts": ()}])
-def test_what_cannot_be_run_is_refused(change, tmp_path):
-    with pytest.raises(InputError, match=next(iter(change))):
-        experiment.run(msgspec.structs.replace(Config(), **change), tmp_path, lambda share: None)
 
 
 def test_the_command_line_knows_it(capsys):

@@ -1,10 +1,8 @@
 """The column of spheres: it stands, as deep as the models' laws say."""
 
-import msgspec
 import numpy as np
 import pytest
 
-from idcontrol.errors import UnknownName
 from idcontrol.experiments import sphere_stack
 from idcontrol.experiments.sphere_stack import Config
 
@@ -41,8 +39,3 @@ def test_a_column_that_is_still_falling_does_not_pass(tmp_path):
     metrics = sphere_stack.experiment.run(config, tmp_path, lambda share: None)
     assert not metrics["completed"]
     assert metrics["ground_force_sap_3"] < 0.5
-
-
-def test_an_unknown_model_is_refused(tmp_path):
-    with pytest.raises(UnknownName, match="constraint"):
-        sphere_stack.experiment.run(msgspec.structs.replace(Config(), plant="spring"), tmp_path, lambda share: None)

@@ -15,7 +15,7 @@ from idcontrol import robots
 from idcontrol.experiments import tables
 from idcontrol.experiments.papers import PLACES
 from idcontrol.experiments.tables import own_plant, two_feet
-from idcontrol.experiments.tables.claims import GOAL_MET, GOAL_MISSED, prediction
+from idcontrol.experiments.tables.claims import GOAL_MET, prediction
 from idcontrol.experiments.tables.printed import tracking
 from idcontrol.experiments.tables.results import CARRIES_NM, CONTROLLERS, PAPER, SOURCE, TERRAINS, Results
 from idcontrol.experiments.tables.torque_parts import PARTS, near_switches, torques_of
@@ -221,13 +221,6 @@ def test_claims_follow_the_numbers(walk):
     assert holds(found, "id-noslip-lcp falls on rigid ground of µ 0.1")
     # every error is 0.002 rad: no order, and below half of whatever is printed
     assert not holds(found, "the preset paper has the magnitudes of Table 3")
-    said = [row[4] for row in found.rows]
-    goals = [each for each in said if each in (GOAL_MET, GOAL_MISSED)]
-    agree = said.count(AGREES)
-    assert found.sentence == (
-        f"Of {len(said) - len(goals)} claims of the paper {agree} agree with the paper, 2 differ as derived, "
-        f"{len(said) - len(goals) - agree - 2} differ unexplained. Goals met: {goals.count(GOAL_MET)} of {len(goals)}."
-    )
 
     rough = table(tables.tables(comparison(walk, lambda run: change(run, better=2.0))), "claims")
     assert not holds(rough, "id-coulomb-smooth of the preset default has at most a tenth")

@@ -104,7 +104,6 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, made):
         with pytest.raises(InputError, match=line):
             tosses.experiment.run(Config(**settings), tmp_path / "out", lambda share: None)
 
-    refused("--set data=PATH")
     refused("is no record of tosses", data=str(tmp_path / "nowhere.npz"))
     np.savez(tmp_path / "short.npz", rows=np.zeros((3, 13)), offsets=np.array([0, 4]))
     refused("is no record of tosses", data=str(tmp_path / "short.npz"))
