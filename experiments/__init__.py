@@ -2,6 +2,8 @@
 
 The command line finds experiments by the entry point group ``idcontrol.experiments``; to add one, write a module with
 an object that has `name`, `summary`, `presets`, `run` and `warmup` (`idcontrol.config.entries.Experiment`;
-`idcontrol.experiments.trot` shows one), and name it in ``pyproject.toml``. Test cases write what they found with
-`idcontrol.experiments.findings`.
+`idcontrol.experiments.trot` shows one), and name it in ``pyproject.toml``. A test case is a
+`idcontrol.experiments.case.Case`:
+settings, a function that computes numbers and checks, and drawings. What each number is, what a paper prints and where
+stands in ``paper/EXPERIMENT.toml`` (`idcontrol.experiments.findings`).
 """

@@ -49,6 +49,11 @@ class Case:
         return save(out, self.name, config, self.simulate(config, progress), began=began)
 
 
+def step_count(duration: float, h: float) -> int:
+    """Number of steps of length `h` [s] in a run, at least one."""
+    return max(1, round(duration / h))
+
+
 def step_ends(h: float, steps: int) -> Array:
     """Times at which steps of length `h` [s] end, from a start at 0, shape (steps,) [s]."""
     return np.asarray(h * np.arange(1.0, steps + 1.0))

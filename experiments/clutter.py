@@ -15,7 +15,7 @@ from idcontrol.config.configuration import Count, Duration, Positive, Seed
 from idcontrol.dynamics.bodies import BodyState
 from idcontrol.experiments.case import Case, Progress, exponent, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
-from idcontrol.experiments.general_solvers import as_rows, beside, heap_drawings, in_heaps
+from idcontrol.experiments.general_solvers import as_rows, beside, ground, heap_drawings, in_heaps
 from idcontrol.models import sap
 from idcontrol.models.sap.regularization import BETA, SIGMA
 from idcontrol.models.sparse import SparseProblem, SparseSolution
@@ -234,7 +234,7 @@ def run(config: Config, progress: Progress) -> Results:
         drawings.append(_growth_drawing(config.sizes, grown))
     if config.sigmas:
         drawings.append(_slip_drawing(config, slipped))
-    solvers = [row for (walls, size), each in found.items() for row in as_rows(each, heap=_where(walls), bodies=size)]
+    solvers = [row for (walls, size), each in found.items() for row in as_rows(each, heap=ground(walls), bodies=size)]
     return Results(
         findings=findings,
         series=_series(config, main),
@@ -252,13 +252,9 @@ experiment = Case(
 )
 
 
-def _where(walls: bool) -> str:
-    return "walls" if walls else "open"
-
-
 def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
     """Findings about the heap that is shown in full."""
-    where, steady = _where(walls), fall.steady
+    where, steady = ground(walls), fall.steady
     bound = _estimate(config)
     inside = np.abs(fall.state.position[:, :2]).max() < 0.5 * CONTAINER_M or not walls
     through = bool(fall.state.position[:, 2].min() > 0.9 * RADIUS_M)
@@ -285,8 +281,8 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
 
 def _of_figures(config: Config, main: Mapping[bool, Fall], slipped: Sequence[Fall]) -> list[Finding]:
     """Contacts with and without walls, two steps, and iterations against the slip parameter: Figs. 10, 11 and 15."""
-    walls, ground = (float(main[where].contacts[-1]) for where in (True, False))
-    findings = [Finding("contacts_open_over_walls", ground / walls if walls else None, agrees=ground > walls)]
+    walled, bare = (float(main[where].contacts[-1]) for where in (True, False))
+    findings = [Finding("contacts_open_over_walls", bare / walled if walled else None, agrees=bare > walled)]
     findings += [
         Finding(f"iterations_step_{step}", int(main[True].iterations[step - 1]))
         for step in SHOWN_STEPS
@@ -303,7 +299,7 @@ def _of_figures(config: Config, main: Mapping[bool, Fall], slipped: Sequence[Fal
 
 def _growth(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
     """Time of a step against the number of bodies."""
-    where = _where(walls)
+    where = ground(walls)
     medians = [float(np.median(fall.step_us)) for fall in falls]
     findings = [
         Finding(f"step_{where}_{size}_bodies_us", median, holds=bool(fall.solved.all()))
@@ -319,7 +315,7 @@ def _slips(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
     """Slip at the end against the slip parameter, in every heap."""
     return [
         Finding(
-            f"slip_{_where(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),
+            f"slip_{ground(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),
             fall.resting_slip,
             holds=fall.resting_slip <= _estimate(config, sigma),
             paper=f"below {_estimate(config, sigma):.1e}",
@@ -332,7 +328,7 @@ def _series(config: Config, main: Mapping[bool, Fall]) -> dict[str, Series]:
     """Histories of the heaps that are shown in full."""
     series = {"t": Series(step_ends(config.step_s, len(main[True].iterations)), "s")}
     for walls, fall in main.items():
-        where = _where(walls)
+        where = ground(walls)
         series |= {
             f"iterations_{where}": Series(fall.iterations),
             f"contacts_{where}": Series(fall.contacts),
@@ -347,8 +343,8 @@ def _history(config: Config, main: Mapping[bool, Fall]) -> Drawing:
     with axes(rows=2, size=(7.0, 5.0), sharex=True) as (above, below):
         for walls, fall in main.items():
             t = step_ends(config.step_s, len(fall.iterations))
-            above.plot(t, fall.iterations, linewidth=0.8, label=_where(walls))
-            below.semilogy(t, fall.step_us, linewidth=0.8, label=_where(walls))
+            above.plot(t, fall.iterations, linewidth=0.8, label=ground(walls))
+            below.semilogy(t, fall.step_us, linewidth=0.8, label=ground(walls))
         above.set_ylabel("iterations")
         below.set(xlabel="time [s]", ylabel="time of a step [us]")
         above.legend()
@@ -358,7 +354,7 @@ def _history(config: Config, main: Mapping[bool, Fall]) -> Drawing:
 def _growth_drawing(sizes: Sequence[int], grown: Mapping[bool, Sequence[Fall]]) -> Drawing:
     with axes(size=(6.0, 4.0)) as plot:
         for walls, falls in grown.items():
-            plot.loglog(sizes, [np.median(fall.step_us) for fall in falls], "o-", label=_where(walls))
+            plot.loglog(sizes, [np.median(fall.step_us) for fall in falls], "o-", label=ground(walls))
         plot.set_xticks(sizes, [str(size) for size in sizes])
         plot.minorticks_off()
         plot.set(xlabel="bodies", ylabel="median time of a step [us]")
@@ -370,9 +366,9 @@ def _slip_drawing(config: Config, slipped: Mapping[bool, Sequence[Fall]]) -> Dra
     sigmas = np.array(config.sigmas)
     with axes(columns=3, size=(9.0, 3.5)) as (left, right, condition):
         for walls, falls in slipped.items():
-            left.loglog(sigmas, [fall.resting_slip for fall in falls], "o-", label=_where(walls))
-            right.semilogx(sigmas, [fall.iterations.mean() for fall in falls], "o-", label=_where(walls))
-            condition.loglog(sigmas, [fall.condition for fall in falls], "o-", label=_where(walls))
+            left.loglog(sigmas, [fall.resting_slip for fall in falls], "o-", label=ground(walls))
+            right.semilogx(sigmas, [fall.iterations.mean() for fall in falls], "o-", label=ground(walls))
+            condition.loglog(sigmas, [fall.condition for fall in falls], "o-", label=ground(walls))
         left.loglog(sigmas, sigmas * config.mu * config.step_s * GRAVITY, "--", label="σ μ h g")
         left.set(xlabel="σ", ylabel="mean slip at rest [m/s]")
         right.set(xlabel="σ", ylabel="iterations, mean")

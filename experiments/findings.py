@@ -67,7 +67,8 @@ class Finding:
         fitting = [pattern for pattern in rows if fnmatchcase(self.key, pattern)]
         row = rows.get(self.key) or rows.get(max(fitting, key=len, default=""), {})
         found = replace(self, **{name: value for name, value in row.items() if not getattr(self, name)})
-        return replace(found, unit=found.unit or words(self.key)[1], paper=found.paper if self.beside else None)
+        paper = found.paper.get(self.key) if isinstance(found.paper, dict) else found.paper
+        return replace(found, unit=found.unit or words(self.key)[1], paper=paper if self.beside else None)
 
     @property
     def verdict(self) -> str | None:
@@ -84,6 +85,8 @@ class Finding:
 @lru_cache
 def table(experiment: str) -> Mapping[str, Mapping[str, Any]]:
     """Rows of ``paper/EXPERIMENT.toml``: findings by key or pattern, and sentences of ``figures`` by title.
+
+    The row of a pattern may have the paper's numbers as a table by key.
 
     An experiment without such a file has no rows.
     """

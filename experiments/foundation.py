@@ -17,8 +17,8 @@ from scipy.spatial.transform import Rotation
 
 from idcontrol.config.configuration import Duration, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
-from idcontrol.experiments.case import GRAVITY, Case, Progress, step_ends
-from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.experiments.case import GRAVITY, Case, Progress, step_count, step_ends
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, table
 from idcontrol.kernels.jit import njit
 from idcontrol.models import constraint
 from idcontrol.models.constraint import printed
@@ -34,21 +34,6 @@ paper."""
 MASS_KG = DENSITY_KG_M3 * SIDE_M**3
 INERTIA_KG_M2 = MASS_KG * SIDE_M**2 / 6.0
 CIRCLING_RAD_S = 10.0
-
-# Tables 1 and 2 of Drumwright 2019 by (elements, modulus, load): seconds of its solver, of ode15s and ode45, absolute
-# and relative error of its solver
-PAPER: Mapping[tuple[int, float, float], tuple[float, float, float, float, float]] = {
-    (100, 1e7, 5.0): (0.331, 0.302, 28.0, 2.96e-5, 2.65e-5),
-    (100, 1e7, 50.0): (0.332, 9.55, 15.5, 0.813, 0.724),
-    (900, 1e7, 5.0): (7.40, 4.75, 829.0, 1.98e-5, 1.77e-5),
-    (900, 1e7, 50.0): (12.98, 27.3, 346.0, 1.0e-2, 8.87e-3),
-    (100, 1e11, 5.0): (0.286, 0.189, 27.4, 2.91e-7, 2.60e-7),
-    (100, 1e11, 50.0): (0.396, 5550.0, 621.0, 0.814, 0.728),
-    (900, 1e11, 5.0): (8.23, 1.10, 17100.0, 2.71e-9, 2.42e-9),
-    (900, 1e11, 50.0): (26.00, 2.31, 17400.0, 1.0e-2, 8.95e-3),
-}
-MATLAB = {"BDF": 1, "RK45": 2}
-"""Column of `PAPER` beside an integrator: ode15s is a BDF method, ode45 is RK45."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,7 +74,7 @@ def run(config: Config, progress: Progress) -> Results:
             damping=config.damping_n_s_m,
             load=case[2],
         )
-        exact = reference(bed, config.duration_s, _steps(config))
+        exact = reference(bed, config.duration_s, step_count(config.duration_s, config.step_s))
         begin = time.perf_counter()
         path = settle(bed, config)
         took = time.perf_counter() - begin
@@ -98,7 +83,7 @@ def run(config: Config, progress: Progress) -> Results:
         findings += _of_solver(config, case, took, float(error[-1]), float(np.linalg.norm(exact[-1])))
         findings += [_of_integrator(config, case, bed, name) for name in config.integrators]
         progress((done + 1) / len(cases))
-    t = step_ends(config.step_s, _steps(config))
+    t = step_ends(config.step_s, step_count(config.duration_s, config.step_s))
     return Results(
         findings=findings,
         series={"t": Series(t, "s")} | {key: Series(error) for key, error in errors.items()},
@@ -149,7 +134,7 @@ def settle(bed: Bed, config: Config) -> Array:
         "damping": np.full(n, bed.damping),
     }
     place, turn, v = np.array([0.0, 0.0, 0.5 * SIDE_M]), Rotation.identity(), np.zeros(6)
-    out = np.empty((_steps(config), 7))
+    out = np.empty((step_count(config.duration_s, config.step_s), 7))
     for step in range(len(out)):
         arm = turn.apply(bed.points)
         angle = CIRCLING_RAD_S * step * h
@@ -326,10 +311,6 @@ def _grid(n: int) -> Array:
     return np.array([[x, y, -0.5 * SIDE_M] for x in centre for y in centre])
 
 
-def _steps(config: Config) -> int:
-    return max(1, round(config.duration_s / config.step_s))
-
-
 def _key(case: tuple[int, float, float]) -> str:
     """Part of a finding's key: n100_e1e07_f50 for (100, 1e7, 50)."""
     return f"n{case[0]}_e{case[1]:.0e}_f{case[2]:g}".replace("+", "")
@@ -337,26 +318,20 @@ def _key(case: tuple[int, float, float]) -> str:
 
 def _of_solver(config: Config, case: tuple[int, float, float], took: float, error: float, size: float) -> list[Finding]:
     """Time and error of the constraint solver beside Tables 1 and 2."""
-    paper = PAPER.get(case)
-    same = config.step_s == Config().step_s and config.duration_s == Config().duration_s
-    beside = paper if same else None
-    better = None if beside is None or config.form == "as-printed" else bool(error <= beside[3])
+    key, same = _key(case), config.step_s == Config().step_s and config.duration_s == Config().duration_s
+    printed = table("foundation")["error_*"]["paper"].get(f"error_{key}")
+    better = None if printed is None or not same or config.form == "as-printed" else error <= printed
     return [
-        Finding(f"time_{_key(case)}_s", took, paper=beside and beside[0]),
-        Finding(f"error_{_key(case)}", error, paper=beside and beside[3], holds=better),
-        Finding(f"relative_error_{_key(case)}", error / size, paper=beside and beside[4]),
+        Finding(f"time_{key}_s", took, beside=same),
+        Finding(f"error_{key}", error, holds=better, beside=same),
+        Finding(f"relative_error_{key}", error / size, beside=same),
     ]
 
 
 def _of_integrator(config: Config, case: tuple[int, float, float], bed: Bed, name: Integrator) -> Finding:
     """Time of a SciPy integrator beside Table 1's MATLAB ones."""
     found = integrate(bed, config.duration_s, name, config.time_limit_s)
-    paper, column = PAPER.get(case), MATLAB.get(name)
-    return Finding(
-        f"time_{name.lower()}_{_key(case)}_s",
-        found.wall_s,
-        paper=None if paper is None or column is None else paper[column],
-    )
+    return Finding(f"time_{name.lower()}_{_key(case)}_s", found.wall_s)
 
 
 def _drawing(t: Array, errors: Mapping[str, Array]) -> Drawing:

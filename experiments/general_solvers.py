@@ -178,7 +178,8 @@ def in_a_grip(found: Mapping[str, Beside]) -> list[Finding]:
     return findings
 
 
-def _where(walls: bool) -> str:
+def ground(walls: bool) -> str:
+    """Name the ground of a heap."""
     return "walls" if walls else "open"
 
 
@@ -214,7 +215,7 @@ def _by_size(title: str, heaps: Heaps, rows: Sequence[Row]) -> Drawing:
                     plot.loglog(sizes, [value(heaps[walls, n], name) for n in sizes], "o-", label=name)
                 plot.set_xticks(sizes, [str(n) for n in sizes])
                 plot.minorticks_off()
-                plot.set(xlabel=f"bodies, {_where(walls)}")
+                plot.set(xlabel=f"bodies, {ground(walls)}")
             line[0].set_ylabel(label)
         grid[0, 1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
     return Drawing(title, grid[0, 0].figure)

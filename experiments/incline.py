@@ -17,7 +17,7 @@ import numpy as np
 from idcontrol.config.configuration import Duration, NotNegative, Positive
 from idcontrol.contact.terrain import plane
 from idcontrol.dynamics.bodies import BodyState, Surface, solid
-from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, step_ends
+from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, step_count, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
@@ -110,7 +110,7 @@ def run(config: Config, progress: Progress) -> Results:
             findings.append(_ratio(slides))
         if importlib.util.find_spec("cvxpy") and importlib.util.find_spec("clarabel"):
             findings.append(_thrown(config))
-    t = step_ends(config.step_s, _steps(config))
+    t = step_ends(config.step_s, step_count(config.duration_s, config.step_s))
     return Results(
         findings=findings,
         series={"t": Series(t, "s")} | {key: Series(distance, "m") for key, distance in slides.items()},
@@ -160,7 +160,7 @@ def _slide(config: Config, model: RampModel, mu: float) -> _Slide:
     )
     turned = np.array([[0.0, np.sin(0.5 * slope), 0.0, np.cos(0.5 * slope)]])
     start = plant.reset(BodyState.at_rest(0.5 * config.size_m[2] * normal[None], turned))
-    distance, lift = np.empty(_steps(config)), 0.0
+    distance, lift = np.empty(step_count(config.duration_s, config.step_s)), 0.0
     for step in range(len(distance)):
         state = plant.step(config.step_s)
         distance[step] = down @ (state.position[0] - start.position[0])
@@ -183,10 +183,6 @@ def _dragging(drag: float) -> ContactModel:
         return viscous.solve(replace(problem, contacts=replace(contacts, damping=np.full(len(contacts), drag))), warm)
 
     return solve
-
-
-def _steps(config: Config) -> int:
-    return max(1, round(config.duration_s / config.step_s))
 
 
 def _key(what: str, name: str, mu: float | None = None) -> str:

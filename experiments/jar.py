@@ -210,17 +210,7 @@ def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]
     stands = bool(plant.force_between(JAR, WORLD)[2] > 0.0)
     released = plant.squeeze(RIGHT, JAR) == 0.0 and plant.squeeze(LEFT, LID) == 0.0
     back = away < BACK_M and tilt < UPRIGHT_RAD and stands and released
-    done = (
-        not failed
-        and watch.lifted > LIFTED_M
-        and watch.opened > AWAY_M
-        and count == things.MARBLES
-        and closed
-        and back
-        and played == len(KEYFRAMES)
-    )
-    return [
-        Finding("task_done", bool(done), holds=bool(done)),
+    steps = [
         Finding("keyframes", played, holds=played == len(KEYFRAMES)),
         Finding("failed_keyframe", failed or None, holds=not failed),
         Finding("lid_off_m", watch.opened, holds=watch.opened > AWAY_M),
@@ -229,6 +219,8 @@ def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]
         Finding("lid_from_seat_m", max(along, across), holds=closed),
         Finding("jar_from_start_m", away, holds=back),
     ]
+    done = all(step.holds for step in steps)
+    return [Finding("task_done", done, holds=done), *steps]
 
 
 def _counts(config: Config, scene: Scene, steps: Array) -> list[Finding]:

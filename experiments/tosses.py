@@ -16,6 +16,7 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
 from idcontrol import plants
+from idcontrol.bench.peers import installed
 from idcontrol.config.configuration import Count
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
@@ -283,7 +284,11 @@ def run(config: Config, progress: Progress) -> Results:
     scored = _spread(_prepared(tracks[1::2] if config.score == "odd" else tracks, cube), config.score_tosses)
     if not scored:
         raise InputError(f"{config.data} has no toss that begins with two rows of flight")
-    entries = {name: entry for name, entry in chosen(ENGINES, config.plant).items() if _installed(entry, cube)}
+    entries = {
+        name: entry
+        for name, entry in chosen(ENGINES, config.plant).items()
+        if not entry.outside or installed(entry.plant)
+    }
     steps, done = len(entries) * (config.evaluations + 1), 0
 
     def stepped() -> None:
@@ -337,17 +342,6 @@ def _spread(tosses: list[Toss], count: int) -> list[Toss]:
     if not 0 < count < len(tosses):
         return tosses
     return [tosses[k] for k in np.linspace(0, len(tosses) - 1, count).round().astype(int)]
-
-
-def _installed(entry: Engine, cube: Cube) -> bool:
-    """Whether the plant's package is here; of ours each is."""
-    if not entry.outside:
-        return True
-    try:
-        engine(entry, entry.fitted, cube, PERIOD)
-    except InputError:
-        return False
-    return True
 
 
 def _of_cube(cube: Cube, hits: Impacts) -> list[Finding]:

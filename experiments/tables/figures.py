@@ -12,9 +12,7 @@ from idcontrol.experiments.headings import headed
 from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
-    PRESETS,
     SENSING,
-    SMOOTHNESS_ON,
     TERRAINS,
     Results,
 )
@@ -41,33 +39,25 @@ def figures_data(results: Results) -> Iterator[Table]:
     """Series of Figs. 6, 14, 15 and 17."""
     close_up: list[tuple[Any, ...]] = []
     rates: list[tuple[Any, ...]] = []
-    for preset in PRESETS:
-        for controller in ("id-coulomb-qp", *MITIGATION, "id-coulomb-lcp"):
-            for run in results.at(preset, controller, SMOOTHNESS_ON)[:1]:
-                if run.metrics is not None:
-                    t, tau = close_up_torques(load(run.folder))
-                    close_up += [(preset, controller, *row) for row in np.column_stack([t, tau]).tolist()]
-                    fastest = np.abs(np.diff(tau, axis=0)).max(axis=1, initial=0.0) / np.diff(t)
-                    rates += [
-                        (preset, controller, *pair) for pair in zip(t[1:].tolist(), fastest.tolist(), strict=True)
-                    ]
+    for preset, _, controller, run in results.firsts(("id-coulomb-qp", *MITIGATION, "id-coulomb-lcp")):
+        t, tau = close_up_torques(load(run.folder))
+        close_up += [(preset, controller, *row) for row in np.column_stack([t, tau]).tolist()]
+        fastest = np.abs(np.diff(tau, axis=0)).max(axis=1, initial=0.0) / np.diff(t)
+        rates += [(preset, controller, *pair) for pair in zip(t[1:].tolist(), fastest.tolist(), strict=True)]
     yield headed("fig06", close_up)
     yield headed("fig15", rates)
 
     errors: list[tuple[Any, ...]] = []
     paths: list[tuple[Any, ...]] = []
-    for preset in PRESETS:
-        for terrain, (title, _) in TERRAINS.items():
-            for controller in CONTROLLERS:
-                for run in results.at(preset, controller, terrain)[:1]:
-                    found = digest(run)
-                    if found is None:
-                        continue
-                    early = found.t <= FIG_14_S
-                    series = zip(found.t[early].tolist(), found.q_err[early].tolist(), strict=True)
-                    errors += [(preset, title, controller, *pair) for pair in series]
-                    if terrain.startswith("rigid") and controller in ("id-coulomb-qp", "pid", *SENSING):
-                        paths += [(preset, title, controller, *point) for point in found.com.tolist()]
+    for preset, terrain, controller, run in results.firsts(CONTROLLERS, TERRAINS):
+        found = digest(run)
+        if found is None:
+            continue
+        where, early = (preset, TERRAINS[terrain][0], controller), found.t <= FIG_14_S
+        series = zip(found.t[early].tolist(), found.q_err[early].tolist(), strict=True)
+        errors += [(*where, *pair) for pair in series]
+        if terrain.startswith("rigid") and controller in ("id-coulomb-qp", "pid", *SENSING):
+            paths += [(*where, *point) for point in found.com.tolist()]
     yield headed("fig14", errors)
     yield headed("fig17", paths)
 
@@ -83,18 +73,13 @@ def close_up_torques(run: Run) -> tuple[Array, Array]:
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
     """The torques of Figs. 6 and 15, which the general figures of a comparison leave out."""
     results = Results(outcomes)
-    shown = [
-        (preset, controller, run)
-        for controller in ("id-coulomb-lcp", "id-coulomb-qp-raw", "id-coulomb-smooth", "id-coulomb-qp")
-        for preset in PRESETS
-        for run in results.at(preset, controller, SMOOTHNESS_ON)[:1]
-        if run.metrics is not None
-    ]
+    order = ("id-coulomb-lcp", "id-coulomb-qp-raw", "id-coulomb-smooth", "id-coulomb-qp")
+    shown = sorted(results.firsts(order), key=lambda first: order.index(first[2]))
     if not shown:
         return ()
     with matplotlib.rc_context(STYLE):
         figure, axes = panels([1.2] * -(-len(shown) // 2), 2, gap=0.55, aside=0.6)
-        for panel, (preset, controller, run) in zip(axes.flat, shown, strict=False):
+        for panel, (preset, _, controller, run) in zip(axes.flat, shown, strict=False):
             t, tau = close_up_torques(load(run.folder))
             panel.step(t, tau, where="post", linewidth=0.9)
             panel.set_title(f"{controller}, preset {preset}")

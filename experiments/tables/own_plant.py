@@ -47,17 +47,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
                 o.setting("plant"),
                 _treatment(o),
                 1e3 * o.setting("noise.position_m"),
-                *(
-                    (None,) * 5
-                    if found is None
-                    else (
-                        f"{found.mean:.3%}",
-                        f"{found.median:.4%}",
-                        f"{found.same_feet:.4%}",
-                        f"{found.same_feet_share:.1%}",
-                        f"{found.landing:.0%}",
-                    )
-                ),
+                *((None,) * 5 if found is None else (*found, found.landing)),
                 o.metric("dtau_mean_nm_s"),
                 o.reason or "done",
             )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,15 @@ class Results:
     def at(self, preset: str, controller: str, terrain: str) -> list[RunOutcome]:
         """The runs at this place; an empty list if there are none."""
         return self._by_place.get((preset, controller, terrain), [])
+
+    def firsts(
+        self, controllers: Sequence[str], terrains: Iterable[str] = (SMOOTHNESS_ON,)
+    ) -> Iterator[tuple[str, str, str, RunOutcome]]:
+        """Yield preset, terrain, controller and the first run of each place whose first run has metrics."""
+        for preset, terrain, controller in product(PRESETS, terrains, controllers):
+            for run in self.at(preset, controller, terrain)[:1]:
+                if run.metrics is not None:
+                    yield preset, terrain, controller, run
 
     def on_own_plant(self, controller: str) -> RunOutcome | None:
         """The run of the preset default on the plant with the controller's own contact model; None if there is none."""

@@ -22,7 +22,7 @@ import numpy as np
 from idcontrol import robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.experiments.headings import headed
-from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, Results
+from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, Results
 from idcontrol.record.metrics import TOUCHING_N, Layout
 from idcontrol.record.recording import Run, load
 from idcontrol.scenes.settings import FeedbackGains
@@ -248,11 +248,9 @@ class _Split:
 def torque_parts(results: Results) -> Table:
     """The parts of the torque rates in Table 4."""
     rows = []
-    for preset in PRESETS:
-        for controller in (*CONTROLLERS, *MITIGATION):
-            for run in results.at(preset, controller, SMOOTHNESS_ON)[:1]:
-                parts = torques_of(run.folder) if run.metrics is not None else None
-                if parts is not None:
-                    shares = (parts.share(name) for name in PARTS)
-                    rows.append((preset, controller, parts.total, *shares, parts.turning_back, parts.forbidden))
+    for preset, _, controller, run in results.firsts((*CONTROLLERS, *MITIGATION)):
+        parts = torques_of(run.folder)
+        if parts is not None:
+            shares = (parts.share(name) for name in PARTS)
+            rows.append((preset, controller, parts.total, *shares, parts.turning_back, parts.forbidden))
     return headed("torque-rate-parts", rows)
