@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from idcontrol import judge
@@ -65,6 +67,17 @@ def test_a_violation_is_relative_to_what_the_contact_does():
     problem, short = answer("coulomb", [0.99, -0.297, 0.0])
     assert judge.violation("coulomb", problem, short) == pytest.approx(0.01 / (1.0 + 0.99))  # of speed and its change
     assert judge.missed("coulomb", problem, short.impulses) == pytest.approx(0.01)  # of the speed
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-3, 1e3))
+@settings(deadline=None, max_examples=25)
+def test_a_violation_has_no_unit(mass, speed):
+    """Masses scale momenta and impulses, speeds both and the velocities; the miss stays what it is."""
+    problem, short = answer("coulomb_cone", [0.99, -0.1, -0.25])
+    scaled = replace(problem, M=mass * problem.M, kappa=mass * speed * problem.kappa)
+    other = structs.replace(short, v_plus=speed * short.v_plus, impulses=mass * speed * short.impulses)
+    expected = judge.violation("coulomb_cone", problem, short)
+    assert judge.violation("coulomb_cone", scaled, other) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("law", MODELS)

@@ -22,8 +22,8 @@ print(trust.__file__, trust.weigh(claim).holds)
 FAULTS = {
     "brake removed": (
         "loop/brake.py",
-        "return np.clip(wanted, -limits.torque, limits.torque)",
-        "return np.zeros_like(wanted)",
+        "return np.clip(-limits.damping * after, -limits.torque, limits.torque)",
+        "return np.zeros_like(after)",
         "a loop that ends brakes its machine",
     ),
     "last rows lost": (
