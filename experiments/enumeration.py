@@ -24,13 +24,14 @@ import pinocchio as pin
 from idcontrol import robots
 from idcontrol.config.configuration import Count, Positive, Seed
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.controllers import giving_way
+from idcontrol.controllers import schemes
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.projection import project
-from idcontrol.controllers.schemes import COULOMB_SMOOTH
+from idcontrol.controllers.step import problem_of
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.step import StepProblem
@@ -273,19 +274,20 @@ def searches_of(robot: str, mu: float, duration_s: float) -> Iterator[tuple[floa
     """Search the steps of a trot with all feet on the ground: processor time [us], programs, whether proved."""
     scene = WalkScene.of(WalkConfig(robot=robot, mu=mu, controller="id-coulomb-smooth"))
     setup = scene.controller_setup()
-    again = InverseDynamics(COULOMB_SMOOTH, setup.system, setup.contacts, setup.acceleration_gains, setup.h)
+    again = InverseDynamics(schemes.COULOMB_SMOOTH, setup.system, setup.contacts, setup.acceleration_gains, setup.h)
     feet = len(scene.robot.description.feet)
     for tick in scene.simulated().ticks(round(duration_s / scene.period_s)):
-        request = again.problem(tick.state, tick.reference)
+        posed = again.problem(tick.state, tick.reference)
         again(tick.state, tick.reference)
-        if len(request.problem.contacts) < feet:
+        if posed.which.size < feet:
             continue
-        solution = coulomb.solve(request.problem)
+        solution = coulomb.solve(problem_of(posed))
         if solution.status is Status.SOLVED:
+            f = solution.impulses.T.ravel()
             search = partial(
                 nearest_solution,
-                giving_way.nearest_problem(request, solution),
-                solution.impulses.T.ravel(),
+                schemes.nearest_problem(posed, f, solution.multipliers, HEAP),
+                f,
                 max_nodes=tick_nodes(feet),
             )
             found = search()

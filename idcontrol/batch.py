@@ -28,7 +28,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.controllers import Gains, InverseSettings, Setup, build
 from idcontrol.controllers.inputs import KEPT_FEET, copy_inputs
 from idcontrol.controllers.inverse import InverseDynamics
-from idcontrol.controllers.step import HAS_TORQUES, SOLVED
+from idcontrol.controllers.step import SOLVED
 from idcontrol.controllers.whole import whole_step
 from idcontrol.dynamics.multibody import CompiledSystem
 from idcontrol.dynamics.system import System
@@ -247,7 +247,7 @@ class Controllers:
             settings=settings,
         )
         controller = build(name, setup)
-        if not isinstance(controller, InverseDynamics) or controller._scheme.step is None:
+        if not isinstance(controller, InverseDynamics) or controller._scheme.solve is None:
             raise InputError(f"{name} has no compiled step; id-coulomb-qp, id-noslip-lcp and their like do")
         return controller
 
@@ -427,14 +427,14 @@ def _steps(worker: _Worker, rows: _Rows, given: _Given, out: Commands, begin: in
             out.status[i] = FAILED
             continue
         _take_row(worker, rows, given, i)
-        (ending, _, clipped, residual, n, _, _), _ = whole_step(worker.whole, given.t[i])
-        if ending not in HAS_TORQUES:
+        ended, _ = whole_step(worker.whole, given.t[i])
+        if ended.ending < 0:
             out.status[i] = FALLBACK
             continue
-        if ending != SOLVED:
+        if ended.ending != SOLVED:
             out.status[i] = REPAIRED
         _keep_row(worker, rows, i)
-        out.residual[i], out.clipped[i] = residual, clipped
+        out.residual[i], out.clipped[i] = ended.residual, ended.clipped
         assign(out.tau[i], machine.result.tau)
-        for c in range(n):
+        for c in range(ended.stands):
             assign(out.force[i, machine.result.identity[c]], machine.result.force[c])

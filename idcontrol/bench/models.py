@@ -1,7 +1,7 @@
 """Times of contact models on one inverse-dynamics problem, against the number of contacts.
 
-The timed call is the one that a controller makes for its scheme, in Python: from the problem to motor impulses. Bars on
-kernels time the kernel alone, on whitened rows.
+The timed call is the one that a controller makes for its scheme, in Python: from the assembled problem to impulses.
+Bars on kernels time the kernel alone, on whitened rows.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import numpy as np
 
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor, measure
 from idcontrol.bench.timing import Job
-from idcontrol.controllers import giving_way
-from idcontrol.controllers.giving_way import Outcome, keep
-from idcontrol.controllers.inverse import solve
+from idcontrol.controllers.giving_way import solve
 from idcontrol.controllers.schemes import (
     COULOMB_CONE,
     COULOMB_LCP,
@@ -26,26 +24,24 @@ from idcontrol.controllers.schemes import (
     NO_SLIP_QP,
     SAP,
     Scheme,
+    nearest_problem,
 )
+from idcontrol.controllers.step import Answer, assembled
 from idcontrol.kernels.arena import HEAP, reserve
 from idcontrol.models import coulomb, no_slip
-from idcontrol.models.distribution import torque_map
 from idcontrol.models.no_slip import no_slip_kernel
-from idcontrol.models.step import CLOSED_GAP, WarmStart
+from idcontrol.models.step import CLOSED_GAP
 from idcontrol.models.whitened import whiten
 from idcontrol.problems.walks import PosedProblem, RecordedWalk, problems
-from idcontrol.solvers.enumerate import NearestProblem, NearestResult, nearest_solution
+from idcontrol.solvers.enumerate import NearestResult, nearest_solution
 from idcontrol.solvers.status import SOLVED
-from idcontrol.types import Status
 
 CONTACTS = (1, 2, 4, 10, 40, 100, 400, 1000)
 """Default numbers of contacts."""
 
 
 SCHEMES: Mapping[str, Scheme] = {
-    "no-slip LCP alone": Scheme(
-        name="no_slip", solve=None, step=None, model=no_slip.solve, forward=no_slip.solve, after=keep
-    ),
+    "no-slip LCP alone": Scheme(name="no_slip", model=no_slip.solve, forward=no_slip.solve),
     "id-noslip-lcp": NO_SLIP_LCP,
     "id-noslip-qp": NO_SLIP_QP,
     "id-coulomb-qp": COULOMB_QP,
@@ -118,7 +114,7 @@ def growing(
                 job=scheme_job(scheme, posed, warm=warm),
                 floor=_floor(walk, posed),
                 states=len(posed),
-                solved=lambda outcome: outcome.solution.status is not Status.FALLBACK,
+                solved=lambda answer: answer.ending >= 0,
                 bar=None if warm else SCHEME_BARS.get((name, n)),
             )
             row = measure(benchmark, effort)
@@ -129,31 +125,30 @@ def growing(
 
 def _rougher(posed: PosedProblem, mu: float) -> PosedProblem:
     """The posed problem on ground with another friction."""
-    request, friction = posed.request, np.full(len(posed.problem.contacts), mu)
-    problem = replace(request.problem, contacts=replace(request.problem.contacts, mu=friction))
-    cones = request.posed.cones._replace(mu=friction, held=np.zeros(friction.size, dtype=np.bool_))
-    return replace(posed, request=giving_way.request(problem, cones, last=request.posed.last))
+    problem, friction = posed.problem, np.full(len(posed.problem.contacts), mu)
+    problem = replace(problem, contacts=replace(problem.contacts, mu=friction))
+    cones = posed.posed.cones._replace(mu=friction, held=np.zeros(friction.size, dtype=np.bool_))
+    return replace(posed, posed=assembled(problem, cones, last=posed.posed.last))
 
 
 def scheme_job(scheme: Scheme, posed: Sequence[PosedProblem], *, warm: bool) -> Job:
     """Solve the posed problems one after another; with `warm`, each starts from the solution of the one before."""
-    kept: WarmStart = {}
-    asked, arena = posed[0].request, reserve()
+    arena, memory = reserve(), posed[0].posed.active.copy()
+    asked, f = posed[0].posed, np.zeros(posed[0].posed.target.size)
 
     def forget() -> None:
-        nonlocal kept
-        kept = {}
+        memory[:] = 0
 
     def prepare(i: int) -> None:
         nonlocal asked
-        asked = replace(posed[i].request, warm=kept if warm else {})
+        asked, f[:] = posed[i].posed._replace(active=memory), 0.0
+        if not warm:
+            forget()
 
-    def run(i: int) -> Outcome:
-        nonlocal kept
-        outcome = solve(scheme, asked, arena)
-        kept = outcome.solution.warm
-        return outcome
+    def run(i: int) -> Answer:
+        return solve(scheme, asked, f, arena)
 
+    forget()
     return Job(run=run, prepare=prepare, reset=forget)
 
 
@@ -196,22 +191,11 @@ def _no_slip_kernel(
 def _proof(walk: RecordedWalk, posed: Sequence[PosedProblem], effort: Effort) -> TimingRow:
     """The solution of the friction LCP whose torque is nearest to the last torque, with a proof of optimality."""
     asked, starts = [], []
-    last = posed[0].request.posed.last
+    last = posed[0].posed.last
     for each in posed:
-        solution, reduction = coulomb.solve(each.problem), whiten(each.problem)
-        y, rho = solution.impulses.T.ravel(), reduction.rho
-        torque = torque_map(reduction, len(each.problem.contacts))
-        asked.append(
-            NearestProblem(
-                V=rho @ rho.T,
-                v0=reduction.c,
-                mu=each.problem.contacts.mu,
-                T=torque,
-                t0=solution.multipliers - torque @ y,
-                target=last,
-                weights=np.ones_like(last),
-            )
-        )
+        solution = coulomb.solve(each.problem)
+        y = solution.impulses.T.ravel()
+        asked.append(nearest_problem(each.posed._replace(last=last), y, solution.multipliers, HEAP))
         starts.append(y)
         last = solution.multipliers
 

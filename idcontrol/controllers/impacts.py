@@ -6,39 +6,45 @@ velocities of that problem; feet that land, against the ground and their gap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numba import types
 
-from idcontrol.contact.contacts import ContactArrays, Near
+from idcontrol.contact.contacts import ContactArrays, Near, Packed
 from idcontrol.controllers.step import meets_ground, pose_borrowed, take
-from idcontrol.kernels.arena import Arena, begin, indices, vector, zeros
+from idcontrol.kernels.arena import HEAP, Arena, begin, indices, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linked import linked
-from idcontrol.models import forward
-from idcontrol.models.forward import ForwardProblem, whiten_forward
+from idcontrol.kernels.linked import address, calls, linked, type_returned
+from idcontrol.models.forward import Attempt, ForwardProblem, whiten_forward
 from idcontrol.types import Array, Integers
 
 Predicted: TypeAlias = tuple[bool, Integers, Array, Array]
 """Whether the model has solved the problem; identities, forces [N] and normals of the contacts, in world axes."""
 
-Prediction: TypeAlias = Callable[[Bound, Near], Predicted]
-"""A compiled prediction: of a bound controller whose step is done, and the contacts near the ground."""
+_RETURNS: Final = types.Tuple((types.boolean, types.int64, types.float64))
+_ask: Any = calls(_RETURNS)
+
+
+def model_at(model: Attempt, bound: Bound, near: Packed) -> int:
+    """Return the address of a compiled model, for machines and contacts like these."""
+    posed = type_returned(impact, bound, ContactArrays(*near), HEAP)
+    where: int = address(model, _RETURNS, posed and posed[0], near[2], HEAP)
+    return where
 
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def impact(bound: Bound, near: Near, arena: Arena) -> tuple[ForwardProblem, ContactArrays]:
+def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[ForwardProblem, Integers, ContactArrays]:
     """The forward problem of a step that has been solved: its contacts, and the feet that land (`meets_ground`).
 
     Args:
         bound: The controller; `Machine.result` has the torques.
-        near: All contacts near the ground.
+        detected: All contacts near the ground.
         arena: Where arrays come from.
     """
-    machine, detected = bound.borrowed, ContactArrays(*borrow(near))
+    machine = bound.borrowed
     posed = pose_borrowed(bound, detected, arena)
     h, found, m = machine.h, detected.gap.shape[0], machine.terms.M.shape[0]
     v, kappa = vector(arena, m), vector(arena, m)
@@ -63,42 +69,21 @@ def impact(bound: Bound, near: Near, arena: Arena) -> tuple[ForwardProblem, Cont
                 contacts.surface_velocity[axis * n + i] = posed.target[axis * posed.which.shape[0] + stands[i]]
     fresh = indices(arena, n)
     fresh[:] = 0
-    return whiten_forward(machine.terms.M, kappa, h, contacts, fresh, arena), contacts
+    return whiten_forward(machine.terms.M, kappa, h, contacts, fresh, arena), which[:n], contacts
 
 
-@njit(inline="always")
-def predict(model: Any, bound: Bound, near: Near) -> Predicted:
-    """The forces of a landing by a contact model (`idcontrol.models.forward`), which is compiled into it."""
-    arena, h = bound.borrowed.arena, bound.borrowed.h
-    begin(arena)
-    problem, contacts = impact(bound, near, arena)
+@njit(cache=True, error_model="numpy")
+def predict(bound: Bound, near: Near) -> Predicted:
+    """Predict the forces of a landing by the contact model at `Machine.impact` (`idcontrol.models.forward`)."""
+    machine = bound.borrowed
+    begin(machine.arena)
+    problem, _, contacts = impact(bound, ContactArrays(*borrow(near)), machine.arena)
     n = contacts.gap.shape[0]
-    f = zeros(arena, 3 * n)
-    solved, _, _ = model(problem, f, arena)
-    identity, force, normal = np.empty(n, np.int64), np.zeros((n, 3)), np.empty((n, 3))
+    f, force = zeros(machine.arena, 3 * n), np.zeros((n, 3))
+    solved, _, _ = _ask(machine.impact, (problem, f, machine.arena))
     for i in range(n):
-        identity[i] = contacts.identity[i]
         for d in range(3):
-            normal[i, d] = contacts.axes[i, 0, d]
             for axis in range(3):
-                force[i, d] += f[axis * n + i] / h * contacts.axes[i, axis, d]
-            solved = solved and np.isfinite(force[i, d])
-    return solved, identity, force, normal
-
-
-@njit(cache=True, error_model="numpy")
-def by_coulomb(bound: Bound, near: Near) -> Predicted:
-    """`predict` with Coulomb friction."""
-    return predict(forward.coulomb, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def by_cone(bound: Bound, near: Near) -> Predicted:
-    """`predict` with friction cones."""
-    return predict(forward.cone, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def by_dissipation(bound: Bound, near: Near) -> Predicted:
-    """`predict` with maximal dissipation."""
-    return predict(forward.dissipation, bound, near)
+                force[i, d] += f[axis * n + i] / machine.h * contacts.axes[i, axis, d]
+    finite = bool(solved and np.isfinite(force).all())
+    return finite, contacts.identity.copy(), force, contacts.axes[:, 0].copy()

@@ -1,12 +1,10 @@
 """Schemes: from a posed control step to contact and motor impulses, by a contact model and what follows it.
 
 A scheme is a compiled function of a `Posed` problem (`idcontrol.controllers.step`) that writes the contact impulses and
-returns an `Answer`; `control` is compiled with it into one call. The functions below are built from stages that can be
-called alone: `stick`, the contact models, `share`, `unload`.
+returns an `Answer`; `control` calls it at its address. The functions below are built from stages that can be called
+alone: `stick`, the contact models, `share`, `unload`.
 
-What a scheme cannot solve at once is solved by its contact model as it stands in `idcontrol.models`, in Python, with
-all that it can do: infinite friction, restarts, a regularization. Where that has no use either, joints give way
-(`idcontrol.controllers.inverse`).
+What a scheme cannot solve at once `idcontrol.controllers.giving_way` solves in Python, with the same stages.
 """
 
 from __future__ import annotations
@@ -17,21 +15,15 @@ from functools import partial
 from typing import Any, Final, SupportsIndex
 
 import numpy as np
-from numba import typeof
 
-from idcontrol.contact.contacts import Near
-from idcontrol.controllers import giving_way, impacts
-from idcontrol.controllers.giving_way import FADES_S, Distribution, Outcome, Request
-from idcontrol.controllers.impacts import Prediction
 from idcontrol.controllers.repair import ACCURATE, nearest_motion_kernel
-from idcontrol.controllers.step import MOVED, NO_SOLUTION, SOLVED, Answer, Ended, Posed, control
+from idcontrol.controllers.step import ANSWER, MOVED, NO_SOLUTION, SOLVED, Answer, Posed, Solve, problem_of
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, flags, matrix, vector, zeros
-from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import late, linked
-from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, specification
+from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, forward, no_slip, sap, specification
 from idcontrol.models.constraint import solver as springs
 from idcontrol.models.coulomb import continued_lcp_kernel
 from idcontrol.models.coulomb_cone import cone_kernel
@@ -49,13 +41,14 @@ from idcontrol.models.distribution import (
     torque_map_kernel,
     within,
 )
+from idcontrol.models.forward import Attempt
 from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel
-from idcontrol.models.step import ContactModel
-from idcontrol.models.whitened import recover_kernel, uncertain
+from idcontrol.models.step import ContactModel, Ending
+from idcontrol.models.whitened import finish, recover_kernel, uncertain
 from idcontrol.solvers import status
 from idcontrol.solvers.basis import column_basis
 from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tick_nodes
-from idcontrol.types import Array
+from idcontrol.types import Array, Status
 
 STICKING_RANK: Final = 1e-2
 """Directions of ρ shorter than this, relative to the longest, are not looked at by `stick`: as in the model without
@@ -63,6 +56,13 @@ slip, or feet that all but miss a plane are braced with kilonewtons (math.md, se
 
 CONSISTENT: Final = 1e-11
 """Largest miss of the contact rows, relative to their constants, that counts as rounding."""
+
+FADES_S: Final = 0.01
+"""Time in which the last torque fades where impulses are shared next to it [s]: as long as a foot may be landing.
+
+Forces that the base does not feel are kept by nothing else, so those of one stance would last into the next, where they
+have to be given back within a few periods (math.md, section 6.1).
+"""
 
 STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
 """Ground of `id-sap`, which hardly gives way to the whole machine.
@@ -133,22 +133,21 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
     return Answer(NO_SOLUTION, False, residual, vector(arena, p_joints), np.nan)
 
 
-@late(lambda *_: typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0)))
+@late(lambda *_: ANSWER)
 @njit(cache=True, inner=True, error_model="numpy")
-def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
+def share(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Stage II: f with the torque nearest to `Posed.held` that gives the same motion (`models.distribution`)."""
-    _, impulse = recover_kernel(p.w, f, arena)
     if f.shape[0] == 0:
-        return Answer(SOLVED, False, residual, impulse, np.nan)
-    y, away = vector(arena, f.shape[0]), vector(arena, impulse.shape[0])
-    for a in range(impulse.shape[0]):
-        away[a] = impulse[a] - p.held[a]
+        return answer
+    y, away = vector(arena, f.shape[0]), vector(arena, answer.impulse.shape[0])
+    for a in range(away.shape[0]):
+        away[a] = answer.impulse[a] - p.held[a]
     missed = smallest_torque_kernel(p.w, p.cones, shifted(p.bounds, p.held, arena), f, away, y, arena)
     if missed > status.TOLERANCE:
-        return Answer(NO_SOLUTION, False, residual, impulse, np.nan)
+        return Answer(NO_SOLUTION, False, answer.residual, answer.impulse, np.nan)
     assign(f, y)
     _, impulse = recover_kernel(p.w, f, arena)
-    return Answer(SOLVED, False, residual, impulse, np.nan)
+    return Answer(answer.ending, False, answer.residual, impulse, np.nan)
 
 
 @linked
@@ -185,17 +184,9 @@ def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena)
     return Answer(answer.ending, answer.sticking, residual, impulse, answer.gap)
 
 
-@linked
-@njit(cache=True, inner=True, error_model="numpy")
-def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> tuple[float, float]:
-    """Overwrite f, a solution of the friction LCP, with the solution whose torque is nearest to the last one.
-
-    If that misses the law, by velocities that are rounding to the search, f stays.
-
-    Returns:
-        The residual of f; how much nearer a solution of another motion may be [N m s], zero if the search was
-        completed.
-    """
+@njit(cache=True, error_model="numpy")
+def nearest_problem(p: Posed, f: Array, impulse: Array, arena: Arena) -> NearestProblem:
+    """Pose the search of `nearest`: a contact problem that impulses f and motor impulses solve, and the last torque."""
     rows, k = p.w.rho.shape
     V = matrix(arena, rows, rows)
     for i in range(rows):
@@ -212,17 +203,53 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> tuple[float, fl
     for a in range(joints):
         for j in range(rows):
             at_rest[a] -= torque[a, j] * f[j]
-    problem = NearestProblem(V, p.w.c, p.cones.mu, torque, at_rest, p.last, weights)
+    return NearestProblem(V, p.w.c, p.cones.mu, torque, at_rest, p.last, weights)
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> tuple[float, float]:
+    """Overwrite f, a solution of the friction LCP, with the solution whose torque is nearest to the last one.
+
+    If that misses the law, by velocities that are rounding to the search, f stays.
+
+    Returns:
+        The residual of f; how much nearer a solution of another motion may be [N m s], zero if the search was
+        completed.
+    """
+    rows = f.shape[0]
+    problem = nearest_problem(p, f, impulse, arena)
     found = nearest_kernel(problem, f, tick_nodes(p.cones.mu.shape[0]), arena)
     missed, left = missed_law(p.w, p.cones.mu, found.y, arena), gap(found)
     if missed <= status.TOLERANCE:
         assign(f, found.y)
         return missed, left
     change = vector(arena, rows)
-    np.dot(V, found.y - f, change)
+    np.dot(problem.V, found.y - f, change)
     if not np.abs(change).max() <= status.TOLERANCE * np.abs(p.w.c).max():
         left = np.inf
     return missed_law(p.w, p.cones.mu, f, arena), left
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def smooth(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
+    """Take the solution of the friction LCP whose torque is nearest to the last one, which fades (`FADES_S`).
+
+    The search knows the modes of friction pyramids. With a contact of infinite friction the motion is kept.
+    """
+    p.active[:] = 0  # of another vertex
+    if f.shape[0] == 0:
+        return Answer(answer.ending, False, answer.residual, answer.impulse, 0.0)
+    residual, left, impulse = answer.residual, np.nan, answer.impulse
+    if not p.cones.held.any():
+        residual, left = nearest(p, f, impulse, arena)
+        _, impulse = recover_kernel(p.w, f, arena)
+    fading = vector(arena, p.last.shape[0])
+    for a in range(p.last.shape[0]):
+        fading[a] = p.held[a] + (p.last[a] - p.held[a]) * (FADES_S / (FADES_S + p.h))
+    near = approach(p, f, Answer(answer.ending, False, residual, impulse, left), fading, arena)
+    return Answer(near.ending, False, near.residual, near.impulse, left)
 
 
 @linked
@@ -242,6 +269,7 @@ def move(p: Posed, f: Array, arena: Arena) -> Answer:
         for d in range(k):
             opening += rho[i, d] * x[d]
         held[i] = opening <= p.cones.v_tol
+    p.active[:] = 0  # of another motion
     v_plus, impulse = vector(arena, p.w.M.shape[0]), vector(arena, p.w.fixed.shape[0])
     residual, _ = nearest_motion_kernel(p.w, held, p.cones.mu, p.cones.weight, p.bounds, v_plus, f, impulse, arena)
     return Answer(MOVED if residual <= ACCURATE else NO_SOLUTION, False, residual, impulse, np.nan)
@@ -301,35 +329,6 @@ def _dual(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 # --- schemes
 
 
-@njit(inline="always")
-def _two_stages(model: Any, p: Posed, f: Array, arena: Arena) -> Answer:
-    """The sticking motion where it solves the step, else a contact model and stage II."""
-    answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
-    if p.sticks and not p.cones.held.any():  # without a bound on friction, feet that all but slip would be braced
-        answer = stick(p, f, arena)
-    if answer.ending != SOLVED:
-        solved, residual = model(p, f, arena)
-        if solved:
-            answer = share(p, f, residual, arena)
-    return answer
-
-
-@njit(inline="always")
-def _without_slip(model: Any, p: Posed, f: Array, arena: Arena) -> Answer:
-    """`_two_stages`; where the motion without slip takes more friction than there is, the joints give way."""
-    answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
-    bounded = not p.cones.held.any()
-    if p.sticks and bounded:
-        answer = stick(p, f, arena)
-    if answer.ending != SOLVED:
-        solved, residual = model(p, f, arena)
-        if solved:
-            answer = share(p, f, residual, arena)
-            if answer.ending != SOLVED and bounded and p.w.fixed.shape[0] > 0:
-                answer = move(p, f, arena)
-    return answer
-
-
 @njit(cache=True, inner=True, error_model="numpy")
 def _answer(p: Posed, f: Array, solved: bool, residual: float, arena: Arena) -> Answer:
     """Impulses f as they are."""
@@ -337,22 +336,41 @@ def _answer(p: Posed, f: Array, solved: bool, residual: float, arena: Arena) -> 
     return Answer(SOLVED if solved else NO_SOLUTION, False, residual, impulse, np.nan)
 
 
+@njit(inline="always")
+def _two_stages(model: Any, moves: bool, p: Posed, f: Array, arena: Arena) -> Answer:
+    """The sticking motion where it solves the step, else a contact model and stage II.
+
+    If the joints may move, they do where the motion without slip takes more friction than there is.
+    """
+    answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
+    bounded = not p.cones.held.any()  # without a bound on friction, feet that all but slip would be braced
+    if p.sticks and bounded:
+        answer = stick(p, f, arena)
+    if answer.ending != SOLVED:
+        solved, residual = model(p, f, arena)
+        if solved:
+            answer = share(p, f, _answer(p, f, True, residual, arena), arena)
+            if moves and answer.ending != SOLVED and bounded and p.w.fixed.shape[0] > 0:
+                answer = move(p, f, arena)
+    return answer
+
+
 @njit(cache=True, error_model="numpy")
 def coulomb_qp(p: Posed, f: Array, arena: Arena) -> Answer:
     """Maximal dissipation, then the smallest torque among its optima (Zapolsky & Drumwright 2017, section 6)."""
-    return _two_stages(_dissipation, p, f, arena)
+    return _two_stages(_dissipation, False, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def no_slip_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
     """No slip, by principal pivoting (Zapolsky & Drumwright 2017, Algorithms 1 and 2), then the smallest torque."""
-    return _without_slip(_pivoting, p, f, arena)
+    return _two_stages(_pivoting, True, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def no_slip_qp(p: Posed, f: Array, arena: Arena) -> Answer:
     """Maximal dissipation without slip as a projection, then the smallest torque."""
-    return _without_slip(_dual, p, f, arena)
+    return _two_stages(_dual, True, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
@@ -397,15 +415,7 @@ def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
     answer = _answer(p, f, solved, residual, arena)
     if not solved:
         return answer
-    left = 0.0
-    if f.shape[0] > 0:
-        residual, left = nearest(p, f, answer.impulse, arena)
-        p.active[:] = 0  # of another vertex
-        fading = vector(arena, p.last.shape[0])
-        for a in range(p.last.shape[0]):
-            fading[a] = p.held[a] + (p.last[a] - p.held[a]) * (FADES_S / (FADES_S + p.h))
-        answer = approach(p, f, _answer(p, f, solved, residual, arena), fading, arena)
-    return Answer(answer.ending, answer.sticking, answer.residual, answer.impulse, left)
+    return smooth(p, f, answer, arena)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -445,69 +455,6 @@ def stiff_springs(p: Posed, f: Array, arena: Arena) -> Answer:
     return _compliant(p, f, zeros(arena, p.w.free.shape[0]), residual, arena)
 
 
-# --- one control step with each
-
-
-@njit(cache=True, error_model="numpy")
-def coulomb_qp_step(bound: Bound, near: Near) -> Ended:
-    """A control step with `coulomb_qp`; this one and the next as `idcontrol.controllers.step.control`."""
-    return control(coulomb_qp, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def coulomb_qp_raw_step(bound: Bound, near: Near) -> Ended:
-    """A control step with `coulomb_qp_raw`."""
-    return control(coulomb_qp_raw, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def coulomb_qp_1_step(bound: Bound, near: Near) -> Ended:
-    """A control step with `coulomb_qp_1`."""
-    return control(coulomb_qp_1, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def no_slip_lcp_step(bound: Bound, near: Near) -> Ended:
-    """A control step with `no_slip_lcp`."""
-    return control(no_slip_lcp, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def no_slip_qp_step(bound: Bound, near: Near) -> Ended:
-    """A control step with `no_slip_qp`."""
-    return control(no_slip_qp, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def coulomb_lcp_step(bound: Bound, near: Near) -> Ended:
-    """A control step with `coulomb_lcp`."""
-    return control(coulomb_lcp, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def cone_step(bound: Bound, near: Near) -> Ended:
-    """A control step with `cone`."""
-    return control(cone, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def coulomb_smooth_step(bound: Bound, near: Near) -> Ended:
-    """A control step with `coulomb_smooth`."""
-    return control(coulomb_smooth, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def stiff_sap_step(bound: Bound, near: Near) -> Ended:
-    """A control step with `stiff_sap`."""
-    return control(stiff_sap, bound, near)
-
-
-@njit(cache=True, error_model="numpy")
-def stiff_springs_step(bound: Bound, near: Near) -> Ended:
-    """A control step with `stiff_springs`."""
-    return control(stiff_springs, bound, near)
-
-
 # --- the table
 
 
@@ -517,13 +464,12 @@ class Scheme:
 
     Attributes:
         name: Of its contact model, as `Command.solved_by` has it.
-        solve: The compiled scheme; None where the model runs in Python only.
-        step: The compiled control step with it; None likewise.
-        model: The same contact model with all that it can do, in Python.
+        model: The contact model with all that it can do, in Python.
         forward: The contact model with which joints give way (math.md, section 12.3), and that predicts impacts.
-        impact: Its compiled prediction of impacts; None where the model runs in Python only.
-        after: From a solution of `model` to impulses and torques.
-        instead: Tried before `model` where `solve` has no solution; it may give up that nothing slips.
+        solve: The compiled scheme; None where the model runs in Python only.
+        impact: `forward`, compiled; None where that runs in Python only.
+        after: From a solution of `model` to the impulses that share it, a stage; None takes it as it is.
+        sticks: True if contacts may slip only where nothing else has a solution (`giving_way.without_slip`).
         calms: Whether anything is done against chatter: the demand is projected onto what contacts allow (math.md,
             section 12.1), and torques change no faster than the motors' rate.
         law: The friction law that impulses obey when they are shared anew (`idcontrol.models.distribution`).
@@ -534,13 +480,12 @@ class Scheme:
     """
 
     name: str
-    solve: Callable[[Posed, Array, Arena], Answer] | None
-    step: Callable[[Bound, Near], Ended] | None
     model: ContactModel
     forward: ContactModel
-    after: Distribution
-    impact: Prediction | None = None
-    instead: Callable[[Request], Outcome] | None = None
+    solve: Solve | None = None
+    impact: Attempt | None = None
+    after: Callable[[Posed, Array, Answer, Arena], Answer] | None = None
+    sticks: bool = False
     calms: bool = True
     law: int = DISSIPATION
     rigid: bool = False
@@ -551,6 +496,17 @@ class Scheme:
         """A row of the table is pickled by its name."""
         names = [name for name, value in globals().items() if value is self]
         return names[0] if names else super().__reduce_ex__(protocol)
+
+
+def _share_as_specified(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
+    """Stage II by a general library."""
+    problem = problem_of(p)
+    solution = finish(problem, p.w, f, Ending(Status.SOLVED, answer.residual, 0))
+    shared = specification.smallest_torque(problem, solution, p.cones, p.held, p.bounds)
+    if shared is None:
+        return answer._replace(ending=NO_SOLUTION)
+    f[:] = shared[1].T.ravel()
+    return answer._replace(impulse=shared[0])
 
 
 def as_specified(scheme: Scheme) -> Scheme:
@@ -565,44 +521,34 @@ def as_specified(scheme: Scheme) -> Scheme:
             "id-coulomb-qp-raw, id-coulomb-qp-1 and id-noslip-qp are"
         )
     specification.require()
-    after = giving_way.share_as_specified if scheme.after is giving_way.share else scheme.after
-    return replace(
-        scheme,
-        solve=None,
-        step=None,
-        model=scheme.specified,
-        forward=specification.dissipation,
-        impact=None,
-        after=after,
-    )
+    after = _share_as_specified if scheme.after is share else scheme.after
+    model, forward = scheme.specified, specification.dissipation
+    return replace(scheme, solve=None, model=model, forward=forward, impact=None, after=after)
 
 
 def as_printed(scheme: Scheme) -> Scheme:
     """The scheme with the objective of stage I that Zapolsky & Drumwright 2017 print, where it has one."""
     if scheme.printed is None:
         return scheme
-    return replace(scheme, solve=None, step=None, model=scheme.printed)
+    return replace(scheme, solve=None, model=scheme.printed)
 
 
 COULOMB_QP = Scheme(
     name="dissipation",
     solve=coulomb_qp,
-    step=coulomb_qp_step,
     model=dissipation.solve,
     forward=dissipation.solve,
-    impact=impacts.by_dissipation,
-    after=giving_way.share,
+    impact=forward.dissipation,
+    after=share,
     specified=specification.dissipation,
     printed=dissipation.solve_printed,
 )
 COULOMB_QP_RAW = Scheme(
     name="dissipation",
     solve=coulomb_qp_raw,
-    step=coulomb_qp_raw_step,
     model=dissipation.solve,
     forward=dissipation.solve,
-    impact=impacts.by_dissipation,
-    after=giving_way.keep,
+    impact=forward.dissipation,
     calms=False,
     specified=specification.dissipation,
     printed=dissipation.solve_printed,
@@ -610,67 +556,60 @@ COULOMB_QP_RAW = Scheme(
 COULOMB_QP_1 = Scheme(
     name="one_stage",
     solve=coulomb_qp_1,
-    step=coulomb_qp_1_step,
     model=dissipation.one_stage,
     forward=dissipation.one_stage,
-    after=giving_way.unload,
+    after=unload,
     specified=specification.one_stage,
 )
 NO_SLIP_LCP = Scheme(
     name="no_slip",
     solve=no_slip_lcp,
-    step=no_slip_lcp_step,
     model=no_slip.solve,
     forward=dissipation.solve,
-    impact=impacts.by_dissipation,
-    after=giving_way.share,
-    instead=giving_way.without_slip,
+    impact=forward.dissipation,
+    after=share,
+    sticks=True,
 )
 NO_SLIP_QP = replace(
     NO_SLIP_LCP,
     solve=no_slip_qp,
-    step=no_slip_qp_step,
     model=dissipation.no_slip_qp,
     specified=specification.no_slip,
 )
 COULOMB_LCP = Scheme(
     name="coulomb",
     solve=coulomb_lcp,
-    step=coulomb_lcp_step,
     model=coulomb.solve,
     forward=coulomb.solve,
-    impact=impacts.by_coulomb,
-    after=giving_way.unload,
+    impact=forward.coulomb,
+    after=unload,
     law=COULOMB,
     rigid=True,
 )
-COULOMB_SMOOTH = replace(COULOMB_LCP, solve=coulomb_smooth, step=coulomb_smooth_step, after=giving_way.nearest)
+COULOMB_SMOOTH = replace(COULOMB_LCP, solve=coulomb_smooth, after=smooth)
 COULOMB_CONE = Scheme(
     name="coulomb_cone",
     solve=cone,
-    step=cone_step,
     model=coulomb_cone.solve,
     forward=coulomb_cone.solve,
-    impact=impacts.by_cone,
-    after=giving_way.unload,
+    impact=forward.cone,
+    after=unload,
     law=CIRCLE,
     rigid=True,
 )
 SAP = Scheme(
     name="sap",
     solve=stiff_sap,
-    step=stiff_sap_step,
     model=partial(sap.solve, parameters=STIFF),
     forward=partial(sap.solve, parameters=STIFF),
-    after=giving_way.unload,
+    after=unload,
     law=CIRCLE,
 )
 SPRINGS = Scheme(
     name="constraint",
     solve=stiff_springs,
-    step=stiff_springs_step,
     model=constraint.solve_nearly_rigid,
     forward=constraint.solve_nearly_rigid,
-    after=giving_way.unload,
+    after=unload,
     law=COULOMB,
 )

@@ -7,65 +7,84 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 5. *solve* and *distribute*: contact impulses, by a scheme (`idcontrol.controllers.schemes`)
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
 
-Stages 1 to 4 are the same for all schemes: `pose` takes them and returns the problem that a scheme solves. `control`
-is the whole step with a given scheme; where a motor is beyond its bounds, the joints that cannot follow
-(`idcontrol.controllers.behind`) are let go: they get their bounds as known torques, and the step is solved again. One
-that is beyond its bounds even then is let go, too, until none is. Whatever a step cannot do so,
-`idcontrol.controllers.inverse` does: it gives way, beginning from the posed problem.
+Stages 1 to 4 are the same for all schemes: `pose` takes them and returns the problem that a scheme solves. `ladder` is
+the rest: where a motor is beyond its bounds, the joints that cannot follow (`idcontrol.controllers.behind`) are let go:
+they get their bounds as known torques, and the step is solved again. One that is beyond its bounds even then is let go,
+too, until none is.
+
+`control` is the whole step, compiled once for all compiled schemes. A step that its scheme does not solve is taken
+again by `idcontrol.controllers.inverse`: the same `ladder`, run as Python, with a scheme that can do more
+(`idcontrol.controllers.giving_way`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+from numba import typeof
 
-from idcontrol.contact.contacts import ContactArrays, Near, Packed
+from idcontrol.contact.contacts import ContactArrays, Contacts, Near, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
 from idcontrol.controllers.behind import behind
 from idcontrol.controllers.feedback import nearing
 from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.projection import projection_kernel
 from idcontrol.dynamics.system import UNIT, ActuatorLimits, shorter
-from idcontrol.kernels.arena import Arena, begin, flags, frames, indices, matrix, vector, zeros
+from idcontrol.kernels.arena import HEAP, Arena, begin, flags, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import assign, assign_rows
-from idcontrol.kernels.linked import late, linked
-from idcontrol.models.distribution import MET, Bounds, Cones
+from idcontrol.kernels.linked import address, calls, late, linked, type_returned
+from idcontrol.models.distribution import MET, Bounds, Cones, unbounded
 from idcontrol.models.memory import Memory, recall, remember
-from idcontrol.models.step import CLOSED_GAP
-from idcontrol.models.whitened import Whitened, uncertain, whiten_rows_kernel
+from idcontrol.models.step import CLOSED_GAP, PUSH_OUT_SPEED, Prescribed, StepProblem
+from idcontrol.models.whitened import Whitened, uncertain, whiten, whiten_rows_kernel
 from idcontrol.types import Array, Booleans, Integers
 
 SOLVED: Final = 0
-"""The scheme solved the step, and no joint is beyond its limit."""
-LIMIT: Final = 1
-"""The scheme solved the step once joints were let go, whose torques are at their bounds."""
-NO_SOLUTION: Final = 2
-"""The scheme found no solution, or takes no contacts like these."""
-UNUSABLE: Final = 3
-"""The contacts cannot be those of the feet that the reference speaks of (`usable`)."""
-MOVED: Final = 4
+"""The scheme solved the step."""
+INEXACT: Final = 4
+"""A regularized contact problem was solved, where the exact one was not."""
+COARSE: Final = 8
+"""The contacts obey their law to fewer digits than is called solved, or stage II found no impulses."""
+SLIPS: Final = 12
+"""Contacts may slip, though the scheme is one without slip."""
+MOVED: Final = 16
 """The joints gave way, so that no contact slips and no motor is beyond its bounds (`idcontrol.controllers.repair`)."""
+SERVO: Final = 20
+"""All motors are stiff velocity servos."""
+SERVO_SLIPS: Final = 24
+"""The same in a scheme without slip, where contacts that may slip have no solution, either."""
 
-FASTER: Final = 8
+LIMIT: Final = 1
+"""Added to the ending of a step whose joints were let go: their torques are at their bounds."""
+FASTER: Final = 2
 """Added to the ending of a step in which a torque changes faster than its rate allows."""
 
-GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {
+NO_SOLUTION: Final = -1
+"""The scheme found no solution, or takes no contacts like these. Endings below zero have no torques."""
+UNUSABLE: Final = -2
+"""The contacts cannot be those of the feet that the reference speaks of (`usable`)."""
+
+_BY_SCHEME: Final[Mapping[int, tuple[str, ...]]] = {
     SOLVED: (),
-    LIMIT: ("tracking",),
+    INEXACT: ("exactness",),
+    COARSE: (),
+    SLIPS: ("no-slip",),
     MOVED: ("tracking",),
-    SOLVED + FASTER: ("rate",),
-    LIMIT + FASTER: ("tracking", "rate"),
-    MOVED + FASTER: ("tracking", "rate"),
+    SERVO: ("tracking",),
+    SERVO_SLIPS: ("tracking", "no-slip"),
+}
+GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {
+    ending + limit + faster: tuple(dict.fromkeys(("tracking",) * limit + words + ("rate",) * (faster // FASTER)))
+    for (ending, words), limit, faster in product(_BY_SCHEME.items(), (0, LIMIT), (0, FASTER))
 }
 """The endings of a step that has torques, and `Command.dropped` for each: what was given up."""
-
-HAS_TORQUES: Final = tuple(GIVEN_UP)
-"""The same endings, for kernels."""
 
 EASE_S: Final = 1.0
 """Time since the last touchdown over which the joints begin to hold feet that all stay [s]."""
@@ -149,6 +168,8 @@ class Machine(NamedTuple):
 
     Attributes:
         arena: Where a step's arrays come from.
+        scheme: Address of the compiled scheme (`scheme_at`); 0 if there is none.
+        impact: Address of the compiled model that predicts impacts (`idcontrol.controllers.impacts`); 0 likewise.
         h: Control period [s].
         terms: Multibody terms.
         joints: Feedback and limits.
@@ -165,6 +186,8 @@ class Machine(NamedTuple):
     """
 
     arena: Arena
+    scheme: int
+    impact: int
     h: float
     terms: MachineTerms
     joints: JointLaw
@@ -180,9 +203,26 @@ class Machine(NamedTuple):
     let_go: Integers
 
 
-Ended: TypeAlias = tuple[int, bool, bool, float, int, float, bool]
-"""How a step ended, whether contacts simply stick, whether a torque is at its limit, the residual, how many contacts
-are in stance, the gap [N m], whether a foot lands (`Posed.lands`)."""
+class Ended(NamedTuple):
+    """How a step ended.
+
+    Attributes:
+        ending: One of `GIVEN_UP`, `NO_SOLUTION` or `UNUSABLE`.
+        sticking: True if contacts simply stick.
+        clipped: True if a torque is at its limit.
+        residual: Relative residual of the contact problem.
+        stands: Number of contacts in stance.
+        gap: As `Command.gap` [N m].
+        lands: True if a foot lands (`Posed.lands`).
+    """
+
+    ending: int
+    sticking: bool
+    clipped: bool
+    residual: float
+    stands: int
+    gap: float
+    lands: bool
 
 
 class Posed(NamedTuple):
@@ -225,7 +265,7 @@ class Answer(NamedTuple):
     """A scheme's solution of a posed problem, beside the contact impulses that it writes.
 
     Attributes:
-        ending: `SOLVED`, `MOVED` or `NO_SOLUTION`.
+        ending: `SOLVED`, `NO_SOLUTION`, or what the scheme gave up: one of `GIVEN_UP` without `LIMIT` and `FASTER`.
         sticking: Whether the sticking motion was the solution, and no contact problem was solved.
         residual: Relative residual of the contact problem.
         impulse: Motor impulses hτ, shape (a,) [N m s].
@@ -237,6 +277,60 @@ class Answer(NamedTuple):
     residual: float
     impulse: Array
     gap: float
+
+
+Solve: TypeAlias = Callable[[Posed, Array, Arena], Answer]
+"""A scheme. It writes the contact impulses (3 n,), which are zero before."""
+
+
+def assembled(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds | None = None) -> Posed:
+    """Return a control step from its problem alone, without a memory of the last one.
+
+    Args:
+        problem: The step, with prescribed velocities.
+        cones: Where the impulses of its contacts may lie.
+        last: Motor impulses of the last step, shape (p,) [N m s].
+        bounds: Of the motor impulses; None is no bound.
+    """
+    assert problem.prescribed is not None
+    contacts, w = problem.contacts.arrays, whiten(problem)
+    n = contacts.identity.size
+    target = contacts.surface_velocity.copy()
+    target[:n] -= np.maximum(contacts.gap / problem.h, -PUSH_OUT_SPEED)
+    return Posed(
+        w=w,
+        b=problem.prescribed.velocity,
+        which=np.arange(n),
+        contacts=contacts,
+        target=target,
+        cones=cones,
+        active=np.zeros(n, dtype=np.int64),
+        last=last,
+        held=np.zeros_like(last),
+        bounds=unbounded(last.size) if bounds is None else bounds,
+        h=problem.h,
+        sticks=False,
+        lands=False,
+    )
+
+
+def problem_of(posed: Posed, near: Contacts | None = None) -> StepProblem:
+    """Return the problem of a control step as the contact models in Python take it.
+
+    Args:
+        posed: The step.
+        near: The contacts that `Posed.which` counts, with all that a detector says of them; None knows no more than
+            compiled code does.
+    """
+    n = posed.which.size
+    near = Contacts(point=np.zeros((n, 3)), **posed.contacts._asdict()) if near is None else near.take(posed.which)
+    return StepProblem(
+        h=posed.h,
+        M=posed.w.M,
+        kappa=posed.w.kappa,
+        contacts=replace(near, gap=np.zeros(n), surface_velocity=posed.target),
+        prescribed=Prescribed(index=posed.w.fixed, velocity=posed.b),
+    )
 
 
 @njit(cache=True)
@@ -612,12 +706,15 @@ def next_round(
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
-def torque(machine: Machine, posed: Posed, f: Array, impulse: Array, known: Array) -> tuple[bool, bool, bool]:
-    """Stage 6: write torques and contact forces into `machine.result`.
+def torque(
+    bound: Bound, contacts: ContactArrays, bounds: Bounds, f: Array, impulse: Array, known: Array
+) -> tuple[bool, bool, bool]:
+    """Stage 6: write torques and contact forces into `Machine.result`.
 
     Args:
-        machine: What stays the same.
-        posed: The step with all joints prescribed.
+        bound: The machine.
+        contacts: The n contacts in stance.
+        bounds: Of all motor impulses.
         f: Impulses of the n contacts in stance, shape (3 n,) [N s].
         impulse: Motor impulses of the tracked joints, shape (p,) [N m s].
         known: In: those of the others, NaN for the tracked; out: all, within their bounds, shape (a,).
@@ -626,7 +723,8 @@ def torque(machine: Machine, posed: Posed, f: Array, impulse: Array, known: Arra
         True if they are numbers, else the torques are left as they were; True if a torque is at its limit; True if one
         changes faster than its rate allows.
     """
-    result, contacts, bounds, k = machine.result, posed.contacts, posed.bounds, 0
+    machine = bound.borrowed
+    result, k = machine.result, 0
     n = contacts.identity.shape[0]
     for i in range(n):
         result.identity[i] = contacts.identity[i]
@@ -673,51 +771,94 @@ def pose_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> Posed:
     return pose(bound.borrowed, detected, arena)
 
 
-@njit(inline="always")
-def control(scheme: Any, bound: Bound, near: Near) -> Ended:
-    """One control step with a scheme, which is compiled into it, on the contacts `near` the ground.
+ANSWER: Final = typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0))
+ask: Any = calls(ANSWER)
+"""Call a scheme: a compiled one at its address, or in interpreted code a function."""
 
-    Forces are written into `Machine.result`, and torques, too, if the step ended as one of `GIVEN_UP`.
+
+def scheme_at(scheme: Solve, bound: Bound, near: Packed) -> int:
+    """Return the address of a compiled scheme, for machines and contacts like these."""
+    posed = type_returned(pose_borrowed, bound, ContactArrays(*near), HEAP)
+    where: int = address(scheme, ANSWER, posed, near[2], HEAP)
+    return where
+
+
+def ladder(scheme: Any, bound: Bound, machine: Machine, posed: Posed, arena: Arena) -> Ended:
+    """Solve an assembled problem by a scheme, and release joints until all motors are within their bounds.
+
+    Forces are written into `Machine.result`, and torques, too, if the ending is one of `GIVEN_UP`. Compiled code and
+    interpreted code run this text.
+
+    Args:
+        scheme: A `Solve`; in compiled code its address.
+        bound: The machine.
+        machine: What is bound.
+        posed: The problem with all joints prescribed.
+        arena: Where arrays come from.
     """
-    ending, sticking, clipped, residual, n, gap, lands = UNUSABLE, False, False, 0.0, 0, np.nan, False
+    n = posed.which.shape[0]
+    f, known = zeros(arena, 3 * n), vector(arena, posed.b.shape[0])
+    known[:] = np.nan
+    driven, at_once, rated, clipped = posed, True, True, False
+    # after the first round, and one more where bounds widen, each lets go joints that were tracked: so this ends
+    while True:
+        answer = ask(scheme, (driven, f, arena))
+        ending = answer.ending
+        if ending < 0:
+            break
+        tracked = at_once or np.isnan(known).all()
+        if not beyond(posed.bounds, answer.impulse, known):
+            done, clipped, faster = torque(bound, posed.contacts, posed.bounds, f, answer.impulse, known)
+            if not done:
+                ending = NO_SOLUTION
+                break
+            remember(machine.memory, posed.contacts.identity, driven.active)
+            count_released(machine.let_go, tracked, ending < MOVED and rated)
+            ending += (0 if tracked else LIMIT) + (FASTER if faster else 0)
+            break
+        widens = rated and machine.let_go[0] >= MOST_LET_GO
+        driven = next_round(bound, posed, answer.impulse, known, widens, at_once, arena)
+        rated, at_once = rated and not widens, widens
+        f[:] = 0.0
+    return Ended(ending, answer.sticking, clipped, answer.residual, n, answer.gap / machine.h, posed.lands)
+
+
+_ladder: Any = njit(inline="always")(ladder)
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def control(bound: Bound, near: Near) -> Ended:
+    """One control step with the scheme at `Machine.scheme`, on the contacts `near` the ground."""
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
-    if usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
-        arena = machine.arena
-        begin(arena)
-        posed = pose_borrowed(bound, detected, arena)
-        n, lands = posed.which.shape[0], posed.lands
-        f, known = zeros(arena, 3 * n), vector(arena, posed.b.shape[0])
-        known[:] = np.nan
-        driven, at_once, rated = posed, True, True
-        # after the first round, and one more where bounds widen, each lets go joints that were tracked: so this ends
-        while True:
-            answer = scheme(driven, f, arena)
-            ending, sticking, residual, gap = answer.ending, answer.sticking, answer.residual, answer.gap / machine.h
-            if ending not in (SOLVED, MOVED):
-                break
-            tracked = at_once or np.isnan(known).all()
-            if not beyond(posed.bounds, answer.impulse, known):
-                done, clipped, faster = torque(machine, posed, f, answer.impulse, known)
-                if not done:
-                    ending = NO_SOLUTION
-                    break
-                if ending == SOLVED:
-                    remember(machine.memory, posed.contacts.identity, driven.active)
-                else:
-                    machine.memory.used[0] = 0  # of another motion
-                count_released(machine.let_go, tracked, ending == SOLVED and rated)
-                ending = (ending if tracked else LIMIT) + (FASTER if faster else 0)
-                break
-            widens = rated and machine.let_go[0] >= MOST_LET_GO
-            driven = next_round(bound, posed, answer.impulse, known, widens, at_once, arena)
-            rated, at_once = rated and not widens, widens
-            f[:] = 0.0
-    return ending, sticking, clipped, residual, n, gap, lands
+    if not usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
+        return Ended(UNUSABLE, False, False, 0.0, 0, np.nan, False)
+    begin(machine.arena)
+    posed = pose_borrowed(bound, detected, machine.arena)
+    ended: Ended = _ladder(machine.scheme, bound, machine, posed, machine.arena)
+    return ended
+
+
+EndedFields: TypeAlias = tuple[int, bool, bool, float, int, float, bool]
+"""The fields of `Ended`, which Python takes over in a tenth of the time."""
+
+
+@njit(cache=True, inner=True, forceinline=True)
+def fields_of(ended: Ended) -> EndedFields:
+    """Return the fields of `Ended` as a plain tuple."""
+    return ended.ending, ended.sticking, ended.clipped, ended.residual, ended.stands, ended.gap, ended.lands
+
+
+@njit(cache=True, error_model="numpy")
+def control_bound(bound: Bound, near: Near) -> EndedFields:
+    """`control` for Python."""
+    ended: EndedFields = fields_of(control(bound, near))
+    return ended
 
 
 @njit(cache=True, error_model="numpy")
 def pose_bound(bound: Bound, near: Packed, arena: Arena) -> Posed:
-    """`pose` of a bound machine: the problem that `control` solves, for giving way, tests and people."""
+    """`pose` of a bound machine: the problem that `control` solves, for interpreted code."""
     posed = pose(bound.values, ContactArrays(*near), arena)
     uncertain(posed.w, arena)  # of what follows in Python most asks for it
     return posed

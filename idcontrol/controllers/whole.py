@@ -6,21 +6,20 @@ compiled code, and holds no interpreter's lock.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
-from numba import types
 
 from idcontrol.contact.spheres import find
 from idcontrol.controllers.feedback import TURNS_RAD_S
 from idcontrol.controllers.friction import watch
 from idcontrol.controllers.inputs import copy_inputs
 from idcontrol.controllers.load import weigh
-from idcontrol.controllers.step import HAS_TORQUES, Ended
+from idcontrol.controllers.step import Ended, EndedFields, control, fields_of
 from idcontrol.dynamics.multibody import terms_kernel
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linked import address, calls, linked
+from idcontrol.kernels.linked import linked
 from idcontrol.types import Array, Booleans
 
 
@@ -28,7 +27,6 @@ class Whole(NamedTuple):
     """All that a step in one call reads and writes; state and reference are in `Machine.inputs`.
 
     Attributes:
-        step: Address of the scheme's step.
         machine: Its `idcontrol.controllers.step.Machine`.
         friction: `idcontrol.controllers.friction.Friction`.
         load: `idcontrol.controllers.load.Load`.
@@ -44,7 +42,6 @@ class Whole(NamedTuple):
         learns: Whether friction is.
     """
 
-    step: int
     machine: Bound
     friction: Bound
     load: Bound
@@ -60,28 +57,22 @@ class Whole(NamedTuple):
     learns: bool
 
 
-WholeEnded: TypeAlias = tuple[Ended, int]
-"""How the step ended, and how many contacts were found."""
-
-REFUSED: Final = 5
+REFUSED: Final = -3
 """Ending of `step_of`: what was given cannot be used as it is, and nothing was computed."""
-
-_RETURNS: Final = types.Tuple(
-    (types.int64, types.boolean, types.boolean, types.float64, types.int64, types.float64, types.boolean)
-)
-_step_at: Any = calls(_RETURNS)
-
-
-def place_of(step: Any, *like: Any) -> int:
-    """`Whole.step` for arguments like these."""
-    found: int = address(step, _RETURNS, *like)
-    return found
 
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def whole_step(bound: Bound, t: float) -> WholeEnded:
-    """A control step of the `Whole` in `bound` at time `t` [s], with the state and reference in `Machine.inputs`."""
+def whole_step(bound: Bound, t: float) -> tuple[Ended, int]:
+    """Take a control step of the `Whole` in `bound`, with the state and reference in `Machine.inputs`.
+
+    Args:
+        bound: The `Whole`.
+        t: Time [s].
+
+    Returns:
+        How it ended, and how many contacts were found.
+    """
     whole = bound.borrowed
     machine, spheres, load = whole.machine.borrowed, whole.spheres.borrowed, whole.load.borrowed
     inputs, bias, a = machine.inputs, machine.terms.bias, whole.damping.shape[0]
@@ -100,9 +91,8 @@ def whole_step(bound: Bound, t: float) -> WholeEnded:
         counted = watch(whole.machine, whole.friction, whole.found, t)
         for c in range(n):
             mu[c] = min(mu[c], counted)
-    ended: Ended = _step_at(whole.step, (whole.machine, whole.found))
-    ending, stands = ended[0], ended[4]
-    load.contacts[0] = stands if ending in HAS_TORQUES else 0
+    ended: Ended = control(whole.machine, whole.found)
+    load.contacts[0] = ended.stands if ended.ending >= 0 else 0
     return ended, n
 
 
@@ -118,10 +108,10 @@ def step_of(
     since_touchdown: Array,
     to_liftoff: Array,
     t: float,
-) -> WholeEnded:
+) -> tuple[EndedFields, int]:
     """`whole_step` with the given fields of `idcontrol.controllers.inputs.Inputs`."""
     given = q, v, joint_q, joint_v, joint_a, stance, since_touchdown, to_liftoff
     if not copy_inputs(bound.borrowed.intake, given):
         return (REFUSED, False, False, 0.0, 0, np.nan, False), 0
-    found: WholeEnded = whole_step(bound, t)
-    return found
+    ended, n = whole_step(bound, t)
+    return fields_of(ended), n

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 from numba import config, typeof, types
 from numba.core import cgutils
-from numba.extending import intrinsic, lower_builtin, type_callable
+from numba.extending import lower_builtin, type_callable
 
 from idcontrol.kernels.cache import MARK, entered
 from idcontrol.kernels.hooks import PLAIN
@@ -88,42 +88,55 @@ def address(kernel: Any, returned: Any, *like: Any) -> Any:
     Args:
         kernel: At the top level of a module, so that it stays where it is.
         returned: The Numba type that it returns.
-        like: Values like its arguments.
+        like: Values like its arguments, or their Numba types.
 
     Raises:
         TypeError: It returns something else.
     """
     if config.DISABLE_JIT:
         return kernel
-    given = tuple(typeof(value) for value in like)
-    kernel.compile(given)  # as `entry` does: what Python calls, too, is compiled once
-    compiled = kernel.overloads[given]
+    compiled = _compiled(kernel, _types_of(like))  # as `entry` does: what Python calls, too, is compiled once
     if compiled.signature.return_type != returned:
         raise TypeError(f"{kernel.__name__} returns {compiled.signature.return_type}, not {returned}")
     return _where(compiled)
 
 
+def type_returned(kernel: Any, *like: Any) -> Any:
+    """Return the Numba type that a compiled function returns for arguments like these, values or their types."""
+    return None if config.DISABLE_JIT else _compiled(kernel, _types_of(like)).signature.return_type
+
+
+def _types_of(like: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(value if isinstance(value, types.Type) else typeof(value) for value in like)
+
+
 def calls(returned: Any) -> Any:
-    """A function for compiled code: ``call(address, arguments)`` calls what is at an `address` with a tuple.
+    """Make a function ``call(address, arguments)``, which calls what is at an `address` with a tuple of arguments.
+
+    Interpreted code calls it with a function in place of an address.
 
     Args:
         returned: The Numba type that is returned.
     """
-    if config.DISABLE_JIT:
-        return lambda kernel, arguments: kernel(*arguments)
 
-    @intrinsic
-    def call(_: Any, where: Any, arguments: Any) -> Any:
-        given = tuple(arguments)
+    def call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        return function(*arguments)
 
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            function = context.call_conv.get_function_type(returned, given)
-            callee = builder.inttoptr(values[0], function.as_pointer())
-            parts = cgutils.unpack_tuple(builder, values[1], len(given))
-            return _called(context, builder, callee, returned, given, parts)
+    @type_callable(call)
+    def typed(_: Any) -> Callable[..., Any]:
+        def signature(where: Any, arguments: Any) -> Any:
+            return returned(where, arguments)
 
-        return returned(where, arguments), generate
+        return signature
 
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        given = tuple(signature.args[1])
+        function = context.call_conv.get_function_type(returned, given)
+        callee = builder.inttoptr(values[0], function.as_pointer())
+        parts = cgutils.unpack_tuple(builder, values[1], len(given))
+        return _called(context, builder, callee, returned, given, parts)
+
+    lower_builtin(call, types.VarArg(types.Any))(generate)
     return call
 
 

@@ -11,10 +11,9 @@ import numpy as np
 from idcontrol import controllers
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.controllers import giving_way
-from idcontrol.controllers.giving_way import Request
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.schemes import COULOMB_QP
+from idcontrol.controllers.step import Posed, assembled, problem_of
 from idcontrol.dynamics.bodies import BodyState
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
@@ -186,17 +185,17 @@ class PosedProblem:
     """A contact problem as a controller poses it.
 
     Attributes:
-        request: The control step.
+        posed: The control step.
         moment: Index of the moment in the walk.
     """
 
-    request: Request
+    posed: Posed
     moment: int
 
     @property
     def problem(self) -> StepProblem:
         """The step problem, with the joint velocities prescribed."""
-        return self.request.problem
+        return problem_of(self.posed)
 
 
 MOST_ROWS = 20_000
@@ -214,7 +213,7 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[PosedProbl
     setup, found = walk.setup(), []
     controller = InverseDynamics(COULOMB_QP, setup.system, setup.contacts, setup.acceleration_gains, setup.h)
     for moment, each in enumerate(walk.moments):
-        found.append(PosedProblem(request=controller.problem(each.state, each.reference), moment=moment))
+        found.append(PosedProblem(posed=controller.problem(each.state, each.reference), moment=moment))
         controller(each.state, each.reference)
     if contacts is None:
         return found
@@ -224,11 +223,10 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[PosedProbl
 
 def crowded(posed: PosedProblem, contacts: int) -> PosedProblem:
     """Repeat a control step with `contacts` contacts, without a memory and without a ramping foot."""
-    request = posed.request
-    problem = copied(request.problem, contacts)
-    mu, cones = problem.contacts.mu, request.posed.cones
-    cones = cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))
-    return replace(posed, request=giving_way.request(problem, cones, last=request.posed.last))
+    problem = copied(posed.problem, contacts)
+    mu = problem.contacts.mu
+    cones = posed.posed.cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))
+    return replace(posed, posed=assembled(problem, cones, last=posed.posed.last))
 
 
 def copied(problem: StepProblem, contacts: int) -> StepProblem:

@@ -20,7 +20,7 @@ def asked(quadruped):
     control, rng = walker.controller(limit=1.2), np.random.default_rng(5)
     demands = [size * rng.normal(size=12) for size in np.geomspace(1.0, 1e3, 60)]
     state = walker.at_home(quadruped)
-    return [control.problem(state, walker.stand(a=demand)).posed for demand in demands], control._scheme.solve
+    return [control.problem(state, walker.stand(a=demand)) for demand in demands], control._scheme.solve
 
 
 def solved(scheme, posed, known):
@@ -77,7 +77,7 @@ def test_a_joint_whose_motor_has_no_bound_follows(asked):
 def test_joints_that_are_asked_to_stay_follow_where_they_can(quadruped):
     """Where nothing is to move, what rounding leaves of joints that follow used to count as lagging behind."""
     control, rng = walker.controller(gains=walker.NO_FEEDBACK), np.random.default_rng(2)
-    posed, scheme = control.problem(walker.at_home(quadruped), walker.stand()).posed, control._scheme.solve
+    posed, scheme = control.problem(walker.at_home(quadruped), walker.stand()), control._scheme.solve
     assert not posed.b.any()
     _, tracking = solved(scheme, posed, np.full(12, np.nan))
     lagging = 0

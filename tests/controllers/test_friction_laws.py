@@ -13,6 +13,7 @@ from msgspec import structs
 from idcontrol import controllers, robots
 from idcontrol.contact.spheres import on_flat_ground
 from idcontrol.controllers import Gains, InverseSettings, Setup
+from idcontrol.controllers.step import problem_of
 from idcontrol.types import State, Status
 from tests import scenes
 from tests.controllers import walker
@@ -62,8 +63,8 @@ def storm(control, state, reference, rng, steps):
             reference, a=rng.choice([20.0, 150.0]) * rng.normal(size=reference.q.size), to_liftoff=ramps
         )
         now = State(t=k * scenes.H, q=state.q, v=v)
-        request, command = control.problem(now, asked), control(now, asked)
-        yield request.problem, request.posed.cones, command, 0.0 if last is None else np.abs(command.tau - last).max()
+        posed, command = control.problem(now, asked), control(now, asked)
+        yield problem_of(posed), posed.cones, command, 0.0 if last is None else np.abs(command.tau - last).max()
         last = command.tau
 
 
@@ -147,7 +148,7 @@ def test_a_foot_of_infinite_friction_that_slips_carries_no_force():
     q, v = pin.integrate(system.model, standing.q, way), rng.normal(size=18) * rng.choice([0.02, 0.1, 0.3])
     a = rng.uniform(-1.0, 1.0, 12) * rng.choice([20.0, 60.0, 150.0])
     state, reference = State(t=0.0, q=q, v=v), structs.replace(rest, q=system.joint_positions(q), a=a)
-    problem = controller.problem(state, reference).problem
+    problem = problem_of(controller.problem(state, reference))
     command = controller(state, reference)
     contacts, n = problem.contacts, len(problem.contacts)
     impulse = np.array([1e-3 * contacts.axes[i] @ command.predicted.force[i] for i in range(n)])

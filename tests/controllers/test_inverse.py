@@ -344,12 +344,12 @@ def test_joints_are_asked_to_come_to_rest_at_their_ends(quadruped):
     q = quadruped.joint_positions(state.q)
     for _ in range(50):
         wanted = 30.0 * scenes.H**-1 * rng.normal(size=12)
-        asked = control.problem(state, walker.stand(a=wanted)).posed.b
-        free = walker.controller("id-coulomb-qp", project=False).problem(state, walker.stand(a=wanted)).posed.b
+        asked = control.problem(state, walker.stand(a=wanted)).b
+        free = walker.controller("id-coulomb-qp", project=False).problem(state, walker.stand(a=wanted)).b
         ends = 0.2 * (np.array([-3.0, 1.3])[:, None] - q) / scenes.H
         np.testing.assert_allclose(asked, np.clip(free, *ends), rtol=1e-12)
     beyond = quadruped.configuration(np.full(12, 1.5), state.q[:7])
-    pushed_back = control.problem(State(t=0.0, q=beyond, v=state.v), walker.stand()).posed.b
+    pushed_back = control.problem(State(t=0.0, q=beyond, v=state.v), walker.stand()).b
     np.testing.assert_allclose(pushed_back, 0.2 * -0.2 / scenes.H, rtol=1e-12)
 
 
@@ -359,7 +359,7 @@ def test_the_torque_of_a_motor_falls_with_its_speed_to_nothing_at_no_load(quadru
     state = walker.at_home(quadruped)
     v = np.zeros(18)
     v[6:10] = [4.0, 7.5, -7.5, 12.0]
-    bounds = control.problem(State(t=0.0, q=state.q, v=quadruped.to_pinocchio(v)), walker.stand()).posed.bounds
+    bounds = control.problem(State(t=0.0, q=state.q, v=quadruped.to_pinocchio(v)), walker.stand()).bounds
     np.testing.assert_allclose(bounds.most[:5] / scenes.H, [2.0, 1.0, 2.0, 0.0, 2.0], rtol=1e-12)
     np.testing.assert_allclose(bounds.least[:5] / scenes.H, [-2.0, -2.0, -1.0, -2.0, -2.0], rtol=1e-12)
 
@@ -369,7 +369,7 @@ def test_a_motor_without_torque_limit_has_none_below_its_no_load_speed_and_no_to
     state = walker.at_home(quadruped)
     v = np.zeros(18)
     v[6:10] = [4.0, 9.0, 10.0, -12.0]
-    bounds = control.problem(State(t=0.0, q=state.q, v=quadruped.to_pinocchio(v)), walker.stand()).posed.bounds
+    bounds = control.problem(State(t=0.0, q=state.q, v=quadruped.to_pinocchio(v)), walker.stand()).bounds
     assert bounds.most[:5].tolist() == [np.inf, np.inf, 0.0, np.inf, np.inf]
     assert bounds.least[:5].tolist() == [-np.inf, -np.inf, -np.inf, 0.0, -np.inf]
 

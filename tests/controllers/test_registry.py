@@ -97,7 +97,7 @@ def test_a_controller_of_a_robot_has_the_gains_of_its_file_and_the_period_of_its
 
     # in ten times the rate, a tenth of the change of velocity
     fast, slow = (
-        controllers.make("id-coulomb-qp", robot, mu=0.7, rate_hz=rate).problem(flying, told).posed.b
+        controllers.make("id-coulomb-qp", robot, mu=0.7, rate_hz=rate).problem(flying, told).b
         for rate in (10_000.0, 1000.0)
     )
     np.testing.assert_allclose(10.0 * fast, slow, rtol=1e-12)
@@ -110,11 +110,7 @@ def test_settings_reach_the_controller_of_a_robot():
     standing, reference = robot.standing_state(), robot.standing_reference()
     standing.q[2] += 0.003
     counts = [
-        len(
-            controllers.make("id-coulomb-qp", robot, mu=0.7, settings=told)
-            .problem(standing, reference)
-            .problem.contacts
-        )
+        controllers.make("id-coulomb-qp", robot, mu=0.7, settings=told).problem(standing, reference).which.size
         for told in (None, controllers.InverseSettings(contact_margin_m=0.002))
     ]
     assert counts == [4, 0]

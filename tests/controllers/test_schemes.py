@@ -9,9 +9,7 @@ import pytest
 from msgspec import structs
 
 from idcontrol.controllers import schemes
-from idcontrol.controllers.giving_way import request
-from idcontrol.controllers.inverse import solve
-from idcontrol.controllers.step import NO_SOLUTION, SOLVED
+from idcontrol.controllers.step import NO_SOLUTION, SOLVED, assembled
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import Cones
@@ -23,18 +21,19 @@ from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import SOLVED_BY, Status
 from tests import scenes
 from tests.controllers import walker
+from tests.controllers.answers import answered
 
 
 def asked(problem, last):
     mu = problem.contacts.mu
-    return request(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=last)
+    return assembled(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=last)
 
 
 def test_records_know_the_model_of_every_scheme():
     assert {scheme.name for scheme in vars(schemes).values() if isinstance(scheme, schemes.Scheme)} <= set(SOLVED_BY)
 
 
-@pytest.mark.parametrize("scheme", [schemes.COULOMB_LCP, schemes.COULOMB_SMOOTH])
+@pytest.mark.parametrize("scheme", [schemes.COULOMB_LCP, schemes.COULOMB_SMOOTH, schemes.COULOMB_QP])
 @pytest.mark.parametrize(("regularization", "dropped"), [(0.0, ()), (1e-10, ("exactness",))])
 def test_a_step_whose_problem_was_regularized_says_what_was_given_up(scheme, regularization, dropped):
     problem = random_step(np.random.default_rng(0), feet=True, inverse=True, contacts=2)
@@ -43,7 +42,7 @@ def test_a_step_whose_problem_was_regularized_says_what_was_given_up(scheme, reg
     if regularization > 0.0:
         found = structs.replace(found, status=Status.REPAIRED, regularization=regularization, note="regularized")
     in_python = replace(scheme, solve=None, model=lambda *_: found)
-    assert solve(in_python, asked(problem, np.zeros(found.multipliers.size))).dropped == dropped
+    assert answered(in_python, asked(problem, np.zeros(found.multipliers.size))).dropped == dropped
 
 
 def test_where_friction_has_no_bound_the_nearest_torque_is_that_of_the_same_motion(quadruped, standing):
@@ -53,8 +52,8 @@ def test_where_friction_has_no_bound_the_nearest_torque_is_that_of_the_same_moti
     assert found.status is Status.SOLVED
     # feet that push against each other by a newton or so
     last = found.multipliers + scenes.H * np.random.default_rng(2).normal(scale=0.1, size=12)
-    outcome = solve(schemes.COULOMB_SMOOTH, asked(problem, last))
-    v_plus, motor_impulse = recover(whiten(problem), outcome.solution.impulses.T.ravel())
+    outcome = answered(schemes.COULOMB_SMOOTH, asked(problem, last))
+    v_plus, motor_impulse = recover(whiten(problem), outcome.impulses.T.ravel())
     # rounding, relative to the 0.01 m/s of gravity in a step and the torques of some N m
     np.testing.assert_allclose(v_plus, found.v_plus, atol=1e-12)
     np.testing.assert_allclose(motor_impulse, outcome.motor_impulse, atol=1e-12)
@@ -76,7 +75,7 @@ def test_of_all_torques_the_nearest_to_one_that_is_possible_is_that_one(quadrupe
     assert np.linalg.norm(other - one) > 1e-2 * np.linalg.norm(one)
     for start, impulse, last in ((f, one, other), (squeezed, other, one)):
         y = start.copy()
-        residual, gap = schemes.nearest(asked(problem, last).posed, y, impulse, HEAP)
+        residual, gap = schemes.nearest(asked(problem, last), y, impulse, HEAP)
         assert residual < 1e-9
         assert gap == 0.0
         np.testing.assert_allclose(recover(w, y)[1], last, atol=1e-9 * np.abs(last).max())
@@ -87,7 +86,7 @@ def test_feet_that_creep_by_rounding_share_their_load_next_to_the_last_torque(qu
     """The search leaves 1e-12 m/s, which is no motion, but misses the law in the units of feet that have none."""
     control = walker.controller("id-coulomb-smooth")
     last = control(walker.at_home(quadruped), walker.stand())
-    posed = control.problem(walker.at_home(quadruped), walker.stand()).posed
+    posed = control.problem(walker.at_home(quadruped), walker.stand())
     posed.w.c[4:] = 0.0
     posed.w.c[:] += posed.w.rho @ (1e-12 * np.random.default_rng(seed).normal(size=6))
     f = np.zeros(12)
@@ -105,12 +104,12 @@ def test_feet_that_cannot_all_stick_do_not_stick(quadruped, standing, foot):
     b = np.zeros(12)
     problem = asked(inverse_step(quadruped, standing, b, contacts), np.zeros(12))
     f = np.zeros(12)
-    answer = schemes.stick(problem.posed, f, HEAP)
+    answer = schemes.stick(problem, f, HEAP)
     assert answer.ending == SOLVED
     assert answer.residual < schemes.CONSISTENT
     b[3 * foot + 1] = 0.01
     dragged = asked(inverse_step(quadruped, standing, b, contacts), np.zeros(12))
-    answer = schemes.stick(dragged.posed, f, HEAP)
+    answer = schemes.stick(dragged, f, HEAP)
     assert answer.ending == NO_SOLUTION
     assert answer.residual > 1e-3
 
@@ -158,6 +157,6 @@ def test_feet_that_slide_keep_their_friction_on_the_circle_while_they_ramp():
 def test_a_contact_whose_velocity_is_not_finite_does_not_stick(quadruped, standing, row):
     cones = Cones(np.full(4, 0.6), np.zeros(4, dtype=np.bool_), np.zeros(4), 1e-6)
     step = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
-    posed = request(step, cones, last=np.zeros(12)).posed
+    posed = assembled(step, cones, last=np.zeros(12))
     posed.w.c[row] = np.nan
     assert schemes._sticking_motion(posed, np.zeros(posed.w.rho.shape[1]), HEAP) == np.inf

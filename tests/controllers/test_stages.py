@@ -10,26 +10,26 @@ from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers import InverseSettings, giving_way
-from idcontrol.controllers.giving_way import request, servo
-from idcontrol.controllers.inverse import solve
-from idcontrol.controllers.repair import nearest_motion
+from idcontrol.controllers.giving_way import servo
+from idcontrol.controllers.repair import nearest_motion, velocity_kernel
 from idcontrol.controllers.schemes import COULOMB_QP
-from idcontrol.controllers.step import SOLVED
+from idcontrol.controllers.step import GIVEN_UP, MOVED, SERVO_SLIPS, SOLVED, assembled, problem_of
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation, no_slip
 from idcontrol.models.distribution import Bounds, Cones, unbounded
-from idcontrol.models.step import Prescribed, StepProblem, StepSolution
+from idcontrol.models.step import Prescribed, StepProblem
 from idcontrol.models.whitened import whiten
 from idcontrol.problems.machines import inverse_step
 from idcontrol.types import ContactForces, Status
 from tests import scenes
 from tests.controllers import walker
+from tests.controllers.answers import answered
 from tests.controllers.test_step import SCHEMES, controller
 
 
 def posed(state, reference, **settings):
-    return controller(COULOMB_QP, **settings).problem(state, reference).posed
+    return controller(COULOMB_QP, **settings).problem(state, reference)
 
 
 @pytest.mark.parametrize(("gap", "counts"), [(-0.01, True), (0.0, True), (0.04, True), (0.06, False)])
@@ -120,14 +120,15 @@ def test_a_posed_step_is_measured_against_what_the_feet_may_still_do_and_what_th
     state = walker.at_home(quadruped)
     command = control(state, walker.stand())
     p = control.problem(state, walker.stand())
-    np.testing.assert_array_equal(p.posed.last, scenes.H * command.tau)
-    np.testing.assert_array_equal(p.posed.cones.held, [False, True, False, True])
-    np.testing.assert_allclose(p.posed.target, 0.0, rtol=0, atol=1e-15)  # gaps of rounding
+    problem = problem_of(p)
+    np.testing.assert_array_equal(p.last, scenes.H * command.tau)
+    np.testing.assert_array_equal(p.cones.held, [False, True, False, True])
+    np.testing.assert_allclose(p.target, 0.0, rtol=0, atol=1e-15)  # gaps of rounding
     # velocities of the contacts without impulses: the base falls, the joints do as they are told
-    u, v_free = 6, whiten(p.problem)
-    np.testing.assert_allclose(p.posed.w.c, v_free.c, rtol=0, atol=1e-12)
-    assert p.problem.kappa[2] == pytest.approx(scenes.H * walker.WEIGHT, rel=1e-9)
-    assert p.problem.prescribed.index.tolist() == list(range(u, 18))
+    u, v_free = 6, whiten(problem)
+    np.testing.assert_allclose(p.w.c, v_free.c, rtol=0, atol=1e-12)
+    assert problem.kappa[2] == pytest.approx(scenes.H * walker.WEIGHT, rel=1e-9)
+    assert problem.prescribed.index.tolist() == list(range(u, 18))
 
 
 def test_forces_sensed_of_a_machine_at_rest_give_the_torque_that_holds_it(quadruped):
@@ -168,7 +169,7 @@ def stood(system, demand, mu=0.7, scale=1.0):
 
 def asked(problem, **changes):
     mu = problem.contacts.mu
-    return request(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=np.zeros(12), **changes)
+    return assembled(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=np.zeros(12), **changes)
 
 
 def test_servos_follow_to_one_ten_thousandth_of_what_is_asked_and_their_torque_moves_the_machine(quadruped):
@@ -177,17 +178,16 @@ def test_servos_follow_to_one_ten_thousandth_of_what_is_asked_and_their_torque_m
     down = np.linalg.solve(J[:, 6:], np.concatenate((-np.ones(4), np.zeros(8))))
     for demand, lost in ((down / scenes.H, 3.0), (np.random.default_rng(0).normal(size=12), 2e-4)):
         problem = stood(quadruped, demand)
-        found = servo(asked(problem), dissipation.solve, ("no-slip",))
-        assert found.dropped == ("tracking", "no-slip")
-        assert found.solution.status is Status.REPAIRED
-        solution, b = found.solution, problem.prescribed.velocity
-        rest = problem.M @ solution.v_plus + problem.kappa - problem.contacts.jacobian.T @ solution.impulses.T.ravel()
-        rest[6:] -= found.motor_impulse
-        # momentum, relative to the impulses of the feet
-        assert np.abs(rest).max() < 1e-6 * max(1.0, np.abs(found.motor_impulse).max())
-        assert np.abs(solution.v_plus[6:] - b).max() < lost  # what holds the weight over the stiffness
+        f, b = np.zeros(12), problem.prescribed.velocity
+        answer = servo(problem, dissipation.solve, f, ending=SERVO_SLIPS)
+        assert GIVEN_UP[answer.ending] == ("tracking", "no-slip")
+        v = velocity_kernel(asked(problem).w, f, answer.impulse, HEAP)
+        assert np.abs(v[6:] - b).max() < lost  # what holds the weight over the stiffness
         stiffness = np.diag(problem.M)[6:] / giving_way.SERVO_COMPLIANCE
-        np.testing.assert_allclose(found.motor_impulse, stiffness * (b - solution.v_plus[6:]), rtol=1e-12)
+        # v⁺ here is that of the impulses, whose digits the stiff servos take
+        np.testing.assert_allclose(
+            answer.impulse, stiffness * (b - v[6:]), rtol=0, atol=1e-6 * max(1.0, np.abs(answer.impulse).max())
+        )
 
 
 def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_hold():
@@ -205,10 +205,11 @@ def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_h
     told = Prescribed(index=np.array([1, 2]), velocity=np.array([0.3, -0.1]))
     problem = StepProblem(h=scenes.H, M=np.eye(3), kappa=np.zeros(3), contacts=contacts, prescribed=told)
     assert no_slip.solve(problem).status is Status.FALLBACK
-    posed = request(problem, Cones(contacts.mu, np.zeros(3, dtype=bool), np.zeros(3), 1e-3), last=np.zeros(2))
-    found = giving_way.without_slip(posed)
-    assert found.dropped == ("tracking",)
-    np.testing.assert_allclose(found.solution.v_plus, 0.0, rtol=0, atol=1e-9)
+    posed = assembled(problem, Cones(contacts.mu, np.zeros(3, dtype=bool), np.zeros(3), 1e-3), last=np.zeros(2))
+    f = np.zeros(9)
+    answer = giving_way.without_slip(problem, posed, f)
+    assert answer.ending == MOVED
+    np.testing.assert_allclose(velocity_kernel(posed.w, f, answer.impulse, HEAP), 0.0, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("side", [(1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1)])
@@ -248,7 +249,7 @@ def test_feet_do_not_pull_a_base_down_that_is_told_to_fall_faster_than_it_can(qu
 def test_a_machine_that_stands_needs_no_more_than_its_compiled_scheme(quadruped, name):
     """What is solved in Python takes milliseconds."""
     for reference in (walker.stand(), walker.stand(to_liftoff=np.array([0.01, np.inf, np.inf, 0.01]))):
-        p = controller(SCHEMES[name]).problem(walker.at_home(quadruped), reference).posed
+        p = controller(SCHEMES[name]).problem(walker.at_home(quadruped), reference)
         f = np.zeros(12)
         answer = SCHEMES[name].solve(p, f, HEAP)
         assert answer.ending == SOLVED
@@ -264,12 +265,12 @@ def test_a_scheme_gives_the_same_torque_in_python_as_compiled(quadruped, name, l
     control = controller(SCHEMES[name], shortcut=False)
     control(walker.at_home(quadruped), walker.stand(a=np.full(12, 3.0)))
     until = np.array([0.01 if lifts else np.inf, np.inf, np.inf, np.inf])
-    request = control.problem(walker.at_home(quadruped), walker.stand(to_liftoff=until))
-    compiled = solve(SCHEMES[name], request)
-    python = solve(replace(SCHEMES[name], solve=None), request)
-    assert python.solution.status is compiled.solution.status is Status.SOLVED
+    problem = control.problem(walker.at_home(quadruped), walker.stand(to_liftoff=until))
+    compiled = answered(SCHEMES[name], problem)
+    python = answered(replace(SCHEMES[name], solve=None), problem)
+    assert python.status is compiled.status is Status.SOLVED
     np.testing.assert_allclose(python.motor_impulse, compiled.motor_impulse, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(python.solution.impulses, compiled.solution.impulses, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(python.impulses, compiled.impulses, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("weight", [1.0, 30.0])
@@ -315,11 +316,10 @@ def test_a_step_that_stage_two_cannot_share_keeps_the_model_s_impulses_and_says_
     problem = stood(quadruped, np.zeros(12))
     found = dissipation.solve(problem)
     pulling = structs.replace(found, impulses=-found.impulses)  # outside all cones
-    outcome = giving_way.share(asked(problem), pulling)
-    if outcome.solution.status is Status.REPAIRED:
-        assert outcome.solution.note == "stage II found no point"
-        np.testing.assert_array_equal(outcome.solution.impulses, pulling.impulses)
-    whole = giving_way.share(asked(problem), found)
-    assert isinstance(whole.solution, StepSolution)
-    assert whole.solution.status is Status.SOLVED
-    assert np.linalg.norm(whole.motor_impulse) <= np.linalg.norm(found.multipliers) * (1.0 + 1e-9)
+    kept = answered(replace(COULOMB_QP, solve=None, model=lambda *_: pulling), asked(problem))
+    assert kept.status is Status.REPAIRED
+    assert kept.dropped == ()
+    np.testing.assert_array_equal(kept.impulses, pulling.impulses)
+    shared = answered(replace(COULOMB_QP, solve=None, model=lambda *_: found), asked(problem))
+    assert shared.status is Status.SOLVED
+    assert np.linalg.norm(shared.motor_impulse) <= np.linalg.norm(found.multipliers) * (1.0 + 1e-9)

@@ -12,16 +12,18 @@ from idcontrol.contact.contacts import ContactArrays
 from idcontrol.contact.landing import Landing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.controllers import InverseSettings, giving_way, schemes, step
+from idcontrol.controllers import InverseSettings, schemes, step
 from idcontrol.controllers.feedback import Gains, nearing
 from idcontrol.controllers.inputs import Inputs
-from idcontrol.controllers.inverse import InverseDynamics, solve
+from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.step import JointLaw, MachineTerms, demand
+from idcontrol.controllers.whole import REFUSED
 from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.kernels.arena import HEAP
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
+from tests.controllers.answers import answered
 
 SCHEMES = {
     "id-coulomb-qp": schemes.COULOMB_QP,
@@ -182,17 +184,23 @@ def test_forces_that_nothing_asks_for_fade(quadruped):
     away = control(state, walker.stand(to_liftoff=np.array([0.001, np.inf, np.inf, 0.001]))).tau.copy()
     settled = fresh(state, all_stand).tau.copy()  # there is no last torque: the smallest
     left = []
-    for _ in range(100):  # ten times `giving_way.FADES_S`
+    for _ in range(100):  # ten times `schemes.FADES_S`
         left.append(np.linalg.norm(control(state, all_stand).tau - settled))
     assert left[0] > 0.8 * np.linalg.norm(away - settled) > 0.1  # nothing jumps
     assert left[-1] < 1e-3 * left[0]
 
 
 def test_a_search_that_is_stopped_says_how_much_nearer_a_torque_may_be(quadruped, monkeypatch):
-    """In Python, where the budget can be taken away."""
-    monkeypatch.setattr(giving_way, "tick_nodes", lambda contacts: 1)
-    control = controller(replace(schemes.COULOMB_SMOOTH, solve=None, step=None), mu=0.1)
-    gaps = [control(state, reference).gap for state, reference in steps(quadruped, np.random.default_rng(3))]
+    """In interpreted code, where the budget can be taken away."""
+    monkeypatch.setattr(schemes, "tick_nodes", lambda contacts: 1)
+    control, gaps = controller(schemes.COULOMB_SMOOTH, mu=0.1), []
+    for state, reference in steps(quadruped, np.random.default_rng(3)):
+        posed = control.problem(state, reference)
+        control(state, reference)
+        f = np.zeros(posed.target.size)
+        answer = schemes.coulomb_lcp(posed, f, HEAP)
+        if answer.ending == step.SOLVED and f.size:
+            gaps.append(schemes.nearest.py_func(posed, f, answer.impulse, HEAP)[1] / scenes.H)
     assert max(gaps) > 0.01
 
 
@@ -245,7 +253,7 @@ def test_where_sticking_takes_more_friction_than_there_is_the_model_decides(quad
 def test_the_sticking_motion_neither_slips_nor_parts_and_carries_the_weight(quadruped):
     """The stage alone: what `stick` returns obeys the balance of momentum with all feet at their target velocities."""
     control = controller(schemes.COULOMB_QP)
-    posed = control.problem(walker.at_home(quadruped), walker.stand(a=np.full(12, 0.1))).posed
+    posed = control.problem(walker.at_home(quadruped), walker.stand(a=np.full(12, 0.1)))
     f = np.zeros(12)
     answer = schemes.stick(posed, f, HEAP)
     assert answer.sticking
@@ -261,10 +269,10 @@ def test_the_posed_problem_is_the_one_that_is_solved(quadruped):
     control = controller(schemes.COULOMB_QP, learn_load=False, impacts=False)  # a step learns first
     for state, reference in steps(quadruped, np.random.default_rng(7)):
         asked = control.problem(state, reference)
-        outcome = solve(schemes.COULOMB_QP, asked)
+        expected = answered(schemes.COULOMB_QP, asked)
         command = control(state, reference)
-        np.testing.assert_array_equal(command.tau, outcome.motor_impulse / scenes.H)
-        np.testing.assert_array_equal(command.predicted.identity, asked.problem.contacts.identity)
+        np.testing.assert_array_equal(command.tau, expected.motor_impulse / scenes.H)
+        np.testing.assert_array_equal(command.predicted.identity, asked.contacts.identity)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +340,7 @@ def test_a_state_that_is_no_number_gives_no_torque(quadruped):
     state = walker.at_home(quadruped)
     v = state.v.copy()
     v[7] = np.nan
-    for scheme in (schemes.COULOMB_QP, replace(schemes.COULOMB_QP, solve=None, step=None)):
+    for scheme in (schemes.COULOMB_QP, replace(schemes.COULOMB_QP, solve=None)):
         command = controller(scheme)(structs.replace(state, v=v), walker.stand())
         assert command.status is Status.FAILED
         assert command.solved_by is None
@@ -340,7 +348,25 @@ def test_a_state_that_is_no_number_gives_no_torque(quadruped):
 
 
 def test_the_endings_of_a_step_are_told_apart():
-    assert len({step.SOLVED, step.LIMIT, step.NO_SOLUTION, step.UNUSABLE, step.MOVED}) == 5
+    by_scheme = (step.SOLVED, step.INEXACT, step.COARSE, step.SLIPS, step.MOVED, step.SERVO, step.SERVO_SLIPS)
+    assert len(step.GIVEN_UP) == 4 * len(by_scheme)
+    assert min(step.GIVEN_UP) == 0 > step.NO_SOLUTION > step.UNUSABLE > REFUSED
+    assert step.GIVEN_UP[step.SERVO_SLIPS + step.LIMIT + step.FASTER] == ("tracking", "no-slip", "rate")
+    assert step.GIVEN_UP[step.SLIPS + step.LIMIT] == ("tracking", "no-slip")
+    assert step.GIVEN_UP[step.FASTER] == ("rate",)
+    # what is less than `MOVED` keeps tracking: `ladder` counts on it
+    assert all(("tracking" in step.GIVEN_UP[ending]) == (ending >= step.MOVED) for ending in by_scheme)
+
+
+@pytest.mark.parametrize("mu", [0.7, np.inf])
+def test_a_step_whose_torque_just_meets_its_limit_is_solved(quadruped, mu):
+    """In compiled code and, where friction has no bound, in interpreted code: nothing was given up."""
+    state, reference = walker.at_home(quadruped), walker.stand()
+    free = controller(schemes.COULOMB_QP, mu=mu)(state, reference)
+    command = controller(schemes.COULOMB_QP, mu=mu, limit=np.abs(free.tau).max())(state, reference)
+    assert command.clipped
+    assert command.dropped == ()
+    assert command.status is Status.SOLVED
 
 
 def test_contacts_are_taken_with_all_that_belongs_to_them():
