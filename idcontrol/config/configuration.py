@@ -18,7 +18,6 @@ from numbers import Real
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from idcontrol.errors import InputError, UnknownName
 
@@ -235,7 +234,7 @@ def jsonable(value: Any) -> Any:
     """Convert a value to JSON types: arrays to lists, paths to text, NaN to null, infinities to "inf" and "-inf"."""
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # arrays and numbers of NumPy, which commands that only print help do not import
         return jsonable(value.tolist())
     if isinstance(value, list | tuple | set | frozenset):
         return [jsonable(item) for item in value]

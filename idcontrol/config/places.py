@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from idcontrol.config.entries import entry_points
 from idcontrol.errors import IdControlError, InputError, UnknownName
-from idcontrol.types import ContactLaw
+
+if TYPE_CHECKING:
+    from idcontrol.types import ContactLaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,8 @@ def contact_law(kind: Kind, name: str, registered: Iterable[str]) -> ContactLaw:
         UnknownName: Nothing has that name.
         InputError: It cannot be imported, or its contact law is none.
     """
+    from idcontrol.types import ContactLaw  # imports NumPy, which commands that only print help do without
+
     law = getattr(_found(kind, name, registered), "contact_law", ContactLaw())
     if not isinstance(law, ContactLaw):
         raise InputError(f"{kind.name} {name}: contact_law is no idcontrol.types.ContactLaw but {type(law).__name__}")

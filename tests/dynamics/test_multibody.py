@@ -10,7 +10,7 @@ from idcontrol import robots
 from idcontrol.dynamics.multibody import CompiledSystem, integrate_kernel, machine
 from idcontrol.dynamics.system import Actuators, FreeBody, System
 from idcontrol.errors import InputError
-from tests.test_system import chain, random_state
+from tests.dynamics.test_system import chain, random_state
 
 ROUNDING = 1e-12
 """Relative to the largest entry; some hundred operations of 1e-16 each."""
