@@ -36,6 +36,7 @@ from idcontrol.controllers.step import (
     NO_SOLUTION,
     SOLVED,
     Ended,
+    EndedFields,
     JointLaw,
     Machine,
     MachineTerms,
@@ -213,29 +214,30 @@ class InverseDynamics:
                 what = f"{type(error).__name__} in {where.name} ({Path(where.filename).name}:{where.lineno})"
                 return failed(self._system, f"contacts or step raised {what}: {error}")
         near, ended = step
-        if ended.ending >= 0:
+        if ended[0] >= 0:
             return self._command(near, ended)
         try:
             return self._give_way(near)
         except IdControlError as error:  # a model that does not take hundreds of contacts
             return failed(self._system, str(error))
 
-    def _command(self, near: Contacts, ended: Ended) -> Command:
+    def _command(self, near: Contacts, ended: EndedFields) -> Command:
         """The command of a step that has torques, from `Machine.result`."""
-        found, dropped = self._found[ended.stands], GIVEN_UP[ended.ending]
+        ending, sticking, clipped, residual, stands, gap, lands = ended
+        found = self._found[stands]
         predicted = ContactForces(identity=found.identity.copy(), force=found.force.copy(), normal=found.normal.copy())
         return Command(
             tau=self._tau.copy(),
-            predicted=self._with_impacts(near, predicted) if ended.lands and self._settings.impacts else predicted,
-            status=Status.SOLVED if ended.ending == SOLVED else Status.REPAIRED,
-            residual=ended.residual,
-            clipped=ended.clipped,
-            dropped=dropped,
-            solved_by="sticking" if ended.sticking else self._scheme.name,
-            gap=ended.gap,
+            predicted=self._with_impacts(near, predicted) if lands and self._settings.impacts else predicted,
+            status=Status.SOLVED if ending == SOLVED else Status.REPAIRED,
+            residual=residual,
+            clipped=clipped,
+            dropped=GIVEN_UP[ending],
+            solved_by="sticking" if sticking else self._scheme.name,
+            gap=gap,
         )
 
-    def _at_once(self, state: State, reference: Reference) -> tuple[Contacts, Ended] | None:
+    def _at_once(self, state: State, reference: Reference) -> tuple[Contacts, EndedFields] | None:
         """`_ended` in one call, state and reference taken in as they are; None where that cannot be."""
         if self._run is None or self._intake.inputs is not self._machine.inputs:
             return None
@@ -246,20 +248,21 @@ class InverseDynamics:
             ended, n = self._run(self._whole, *given, state.t)
         except Exception:  # a user's object may raise anything when it is read: `Intake.take` says what
             return None
-        return None if ended[0] == REFUSED else (self._first(n), Ended(*ended))
+        return None if ended[0] == REFUSED else (self._first(n), ended)
 
-    def _ended(self, t: float) -> tuple[Contacts, Ended]:
+    def _ended(self, t: float) -> tuple[Contacts, EndedFields]:
         """How the step ended at the state that was taken in, and the contacts that it found."""
-        ended = Ended(NO_SOLUTION, False, False, 0.0, 0, np.nan, False)
+        ended: EndedFields = Ended(NO_SOLUTION, False, False, 0.0, 0, np.nan, False)
         if self._run is not None:
             if self._intake.inputs is not self._machine.inputs:
                 self._rebind(self._intake.inputs, 0)
-            fields, n = self._run(self._whole, *self._intake.inputs, t)
-            return self._first(n), Ended(*fields)
+            ended, n = self._run(self._whole, *self._intake.inputs, t)
+            return self._first(n), ended
         near = self._look(t)
         if self._step is not None:
-            ended = Ended(*self._step(self._bound, near.bound))
-        self._load.contacts[0] = ended.stands if ended.ending >= 0 else 0
+            ended = self._step(self._bound, near.bound)
+        ending, _, _, _, stands, _, _ = ended
+        self._load.contacts[0] = stands if ending >= 0 else 0
         return near, ended
 
     def _in_one_call(self) -> Whole | None:

@@ -612,7 +612,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     )
 
 
-@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
     """Whether motor impulses of tracked joints (p,) are beyond their bounds; those are let go, and are `known` then.
 
@@ -705,7 +705,7 @@ def next_round(
     return drive(posed, known, recall(machine.memory, posed.contacts.identity, arena), arena)
 
 
-@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def torque(
     bound: Bound, contacts: ContactArrays, bounds: Bounds, f: Array, impulse: Array, known: Array
 ) -> tuple[bool, bool, bool]:
@@ -840,7 +840,7 @@ def control(bound: Bound, near: Near) -> Ended:
 
 
 EndedFields: TypeAlias = tuple[int, bool, bool, float, int, float, bool]
-"""The fields of `Ended`, which Python takes over in a tenth of the time."""
+"""`Ended` as compiled code returns it to Python: a plain tuple, for Numba makes a named one in microseconds."""
 
 
 @njit(cache=True, inner=True, forceinline=True)

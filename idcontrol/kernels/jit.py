@@ -68,9 +68,11 @@ class _Inner(_Compiled):
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call it as Python calls functions, through one that is compiled for that."""
-        bound = inspect.signature(self.py_func).bind(*arguments, **named)
-        bound.apply_defaults()
-        return self._for_python(*bound.args)
+        if named or len(arguments) != self.py_func.__code__.co_argcount:
+            bound = inspect.signature(self.py_func).bind(*arguments, **named)
+            bound.apply_defaults()
+            arguments = bound.args
+        return self._for_python(*arguments)
 
     def compile(self, sig: Any) -> Any:
         """Compile it for types of arguments; what Numba has for Python is empty, so that Python gets this."""
