@@ -30,7 +30,7 @@ HOLDS: Final = 1 << 4
 
 
 @late(lambda *arguments: arguments[-2])
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def behind(
     w: Whitened, target: Array, mu: Array, b: Array, bounds: Bounds, impulse: Array, known: Array, arena: Arena
 ) -> Array:

@@ -35,7 +35,7 @@ def model_at(model: Attempt, bound: Bound, near: Packed) -> int:
 
 
 @linked
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[ForwardProblem, Integers, ContactArrays]:
     """The forward problem of a step that has been solved: its contacts, and the feet that land (`meets_ground`).
 

@@ -203,7 +203,7 @@ def nearest_motion_kernel(
     return answer.residual, answer.iterations
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def velocity_kernel(w: Whitened, f: Array, impulse: Array, arena: Arena) -> Array:
     """The velocity M⁻¹(Jᵀf + Pᵀ(hτ) - κ) that impulses cause, shape (m,); NaN where M is not positive definite.
 

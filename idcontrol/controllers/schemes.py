@@ -134,7 +134,7 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
 
 
 @late(lambda *_: ANSWER)
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def share(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Stage II: f with the torque nearest to `Posed.held` that gives the same motion (`models.distribution`)."""
     if f.shape[0] == 0:
@@ -151,7 +151,7 @@ def share(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 
 
 @linked
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Add the inner forces of `Posed.held`, unload feet that ramp and keep motors within their bounds: the same motion.
 
@@ -232,7 +232,7 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> tuple[float, fl
 
 
 @linked
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def smooth(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Take the solution of the friction LCP whose torque is nearest to the last one, which fades (`FADES_S`).
 

@@ -378,7 +378,7 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
         b[j] = min(max(wanted, nearing(angle, joints.room.lower[j], h)), nearing(angle, joints.room.upper[j], h))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_speed_m_s: float) -> bool:
     """Whether contact i nears the ground faster than a foot at rest does, and closes its gap within a period.
 
@@ -505,7 +505,7 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> None:
     """Write the torques [N m] that motors can give at speeds [rad/s or m/s] of their joints, shapes (a,)."""
     for j in range(speed.shape[0]):
@@ -681,7 +681,7 @@ def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
 
 
 @late(lambda bound, posed, *_: posed)
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def next_round(
     bound: Bound, posed: Posed, impulse: Array, known: Array, widens: bool, at_once: bool, arena: Arena
 ) -> Posed:
@@ -765,7 +765,7 @@ def count_released(let_go: Integers, tracked: bool, calm: bool) -> None:
 
 
 @linked
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def pose_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> Posed:
     """`pose` of a bound machine within a step."""
     return pose(bound.borrowed, detected, arena)

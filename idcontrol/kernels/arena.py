@@ -103,7 +103,7 @@ def _take(arena: Arena, count: int) -> int:  # pragma: no cover - compiled
     return int(at)
 
 
-@njit(cache=True, inner=True)
+@njit(cache=True)
 def vector(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
     """An array of shape (n,), not initialized."""
     at = _take(arena, n)
@@ -144,7 +144,7 @@ def flags(arena: Arena, n: int) -> Booleans:  # pragma: no cover - compiled
     return np.empty(n, dtype=np.bool_) if at < 0 else _flags(arena.space, at, (n,))
 
 
-@njit(cache=True, inner=True)
+@njit(cache=True)
 def zeros(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
     """An array of zeros of shape (n,)."""
     out: Array = vector(arena, n)

@@ -166,7 +166,7 @@ def torque_map_kernel(w: Whitened, n3: int, arena: Arena) -> Array:  # pragma: n
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def within(bounds: Bounds, impulse: Array) -> bool:
     """Whether motor impulses (p,) are within their bounds, to `MET`; False for a NaN, too."""
     for a in range(impulse.shape[0]):
@@ -433,7 +433,7 @@ def _share_in_crowd(
     return bool(_keeps(w, out, x, longest, arena))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def missed_law(w: Whitened, mu: Array, y: Array, arena: Arena) -> float:
     """Compute by how much impulses y (3 n,) of rigid contacts miss Coulomb's law with pyramids.
 

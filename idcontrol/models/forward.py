@@ -70,7 +70,7 @@ def _finite_friction(mu: Array) -> bool:
 
 
 @linked
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def coulomb(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
     """`idcontrol.models.coulomb` at the first attempt."""
     mu = problem.mu
@@ -82,7 +82,7 @@ def coulomb(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int,
     return ending == SOLVED, pivots, residual
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def cone(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
     """`idcontrol.models.coulomb_cone` at the first attempt."""
     mu = problem.mu
@@ -92,7 +92,7 @@ def cone(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, fl
     return ending == SOLVED, steps, residual
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def dissipation(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
     """`idcontrol.models.dissipation` at the first attempt."""
     if not _finite_friction(problem.mu):

@@ -57,7 +57,7 @@ def recall(memory: Memory, identity: Integers, arena: Arena) -> Integers:
     return active
 
 
-@njit(cache=True, inner=True, forceinline=True)
+@njit(cache=True, forceinline=True)
 def remember(memory: Memory, identity: Integers, active: Integers) -> None:
     """Replace what is remembered."""
     count = min(identity.shape[0], memory.identity.shape[0])

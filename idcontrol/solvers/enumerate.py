@@ -788,7 +788,7 @@ def tick_nodes(contacts: int) -> int:
     return max(1, TICK_WORK // max(contacts * contacts, 1))
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def gap(found: NearestResult) -> float:
     """How much nearer to the target another solution may be, in the target's units; zero where none is, as proved."""
     if found.proved:
