@@ -144,21 +144,27 @@ def _joined(found: Sequence[re.Match[str]], part: str) -> str:
 
 
 def _frame_problems(raw: Mapping[str, Any], found: urdf.Findings) -> list[str]:
-    """One line for each foot of a robot file whose frame the URDF does not have, or has twice."""
-    feet = raw.get("feet")
-    tables = [foot for foot in feet if isinstance(foot, Mapping)] if isinstance(feet, list) else []
-    frames = [foot.get("frame") for foot in tables]
+    """One line for each sphere of a robot file whose frame the URDF does not have, or has twice."""
+    spheres = [
+        (where, sphere.get("name"), sphere.get("frame"))
+        for where in ("feet", "lying.supports")
+        for listed in (entry(raw, where),)
+        for sphere in (listed if isinstance(listed, list) else ())
+        if isinstance(sphere, Mapping)
+    ]
+    frames = [frame for _, _, frame in spheres]
     lines = []
-    for name, frame in zip((foot.get("name") for foot in tables), frames, strict=True):
+    for where, name, frame in spheres:
         if not isinstance(name, str) or not isinstance(frame, str) or not found.frames:
             continue
         if frame not in found.frames:
-            # not the frame of another foot, however near its name
-            known = [known for known in found.frames if known not in frames] or found.frames
+            # a foot has its frame for itself, however near the name of another foot's; supports share theirs
+            taken = frames if where == "feet" else ()
+            known = [known for known in found.frames if known not in taken] or found.frames
             near = difflib.get_close_matches(frame, known, n=MOST_GUESSES, cutoff=0.0)
-            lines.append(f"feet.{name}.frame: no frame {frame!r} in the URDF; the nearest: {', '.join(near)}")
+            lines.append(f"{where}.{name}.frame: no frame {frame!r} in the URDF; the nearest: {', '.join(near)}")
         elif found.frames.count(frame) > 1 and not found.problems:
-            lines.append(f"feet.{name}.frame: {frame!r} names a joint and a link; rename one in the URDF")
+            lines.append(f"{where}.{name}.frame: {frame!r} names a joint and a link; rename one in the URDF")
     return lines
 
 

@@ -237,6 +237,13 @@ def test_the_frame_of_another_foot_is_not_proposed(tmp_path):
     assert told == "robot.toml: feet.LF.frame: no frame 'FL_foot' in the URDF; the nearest: FL_sole, FL_thigh, FL_paw"
 
 
+def test_a_body_that_lies_on_a_frame_that_does_not_exist_is_not_fit(tmp_path):
+    (tmp_path / "robot.toml").write_text(robots.load("solo12").path.read_text().replace('"base_link"', '"base_lnk"', 1))
+    (told,) = robots.check(tmp_path).problems
+    line = "robot.toml: lying.supports.belly LF.frame: no frame 'base_lnk' in the URDF; the nearest: base_link, "
+    assert told.startswith(line)
+
+
 def test_limits_of_the_robot_file_stand_in_for_those_that_the_urdf_leaves_at_zero(tmp_path):
     path = descriptions.write(tmp_path)
     (tmp_path / "mule.urdf").write_text(descriptions.urdf().replace('effort="9"', 'effort="0"'))
