@@ -48,7 +48,7 @@ def problems(robot: Robot, system: System) -> list[str]:
     if com[2] <= 0.0:
         return [
             f"home.joints_rad: the mass centre is {-com[2]:.2g} m below the feet; z points up, and the robot stands on "
-            "its feet: turn it over"
+            "its feet: turn it over, or fold its legs the other way"
         ]
     found = [*_buried(robot, system), *_oversized(robot, system, centres)]
     if robot.description.gait is None or found:

@@ -292,7 +292,7 @@ TROT = "touchdown = { LF = 0.25, RF = 0.75, LH = 0.75, RH = 0.25 }"
         (
             [('xyz="0 0 -0.1"', 'xyz="0 0 0.1"')],
             "home.joints_rad: the mass centre is 0.15 m below the feet; z points up, and the robot stands on its feet: "
-            "turn it over",
+            "turn it over, or fold its legs the other way",
         ),
         (
             [("radius_m = 0.02", "radius_m = 1")],
