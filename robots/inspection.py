@@ -116,6 +116,7 @@ def _check(name_or_path: str | Path) -> Report:
     problems += [f"{path.name}: {line}" for line in (*misfits, *limits, *poses)]
     if not misfits:
         warnings += tuple(f"{file.name}: {line}" for line in standing.implausible_inertias(robot, system))
+        warnings += tuple(f"{path.name}: {line}" for line in _sunk_feet(robot, system))
     summary = {} if problems else _summary(robot, system)
     return Report(robot=name, problems=tuple(problems), warnings=warnings, summary=summary)
 
@@ -246,6 +247,18 @@ def _standing_problems(robot: Robot, system: System) -> list[str]:
             if fault := stretched(along + np.cross(about, centre, axis=0), foot.name):
                 found.append(f"home.joints_rad: {fault}")
     return found
+
+
+def _sunk_feet(robot: Robot, system: System) -> list[str]:
+    """Warn of feet below the ground at home; only a fixed base can hold them there."""
+    gaps = foot_gaps(robot, system, robot.standing_state(system).q)
+    low = [foot.name for foot, gap in zip(robot.description.feet, gaps, strict=True) if gap < -STANDING_GAP]
+    if not low:
+        return []
+    return [
+        f"home.joints_rad: feet below the ground z = 0 by up to {-1e3 * gaps.min():.0f} mm: {', '.join(low)}; put a "
+        'root link below the base in the URDF, or let its base be "free-flyer"'
+    ]
 
 
 def _summary(robot: Robot, system: System) -> dict[str, Any]:

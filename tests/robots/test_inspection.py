@@ -267,6 +267,18 @@ def test_a_floating_joint_in_the_urdf_is_refused(tmp_path, base):
     assert any(problem.startswith(line) for problem in report.problems)
 
 
+def test_feet_below_the_ground_under_a_fixed_base_are_a_warning(tmp_path):
+    """Feet of 20 mm under two links of 0.1 m at 0.5 rad, whose base is held at height zero."""
+    path = descriptions.write(tmp_path, old='"free-flyer"', new='"fixed"')
+    path.write_text(path.read_text().partition("[gait]")[0])
+    report = robots.check(path)
+    assert report.problems == ()
+    assert report.warnings == (
+        "robot.toml: home.joints_rad: feet below the ground z = 0 by up to 196 mm: LF, RF, LH, RH; put a root link "
+        'below the base in the URDF, or let its base be "free-flyer"',
+    )
+
+
 def changed(tmp_path, *changes):
     """What is found in the robot with each text exchanged for another, in its file or in the URDF."""
     for file in (descriptions.write(tmp_path), tmp_path / "mule.urdf"):
