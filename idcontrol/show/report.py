@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -133,9 +134,12 @@ def write_page(path: Path, text: str) -> Path:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
         if error.errno in DISK_FULL:
             raise
-        mend = "give a folder that exists" if isinstance(error, FileNotFoundError) else "make the folder writable"
+        mends = {FileNotFoundError: "give a folder that exists", PermissionError: "make the folder writable"}
+        mend = mends.get(type(error), "choose another path")
         raise InputError(f"cannot write {path}: {error.strerror}; {mend}") from error
     return path
 
