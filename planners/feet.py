@@ -69,6 +69,7 @@ class NominalStance(NamedTuple):
 
     Attributes:
         height: Height of the base over the ground, z0 [m].
+        com_height: Height of the centre of mass over the ground, z_c [m].
         feet: Foot centres in the horizontal frame, their mean under the centre of mass, shape (n, 3) [m].
         radius: Radii of the foot spheres, shape (n,) [m].
         lead: How far the reference of the base may be away from the base along the ground [m], and in heading [rad],
@@ -76,6 +77,7 @@ class NominalStance(NamedTuple):
     """
 
     height: float
+    com_height: float
     feet: Array
     radius: Array
     lead: Array
@@ -228,7 +230,7 @@ def choose_footholds(
     The base is predicted at the middle of the coming stance, t_m ahead, and the nominal foot n_i is put under it:
 
         x_m = x + Rz(ψ + ω t_m/2)(v_x, v_y) t_m,   ψ_m = ψ + ω t_m,
-        p_land = x_m + Rz(ψ_m) n_i + k_f √(z0/g) (v - v_cmd)
+        p_land = x_m + Rz(ψ_m) n_i + k_f √(z_c/g) (v - v_cmd)
 
     A foothold that the leg cannot reach when the base is where it will be at touchdown is drawn in to the ellipse that
     it can reach.
@@ -236,7 +238,7 @@ def choose_footholds(
     Args:
         stride: The stride.
         ability: How far the feet reach.
-        nominal: The feet n_i and the height z0.
+        nominal: The feet n_i and the height z_c.
         command: The command (v_x, v_y, ω).
         sway: Of the base, which no foothold follows (`base.BaseReference`).
         measured: Base x, ψ, v, and the foot centres.
@@ -252,8 +254,8 @@ def choose_footholds(
     slip_y = measured.velocity[1] - (s * u_x + c * u_y)
     base_x = measured.position[0] - (c * sway[0, 0] - s * sway[0, 1])
     base_y = measured.position[1] - (s * sway[0, 0] + c * sway[0, 1])
-    # of a root frame on the ground or below it the height says nothing: no step is added against a push
-    capture_s = CAPTURE_GAIN * math.sqrt(max(nominal.height, 0.0) / GRAVITY)
+    # a robot that hangs has its mass centre below its feet: no step catches it
+    capture_s = CAPTURE_GAIN * math.sqrt(max(nominal.com_height, 0.0) / GRAVITY)
     stance_s = stride.duty[0] * stride.period[0]
     for i in range(timing.stance.shape[0]):
         since_liftoff, to_touchdown = timing.since_liftoff[i], timing.to_touchdown[i]

@@ -467,7 +467,9 @@ def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> N
     com = pin.centerOfMass(system.model, system.model.createData(), q)
     feet, radius = measured.feet, np.ascontiguousarray(spheres.radii, dtype=np.float64)
     feet[:, :2] += com[:2] - feet[:, :2].mean(axis=0)
-    return NominalStance(height=float(np.max(radius - feet[:, 2])), feet=feet, radius=radius, lead=np.full(2, np.inf))
+    height = float(np.max(radius - feet[:, 2]))
+    com_height = float(com[2]) + height
+    return NominalStance(height=height, com_height=com_height, feet=feet, radius=radius, lead=np.full(2, np.inf))
 
 
 def _joint_limits(system: System, legs: Legs, home: Array, speed: Array) -> JointLimits:

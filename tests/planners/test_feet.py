@@ -109,8 +109,9 @@ def footholds(*, position, yaw, velocity, command, since=0.0, left=SWING, phase=
     timing = Timing.of(n)
     timing.stance[:], timing.since_liftoff[:], timing.to_touchdown[:] = False, since, left
     # the height whose capture point lies `capture` seconds ahead
+    com_height = GRAVITY * (capture / CAPTURE_GAIN) ** 2
     nominal = NominalStance(
-        height=GRAVITY * (capture / CAPTURE_GAIN) ** 2, feet=NOMINAL, radius=np.zeros(n), lead=np.full(2, np.inf)
+        height=math.nan, com_height=com_height, feet=NOMINAL, radius=np.zeros(n), lead=np.full(2, np.inf)
     )
     command = LimitedCommand(np.array(command, dtype=np.float64), np.zeros(3))
     every = np.zeros((n, 3, 3))

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from idcontrol import robots
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.planners.commands import Schedule, VelocityCommand
@@ -10,6 +11,7 @@ from idcontrol.planners.feet import STANDING, SWINGING
 from idcontrol.planners.gait import Gait, named_gait
 from idcontrol.types import State
 from tests.planners.walker import TICK, Smooth, follow_exactly, machine, within_limits
+from tests.robots import descriptions
 
 ROBOTS = ("links", "solo12", "go1", "anymal")
 MIXED = [(0.0, 0.2, 0.0, 0.0), (0.6, 0.1, 0.05, 0.5)]
@@ -208,6 +210,27 @@ def test_walking_on_after_the_machine_was_carried_moves_no_joint_before_a_foot_l
     # The base is as good as over its feet after 7 s: (1 + 14) e⁻¹⁴ of 1 cm at 0.3 m.
     assert np.abs(joints[7000:] - joints[7000]).max() < 1e-6
     assert np.abs(planner.plan.position[:, :2].mean(axis=0) - poses[-1, :2]).max() < 0.05
+
+
+def pushed_footholds(m, speed):
+    """Landing points as the first feet lift, of a machine whose base moves sideways at a speed, shape (n, 2) [m]."""
+    planner = m.planner(Schedule.constant(0.1))
+    planner.reset(m.standing(planner.height))
+    pose, k = np.array([0.0, 0.0, planner.height, 0.0]), 0
+    while not (planner.plan.phase == SWINGING).any():
+        k += 1
+        planner(m.state(k * TICK, pose, np.array([0.0, speed, 0.0, 0.0]), m.home, np.zeros_like(m.home)))
+    return planner.plan.landing[planner.plan.phase == SWINGING, :2]
+
+
+def test_a_push_is_captured_alike_wherever_the_root_frame_is(tmp_path):
+    trunk = machine(str(descriptions.write(tmp_path / "trunk")))
+    ground = machine(str(descriptions.footprint(tmp_path / "ground")))
+    still, pushed = pushed_footholds(trunk, 0.0), pushed_footholds(trunk, 0.1)
+    assert pushed_footholds(ground, 0.1) == pytest.approx(pushed, abs=1e-9)
+    # half of the shift of the capture point
+    com = robots.load(tmp_path / "trunk").standing_height()
+    assert pushed - still == pytest.approx(np.tile([0.0, 0.05 * math.sqrt(com / 9.81)], (2, 1)), abs=1e-9)
 
 
 def test_told_to_walk_again_it_stands_first_and_then_steps():
