@@ -399,7 +399,7 @@ def test_python_m_idcontrol_is_the_command():
     assert "Missing argument" in done.stderr
 
 
-@pytest.mark.parametrize("into", [(), ("--into", "some kernels")])
+@pytest.mark.parametrize("into", [pytest.param((), marks=pytest.mark.slow), ("--into", "some kernels")])
 def test_warmup_rehearses_in_processes_of_its_own(tmp_path, into):
     done = subprocess.run(
         [sys.executable, "-m", "idcontrol", "warmup", "pendulum", "spring-cylinder", *into],

@@ -21,7 +21,7 @@ import contextlib
 import shlex
 import subprocess
 import webbrowser
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from idcontrol.loop import launch
 from idcontrol.problems import walks
 from idcontrol.sweeps import comparison, running
 from tests import GUARD_S
+from tests.parameters import one_fast
 from tests.test_docs import ROOT, blocks, commands
 
 WALK_S = 0.1
@@ -65,11 +66,6 @@ def scripts() -> dict[str, Script]:
 
 
 SCRIPTS = scripts()
-
-
-def of_pages(pages: Iterable[str], quick: str) -> list[Any]:
-    """Parameters of a test: one page in `make test`, since all are much alike, the others in `make slow`."""
-    return [page if page == quick else pytest.param(page, marks=pytest.mark.slow) for page in sorted(pages)]
 
 
 def is_heavy(line: str) -> bool:
@@ -153,7 +149,7 @@ def short(monkeypatch):
     monkeypatch.setattr(trust, "CLAIMS", {part: claims[:1] for part, claims in trust.CLAIMS.items()})
 
 
-@pytest.mark.parametrize("page", of_pages(SCRIPTS, "README.md"))
+@pytest.mark.parametrize("page", one_fast(sorted(SCRIPTS), "README.md"))
 def test_the_commands_of_a_page_run_one_after_the_other(page, short):
     for line, words in SCRIPTS[page]:
         if not is_heavy(line) and not keeps_time(words):
@@ -181,8 +177,8 @@ def test_the_runs_of_a_page_are_made_as_they_are_written(page):
 @pytest.mark.wallclock
 @pytest.mark.parametrize(
     "page",
-    of_pages(
-        (page for page, script in SCRIPTS.items() if any(keeps_time(words) for _, words in script)),
+    one_fast(
+        sorted(page for page, script in SCRIPTS.items() if any(keeps_time(words) for _, words in script)),
         "tutorials/controller.md",
     ),
 )

@@ -18,6 +18,7 @@ def environment():
     return JointTargets()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*WARN.*")  # it recommends bounds for velocities, which have none
 def test_the_checker_of_gymnasium_passes():
     check_env(gymnasium.make(NAME).unwrapped, skip_render_check=True)

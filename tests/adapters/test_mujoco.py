@@ -164,9 +164,8 @@ def test_a_go1_of_other_hands_trots():
     assert found["distance_m"] > 0.02  # it begins with a turn towards the first waypoint
 
 
-@pytest.mark.parametrize(
-    "rotors", [pytest.param(0.01, id="known"), pytest.param(0.02, id="twice the known", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("rotors", [pytest.param(0.01, id="known"), pytest.param(0.02, id="twice the known")])
 def test_a_go1_on_soft_feet_with_rotors_stands_to_the_end(rotors):
     found = mujoco_go1.trot(soft(foreign.go1(), rotors), 4.0)
     assert found["fell_at_s"] is None

@@ -23,12 +23,21 @@ def quick(monkeypatch):
 FEW = ["--samples", "10", "--budget", "0.05"]
 
 
-def test_json_is_what_the_contract_says(quick, capsys):
-    assert main(["bench", "controllers", *FEW, "--json"]) == 0
+CONTROLLERS = {"id-noslip-lcp", "id-coulomb-qp", "id-coulomb-lcp", "id-coulomb-smooth"}
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("solvers", "--contacts", "4"), {"stage I, warm", "friction LCP, Lemke"}),
+        pytest.param(("controllers",), CONTROLLERS, marks=pytest.mark.slow),  # it compiles all of them
+    ],
+)
+def test_json_is_what_the_contract_says(quick, capsys, words, names):
+    assert main(["bench", *words, *FEW, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["floor_us"] > 0.0
-    names = {row["what"] for row in found["rows"]}
-    assert {"id-noslip-lcp", "id-coulomb-qp", "id-coulomb-lcp", "id-coulomb-smooth"} <= names
+    assert names <= {row["what"] for row in found["rows"]}
     for row in found["rows"]:
         assert set(row["us"]) == {"p50", "p99", "p999"}
         assert {"what", "contacts", "floor_ratio", "peer", "peer_us", "peer_ratio", "bar", "goal", "met"} <= set(row)
@@ -45,15 +54,16 @@ def test_a_section_that_cannot_be_measured_costs_none_of_the_others(quick, monke
         raise InputError("bench tick: the loop ended")
 
     monkeypatch.setattr(tick, "_loop", ends)
-    monkeypatch.setattr(execute, "SECTIONS", ("tick", "batch"))
+    monkeypatch.setattr(execute, "SECTIONS", ("tick", "solvers"))
     path = tmp_path / "history.jsonl"
-    assert main(["bench", *FEW, "--json", "--out", str(path)]) == 1
+    assert main(["bench", "--contacts", "4", *FEW, "--json", "--out", str(path)]) == 1
     said = capsys.readouterr()
     assert "idcontrol: bench tick: the loop ended" in said.err.splitlines()
-    assert {row["section"] for row in json.loads(said.out)["rows"]} == {"batch"}
+    assert {row["section"] for row in json.loads(said.out)["rows"]} == {"solvers"}
     assert json.loads(path.read_text())["failed"] == {"tick": "bench tick: the loop ended"}
 
 
+@pytest.mark.slow
 def test_a_thousand_robots_have_rows_with_a_bar_beside_earlier_ones(quick, capsys, tmp_path):
     path = tmp_path / "history.jsonl"
     assert main(["bench", "batch", *FEW, "--json", "--out", str(path)]) == 0
@@ -133,6 +143,7 @@ def test_compiling_is_timed_in_a_process_that_finds_an_empty_cache():
     assert compiling.spent_s(code) > 0.01  # importing Numba takes ten times as long
 
 
+@pytest.mark.slow
 def test_programs_whose_compiling_is_timed_do_what_they_are_for(tmp_path, monkeypatch):
     """Here with kernels that are compiled already, and one controller that needs few."""
     monkeypatch.setattr(controllers, "available", lambda: {"pid": ""})

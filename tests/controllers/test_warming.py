@@ -93,6 +93,7 @@ def test_a_warm_arm_that_first_touches_the_ground_loads_nothing():
     assert kernels_loaded(TOUCHING, "id-coulomb-qp", "warm", "panda")[0] == 0
 
 
+@pytest.mark.slow
 def test_without_warming_the_first_hard_call_loads_kernels():
     """Else the test above could not fail."""
     assert kernels_loaded(HARD, "id-coulomb-qp", "cold")[0] > 0

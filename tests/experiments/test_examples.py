@@ -52,6 +52,7 @@ def walk(controller, out):
     return launch.run("idcontrol.experiments.live:loop", config, FAST, out)
 
 
+@pytest.mark.slow
 def test_a_pd_law_of_ones_own_trots(tmp_path):
     metrics = walk("pd:JointPd", tmp_path / "run")
     assert metrics["completed"]
@@ -165,6 +166,7 @@ def test_a_machine_in_c_drops_what_is_not_sound(program):
     assert said.startswith("accepted 2 dropped 6 moved 0.000 s")
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.wallclock
 def test_a_machine_in_c_is_not_locked_out_by_a_far_off_number(program):
@@ -207,6 +209,7 @@ def test_a_machine_in_c_that_has_not_moved_takes_another_loop_but_no_replay_of_t
     assert said.startswith("accepted 5 dropped 2 moved")
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.wallclock
 def test_go1_hangs_from_a_hoist_as_the_tutorial_says(program, tmp_path, capsys):
@@ -244,6 +247,7 @@ def test_who_speaks_for_another_robot_is_told_apart_from_nobody(program, tmp_pat
         launch.run("tests.loop.rig:offer", rig.Config(), settings(own, there), tmp_path / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.wallclock
 def test_who_speaks_another_version_is_told_so(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "CONNECT_S", rig.PATIENCE_S)
@@ -299,6 +303,7 @@ def test_a_machine_of_other_joints_or_another_model_is_refused_before_anything_m
     assert not any(HEAD.unpack_from(data)[2] == Mode.RUNNING for data in heard if data)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.wallclock
 def test_a_machine_in_c_that_tells_its_joints_is_refused_in_another_order(program, tmp_path):
@@ -436,6 +441,7 @@ def test_a_controller_in_cpp_brings_the_joints_of_a_machine_in_c_where_they_shal
     assert machine_said.endswith("told to stop\n")
 
 
+@pytest.mark.slow
 @needs_both
 @pytest.mark.wallclock
 def test_a_controller_in_cpp_brakes_when_its_machine_is_killed(program, controller):

@@ -40,6 +40,7 @@ def searched():
     return outcomes
 
 
+@pytest.mark.slow
 def test_the_search_finds_the_gains_that_the_numbers_were_made_with(searched):
     tried = Tried(searched)
     for family in FAMILIES:
@@ -48,6 +49,7 @@ def test_the_search_finds_the_gains_that_the_numbers_were_made_with(searched):
             assert found[key] == pytest.approx(SECRET[key], rel=0.5)  # the bounds are a factor of 100 apart and more
 
 
+@pytest.mark.slow
 def test_the_table_counts_the_entries_that_the_gains_give(searched):
     _, entries = tables(searched)
     assert len(entries.rows) == len(ENTRIES)
@@ -61,6 +63,7 @@ def test_a_candidate_that_falls_where_all_walked_goes_nowhere_else():
     assert {run["plant"] for run in following} == {"coulomb-lcp"}
 
 
+@pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on_as_it_would_have(searched):
     half = searched[: len(searched) // 2]
     runs = further(half)

@@ -12,6 +12,7 @@ from idcontrol.plants import GroundSettings
 from idcontrol.record.recording import load
 from idcontrol.scenes.grasp import GraspConfig, GraspScene
 from idcontrol.show.view.film import Film
+from tests.parameters import one_fast
 
 SWING_S = 0.63
 """One period of the swing."""
@@ -108,6 +109,7 @@ def test_fingers_that_must_close_on_the_box_ask_for_what_no_hand_can_do(tmp_path
     assert arrays["normal"].max() > 100.0
 
 
+@pytest.mark.slow
 def test_the_record_is_the_same_whenever_it_is_made(tmp_path):
     for name in ("a", "b"):
         run(tmp_path / name, duration_s=0.02)
@@ -120,7 +122,7 @@ def test_a_robot_without_a_hand_is_refused(tmp_path, robot):
         run(tmp_path / "run", robot=robot)
 
 
-@pytest.mark.parametrize("plant", ["mujoco", pytest.param("pybullet", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("plant", one_fast(("mujoco", "pybullet"), "mujoco"))
 def test_engines_that_nobody_here_wrote_let_the_same_controller_hold_the_box(tmp_path, plant):
     pytest.importorskip(plant)
     metrics = run(tmp_path / "run", plant=plant, mu=1.0, duration_s=SWING_S)
@@ -133,7 +135,7 @@ def test_engines_that_nobody_here_wrote_let_the_same_controller_hold_the_box(tmp
     assert -up.mean() == pytest.approx(9.81 * 6000.0 * 0.05071**3, rel=0.02)
 
 
-@pytest.mark.parametrize("plant", ["mujoco", "pybullet", "penalty"])
+@pytest.mark.parametrize("plant", one_fast(("mujoco", "pybullet", "penalty"), "mujoco"))
 def test_error_feedback_alone_drops_the_box_at_mu_1_on_every_plant(tmp_path, plant):
     if plant != "penalty":
         pytest.importorskip(plant)

@@ -14,6 +14,7 @@ def test_growth_is_the_exponent_of_a_power_law_and_leaves_few_contacts_out():
     assert growth(contacts[:3], medians[:3]) is None
 
 
+@pytest.mark.slow
 def test_each_scheme_has_its_times_and_its_paper_beside_it(tmp_path):
     config = Config(contacts=(4, 12, 24), schemes=("id-coulomb-qp", "no-slip LCP alone"), samples=5, budget_s=0.2)
     metrics = experiment.run(config, tmp_path, lambda share: None)

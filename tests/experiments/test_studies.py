@@ -11,13 +11,14 @@ from idcontrol.plants import available as plants
 from idcontrol.sweeps import figures
 from idcontrol.sweeps.plan import plan
 from tests.experiments.outcomes import outcome, walked
+from tests.parameters import one_fast
 
 EXPERIMENTS = {"trot": trot.experiment, "rough": rough.experiment}
 WRONG_KNOWLEDGE = ("friction", "normals", "touchdown", "delay", "noise", "payload")
 STUDIES = {name: getattr(studies, name) for name in ("plants", "corrections", *WRONG_KNOWLEDGE, "monte_carlo", "bumps")}
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", one_fast(STUDIES, "friction"))
 def test_every_run_of_a_study_can_be_configured_and_differs_from_the_others(name):
     study = STUDIES[name]
     rows = plan(EXPERIMENTS[study.experiment], study.runs)

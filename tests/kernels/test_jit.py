@@ -107,6 +107,7 @@ def test_what_python_calls_an_inner_function_through_comes_from_the_cache(tmp_pa
     assert [each.stdout.split() for each in told] == [["6.0", "2"], ["6.0", "0"]]
 
 
+@pytest.mark.slow
 @hooked
 def test_a_disk_without_room_for_what_is_compiled_is_told_once_and_stops_nobody(tmp_path):
     code = "\n".join(

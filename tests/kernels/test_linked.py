@@ -39,6 +39,7 @@ def test_it_is_copied_and_pickled_as_the_function_that_it_is():
     assert (scale.__name__, scale.__doc__) == ("scale", scale.py_func.__doc__)
 
 
+@pytest.mark.slow
 @hooked
 def test_a_caller_from_the_cache_finds_it_in_a_process_that_compiles_nothing_and_holds_no_copy(tmp_path):
     code = "\n".join(

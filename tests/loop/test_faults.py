@@ -42,6 +42,7 @@ from tests.loop.rig import (
     limits,
     missed_brake,
 )
+from tests.parameters import one_fast
 
 WHOLE = [Mode.READY, Mode.ARMED, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
 
@@ -134,7 +135,7 @@ def test_lost_commands_are_held_over_by_the_machine(runs, share):
     assert rig.loop.counts.complete
 
 
-@pytest.mark.parametrize("period", [1.001, pytest.param(0.999, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("period", one_fast((1.001, 0.999), 1.001))
 def test_a_loop_that_follows_its_machine_has_something_new_in_each_tick_and_no_command_is_overtaken(runs, period):
     """Its clock is off by a thousandth, ten times as much as one of quartz, and datagrams take 0.2 to 0.4 ms."""
     machine_period, late = round(period * PERIOD), Weather(delay_s=(2e-4, 4e-4))

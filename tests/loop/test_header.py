@@ -18,6 +18,7 @@ from idcontrol.loop import wire
 from idcontrol.loop.safety import Mode
 from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, names_number, robot_number
 from tests.loop.test_wire import of_version
+from tests.parameters import one_fast
 
 HEADER = Path(idcontrol.loop.__file__).parent / "idcontrol_wire.h"
 WARNINGS = ["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -68,7 +69,7 @@ void ranges(const uint32_t *size, const double *torque, uint32_t *places, double
 """
 
 
-@pytest.fixture(scope="module", params=DIALECTS)
+@pytest.fixture(scope="module", params=one_fast(DIALECTS, "c11"))
 def header(request, tmp_path_factory):
     compiler, suffix = DIALECTS[request.param]
     if shutil.which(compiler) is None:

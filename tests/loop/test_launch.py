@@ -26,6 +26,7 @@ from idcontrol.record.recording import load
 from idcontrol.types import Command
 from tests import GUARD_S
 from tests.loop.rig import PATIENCE_S, PATIENT, PERIOD, TORQUE, ArmSession, Config, Offer, Pd, missed_brake
+from tests.parameters import one_fast
 
 ROOT = Path(__file__).parents[2]
 TARGET = "tests.loop.rig:offer"
@@ -70,7 +71,7 @@ def what(run):
     return [event["what"] for event in run.events if event["what"] != "fault: overrun"]
 
 
-@pytest.mark.parametrize("transport", ["shared", "udp"])
+@pytest.mark.parametrize("transport", one_fast(("shared", "udp"), "shared"))
 def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
     settings = structs.replace(SETTINGS, transport=transport)
     metrics = launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
@@ -105,7 +106,9 @@ def test_the_plant_may_run_at_a_rate_of_its_own(tmp_path):
     np.testing.assert_allclose(np.diff(running), 0.004, atol=1e-9)
 
 
-@pytest.mark.parametrize(("rate_hz", "plant_rate_hz"), [(40.0, 1000.0), (1000.0, 40.0)])
+@pytest.mark.parametrize(
+    ("rate_hz", "plant_rate_hz"), [(40.0, 1000.0), pytest.param(1000.0, 40.0, marks=pytest.mark.slow)]
+)
 def test_each_side_waits_for_a_slower_one(tmp_path, rate_hz, plant_rate_hz):
     """Neither takes a period of the other for silence, nor news that are as old as that for late."""
     settings = LoopSettings(transport="inprocess", pacing="fast", plant_rate_hz=plant_rate_hz)
@@ -299,7 +302,7 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", one_fast((signal.SIGKILL, signal.SIGTERM), signal.SIGKILL))
 def test_a_loop_that_ends_before_anything_moved_leaves_no_process_behind(tmp_path, number):
     """Its plant has only begun to import what it needs by then."""
     process = separate(tmp_path / "run")
@@ -330,10 +333,7 @@ def test_a_loop_may_run_in_a_thread(tmp_path):
     assert found[0]["completed"]
 
 
-SOME_MORE = [pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGHUP)]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, *SOME_MORE])
+@pytest.mark.parametrize("number", one_fast((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), signal.SIGTERM))
 def test_a_signal_ends_damped_with_the_record_complete(tmp_path, number):
     out = tmp_path / "run"
     process = separate(out)

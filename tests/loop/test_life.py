@@ -22,6 +22,7 @@ from idcontrol.plants.drive import drive_torque
 from idcontrol.record.recording import load
 from idcontrol.scenes.walk import WalkConfig
 from tests.loop.rig import PERIOD, QUICK, ArmSession, H, Rig
+from tests.parameters import one_fast
 
 TARGET = "idcontrol.experiments.live:loop"
 FAST = LoopSettings(transport="inprocess", pacing="fast")
@@ -40,9 +41,7 @@ def life(tmp_path_factory):
     return live
 
 
-@pytest.mark.parametrize(
-    "robot", ["go1", *(pytest.param(name, marks=pytest.mark.slow) for name in ("links", "solo12", "anymal"))]
-)
+@pytest.mark.parametrize("robot", one_fast(("go1", "links", "solo12", "anymal"), "go1"))
 def test_a_robot_stands_up_walks_and_lies_down_and_its_base_is_at_rest_when_torques_end(robot, life):
     metrics, folder = life(robot)
     assert metrics["completed"]
@@ -81,6 +80,7 @@ def test_a_robot_that_stands_is_taken_over_at_once(tmp_path):
     assert metrics["phases_s"]["standing_up"] < 0.4
 
 
+@pytest.mark.slow
 def test_a_signal_while_it_stands_up_makes_it_lie_down_again(tmp_path, monkeypatch):
     monkeypatch.setattr(launch._Work, "_asked", lambda work: work.parts.system is not None)  # from the first tick on
     monkeypatch.setattr(launch, "_ending", ended := Ended(launch._ending))

@@ -80,6 +80,7 @@ def test_a_warm_plant_loads_nothing_later_whatever_happens_to_its_robot(keywords
     assert in_a_process(f"by_a_plant(**{keywords})") == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
 def test_a_recorder_loads_nothing_with_its_rows():
     assert in_a_process("by_a_recorder()") == []

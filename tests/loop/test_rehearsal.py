@@ -133,6 +133,7 @@ def arrays(folder: Path, *, rehearse: bool, monkeypatch) -> bytes:
     return (folder / "arrays.h5").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_rehearsed_walk_is_the_same_to_the_last_bit(tmp_path, monkeypatch):
     plain, other = (
         arrays(tmp_path / f"{rehearse}", rehearse=rehearse, monkeypatch=monkeypatch) for rehearse in (False, True)

@@ -23,6 +23,7 @@ from idcontrol.planners.governor import (
     limit_joints,
     steady_pace,
 )
+from tests.parameters import one_fast
 from tests.planners.walker import TICK, follow_exactly, machine, within_limits
 
 ROBOTS = ("links", "solo12", "go1", "anymal")
@@ -71,14 +72,14 @@ def test_noise_is_no_lean():
     )
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", one_fast(ROBOTS, "links"))
 def test_the_walks_of_a_robot_file_are_granted_whole_with_its_own_stride(name):
     text = robots.load(name).description.gait
     for command in ((0.0, 0.0, 0.0), (text.speed_m_s, 0.0, 0.0), (0.0, 0.0, text.turn_rad_s)):
         assert granted(name, command) == (1.0, (text.period_s, text.duty, text.step_height_m))
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", one_fast(ROBOTS, "links"))
 def test_top_speeds_are_granted_with_quicker_strides(name):
     share, (period, duty, _) = granted(name, (3.0, 0.0, 0.0))
     assert TOP[name] < 3.0 * share < 3.0

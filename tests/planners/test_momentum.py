@@ -3,6 +3,7 @@ import pinocchio as pin
 import pytest
 
 from idcontrol.planners.commands import Schedule
+from tests.parameters import one_fast
 from tests.planners.walker import TICK, Smooth, follow_exactly, machine
 
 # Points for feet: rolling feet have a velocity that the acceleration of the plan leaves out.
@@ -26,7 +27,7 @@ def commanded_momentum(m, planner, twist, yaw, data):
     return data.hg.vector.copy()
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", one_fast(ROBOTS, "links"))
 def test_the_planned_motion_has_the_commanded_momentum(name):
     m = machine(name, points=True)
     planner = m.planner(Schedule(TURNING), constant_momentum=True)

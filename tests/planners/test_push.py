@@ -8,6 +8,7 @@ from idcontrol.planners.base import BaseReference, sway_base
 from idcontrol.planners.commands import LimitedCommand, Schedule
 from idcontrol.planners.gait import named_gait
 from idcontrol.planners.push import LEAN, TURN, Pushing
+from tests.parameters import one_fast
 from tests.planners.walker import follow_exactly, machine
 
 ROBOTS = ("links", "solo12", "go1", "anymal")
@@ -46,7 +47,7 @@ def test_a_pushed_base_has_the_momentum_of_the_push_while_its_feet_stay(name):
         assert whole[:5] == pytest.approx(np.concatenate((force, np.cross(arm, force)[:2])), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", one_fast(ROBOTS, "links"))
 @pytest.mark.parametrize("kind", ["pace", "bound", "flying-trot"])
 def test_no_gait_turns_the_base_further_than_is_told_if_feet_can_lean(name, kind):
     m = machine(name)

@@ -11,12 +11,13 @@ from msgspec import structs
 from idcontrol import robots
 from idcontrol.planners.rise import SPARE, carrying
 from idcontrol.scenes.walk import WalkConfig, WalkPath
+from tests.parameters import one_fast
 from tests.scenes import loops
 
 ROBOTS = ["links", "solo12", "go1", "anymal"]
 
 
-@pytest.fixture(scope="module", params=ROBOTS)
+@pytest.fixture(scope="module", params=one_fast(ROBOTS, "links"))
 def session(request):
     return loops.walk.session(WalkConfig(robot=request.param))
 

@@ -10,6 +10,7 @@ from idcontrol.planners.commands import Schedule, VelocityCommand
 from idcontrol.planners.feet import STANDING, SWINGING
 from idcontrol.planners.gait import Gait, named_gait
 from idcontrol.types import State
+from tests.parameters import one_fast
 from tests.planners.walker import TICK, Smooth, follow_exactly, machine, within_limits
 from tests.robots import descriptions
 
@@ -41,7 +42,7 @@ def record(m, planner, steps, h=TICK):
     return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", one_fast(ROBOTS, "links"))
 def test_joint_targets_are_derivatives_of_each_other_and_reach_the_feet(name):
     m = machine(name, points=True)
     h = 1e-4

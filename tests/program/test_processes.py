@@ -20,6 +20,7 @@ from idcontrol.scenes.walk import WalkConfig
 from idcontrol.sweeps import running
 from tests import GUARD_S
 from tests.loop.rig import PATIENCE
+from tests.parameters import one_fast
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-P", "-c", "import sys; from idcontrol.cli import main; sys.exit(main())"]
@@ -35,9 +36,7 @@ class Limp:
 """
 
 
-@pytest.fixture(
-    params=["a clone", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("packages", "plain folders"))]
-)
+@pytest.fixture(params=one_fast(("a clone", "packages", "plain folders"), "a clone"))
 def folder(request, tmp_path, monkeypatch):
     """A folder with things called as ours are and a controller; elsewhere idcontrol, an experiment and a loop."""
     here = tmp_path / "here"
@@ -87,6 +86,7 @@ def test_a_loop_runs_what_is_installed_with_a_controller_of_this_folder(folder):
     assert found["steps"] > 100
 
 
+@pytest.mark.slow
 def test_a_child_imports_the_package_of_its_parent_without_a_path_to_it(folder, monkeypatch):
     monkeypatch.delenv("PYTHONPATH")
     found = output([*processes.command("idcontrol", "list", "controllers", "--json")])
@@ -131,6 +131,7 @@ def test_nothing_helps_a_plain_run_or_what_may_drive_a_machine(monkeypatch):
     assert not helps("theirs")
 
 
+@pytest.mark.slow
 def test_a_process_that_helps_ends_with_the_other_and_leaves_no_record(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     words = processes.command("idcontrol.cli.helper", "run", "trot", "--controller", "pid", "--duration", "1000")

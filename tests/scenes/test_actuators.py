@@ -7,6 +7,7 @@ from idcontrol.config import configuration
 from idcontrol.errors import InputError
 from idcontrol.scenes.locomotion import record_walk
 from idcontrol.scenes.walk import WalkConfig, WalkScene
+from tests.parameters import one_fast
 
 REAL = {"robot": "go1", "actuators.kind": "robot"}
 
@@ -15,14 +16,8 @@ def scene(settings):
     return WalkScene.of(configuration.build(WalkConfig(), settings))
 
 
-@pytest.mark.parametrize(
-    ("kind", "error"),
-    [
-        ("torque", 0.3),
-        *(pytest.param("torque", error, marks=pytest.mark.slow) for error in (0.0, -0.3)),
-        *(pytest.param("impedance", error, marks=pytest.mark.slow) for error in (0.0, 0.3, -0.3)),
-    ],
-)
+@pytest.mark.parametrize("kind", one_fast(("torque", "impedance"), "torque"))
+@pytest.mark.parametrize("error", one_fast((0.0, 0.3, -0.3), 0.3))
 def test_a_trot_goes_on_with_the_actuators_of_the_robot_file_told_rightly_or_30_percent_wrong(tmp_path, error, kind):
     settings = REAL | {"actuators.error": error, "command.kind": kind, "duration_s": 1.0}
     metrics = record_walk(scene(settings), tmp_path)

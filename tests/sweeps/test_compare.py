@@ -90,6 +90,7 @@ def test_values_that_cannot_be_compared_are_refused_by_the_option_that_gave_them
     assert line in err
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_a_row_that_says_why(compare):
     status, out, _ = compare("--vary", "trouble=,fall,raise,abort,refuse", "--seeds", "1", "--out", "c", "--json")
     assert status == 1
@@ -103,6 +104,7 @@ def test_a_failed_run_is_a_row_that_says_why(compare):
     assert [row["completed"] for row in rows_of(out)] == [True, False, False, False, False]
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_run_again_and_what_failed_is(compare, drift):
     counts = drift / "counts"
     counts.mkdir()
@@ -194,6 +196,7 @@ def _processes_naming(text: str) -> int:
     return sum(text.encode() in line and b"cli.child" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_continue_and_stops_the_runs(compare, drift):
     counts = drift / "counts"
     counts.mkdir()

@@ -33,6 +33,7 @@ from idcontrol.show.view.page import HEAD_LENGTH, HOST, WINDOW_S, Page, Player, 
 from idcontrol.show.view.shapes import RODS, shaft
 from idcontrol.show.view.stage import Stage
 from tests import GUARD_S, walks
+from tests.parameters import one_fast
 from tests.show.view.runs import ROWS, STEP_S, walk
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -314,7 +315,7 @@ def command(folder):
     process.communicate()
 
 
-@pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", one_fast(("SIGINT", "SIGTERM"), "SIGINT"))
 def test_ctrl_c_and_sigterm_end_the_command_with_one_line(command, name):
     process, _ = command
     process.send_signal(getattr(signal, name))

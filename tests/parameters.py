@@ -1,0 +1,13 @@
+"""Parameters of tests, divided between `make test` and `make slow`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def one_fast(values: Iterable[Any], fast: Any) -> list[Any]:
+    """Return the values as parameters of a test: `fast` runs in `make test`, the others in `make slow`."""
+    return [value if value == fast else pytest.param(value, marks=pytest.mark.slow) for value in values]
