@@ -22,6 +22,7 @@ from idcontrol.config.configuration import Duration, Rate, Seed
 from idcontrol.config.entries import EXPERIMENTS, ROBOTS, STUDIES
 from idcontrol.errors import UnknownName
 from idcontrol.record.recording import Recorder, load
+from tests.parameters import one_fast
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -399,7 +400,7 @@ def test_python_m_idcontrol_is_the_command():
     assert "Missing argument" in done.stderr
 
 
-@pytest.mark.parametrize("into", [pytest.param((), marks=pytest.mark.slow), ("--into", "some kernels")])
+@pytest.mark.parametrize("into", one_fast(((), ("--into", "some kernels")), ()))
 def test_warmup_rehearses_in_processes_of_its_own(tmp_path, into):
     done = subprocess.run(
         [sys.executable, "-m", "idcontrol", "warmup", "pendulum", "spring-cylinder", *into],
