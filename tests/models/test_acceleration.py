@@ -11,7 +11,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import acceleration, coulomb, no_slip
 from idcontrol.models.acceleration import AccelerationProblem
-from idcontrol.models.step import Bilateral, Prescribed, StepProblem
+from idcontrol.models.step import Prescribed, StepProblem
 from idcontrol.solvers.interior_point import pyramid_start, solve_interior_point
 from idcontrol.solvers.lemke import proves_infeasible
 from idcontrol.solvers.status import SolverStatus
@@ -303,41 +303,6 @@ def test_contacts_that_part_or_are_open_get_no_force(quadruped, standing):
     assert solution.status is Status.SOLVED
     assert not solution.forces[:2].any()
     assert solution.forces[2:, 0].max() > 0.0
-
-
-def test_without_contacts_it_is_plain_dynamics(quadruped, standing):
-    problem = forward(quadruped, standing, Contacts.none(18), np.zeros(0), np.ones(12))
-    solution = acceleration.solve(problem)
-    assert solution.status is Status.SOLVED
-    assert solution.forces.shape == (0, 3)
-    np.testing.assert_allclose(solution.acceleration, np.linalg.solve(problem.M, problem.force), atol=1e-8)
-
-
-@pytest.mark.parametrize(("mu", "copies"), [(0.0, 50), (0.4, 8)])
-def test_copies_of_contacts_change_nothing(quadruped, standing, mu, copies):
-    contacts = scenes.foot_contacts(quadruped, mu)
-    problem = forward(quadruped, standing, contacts, np.zeros(12), np.ones(12))
-    many = contacts.take(np.repeat(np.arange(4), copies))
-    many.identity[:] = np.arange(4 * copies)
-    again = replace(problem, contacts=many, drift=np.zeros(12 * copies))
-    one, other = acceleration.solve(problem), acceleration.solve(again)
-    assert other.status is Status.SOLVED
-    scale = max(1.0, np.abs(one.acceleration).max())
-    np.testing.assert_allclose(other.acceleration, one.acceleration, rtol=0, atol=1e-8 * scale)
-
-
-def test_bilateral_rows_hold_at_acceleration_level(quadruped, standing):
-    rng = np.random.default_rng(45)
-    ties = Bilateral(rows=0.3 * rng.normal(size=(2, 18)), target=rng.normal(size=2), compliance=np.array([0.0, 0.3]))
-    problem = forward(quadruped, standing, scenes.foot_contacts(quadruped, 0.3), np.zeros(12), np.ones(12))
-    solution = acceleration.solve(replace(problem, bilateral=ties))
-    assert solution.status is Status.SOLVED
-    assert ties.rows[0] @ solution.acceleration == pytest.approx(ties.target[0], abs=1e-8)
-    rest = problem.M @ solution.acceleration - problem.force
-    rest -= problem.contacts.jacobian.T @ solution.forces.T.ravel()
-    rest -= ties.rows[1] * (ties.target[1] - ties.rows[1] @ solution.acceleration) / ties.compliance[1]
-    along = ties.rows[0] @ rest / (ties.rows[0] @ ties.rows[0])
-    np.testing.assert_allclose(rest, along * ties.rows[0], atol=1e-8)
 
 
 def test_a_squeeze_is_called_one():

@@ -7,7 +7,6 @@ import pytest
 
 from idcontrol import judge
 from idcontrol.contact.contacts import Contacts
-from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb, coulomb_cone, dissipation
 from idcontrol.models.step import StepProblem
@@ -270,29 +269,3 @@ def test_a_wrong_memory_changes_nothing_but_the_time():
         found = coulomb_cone.solve(problem, dict.fromkeys(range(4), bits))
         assert found.status is Status.SOLVED
         np.testing.assert_allclose(found.v_plus, expected, rtol=0, atol=1e-9)
-
-
-def test_walls_that_close_on_a_block_are_a_squeeze_without_impulses():
-    problem = block((0.0, 0.0))
-    rows = problem.contacts.jacobian.copy()
-    rows[1] = -rows[0]
-    contacts = replace(problem.contacts, gap=np.full(4, -1e-3), jacobian=rows)
-    solution = coulomb_cone.solve(replace(problem, contacts=contacts))
-    assert (solution.status, solution.note) == (Status.FALLBACK, "squeeze")
-    assert not solution.impulses.any()
-
-
-def test_with_infinite_friction_what_presses_does_not_slip():
-    problem = block((0.6, 0.8), mu=np.inf)
-    solution = coulomb_cone.solve(problem)
-    assert solution.status is Status.SOLVED
-    pressing = solution.impulses[:, 0] > 0.0
-    assert pressing.any()
-    slip = (problem.contacts.jacobian @ solution.v_plus).reshape(3, 4)[1:, pressing]
-    assert np.abs(slip).max() < 1e-9
-
-
-def test_friction_that_is_no_number_is_refused():
-    for push in (0.0, 5.0):
-        with pytest.raises(InputError, match="friction is nan"):
-            coulomb_cone.solve(block((0.0, 0.0), mu=np.nan, push=(push, 0.0)))

@@ -20,6 +20,7 @@ from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles
 from tests.models.test_no_slip import gripper
+from tests.parameters import one_fast
 
 RIGID = {
     "coulomb": coulomb.solve,
@@ -174,7 +175,7 @@ def test_infinite_friction_is_no_slip(quadruped, name, inverse):
 
 @every_model
 @both_directions
-@pytest.mark.parametrize("copies", [12, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("copies", one_fast((12, 200), 12))
 def test_duplicates_of_a_contact_are_one_contact(quadruped, name, inverse, copies):
     v = scenes.moving(quadruped, np.random.default_rng(4), speed=0.1)
     once = replace(scenes.foot_contacts(quadruped, 0.7, feet=(1,)), damping=np.full(1, 40.0))
@@ -322,6 +323,21 @@ def test_normals_that_are_not_parallel_are_solved(quadruped, standing, name, inv
         assert solution.status is Status.SOLVED
         assert_balanced(problem, solution)
         assert contact_velocity(problem, solution)[0].min() > -max(1e-8, GIVES_WAY.get(name, 0.0))
+
+
+@every_model
+def test_contact_that_does_not_penetrate_adds_no_energy(quadruped, name):
+    """Forward, also on springs and with drag (math.md 16, test 9)."""
+    rng = np.random.default_rng(11)
+    for _ in range(20):
+        v = scenes.moving(quadruped, rng, speed=0.3)
+        v[2] -= 0.3
+        feet = scenes.foot_contacts(quadruped, 0.5, normals=scenes.tilted(rng, 4, 0.2), gap=rng.choice([0.0, 1e-4], 4))
+        springs = replace(feet, stiffness=10.0 ** rng.uniform(4, 12, 4), damping=rng.uniform(0.0, 100.0, 4))
+        problem = step(quadruped, v, springs, False)
+        v_free = -np.linalg.solve(problem.M, problem.kappa)
+        v_plus = MODELS[name](problem, None).v_plus
+        assert v_plus @ problem.M @ v_plus <= v_free @ problem.M @ v_free * (1.0 + 1e-10)
 
 
 @every_model

@@ -1,4 +1,4 @@
-"""What no contact model may know: the unit of mass, and the order in which contacts are listed."""
+"""What no contact model may know: the unit of mass, the order of contacts, and which tangent is the first."""
 
 from __future__ import annotations
 
@@ -95,3 +95,15 @@ def test_the_order_in_which_contacts_are_listed_does_not_matter(quadruped, name,
         assert other.status is one.status
         np.testing.assert_allclose(other.v_plus, one.v_plus, rtol=0, atol=1e-12)
         assert other.warm == one.warm
+
+
+@every_model
+@both_directions
+def test_tangents_turned_by_a_quarter_span_the_same_friction(quadruped, name, solve, inverse):
+    for seed in range(4):
+        problem = walking(quadruped, name, inverse, seed)
+        N, S, T = problem.contacts.jacobian.reshape(3, 4, 18)
+        turned = replace(problem.contacts, jacobian=np.vstack((N, T, -S)))
+        one, other = solve(problem, None), solve(replace(problem, contacts=turned), None)
+        assert other.status is one.status
+        np.testing.assert_allclose(other.v_plus, one.v_plus, rtol=0, atol=1e-9)

@@ -21,6 +21,7 @@ from idcontrol.models.whitened import INEXACT, outcomes, whiten
 from idcontrol.problems.machines import forward_step
 from idcontrol.types import Status
 from tests import scenes
+from tests.parameters import one_fast
 
 ALL = np.array([True, True])
 
@@ -301,7 +302,7 @@ def breaks_the_law(problem, solve, solution):
 
 
 @pytest.mark.parametrize("solve", [*RIGID, constraint.solve])
-@pytest.mark.parametrize("problems", [150, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("problems", one_fast((150, 20_000), 150))
 def test_of_all_roles_a_right_one_is_found_or_there_is_none(solve, problems):
     """With tilted normals, dependent rows and moving surfaces, by a linear program for each of the 2ⁿ roles."""
     none = 0

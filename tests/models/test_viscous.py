@@ -9,7 +9,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.judge import unbalanced
 from idcontrol.models import dissipation, viscous
-from idcontrol.models.step import Bilateral, StepProblem
+from idcontrol.models.step import StepProblem
 from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
@@ -146,18 +146,6 @@ def test_without_drag_it_is_the_frictionless_model_whatever_mu_is(quadruped, for
     np.testing.assert_allclose(solution.impulses, expected.impulses, rtol=0, atol=1e-13)
 
 
-def test_bilateral_rows_stand_beside_the_drag(quadruped):
-    rng = np.random.default_rng(34)
-    problem = dragged(moving_problem(quadruped, rng, inverse=False), 20.0)
-    ties = Bilateral(
-        rows=0.3 * rng.normal(size=(2, 18)), target=0.1 * rng.normal(size=2), compliance=np.array([0.0, 0.5])
-    )
-    problem = replace(problem, bilateral=ties)
-    solution = viscous.solve(problem)
-    assert ties.rows[0] @ solution.v_plus == pytest.approx(ties.target[0], abs=1e-10)
-    assert np.abs(unbalanced(problem, solution)).max() < 1e-10
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_copies_of_a_contact_share_its_drag(quadruped, form):
     """Two hundred contacts, each with a fiftieth of the drag, are the four."""
@@ -182,12 +170,3 @@ def test_no_contact_and_squeeze_are_answers(quadruped, form):
     squeezed = solve(form, dragged(gripper(0.1), 10.0), np.zeros(3))
     assert squeezed.status is Status.FALLBACK
     assert squeezed.note == "squeeze"
-
-
-def test_energy_never_grows_at_contacts_that_do_not_penetrate(quadruped):
-    rng = np.random.default_rng(37)
-    for _ in range(100):
-        problem = dragged(moving_problem(quadruped, rng, inverse=False), rng.uniform(0.0, 100.0, 4))
-        v_free = np.linalg.solve(problem.M, -problem.kappa)
-        v_plus = viscous.solve(problem).v_plus
-        assert v_plus @ problem.M @ v_plus <= v_free @ problem.M @ v_free * (1.0 + 1e-12)

@@ -94,19 +94,6 @@ def test_the_page_is_whole_links_the_pages_of_its_runs_alone_and_escapes_what_it
     assert "idcontrol compare trot --out &#39;with &lt;space&gt;&#39;" in text
 
 
-def test_every_figure_has_a_sentence_with_the_numbers_of_the_runs(folder):
-    outcomes = record.load(folder).outcomes
-    pictures = figures.pictures(outcomes)
-    assert [p.title for p in pictures] == [
-        "Torque rate", "Tracking error", "Path of the centre of mass", "Predicted contact force, foot by foot",
-    ]  # fmt: skip
-    done = [o for o in outcomes if o.done]
-    worst = max(done, key=lambda o: o.metric("q_err_rad"))
-    assert f"{1e3 * worst.metric('q_err_rad'):.3g} mrad, among the 3 of 6 runs" in pictures[1].sentence
-    for picture in pictures:
-        assert re.search(r"\d", picture.sentence)
-
-
 def test_a_number_that_is_varied_gets_curves_that_say_how_far_each_controller_goes(tmp_path):
     rows = plan(
         experiment, product({"disturbance.delay_s": (0.0, 0.001, 0.002), "controller": ("pid", "id-coulomb-qp")})
@@ -141,27 +128,12 @@ def test_eleven_conditions_differ_in_colour_or_marker(folder):
     assert len(looks) == len(set(looks)) == 11
 
 
-def test_of_more_conditions_than_looks_the_table_gives_the_names(folder):
-    (outcome,) = record.load(folder).outcomes[:1]
-    members = {f"condition {i}": [outcome] for i in range(100)}
-    scene = figures._Scene((outcome,), {outcome.row.name: ("pid", "")}, ("pid",), members, ())
-    sentence, figure = figures._torque_rate(scene)
-    assert not figure.legends
-    assert "one of 100 conditions, which the table of all runs names" in sentence
-
-
 def test_a_run_is_named_by_what_sets_it_apart_from_most():
     changed = [{}, {}, {}, {"mu": 0.1}, {"noise.angle_rad": 0.01}]
     rows = plan(experiment, [{"controller": "pid", "mu": 0.8, "noise.angle_rad": 0.0} | change for change in changed])
     outcomes = [record.RunOutcome(row=row, metrics={}, reason=None, folder=Path("nowhere")) for row in rows]
     names = [page._which(o, outcomes) for o in outcomes]
     assert names[3:] == ["mu 0.1", "noise.angle_rad 0.01"]
-
-
-def test_lines_and_panels_have_the_names_that_a_study_gives_them(folder):
-    outcomes = record.load(folder).outcomes
-    rate = figures.pictures(outcomes, lambda o: (f"no {o.setting('controller')}", "anywhere"))[0]
-    assert re.search(r"no (pid|id-coulomb-qp|id-sap) \(anywhere\) has the smallest", rate.sentence)
 
 
 def test_of_random_draws_the_rank_correlation_is_told():
