@@ -56,15 +56,6 @@ def test_feet_that_will_lift_or_have_just_landed_ask_for_none(standing, changes)
     np.testing.assert_allclose(held.tau, rest.tau, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-qp-1", "id-coulomb-lcp", "id-coulomb-smooth"])
-def test_a_step_in_python_asks_for_the_same_inner_forces(standing, name):
-    control, reference = walker.controller(name), structs.replace(walker.stand(), q=scenes.HOME + standing[2])
-    compiled = control(standing[1], reference).tau
-    control.reset()
-    in_python = control.give_way(standing[1], reference).tau
-    np.testing.assert_allclose(in_python, compiled, rtol=0, atol=1e-6 * np.abs(standing[-1]).max())
-
-
 def test_friction_bounds_inner_forces(standing):
     force = command(standing, 1e3).predicted.force
     assert force[:, 2].min() >= 0.0

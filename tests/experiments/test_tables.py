@@ -408,11 +408,6 @@ def test_data_of_the_figures_are_written_but_not_printed(walk):
     assert all(len(row) == len(table.header) for table in found for row in table.rows)
 
 
-def test_torques_with_and_without_mitigation_are_drawn(walk):
-    (picture,) = tables.study.pictures(comparison(walk))
-    assert picture.source.startswith("data:image/svg+xml;base64,")
-
-
 def test_what_the_second_stage_gains_is_put_beside_the_five_orders_of_the_paper(walk):
     def change(run):
         raw = run["controller"] == "id-coulomb-qp-raw"
