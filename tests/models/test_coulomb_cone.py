@@ -260,12 +260,3 @@ def test_the_last_steps_modes_solve_the_next_step_at_once():
     second = coulomb_cone.solve(block(first.v_plus[:2]), first.warm)
     assert second.iterations <= 2  # a guess that is off takes three
     np.testing.assert_allclose(second.impulses, first.impulses, rtol=0, atol=1e-6 * MASS * G * H)
-
-
-def test_a_wrong_memory_changes_nothing_but_the_time():
-    problem = block((0.6, 0.8))
-    expected = coulomb_cone.solve(problem).v_plus
-    for bits in range(4):
-        found = coulomb_cone.solve(problem, dict.fromkeys(range(4), bits))
-        assert found.status is Status.SOLVED
-        np.testing.assert_allclose(found.v_plus, expected, rtol=0, atol=1e-9)

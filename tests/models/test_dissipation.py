@@ -55,27 +55,6 @@ def test_impulses_satisfy_the_optimality_conditions_and_contact_adds_no_energy(q
             assert after <= before * (1.0 + 1e-10)
 
 
-@pytest.mark.parametrize("inverse", [True, False])
-def test_a_warm_start_changes_the_way_not_the_answer(quadruped, inverse):
-    rng = np.random.default_rng(20)
-    for _ in range(50):
-        problem = random_problem(quadruped, rng, inverse=inverse)
-        cold = dissipation.solve(problem)
-        own = dissipation.solve(problem, cold.warm)
-        wrong = dissipation.solve(problem, {int(i): int(rng.integers(16)) for i in problem.contacts.identity})
-        for warm in (own, wrong):
-            assert warm.status is Status.SOLVED
-            np.testing.assert_allclose(warm.v_plus, cold.v_plus, rtol=0, atol=1e-9 * np.abs(cold.v_plus).max())
-        assert own.iterations <= cold.iterations
-
-
-def test_what_is_remembered_of_contacts_that_are_gone_does_not_matter(quadruped, standing):
-    problem = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
-    cold = dissipation.solve(problem)
-    warm = dissipation.solve(problem, {99: 15, 7: 3})
-    np.testing.assert_array_equal(warm.v_plus, cold.v_plus)
-
-
 def test_a_loaded_contact_lifts_as_it_slides_and_only_then(quadruped):
     """The price of convexity (math.md 7.3): N v⁺ + φ/h = μ max(|v_S|, |v_T|), to rounding."""
     rng = np.random.default_rng(40)

@@ -1,4 +1,4 @@
-"""What no contact model may know: the unit of mass, the order of contacts, and which tangent is the first."""
+"""What no velocity may depend on: the unit of mass, order and axes of contacts, and what is remembered of them."""
 
 from __future__ import annotations
 
@@ -107,3 +107,16 @@ def test_tangents_turned_by_a_quarter_span_the_same_friction(quadruped, name, so
         one, other = solve(problem, None), solve(replace(problem, contacts=turned), None)
         assert other.status is one.status
         np.testing.assert_allclose(other.v_plus, one.v_plus, rtol=0, atol=1e-9)
+
+
+@every_model
+@both_directions
+def test_what_is_remembered_changes_the_way_and_not_the_answer(quadruped, name, solve, inverse):
+    rng = np.random.default_rng(20)
+    for seed in range(8):
+        problem = walking(quadruped, name, inverse, seed)
+        cold = solve(problem, None)
+        wrong = {key: int(rng.integers(16)) for key in (*problem.contacts.identity.tolist(), 99)}
+        for warm in (solve(problem, cold.warm), solve(problem, wrong)):
+            assert warm.status is cold.status
+            np.testing.assert_allclose(warm.v_plus, cold.v_plus, rtol=0, atol=1e-9 * np.abs(cold.v_plus).max())

@@ -1,4 +1,4 @@
-"""The no-slip model: its laws, the general form of math.md 3 as oracle, and its degenerate cases."""
+"""The no-slip model: its laws, the general form of math.md 3 as oracle, and steps without a motion."""
 
 from dataclasses import replace
 
@@ -209,39 +209,6 @@ def test_on_tilted_ground_only_distributed_forces_carry_the_weight(quadruped, st
     assert max(torque) < 3.0
 
 
-def symmetric_variants(contacts):
-    """The same contacts: permuted, one listed twice, tangents turned by 90°."""
-    yield contacts.take([2, 0, 3, 1])
-    twice = contacts.take([0, 1, 1, 2, 3])
-    twice.identity[2] = 99
-    yield twice
-    n = len(contacts)
-    N, S, T = contacts.N, contacts.S, contacts.T
-    axes = contacts.axes[:, [0, 2, 1]].copy()
-    axes[:, 2] *= -1.0
-    assert n == 4
-    yield replace(contacts, axes=axes, jacobian=np.vstack((N, T, -S)))
-
-
-def test_names_order_and_copies_of_contacts_change_neither_velocity_nor_distributed_torque(quadruped):
-    rng = np.random.default_rng(5)
-    for _ in range(20):
-        v = scenes.moving(quadruped, rng)
-        contacts = scenes.foot_contacts(quadruped, 0.6)
-        b = allowed(quadruped, v, contacts, v[6:] + scenes.H * rng.normal(scale=30.0, size=12))
-        problem = inverse_step(quadruped, v, b, contacts)
-        solution = no_slip.solve(problem)
-        _, torque = distributed(problem, solution)
-        for variant in symmetric_variants(contacts):
-            other = replace(problem, contacts=variant)
-            again = no_slip.solve(other)
-            assert again.status is Status.SOLVED
-            size = max(1.0, np.abs(torque).max())
-            np.testing.assert_allclose(again.v_plus, solution.v_plus, rtol=0, atol=1e-9)
-            # the ridge of stage II, 1e-8 of the objective, weighs two half impulses less than a whole one
-            np.testing.assert_allclose(distributed(other, again)[1], torque, rtol=0, atol=1e-6 * size)
-
-
 def test_warm_start_keeps_the_rows_of_the_same_contacts_wherever_they_are_listed(quadruped, standing):
     contacts = scenes.foot_contacts(quadruped, 0.6)
     problem = inverse_step(quadruped, standing, np.zeros(12), contacts)
@@ -267,17 +234,6 @@ def test_a_foot_that_lifts_is_not_pulled_sideways(quadruped, standing):
     assert abs(s[0]) > 0.05
     assert not solution.impulses[0].any()
     assert np.abs(s[1:]).max() < 1e-9
-
-
-def test_a_foot_in_the_air_moves_as_it_likes_and_gets_no_impulse(quadruped):
-    rng = np.random.default_rng(6)
-    v = scenes.moving(quadruped, rng)
-    contacts = scenes.foot_contacts(quadruped, 0.6, gap=np.array([5e-3, 0.0, 0.0, 0.0]))
-    b = allowed(quadruped, v, contacts, v[6:])
-    solution = no_slip.solve(inverse_step(quadruped, v, b, contacts))
-    alone = no_slip.solve(inverse_step(quadruped, v, b, contacts.take([1, 2, 3])))
-    assert not solution.impulses[0].any()
-    np.testing.assert_allclose(solution.v_plus, alone.v_plus, rtol=0, atol=1e-12)
 
 
 def test_footholds_that_the_joints_contradict_are_reported(quadruped, standing):
@@ -311,7 +267,7 @@ def test_noise_on_projected_demands_does_not_make_the_torque_jump(quadruped, sta
     assert jumps <= 1
 
 
-# --- degenerate cases (math.md 13.6) ---
+# --- degenerate cases of its own; those of every model are in test_degenerate ---
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.7, np.inf])
