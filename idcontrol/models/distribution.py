@@ -205,7 +205,8 @@ def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma
     n, d = mu.shape[0], 0
     for i in range(n):
         cone[i] = 0
-        exact, slip = 0.0, max(abs(u[n + i]), abs(u[2 * n + i]))
+        s, t = abs(u[n + i]), abs(u[2 * n + i])
+        exact, slip = 0.0, np.hypot(s, t) if cones.law == CIRCLE else max(s, t)
         for r in (i, n + i, 2 * n + i):
             exact = max(exact, TOLERANCE * (abs(c[r]) + abs(u[r] - c[r])))
         if held[i]:  # one that slips or parts carries nothing
@@ -473,6 +474,26 @@ def drags(w: Whitened, cones: Cones, y: Array, arena: Arena) -> bool:
     return found
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _slides(w: Whitened, v_tol: float, x: Array, y: Array) -> bool:  # pragma: no cover - compiled
+    """True if a contact that presses slides faster than v_tol [m/s], and than rounding lets it.
+
+    Args:
+        w: The whitened problem.
+        v_tol: As in `Cones`.
+        x: The whitened velocity change ρᵀy, shape (k,).
+        y: Impulses in block order [N; S; T], shape (3 n,) [N s].
+    """
+    found, n = False, y.shape[0] // 3
+    for i in range(n):
+        slip, exact = 0.0, 0.0
+        for r in (n + i, 2 * n + i):
+            change = dot(w.rho[r], x)
+            slip, exact = np.hypot(slip, w.c[r] + change), max(exact, TOLERANCE * (abs(w.c[r]) + abs(change)))
+        found = found or (y[i] > 0.0 and slip > max(v_tol, exact))
+    return found
+
+
 @njit(cache=True, error_model="numpy")
 def smallest_torque_kernel(
     w: Whitened, cones: Cones, bounds: Bounds, y: Array, difference: Array, out: Array, arena: Arena
@@ -489,14 +510,18 @@ def smallest_torque_kernel(
         arena: Where arrays come from.
 
     Returns:
-        inf if no impulses were found that keep the motion, else what they miss of the law, which is zero by the edge
-        rule unless `Cones.v_tol` is zero; they are of use up to `TOLERANCE`.
+        inf if no impulses were found that keep the motion, or if a contact that presses slides on a circle; else what
+        they miss of the law, which is zero by the edge rule unless `Cones.v_tol` is zero; they are of use up to
+        `TOLERANCE`.
     """
     n3, p = y.shape[0], w.fixed.shape[0]
     x = zeros(arena, w.rho.shape[1])
     for r in range(n3):
         for i in range(x.shape[0]):
             x[i] += w.rho[r, i] * y[r]
+    # a circle has no edges that oppose the slip: others would take the load, and the friction would be lost
+    if cones.law == CIRCLE and _slides(w, cones.v_tol, x, y):
+        return np.inf
     torque = torque_map_kernel(w, n3, arena)
     rest = vector(arena, p)
     assign(rest, difference)

@@ -153,6 +153,21 @@ def test_feet_that_slide_keep_their_friction_on_the_circle_while_they_ramp():
     np.testing.assert_allclose(np.hypot(force[:, 0], force[:, 1]), 0.3 * force[:, 2], rtol=1e-6)
 
 
+@pytest.mark.parametrize("seed", [5, 24, 34])
+def test_forces_of_compliant_ground_are_kept_where_a_loaded_foot_slides_while_others_ramp(seed):
+    """Otherwise feet that stand take over its load, and it slides without the friction that takes its power."""
+    state, a = walker.at_home(scenes.links()), np.random.default_rng(seed).normal(0.0, 5.0, 12)
+    ramping = walker.stand(a=a, to_liftoff=np.array([0.01, np.inf, 0.003, np.inf]))
+    shared, own = (
+        walker.controller("id-sap", mu=0.2, project=False, ramp_s=ramp_s)(state, ramping) for ramp_s in (0.025, 0.0)
+    )
+    force = own.predicted.force
+    slides = (force[:, 2] > 1.0) & (np.hypot(force[:, 0], force[:, 1]) > (0.2 - 1e-9) * force[:, 2])
+    assert slides.any()
+    assert shared.status is Status.SOLVED
+    np.testing.assert_allclose(shared.predicted.force, force, rtol=0.0, atol=1e-9)
+
+
 @pytest.mark.parametrize("row", range(12))
 def test_a_contact_whose_velocity_is_not_finite_does_not_stick(quadruped, standing, row):
     cones = Cones(np.full(4, 0.6), np.zeros(4, dtype=np.bool_), np.zeros(4), 1e-6)
