@@ -20,7 +20,7 @@ FAST := $(PYTEST) -m "not slow and not wallclock"
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:
 	@echo "make test: installs what tests need, runs the fast tests, then those on the wall clock;" \
-	  "about a quarter of an hour on two cores the first time, which compiles kernels; longer on a busy computer"
+	  "about ten minutes on two cores the first time, which compiles kernels; longer on a busy computer"
 
 test: about $(VENV)/.dev
 	@trap 'exit 130' INT; failed=0; \

@@ -235,8 +235,8 @@ def test_a_thousand_commands_cross_between_two_processes_in_order():
             nonlocal seen
             assert select.select([bus], [], [], GUARD_S)[0]  # what has come wakes whoever waits for it
             taken = list(bus.take())
-            assert taken
-            seen = int(taken[-1]["tick"]) - 2
+            if taken:  # else an earlier look has taken what woke this one
+                seen = int(taken[-1]["tick"]) - 2
 
         for k in range(-1, 1000):
             rows[1, 3] = k
