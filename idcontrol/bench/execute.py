@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.bench import batch, controllers, history, models, plants, solvers, tick
+from idcontrol.bench import batch, controllers, models, plants, solvers, tick
+from idcontrol.bench.machine import machine
 from idcontrol.bench.measurement import Effort, TimingRow, floor
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import InputError, UnknownName
@@ -44,7 +45,7 @@ def run(
     """
     if section not in (*SECTIONS, "all"):
         raise UnknownName("section of the bench", section, (*SECTIONS, "all"))
-    before = history.machine()
+    before = machine()
     walk = walks.walk(ROBOT, PLANT, PERIODS)
     floor_us, _ = in_turns([floor(walk)], len(walk.moments), effort.samples, effort.budget_s)
     rows, failed = [], {}
@@ -69,10 +70,4 @@ def _rows(name: str, walk: RecordedWalk, effort: Effort, contacts: Sequence[int]
         return solvers.rows(walk, effort, contacts or solvers.CONTACTS)
     if name == "models":
         return models.rows(walk, effort, contacts or models.CONTACTS)
-    if name == "controllers":
-        return controllers.rows(walk, effort)
-    if name == "plants":
-        return plants.rows(walk, effort)
-    if name == "batch":
-        return batch.rows(walk, effort)
-    return tick.rows(walk, effort)
+    return {"controllers": controllers, "plants": plants, "batch": batch, "tick": tick}[name].rows(walk, effort)

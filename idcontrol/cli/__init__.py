@@ -32,7 +32,7 @@ from idcontrol.cli import (
     warmup,
 )
 from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
-from idcontrol.cli.faults import RunFault, report_fault
+from idcontrol.cli.faults import RunFault, Stopped, report_fault
 from idcontrol.config.places import described
 from idcontrol.errors import IdControlError
 from idcontrol.program.interrupts import ctrl_c_is_heard
@@ -59,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return say(error.format_message(), UNUSABLE)
     except IdControlError as error:
         return say(described(error), UNUSABLE)
+    except Stopped as stop:
+        return say(str(stop), stop.status)
     except RunFault as fault:
         return report_fault(fault.__cause__ or fault, fault.folder)
     except Exception as error:  # the last resort: everything that is the input's fault was answered above

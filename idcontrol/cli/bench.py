@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
-from idcontrol.cli.console import DONE, TASK_FAILED, console
+from idcontrol.cli.console import DONE, TASK_FAILED, grid, mark, print_json, say, show
+from idcontrol.cli.options import JSON
 from idcontrol.errors import InputError
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 MOST_CONTACTS = 100_000
 """Rows of so many take a tenth of a gigabyte; machines in contact have a hundred."""
@@ -33,25 +29,9 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 @click.option(
     "--budget", type=click.FloatRange(0.01, 3600.0), default=2.0, metavar="S", help="Time spent on a row [2 s]."
 )
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Append the result.")
-@click.option(
-    "--against",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Show ratios to the newest result in FILE, which --out or --json has written.",
-)
 @click.option("--steps", type=click.IntRange(1000, 10**9), default=100_000, help="Steps of `memory` [100000].")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(
-    section: str,
-    contacts: str | None,
-    samples: int,
-    budget: float,
-    out: Path | None,
-    against: Path | None,
-    steps: int,
-    as_json: bool,
-) -> int:
+@JSON
+def command(section: str, contacts: str | None, samples: int, budget: float, steps: int, as_json: bool) -> int:
     """Time our code, a peer's and the floor in turns over the states of a walk; answers are compared before times.
 
     The floor is the time that Pinocchio takes, called from Python, for the rigid-body terms. A bar is a multiple of
@@ -63,49 +43,37 @@ def command(
         raise InputError("--budget nan: give a time in seconds")
     for name in THREADS:  # before NumPy is imported: BLAS reads it once
         os.environ.setdefault(name, "1")
-    from idcontrol.bench import history
-    from idcontrol.config.configuration import jsonable
-
-    earlier = None if against is None else history.last(against)
     counts = None if contacts is None else _counts(contacts)
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        if section == "memory":
-            from idcontrol.bench import memory
-
-            result: dict[str, Any] = {**memory.run(steps), "machine": history.machine()}
-        elif section == "compiling":
-            from idcontrol.bench import compiling
-
-            result = {**compiling.run(), "machine": history.machine()}
-        else:
-            result = _times(section, counts, samples, budget, quiet=as_json)
-    result = jsonable(result)
-    if earlier is not None and "rows" in result:
-        result["against"] = history.ratios(result, earlier)
-    if out is not None:
-        history.append(out, result)
+        result = _result(section, counts, samples, budget, steps, quiet=as_json)
+    if as_json:
+        print_json(result)
+    elif "rows" in result:
+        _show(result)
+    else:
+        _show_bars(result)
     failed = result.get("failed", {})
     for line in failed.values():
-        click.echo(f"idcontrol: {line}", err=True)
-    if as_json:
-        click.echo(json.dumps(result, allow_nan=False))
-    else:
-        screen = console()
-        for table in _tables(result):
-            screen.print(table)
+        say(line, TASK_FAILED)
     return TASK_FAILED if failed else DONE
 
 
-def _times(section: str, contacts: list[int] | None, samples: int, budget: float, *, quiet: bool) -> dict[str, Any]:
-    from idcontrol.bench import execute
-    from idcontrol.bench.measurement import Effort, TimingRow
+def _result(
+    section: str, contacts: list[int] | None, samples: int, budget: float, steps: int, *, quiet: bool
+) -> dict[str, Any]:
+    from idcontrol.bench import compiling, execute, machine, measurement, memory
 
-    def on_row(row: TimingRow) -> None:
+    if section in ("memory", "compiling"):
+        measured = memory.run(steps) if section == "memory" else compiling.run()
+        return {**measured, "machine": machine.machine()}
+
+    def on_row(row: measurement.TimingRow) -> None:
         if not quiet and sys.stderr.isatty():
             done = row.benchmark
             click.echo(f"{done.section}: {done.what}, {done.contacts} contacts: {row.us['p50']:.1f} us", err=True)
 
-    return execute.run(section, Effort(samples=samples, budget_s=budget), contacts=contacts, on_row=on_row)
+    effort = measurement.Effort(samples=samples, budget_s=budget)
+    return execute.run(section, effort, contacts=contacts, on_row=on_row)
 
 
 def _counts(text: str) -> list[int]:
@@ -120,68 +88,59 @@ def _counts(text: str) -> list[int]:
     return found
 
 
-def _tables(result: Mapping[str, Any]) -> Iterator[Table]:
-    from rich.table import Table
+def _where(machine: Mapping[str, Any]) -> str:
+    return f"{machine['processor']}, load {machine['load']}, commit {machine['commit']}"
 
+
+def _show_bars(result: Mapping[str, Any]) -> None:
+    """Print the section memory or compiling."""
     from idcontrol.record.quantities import label
 
-    machine = result["machine"]
-    where = f"{machine['processor']}, load {machine['load']}, commit {machine['commit']}"
-    if "rows" not in result:
-        section = "memory" if "memory" in result else "compiling"
-        table = Table("", "found", "bar", "", title=f"{section}; {where}", title_justify="left", box=None)
-        for key, entry in result[section].items():
-            table.add_row(label(key), f"{entry['value']:.4g}", _number(entry["bar"]), _mark(entry["met"]))
-        yield table
-        return
-    table = Table(title=f"floor {result['floor_us']:.1f} us; {where}", title_justify="left", box=None)
-    for heading in ("section", "what", "contacts", "us p50", "p99", "p99.9", "floors", "peer", "us p50", "ratio"):
-        table.add_column(heading, justify="left" if heading in ("section", "what", "peer") else "right")
-    for heading in ("same answer", "bar", "", "goal", ""):
-        table.add_column(heading, justify="right")
+    section = "memory" if "memory" in result else "compiling"
+    table = grid("", "found", "bar", " ", title=f"{section}; {_where(result['machine'])}")
+    for key, entry in result[section].items():
+        table.add_row(label(key), _number(entry["value"]), _number(entry["bar"]), mark(entry["met"]))
+    show(table)
+
+
+LEFT = ("section", "what", "peer")
+
+
+def _show(result: Mapping[str, Any]) -> None:
+    """Print the rows of all other sections, and the answers that differ."""
+    headings = ("section", "what", "contacts", "us p50", "p99", "p99.9", "floors", "peer", "us p50", "ratio")
+    table = grid(
+        *headings, "same answer", "bar", " ", "goal", " ", left=LEFT,
+        title=f"floor {result['floor_us']:.1f} us; {_where(result['machine'])}",
+    )  # fmt: skip
     for row in result["rows"]:
-        us, theirs = row["us"], row["peer_us"]
-        unsolved = f" ({row['unsolved']} unsolved)" if row["unsolved"] else ""
-        their_unsolved = f" ({row['peer_unsolved']} unsolved)" if row["peer_unsolved"] else ""
         table.add_row(
             row["section"],
-            row["what"] + unsolved,
+            row["what"] + _unsolved(row["unsolved"]),
             _number(row["contacts"]),
-            *(_number(us[name]) for name in ("p50", "p99", "p999")),
+            *(_number(row["us"][name]) for name in ("p50", "p99", "p999")),
             _number(row["floor_ratio"]),
-            "" if row["peer"] is None else row["peer"] + their_unsolved,
-            "" if theirs is None else _number(theirs["p50"]),
+            "" if row["peer"] is None else row["peer"] + _unsolved(row["peer_unsolved"]),
+            "" if row["peer_us"] is None else _number(row["peer_us"]["p50"]),
             _number(row["peer_ratio"]),
             {None: "", True: "yes", False: "no"}[row["agrees"]],
             "" if row["bar"] is None else f"{_number(row['bar'])} {row['of']}",
-            _mark(row["met"]),
+            mark(row["met"]),
             _number(row["goal"]),
-            _mark(row["goal_met"]),
+            mark(row["goal_met"]),
         )
-    yield table
+    show(table)
     differing = [row for row in result["rows"] if row["agrees"] is False]
     if differing:
-        table = Table("answers that differ", "peer", "difference", title_justify="left", box=None)
+        table = grid("answers that differ", "peer", "difference", left=("answers that differ", "peer", "difference"))
         for row in differing:
             table.add_row(row["what"], row["peer"], row["difference"])
-        yield table
-    if "against" in result:
-        table = Table("what", "contacts", "peer", "floors now", "earlier", "now / earlier", box=None)
-        for row in result["against"]:
-            numbers = (_number(row[key]) for key in ("now", "earlier", "ratio"))
-            table.add_row(row["what"], _number(row["contacts"]), row["peer"] or "", *numbers)
-        yield table
+        show(table)
+
+
+def _unsolved(count: int | None) -> str:
+    return f" ({count} unsolved)" if count else ""
 
 
 def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _mark(holds: bool | None) -> Any:
-    from rich.text import Text
-
-    if holds is None:
-        return Text("")
-    return Text("✓", style="green") if holds else Text("✗", style="red")
+    return "" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from idcontrol.cli import completion
-from idcontrol.cli.console import DONE, real
+from idcontrol.cli.console import DONE, print_json
 from idcontrol.cli.loop import LOOPS
+from idcontrol.cli.options import JSON, ROBOT, real
+from idcontrol.config.entries import entry_points
 
 
 @click.command("bus", short_help="Let a loop drive a robot that speaks Unitree's messages on DDS.")
-@click.option(
-    "--robot",
-    shell_complete=completion.robots,
-    default="go1",
-    show_default=True,
-    metavar="R",
-    help="Robot whose file has the order `unitree` of joints.",
-)
+@ROBOT
 @click.option(
     "--bind", default="127.0.0.1:9002", show_default=True, metavar="HOST:PORT", help="Where the loop finds it."
 )
@@ -34,9 +26,12 @@ from idcontrol.cli.loop import LOOPS
     metavar="S",
     help="Brake after a silence of the loop of this length [s].",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what has passed as one JSON object.")
-def command(robot: str, bind: str, interface: str | None, domain: int, silence_s: float, as_json: bool) -> int:
-    """Be the machine at --peer of a loop, and hand on what it says to a robot on the bus, until the loop ends."""
+@JSON
+def command(robot: str | None, bind: str, interface: str | None, domain: int, silence_s: float, as_json: bool) -> int:
+    """Be the machine at --peer of a loop, and hand on what it says to a robot on the bus, until the loop ends.
+
+    The robot is go1 by default; its file must have the order `unitree` of joints.
+    """
     from idcontrol.loop.realtime import one_blas_thread
 
     one_blas_thread()
@@ -44,16 +39,15 @@ def command(robot: str, bind: str, interface: str | None, domain: int, silence_s
 
     from idcontrol.adapters.bus import serve
     from idcontrol.config.configuration import build
-    from idcontrol.config.entries import entry_points
     from idcontrol.loop.session import resolve
     from idcontrol.loop.transport.udp import address
 
     entry = entry_points(LOOPS)["trot"]
-    config = build(entry.load().presets["default"], {"robot": robot}, {"robot": "--robot"})
+    config = build(entry.load().presets["default"], {"robot": robot or "go1"}, {"robot": "--robot"})
     session = resolve(entry.value, config)
     count = serve(session, address(bind), interface=interface, domain=domain, silence_s=silence_s)
     if as_json:
-        click.echo(json.dumps(msgspec.to_builtins(count)))
+        print_json(msgspec.to_builtins(count))
     else:
         click.echo(
             f"{count.commands} commands of the loop: {count.lost} lost, {count.overtaken} overtaken by newer ones; "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from idcontrol.cli import completion
-from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, one_line, real, say
+from idcontrol.cli import completion, options
+from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, grid, one_line, print_json, say, show
+from idcontrol.config.configuration import number as parsed_number
+from idcontrol.config.configuration import parse_setting
 from idcontrol.config.entries import load_experiment
 from idcontrol.errors import InputError
 from idcontrol.program.progress import progress_bar
 from idcontrol.sweeps.study import load_study
 
 if TYPE_CHECKING:
+    from idcontrol.sweeps.plan import PlannedRun
     from idcontrol.sweeps.record import RunOutcome
-    from idcontrol.sweeps.study import Table
+    from idcontrol.sweeps.study import Study, Table
 
 _SHOWN = (
     "q_err_rad",
@@ -37,6 +39,10 @@ _SHOWN = (
 """Quantities of the table on the terminal; all others are in the files."""
 WIDEST = 16
 """Widest column of a quantity; its label is broken into lines."""
+FEW = 4
+"""Of a run in which more settings are varied, only those are named that its preset has otherwise."""
+AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}
+"""Options that give several values, by the setting that they vary."""
 
 
 @click.command("compare", short_help="Run every combination of settings; one table.")
@@ -58,16 +64,7 @@ WIDEST = 16
 @click.option(
     "--vary", multiple=True, metavar="KEY=V,W", help="Values of any other setting, by dotted key or its last part."
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A setting of all runs, by dotted key or its last part.",
-)
-@click.option("--preset", metavar="NAME", help="The configuration to begin with.")
-@click.option("--robot", shell_complete=completion.robots, metavar="R", help="Robot of all runs.")
-@click.option("--duration", "duration_s", type=real, metavar="S", help="Length of each run [s].")
+@options.taking(options.SETTINGS, options.PRESET, options.ROBOT, options.DURATION)
 @click.option(
     "--study",
     shell_complete=completion.studies,
@@ -76,9 +73,8 @@ WIDEST = 16
 )
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at a time; by default one a core.")
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers see DIR, instead of this machine.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder; one of before is continued.")
-@click.option("--json", "as_json", is_flag=True, help="Print the rows as one JSON object.")
-@click.option("--quiet", is_flag=True, help="No progress: neither a bar nor lines.")
+@click.option("--out", type=options.FOLDER, metavar="DIR", help="Folder; one of before is continued.")
+@options.taking(options.JSON, options.QUIET)
 def command(
     experiment: str,
     study: str | None,
@@ -87,33 +83,23 @@ def command(
     out: Path | None,
     as_json: bool,
     quiet: bool,
-    **options: Any,
+    **given: Any,
 ) -> int:
     """Run EXPERIMENT for every combination of settings and print one table.
 
     A comparison that was stopped continues when it is called again with the same --out: runs that are done are kept.
     A run that fails is a row that says why. Exit status 0: every run did its task; 1: some did not.
     """
-    from idcontrol.config.changes import start_of
-    from idcontrol.config.configuration import jsonable
     from idcontrol.record.recording import fresh_folder
     from idcontrol.sweeps import comparison, execute, record
-    from idcontrol.sweeps.plan import plan
 
     if jobs is not None and scheduler is not None:
         raise InputError("--jobs is for this machine, --scheduler for a cluster; leave one of them out")
-    chosen = load_experiment(experiment)
-    start = start_of(chosen, options["preset"] or "default")
     named = None if study is None else load_study(study, experiment)
-    runs = _runs(experiment, start, options) if named is None else _runs_of_study(named.runs, options)
-    options_of = {"controller": "controllers", "plant": "plants", "mu": "mu", "duration_s": "duration_s"}
-    spelling = {key: f"--{name.removesuffix('_s')}" for key, name in options_of.items() if options[name] is not None}
-    planned = plan(chosen, runs, spelling)
+    planned = _planned(experiment, named, given)
     if out is None:
         out = fresh_folder("runs", f"compare-{experiment}" + (f"-{study}" if study else ""))
-
-    varied = record.varied_keys(planned)
-    again = _command_line(experiment, study, options, out)
+    again = _command_line(experiment, study, given, out)
     on_a_cluster = None if scheduler is None else functools.partial(execute.on_a_cluster, address=scheduler)
     outcomes: tuple[RunOutcome, ...] = ()
     try:
@@ -127,27 +113,23 @@ def command(
                     study=study,
                     command=again,
                     notice=lambda line: click.echo(f"idcontrol: {one_line(line)}", err=True),
-                    ended=lambda outcome, share: _tell(outcome, share, varied, progress, quiet),
+                    ended=functools.partial(_ended, record.varied_keys(planned), progress, quiet),
                 )
             if named is not None and (further := named.further(outcomes)):
-                planned += plan(chosen, _runs_of_study(further, options), spelling)
+                planned += _planned(experiment, named, given, further)
     except KeyboardInterrupt:
         return say(f"stopped; to continue: {shlex.join(again)}", INTERRUPTED)
     tables = () if named is None else named.tables(outcomes)
     _write_tables(out, tables)
     if as_json:
-        click.echo(json.dumps(jsonable({"rows": record.flat_rows(outcomes), "out": str(out)}), allow_nan=False))
+        print_json({"rows": record.flat_rows(outcomes), "out": out})
     else:
         _show(outcomes, tables, out)
     return DONE if all(o.done for o in outcomes) else TASK_FAILED
 
 
-FEW = 4
-"""Of a run in which more settings are varied, only those are named that its preset has otherwise."""
-
-
-def _tell(
-    outcome: RunOutcome, share: float, varied: Sequence[str], progress: Callable[[float], None], quiet: bool
+def _ended(
+    varied: Sequence[str], progress: Callable[[float], None], quiet: bool, outcome: RunOutcome, share: float
 ) -> None:
     """Move the bar, or say in a line which run has ended where there is none."""
     from idcontrol.sweeps.execute import REFUSED
@@ -155,41 +137,61 @@ def _tell(
     progress(share)
     refused = (outcome.reason or "").startswith(REFUSED)  # in the table, or the only line if nothing was accepted
     if not quiet and not refused and not sys.stderr.isatty():
-        told = [key for key in varied if len(varied) <= FEW or key == "controller" or key in outcome.row.changes]
-        took, name = outcome.metric("wall_s"), ", ".join(f"{key} {cell(outcome.setting(key))}" for key in told)
+        shown = [key for key in varied if len(varied) <= FEW or key == "controller" or key in outcome.row.changes]
+        took, name = outcome.metric("wall_s"), ", ".join(f"{key} {cell(outcome.setting(key))}" for key in shown)
         how = outcome.reason or "done" + (f" in {took:.1f} s" if took is not None else "")
         click.echo(f"{100.0 * share:3.0f} %  {name}: {how}", err=True)
 
 
-def _runs(experiment: str, start: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Changes of each run to the configuration `start`: what all share, and every combination of what is varied."""
+def _planned(
+    experiment: str, study: Study | None, given: Mapping[str, Any], further: Sequence[Mapping[str, Any]] | None = None
+) -> list[PlannedRun]:
+    """The runs that the options ask for: every combination, or those of a study, or its `further` ones."""
+    from idcontrol.config.changes import start_of
+    from idcontrol.sweeps.plan import plan
+
+    chosen = load_experiment(experiment)
+    start = start_of(chosen, given["preset"] or "default")
+    shared: dict[str, Any] = dict(map(parse_setting, given["settings"]))
+    shared |= {name: given[name] for name in ("robot", "duration_s") if given[name] is not None}
+    if study is None:
+        runs = _combinations(experiment, start, given, {**shared, "preset": given["preset"] or "default"})
+    else:
+        runs = _chosen(study.runs if further is None else further, given, shared)
+    options_of = AXES | {"duration_s": "duration_s"}
+    spelling = {key: f"--{name.removesuffix('_s')}" for key, name in options_of.items() if given[name] is not None}
+    return plan(chosen, runs, spelling)
+
+
+def _asked(given: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Values of controllers, plants and frictions, where the options name some."""
     from idcontrol import controllers, plants
-    from idcontrol.config.configuration import parse_setting
+
+    asked: dict[str, list[Any]] = {}
+    if given["controllers"] not in (None, "all"):
+        asked["controller"] = _names(given["controllers"], controllers)
+    if given["plants"] is not None:
+        asked["plant"] = _names(given["plants"], plants)
+    if given["mu"] is not None:
+        asked["mu"] = _frictions(given["mu"])
+    return asked
+
+
+def _combinations(
+    experiment: str, start: Any, given: Mapping[str, Any], shared: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Changes of each run to the configuration `start`: what all share, and every combination of what is varied."""
     from idcontrol.sweeps.comparison import all_controllers
     from idcontrol.sweeps.plan import product
 
-    shared: dict[str, Any] = dict(parse_setting(text) for text in options["settings"])
-    shared["preset"] = options["preset"] or "default"
-    for name in ("robot", "duration_s"):
-        if options[name] is not None:
-            shared[name] = options[name]
-
-    axes: dict[str, Sequence[Any]] = {}
-    for text in options["vary"]:
-        key, values = _values(text)
-        axes[key] = values
-    if options["controllers"] not in (None, "all") and hasattr(start, "controller"):
-        axes["controller"] = _names(options["controllers"], controllers)
-    axes |= all_controllers(start, {*shared, *axes})
-    if options["plants"] is not None:
-        axes["plant"] = _names(options["plants"], plants)
-    if options["mu"] is not None:
-        axes["mu"] = _frictions(options["mu"])
-    if options["seeds"] is not None:
+    axes: dict[str, Sequence[Any]] = dict(map(_values, given["vary"]))
+    asked = _asked(given)
+    axes |= all_controllers(start, {*shared, *axes, *asked}) | asked
+    if given["seeds"] is not None:
         first = shared.get("seed", getattr(start, "seed", 0))
-        axes["seed"] = list(range(first, first + options["seeds"]))
-    for key, option in (("controller", "controllers"), ("plant", "plants"), ("mu", "mu"), ("seed", "seeds")):
-        if options[option] is not None and not hasattr(start, key):
+        axes["seed"] = list(range(first, first + given["seeds"]))
+    for key, option in AXES.items():
+        if given[option] is not None and not hasattr(start, key):
             raise InputError(f"--{option}: the experiment {experiment} has no such setting; leave it out")
     for key, varied in axes.items():
         if twice := [value for i, value in enumerate(varied) if value in varied[:i]]:
@@ -197,35 +199,24 @@ def _runs(experiment: str, start: Any, options: Mapping[str, Any]) -> list[dict[
     return [shared | run for run in product(axes)]
 
 
-def _runs_of_study(runs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _chosen(
+    runs: Sequence[Mapping[str, Any]], given: Mapping[str, Any], shared: dict[str, Any]
+) -> list[dict[str, Any]]:
     """The study's runs: those with the controllers, plants and frictions that were asked for, more seeds of each."""
-    from idcontrol import controllers, plants
-    from idcontrol.config.configuration import parse_setting
-
-    if options["vary"]:
+    if given["vary"]:
         raise InputError("--vary: a study says itself what it varies; leave one of them out")
-    wanted: dict[str, list[Any]] = {}
-    if options["controllers"] not in (None, "all"):
-        wanted["controller"] = _names(options["controllers"], controllers)
-    if options["plants"] not in (None, "all"):
-        wanted["plant"] = _names(options["plants"], plants)
-    if options["mu"] is not None:
-        wanted["mu"] = _frictions(options["mu"])
-    if options["preset"] is not None:
-        wanted["preset"] = [options["preset"]]
+    wanted = _asked({**given, "plants": None if given["plants"] == "all" else given["plants"]})
+    if given["preset"] is not None:
+        wanted["preset"] = [given["preset"]]
         runs = [{"preset": "default"} | dict(run) for run in runs]
     for key, values in wanted.items():
         has = list(dict.fromkeys(run[key] for run in runs if key in run))
         if strange := [str(value) for value in values if has and value not in has and key != "preset"]:
             raise InputError(f"the study has no runs with {key} {strange[0]}, only with {', '.join(map(str, has))}")
-    shared: dict[str, Any] = dict(parse_setting(text) for text in options["settings"])
-    for name in ("robot", "duration_s"):
-        if options[name] is not None:
-            shared[name] = options[name]
-    kept = [dict(run) | shared for run in runs if all(run.get(key) in wanted[key] for key in wanted)]
+    kept = [run | shared for run in map(dict, runs) if all(run.get(key) in wanted[key] for key in wanted)]
     if not kept:
         raise InputError("the study has no such runs; ask for other controllers, plants, frictions or presets")
-    return [run | {"seed": seed} for run in kept for seed in range(options["seeds"])] if options["seeds"] else kept
+    return [run | {"seed": seed} for run in kept for seed in range(given["seeds"])] if given["seeds"] else kept
 
 
 def _names(text: str, registry: Any) -> list[str]:
@@ -241,18 +232,14 @@ def _names(text: str, registry: Any) -> list[str]:
 
 
 def _frictions(text: str) -> list[float]:
-    from idcontrol.config.configuration import number
-
     try:
-        return [number(value) for value in text.split(",")]
+        return [parsed_number(value) for value in text.split(",")]
     except ValueError as error:
         raise InputError(f"--mu {text}: {error}; write numbers with commas between them, e.g. --mu 0.1,inf") from None
 
 
 def _values(text: str) -> tuple[str, list[Any]]:
     """The key and the values of ``KEY=V,W``."""
-    from idcontrol.config.configuration import parse_setting
-
     key, equals, values = text.partition("=")
     if not equals or not key.strip() or not values.strip():
         raise InputError(f"--vary {text}: write it as KEY=VALUE,VALUE, e.g. --vary noise.angle_rad=0,1e-3")
@@ -262,12 +249,11 @@ def _values(text: str) -> tuple[str, list[Any]]:
     return key.strip(), [parse_setting(f"{key}={value}")[1] for value in values.split(",")]
 
 
-def _command_line(experiment: str, study: str | None, options: Mapping[str, Any], out: Path) -> list[str]:
+def _command_line(experiment: str, study: str | None, given: Mapping[str, Any], out: Path) -> list[str]:
     """The command that makes this comparison, and continues it."""
     words = ["idcontrol", "compare", experiment]
-    spelled = {"study": study, **options, "out": out}
     names = {"settings": "set", "duration_s": "duration"}
-    for name, value in spelled.items():
+    for name, value in {"study": study, **given, "out": out}.items():
         for item in value if isinstance(value, tuple) else () if value is None else (value,):
             words += [f"--{names.get(name, name)}", str(item)]
     return words
@@ -278,14 +264,11 @@ def _write_tables(out: Path, tables: Sequence[Table]) -> None:
     from idcontrol.record.recording import write_json
     from idcontrol.sweeps.record import write_csv
 
-    if not tables:
-        return
     for table in tables:
         write_csv(out / f"{table.name}.csv", table.header, table.rows)
-    write_json(
-        out / "tables.json",
-        {t.name: {"title": t.title, "sentence": t.sentence, "header": t.header, "rows": t.rows} for t in tables},
-    )
+    if tables:
+        whole = {t.name: {name: getattr(t, name) for name in ("title", "sentence", "header", "rows")} for t in tables}
+        write_json(out / "tables.json", whole)
 
 
 def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) -> None:
@@ -298,26 +281,22 @@ def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) ->
     from idcontrol.show.report import number
     from idcontrol.sweeps.record import coinciding, varied_keys
 
-    screen = console()
     for table in tables:
-        if not table.printed:
-            continue
-        header = (Column(Text(name)) for name in table.header)  # units in brackets are no markup
-        grid = Grid(*header, title=Text(table.title), title_justify="left", title_style="bold", box=None)
-        for row in table.rows:
-            grid.add_row(*(Text(number(value)) for value in row))
-        screen.print(grid)
-        screen.print(Text(table.sentence, style="dim"), soft_wrap=True)
+        if table.printed:
+            shown = grid(*table.header, left=table.header, title=Text(table.title), title_style="bold")
+            for row in table.rows:
+                shown.add_row(*(Text(number(value)) for value in row))
+            show(shown)
+            show(table.sentence, style="dim")
     if not tables:
-        keys = varied_keys([o.row for o in outcomes])
-        shown = [key for key in _SHOWN if any(o.metric(key) is not None for o in outcomes)]
-        shown = shown or [key for key, value in (outcomes[0].metrics or {}).items() if isinstance(value, float)][:9]
-        heads = [Column(Text(label(key)), justify="right", max_width=WIDEST) for key in shown]
-        grid = Grid(*(Column(Text(label(key))) for key in keys), *heads, "", box=None)
+        varied = varied_keys([o.row for o in outcomes])
+        keys = [key for key in _SHOWN if any(o.metric(key) is not None for o in outcomes)]
+        keys = keys or [key for key, value in (outcomes[0].metrics or {}).items() if isinstance(value, float)][:9]
+        heads = [Column(Text(label(key)), justify="right", max_width=WIDEST) for key in keys]
+        rows = Grid(*(Column(Text(label(key))) for key in varied), *heads, "", box=None)
         for o in outcomes:
-            found = (text(key, o.metric(key)) for key in shown)
-            grid.add_row(*(Text(cell(o.setting(key))) for key in keys), *found, Text(o.reason or "", style="yellow"))
-        screen.print(grid)
-    if same := coinciding(outcomes):
-        screen.print(Text(same), soft_wrap=True)
-    screen.print(Text(f"recorded in {out}; page: idcontrol report {shlex.quote(str(out))}"), soft_wrap=True)
+            settings = (Text(cell(o.setting(key))) for key in varied)
+            rows.add_row(*settings, *(text(key, o.metric(key)) for key in keys), Text(o.reason or "", style="yellow"))
+        show(rows)
+    same = coinciding(outcomes)
+    show(*([same] if same else []), f"recorded in {out}; page: idcontrol report {shlex.quote(str(out))}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from idcontrol.config.entries import EXPERIMENTS, ROBOTS, STUDIES, entry_points
+from idcontrol.config.entries import EXPERIMENTS, STUDIES, entry_points, robot_libraries
 from idcontrol.errors import InputError
 
 VARIABLE = "_IDCONTROL_COMPLETE"
@@ -45,38 +46,25 @@ def command(context: click.Context, shell: str | None, printed: bool) -> None:
     click.echo(f"{path} is written{more}; open a new shell")
 
 
-def names(given: Callable[[], Mapping[str, object]]) -> Callable[..., list[CompletionItem]]:
+def available(module: str) -> Mapping[str, str]:
+    """Names that ``idcontrol.MODULE`` offers, each with a line; the module is imported when this is called."""
+    found: Mapping[str, str] = importlib.import_module(f"idcontrol.{module}").available()
+    return found
+
+
+def names(known: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
     """A completion of the last of some names with commas between them."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, last = incomplete.rpartition(",")
-        return [CompletionItem(before + comma + name) for name in sorted(given()) if name.startswith(last)]
+        return [CompletionItem(before + comma + name) for name in sorted(known()) if name.startswith(last)]
 
     return complete
 
 
-def _controllers() -> Mapping[str, object]:
-    from idcontrol import controllers  # slow to import
-
-    return controllers.available()
-
-
-def _plants() -> Mapping[str, object]:
-    from idcontrol import plants
-
-    return plants.available()
-
-
-def _terrains() -> Mapping[str, object]:
-    from idcontrol.contact import terrain
-
-    return terrain.available()
-
-
-def _robots() -> Mapping[str, object]:
-    return {name: None for entry in entry_points(ROBOTS).values() for name in entry.load().names()}
-
-
 experiments = names(lambda: entry_points(EXPERIMENTS))
 studies = names(lambda: entry_points(STUDIES))
-controllers, plants, terrains, robots = (names(give) for give in (_controllers, _plants, _terrains, _robots))
+controllers = names(lambda: available("controllers"))
+plants = names(lambda: available("plants"))
+terrains = names(lambda: available("contact.terrain"))
+robots = names(lambda: [name for library in robot_libraries() for name in library.names()])

@@ -26,6 +26,18 @@ class RunFault(Exception):
         self.folder = folder
 
 
+class Stopped(Exception):
+    """A command that a signal ended, in a line.
+
+    Attributes:
+        status: Exit status that shells expect.
+    """
+
+    def __init__(self, line: str, status: int) -> None:
+        super().__init__(line)
+        self.status = status
+
+
 def report_fault(error: BaseException, folder: Path | None) -> int:
     """Write the traceback, into the run's folder if there is one and room in it, and say where it is."""
     if isinstance(error, OSError) and error.errno in DISK_FULL:

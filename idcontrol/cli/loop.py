@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import shutil
 import sys
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from idcontrol.cli import completion
-from idcontrol.cli.console import DONE, TASK_FAILED, UNUSABLE, console, real, say
-from idcontrol.cli.faults import RunFault
+from idcontrol.cli import options
+from idcontrol.cli.console import DONE, TASK_FAILED, UNUSABLE, grid, print_json, say, show
+from idcontrol.cli.faults import RunFault, Stopped
 from idcontrol.cli.run import show_metrics
 from idcontrol.config.entries import entry_points
 from idcontrol.errors import IdControlError, InputError, UnknownName, install_command
+
+if TYPE_CHECKING:
+    from idcontrol.loop.launch import Viewer
 
 LOOPS = "idcontrol.loops"
 CONNECTION = ("transport", "pacing", "bind", "peer", "arm")
@@ -25,27 +28,7 @@ CONNECTION = ("transport", "pacing", "bind", "peer", "arm")
 
 
 @click.command("loop", short_help="Run a controller at a fixed rate on the wall clock.")
-@click.option(
-    "--robot",
-    shell_complete=completion.robots,
-    metavar="R",
-    help="Robot, or the path of a robot file or of a URDF beside one.",
-)
-@click.option(
-    "--controller",
-    shell_complete=completion.controllers,
-    metavar="C",
-    help="A name (see `idcontrol list`), or your own: file.py:Class.",
-)
-@click.option(
-    "--plant",
-    shell_complete=completion.plants,
-    metavar="P",
-    help="What stands in for the hardware: a name, or file.py:Class.",
-)
-@click.option("--mu", type=real, metavar="X", help="Friction of the ground; inf means that nothing slips.")
-@click.option("--rate", "rate_hz", type=real, metavar="HZ", help="Rate of the control loop [Hz].")
-@click.option("--duration", "duration_s", type=real, metavar="S", help="How long to run [s].")
+@options.taking(options.ROBOT, options.CONTROLLER, options.PLANT, options.MU, options.RATE, options.DURATION)
 @click.option("--experiment", default="trot", metavar="E", help="What to do.")
 @click.option("--transport", metavar="T", help="To the machine: shared (memory), udp or inprocess.")
 @click.option("--pacing", metavar="P", help="real; in process: simulated (not faster than real) or fast.")
@@ -61,9 +44,9 @@ CONNECTION = ("transport", "pacing", "bind", "peer", "arm")
 )
 @click.option("--view", is_flag=True, help="Serve a page that shows it in 3-D while it runs.")
 @click.option("--port", type=int, metavar="N", help="Port of that page on 127.0.0.1.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the record; must be empty.")
+@options.OUT
 @click.option("--header", is_flag=True, help="Only print the datagrams as a header for C and C++.")
-@click.option("--json", "as_json", is_flag=True, help="Print the metrics as one JSON object.")
+@options.JSON
 def command(
     experiment: str,
     settings: tuple[str, ...],
@@ -72,7 +55,7 @@ def command(
     out: Path | None,
     as_json: bool,
     header: bool,
-    **options: Any,
+    **given: Any,
 ) -> int:
     """Run a controller at a fixed rate on the wall clock, record it, and print what came out."""
     if header:
@@ -81,33 +64,56 @@ def command(
     from idcontrol.loop.realtime import one_blas_thread
 
     one_blas_thread()
-    from idcontrol.config.configuration import build, jsonable, parse_setting
-    from idcontrol.kernels.compiling import announced
-    from idcontrol.loop.launch import LoopSettings, Viewer, run
-    from idcontrol.loop.stop import Interrupted
-    from idcontrol.sweeps.record import why_not
-    from idcontrol.sweeps.running import open_folder, what
+    from idcontrol.loop.launch import Viewer
 
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
     if viewer is not None and importlib.util.find_spec("viser") is None:
         raise InputError(f"--view needs the package viser: {install_command('viz')}")
+    metrics = _driven(experiment, given, settings, out, viewer)
+    if as_json:
+        print_json(metrics)
+    else:
+        show_metrics({key: value for key, value in metrics.items() if key != "error"})  # too long for a table
+        _show_timing(metrics)
+    if metrics["signal"] is not None:
+        return say(f"stopped by a signal; the record is complete: {metrics['out']}", 128 + metrics["signal"])
+    if metrics["completed"]:
+        return DONE
+    from idcontrol.sweeps.record import why_not
+
+    raised = {"raised", "hung"} & set((metrics["fault"] or "").split(", "))
+    beside = f"; the traceback is in {Path(metrics['out']) / 'traceback.txt'}" if raised else ""
+    return say(f"{metrics['error'] or why_not(metrics)}{beside}", UNUSABLE if raised else TASK_FAILED)
+
+
+def _driven(
+    experiment: str, given: Mapping[str, Any], settings: tuple[str, ...], out: Path | None, viewer: Viewer | None
+) -> dict[str, Any]:
+    """Run the loop as the words of the command ask for it; returns its metrics.
+
+    Raises:
+        Stopped: A signal ended it before anything moved.
+        RunFault: Something raised an error that is not the input's fault.
+    """
+    from idcontrol.config.configuration import build, parse_setting
+    from idcontrol.kernels.compiling import announced
+    from idcontrol.loop.launch import LoopSettings, run
+    from idcontrol.loop.stop import Interrupted
+    from idcontrol.sweeps.running import open_folder, what
+
     entries = entry_points(LOOPS)
     if experiment not in entries:
         raise UnknownName("loop", experiment, entries)
-    offer = entries[experiment].load()
-    parsed = dict(parse_setting(text) for text in settings)
+    parsed = dict(map(parse_setting, settings))
     own = {key.removeprefix("loop."): parsed.pop(key) for key in list(parsed) if key.startswith("loop.")}
-    given = {name: value for name, value in options.items() if value is not None}
-    own |= {name: given.pop(name) for name in CONNECTION if name in given}
+    own |= {name: given[name] for name in CONNECTION if given[name] is not None}
     if own.get("peer") is not None:
         own.setdefault("transport", "udp")
     how = build(LoopSettings(), own, {name: f"--{name}" for name in CONNECTION})
-    spelling = {name: "--" + name.partition("_")[0] for name in options}
-    for name in given:
-        if name not in offer.presets["default"].__struct_fields__:
-            raise InputError(f"{spelling[name]}: the loop {experiment} has no such setting; leave it out")
-    config = build(offer.presets["default"], given | parsed, spelling)
-    out = open_folder(f"loop-{experiment}", "default", offer.presets["default"], config, out)
+    start = entries[experiment].load().presets["default"]
+    of_run = {name: value for name, value in given.items() if name not in CONNECTION}
+    config = options.configured(start, f"the loop {experiment}", of_run, parsed)
+    out = open_folder(f"loop-{experiment}", "default", start, config, out)
     if sys.stderr.isatty():
         click.echo(f"preparing, then working for {config.duration_s:g} s; Ctrl-C ends it, twice at once", err=True)
     try:
@@ -116,79 +122,59 @@ def command(
     except (IdControlError, Interrupted) as error:
         shutil.rmtree(out, ignore_errors=True)  # nothing has moved: what the recorder has opened only confuses
         if isinstance(error, Interrupted):
-            return say("stopped by a signal before anything moved", 128 + error.number)
+            raise Stopped("stopped by a signal before anything moved", 128 + error.number) from None
         raise
     except (Exception, SystemExit, GeneratorExit) as error:  # its traceback goes beside the record
         raise RunFault(out) from error
-    used = {name: getattr(config, name) for name in ("controller", "plant", "robot", "terrain", "mu", "seed", *options)
+    used = {name: getattr(config, name) for name in ("controller", "plant", "robot", "terrain", "mu", "seed", *of_run)
             if hasattr(config, name)}  # fmt: skip
-    metrics = {"experiment": experiment, **used, **metrics, "out": str(out)}
-    if as_json:
-        click.echo(json.dumps(jsonable(metrics), allow_nan=False))
-    else:
-        show_metrics({key: value for key, value in metrics.items() if key != "error"})  # too long for a table
-        _show_timing(metrics)
-    if metrics["signal"] is not None:
-        return say(f"stopped by a signal; the record is complete: {out}", 128 + metrics["signal"])
-    if metrics["completed"]:
-        return DONE
-    raised = {"raised", "hung"} & set((metrics["fault"] or "").split(", "))
-    beside = f"; the traceback is in {out / 'traceback.txt'}" if raised else ""
-    return say(f"{metrics['error'] or why_not(metrics)}{beside}", UNUSABLE if raised else TASK_FAILED)
+    return {"experiment": experiment, **used, **metrics, "out": str(out)}
+
+
+TIMES = {
+    "period": "period_us",
+    "start after its time": "late_us",
+    "computing": "compute_us",
+    "  of it on the CPU": "compute_cpu_us",
+    "  listening": "read",
+    "  estimator": "estimate",
+    "  planner": "plan",
+    "  controller": "control",
+    "  gate and sending": "gate",
+    "  keeping the row before": "record",
+}
+"""Times in the table by label: keys of the metrics, or of their `parts_us`."""
+PARTS = {"estimator": "estimate_us", "planner": "plan_us", "controller": "control_us", "gate": "gate_us"}
+"""Times of one tick by heading."""
 
 
 def _show_timing(metrics: dict[str, Any]) -> None:
-    """Print percentiles of the measured times, and what the operating system granted."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="dim")
-    for heading in ("µs", "50 %", "99 %", "99.9 %", "99.99 %", "longest"):
-        table.add_column(heading, justify="left" if heading == "µs" else "right")
-    rows = {
-        "period": "period_us",
-        "start after its time": "late_us",
-        "computing": "compute_us",
-        "  of it on the CPU": "compute_cpu_us",
-        "  listening": "read",
-        "  estimator": "estimate",
-        "  planner": "plan",
-        "  controller": "control",
-        "  gate and sending": "gate",
-        "  keeping the row before": "record",
-    }
-    for label, key in rows.items():
+    """Print percentiles of the times, the ticks that took longest, and what the operating system granted."""
+    times = grid("µs", "50 %", "99 %", "99.9 %", "99.99 %", "longest", left=("µs",), header_style="dim")
+    for label, key in TIMES.items():
         values = metrics.get(key) or metrics["parts_us"].get(key) or {}
         if values.get("max") is not None:
-            table.add_row(label, *(_shown(values.get(name)) for name in ("p50", "p99", "p999", "p9999", "max")))
-    granted = metrics["realtime"]
-    screen = console()
-    screen.print(table)
-    _show_worst(metrics["worst_ticks"])
-    stolen = metrics["steal_s"]
-    screen.print(
-        f"{metrics['missed']} beats were missed; the system took the CPU away {metrics['switches']} times"
-        + ("" if stolen is None else f", and a hypervisor {stolen:.2f} s")
+            times.add_row(label, *(_shown(values.get(name)) for name in ("p50", "p99", "p999", "p9999", "max")))
+    headings = ("longest ticks, at s", "computing µs", "on the CPU", *PARTS, "taken away", "controller, faults")
+    worst = grid(*headings, header_style="dim")
+    for tick in metrics["worst_ticks"]:
+        shown = (_shown(tick[name]) for name in ("compute_us", "cpu_us", *PARTS.values(), "switches"))
+        worst.add_row(f"{tick['t']:.3f}", *shown, ", ".join(filter(None, (tick["status"], *tick["faults"]))))
+    granted, stolen = metrics["realtime"], metrics["steal_s"]
+    had = (
+        granted["scheduler"],
+        "memory locked" if granted["memory_locked"] else "memory not locked",
+        "CPUs kept awake" if granted["cpu_awake"] else "CPUs may sleep",
+        "bound to no CPU" if granted["cpu"] is None else f"bound to CPU {granted['cpu']}",
     )
-    had = [granted["scheduler"], "memory locked" if granted["memory_locked"] else "memory not locked"]
-    had.append("CPUs kept awake" if granted["cpu_awake"] else "CPUs may sleep")
-    had.append("bound to no CPU" if granted["cpu"] is None else f"bound to CPU {granted['cpu']}")
-    screen.print(", ".join(had))
-    for what, why in granted["refused"].items():
-        screen.print(f"{what}: {why}", soft_wrap=True)
-
-
-def _show_worst(ticks: list[dict[str, Any]]) -> None:
-    """Print the ticks that took longest, and what happened in them."""
-    from rich.table import Table
-
-    parts = {"estimator": "estimate_us", "planner": "plan_us", "controller": "control_us", "gate": "gate_us"}
-    table = Table(box=None, header_style="dim")
-    for heading in ("longest ticks, at s", "computing µs", "on the CPU", *parts, "taken away", "controller, faults"):
-        table.add_column(heading, justify="right")
-    for tick in ticks:
-        times = (_shown(tick[name]) for name in ("compute_us", "cpu_us", *parts.values(), "switches"))
-        table.add_row(f"{tick['t']:.3f}", *times, ", ".join(filter(None, (tick["status"], *tick["faults"]))))
-    console().print(table)
+    show(
+        times,
+        worst,
+        f"{metrics['missed']} beats were missed; the system took the CPU away {metrics['switches']} times"
+        + ("" if stolen is None else f", and a hypervisor {stolen:.2f} s"),
+        ", ".join(had),
+        *(f"{what}: {why}" for what, why in granted["refused"].items()),
+    )
 
 
 def _shown(value: float | None) -> str:

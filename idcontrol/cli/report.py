@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from idcontrol.cli.options import FOLDER
 from idcontrol.sweeps.study import load_study
 
 
 @click.command("report", short_help="Write the HTML page of a run or a comparison.")
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("folder", type=FOLDER, metavar="DIR")
 def command(folder: Path) -> None:
     """Write an HTML page of plots and tables of the run or the comparison in DIR and print its path."""
     if (folder / "comparison.json").is_file():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from idcontrol.cli.console import cell, console
+from idcontrol.cli.console import cell, console, print_json, show
+from idcontrol.cli.options import FOLDER, JSON
 from idcontrol.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ LONGEST = 160
 
 @click.command("runs", short_help="List runs and how each differs from its preset.")
 @click.argument("filters", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--in", "folder", type=click.Path(path_type=Path), default="runs", metavar="DIR", help="Where [runs].")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--in", "folder", type=FOLDER, default="runs", metavar="DIR", help="Where [runs].")
+@JSON
 def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
     """List the runs in a folder, those of comparisons too, with what of each differs from its preset.
 
     KEY=VALUE keeps those with a setting: `idcontrol runs experiment=trot mu=0.1 completed=false`. Settings have the
     names of --set; `experiment` and `completed` are keys, too.
     """
-    from idcontrol.config.configuration import full_key, jsonable, parse_setting
+    from idcontrol.config.configuration import full_key, parse_setting
     from idcontrol.sweeps.running import listed
 
-    wanted = dict(parse_setting(text) for text in filters)
+    wanted = dict(map(parse_setting, filters))
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; idcontrol runs --in DIR lists another")
     found = listed(folder)
@@ -47,18 +47,9 @@ def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
         name = full_key(key, known)
         found = [run for run in found if _same(_facts(run).get(name), value)]
     if as_json:
-        rows = [
-            {
-                "out": str(run.folder),
-                "experiment": run.experiment,
-                "began": run.began,
-                "changes": run.changes,
-                "state": run.state,
-                "metrics": run.metrics,
-            }
-            for run in found
-        ]
-        click.echo(json.dumps(jsonable({"runs": rows}), allow_nan=False))
+        keys = ("experiment", "began", "changes", "state", "metrics")
+        rows = [{"out": str(run.folder), **{key: getattr(run, key) for key in keys}} for run in found]
+        print_json({"runs": rows})
     else:
         _show(found)
 
@@ -82,8 +73,7 @@ def _show(found: Sequence[Listed]) -> None:
     shown = [q for q in QUANTITIES if q.key in SHOWN and any(q.of(run.metrics or {}) is not None for run in found)]
     names = max((len(run.folder.name) for run in found), default=0)
     states = max((len(run.state) for run in found), default=0)
-    screen = console()
-    width = min(WIDTH, screen.width)
+    width = min(WIDTH, console().width)
     shown = shown[: max(0, width - names - states - DIFFERS - 6) // (QUANTITY + 2)]
     for parent in dict.fromkeys(run.folder.parent for run in found):
         first = parent == found[0].folder.parent
@@ -101,6 +91,5 @@ def _show(found: Sequence[Listed]) -> None:
                 values = (quantity.text(quantity.of(run.metrics or {})) for quantity in shown)
                 state = Text(run.state, style="" if run.state == "completed" else "yellow")
                 grid.add_row(Text(run.folder.name), state, *values, Text(differs or "–"))
-        screen.print(Text(f"{parent}/", style="bold"), soft_wrap=True)
-        screen.print(grid)
-    screen.print(f"{len(found)} runs")
+        show(Text(f"{parent}/", style="bold"), grid)
+    show(f"{len(found)} runs")

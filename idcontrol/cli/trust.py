@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from idcontrol.cli.console import DONE, TASK_FAILED, console, say
+from idcontrol.cli.console import DONE, TASK_FAILED, grid, print_json, say, show
+from idcontrol.cli.options import FOLDER, JSON
 from idcontrol.errors import install_command
 from idcontrol.program.progress import progress_bar
 
@@ -20,75 +20,56 @@ if TYPE_CHECKING:
 
 
 @click.command("trust", short_help="Measure why one may believe a torque.")
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="Folder with measured motions and public problems (reality.md)."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--data", type=FOLDER, help="Folder with measured motions and public problems (reality.md).")
+@JSON
 def command(data: Path | None, as_json: bool) -> int:
     """Measure what physics decides and print it: claim, figure, limit, test; exit status 1 if a claim fails.
 
     A claim that needs an extra which is not installed is listed as not measured and does not fail.
     """
     from idcontrol import trust
-    from idcontrol.config.configuration import jsonable
 
-    asked = dict(trust.CLAIMS)
+    claims = dict(trust.CLAIMS)
     if data is not None:
         from idcontrol.experiments import reality
 
-        asked["reality"] = reality.claims(data)
+        claims["reality"] = reality.claims(data)
     rows: list[tuple[str, trust.Verdict]] = []
-    total, began = sum(map(len, asked.values())), time.perf_counter()
+    total, began = sum(map(len, claims.values())), time.perf_counter()
     with progress_bar("trust", as_json) as progress:
-        for part, claims in asked.items():
-            for claim in claims:
+        for part, of_part in claims.items():
+            for claim in of_part:
                 rows.append((part, trust.weigh(claim)))
                 progress(len(rows) / total)
-    verdicts = [verdict for _, verdict in rows]
-    failed = [verdict for verdict in verdicts if not verdict.holds]
+    failed = [verdict for _, verdict in rows if not verdict.holds]
     if as_json:
-        claims_told = [
-            {
-                "part": part,
-                "claim": verdict.claim.statement,
-                "figure": None if verdict.lacks else verdict.figure,
-                "limit": verdict.claim.limit,
-                "unit": verdict.claim.unit,
-                "holds": None if verdict.lacks else verdict.holds,
-                "fault": verdict.fault,
-                "extra": verdict.claim.extra,
-                "tests": verdict.claim.tests,
-            }
-            for part, verdict in rows
-        ]
-        click.echo(json.dumps(jsonable({"holds": not failed, "claims": claims_told}), allow_nan=False))
+        print_json({"holds": not failed, "claims": [{"part": part, **verdict.as_json()} for part, verdict in rows]})
     else:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(
-            "", "claim, and the tests that hold it", "missed by", "limit", "unit", box=None, header_style="dim"
-        )
-        last = ""
-        for part, verdict in rows:
-            claim = verdict.claim
-            table.add_row(
-                Text("" if part == last else part, style="bold"),
-                Text.assemble(claim.statement, *((f"\n  {test}", "dim") for test in claim.tests), overflow="fold"),
-                _figure(verdict),
-                f"{claim.limit:.0e}" if claim.limit else "0",
-                claim.unit,
-            )
-            last = part
-        screen = console()
-        screen.print(table)
-        weighed = [verdict for verdict in verdicts if not verdict.lacks]
-        screen.print(f"{len(weighed) - len(failed)} of {len(weighed)} claims hold, {time.perf_counter() - began:.0f} s")
-        for extra in sorted({verdict.lacks for verdict in verdicts if verdict.lacks}):
-            screen.print(f"more with: {install_command(extra)}", markup=False)
+        _show(rows, time.perf_counter() - began)
     if not failed:
         return DONE
     return say("does not hold: " + "; ".join(verdict.claim.statement for verdict in failed), TASK_FAILED)
+
+
+def _show(rows: list[tuple[str, Verdict]], took_s: float) -> None:
+    from rich.text import Text
+
+    headings = ("", "claim, and the tests that hold it", "missed by", "limit", "unit")
+    table, last = grid(*headings, left=headings, header_style="dim"), ""
+    for part, verdict in rows:
+        claim = verdict.claim
+        table.add_row(
+            Text("" if part == last else part, style="bold"),
+            Text.assemble(claim.statement, *((f"\n  {test}", "dim") for test in claim.tests), overflow="fold"),
+            _figure(verdict),
+            f"{claim.limit:.0e}" if claim.limit else "0",
+            claim.unit,
+        )
+        last = part
+    measured = [verdict.holds for _, verdict in rows if not verdict.lacks]
+    lacking = sorted({verdict.lacks for _, verdict in rows if verdict.lacks})
+    show(table, f"{sum(measured)} of {len(measured)} claims hold, {took_s:.0f} s")
+    show(*(f"more with: {install_command(extra)}" for extra in lacking))
 
 
 def _figure(verdict: Verdict) -> Text:

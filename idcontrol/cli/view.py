@@ -10,17 +10,18 @@ from typing import Any
 import click
 
 from idcontrol.cli.console import DONE, say
-from idcontrol.config.entries import ROBOTS, entry_points
+from idcontrol.cli.options import FOLDER
+from idcontrol.config.entries import library_of
 from idcontrol.errors import InputError, install_command
 
 
 @click.command("view", short_help="Replay a run in 3-D in the browser.")
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("folder", type=FOLDER, metavar="DIR")
 @click.option("--port", type=int, metavar="N", help="Port on 127.0.0.1; by default 8080 or the next that is free.")
 @click.option("--no-browser", is_flag=True, help="Only serve the page; open it yourself.")
 @click.option(
     "--publish",
-    type=click.Path(path_type=Path),
+    type=FOLDER,
     metavar="FILE",
     help="Write the replay as one HTML file instead, and its curves as another.",
 )
@@ -71,7 +72,4 @@ def view(folder: Path, port: int | None = None, *, browser: bool = True, publish
 
 def find_robot(name: str) -> Any:
     """The robot called `name`, or at that path, by the first library that knows it."""
-    libraries = [entry.load() for entry in entry_points(ROBOTS).values()]
-    if not libraries:
-        raise InputError("no robot library is installed; install idcontrol with its robots")
-    return next((library for library in libraries if name in library.names()), libraries[0]).load(name)
+    return library_of(name).load(name)

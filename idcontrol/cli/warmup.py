@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from idcontrol.cli.console import one_line
+from idcontrol.cli.options import QUIET
 from idcontrol.config.entries import EXPERIMENTS, entry_points, load_experiment
 from idcontrol.errors import InputError, UnknownName
 
@@ -25,7 +26,7 @@ from idcontrol.errors import InputError, UnknownName
     metavar="DIR",
     help="Write the kernels there; whoever sets NUMBA_CACHE_DIR=DIR reads them, and may lack the right to write.",
 )
-@click.option("--quiet", is_flag=True, help="Print nothing.")
+@QUIET
 def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> None:
     """Compile and cache the kernels of EXPERIMENTs (all by default), so that the next command starts at once.
 

@@ -78,6 +78,23 @@ def entry_points(group: str) -> Mapping[str, Any]:
     return {entry.name: entry for entry in importlib.metadata.entry_points(group=group)}
 
 
+def robot_libraries() -> list[RobotLibrary]:
+    """The installed robot libraries."""
+    return [entry.load() for entry in entry_points(ROBOTS).values()]
+
+
+def library_of(robot: str) -> Any:
+    """The library that knows the robot of a name; for a path, the first one.
+
+    Raises:
+        InputError: No robot library is installed.
+    """
+    libraries = robot_libraries()
+    if not libraries:
+        raise InputError("no robot library is installed; install idcontrol with its robots")
+    return next((library for library in libraries if robot in library.names()), libraries[0])
+
+
 def summaries(group: str) -> dict[str, str]:
     """Describe each entry point of a group, by name: its `summary`, else the first line of its docstring."""
     found = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 MODULES: Final = {"mujoco": ("mujoco",)}
 """Modules that each extra installs, for the extras that claims need."""
@@ -54,6 +54,17 @@ class Verdict:
     def holds(self) -> bool:
         """Whether the figure is within the limit, or could not be measured for lack of an extra."""
         return bool(self.lacks) or self.figure <= self.claim.limit
+
+    def as_json(self) -> dict[str, Any]:
+        """The row of ``idcontrol trust --json``; figure and verdict are None where an extra is missing."""
+        claim = self.claim
+        return {
+            "claim": claim.statement,
+            "figure": None if self.lacks else self.figure,
+            "holds": None if self.lacks else self.holds,
+            "fault": self.fault,
+            **{name: getattr(claim, name) for name in ("limit", "unit", "extra", "tests")},
+        }
 
 
 def weigh(claim: Claim) -> Verdict:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
+from idcontrol.bench.machine import processor
 from idcontrol.errors import install_command
 from idcontrol.loop.realtime import LATENCY, ONE_THREAD, PRIORITY, undisturbed
 
@@ -121,12 +121,7 @@ def _installed(requirement: Requirement) -> tuple[str, bool]:
 
 
 def _processor() -> Iterator[Diagnosis]:
-    try:
-        info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        info = ""
-    model = re.search(r"^model name\s*:\s*(.+)$", info, re.MULTILINE)
-    yield Diagnosis(topic="CPU", name="model", found=model[1] if model else platform.processor() or platform.machine())
+    yield Diagnosis(topic="CPU", name="model", found=processor())
     usable = len(os.sched_getaffinity(0))
     busy = os.getloadavg()[0] / usable
     yield Diagnosis(

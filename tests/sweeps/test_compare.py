@@ -16,7 +16,7 @@ import pytest
 
 import idcontrol as idc
 from idcontrol import cli
-from idcontrol.cli.compare import _runs_of_study, _tell
+from idcontrol.cli.compare import _chosen, _ended
 from idcontrol.errors import UnknownName
 from idcontrol.record.recording import Recorder, load
 from idcontrol.sweeps import record
@@ -285,8 +285,8 @@ def test_what_cannot_be_used_is_status_2_with_exactly_one_line(compare, argument
 def test_runs_of_a_study_that_name_no_preset_are_those_of_the_default():
     given = dict.fromkeys(("vary", "controllers", "plants", "mu", "robot", "duration_s", "seeds")) | {"settings": ()}
     runs = [{"seed": 1}, {"seed": 2, "preset": "paper"}]
-    assert [run["seed"] for run in _runs_of_study(runs, given | {"preset": "default"})] == [1]
-    assert [run["seed"] for run in _runs_of_study(runs, given | {"preset": "paper"})] == [2]
+    assert [run["seed"] for run in _chosen(runs, given | {"preset": "default"}, {})] == [1]
+    assert [run["seed"] for run in _chosen(runs, given | {"preset": "paper"}, {})] == [2]
 
 
 def test_list_shows_studies(drift, capsys):
@@ -322,7 +322,7 @@ def test_the_line_of_a_run_names_what_is_varied_and_of_much_only_what_its_preset
     config = {"controller": "pid", "mu": 0.8, "seed": 3, "gain": 1.0, "plant": "coulomb-lcp"}
     row = PlannedRun(experiment="drift", preset="default", changes={"seed": 3}, config=config, name="row")
     outcome = record.RunOutcome(row=row, metrics={"wall_s": 2.0}, reason=None, folder=Path("row"))
-    _tell(outcome, 0.5, varied, lambda share: None, False)
+    _ended(varied, lambda share: None, False, outcome, 0.5)
     assert capsys.readouterr().err == line + "\n"
 
 

@@ -1,0 +1,83 @@
+"""Options that several commands have, and the configuration that they make."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from idcontrol.cli import completion
+from idcontrol.config.configuration import Config, build, number
+from idcontrol.errors import InputError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Option = Callable[[Any], Any]
+
+
+def real(text: str) -> float:
+    """Type of an option that is a number, which is read like those of ``--set``."""
+    try:
+        return number(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+FOLDER = click.Path(path_type=Path)
+ROBOT_HELP = "Robot, or the path of a robot file or of a URDF beside one."
+
+CONTROLLER = click.option(
+    "--controller",
+    shell_complete=completion.controllers,
+    metavar="C",
+    help="A name (see `idcontrol list`), or your own: file.py:Class.",
+)
+PLANT = click.option(
+    "--plant",
+    shell_complete=completion.plants,
+    metavar="P",
+    help="What stands in for the hardware: a name, or your own: file.py:Class.",
+)
+ROBOT = click.option("--robot", shell_complete=completion.robots, metavar="R", help=ROBOT_HELP)
+MU = click.option("--mu", type=real, metavar="X", help="Friction of the ground; inf means that nothing slips.")
+DURATION = click.option("--duration", "duration_s", type=real, metavar="S", help="Length of a run [s].")
+RATE = click.option("--rate", "rate_hz", type=real, metavar="HZ", help="Rate of the control loop [Hz].")
+PRESET = click.option(
+    "--preset",
+    metavar="NAME",
+    help="Settings to begin with: default, paper (the method as it was published), or another of the experiment.",
+)
+SETTINGS = click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, by dotted key or its last part."
+)
+OUT = click.option("--out", type=FOLDER, metavar="DIR", help="Folder of the record; must be empty.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+QUIET = click.option("--quiet", is_flag=True, help="No progress: neither a bar nor lines.")
+
+
+def taking(*options: Option) -> Callable[[Command], Command]:
+    """Give a command these options, in the order in which its help shows them."""
+    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def configured(start: Config, what: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Config:
+    """Change a configuration by options and settings.
+
+    Args:
+        start: The configuration to begin with.
+        what: Its owner for messages, e.g. ``"the experiment trot"``.
+        options: Values of options by the key that each sets; None where an option is not used.
+        settings: Values by dotted key or its last part, which options precede.
+
+    Raises:
+        UnknownName: There is no such setting.
+        InputError: `what` has no such setting, or a value does not fit.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    spelling = {name: "--" + name.partition("_")[0] for name in options}
+    for name in given:
+        if not hasattr(start, name):
+            raise InputError(f"{spelling[name]}: {what} has no such setting; leave it out")
+    return build(start, given | dict(settings), spelling)
