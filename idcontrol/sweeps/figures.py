@@ -1,9 +1,9 @@
-"""Figures of a comparison, each with a sentence that is computed from what it shows."""
+"""Figures of a comparison."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +16,6 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 
 from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import load
-from idcontrol.show.report import plain
 from idcontrol.sweeps.record import RunOutcome, varied_keys
 from idcontrol.types import Array
 
@@ -45,6 +44,12 @@ CURVES = (
     ("force_err_rel", "force error, relative", True),
 )
 """Quantities drawn against a setting: key, label, whether on a logarithmic axis."""
+
+MEANS = "Means over seeds; crosses: runs that failed their task."
+RATES = "From the mean over the run (marker) to the largest (end of the line); hollow: runs that failed their task."
+TRACKING = "Mean joint position error, gait period by gait period. A line that ends early is a run that fell."
+FORCES = "Mean error of the normal force that the controller predicted at each foot, of runs that did their task."
+"""Captions of the figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +114,15 @@ def pictures(
         grouping: Names the line and the panel of a run (`Study.grouping`).
     """
     scene = _Scene.of(outcomes, grouping)
-    found = []
     with matplotlib.rc_context(STYLE):
-        for key in scene.numeric:
-            drawn = _curves(scene, key)
-            if drawn is not None:
-                found.append(picture(f"What {key} does", *drawn))
-        for title, draw in (
-            ("Torque rate", _torque_rate),
-            ("Tracking error", _tracking),
-            ("Path of the centre of mass", _paths),
-            ("Predicted contact force, foot by foot", _feet),
-        ):
-            drawn = draw(scene)
-            if drawn is not None:
-                found.append(picture(title, *drawn))
-    return found
+        drawn = [
+            *((f"What {key} does", MEANS, _curves(scene, key)) for key in scene.numeric),
+            ("Torque rate", RATES, _torque_rate(scene)),
+            ("Tracking error", TRACKING, _tracking(scene)),
+            ("Path of the centre of mass", "The centre of mass from above; crosses are waypoints.", _paths(scene)),
+            ("Predicted contact force, foot by foot", FORCES, _feet(scene)),
+        ]
+        return [picture(title, sentence, figure) for title, sentence, figure in drawn if figure is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +166,6 @@ class _Scene:
     def line(self, outcome: RunOutcome) -> str:
         return self.groups[outcome.row.name][0]
 
-    def name(self, outcome: RunOutcome) -> str:
-        """The line and the condition of a run, as a sentence names it."""
-        line, condition = self.groups[outcome.row.name]
-        return f"{line} ({condition})" if condition else line
-
-    def best_and_worst(self, key: str) -> tuple[RunOutcome, RunOutcome] | None:
-        """The two runs that did their task with the smallest and the largest value of a metric."""
-        found = sorted((o for o in self.outcomes if o.done and o.metric(key) is not None), key=lambda o: o.metric(key))
-        return (found[0], found[-1]) if found else None
-
 
 def _is_numeric(outcomes: Sequence[RunOutcome], key: str) -> bool:
     """Whether a setting can be an axis: more than two numbers, all finite."""
@@ -194,10 +182,9 @@ def _moves_a_line(outcomes: Sequence[RunOutcome], key: str, groups: Mapping[str,
     return any(len(found) > 1 for found in values.values())
 
 
-def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
+def _torque_rate(scene: _Scene) -> Figure | None:
     key = "dtau_mean_nm_s"
-    extremes = scene.best_and_worst(key)
-    if extremes is None:
+    if not any(o.metric(key) is not None for o in scene.outcomes):
         return None
     figure, axes = panels([0.34 * len(scene.lines) + 0.4])
     few = len(scene.panels) <= TOLD_APART
@@ -217,62 +204,32 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
     axes[0, 0].set_yticks(range(len(scene.lines)), scene.lines)
     axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # the first line on top, none on an edge
     axes[0, 0].set_xscale("log")
-    axes[0, 0].set_xlabel("|Δτ/Δt| [N m/s], mean (marker) to largest (end of the line); hollow: the task failed")
+    axes[0, 0].set_xlabel("|Δτ/Δt| [N m/s]")
     _legend_above(figure, axes[0, 0])
     _place(figure, left=max(0.16, 0.02 + LETTER * max(map(len, scene.lines))))
-    low, high = extremes
-    sentence = (
-        f"Of the runs that did their task, {scene.name(low)} has the smallest mean torque rate, "
-        f"{plain(low.metric(key))} N m/s, and {scene.name(high)} the largest, {plain(high.metric(key))} N m/s, "
-        f"{plain(high.metric(key) / low.metric(key))} times as much."
-    )
-    if not few:
-        sentence += f" Each marker is one of {len(scene.panels)} conditions, which the table of all runs names."
-    return sentence, figure
+    return figure
 
 
-def _tracking(scene: _Scene) -> tuple[str, Figure] | None:
+def _tracking(scene: _Scene) -> Figure | None:
     def draw(axes: Any, o: RunOutcome, found: Digest, color: str) -> None:
         # a run that fell in its first gait period is a point
         axes.plot(found.t, 1e3 * found.q_err, "x" if len(found.t) == 1 else "-", color=color, linewidth=1.0)
         _log(axes.yaxis)
 
-    drawn = _panels(scene, draw, x="time [s]", y="|q − q_des| [mrad]")
-    extremes = scene.best_and_worst("q_err_rad")
-    if drawn is None or extremes is None:
-        return None
-    low, high = extremes
-    fallen = sum(1 for o in scene.outcomes if not o.done)
-    return (
-        f"Mean joint position error, gait period by gait period. It is smallest for {scene.name(low)}, "
-        f"{1e3 * low.metric('q_err_rad'):.3g} mrad over the run, and largest for {scene.name(high)}, "
-        f"{1e3 * high.metric('q_err_rad'):.3g} mrad, among the {len(scene.outcomes) - fallen} of "
-        f"{len(scene.outcomes)} runs that did their task; lines of the others end where the robot fell."
-    ), drawn
+    return _panels(scene, draw, x="time [s]", y="|q − q_des| [mrad]")
 
 
-def _paths(scene: _Scene) -> tuple[str, Figure] | None:
+def _paths(scene: _Scene) -> Figure | None:
     def draw(axes: Any, o: RunOutcome, found: Digest, color: str) -> None:
         axes.plot(found.com[:, 0], found.com[:, 1], color=color, linewidth=1.0)
         if len(found.waypoints):
             axes.plot(*found.waypoints.T, "+", color="#444444", markersize=7)
         axes.set_aspect("equal", adjustable="datalim")
 
-    drawn = _panels(scene, draw, x="x [m]", y="y [m]")
-    extremes = scene.best_and_worst("com_path_err_m")
-    if drawn is None:
-        return None
-    if extremes is None:
-        return "The centre of mass from above.", drawn
-    low, high = extremes
-    return (
-        "The centre of mass from above; crosses are waypoints. It keeps closest to the lines between them with "
-        f"{scene.name(low)}, {plain(1e3 * low.metric('com_path_err_m'))} mm off on average, and strays farthest with "
-        f"{scene.name(high)}, {plain(1e3 * high.metric('com_path_err_m'))} mm."
-    ), drawn
+    return _panels(scene, draw, x="x [m]", y="y [m]")
 
 
-def _feet(scene: _Scene) -> tuple[str, Figure] | None:
+def _feet(scene: _Scene) -> Figure | None:
     def predicted(o: RunOutcome, found: Digest) -> bool:
         # a robot that falls may predict a million newtons, beside which nothing else could be seen
         return o.done and bool(np.isfinite(found.foot_err).any())
@@ -284,28 +241,7 @@ def _feet(scene: _Scene) -> tuple[str, Figure] | None:
         axes.set_xlim(-0.5, len(found.feet) - 0.5)
         _log(axes.yaxis)
 
-    extremes = scene.best_and_worst("force_err_rel")
-    drawn = _panels(scene, draw, predicted, x="", y="mean error [N]") if extremes else None
-    if drawn is None or extremes is None:
-        return None
-    low, high = extremes
-    single = [
-        (float(error), foot, o)
-        for o in scene.outcomes
-        if (found := digest(o)) is not None and predicted(o, found)
-        for error, foot in zip(found.foot_err, found.feet, strict=True)
-        if np.isfinite(error)
-    ]
-    off, foot, of_run = max(single, key=lambda each: each[0])
-    best = f"by {scene.name(low)} to {100 * low.metric('force_err_rel'):.3g} % of the load"
-    worst = f"by {scene.name(high)} to {100 * high.metric('force_err_rel'):.3g} %"
-    return (
-        "Mean error of the normal force that the controller predicted at each foot, of runs that did their task. The "
-        "sum over the feet is predicted "
-        + (best if low is high else f"best {best}, and worst {worst}")
-        + f". A single foot is off by {plain(off)} N at most ({foot}, {scene.name(of_run)}), where the sum is off by "
-        f"{plain(of_run.metric('force_err_n'))} N."
-    ), drawn
+    return _panels(scene, draw, predicted, x="", y="mean error [N]")
 
 
 def _panels(
@@ -350,8 +286,8 @@ def _panels(
     return figure
 
 
-def _curves(scene: _Scene, key: str) -> tuple[str, Figure] | None:
-    """Quantities against a setting with numbers, one line a controller; what failed is hollow."""
+def _curves(scene: _Scene, key: str) -> Figure | None:
+    """Quantities against a setting with numbers, one line a controller."""
     shown = [curve for curve in CURVES if any(o.metric(curve[0]) is not None for o in scene.outcomes)]
     if not shown:
         return None
@@ -359,8 +295,7 @@ def _curves(scene: _Scene, key: str) -> tuple[str, Figure] | None:
     for panel, (metric, label, log) in zip(axes[0], shown, strict=True):
         for line in scene.lines:
             members = [o for o in scene.outcomes if scene.line(o) == line and o.metric(metric) is not None]
-            done = sorted((o for o in members if o.done), key=lambda o: o.setting(key))
-            values, means = _means(done, key, metric)
+            values, means = _means(sorted((o for o in members if o.done), key=lambda o: o.setting(key)), key, metric)
             panel.plot(values, means, "o-" if len(values) <= JOINED else "o", color=scene.color(line), markersize=4)
             failed = [o for o in members if not o.done]
             panel.plot(*_means(failed, key, metric), "x", color=scene.color(line), markersize=5)
@@ -371,29 +306,7 @@ def _curves(scene: _Scene, key: str) -> tuple[str, Figure] | None:
     for line in scene.lines:
         axes[0, 0].plot([], [], "o-", color=scene.color(line), label=line)
     _legend_above(figure, axes[0, 0])
-    return " ".join(["Means over seeds; crosses: runs that failed their task.", *_trends(scene, key)]), figure
-
-
-def _trends(scene: _Scene, key: str) -> Iterator[str]:
-    from scipy.stats import spearmanr  # slow to import, and every study loads this module
-
-    for line in scene.lines:
-        members = [o for o in scene.outcomes if scene.line(o) == line]
-        done = sorted((o for o in members if o.done), key=lambda o: abs(o.setting(key)))
-        failed = [o.setting(key) for o in members if not o.done]
-        said = f"{line}: "
-        values, errors = [o.setting(key) for o in done], [o.metric("q_err_rad") for o in done]
-        if len(set(values)) > JOINED:  # from one draw to another something else changes, too
-            said += (
-                f"rank correlation with the joint error {spearmanr(values, errors).statistic:.2f} in {len(done)} runs"
-            )
-        elif len(done) > 1:
-            said += f"joint error times {errors[-1] / errors[0]:.3g} from {values[0]:.3g} to {values[-1]:.3g}"
-        else:
-            said += "no two runs did their task"
-        if failed:
-            said += f", failed at {', '.join(f'{value:.3g}' for value in sorted(set(failed)))}"
-        yield said + "."
+    return figure
 
 
 def _log(axis: Any) -> None:

@@ -94,7 +94,7 @@ def test_the_page_is_whole_links_the_pages_of_its_runs_alone_and_escapes_what_it
     assert "idcontrol compare trot --out &#39;with &lt;space&gt;&#39;" in text
 
 
-def test_a_number_that_is_varied_gets_curves_that_say_how_far_each_controller_goes(tmp_path):
+def test_a_number_that_is_varied_gets_curves(tmp_path):
     rows = plan(
         experiment, product({"disturbance.delay_s": (0.0, 0.001, 0.002), "controller": ("pid", "id-coulomb-qp")})
     )
@@ -102,18 +102,12 @@ def test_a_number_that_is_varied_gets_curves_that_say_how_far_each_controller_go
         for seed, row in enumerate(rows):
             fell = 0.4 if row.config["controller"] == "pid" and row.changes["disturbance.delay_s"] > 0.001 else None
             walk(runs / row.name, seed, fell=fell)
-    titles = {p.title: p.sentence for p in figures.pictures(record.load(tmp_path / "c").outcomes)}
-    sentence = titles["What disturbance.delay_s does"]
-    assert re.search(r"pid: joint error times [\d.]+ from 0 to 0.001, failed at 0.002", sentence)
-    assert re.search(r"id-coulomb-qp: joint error times [\d.]+ from 0 to 0.002\.", sentence)
+    assert "What disturbance.delay_s does" in [p.title for p in figures.pictures(record.load(tmp_path / "c").outcomes)]
 
 
-def test_feet_of_runs_that_fell_are_not_drawn_and_the_largest_error_of_one_foot_is_told(folder):
+def test_feet_of_runs_that_fell_are_not_drawn(folder):
     outcomes = record.load(folder).outcomes
-    sentence = figures.pictures(outcomes)[3].sentence
-    errors = {o.row.name: figures.digest(o).foot_err for o in outcomes if o.done and o.setting("controller") != "pid"}
-    worst = max(errors, key=lambda name: errors[name].max())
-    assert f"off by {errors[worst].max():.3g} N at most" in sentence
+    assert "Predicted contact force, foot by foot" in [picture.title for picture in figures.pictures(outcomes)]
     scene = figures._Scene.of(outcomes, None)
     figure = figures._panels(scene, lambda axes, o, found, color: None, lambda o, found: o.done, x="", y="")
     assert [axes.get_title() for axes in figure.axes] == ["mu 0.1"]  # at 0.8 the one that ended fell
@@ -123,7 +117,7 @@ def test_eleven_conditions_differ_in_colour_or_marker(folder):
     (outcome,) = record.load(folder).outcomes[:1]
     members = {f"condition {i}": [outcome] for i in range(11)}
     scene = figures._Scene((outcome,), {outcome.row.name: ("pid", "")}, ("pid",), members, ())
-    _, figure = figures._torque_rate(scene)
+    figure = figures._torque_rate(scene)
     looks = [(h.get_color(), h.get_marker()) for h in figure.axes[0].get_lines() if h.get_label().startswith("cond")]
     assert len(looks) == len(set(looks)) == 11
 
@@ -134,17 +128,6 @@ def test_a_run_is_named_by_what_sets_it_apart_from_most():
     outcomes = [record.RunOutcome(row=row, metrics={}, reason=None, folder=Path("nowhere")) for row in rows]
     names = [page._which(o, outcomes) for o in outcomes]
     assert names[3:] == ["mu 0.1", "noise.angle_rad 0.01"]
-
-
-def test_of_random_draws_the_rank_correlation_is_told():
-    values = [float(x) for x in np.random.default_rng(4).permutation(20)]
-    rows = plan(experiment, [{"mu": value, "controller": "pid"} for value in values])
-    outcomes = [
-        record.RunOutcome(row=row, metrics={"q_err_rad": float(np.exp(-value))}, reason=None, folder=Path("nowhere"))
-        for row, value in zip(rows, values, strict=True)
-    ]
-    scene = figures._Scene.of(outcomes, lambda o: (o.setting("controller"), ""))
-    assert list(figures._trends(scene, "mu")) == ["pid: rank correlation with the joint error -1.00 in 20 runs."]
 
 
 def test_numbers_that_are_infinite_are_no_axis(folder):
