@@ -44,12 +44,9 @@ def trust() -> str:
 
 
 def _claim_row(claim: dict[str, Any]) -> list[str]:
-    tests = []
-    for test in claim["tests"]:
-        file, _, name = test.partition("::")
-        tests.append(f"`{file}` {name.removeprefix('test_').replace('_', ' ')}".strip())
     figure, limit = (_power(value) + f" {claim['unit']}".rstrip() for value in (claim["figure"], claim["limit"]))
-    return [claim["claim"], figure, limit, "<br>".join(tests)]
+    files = dict.fromkeys(test.partition("::")[0] for test in claim["tests"])
+    return [claim["claim"], figure, limit, "<br>".join(f"`{file}`" for file in files)]
 
 
 def _power(value: float) -> str:

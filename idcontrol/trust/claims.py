@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final
 
 MODULES: Final = {"mujoco": ("mujoco",)}
@@ -20,7 +21,7 @@ class Claim:
         measure: Measures the largest violation; 0 means that there is none.
         unit: Unit of that figure; "" for a relative one.
         limit: Largest figure with which the claim holds.
-        tests: Tests that examine the claim further, as pytest names them.
+        tests: Files of tests that examine the claim further.
         extra: Extra of idcontrol that the measurement needs; "" for none.
         quick: Whether `idcontrol doctor` measures it, too.
     """
@@ -67,11 +68,25 @@ class Verdict:
         }
 
 
-def weigh(claim: Claim) -> Verdict:
+def claim(
+    statement: str, limit: float, *tests: str, unit: str = "", extra: str = "", quick: bool = False
+) -> Callable[[Callable[[], float]], Claim]:
+    """Turn the function below into the measure of a `Claim`."""
+    return lambda measure: Claim(
+        statement=statement, measure=measure, limit=limit, tests=tests, unit=unit, extra=extra, quick=quick
+    )
+
+
+def claims_of(module: ModuleType) -> tuple[Claim, ...]:
+    """The claims of a module, in their order."""
+    return tuple(value for value in vars(module).values() if isinstance(value, Claim))
+
+
+def weigh(asked: Claim) -> Verdict:
     """Measure one claim; an error during the measurement counts against it."""
-    if any(importlib.util.find_spec(name) is None for name in MODULES.get(claim.extra, ())):
-        return Verdict(claim=claim, figure=float("nan"), lacks=claim.extra)
+    if any(importlib.util.find_spec(name) is None for name in MODULES.get(asked.extra, ())):
+        return Verdict(claim=asked, figure=float("nan"), lacks=asked.extra)
     try:
-        return Verdict(claim=claim, figure=float(claim.measure()))
+        return Verdict(claim=asked, figure=float(asked.measure()))
     except Exception as error:
-        return Verdict(claim=claim, figure=float("nan"), fault=f"{type(error).__name__}: {error}")
+        return Verdict(claim=asked, figure=float("nan"), fault=f"{type(error).__name__}: {error}")

@@ -12,6 +12,7 @@ from idcontrol import controllers, plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.dynamics.system import System
 from idcontrol.problems import machines
+from idcontrol.trust.claims import claim
 from idcontrol.types import Array, Command, Controller, State, Status
 
 EXACT: Final = (
@@ -30,6 +31,13 @@ PLAIN: Final = ("pid", "id-sensed-1")
 # NumPy takes the worst of several figures, because Python's `max` may ignore a NaN.
 
 
+# the compliant contacts of id-coulomb-qp-1, id-sap and id-constraint let the machine sink a little
+@claim(
+    "the forces that controllers predict at rest carry the weight",
+    1e-3,
+    "tests/controllers/test_inverse.py",
+    quick=True,
+)
 def missed_weight() -> float:
     """Largest difference between the predicted forces at rest and the weight, relative to the weight."""
     worst, weight = [], machines.WALKER_MASS * machines.G
@@ -40,6 +48,14 @@ def missed_weight() -> float:
     return float(np.max(worst))
 
 
+@claim(
+    "joints accelerate as demanded in Pinocchio's forward dynamics with the predicted forces",
+    1e-6,
+    "tests/controllers/test_inverse.py",
+    "tests/peers/test_quadruped.py",
+    unit="m/s²",
+    quick=True,
+)
 def missed_acceleration() -> float:
     """Return the largest error of joint accelerations [m/s²] in Pinocchio's forward dynamics with the predicted forces.
 
@@ -83,6 +99,13 @@ def _under_predicted_forces(command: Command, system: System, contacts: SphereCo
     return acceleration
 
 
+@claim(
+    "torque limits hold whatever is demanded",
+    0.0,
+    "tests/controllers/test_inverse.py",
+    "tests/test_long_runs.py",
+    unit="N",
+)
 def torque_excess() -> float:
     """Return the largest excess of a torque over its limit [N] under absurd demands; negative if all are below."""
     limit, rng = 12.0, np.random.default_rng(1)
@@ -98,6 +121,12 @@ def torque_excess() -> float:
     return float(np.max([np.abs(tau).max() - limit for tau in torques]))
 
 
+@claim(
+    "a state with a NaN gives zero torque and is forgotten",
+    0.0,
+    "tests/controllers/test_inverse.py",
+    unit="controllers that fail",
+)
 def trouble_with_nan() -> float:
     """Number of controllers that answer a NaN with anything but zero torque and FAILED, or remember it."""
     count = 0
@@ -113,6 +142,12 @@ def trouble_with_nan() -> float:
     return float(count)
 
 
+@claim(
+    "equal runs give equal bits, with new controllers and with reset ones",
+    0.0,
+    "tests/test_determinism.py",
+    unit="numbers that differ",
+)
 def differing_bits() -> float:
     """Number of values that differ between closed-loop runs of a controller: new, reset, and new again."""
 

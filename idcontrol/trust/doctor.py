@@ -66,47 +66,42 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
     if full:
         yield from _physics(tell)
     else:
-        yield Diagnosis(topic="physics", name="self-check", found="not made; `idcontrol doctor --full` makes it")
+        yield _diagnosis("physics", "self-check", "not made; `idcontrol doctor --full` makes it")
+
+
+def _diagnosis(topic: str, name: str, found: str, remedy: str = "", *, severity: Severity = "advice") -> Diagnosis:
+    """The result of a check; all is fine where there is no remedy."""
+    verdict: Severity = severity if remedy else "fine"
+    return Diagnosis(topic=topic, name=name, found=found, verdict=verdict, remedy=remedy)
 
 
 def _packages() -> Iterator[Diagnosis]:
     """Check the versions of Python, idcontrol, its requirements and its extras."""
-    yield Diagnosis(topic="versions", name="python", found=f"{platform.python_version()} ({sys.executable})")
+    yield _diagnosis("versions", "python", f"{platform.python_version()} ({sys.executable})")
     try:
         metadata = importlib.metadata.metadata("idcontrol")
     except importlib.metadata.PackageNotFoundError:
-        yield Diagnosis(
-            topic="versions",
-            name="idcontrol",
-            found="runs from its sources, not installed: experiments and robots have no names",
-            verdict="broken",
-            remedy="pip install -e .",
-        )
+        found = "runs from its sources, not installed: experiments and robots have no names"
+        yield _diagnosis("versions", "idcontrol", found, "pip install -e .", severity="broken")
         return
-    yield Diagnosis(topic="versions", name="idcontrol", found=metadata["Version"])
+    yield _diagnosis("versions", "idcontrol", metadata["Version"])
     needed = [Requirement(text) for text in importlib.metadata.requires("idcontrol") or ()]
     for requirement in needed:
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+        if _belongs(requirement, ""):
             found, missing = _installed(requirement)
-            yield Diagnosis(
-                topic="versions",
-                name=requirement.name,
-                found=found,
-                verdict="broken" if missing else "fine",
-                remedy=f"pip install '{requirement.name}{requirement.specifier}'" if missing else "",
-            )
+            mend = f"pip install '{requirement.name}{requirement.specifier}'" if missing else ""
+            yield _diagnosis("versions", requirement.name, found, mend, severity="broken")
     for extra in metadata.get_all("Provides-Extra") or ():
-        wanted = [r for r in needed if r.marker is not None and r.marker.evaluate({"extra": extra})]
-        wanted = [r for r in wanted if not (r.marker is not None and r.marker.evaluate({"extra": ""}))]
-        states = {r.name: _installed(r) for r in wanted}
-        lacking = [name for name, (_, missing) in states.items() if missing]
-        yield Diagnosis(
-            topic="extras",
-            name=extra,
-            found=", ".join(f"{name} {found}" for name, (found, _) in states.items()) or "nothing for this Python",
-            verdict="advice" if lacking else "fine",
-            remedy=install_command(extra) if lacking else "",
-        )
+        wanted = [each for each in needed if _belongs(each, extra) and not _belongs(each, "")]
+        states = {each.name: _installed(each) for each in wanted}
+        found = ", ".join(f"{name} {found}" for name, (found, _) in states.items()) or "nothing for this Python"
+        lacking = any(missing for _, missing in states.values())
+        yield _diagnosis("extras", extra, found, install_command(extra) if lacking else "")
+
+
+def _belongs(requirement: Requirement, extra: str) -> bool:
+    """True if a requirement is one of an extra, or of idcontrol itself where `extra` is empty."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
 def _installed(requirement: Requirement) -> tuple[str, bool]:
@@ -121,72 +116,46 @@ def _installed(requirement: Requirement) -> tuple[str, bool]:
 
 
 def _processor() -> Iterator[Diagnosis]:
-    yield Diagnosis(topic="CPU", name="model", found=processor())
+    yield _diagnosis("CPU", "model", processor())
     usable = len(os.sched_getaffinity(0))
     busy = os.getloadavg()[0] / usable
-    yield Diagnosis(
-        topic="CPU",
-        name="cores",
-        found=f"{usable} for this process; load of the last minute {busy:.0%} of them",
-        verdict="advice" if busy > 1.0 else "fine",
-        remedy="top   # times measured now are those of a busy machine" if busy > 1.0 else "",
+    found = f"{usable} for this process; load of the last minute {busy:.0%} of them"
+    yield _diagnosis(
+        "CPU", "cores", found, "top   # times measured now are those of a busy machine" if busy > 1.0 else ""
     )
     try:
         governor = _GOVERNOR.read_text().strip()
     except OSError:
         return  # a virtual machine: its host sets the frequency
-    slow = governor != "performance"
-    yield Diagnosis(
-        topic="CPU",
-        name="frequency",
-        found=f"governor {governor}",
-        verdict="advice" if slow else "fine",
-        remedy="sudo cpupower frequency-set -g performance" if slow else "",
-    )
+    mend = "" if governor == "performance" else "sudo cpupower frequency-set -g performance"
+    yield _diagnosis("CPU", "frequency", f"governor {governor}", mend)
 
 
 def _blas() -> Iterator[Diagnosis]:
     """Check that BLAS uses one thread: on the small matrices of a control step, more threads cost time."""
-    one = all(os.environ.get(name) == "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
-    yield Diagnosis(
-        topic="BLAS",
-        name="threads",
-        found="one" if one else "as many as there are cores; `idcontrol loop` sets one by itself",
-        verdict="fine" if one else "advice",
-        remedy="" if one else "export " + " ".join(f"{name}={value}" for name, value in ONE_THREAD.items()),
-    )
+    if all(os.environ.get(name) == "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")):
+        yield _diagnosis("BLAS", "threads", "one")
+        return
+    mend = "export " + " ".join(f"{name}={value}" for name, value in ONE_THREAD.items())
+    yield _diagnosis("BLAS", "threads", "as many as there are cores; `idcontrol loop` sets one by itself", mend)
 
 
 def _real_time() -> Iterator[Diagnosis]:
     """Request the priority, locked memory and wakeful CPUs that `idcontrol loop` needs, then give them back."""
-    rt_kernel = Path("/sys/kernel/realtime").exists()
-    yield Diagnosis(topic="real time", name="kernel", found=platform.release() + (", PREEMPT_RT" if rt_kernel else ""))
+    topic, rt_kernel = "real time", Path("/sys/kernel/realtime").exists()
+    yield _diagnosis(topic, "kernel", platform.release() + (", PREEMPT_RT" if rt_kernel else ""))
     with undisturbed() as granted:
         pass
+    limit = f'echo "$USER - {{}}" | sudo tee -a {_LIMITS}   # then log in again'
     refused = granted.refused.get("scheduler", "")
-    yield Diagnosis(
-        topic="real time",
-        name="priority",
-        found=f"{granted.scheduler} {granted.priority}" if not refused else f"{granted.scheduler}: {refused}",
-        verdict="advice" if refused else "fine",
-        remedy=f'echo "$USER - rtprio {PRIORITY}" | sudo tee -a {_LIMITS}   # then log in again' if refused else "",
-    )
-    memlock = f'echo "$USER - memlock unlimited" | sudo tee -a {_LIMITS}   # then log in again'
-    yield _privilege("locked memory", granted.refused.get("memory_lock", ""), memlock)
+    found = f"{granted.scheduler}: {refused}" if refused else f"{granted.scheduler} {granted.priority}"
+    yield _diagnosis(topic, "priority", found, limit.format(f"rtprio {PRIORITY}") if refused else "")
+    refused = granted.refused.get("memory_lock", "")
+    yield _diagnosis(topic, "locked memory", refused or "granted", limit.format("memlock unlimited") if refused else "")
     if LATENCY.exists():  # else a container, or another system than Linux: no command mends it from here
-        chmod = f"sudo chmod o+w {LATENCY}   # until the next start"
-        yield _privilege("wakeful CPUs", granted.refused.get("cpu_awake", ""), chmod)
-
-
-def _privilege(name: str, refused: str, remedy: str) -> Diagnosis:
-    """Whether the system grants a privilege; `refused` says why not, and is empty where it does."""
-    return Diagnosis(
-        topic="real time",
-        name=name,
-        found=refused or "granted",
-        verdict="advice" if refused else "fine",
-        remedy=remedy if refused else "",
-    )
+        refused = granted.refused.get("cpu_awake", "")
+        mend = f"sudo chmod o+w {LATENCY}   # until the next start" if refused else ""
+        yield _diagnosis(topic, "wakeful CPUs", refused or "granted", mend)
 
 
 def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
@@ -202,17 +171,12 @@ def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
         for number, claim in enumerate(quick, start=1):
             tell(f"{number} of {len(quick)}: {claim.statement}")
             verdicts.append(trust.weigh(claim))
-    took = time.perf_counter() - began
-    yield _kernels(took)
+    yield _kernels(time.perf_counter() - began)
     for verdict in verdicts:
         claim = verdict.claim
-        yield Diagnosis(
-            topic="physics",
-            name=claim.statement,
-            found=verdict.fault or f"to {verdict.figure:.1e} {claim.unit}".rstrip() + f" (limit {claim.limit:.0e})",
-            verdict="fine" if verdict.holds else "broken",
-            remedy="" if verdict.holds else "pip check; idcontrol trust   # do not use its torques",
-        )
+        found = verdict.fault or f"to {verdict.figure:.1e} {claim.unit}".rstrip() + f" (limit {claim.limit:.0e})"
+        mend = "" if verdict.holds else "pip check; idcontrol trust   # do not use its torques"
+        yield _diagnosis("physics", claim.statement, found, mend, severity="broken")
 
 
 def _kernels(took: float) -> Diagnosis:
@@ -230,10 +194,5 @@ def _kernels(took: float) -> Diagnosis:
     loaded = sum(sum(entry.cache_hits.values()) for entry in stats.values())
     kept = [entry.cache_path for entry in stats.values() if entry.cache_path is not None]
     where = os.path.commonpath(kept) if kept else "nowhere"
-    return Diagnosis(
-        topic="kernels",
-        name="cache",
-        found=f"{loaded} from {where}, {compiled} compiled just now; with the self-check {took:.1f} s",
-        verdict="advice" if compiled else "fine",
-        remedy="idcontrol warmup" if compiled else "",
-    )
+    found = f"{loaded} from {where}, {compiled} compiled just now; with the self-check {took:.1f} s"
+    return _diagnosis("kernels", "cache", found, "idcontrol warmup" if compiled else "")

@@ -27,6 +27,7 @@ from idcontrol.loop.wire import Inbox, Kind, Outbox
 from idcontrol.problems import machines
 from idcontrol.record.recording import load
 from idcontrol.robots.schema import MachineOrder
+from idcontrol.trust.claims import claim
 from idcontrol.types import Array, Command, ContactForces, Plant, Reference, State
 
 INERTIA: Final = 0.2
@@ -164,6 +165,9 @@ flywheel = FlywheelLoop()
 TARGET: Final = f"{__name__}:flywheel"
 
 
+@claim(
+    "a datagram with a flipped bit, or cut short, is dropped", 0.0, "tests/loop/test_wire.py", unit="datagrams accepted"
+)
 def accepted_damage() -> float:
     """Number of accepted datagrams among those with a flipped bit or a missing end."""
     sender = Outbox(Kind.COMMAND, "walker", 12, 7)
@@ -191,6 +195,7 @@ def _limits(rng: np.random.Generator) -> Limits:
     )
 
 
+@claim("no torque leaves the safety gate beyond its limit or its largest rate", 1e-12, "tests/loop/test_safety.py")
 def passed_excess() -> float:
     """Largest excess of torques behind the gate over their limit or largest rate, relative to the limit.
 
@@ -219,6 +224,7 @@ def passed_excess() -> float:
     return float(np.max(worst))
 
 
+@claim("a loop that ends brakes its machine", 1e-9, "tests/loop/test_faults.py", "tests/loop/test_launch.py")
 def missed_braking() -> float:
     """Return the largest relative miss of ``v / (1 + h D / I)``, a flywheel's speed after a period of braking.
 

@@ -11,6 +11,7 @@ from idcontrol import judge
 from idcontrol.judge.models import MODELS
 from idcontrol.problems import machines
 from idcontrol.problems.steps import hostile_step, numbered_step
+from idcontrol.trust.claims import claim
 from idcontrol.types import Status
 
 STEPS: Final = 50
@@ -19,6 +20,12 @@ JUDGED: Final = 200
 """Number of random steps and of hostile ones, whose answers are judged."""
 
 
+@claim(
+    "steps are solved, and what is called solved obeys the law of each contact, however hostile",
+    judge.TOLERANCE,
+    "tests/judge/test_hostile.py",
+    "tests/models/test_coulomb.py",
+)
 def unlawful() -> float:
     """Return the largest violation of its law by what a model calls solved, each contact in its own units.
 
@@ -37,6 +44,12 @@ def unlawful() -> float:
     return float(np.max(worst))
 
 
+@claim(
+    "contact alone never adds kinetic energy to a step",
+    1e-9,
+    "tests/models/test_coulomb.py",
+    "tests/models/test_dissipation.py",
+)
 def gained_energy() -> float:
     """Return the largest relative growth of the kinetic energy in a step in which only contact acts."""
     worst = []
@@ -52,6 +65,12 @@ def gained_energy() -> float:
     return float(np.max(worst))
 
 
+@claim(
+    "convex models, run forward under their inverse's torques, move as the inverse predicted",
+    1e-6,
+    "tests/models/test_sap.py",
+    unit="m/s",
+)
 def missed_way_back() -> float:
     """Return the largest difference in velocity [m/s] between an inverse step and a forward one under its torques."""
     worst = []

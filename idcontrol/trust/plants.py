@@ -9,6 +9,7 @@ import numpy as np
 from idcontrol import plants
 from idcontrol.contact.terrain import plane
 from idcontrol.problems import machines
+from idcontrol.trust.claims import claim
 from idcontrol.types import Array
 
 NO_JOINTS: Final[Array] = np.zeros(0)
@@ -19,7 +20,7 @@ CONES: Final = ("coulomb-lcp", "coulomb-cone", "dissipation")
 SLOPE: Final = float(np.deg2rad(15.0))
 
 
-def missed_weight(*names: str, steps: int = 100) -> float:
+def _missed_weight(*names: str, steps: int = 100) -> float:
     """Largest difference between the ground's forces on a sled at rest and its weight, relative to the weight."""
     worst, weight = [], machines.SLED_MASS * machines.G
     for name in names:
@@ -31,6 +32,25 @@ def missed_weight(*names: str, steps: int = 100) -> float:
     return float(np.max(worst))
 
 
+@claim("a body at rest presses with its weight", 1e-6, "tests/plants/test_every_plant.py", quick=True)
+def missed_weight() -> float:
+    """Measure it on the stiff plants."""
+    return _missed_weight(*STIFF)
+
+
+# soft contact comes to rest within a thousandth
+@claim("in MuJoCo the same body presses with its weight", 1e-3, "tests/peers/test_bodies.py", extra="mujoco")
+def missed_weight_in_mujoco() -> float:
+    """Measure it in MuJoCo."""
+    return _missed_weight("mujoco", steps=500)
+
+
+@claim(
+    "a body slides down a slope with the acceleration g (sin θ - μ cos θ)",
+    1e-6,
+    "tests/plants/test_every_plant.py",
+    quick=True,
+)
 def missed_slide() -> float:
     """Relative difference of the way down a slope from ½ g (sin θ - μ cos θ) t²."""
     steps, mu = 300, machines.SLIDING
@@ -44,6 +64,7 @@ def missed_slide() -> float:
     return float(abs(downhill @ (state.q[:3] - start.q[:3]) / expected - 1.0))
 
 
+@claim("contact gives a tumbling body no energy", 1e-6, "tests/plants/test_every_plant.py")
 def gained_energy() -> float:
     """Return the largest gain of energy of a tumbling sled in a step, relative to all that friction dissipates."""
     worst = [0.0]

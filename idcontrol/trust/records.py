@@ -13,6 +13,7 @@ import numpy as np
 
 from idcontrol.errors import InputError
 from idcontrol.record.recording import BLOCK_ROWS, Recorder, load
+from idcontrol.trust.claims import claim
 from idcontrol.types import Array
 
 ROWS: Final = 2 * BLOCK_ROWS + 200
@@ -61,6 +62,13 @@ def _rows(folder: Path) -> int:
     return count if sound else -1
 
 
+@claim(
+    "a log cut at any byte keeps every whole block before the cut",
+    0.0,
+    "tests/record/test_recording.py",
+    "tests/fuzz/test_records.py",
+    unit="cuts that lose more",
+)
 def lost_to_a_cut() -> float:
     """Number of cuts of a log after which rows are wrong or whole rows are missing."""
     wrong = 0
@@ -77,6 +85,7 @@ def lost_to_a_cut() -> float:
     return float(wrong)
 
 
+@claim("a flipped bit in a log is never read as data", 0.0, "tests/record/test_recording.py", unit="bits read as data")
 def believed_damage() -> float:
     """Number of flipped bits in a log after which something is read that was never written."""
     wrong = 0
@@ -92,6 +101,9 @@ def believed_damage() -> float:
     return float(wrong)
 
 
+@claim(
+    "a record that was closed has every row, up to the last", 0.0, "tests/record/test_recording.py", unit="rows lost"
+)
 def lost_at_the_end() -> float:
     """Number of rows that runs of any length have lost, or have wrong, after they ended in order."""
     lost = 0
