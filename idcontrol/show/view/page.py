@@ -5,25 +5,24 @@ from __future__ import annotations
 import contextlib
 import html
 import http
-import importlib
+import importlib.util
 import io
 import itertools
 import logging
 import re
 import socket
-import tempfile
 import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
+import imageio.v3 as imageio
 import numpy as np
+import pinocchio as pin
 import viser
 import websockets.asyncio.server
 from numpy.typing import NDArray
-from PIL import Image
 from viser import uplot
 
 from idcontrol.errors import InputError, install_command
@@ -325,7 +324,7 @@ class Player:
             self._button = gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
             steps = gui.add_button_group("Step", ("◀", "▶"))
             self.loop = gui.add_checkbox("Loop", True)
-            kind = "as an MP4" if encoder() else f"as a GIF; as an MP4 with {install_command('film')}"
+            kind = "as an MP4" if makes_mp4() else f"as a GIF; as an MP4 with {install_command('film')}"
             export = gui.add_button("Film", icon=viser.Icon.MOVIE, hint=f"{FILM_S:g} s from here on, {kind}")
         self._button.on_click(lambda _: self.toggle())
         steps.on_click(lambda event: self.step(1 if event.target.value == "▶" else -1))
@@ -370,7 +369,7 @@ class Player:
         """A film of `FILM_S` at the chosen speed from the shown time on, as a client's browser draws it.
 
         Returns:
-            Its name and content: an MP4 if `encoder` finds what makes one, else a GIF.
+            Its name and content: an MP4 if `makes_mp4`, else a GIF.
         """
         with self._busy:
             frames = []
@@ -380,10 +379,9 @@ class Player:
                 if self._time > self._film.times[-1]:
                     break
                 self._show()
-        tool = encoder()
-        if tool is None:
-            return "film.gif", gif(frames, FILM_FRAMES_PER_S)
-        return "film.mp4", mp4(tool, frames, FILM_FRAMES_PER_S)
+        if makes_mp4():
+            return "film.mp4", mp4(frames, FILM_FRAMES_PER_S)
+        return "film.gif", gif(frames, FILM_FRAMES_PER_S)
 
     def publish(self, curves: str, frames_per_s: float = FRAMES_PER_S) -> str:
         """The whole film as a page of its own, which any web server or a file shows; it has the time of the run.
@@ -464,31 +462,17 @@ def photo(client: viser.ClientHandle, size: tuple[int, int]) -> NDArray[np.uint8
 
 def gif(frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
     """Pictures of shape (height, width, 3) as an animated GIF that repeats."""
-    first, *others = (Image.fromarray(frame).quantize(128, Image.Quantize.MAXCOVERAGE) for frame in frames)
-    buffer = io.BytesIO()
-    first.save(buffer, "GIF", save_all=True, append_images=others, duration=round(1e3 / frames_per_s), loop=0)
-    return buffer.getvalue()
+    return bytes(imageio.imwrite("<bytes>", frames, extension=".gif", duration=round(1e3 / frames_per_s), loop=0))
 
 
-def encoder() -> Any:
-    """The package imageio-ffmpeg; None if it is not installed."""
-    try:
-        return importlib.import_module("imageio_ffmpeg")
-    except ModuleNotFoundError:
-        return None
+def mp4(frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
+    """Pictures of shape (height, width, 3), sizes multiples of 16, as an MP4; needs the package imageio-ffmpeg."""
+    return bytes(imageio.imwrite("<bytes>", frames, extension=".mp4", fps=frames_per_s))
 
 
-def mp4(tool: Any, frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
-    """Pictures of shape (height, width, 3), sizes multiples of 16, as an MP4 by `tool`, the package imageio-ffmpeg."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "film.mp4"
-        height, width, _ = frames[0].shape
-        writer = tool.write_frames(str(path), (width, height), fps=frames_per_s)
-        writer.send(None)
-        for frame in frames:
-            writer.send(np.ascontiguousarray(frame))
-        writer.close()
-        return path.read_bytes()
+def makes_mp4() -> bool:
+    """True if the package that encodes MP4 files is installed."""
+    return importlib.util.find_spec("imageio_ffmpeg") is not None
 
 
 def serve(port: int | None, title: str) -> viser.ViserServer:
@@ -588,10 +572,7 @@ def _free(port: int) -> bool:
 
 def _turn_to(normal: Array) -> tuple[float, float, float, float]:
     """The shortest rotation from z to the unit vector `normal`, as a quaternion (w, x, y, z)."""
-    if normal[2] < -1.0 + 1e-12:
-        return 0.0, 1.0, 0.0, 0.0
-    half = np.array([1.0 + normal[2], -normal[1], normal[0], 0.0])
-    w, x, y, z = half / np.linalg.norm(half)
+    x, y, z, w = pin.Quaternion.FromTwoVectors(np.array([0.0, 0.0, 1.0]), normal).coeffs()
     return w, x, y, z
 
 

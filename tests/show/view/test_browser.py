@@ -241,9 +241,9 @@ def test_a_film_is_a_gif_with_every_picture():
 
 
 def test_a_film_is_an_mp4_where_the_encoder_is_installed():
-    tool = pytest.importorskip("imageio_ffmpeg")
+    pytest.importorskip("imageio_ffmpeg")
     frames = [np.full((32, 48, 3), shade, np.uint8) for shade in (0, 100, 200)]
-    content = mp4(tool, frames, 20)
+    content = mp4(frames, 20)
     assert content[4:8] == b"ftyp"
 
 
