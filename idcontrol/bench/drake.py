@@ -92,11 +92,8 @@ def machine(walk: RecordedWalk) -> Job:
             )
         if link.kind != "free":
             parent = plant.world_body() if link.parent < 0 else bodies[link.parent]
-            at = plant.AddFrame(
-                FixedOffsetFrame(
-                    f"{link.name} at", parent.body_frame(), RigidTransform(RotationMatrix(link.rotation), link.position)
-                )
-            )
+            pose = RigidTransform(RotationMatrix(link.rotation), link.position)
+            at = plant.AddFrame(FixedOffsetFrame(f"{link.name} at", parent.body_frame(), pose))
             kind = RevoluteJoint if link.kind == "hinge" else PrismaticJoint
             joints[link.name] = plant.AddJoint(kind(link.name, at, body.body_frame(), link.axis))
         bodies.append(body)

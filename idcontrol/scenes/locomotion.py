@@ -167,31 +167,26 @@ def record_walk(
     if estimated:
         shapes["base_seen"] = (13,)
     row = TickRow(observer, walk.plant, progress_of(walk.guide), walk.planner)
-    began, busy, unreachable = stopwatch.wall_s(), stopwatch.processor_s(), 0
-    reasons: list[str] = []
+    began, busy = stopwatch.wall_s(), stopwatch.processor_s()
     known = {"layout": msgspec.to_builtins(facts), "scene": msgspec.to_builtins(scene.scenery()), **(meta or {})}
     settings = jsonable(msgspec.to_builtins(config))
     with Recorder(out, shapes, units, known, config=settings, wall_time=("step_us",)) as recorder:
+        unreachable, reasons = 0, dict[str, None]()
         for count, tick in enumerate(walk.ticks(periods), start=1):
-            told = row(tick)
+            values = row(tick)
             if estimated:
-                told = np.concatenate((told, tick.sensed.q[:7], tick.sensed.v[:6]))
-            recorder.extend(told[None])
+                values = np.concatenate((values, tick.sensed.q[:7], tick.sensed.v[:6]))
+            recorder.extend(values[None])
             if tick.reference.residual > UNREACHABLE_M:
                 if unreachable == 0:
                     recorder.event(Event(t=tick.state.t, what="a planned foot is out of reach of its leg"))
                 unreachable += 1
-            if tick.command.status is Status.FAILED:
-                reason = ", ".join(tick.command.dropped)
-                if reason not in reasons:
-                    reasons.append(reason)
-                    recorder.event(Event(t=tick.state.t, what=f"the controller failed: {reason}"))
+            if tick.command.status is Status.FAILED and (reason := ", ".join(tick.command.dropped)) not in reasons:
+                reasons[reason] = None
+                recorder.event(Event(t=tick.state.t, what=f"the controller failed: {reason}"))
             if count % REPORT_EVERY == 0:
                 progress(count / periods)
-            # the state at the beginning of the tick: the row that shows the fall is in the record
-            level = float(tick.reference.base_position[2])
-            lost = fallen(float(tick.state.q[2]), level, row.tilt, facts.base_height_m)
-            if lost or not np.isfinite(tick.after.q).all():
+            if _lost(tick, row.tilt, facts.base_height_m):
                 recorder.event(Event(t=tick.state.t, what="the robot fell"))
                 break
         progress(1.0)
@@ -201,13 +196,21 @@ def record_walk(
         if metrics["missed"] is not None:
             what = f"the robot did not do what it was asked: {metrics['missed']}"
             recorder.event(Event(t=float(arrays["t"][-1]), what=what))
-        metrics["unreachable_steps"] = unreachable
-        metrics["failed_because"] = reasons[0] if reasons else None
-        metrics["wall_s"] = wall
-        metrics["cpu_s"] = busy
-        metrics["realtime_factor"] = len(arrays["t"]) * facts.period_s / wall
+        metrics |= {
+            "unreachable_steps": unreachable,
+            "failed_because": next(iter(reasons), None),
+            "wall_s": wall,
+            "cpu_s": busy,
+            "realtime_factor": len(arrays["t"]) * facts.period_s / wall,
+        }
         recorder.close(metrics)
     return metrics
+
+
+def _lost(tick: Tick, tilt: float, height_m: float) -> bool:
+    """True if the robot fell by the beginning of a tick, so that the row of the fall is recorded, or if it is NaN."""
+    level = float(tick.reference.base_position[2])
+    return fallen(float(tick.state.q[2]), level, tilt, height_m) or not np.isfinite(tick.after.q).all()
 
 
 class TickRow:
