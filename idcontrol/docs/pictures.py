@@ -70,6 +70,26 @@ def gaits(out: Path) -> None:
     save(figure, out)
 
 
+def strides(out: Path) -> None:
+    """Torques, their rate, and predicted beside actual normal forces over two strides of the trot."""
+    run = walk("id-coulomb-qp")
+    layout, arrays = run.meta["layout"], run.arrays
+    t, h = arrays["t"], layout["period_s"]
+    rows = (t >= 1.1) & (t < 1.1 + 2 * layout["gait_period_s"])
+    figure, axes = plt.subplots(3, 1, figsize=(9, 6.5), sharex=True, layout="constrained")
+    axes[0].plot(t[rows], arrays["tau"][rows], lw=1.2)
+    axes[1].plot(t[rows], np.gradient(arrays["tau"][rows], h, axis=0) / 1e3, lw=1.0)
+    for foot, name in enumerate(layout["feet"]):
+        (line,) = axes[2].plot(t[rows], arrays["force_pred"][rows, foot, 2], lw=1.4, label=name)
+        axes[2].plot(t[rows][::6], arrays["force"][rows, foot, 2][::6], ".", ms=4, color=line.get_color())
+    for ax, label in zip(axes, ("torque [N m]", "torque rate [kN m/s]", "normal force [N]"), strict=True):
+        ax.set_ylabel(label)
+        ax.margins(x=0.0)
+    axes[2].set_xlabel("time [s]")
+    axes[2].legend(ncols=4, loc="upper right", frameon=False, fontsize=9)
+    save(figure, out)
+
+
 def slid(name: str, mu: float) -> float:
     """How far a body on four ball feet slides down a slope of 15 degrees in a second [m]."""
     plant = plants.build(name, sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))
@@ -122,3 +142,4 @@ if __name__ == "__main__":
     incline(folder / "incline.svg")
     tutorial(Path(__file__).parent / "tutorials" / "notebook.ipynb")
     gaits(folder / "gaits.svg")
+    strides(Path(__file__).parents[2] / "experiments" / "pictures" / "trot.svg")
