@@ -35,7 +35,7 @@ from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
 from idcontrol.cli.faults import RunFault, Stopped, report_fault
 from idcontrol.config.places import described
 from idcontrol.errors import IdControlError
-from idcontrol.program.interrupts import ctrl_c_is_heard
+from idcontrol.record.interrupts import ctrl_c_is_heard
 
 __all__ = ["cli", "main"]
 

@@ -17,7 +17,7 @@ from idcontrol.config.configuration import number as parsed_number
 from idcontrol.config.configuration import parse_setting
 from idcontrol.config.entries import load_experiment
 from idcontrol.errors import InputError
-from idcontrol.program.progress import progress_bar
+from idcontrol.sweeps.progress import progress_bar
 from idcontrol.sweeps.study import load_study
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from idcontrol.cli.faults import RunFault, Stopped
 from idcontrol.config.configuration import parse_setting
 from idcontrol.config.entries import load_experiment
 from idcontrol.errors import IdControlError
-from idcontrol.program.interrupts import Terminated
-from idcontrol.program.progress import progress_bar
+from idcontrol.record.interrupts import Terminated
+from idcontrol.sweeps.progress import progress_bar
 
 
 @click.command("run", short_help="Run an experiment, record it, print what came out.")

@@ -11,7 +11,7 @@ import click
 from idcontrol.cli.console import DONE, TASK_FAILED, grid, print_json, say, show
 from idcontrol.cli.options import FOLDER, JSON
 from idcontrol.errors import install_command
-from idcontrol.program.progress import progress_bar
+from idcontrol.sweeps.progress import progress_bar
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -1,1 +1,1 @@
-"""What users name and set: settings of runs, entry points of packages, their own controllers and plants."""
+"""What users name and set: settings, entry points, their own controllers and plants; processes that find the same."""

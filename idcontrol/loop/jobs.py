@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from idcontrol.program import processes
+from idcontrol.config import processes
 
 Job = TypeVar("Job", bound=msgspec.Struct)
 

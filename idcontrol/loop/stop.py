@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from idcontrol.program.interrupts import postponed
+from idcontrol.record.interrupts import postponed
 
 
 class Interrupted(KeyboardInterrupt):

@@ -34,9 +34,9 @@ import numpy as np
 
 from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError, install_command
-from idcontrol.program.interrupts import sigterm_is_heard
 from idcontrol.record.channels import views, width
 from idcontrol.record.files import checked, parse_json, read_h5, read_json, within
+from idcontrol.record.interrupts import sigterm_is_heard
 from idcontrol.record.log import SCHEMA, Log, block_bytes, header_bytes, read_log, refuse_newer
 from idcontrol.types import Array, Event
 

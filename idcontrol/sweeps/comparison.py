@@ -17,10 +17,10 @@ from idcontrol import plants
 from idcontrol.config.changes import start_of
 from idcontrol.config.entries import load_experiment
 from idcontrol.errors import InputError
-from idcontrol.program.progress import progress_bar
 from idcontrol.record.recording import fresh_folder
 from idcontrol.sweeps import execute, record
 from idcontrol.sweeps.plan import PlannedRun, plan, product
+from idcontrol.sweeps.progress import progress_bar
 from idcontrol.sweeps.record import Comparison, RunOutcome
 
 MakeRuns = Callable[[Sequence[PlannedRun], Path], Generator[PlannedRun, None, None]]

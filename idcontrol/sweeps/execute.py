@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from idcontrol.config import processes
 from idcontrol.errors import InputError, install_command
 from idcontrol.kernels.compiling import SAYS
-from idcontrol.program import processes
 from idcontrol.record.recording import load
 from idcontrol.sweeps.plan import PlannedRun
 

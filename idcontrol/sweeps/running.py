@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from idcontrol.config import processes
 from idcontrol.config.changes import changes, flat, folder_name, spelled, start_of
 from idcontrol.config.configuration import build, jsonable
 from idcontrol.config.entries import EXPERIMENTS, PLANTS, Experiment, entry_points, load_experiment
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.compiling import announced
-from idcontrol.program import processes
-from idcontrol.program.progress import progress_bar
 from idcontrol.record.files import read_json, within
 from idcontrol.record.recording import Run, claim, fresh_folder, load, read_metrics
+from idcontrol.sweeps.progress import progress_bar
 
 HEADLINE = (
     "controller",

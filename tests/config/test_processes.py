@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from idcontrol import cli
+from idcontrol.config import processes
 from idcontrol.config.entries import EXPERIMENTS, PLANTS
 from idcontrol.errors import InputError
-from idcontrol.program import processes
 from idcontrol.scenes.walk import WalkConfig
 from idcontrol.sweeps import running
 from tests import GUARD_S

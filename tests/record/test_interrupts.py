@@ -14,7 +14,7 @@ import pytest
 from numba.core.codegen import CPUCodeLibrary
 
 from idcontrol.loop.stop import Interrupted, Stop
-from idcontrol.program.interrupts import Terminated, ctrl_c_is_heard, sigterm_is_heard
+from idcontrol.record.interrupts import Terminated, ctrl_c_is_heard, sigterm_is_heard
 from idcontrol.record.recording import Recorder, load
 
 

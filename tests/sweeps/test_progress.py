@@ -3,7 +3,7 @@
 import pytest
 
 from idcontrol.kernels import stopwatch
-from idcontrol.program import progress
+from idcontrol.sweeps import progress
 
 
 @pytest.fixture

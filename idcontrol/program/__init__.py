@@ -1,1 +1,0 @@
-"""What any long program needs: child processes, signals that end it, progress."""
