@@ -37,9 +37,7 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
             return batch(t[at], q[at], v[at], References(*[field[at] for field in fields]))
 
         benchmark = Benchmark(
-            section="batch",
             what=f"{name}, {ROBOTS} robots",
-            contacts=None,
             job=Job(run=run, reset=batch.reset),
             floor=floor(walk),
             states=len(moments),

@@ -52,7 +52,6 @@ def _row(walk: RecordedWalk, effort: Effort, what: str, controller: Controller, 
         return controller(walk.moments[i].state, walk.moments[i].reference)
 
     benchmark = Benchmark(
-        section="controllers",
         what=what,
         contacts=len(walk.feet),
         job=Job(run=run, reset=controller.reset),

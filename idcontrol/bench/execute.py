@@ -26,7 +26,7 @@ def run(
     effort: Effort,
     *,
     contacts: Sequence[int] | None = None,
-    on_row: Callable[[TimingRow], None] = lambda row: None,
+    on_row: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> dict[str, Any]:
     """Run one section of the bench, or all of them.
 
@@ -52,8 +52,8 @@ def run(
     for name in SECTIONS if section == "all" else (section,):
         try:
             for row in _rows(name, walk, effort, contacts):
-                rows.append(row.as_json())
-                on_row(row)
+                rows.append({"section": name, **row.as_json()})
+                on_row(rows[-1])
         except InputError as error:  # what was measured before is worth its minutes
             failed[name] = str(error)
     return {

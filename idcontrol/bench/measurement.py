@@ -77,7 +77,6 @@ class Benchmark:
     """What was timed, and how its times are to be read.
 
     Attributes:
-        section: Section of the bench: solvers, models, controllers, plants, batch or tick.
         what: Name of the job.
         contacts: Number of contacts; None where it varies.
         job: The job; None where something else than `measure` takes the times.
@@ -90,9 +89,8 @@ class Benchmark:
         robots: Number of robots that the job steps in one call; None where it does not step whole robots at once.
     """
 
-    section: str
     what: str
-    contacts: int | None
+    contacts: int | None = None
     job: Job | None = None
     floor: Job | None = None
     states: int = 0
@@ -133,39 +131,19 @@ class TimingRow:
     agrees: bool | None = None
     peer_unsolved: int | None = None
 
-    @property
-    def ratio(self) -> float | None:
-        """The multiple that is compared with bar and goal; None without a bar, or if its reference is missing."""
-        bar = self.benchmark.bar
-        if bar is None:
-            return None
-        return {"floor": self.floor_ratio, "peer": self.peer_ratio, "us": self.us[bar.at]}[bar.of]
-
     def as_json(self) -> dict[str, Any]:
-        """The row as plain data, with verdicts on bar and goal."""
-        asked, ratio = self.benchmark, self.ratio
-        bar = asked.bar
+        """The row as plain data, with verdicts on bar and goal; None without a bar, or if its reference is missing."""
+        asked, bar = self.benchmark, self.benchmark.bar
+        judged: dict[str, Any] = dict.fromkeys(("of", "bar", "goal", "met", "goal_met"))
+        if bar is not None:
+            judged |= {"of": bar.of, "bar": bar.bar, "goal": bar.goal}
+            ratio = {"floor": self.floor_ratio, "peer": self.peer_ratio, "us": self.us[bar.at]}[bar.of]
+            if ratio is not None:
+                judged |= {"met": ratio <= bar.bar, "goal_met": ratio <= bar.goal}
         return {
-            "section": asked.section,
-            "what": asked.what,
-            "contacts": asked.contacts,
-            "us": self.us,
-            "floor_ratio": self.floor_ratio,
-            "peer": self.peer,
-            "peer_us": self.peer_us,
-            "peer_ratio": self.peer_ratio,
-            "difference": self.difference,
-            "agrees": self.agrees,
-            "of": None if bar is None else bar.of,
-            "bar": None if bar is None else bar.bar,
-            "goal": None if bar is None else bar.goal,
-            "met": None if bar is None or ratio is None else ratio <= bar.bar,
-            "goal_met": None if bar is None or ratio is None else ratio <= bar.goal,
-            "samples": self.samples,
-            "unsolved": self.unsolved,
-            "peer_unsolved": self.peer_unsolved,
-            "note": asked.note,
-            "robots": asked.robots,
+            **{name: getattr(asked, name) for name in ("what", "contacts", "note", "robots")},
+            **{name: getattr(self, name) for name in self.__dataclass_fields__ if name != "benchmark"},
+            **judged,
             "steps_per_s": None if asked.robots is None else 1e6 * asked.robots / self.us["p50"],
         }
 

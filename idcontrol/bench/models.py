@@ -108,7 +108,6 @@ def growing(
             return
         for warm in (True, False):
             benchmark = Benchmark(
-                section="models",
                 what=f"{name}, {'warm' if warm else 'cold'}",
                 contacts=n,
                 job=scheme_job(scheme, posed, warm=warm),
@@ -176,7 +175,6 @@ def _no_slip_kernel(
         return int(status)
 
     benchmark = Benchmark(
-        section="models",
         what=f"no-slip kernel, {'warm' if warm else 'cold'}",
         contacts=n,
         job=Job(run=run, reset=forget),
@@ -203,7 +201,6 @@ def _proof(walk: RecordedWalk, posed: Sequence[PosedProblem], effort: Effort) ->
         return nearest_solution(asked[i], starts[i], max_nodes=PROOF_NODES)
 
     benchmark = Benchmark(
-        section="models",
         what="nearest torque with proof",
         contacts=4,
         job=Job(run=run),

@@ -62,9 +62,7 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
         )
         yield measure(_step_benchmark(walk, "coulomb-lcp", QUADRUPED_BARS.get(engine)), effort, beside)
     tick = Benchmark(
-        section="plants",
         what="id-coulomb-qp and coulomb-lcp, 1 ms",
-        contacts=None,
         job=_tick(walk),
         floor=floor(walk),
         states=len(walk.moments),
@@ -81,7 +79,6 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
 def _step_benchmark(walk: RecordedWalk, name: str, bar: Bar | None = None) -> Benchmark:
     """Steps of the plant `name` along the walk; times count where all feet press."""
     return Benchmark(
-        section="plants",
         what=f"{name}, 1 ms",
         contacts=len(walk.feet),
         job=step(walk, name),
@@ -139,7 +136,6 @@ def _patch(name: str, side: int, walk: RecordedWalk) -> Benchmark:
         return plant.step(nothing, walk.h).v
 
     return Benchmark(
-        section="plants",
         what=f"{name}, box on a plate, 1 ms",
         contacts=side * side,
         job=Job(run=run, reset=reset),
@@ -231,9 +227,7 @@ def _heap(heap: Heap, below: Job, bodies: int) -> TimingRow:
             share=50.0,
         )
     benchmark = Benchmark(
-        section="plants",
         what=f"clutter with walls, {bodies} bodies",
-        contacts=None,
         job=Job(run=run, reset=reset),
         floor=Job(run=lambda i: below.run(0)),
         states=len(states),

@@ -63,7 +63,6 @@ def _stage_one(
 
     def stage_one(*, warm: bool, bar: Bar | None = None) -> Benchmark:
         return Benchmark(
-            section="solvers",
             what=f"stage I, {'warm' if warm else 'cold'}",
             contacts=n,
             job=_edges(whitened, mu, warm=warm),
@@ -150,7 +149,6 @@ def _lemke(
             solved=lambda answer: answer is not None,
         )
     benchmark = Benchmark(
-        section="solvers",
         what="friction LCP, Lemke",
         contacts=n,
         job=Job(run=run),

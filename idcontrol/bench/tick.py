@@ -64,7 +64,7 @@ def _row(
     what: str, taken: Mapping[str, float | None], samples: int, floor_us: float, note: str, **beside: Any
 ) -> TimingRow:
     us = {name: np.nan if (value := taken[name]) is None else value for name in ("p50", "p99", "p999")}
-    asked = Benchmark(section="tick", what=what, contacts=None, bar=BARS.get(what), note=note)
+    asked = Benchmark(what=what, bar=BARS.get(what), note=note)
     return TimingRow(benchmark=asked, us=us, floor_ratio=us["p50"] / floor_us, samples=samples, **beside)
 
 

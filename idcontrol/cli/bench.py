@@ -67,10 +67,11 @@ def _result(
         measured = memory.run(steps) if section == "memory" else compiling.run()
         return {**measured, "machine": machine.machine()}
 
-    def on_row(row: measurement.TimingRow) -> None:
+    def on_row(row: dict[str, Any]) -> None:
         if not quiet and sys.stderr.isatty():
-            done = row.benchmark
-            click.echo(f"{done.section}: {done.what}, {done.contacts} contacts: {row.us['p50']:.1f} us", err=True)
+            click.echo(
+                "{section}: {what}, {contacts} contacts".format(**row) + f": {row['us']['p50']:.1f} us", err=True
+            )
 
     effort = measurement.Effort(samples=samples, budget_s=budget)
     return execute.run(section, effort, contacts=contacts, on_row=on_row)

@@ -80,7 +80,7 @@ def test_answers_come_in_order_after_a_reset():
 
 def benchmark(job, states, **more):
     floor = Job(run=lambda i: None)
-    return Benchmark(section="solvers", what="job", contacts=4, job=job, floor=floor, states=states, **more)
+    return Benchmark(what="job", contacts=4, job=job, floor=floor, states=states, **more)
 
 
 def row(theirs, *, tolerance=0.1, bar=None, counted=None):
