@@ -71,7 +71,7 @@ def main() -> None:
     rows, now, heard, off, begun, braked = np.zeros((5, joints.size)), 0, 0, True, False, False
     taken = late = overtaken = 0
     pacer = Pacer(WallClock(), round(NS * dt))
-    with realtime.undisturbed(cpu=min(os.sched_getaffinity(0))):
+    with realtime.undisturbed(cpus=sorted(os.sched_getaffinity(0))):
         bus = Bus(robot=True, domain=given.domain)
         while not (begun and off and now - heard > silence_s * NS):
             now = pacer.wait().woke

@@ -87,7 +87,7 @@ def main() -> int:
     clock = WallClock()
     clock.meanwhile = lambda: body.endpoint.poll(clock.now())
     pacer = Pacer(clock, job.period)
-    with realtime.undisturbed(cpu=min(os.sched_getaffinity(0))):
+    with realtime.undisturbed(cpus=sorted(os.sched_getaffinity(0))):
         while not body.finished:
             orphaned = os.getppid() != job.parent and body.safety.mode in NOT_BEGUN
             body.tick(pacer.wait(), stop=bool(asked) or orphaned)

@@ -13,9 +13,10 @@ import gc
 import math
 import os
 import resource
+import socket
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -67,18 +68,24 @@ def one_blas_thread() -> bool:
 
 
 @contextlib.contextmanager
-def undisturbed(cpu: int | None = None) -> Iterator[Granted]:
+def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
     """Hold all privileges while the context lasts; to be entered when everything is compiled, allocated and warm.
 
     Args:
-        cpu: The CPU to stay on; None is the last one that the process may use. The process is bound to it only if it
-            has the scheduling priority: without, it would wait there behind others.
+        cpus: CPUs to stay on, the preferred one first; None are those that the process may use, the last one first.
+            The process is bound to the first that no other loop or plant holds, and only if it has the scheduling
+            priority: without, it would wait there behind others.
     """
     refused: dict[str, str] = {}
     before = os.sched_getaffinity(0)
     first = _go_first(refused)
-    bound = _bind(max(before) if cpu is None else cpu, refused) if first else None
-    if not first:
+    claim = _claim(sorted(before, reverse=True) if cpus is None else cpus) if first else None
+    bound = None
+    if claim is not None:
+        bound = _bind(claim[0], refused)
+    elif first:
+        refused["cpu"] = "other loops or plants hold every CPU; it runs wherever one is free"
+    else:
         refused["cpu"] = "not tried: without the priority it would only wait there for others"
     locked = _lock_memory(refused)
     wakeful = _stay_awake(refused)
@@ -104,6 +111,8 @@ def undisturbed(cpu: int | None = None) -> Iterator[Granted]:
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         if bound is not None:
             os.sched_setaffinity(0, before)
+        if claim is not None:
+            claim[1].close()
         if locked:
             ctypes.CDLL(None).munlockall()
 
@@ -133,6 +142,23 @@ def _go_first(refused: dict[str, str]) -> bool:
         refused["scheduler"] = f"{error.strerror}; allow it with an rtprio line in /etc/security/limits.conf"
         return False
     return True
+
+
+def _claim(cpus: Iterable[int]) -> tuple[int, socket.socket] | None:
+    """Claim the first CPU that no loop or plant on this computer holds; None if each is held.
+
+    Under SCHED_FIFO, two processes bound to one CPU wait for each other while other CPUs are idle. A claim is a name in
+    Linux's abstract socket namespace (unix(7)): it needs no file, and the kernel drops it when its process ends.
+    """
+    for cpu in cpus:
+        holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            holder.bind(f"\0idcontrol-cpu-{cpu}")
+        except OSError:
+            holder.close()
+        else:
+            return cpu, holder
+    return None
 
 
 def _bind(cpu: int, refused: dict[str, str]) -> int | None:

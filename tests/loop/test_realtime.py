@@ -73,6 +73,19 @@ def test_what_is_refused_is_told_with_how_to_get_it_and_nothing_breaks():
     assert "udev" in granted["refused"]["cpu_awake"]
 
 
+def test_no_two_loops_hold_one_cpu():
+    """Under SCHED_FIFO, two that are bound to one CPU would wait for each other while other CPUs are idle."""
+    cpus = [10_000 * os.getpid(), 10_000 * os.getpid() + 1]  # which no loop holds that runs beside this test
+    (first, holder), (second, other) = realtime._claim(cpus), realtime._claim(cpus)
+    assert [first, second] == cpus
+    assert realtime._claim(cpus) is None
+    holder.close()
+    first, holder = realtime._claim(reversed(cpus))
+    assert first == cpus[0]
+    holder.close()
+    other.close()
+
+
 def test_a_system_without_the_file_that_keeps_cpus_awake_is_not_told_to_allow_it(monkeypatch, tmp_path):
     monkeypatch.setattr(realtime, "LATENCY", tmp_path / "none")
     refused: dict[str, str] = {}
