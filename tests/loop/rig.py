@@ -34,22 +34,24 @@ KP, KD = np.array([200.0, 60.0]), np.array([20.0, 5.0])
 QUICK = Policy(damp_s=0.1)
 """The default policy, but for a shorter braking."""
 
-PATIENCE_S = 2.0
-"""How long a process may be held up on a computer that others use, too [s]."""
+PATIENCE_S = 60.0
+"""How long a process may be held up: longer than anything holds up a computer that others use, too [s]."""
+HELD = ("overrun", "clock", "encoder", "astray")
+"""Faults of a process that is held up: it misses beats, and the arm swings on meanwhile."""
 
 PATIENT = Policy(
-    start_s=60.0, late_s=PATIENCE_S, hang_s=PATIENCE_S, damp_s=0.2,
-    **{name: Rule(then="hold") for name in ("overrun", "clock", "encoder", "astray")},
+    start_s=PATIENCE_S, late_s=PATIENCE_S, hang_s=PATIENCE_S, damp_s=0.2, **dict.fromkeys(HELD, Rule(then="hold"))
 )  # fmt: skip
-"""On the wall clock: a process that is held up misses beats, and the arm swings on meanwhile."""
+"""A policy for the wall clock: no process that is held up ends the loop."""
 
 PATIENCE = [
-    f"--set=loop.policy.{setting}"
+    f"--set=loop.{setting}"
     for setting in (
-        "start_s=60", f"late_s={PATIENCE_S}", f"hang_s={PATIENCE_S}",
-        *(f"{name}.then=hold" for name in ("overrun", "clock", "encoder", "astray")),
+        f"plant_silence_s={PATIENCE_S}",
+        *(f"policy.{limit}={PATIENCE_S}" for limit in ("start_s", "late_s", "hang_s")),
+        *(f"policy.{name}.then=hold" for name in HELD),
     )
-]  # fmt: skip
+]
 """The same on the command line."""
 
 
