@@ -5,7 +5,7 @@
 | `idcontrol run` | as long as its experiment's rehearsal, a walk for `WALK_S` | whole |
 | `idcontrol compare` | its runs are as short and made in this process | |
 | one with `--study` or all controllers | is parsed (`test_docs.py`) | its runs are as short |
-| `idcontrol loop`, `./machine`, `./controller` | `WALK_S` on the wall clock | |
+| `idcontrol loop`, `./machine`, `./controller` | | `WALK_S` on the wall clock |
 | `idcontrol view` | until the first picture | |
 | `idcontrol bench` | few samples, the section of controllers | |
 | `idcontrol trust` | the first claim of each part | |
@@ -174,13 +174,10 @@ def test_the_runs_of_a_page_are_made_as_they_are_written(page):
             do(words)
 
 
+@pytest.mark.slow
 @pytest.mark.wallclock
 @pytest.mark.parametrize(
-    "page",
-    one_fast(
-        sorted(page for page, script in SCRIPTS.items() if any(keeps_time(words) for _, words in script)),
-        "tutorials/controller.md",
-    ),
+    "page", sorted(page for page, script in SCRIPTS.items() if any(keeps_time(words) for _, words in script))
 )
 def test_the_loops_of_a_page_keep_their_time(page, short):
     machines = []
