@@ -16,6 +16,8 @@ trot: $(VENV)/.core
 # Each worker begins with tests that lie side by side, which share kernels and fixtures.
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 FAST := $(PYTEST) -m "not slow and not wallclock"
+# The other files are not collected again, which takes as long as these tests.
+WALLCLOCK = $(PYTEST) -m "wallclock and not slow" $$(grep -rl --include='test_*.py' mark.wallclock tests)
 
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:
@@ -25,7 +27,7 @@ about:
 test: about $(VENV)/.dev
 	@trap 'exit 130' INT; failed=0; \
 	  $(FAST) || failed=1; \
-	  $(PYTEST) -m "wallclock and not slow" || failed=1; \
+	  $(WALLCLOCK) || failed=1; \
 	  exit $$failed
 
 # Physics alone: contact, solvers, models, plants, and the law of the controllers.
