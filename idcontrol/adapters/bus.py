@@ -47,7 +47,7 @@ from idcontrol.adapters.unitree import (
 from idcontrol.errors import InputError, install_command
 from idcontrol.loop import realtime
 from idcontrol.loop.clock import NS
-from idcontrol.loop.machine import FAREWELL, WATCHDOG, follow
+from idcontrol.loop.machine import WATCHDOG, follow
 from idcontrol.loop.order import translation
 from idcontrol.loop.safety import Mode, Safety
 from idcontrol.loop.session import Session, wire_format
@@ -252,7 +252,6 @@ class Bridge:
     Attributes:
         safety: Its state machine.
         count: What has passed it.
-        finished: Whether it has stopped, and told so.
     """
 
     def __init__(self, link: Link, bus: Bus, session: Session, *, silence_s: float, numbers: SessionNumbers) -> None:
@@ -286,8 +285,8 @@ class Bridge:
         damping = np.vstack((nothing, session.limits.damping))
         self._brake = told.command(damping.ravel()).reshape(5, -1)
         self._message, self._state = blank_command(), np.zeros(wire.state_values)
-        self.safety, self.count, self.finished = Safety(), Count(), False
-        self._begun, self._first, self._speed, self._farewell = False, 0, np.inf, 0
+        self.safety, self.count = Safety(), Count()
+        self._begun, self._first, self._speed = False, 0, np.inf
 
     def tick(self, now: int, *, stop: bool = False) -> None:
         """Hand on what has come until `now` [ns].
@@ -324,9 +323,11 @@ class Bridge:
             self._put(self._brake, OFF if mode is Mode.STOPPED else SERVO)
         if come or mode is Mode.STOPPED:
             endpoint.post(mode, self._state, now)
-        if mode is Mode.STOPPED:
-            self._farewell += 1
-            self.finished = self._farewell >= FAREWELL
+
+    @property
+    def finished(self) -> bool:
+        """True if it has stopped, and has sent so."""
+        return self._endpoint.finished
 
     def _listen(self) -> bool:
         """Take what the robot has said; returns whether it was something."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from idcontrol.dynamics.system import System
 from idcontrol.loop.wire import Format
+from idcontrol.record.channels import views
 from idcontrol.types import Array
 
 Message = np.ndarray[Any, np.dtype[np.void]]
@@ -196,16 +197,13 @@ def read_state(message: Message, out: Array, wire: Format, system: System) -> No
         wire: Sizes of the datagram.
         system: Says where joints are in configuration and velocity.
     """
-    imu, a = message["imu_state"], system.n_actuated
-    motors = message["motor_state"][:a]
+    imu, motors = message["imu_state"], message["motor_state"][: system.n_actuated]
     out[:] = 0.0
-    out[0] = 1e-3 * message["tick"]
-    q, v, tau = out[1:], out[1 + wire.nq :], out[1 + wire.nq + wire.nv :]
-    q[3:7] = np.roll(imu["quaternion"], -1)
-    v[3:6] = imu["gyroscope"]
-    q[system.joint_q] = motors["q"]
-    v[system.order[system.n_unactuated :]] = motors["dq"]
-    tau[:a], tau[a : a + 3] = motors["tau_est"], imu["accelerometer"]
+    of = views(out, wire.state)
+    of["t"][...] = 1e-3 * message["tick"]
+    of["q"][3:7], of["q"][system.joint_q] = np.roll(imu["quaternion"], -1), motors["q"]
+    of["v"][3:6], of["v"][system.order[system.n_unactuated :]] = imu["gyroscope"], motors["dq"]
+    of["tau_applied"][:], of["accelerometer"][:] = motors["tau_est"], imu["accelerometer"]
     health, remote = wire.health(out), message["wireless_remote"].view(REMOTE)[0]
     health.drive_error[:], health.temperature[:] = np.nan, motors["temperature"]
     health.supply[:] = message["power_v"], np.nan

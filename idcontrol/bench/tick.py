@@ -3,7 +3,7 @@
 Between two ticks the processor does something else, or nothing; caches are colder than where steps follow one another,
 as in the section `controllers`, although each tick at 1 kHz is rehearsed shortly before
 (`idcontrol.loop.rehearsal`). The loop's own account tells the CPU time of a tick, and the times of its parts
-(`idcontrol.loop.real.PARTS`).
+(`idcontrol.loop.telemetry.PARTS`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ import click
 import numpy as np
 
 from idcontrol.cli.view import find_robot
-from idcontrol.loop import real
 from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import ViewJob, decode
 from idcontrol.loop.life import Phase
@@ -23,6 +22,7 @@ from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import Mode
 from idcontrol.loop.session import resolve, wire_format
+from idcontrol.loop.telemetry import channels as loop_channels
 from idcontrol.record.channels import views, width
 from idcontrol.record.scenery import of_meta
 from idcontrol.show.view.page import Page, serve, stop
@@ -41,7 +41,7 @@ def main() -> int:
     with contextlib.suppress(OSError):
         os.nice(19)
     session = resolve(job.target, job.config)
-    channels = real.channels(wire_format(session), session.notes)
+    channels = loop_channels(wire_format(session), session.notes)
     ring = Ring(attach(job.ring), width(channels))
     meta = session.meta()
     stage = Stage(of_meta(meta, job.target), find_robot, session.start.q)

@@ -1,48 +1,52 @@
-"""The fixed-rate loop that joins planner, controller and plant: on a clock of its own, or on the wall clock.
+"""The fixed-rate loop that joins planner, controller and plant, on a simulated clock or on the wall clock.
 
 `simulated.ticks` is all that an experiment needs: plan, control, step, as fast as it goes. The rest of the package is
 for controllers on real time, with the plant (or a robot) in another process and everything that can go wrong between.
 
-Who talks to whom
------------------
+The two sides
+-------------
 ::
 
     planner, controller                              plant, or a robot
             │                                              │
-    ControlLoop (real.py)  ── commands ──>          Machine (machine.py), a process of its own
-       every period        <── states ────             every period of its own
+    ControlLoop (real.py)  ── commands ──>          Machine (machine.py), in a separate process
+       every period        <── states ────             every period of the plant
             │                  Link                        │
           Ring (ring.py)       (transport/)              Ring
-            └──────────────> recorder (record.py), a process of its own: folders of a run
+            └──────────────> recorder (record.py), a separate process: folders of a run
 
-- `clock` - absolute deadlines; missed beats are counted and skipped. Against a machine at ``--peer``, which has a clock
-  of its own, beats follow its states: one begins when its state comes, a quarter of a period late at most, and the rate
-  gives way by a hundredth at most. Which clock a loop is given is its pacing:
-  `WallClock`, or `VirtualClock` (simulated time, as fast as possible or slowed down to the wall clock). A controller
-  cannot tell: the nominal period is its `Setup.h`, the measured one the difference of two `State.t`.
-- `wire` - the datagrams, byte by byte; ``idcontrol_wire.h`` is the same for C and C++ (``idcontrol loop --header``),
-  and ``experiments/examples/machine.c`` a program that speaks them.
-- `transport` - what carries them: within a process, shared memory, UDP. All judge alike what comes.
-- `safety` - the state machine that both sides run, the policy of each fault, the last gate of torques. Pure.
-- `life` - what a running loop does before planner and controller take over, and after them: stand up, and lie down.
-- `order` - machines whose joints are in another order.
-- `plausible` - whether what the machine says of itself can be.
-- `brake` - what "damped" means: joint damping that is stable at any rate.
-- `real`, `machine` - the two sides. `session` - what they run; `jobs`, `plant_process`, `record` - as processes.
-- `realtime` - what is asked of the operating system. `launch` - all of it put together: ``idcontrol loop``.
-- What the loop senses of its machine is decided in `idcontrol.sensing`.
+A tick of the loop, and its modules
+-----------------------------------
+1. Listen: `transport` takes datagrams, and `wire` is their format, byte by byte; ``idcontrol_wire.h`` is the same for
+   C and C++ (``idcontrol loop --header``), and ``experiments/examples/machine.c`` a program that uses it. `order` maps
+   machines whose joints are in another order.
+2. Judge: `plausible` checks the state, and `observer` estimates it (`idcontrol.sensing`) where it is not measured.
+3. Command: `life` decides whether the machine stands up, works or lies down; `control` asks planner and controller, and
+   survives it if they raise or hang.
+4. Advance: `safety`, the state machine that both sides run, and the policy of each fault. It is pure.
+5. Gate: `gate` admits the setpoints; `brake` is joint damping that is stable at any rate, for the mode *damped*.
+6. Send, and record: `telemetry` is the row of the tick, which leaves through `ring`.
+
+- `clock` - absolute deadlines; missed ticks are counted and skipped. A machine at ``--peer`` has a separate clock, and
+  the ticks follow its states: a tick begins when a state comes, a quarter of a period late at most, and the rate
+  changes by a hundredth at most. The clock of a loop is its pacing: `WallClock`, or `VirtualClock` (simulated time, as
+  fast as possible or slowed down to the wall clock). A controller cannot tell: the nominal period is its `Setup.h`, the
+  measured one the difference of two `State.t`.
+- `session` - the planner, controller and plant of an experiment; `jobs`, `plant_process`, `record` - the processes.
+- `rehearsal` - a tick in advance, for warm caches. `realtime` - privileges of the operating system.
+- `launch` - all of it put together: ``idcontrol loop``.
 
 What happens when
 -----------------
 ================================  ===============================================================================
-what goes wrong                   what happens (`safety.Policy` says after how many ticks in a row)
+fault                             reaction (`safety.Policy` sets after how many ticks in a row)
 ================================  ===============================================================================
-datagrams lost, late, reordered   the last torque holds; braked where the newest news is older than 20 periods and
-                                  20 ms. Drives go on holding the positions of the last impedance command until then
+datagrams lost, late, reordered   the last torque holds; braked where the newest datagram is older than 20 periods
+                                  and 20 ms. Drives go on holding the positions of the last impedance command until then
 datagrams damaged, replayed, of   dropped and counted; as if lost
 another robot, session, version,
 a far-off number, out of range
-control step too long, beats      the last torque holds at the machine; braked after 50 ticks in a row
+control step too long, ticks      the last torque holds at the machine; braked after 50 ticks in a row
 missed
 controller hangs                  the machine brakes itself after 20 periods and 20 ms without a command;
                                   the loop interrupts the controller after 0.1 s and brakes too
@@ -81,11 +85,11 @@ of the run                        complete; before anything moved there is none
 ================================  ===============================================================================
 
 Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after a second. The machine goes on braking
-by itself until its joints rest, or for three seconds. Where somebody attends the loop (a machine at ``--peer``,
-without ``--arm``) it stays braked until Enter is pressed: it is ready again if nothing is wrong any more, and the next
-Enter arms it. Torques never exceed their limits or rates, whatever is asked (`safety.admit`).
+by itself until its joints rest, or for three seconds. A loop with an operator (a machine at ``--peer``, without
+``--arm``) stays braked until Enter is pressed: it is ready again if there is no fault, and the next Enter arms it.
+Torques never exceed their limits or rates, whatever is commanded (`safety.admit`).
 
-To put a robot of one's own behind the loop: let its driver speak `wire` over UDP (``--peer HOST:PORT``), or write a
-`transport.Link`; ``idcontrol bus`` is the driver of robots that speak Unitree's messages. To run something else than
-the trot: an object like `idcontrol.scenes.session.WalkLoop` under the entry points ``idcontrol.loops``.
+To put another robot behind the loop: let its driver use `wire` over UDP (``--peer HOST:PORT``), or write a
+`transport.Link`; ``idcontrol bus`` is the driver of robots with Unitree's messages. To run another experiment than the
+trot: an object like `idcontrol.scenes.session.WalkLoop` under the entry points ``idcontrol.loops``.
 """

@@ -46,11 +46,9 @@ class Clock(Protocol):
 
     def now(self) -> int:
         """Time [ns]."""
-        ...
 
     def sleep_until(self, deadline: int) -> None:
         """Return at `deadline` [ns], or at once if it has passed."""
-        ...
 
 
 class WallClock:

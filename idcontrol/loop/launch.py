@@ -1,7 +1,7 @@
-"""Run a loop: start its machine and its recorder, prepare, beat, and end everything in order.
+"""Run a loop: start its machine and its recorder, prepare, tick, and end everything in order.
 
-Over shared memory and UDP the machine is a process of its own on the wall clock. In process, both sides share a clock
-that only they move, which makes the run reproducible; how fast that goes is the pacing.
+Over shared memory and UDP the machine is a separate process on the wall clock. In process, both sides share a simulated
+clock, which makes the run reproducible; the pacing decides how fast it goes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -31,13 +31,14 @@ from idcontrol.loop.clock import AWAKE_NS, NS, Beat, Clock, VirtualClock, WallCl
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
 from idcontrol.loop.order import Translation, translation
-from idcontrol.loop.real import ControlLoop, Parts, Sense
+from idcontrol.loop.real import ControlLoop
 from idcontrol.loop.rehearsal import Rehearsal
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Fault, Policy, patience
-from idcontrol.loop.session import begins, resolve, wire_format
+from idcontrol.loop.session import Parts, Sense, begins, resolve, wire_format
 from idcontrol.loop.simulated import ticks
 from idcontrol.loop.stop import Stop
+from idcontrol.loop.telemetry import channels
 from idcontrol.loop.transport import Link, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
@@ -46,35 +47,34 @@ from idcontrol.record.channels import width
 from idcontrol.types import State
 
 RING_S = 10.0
-"""Telemetry that the rings hold while the recorder is held up [s]."""
+"""Length of the rings [s]: the recorder may lag by that."""
 CONNECT_S = 60.0
-"""Time that the machine may take to speak [s]: a first start compiles its kernels."""
+"""Time within which the machine must send its first state [s]: a first start compiles its kernels."""
 ENDING_S = 10.0
 """Time that the machine may take to end [s]."""
 WRITING_S = 30.0
-"""Time that the recorder may take to end, beyond the length of the run [s], in which it can write and evaluate it."""
+"""Time that the recorder may take to write and evaluate a run, beyond the length of the run [s]."""
 REHEARSAL_S = 0.6
 """Length of the rehearsal [s]: a step and more, so that every kernel is compiled and loaded before the first tick."""
 
 
 class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a loop runs, whatever it runs.
+    """Settings of a loop, for any experiment.
 
     Attributes:
         transport: How datagrams reach the machine.
         pacing: ``real`` is the wall clock. Only in process: ``fast`` is simulated time as fast as it goes,
             ``simulated`` the same slowed down to the wall clock.
-        bind: Where to listen for UDP, HOST:PORT; null is a free port of loopback.
-        peer: The machine, HOST:PORT over UDP, whose states the beats follow; null starts a plant as a process of its
-            own.
-        joints: Name of the order that the joints of the machine at `peer` have, one of `orders` in the robot file; null
-            is that of the model.
+        bind: Address at which to listen for UDP, HOST:PORT; null is a free port of loopback.
+        peer: The machine, HOST:PORT over UDP, whose states the ticks follow; null starts a plant in a separate process.
+        joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null is that of the
+            model.
         plant_rate_hz: Rate of the plant; null is that of the loop.
         plant_silence_s: The plant brakes after a silence of this length; null is `patience` with the longer period.
-        start: Where the plant begins: lying, where the robot file says on what, or standing.
-        arm: Whether the machine at `peer` is armed as soon as it is ready. If not, Enter at the terminal arms it, and
-            recovers it after it was braked. A plant of ours needs nobody to arm it.
-        policy: Faults that the loop tolerates, and how long.
+        start: Pose in which the plant begins; a robot whose file has no lying pose stands.
+        arm: True arms the machine at `peer` as soon as it is ready. Otherwise Enter at the terminal arms it, and
+            recovers it after it was braked. A plant that the loop starts is armed by itself.
+        policy: Faults that the loop tolerates, and for how long.
         sensing: How the loop senses the machine's state.
     """
 
@@ -93,11 +93,11 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A process that shows the loop while it runs; it is handed a `ViewJob`.
+    """A process that shows the loop while it runs; it reads a `ViewJob`.
 
     Attributes:
         module: The module to run; it prints a line once it is ready, and ends with its standard input.
-        port: Port of its page; None is any that is free.
+        port: Port of its page; None is any free one.
     """
 
     module: str
@@ -110,18 +110,35 @@ def run(
     """Run a loop and record it.
 
     Args:
-        target: Where the loop's experiment is, ``package.module:name``.
+        target: The loop's experiment, ``package.module:name``.
         config: Its configuration, which has `controller`, `rate_hz` and `duration_s`.
-        settings: How the loop runs.
+        settings: Settings of the loop.
         out: Folder of the record, empty.
         viewer: A process that shows the loop, on the wall clock only; None shows nothing.
 
     Returns:
-        The metrics of the run and of the loop; ``ended`` says why it ended.
+        The metrics of the run and of the loop; ``ended`` is the reason of its end.
 
     Raises:
-        InputError: Something cannot be used; nothing has moved.
-        Interrupted: A signal asked for the end before anything moved.
+        InputError: A setting, the machine or the recorder cannot be used; nothing has moved.
+        Interrupted: A signal requested the end before anything moved.
+    """
+    _check(settings, viewer)
+    with Stop() as stop, np.errstate(all="ignore"):  # numbers that are not finite are a fault of the tick
+        work = _Work(target, config, settings, stop, out, viewer)
+        try:
+            return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
+        except IdControlError as error:
+            if not stop.moving:
+                raise
+            raise RuntimeError(f"after the first tick: {error}") from error  # no longer the input's fault alone
+
+
+def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
+    """Refuse settings that contradict each other.
+
+    Raises:
+        InputError: They do.
     """
     if settings.peer is not None and settings.transport != "udp":
         raise InputError(f"peer={settings.peer} is reached by transport=udp, not {settings.transport}")
@@ -142,19 +159,10 @@ def run(
         )
     if viewer is not None and settings.transport == "inprocess":
         raise InputError("a loop in process is over too soon to be shown; record it and replay it: idcontrol view DIR")
-    # whether numbers are finite is checked in every tick, and told as a fault
-    with Stop() as stop, np.errstate(all="ignore"):
-        work = _Work(target, config, settings, stop, out, viewer)
-        try:
-            return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
-        except IdControlError as error:
-            if not stop.moving:
-                raise
-            raise RuntimeError(f"after the first tick: {error}") from error  # no longer the input's fault alone
 
 
 class _Work:
-    """One run of a loop, and all that its parts share."""
+    """One run of a loop."""
 
     def __init__(
         self, target: str, config: Any, settings: LoopSettings, stop: Stop, out: Path, viewer: Viewer | None
@@ -173,7 +181,7 @@ class _Work:
         self.silence_s = settings.plant_silence_s or late_s
 
     def _parts(self) -> Parts:
-        """The parts of a loop."""
+        """Make the parts of a loop."""
         session = self.session
         return Parts(
             planner=session.planner(),
@@ -189,7 +197,7 @@ class _Work:
         )
 
     def _sense(self) -> Callable[[], Sense] | None:
-        """Makes what senses; None where nothing is to be."""
+        """Return a function that makes a `Sense`; None if the loop takes states as they come."""
 
         def make() -> Sense | None:
             return sensing.sense(self.settings.sensing, self._feet, self.session.start)
@@ -197,7 +205,7 @@ class _Work:
         return None if make() is None else cast("Callable[[], Sense]", make)
 
     def _translation(self) -> Translation | None:
-        """Between the machine's joints and ours."""
+        """Return the maps between the machine's order of joints and the loop's; None if they are the same."""
         session, asked = self.session, self.settings.joints
         if asked is None:
             return None
@@ -207,7 +215,7 @@ class _Work:
         return translation(session.orders[asked], session.system, session.feet, self.wire)
 
     def _feet(self) -> SphereContacts:
-        """The feet, on a system of their own, for estimators of contacts and state."""
+        """Return the feet, on a separate system, for estimators of contacts and state."""
         contacts = self.session.setup().contacts
         if not isinstance(contacts, SphereContacts):
             raise InputError(
@@ -215,33 +223,36 @@ class _Work:
             )
         return contacts
 
+    def _loop(self, link: Link, clock: Clock, numbers: SessionNumbers, **options: bool) -> ControlLoop:
+        """Make the loop; see `ControlLoop` for the options."""
+        return ControlLoop(
+            link, self.parts, clock, self.policy,
+            period=self.period, duration=self.duration, numbers=numbers, **options,
+        )  # fmt: skip
+
     def in_process(self) -> dict[str, Any]:
         """Run both sides on one virtual clock."""
         clock = VirtualClock(pace=1.0 if self.settings.pacing == "simulated" else None)
-        config = self.config | {"loop": msgspec.to_builtins(self.settings)}
-        estimated = self.settings.sensing.base == "estimated"
         scribe = record.Scribe(
-            self.session, self.out, config, self.period / NS, machine_too=True, estimated=estimated
+            self.session, self.out, self.config | {"loop": msgspec.to_builtins(self.settings)}, self.period / NS,
+            machine_too=True, estimated=self.settings.sensing.base == "estimated",
         )  # fmt: skip
         here, there = inprocess.pair()
-        dt, watchdog = self.plant_period / NS, msgspec.structs.replace(machine.WATCHDOG, late_s=self.silence_s)
+        dt = self.plant_period / NS
         body = machine.Machine(
-            there, self.session.plant(dt), self.session,
-            period_s=dt, numbers=SessionNumbers(own=1, other=2), policy=watchdog,
+            there, self.session.plant(dt), self.session, period_s=dt, numbers=SessionNumbers(own=1, other=2),
+            policy=msgspec.structs.replace(machine.WATCHDOG, late_s=self.silence_s),
             start=begins(self.session, self.settings.start),
         )  # fmt: skip
 
-        def beat() -> None:
+        def tick() -> None:
             if not body.finished:
                 now = clock.now()
                 body.tick(Beat(index=now // self.plant_period, due=now, woke=now))
                 scribe.machine_rows(body.row.values[None])
 
-        clock.every(self.plant_period, beat)
-        loop = ControlLoop(
-            here, self.parts, clock, self.policy,
-            period=self.period, duration=self.duration, numbers=SessionNumbers(own=2, other=1),
-        )  # fmt: skip
+        clock.every(self.plant_period, tick)
+        loop = self._loop(here, clock, SessionNumbers(own=2, other=1))
         ending = None
         try:
             loop.connect(CONNECT_S)
@@ -249,7 +260,7 @@ class _Work:
             real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
             while not body.finished:
                 clock.spend(self.plant_period)  # it brakes until it rests
-            ending = self._ending(loop, realtime.Granted(), Taken())
+            ending = self._ending(loop, realtime.Granted())
         finally:
             metrics = scribe.close(ending)
         assert metrics is not None
@@ -257,14 +268,10 @@ class _Work:
 
     def on_the_wall_clock(self) -> dict[str, Any]:
         """Run against a machine in another process, or elsewhere on the network."""
-        rows = round(RING_S * NS / self.period)
-        row_width = width(real.channels(self.wire, self.session.notes))
-        ring_fd, memory = anonymous(ring_bytes(row_width, rows))
-        ring = Ring(memory, row_width)
-        own_plant = self.settings.peer is None
+        row_width, plant_width = width(channels(self.wire, self.session.notes)), width(machine.channels(self.wire))
+        ring_fd, memory = anonymous(ring_bytes(row_width, round(RING_S * NS / self.period)))
         machine_fd = None
-        if own_plant:
-            plant_width = width(machine.channels(self.wire))
+        if self.settings.peer is None:
             machine_fd, _ = anonymous(ring_bytes(plant_width, round(RING_S * NS / self.plant_period)))
         job = RecordJob(
             target=self.target, config=self.config, settings=msgspec.to_builtins(self.settings), out=str(self.out),
@@ -274,17 +281,15 @@ class _Work:
         try:
             if self.viewer is not None:
                 children.append(self._show(self.viewer, ring_fd))
-            return self._beat(children, ring, machine_fd)
+            return self._among(children, Ring(memory, row_width), machine_fd)
         finally:
             for child in children:
-                child.kill()  # those that ended by themselves are not there to be hurt
+                child.kill()  # without effect on a process that has ended
                 child.communicate()
 
     def _show(self, viewer: Viewer, ring_fd: int) -> subprocess.Popen[bytes]:
-        """Start the process that shows the loop and wait until it does."""
-        job = ViewJob(
-            target=self.target, config=self.config, period=self.period, ring=ring_fd, port=viewer.port
-        )  # fmt: skip
+        """Start the process that shows the loop and wait until it is ready."""
+        job = ViewJob(target=self.target, config=self.config, period=self.period, ring=ring_fd, port=viewer.port)
         process = start(viewer.module, job, [ring_fd])
         assert process.stdout is not None
         if not process.stdout.readline():
@@ -293,10 +298,10 @@ class _Work:
         return process
 
     def _rehearse(self, parts: Parts) -> State:
-        """Plan, control and simulate for a moment: what planner or controller raise comes out before anything moves.
+        """Plan, control and simulate for a moment, so that planner and controller raise before anything moves.
 
         Returns:
-            Where the simulated machine is then.
+            The state of the simulated machine at the end.
 
         Raises:
             Diverged: It has left all bounds.
@@ -319,52 +324,40 @@ class _Work:
 
     @property
     def _foreign(self) -> bool:
-        """Whether the controller is a user's own, which may not be made to be copied, or to be there twice."""
+        """True if the controller is from a user's file: it may not be fit to be copied, or to exist twice."""
         return ":" in self.name
 
     def _asked(self) -> bool:
         return bool(self.stop.asked)
 
-    def _beat(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
-        recorder, stop = children[0], self.stop
-        # a machine that is not ours draws its own number
+    def _among(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
+        """Run the loop beside other processes, the recorder first, and return the metrics."""
+        recorder, stop, attended = children[0], self.stop, self.settings.peer is not None and not self.settings.arm
+        # a machine that is not ours draws its number itself
         other = secrets.randbits(32) if self.settings.peer is None else None
         numbers = SessionNumbers(own=secrets.randbits(32), other=other)
         link, plant = self._connect(machine_fd, numbers)
         if plant is not None:
             children.append(plant)
-        clock, attended = WallClock(awake=AWAKE_NS), self.settings.peer is not None and not self.settings.arm
-        loop = ControlLoop(
-            link, self.parts, clock, self.policy,
-            period=self.period, duration=self.duration, numbers=numbers, interrupt=stop.heeded,
-            attended=attended,
-        )  # fmt: skip
-        stop.on_alarm = loop.on_alarm
-        if self._foreign or plant is None:  # beats that follow news are waited for asleep
-            self._rehearse(self.parts)
-        else:
-            own = self._parts()
-            rehearsal = Rehearsal(own, clock, self.policy, self.period, self._rehearse(own), interrupt=stop.heeded)
-
-            def on_alarm() -> None:
-                """Interrupt whichever asks."""
-                loop.on_alarm()
-                rehearsal.on_alarm()
-
-            clock.beforehand, stop.on_alarm = rehearsal, on_alarm
+        clock = WallClock(awake=AWAKE_NS)
+        began, loop = clock.now(), self._loop(link, clock, numbers, interrupt=stop.heeded, attended=attended)
+        self._prepare(loop, clock, rehearse=plant is not None and not self._foreign)
         try:
             self._meet(loop, plant, recorder)
             with realtime.undisturbed() as granted:
-                memory, stolen = realtime.resident_mb(), realtime.stolen_s()
+                memory_mb, stolen_s = realtime.resident_mb(), realtime.stolen_s()
                 stop.begin()
-                began, clock.meanwhile = clock.now(), loop.hear
+                clock.meanwhile = loop.hear
                 real.run(
                     loop, clock, self.period, ring.push, self._asked,
                     recorded=lambda: recorder.poll() is None and not ring.overrun,
                     acts=_entered if attended else lambda: False,
                     heard=None if plant is not None else _listening(loop, link, clock),
                 )  # fmt: skip
-                taken = Taken((memory, realtime.resident_mb()), realtime.stolen_s() - stolen)
+                taken = {
+                    "memory_mb": (memory_mb, realtime.resident_mb()),
+                    "steal_s": realtime.stolen_s() - stolen_s,
+                }
         finally:
             if not stop.moving:
                 loop.leave()
@@ -372,25 +365,50 @@ class _Work:
         if plant is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 plant.wait(ENDING_S)
-        patience_s = WRITING_S + (clock.now() - began) / NS
+        braked = ", and the machine was braked" if Fault.RECORDER in loop.safety.ended_by else ""
+        return self._metrics(recorder, self._ending(loop, granted, **taken), (clock.now() - began) / NS, braked)
+
+    def _prepare(self, loop: ControlLoop, clock: WallClock, *, rehearse: bool) -> None:
+        """Rehearse once, and before each tick if `rehearse`: a loop that follows datagrams waits for them asleep."""
+        self.stop.on_alarm = loop.on_alarm
+        if not rehearse:
+            self._rehearse(self.parts)
+            return
+        parts = self._parts()
+        rehearsal = Rehearsal(
+            parts, clock, self.policy, self.period, self._rehearse(parts), interrupt=self.stop.heeded
+        )  # fmt: skip
+
+        def on_alarm() -> None:
+            """Interrupt the one whose call hangs."""
+            loop.on_alarm()
+            rehearsal.on_alarm()
+
+        clock.beforehand, self.stop.on_alarm = rehearsal, on_alarm
+
+    def _metrics(
+        self, recorder: subprocess.Popen[bytes], ending: record.Ending, lasted_s: float, braked: str
+    ) -> dict[str, Any]:
+        """End the recorder; return its metrics."""
+        patience_s = WRITING_S + lasted_s
         try:
-            out, _ = recorder.communicate(encode(self._ending(loop, granted, taken)), timeout=patience_s)
-            fault = f"ended early (status {recorder.returncode})" if recorder.returncode else ""
+            out, _ = recorder.communicate(encode(ending), timeout=patience_s)
         except subprocess.TimeoutExpired:
             fault = f"did not end within {patience_s:.0f} s and was killed"
-        if fault:
-            braked = ", and the machine was braked" if Fault.RECORDER in loop.safety.ended_by else ""
-            if recorder.returncode in DISK_FULL:
-                raise OSError(recorder.returncode, os.strerror(recorder.returncode) + braked)
-            raise RuntimeError(f"the recorder {fault}{braked}; {self.out} has what it had written")
-        metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
-        return metrics
+        else:
+            if not recorder.returncode:
+                metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
+                return metrics
+            fault = f"ended early (status {recorder.returncode})"
+        if recorder.returncode in DISK_FULL:
+            raise OSError(recorder.returncode, os.strerror(recorder.returncode) + braked)
+        raise RuntimeError(f"the recorder {fault}{braked}; {self.out} has what it had written")
 
-    def _ending(self, loop: ControlLoop, granted: realtime.Granted, taken: Taken) -> record.Ending:
-        """How the loop ended; the traceback of what planner or controller raised goes beside the record."""
+    def _ending(self, loop: ControlLoop, granted: realtime.Granted, **taken: Any) -> record.Ending:
+        """Return the end of the loop; the traceback of an error of planner or controller goes beside the record."""
         counts, asked = loop.counts, self.stop.asked
         if counts.traceback:
-            with contextlib.suppress(OSError):  # a full disk: the recorder says so
+            with contextlib.suppress(OSError):  # a full disk: the recorder reports it
                 # a path that is not of the locale's encoding has surrogates, which UTF-8 cannot encode
                 (self.out / "traceback.txt").write_bytes(counts.traceback.encode(errors="backslashreplace"))
         return record.Ending(
@@ -401,50 +419,44 @@ class _Work:
             realtime=msgspec.to_builtins(granted),
             signal=asked or None,
             error=counts.error,
-            memory_mb=taken.memory_mb,
-            steal_s=taken.steal_s,
+            **taken,
         )
 
     def _meet(
         self, loop: ControlLoop, plant: subprocess.Popen[bytes] | None, recorder: subprocess.Popen[bytes]
     ) -> None:
-        """Wait until the machine speaks and the recorder listens."""
+        """Wait until the machine sends and the recorder is ready."""
         if not loop.connect(CONNECT_S, lambda: plant is None or plant.poll() is None):
-            if plant is not None:
-                ended = plant.poll() is not None
-                raise InputError(
-                    "the plant's process ended before it spoke"
-                    if ended
-                    else f"the plant's process did not speak within {CONNECT_S:.0f} s: is the computer busy?"
-                )
-            dropped = {why.name.lower(): int(n) for why, n in zip(Drop, loop.endpoint.inbox.dropped, strict=True) if n}
-            if "version" in dropped:
-                raise InputError(
-                    f"who speaks at {self.settings.peer} speaks another version of the datagrams; "
-                    f"it must be {MAGIC.decode()} (see idcontrol.loop.wire)"
-                )
-            if dropped:
-                size = HEAD_BYTES + 8 * self.wire.state_values
-                raise InputError(
-                    f"who speaks at {self.settings.peer} is no {self.wire.robot} whose datagrams have {size} bytes: "
-                    f"dropped {dropped} (see idcontrol.loop.wire)"
-                )
-            raise InputError(
-                f"nobody speaks at {self.settings.peer}; is the machine switched on, and its address right?"
-            )
+            raise InputError(self._silence(loop, plant))
         self._recognise(loop)
         assert recorder.stdout is not None
         if recorder.stdout.readline().strip() != record.READY.encode():
             raise InputError(f"the recorder could not open {self.out}")
 
+    def _silence(self, loop: ControlLoop, plant: subprocess.Popen[bytes] | None) -> str:
+        """Return why no state has come."""
+        if plant is not None and plant.poll() is not None:
+            return "the plant's process ended before it spoke"
+        if plant is not None:
+            return f"the plant's process did not speak within {CONNECT_S:.0f} s: is the computer busy?"
+        peer, see = self.settings.peer, "(see idcontrol.loop.wire)"
+        dropped = {why.name.lower(): int(n) for why, n in zip(Drop, loop.endpoint.inbox.dropped, strict=True) if n}
+        if "version" in dropped:
+            return f"who speaks at {peer} speaks another version of the datagrams; it must be {MAGIC.decode()} {see}"
+        if dropped:
+            size = HEAD_BYTES + 8 * self.wire.state_values
+            what = f"no {self.wire.robot} whose datagrams have {size} bytes"
+            return f"who speaks at {peer} is {what}: dropped {dropped} {see}"
+        return f"nobody speaks at {peer}; is the machine switched on, and its address right?"
+
     def _recognise(self, loop: ControlLoop) -> None:
-        """Refuse a machine that says that it is another than the one that is expected."""
-        newest, told, session = loop.endpoint.newest, self.parts.translation, self.session
+        """Refuse a machine that sends the number of another order of joints, or of another model."""
+        newest, translated, session = loop.endpoint.newest, self.parts.translation, self.session
         assert newest is not None
-        expected = self.wire if told is None else replace(self.wire, joints=told.joints)
+        expected = self.wire if translated is None else replace(self.wire, joints=translated.joints)
         if why := expected.stranger(newest.values):
             names = session.system.actuated_names
-            if told is not None and self.settings.joints is not None:
+            if self.settings.joints is not None:
                 names = session.orders[self.settings.joints].joints
             line = f"the machine at {self.settings.peer} {why}; expected is {session.robot} with {','.join(names)}"
             for name, order in session.orders.items():
@@ -458,22 +470,19 @@ class _Work:
             )
 
     def _connect(self, machine_fd: int | None, numbers: SessionNumbers) -> tuple[Link, subprocess.Popen[bytes] | None]:
-        """The loop's end of the link, and the process of the plant at its other end if we have started it."""
-        settings = self.settings
+        """Return the loop's end of the link, and the process of the plant at its other end if the loop starts one."""
+        settings, link = self.settings, _open(self.settings) if self.settings.transport == "udp" else None
+        if link is not None and settings.peer is not None:
+            return link, None
+        assert machine_fd is not None
         job = PlantJob(
             target=self.target, config=self.config, period=self.plant_period, session=numbers.other or 0,
-            loop_session=numbers.own, parent=os.getpid(),
-            silence_s=self.silence_s, ring=-1 if machine_fd is None else machine_fd,
-            begins=self.settings.start,
+            loop_session=numbers.own, parent=os.getpid(), silence_s=self.silence_s, ring=machine_fd,
+            begins=settings.start,
         )  # fmt: skip
-        if settings.transport == "udp":
-            link = _open(settings)
-            if settings.peer is not None:
-                return link, None
+        if link is not None:
             job = msgspec.structs.replace(job, host=link.local[0], port=link.local[1])
-            assert machine_fd is not None
             return link, start("idcontrol.loop.plant_process", job, [machine_fd])
-        assert machine_fd is not None
         shared_fd, memory = anonymous(BYTES)
         job = msgspec.structs.replace(job, shared=shared_fd)
         return SharedLink(memory, side=0), start("idcontrol.loop.plant_process", job, [machine_fd, shared_fd])
@@ -486,29 +495,20 @@ def _open(settings: LoopSettings) -> UdpLink:
 
 
 def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int], bool]:
-    """Waits for news of a machine that has a clock of its own until a deadline [ns]; returns whether there are."""
+    """Return a function that waits until a datagram comes or a deadline [ns] passes; it returns True if one came."""
     assert isinstance(link, UdpLink)
 
     def heard(deadline: int) -> bool:
         while not loop.hear():
-            left = deadline - clock.now()
-            if left <= 0:
+            remaining = deadline - clock.now()
+            if remaining <= 0:
                 return False
-            link.wait(left / NS)
+            link.wait(remaining / NS)
         return True
 
     return heard
 
 
 def _entered() -> bool:
-    """Whether somebody has pressed Enter."""
+    """Return True if Enter was pressed."""
     return bool(select.select([sys.stdin], [], [], 0.0)[0]) and bool(sys.stdin.readline())
-
-
-class Taken(NamedTuple):
-    """Memory that a loop used, and CPU time that it lost to a hypervisor."""
-
-    memory_mb: tuple[float, float] | None = None
-    """Memory of its process before the first tick and after the last."""
-    steal_s: float | None = None
-    """Time that a hypervisor took from the computer's CPUs."""

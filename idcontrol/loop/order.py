@@ -1,7 +1,7 @@
 """Machines whose joints are in another order, turn the other way, or have another zero.
 
-A `MachineOrder` of the robot file says how; `translation` makes of it two maps between the values of datagrams as the
-machine means them and as the loop does. Whatever else the loop has keeps its own order.
+A `MachineOrder` of the robot file says how. `translation` makes two maps of it, between the values of datagrams in the
+machine's order and in the loop's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.loop.wire import Format, names_number
+from idcontrol.record.channels import span
 from idcontrol.robots.schema import MachineOrder
 from idcontrol.types import Array, Integers
 
@@ -25,7 +26,7 @@ class Affine(NamedTuple):
     shift: Array
 
     def __call__(self, values: Array) -> Array:
-        """The image of `values`."""
+        """Return the image of `values`."""
         image: Array = self.factor * values[self.source] + self.shift
         return image
 
@@ -42,7 +43,7 @@ class Translation(NamedTuple):
 
 
 def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire: Format) -> Translation:
-    """The maps for a machine in an `order`.
+    """Return the maps for a machine in an `order`.
 
     Raises:
         InputError: It does not name each joint and each foot once, or a joint that turns without end.
@@ -60,31 +61,32 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
     sign = np.array([-1.0 if name in order.turned else 1.0 for name in names])
     offset = np.array([order.offset_rad.get(name, 0.0) for name in names])
 
+    def slots(name: str, joints: Integers) -> Integers:
+        return span(wire.state, (name,)).start + joints
+
     source, factor, shift = np.arange(wire.state_values), np.ones(wire.state_values), np.zeros(wire.state_values)
-    q, v = 1 + system.joint_q, 1 + wire.nq + system.order[system.n_unactuated :]
-    tau = 1 + wire.nq + wire.nv + np.arange(a)
-    errors = 1 + wire.nq + wire.nv + a + 3 + 6 * wire.n_feet + np.arange(a)
-    for slots in (q, v, tau, errors, errors + a):
-        source[slots] = slots[place]
-    for slots in (q, v, tau):
-        factor[slots] = sign
+    q, v = slots("q", system.joint_q), slots("v", system.order[system.n_unactuated :])
+    tau, errors, heat = (slots(name, np.arange(a)) for name in ("tau_applied", "drive_error", "temperature"))
+    for joints in (q, v, tau, errors, heat):
+        source[joints] = joints[place]
+    factor[np.concatenate((q, v, tau))] = np.tile(sign, 3)
     shift[q] = offset
-    vectors = source[tau[-1] + 4 : errors[0]].reshape(2, len(feet), 3)  # forces, then normals
+    vectors = source[span(wire.state, ("force_sensed", "normal_sensed"))].reshape(2, len(feet), 3)
     vectors[:] = vectors[:, np.argsort(walked)]
 
     rows = np.arange(5 * a).reshape(5, a)[:, listed].ravel()
-    own = np.stack((sign, sign, sign, np.ones(a), np.ones(a)))[:, listed]
+    scaled = np.stack((sign, sign, sign, np.ones(a), np.ones(a)))[:, listed]
     moved = np.zeros((5, a))
     moved[1] = -(sign * offset)[listed]
     return Translation(
         state=Affine(source, factor, shift),
-        command=Affine(rows, own.ravel(), moved.ravel()),
+        command=Affine(rows, scaled.ravel(), moved.ravel()),
         joints=names_number(order.joints),
     )
 
 
 def _permutation(what: str, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Integers:
-    """Index among `ours` of each of `theirs`, which must be the same names."""
+    """Return the index among `ours` of each of `theirs`, which must be the same names."""
     if sorted(ours) != sorted(theirs):
         raise InputError(f"the order of the machine's {what} must name each of {', '.join(ours)} once")
     return np.array([ours.index(name) for name in theirs], dtype=np.int64)

@@ -1,8 +1,8 @@
-"""A plant as a process of its own: the stand-in for the hardware.
+"""A plant in a separate process: it stands in for the hardware.
 
-It reads a job (one line of JSON) from its standard input and then beats at its own rate until it has stopped: because
-it was told to, because commands stopped and it has braked (`idcontrol.loop.machine`), or, while it is still held,
-because whoever started it is gone.
+It reads a job (one line of JSON) from its standard input and then ticks at its rate until it has stopped: on request,
+after braking because commands stopped (`idcontrol.loop.machine`), or, while it is still held, because the process that
+started it has ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from idcontrol.kernels.linked import compile_linked
 from idcontrol.loop import machine, realtime
 from idcontrol.loop.clock import NS, Pacer, WallClock
 from idcontrol.loop.jobs import PlantJob, decode
-from idcontrol.loop.life import Life
+from idcontrol.loop.life import ON_THE_WAY, Life
 from idcontrol.loop.machine import Machine
 from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
@@ -32,15 +32,15 @@ from idcontrol.record.channels import width
 from idcontrol.types import Plant, State
 
 HASTE = 10.0
-"""How much faster than in a loop it is moved up and down then."""
+"""Speed at which a plant is moved up and down to warm it, as a multiple of that in a loop."""
 WARM_STEPS = 20
 """Steps before the first tick, so that all is compiled, loaded and in caches."""
 
 
 def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
-    """Move `plant` from `start`, with joints at their ends, then up and down once, faster than it ever will.
+    """Move `plant` from `start`, with joints at their ends, then up and down once, so that nothing is compiled later.
 
-    So nothing is compiled or loaded later. It must be reset afterwards.
+    It must be reset afterwards.
     """
     system, q = session.system, start.q.copy()
     ends = np.isfinite(system.limits.upper) & ~system.joint_circle
@@ -52,9 +52,9 @@ def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
         plant.step(np.zeros(system.n_actuated), dt)
     if (between := session.between()) is not None and session.lying is not None:
         state, life = plant.reset(session.lying), Life(between)
-        for begin, since in ((life.stand_up, 0.0), (lambda t, q: life.lie_down(t, q, np.zeros((5, q.size))), 1e3)):
-            begin(since, system.joint_positions(state.q))
-            t = since
+        for phase in ON_THE_WAY:
+            life.enter(phase, 0.0, system.joint_positions(state.q), np.zeros((5, system.n_actuated)))
+            t = 0.0
             while not life.over(t):
                 state, t = plant.step(life.on_the_way(t), dt), t + HASTE * dt
     compile_linked()
@@ -63,24 +63,19 @@ def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
 def main() -> int:
     """Stand in for the hardware."""
     job = decode(sys.stdin.readline(), PlantJob)
-    np.seterr(all="ignore")  # whether numbers are finite is checked in every tick, and told as a fault
+    np.seterr(all="ignore")  # numbers that are not finite are a fault of the tick
     session, dt = resolve(job.target, job.config), job.period / NS
     wire = wire_format(session)
-    link: Link
-    link = SharedLink(attach(job.shared), side=1) if job.shared is not None else UdpLink(peer=(job.host, job.port))
+    shared = None if job.shared is None else attach(job.shared)
+    link: Link = UdpLink(peer=(job.host, job.port)) if shared is None else SharedLink(shared, side=1)
     ring = Ring(attach(job.ring), width(machine.channels(wire)))
     plant = session.plant(dt)
     start = begins(session, job.begins)
     warm(plant, session, start, dt)
     body = Machine(
-        link,
-        plant,
-        session,
-        period_s=dt,
-        numbers=SessionNumbers(own=job.session, other=job.loop_session),
-        policy=msgspec.structs.replace(machine.WATCHDOG, late_s=job.silence_s),
-        start=start,
-    )
+        link, plant, session, period_s=dt, numbers=SessionNumbers(own=job.session, other=job.loop_session),
+        policy=msgspec.structs.replace(machine.WATCHDOG, late_s=job.silence_s), start=start,
+    )  # fmt: skip
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)

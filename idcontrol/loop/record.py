@@ -1,8 +1,8 @@
 """From telemetry to the record: the rows in the rings of a loop and of its machine become two folders of a run.
 
-As a process of its own it reads a `RecordJob` (one line of JSON) from its standard input, drains the rings until that
-input ends, and prints the metrics if a second line has told how the loop ended. If the loop is killed the input ends as
-well: the rest of the rings is still written, and the record says that it was cut off.
+As a separate process it reads a `RecordJob` (one line of JSON) from its standard input, drains the rings until that
+input ends, and prints the metrics if a second line has described the end of the loop (`Ending`). If the loop is killed
+the input ends as well: the rest of the rings is still written, and the record is marked as cut off.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import msgspec
 import numpy as np
 
 from idcontrol.config.configuration import jsonable
-from idcontrol.loop import machine, real
+from idcontrol.loop import machine
 from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, decode
 from idcontrol.loop.life import Phase
@@ -31,68 +32,49 @@ from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import MEANINGS, NAMES, NOT_BEGUN, Fault, Mode
 from idcontrol.loop.session import Session, resolve, wire_format
+from idcontrol.loop.telemetry import COURSE, PARTS, channels
 from idcontrol.loop.wire import Drop
 from idcontrol.record.channels import views, width
 from idcontrol.record.metrics import estimate, percentiles
 from idcontrol.record.recording import Recorder
-from idcontrol.types import Array, Event, Status
+from idcontrol.types import Array, Booleans, Event, Status
 
-EXTRA = {
-    "tick": "",
-    "mode": "",
-    "phase": "",
-    "faults": "",
-    "cut": "",
-    "t_machine": "s",
-    "machine_mode": "",
-    "tau_wanted": "N m",
-    "tau_applied": "N m",
-    "dropped": "",
-    "missed": "",
-    "period_us": "us",
-    "late_us": "us",
-    "compute_us": "us",
-    "cpu_us": "us",
-    "age_us": "us",
-    "status": "",
-    "step_us": "us",
-    **dict.fromkeys((f"{part}_us" for part in real.PARTS), "us"),
-    "switches": "",
-    "drive_error": "",
-    "temperature": "°C",
-    "voltage": "V",
-    "estop": "",
-}
-"""Channels of the loop's record beyond those of its session, and their units."""
-PARTS = tuple(f"{part}_us" for part in real.PARTS)
-"""Channels of the times of parts of a tick."""
-WALL_TIME = (*PARTS, "step_us", "missed", "period_us", "late_us", "compute_us", "cpu_us", "age_us", "switches")
+EXTRA = (
+    *COURSE, "t_machine", "tau_wanted", "tau_applied", "dropped", "status", "step_us",
+    "drive_error", "temperature", "voltage", "estop",
+)  # fmt: skip
+"""Channels of the loop's record beyond those of its session."""
+TIMES = tuple(name for name in EXTRA if name.endswith("_us"))
+UNITS = {
+    **dict.fromkeys(TIMES, "us"), "t_machine": "s", "tau_wanted": "N m", "tau_applied": "N m",
+    "temperature": "°C", "voltage": "V",
+}  # fmt: skip
+"""Their units."""
+WALL_TIME = (*TIMES, "missed", "switches")
 WORST = 5
-"""Ticks that are told one by one."""
+"""Number of the longest ticks that are reported one by one."""
 EVERY_S = 0.05
 """Time between two looks at the rings [s]."""
 WRITTEN_AT_ONCE = 200
-"""Rows that are written between two looks at the rings, which must not overflow in the meantime."""
+"""Rows that are written between two looks at the rings, which must not overflow meanwhile."""
 FULL = 0.9
-"""Share of the period: a loop whose ticks take longer than this cannot last (`idcontrol.loop.realtime`)."""
+"""Share of the period that ticks may take at most in a loop that lasts (`idcontrol.loop.realtime`)."""
 STILL_S = 0.5
 """A ring whose writer was killed counts as ended after this time without a row [s]."""
-
-
 READY = "ready"
 """The line that the process prints once it drains the rings."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a loop ended, for its record.
+    """The end of a loop, for its record.
 
     Attributes:
         ended: ``"duration"``, ``"signal"`` or ``"fault"``.
         faults: The faults that ended it (`idcontrol.loop.safety.Fault`); 0 if it never ran, or none did.
         overruns: Ticks that took longer than their period.
-        missed: Beats that were skipped.
+        missed: Ticks that were skipped.
         realtime: Privileges that the operating system granted (`idcontrol.loop.realtime.Granted`).
-        signal: Number of the signal that ended it; null where none did.
+        signal: Number of the signal that ended it; null if none did.
         error: Traceback of the error that planner or controller raised; "" if neither did.
         memory_mb: Memory of the loop's process before its first tick and after the last; null in process.
         steal_s: Time that a hypervisor took from the computer's CPUs meanwhile; null in process.
@@ -121,7 +103,7 @@ class Scribe:
         *,
         machine_too: bool,
         estimated: bool = False,
-        tell: Callable[[str], None] = lambda line: None,
+        report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Open the record.
 
@@ -130,35 +112,25 @@ class Scribe:
             out: Folder of the record, empty.
             config: Resolved configuration.
             h: Control period [s].
-            machine_too: Whether there will be rows of the machine.
-            estimated: Whether what the loop's rows say of the base is an estimate.
-            tell: Told, in a line, what the loop does from now on.
+            machine_too: True if there will be rows of the machine.
+            estimated: True if the base in the loop's rows is an estimate.
+            report: Called with a line for each change of the loop's mode, phase or faults.
         """
-        self._session, self._h, self._tell, self._lies = session, h, tell, session.lying is not None
-        self._estimated = estimated
+        self._session, self._h, self._report, self._estimated = session, h, report, estimated
         wire = wire_format(session)
-        self._channels = real.channels(wire, session.notes)
+        self._channels, self._machine_channels = channels(wire, session.notes), machine.channels(wire)
         shapes, units = session.channels()
-        renamed = self._channels | {"t_machine": ()}
-        shapes |= {name: renamed[name] for name in EXTRA}
-        self._kept = _filled(shapes)
+        extra = self._channels | {"t_machine": ()}
+        self._kept = _filled(shapes | {name: extra[name] for name in EXTRA})
         self._plain = [name for name in self._channels if name in self._kept and name != "t"]
-        units |= {name: unit for name, unit in EXTRA.items() if unit}
-        self._recorder = Recorder(
-            out,
-            self._kept,
-            {name: unit for name, unit in units.items() if name in self._kept},
-            session.meta(),
-            config=config,
-            wall_time=WALL_TIME,
-        )
-        self._machine_channels = machine.channels(wire)
+
+        units = {name: unit for name, unit in (units | UNITS).items() if name in self._kept}
+        self._recorder = Recorder(out, self._kept, units, session.meta(), config=config, wall_time=WALL_TIME)
         self._machine: Recorder | None = None
         if machine_too:
             kept = _filled(self._machine_channels)
             units = {name: unit for name, unit in machine.UNITS.items() if name in kept}
             self._machine = Recorder(out / "machine", kept, units, {}, config=config, wall_time=machine.WALL_TIME)
-        self._width = width(self._kept)
         self._pending: Array = np.empty((0, width(self._channels)))  # the last row, until the next one is known
         self._first: float | None = None
         self._mode, self._phase, self._faults = Mode.IDLE, float(Phase.WORKING), 0
@@ -169,17 +141,18 @@ class Scribe:
         """Take rows of the loop's ring, shape (n, width)."""
         columns = views(rows, self._channels)
         begin = 0 if self._first is not None else len(rows)
-        told = zip(*(columns[name].tolist() for name in ("mode", "phase", "faults")), strict=True)
-        for i, (mode, phase, faults) in enumerate(told):
+        lies = self._session.lying is not None
+        course = zip(*(columns[name].tolist() for name in ("tick", "mode", "phase", "faults")), strict=True)
+        for i, (tick, mode, phase, faults) in enumerate(course):
             if self._first is None and mode not in NOT_BEGUN:
-                self._first, begin = float(columns["tick"][i]), i
+                self._first, begin = tick, i
             if mode != self._mode or faults != self._faults:
-                self._note(int(columns["tick"][i]), Mode(int(mode)), int(faults))
-            if self._lies and mode == Mode.RUNNING and phase != self._phase:
-                self._event(int(columns["tick"][i]), f"the loop is {Phase(int(phase)).name.lower().replace('_', ' ')}")
+                self._note(int(tick), Mode(int(mode)), int(faults))
+            if lies and mode == Mode.RUNNING and phase != self._phase:
+                self._event(int(tick), f"the loop is {Phase(int(phase)).name.lower().replace('_', ' ')}")
                 self._phase = phase
         waiting = np.concatenate((self._pending, rows[begin:]))
-        # a row is written once the next one tells which forces came of it
+        # a row is written once the next one has come, which holds the forces that result
         self._write(waiting[:-1], views(waiting[1:], self._channels)["force_sensed"])
         self._pending = waiting[-1:].copy()
 
@@ -202,7 +175,7 @@ class Scribe:
         self._machine.extend(rows)
 
     def close(self, ending: Ending | None) -> dict[str, Any] | None:
-        """End the record; the metrics if it is known how the loop ended."""
+        """End the record; return the metrics if there is an `ending`."""
         self._write(self._pending, views(self._pending, self._channels)["force_sensed"])
         metrics = None if ending is None else self._metrics(ending)
         if self._machine is not None:
@@ -214,7 +187,7 @@ class Scribe:
     def _note(self, tick: int, mode: Mode, faults: int) -> None:
         """Record an event where mode or faults differ from those of the tick before."""
         if Mode.RUNNING not in (mode, self._mode):
-            faults = 0  # before and after, what is wrong harms nobody
+            faults = 0  # without torque faults do no harm
         if mode is self._mode and faults == self._faults:
             return
         for fault in Fault(faults & ~self._faults):
@@ -228,14 +201,14 @@ class Scribe:
         t = 0.0 if self._first is None else (tick - self._first) * self._h
         self._recorder.event(Event(t=t, what=what, detail={"tick": tick, **detail}))
         if what != f"fault: {NAMES[Fault.OVERRUN]}":  # they are counted, and on a busy computer they are many
-            self._tell(what)
+            self._report(what)
 
     def _write(self, rows: Array, force: Array) -> None:
-        """Write rows of the loop, shape (n, width), and the forces that came of them, shape (n, feet, 3)."""
+        """Write rows of the loop, shape (n, width), and the forces that resulted, shape (n, feet, 3)."""
         if self._first is None or not len(rows):
             return
         columns = {name: values for name, values in views(rows, self._channels).items() if values.size}
-        written = np.full((len(rows), self._width), np.nan)
+        written = np.full((len(rows), width(self._kept)), np.nan)
         out = views(written, self._kept)
         for name in self._plain:
             out[name][:] = columns[name]
@@ -250,15 +223,11 @@ class Scribe:
     def _metrics(self, ending: Ending) -> dict[str, Any]:
         recorded = self._recorder.arrays()
         running, phase = recorded["mode"] == Mode.RUNNING, recorded["phase"]
-        works = running & (phase == Phase.WORKING)
-        # the last stretch: somebody may have recovered the loop. Views will do, where copies would double the memory
-        end = len(works) - int(works[::-1].argmax()) if works.any() else 0
-        before = np.flatnonzero(~works[:end])
-        stretch = slice(int(before[-1]) + 1 if before.size else 0, end)
+        stretch = _last_stretch(running & (phase == Phase.WORKING))
         arrays = {name: values[stretch] for name, values in recorded.items()}
-        arrays["t"] = arrays["t"] - arrays["t"][:1]  # of a walk, which planner and controller began at their time zero
+        arrays["t"] = arrays["t"] - arrays["t"][:1]  # planner and controller began the work at their time zero
         metrics = self._session.metrics(arrays) | self._estimate(arrays)
-        # the tick that ended it is told by its faults, but is no longer one of running
+        # the tick whose faults ended the running is no longer one of running
         ended_it = np.concatenate([[False], running[:-1]]) if len(running) else running
         faults = recorded["faults"][running | ended_it].astype(np.int64)
         dropped = recorded["dropped"][-1] if len(recorded["dropped"]) else np.zeros(len(Drop))
@@ -272,14 +241,7 @@ class Scribe:
             "fault": ", ".join(NAMES[fault] for fault in Fault(ending.faults)) or None,
             "signal": ending.signal,
             "error": ending.error or (self._error(ending, arrays["compute_us"]) if ending.ended == "fault" else None),
-            "period_us": percentiles(arrays["period_us"]),
-            "period_mean_us": _mean(arrays["period_us"]),
-            "late_us": percentiles(arrays["late_us"]),
-            "compute_us": percentiles(arrays["compute_us"]),
-            "compute_cpu_us": percentiles(arrays["cpu_us"]),
-            "parts_us": {part: percentiles(arrays[f"{part}_us"]) for part in real.PARTS},
-            "worst_ticks": worst(arrays),
-            "switches": int(np.nansum(arrays["switches"])),
+            **_times(arrays),
             "steal_s": ending.steal_s,
             "overruns": ending.overruns,
             "missed": ending.missed,
@@ -292,7 +254,7 @@ class Scribe:
         }
 
     def _estimate(self, arrays: Mapping[str, Array]) -> dict[str, float | None]:
-        """Errors of the base that the loop estimated, where its machine is a plant, which knows what the base did."""
+        """Return the errors of the estimated base, if the machine is a plant, which knows the true one."""
         if self._machine is None or not self._estimated:
             return {}
         truth = self._machine.arrays()
@@ -301,28 +263,28 @@ class Scribe:
         return estimate(truth["q"][row], truth["v"][row], seen)
 
     def _end_speed(self, recorded: Mapping[str, Array]) -> float | None:
-        """Largest speed of the base from the last torque of the drives on; None where none is recorded."""
+        """Return the largest speed of the base after the last torque of the drives; None if none is recorded."""
         ends = recorded["mode"] >= Mode.DAMPED
         if not (self._session.system.floats and ends.any()):
             return None
         return float(np.linalg.norm(recorded["v"][int(ends.argmax()) :, :3], axis=1).max())
 
     def _error(self, ending: Ending, compute_us: Array) -> str:
-        """One line about what ended a loop that raised nothing; `compute_us` are the times of its running ticks."""
+        """Return one line about the end of a loop that raised nothing; `compute_us` are its running ticks' times."""
         if not ending.faults:
             return "nothing was begun: the machine was not ready within loop.policy.start_s"
         faults = Fault(ending.faults)
-        told = [MEANINGS[fault] for fault in faults]
+        causes = [MEANINGS[fault] for fault in faults]
         if not len(compute_us):
-            told[0] = f"nothing was begun: {told[0]}"
+            causes[0] = f"nothing was begun: {causes[0]}"
         if Fault.PEER in faults:
-            told += [f"at the machine, {MEANINGS[fault]}" for fault in Fault(self._machine_ended_by)]
+            causes += [f"at the machine, {MEANINGS[fault]}" for fault in Fault(self._machine_ended_by)]
         slow = too_slow(compute_us, self._h) if Fault.OVERRUN in faults else None
-        return "; ".join(told if slow is None else [*told, slow])
+        return "; ".join(causes if slow is None else [*causes, slow])
 
 
 class _Row(Mapping[str, Array]):
-    """One row of columns; its channels are views that are made as they are asked for, which few are."""
+    """One row of columns; the view of a channel is made on access, since few are used."""
 
     def __init__(self, columns: Mapping[str, Array], at: int) -> None:
         self._columns, self._at = columns, at
@@ -338,8 +300,31 @@ class _Row(Mapping[str, Array]):
         return len(self._columns)
 
 
+def _last_stretch(works: Booleans) -> slice:
+    """Return the last stretch of ticks of work, shape (rows,): the operator may have recovered the loop."""
+    # a slice, since copies of the arrays would double the memory
+    end = len(works) - int(works[::-1].argmax()) if works.any() else 0
+    before = np.flatnonzero(~works[:end])
+    return slice(int(before[-1]) + 1 if before.size else 0, end)
+
+
+def _times(arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Return the metrics of times [µs] of running ticks."""
+    periods = arrays["period_us"][np.isfinite(arrays["period_us"])]
+    return {
+        "period_us": percentiles(periods),
+        "period_mean_us": float(periods.mean()) if periods.size else None,
+        "late_us": percentiles(arrays["late_us"]),
+        "compute_us": percentiles(arrays["compute_us"]),
+        "compute_cpu_us": percentiles(arrays["cpu_us"]),
+        "parts_us": {part: percentiles(arrays[f"{part}_us"]) for part in PARTS},
+        "worst_ticks": worst(arrays),
+        "switches": int(np.nansum(arrays["switches"])),
+    }
+
+
 def too_slow(compute_us: Array, h: float) -> str | None:
-    """A sentence for loops in which half of the ticks took nearly all of their period `h` [s]; None for others."""
+    """Return a sentence if half of the ticks took nearly all of their period `h` [s]; else None."""
     median = percentiles(compute_us)["p50"]
     if median is None or median < FULL * 1e6 * h:
         return None
@@ -350,47 +335,41 @@ def too_slow(compute_us: Array, h: float) -> str | None:
 
 
 def worst(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
-    """The ticks that took longest, longest first, each with its times, its faults and the controller's status."""
-    numbers = ("t", "compute_us", "cpu_us", *PARTS, "late_us", "missed", "switches")
-    ended = {float(status): status.name.lower() for status in Status}
+    """Return the longest ticks, longest first, each with its times, its faults and the controller's status."""
+    numbers = ("t", "compute_us", "cpu_us", *(f"{part}_us" for part in PARTS), "late_us", "missed", "switches")
+    statuses = {float(status): status.name.lower() for status in Status}
     longest = np.argsort(-arrays["compute_us"], kind="stable")[:WORST]
     return [
         {name: float(arrays[name][i]) for name in numbers}
         | {
-            "status": ended.get(float(arrays["status"][i])),
+            "status": statuses.get(float(arrays["status"][i])),
             "faults": [NAMES[fault] for fault in Fault(int(arrays["faults"][i]))],
         }
         for i in longest.tolist()
     ]
 
 
-def _mean(values: Array) -> float | None:
-    """Mean of the finite values, shape (rows,); None if there are none."""
-    values = values[np.isfinite(values)]
-    return float(values.mean()) if values.size else None
-
-
 def _filled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """The channels that hold any number: a machine without feet has no forces."""
+    """Return the channels that are not empty: a machine without feet has no forces."""
     return {name: shape for name, shape in shapes.items() if math.prod(shape)}
 
 
 @dataclass(slots=True)
 class _Drain:
-    """A ring, and the rows fetched from it but not yet written: on a busy computer writing may lag behind."""
+    """A ring, and the rows fetched from it but not yet written: on a busy computer writing may lag."""
 
     ring: Ring
     take: Callable[[Array], None]
     waiting: deque[Array] = field(default_factory=deque)
 
     def fetch(self) -> bool:
-        """Empty the ring; returns whether there was any row."""
+        """Empty the ring; return True if there was any row."""
         rows = self.ring.take()
         self.waiting.extend(rows[at : at + WRITTEN_AT_ONCE] for at in range(0, len(rows), WRITTEN_AT_ONCE))
         return len(rows) > 0
 
     def write(self, most: int | None = None) -> None:
-        """Write the waiting rows; stop once `most` of them are written."""
+        """Write waiting rows; stop once `most` of them are written."""
         written = 0
         while self.waiting and (most is None or written < most):
             rows = self.waiting.popleft()
@@ -399,7 +378,7 @@ class _Drain:
 
 
 def main() -> int:
-    """Drain the rings into a record; returns the exit status: 0, or the number of the error of the disk."""
+    """Drain the rings into a record; return the exit status: 0, or the number of the error of the disk."""
     job = decode(sys.stdin.readline(), RecordJob)
     try:
         _record(job)
@@ -409,24 +388,18 @@ def main() -> int:
     return 0
 
 
-def _say(line: str) -> None:
-    """Tell whoever reads at the terminal what the loop does."""
-    print(line, file=sys.stderr, flush=True)
-
-
 def _record(job: RecordJob) -> None:
-    """Drain the rings until standard input tells how the loop ended, or ends."""
-    os.nice(5)  # after loop and plant, where they have no priority of their own; but it has to keep up
+    """Drain the rings until standard input holds the end of the loop, or ends."""
+    os.nice(5)  # after loop and plant, if these have no priority; but it has to keep up
     session = resolve(job.target, job.config)
     wire = wire_format(session)
-    config, h = job.config | {"loop": job.settings}, job.period / NS
     scribe = Scribe(
-        session, Path(job.out), config, h,
+        session, Path(job.out), job.config | {"loop": job.settings}, job.period / NS,
         machine_too=job.machine_ring is not None,
         estimated=job.settings["sensing"]["base"] == "estimated",
-        tell=_say if job.told else lambda line: None,
+        report=partial(print, file=sys.stderr, flush=True) if job.told else lambda line: None,
     )  # fmt: skip
-    drains = [_Drain(Ring(attach(job.ring), width(real.channels(wire, session.notes))), scribe.loop_rows)]
+    drains = [_Drain(Ring(attach(job.ring), width(channels(wire, session.notes))), scribe.loop_rows)]
     if job.machine_ring is not None:
         drains.append(_Drain(Ring(attach(job.machine_ring), width(machine.channels(wire))), scribe.machine_rows))
     print(READY, flush=True)

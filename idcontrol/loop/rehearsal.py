@@ -1,8 +1,8 @@
-"""Go through a tick shortly before a beat, so that what the tick takes is in the processor's caches when it matters.
+"""Run a rehearsal shortly before each tick, so that its code and data are in the processor's caches.
 
-Between two beats the processor halts, or works for others, and a tick begins with caches that hold little of its code.
-A `Rehearsal` is a loop of its own, with its own planner and controller, which hears one and the same state again and
-again, and to whose commands nobody listens. It takes time that the loop would spin away.
+Between two ticks the processor halts, or works for others, and a tick begins with caches that hold little of its code.
+A `Rehearsal` is a second loop with a separate planner and controller. It reads the same state again and again, and its
+commands are not sent. It takes time that the loop would spin away.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from msgspec import structs
 
 from idcontrol.loop.clock import NS, Beat, Clock
 from idcontrol.loop.machine import specific_force
-from idcontrol.loop.real import WARM_TICKS, ControlLoop, Parts
+from idcontrol.loop.real import WARM_TICKS, ControlLoop
 from idcontrol.loop.safety import NAMES, Mode, Policy, Rule, Safety
+from idcontrol.loop.session import Parts
 from idcontrol.loop.wire import Kind, Outbox, SessionNumbers
 from idcontrol.types import State
 
 SLOWER: Final = 1.5
-"""How much longer a rehearsal may take than one that follows another."""
+"""Expected time of a rehearsal, as a multiple of that of one right after another."""
 
 
 class Rehearsal:
-    """A loop that nobody hears; it is the other end of its own link.
+    """A loop without a machine; it is the other end of its own link.
 
     Attributes:
-        on_alarm: As in `ControlLoop`; without, a planner that hangs here would hold up the loop on the stage for ever.
+        on_alarm: As in `ControlLoop`: a planner that hangs here would hold up the loop for ever.
     """
 
     def __init__(
@@ -38,12 +39,12 @@ class Rehearsal:
         """Prepare it.
 
         Args:
-            parts: Parts that no other loop has. As planner and controller have been left, so they go on.
-            clock: The clock of the beats.
-            policy: That of the loop on the stage; here all faults are tolerated.
-            period: Time between two beats [ns].
-            state: What it hears of the machine.
-            interrupt: Whether SIGALRM may interrupt planner and controller, as in `ControlLoop`.
+            parts: Parts that no other loop has; planner and controller go on in their present state.
+            clock: The clock of the ticks.
+            policy: Policy of the loop; here all faults are tolerated.
+            period: Time between two ticks [ns].
+            state: State of the machine.
+            interrupt: True if SIGALRM may interrupt planner and controller, as in `ControlLoop`.
         """
         wire, self._clock, self._heard, self._beats = parts.wire, clock, b"", 0
         self._machine = Outbox(Kind.STATE, wire.robot, wire.state_values, session=1)
@@ -60,14 +61,12 @@ class Rehearsal:
         self.on_alarm = self._loop.on_alarm
 
     def __call__(self, deadline: int) -> None:
-        """Go through a tick if it will be over before the `deadline` [ns]; after one that hung there is none."""
-        if deadline - self._clock.now() > SLOWER * self._lasts:
-            took = self._tick()
-            if took >= self._hang:
-                self._lasts = sys.maxsize
+        """Run a tick if it will be over before the `deadline` [ns]; after one that hung there is none."""
+        if deadline - self._clock.now() > SLOWER * self._lasts and self._tick() >= self._hang:
+            self._lasts = sys.maxsize
 
     def _tick(self) -> int:
-        """Go through a tick; returns the time that it took [ns]."""
+        """Run a tick; return the time that it took [ns]."""
         began = self._clock.now()
         self._heard, self._beats = bytes(self._machine.seal(Mode.RUNNING, began, 0)), self._beats + 1
         self._loop.tick(Beat(index=self._beats, due=began, woke=began))
@@ -75,7 +74,7 @@ class Rehearsal:
         return self._clock.now() - began
 
     def send(self, data: memoryview) -> None:
-        """Nobody hears it."""
+        """Drop a command."""
 
     def receive(self) -> bytes | None:
         """Return the message that was prepared for this tick, and None after that."""
@@ -83,7 +82,7 @@ class Rehearsal:
         return heard or None
 
     def settle(self) -> None:
-        """There is but one sender."""
+        """Do nothing: there is one sender."""
 
     def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: there is nothing to release."""

@@ -7,17 +7,16 @@
                       │                               damp              │
                       └──────────recover──────────── damped ────rest────┘     (stop leads there from anywhere)
 
-Damping is for faults; a normal end is done when the machine carries itself. A machine that was damped may be recovered
-once it rests and nothing is wrong any more; then it is armed anew. What is wrong in a tick is a set of `Fault`; the
-`Policy` says for each how many ticks in a row are survived by holding the last admissible torque, and what comes then.
-Loop and machine run the same state machine, each with faults of its own to look for; a machine is never armed, it
-follows its loop.
+Damping is for faults; a normal end is done when the machine carries itself. A damped machine may be recovered once it
+rests and has no fault; then it is armed anew. The faults of a tick are a set of `Fault`. For each fault the `Policy`
+says how many ticks in a row are tolerated, during which the last admissible torque holds, and the reaction to one more.
+Loop and machine run the same state machine and detect different faults. A machine is never armed: it follows its loop.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
@@ -35,9 +34,9 @@ class Mode(enum.IntEnum):
     """The mode of a loop or of a machine."""
 
     IDLE = 0
-    """Nothing is known of the other side; no torque."""
+    """No datagram of the other side has come; no torque."""
     READY = 1
-    """The other side is there; the machine is held, and nothing asked of it."""
+    """Datagrams come; the machine is held, and no command is sent."""
     RUNNING = 2
     """The controller's torques are applied."""
     DAMPED = 3
@@ -45,23 +44,23 @@ class Mode(enum.IntEnum):
     STOPPED = 4
     """No torque; the end."""
     ARMED = 5
-    """Somebody has allowed torques; whether they may begin is being checked. To its machine the loop is still ready."""
+    """The operator has allowed torques; the loop checks whether they may begin. To its machine it is still ready."""
 
 
 NOT_BEGUN = (Mode.IDLE, Mode.READY, Mode.ARMED)
-"""Modes in which nothing has begun."""
+"""Modes before the first torque."""
 
 
 class Signal(enum.Enum):
     """An event that may change the mode; weakest first."""
 
-    HEARD = "the other side was heard"
+    HEARD = "a datagram came"
     LOST = "the other side is silent"
-    ARM = "somebody allows torques"
+    ARM = "the operator allows torques"
     START = "torques may flow"
     DONE = "the machine carries itself"
-    RECOVER = "somebody wants to begin anew, and nothing is wrong"
-    REST = "the machine rests, or was given time enough"
+    RECOVER = "the operator wants to begin anew, and there is no fault"
+    REST = "the machine rests, or has braked for long enough"
     DAMP = "brake"
     STOP = "end at once"
 
@@ -78,13 +77,8 @@ TRANSITIONS: Mapping[tuple[Mode, Signal], Mode] = MappingProxyType(
         (Mode.RUNNING, Signal.DONE): Mode.STOPPED,
         (Mode.DAMPED, Signal.RECOVER): Mode.READY,
         (Mode.DAMPED, Signal.REST): Mode.STOPPED,
-        # whoever brakes before it runs has nothing to brake
-        (Mode.IDLE, Signal.DAMP): Mode.STOPPED,
-        (Mode.READY, Signal.DAMP): Mode.STOPPED,
-        (Mode.ARMED, Signal.DAMP): Mode.STOPPED,
-        (Mode.IDLE, Signal.STOP): Mode.STOPPED,
-        (Mode.READY, Signal.STOP): Mode.STOPPED,
-        (Mode.ARMED, Signal.STOP): Mode.STOPPED,
+        # before torques flow there is nothing to brake
+        **{(mode, signal): Mode.STOPPED for mode in NOT_BEGUN for signal in (Signal.DAMP, Signal.STOP)},
         (Mode.RUNNING, Signal.STOP): Mode.STOPPED,
         (Mode.DAMPED, Signal.STOP): Mode.STOPPED,
     }
@@ -97,9 +91,9 @@ class Fault(enum.IntFlag):
 
     NONE = 0
     OVERRUN = 1
-    """The control step took longer than its period, or beats were missed before it."""
+    """The control step took longer than its period, or ticks were missed before it."""
     SILENT = 2
-    """The newest news of the other side is older than `Policy.late_s`."""
+    """The newest datagram of the other side is older than `Policy.late_s`."""
     NOT_FINITE = 4
     """The controller returned a NaN or an infinity; at a machine: its plant diverged."""
     RAISED = 8
@@ -115,10 +109,9 @@ class Fault(enum.IntFlag):
     FAILED = 256
     """The controller's status is failed: its torque is not sent."""
     RECORDER = 512
-    """The recorder has ended (its disk is full, or it was killed), or has fallen behind by all that its ring holds."""
+    """The recorder has ended (its disk is full, or it was killed), or lags by the whole length of its ring."""
     ENCODER = 1024
-    """A joint jumped, or stood still while its velocity said that it moved (`idcontrol.loop.plausible`): the message is
-    not used."""
+    """A joint jumped, or stood still despite its velocity (`idcontrol.loop.plausible`): the state is not used."""
     TIPPED = 2048
     """The base leans by more than `Policy.tilt_rad`; before the start, nothing is begun."""
     ASTRAY = 4096
@@ -132,35 +125,13 @@ class Fault(enum.IntFlag):
     ESTOP = 65536
     """The emergency stop is pressed; before the start, nothing is begun."""
     QUATERNION = 131072
-    """The norm of the base's quaternion is off 1 by more than 0.001: the message is not used."""
+    """The norm of the base's quaternion differs from 1 by more than 0.001: the state is not used."""
     POSE = 262144
     """The machine cannot begin from where its joints are; before the start alone."""
 
 
-NAMES: Mapping[Fault, str] = MappingProxyType(
-    {
-        Fault.OVERRUN: "overrun",
-        Fault.SILENT: "silent",
-        Fault.NOT_FINITE: "not_finite",
-        Fault.RAISED: "raised",
-        Fault.HUNG: "hung",
-        Fault.FALLBACK: "fallback",
-        Fault.CLOCK: "clock",
-        Fault.PEER: "peer",
-        Fault.FAILED: "failed",
-        Fault.RECORDER: "recorder",
-        Fault.ENCODER: "encoder",
-        Fault.TIPPED: "tipped",
-        Fault.ASTRAY: "astray",
-        Fault.DRIVE: "drive",
-        Fault.HOT: "hot",
-        Fault.VOLTAGE: "voltage",
-        Fault.ESTOP: "estop",
-        Fault.QUATERNION: "quaternion",
-        Fault.POSE: "pose",
-    }
-)
-"""The faults by the names of their fields in `Policy`."""
+NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
+"""Names of the faults: the fields of `Policy` with their rules."""
 MEANINGS: Mapping[Fault, str] = MappingProxyType(
     {
         Fault.OVERRUN: "ticks took longer than their period, or beats were missed",
@@ -184,7 +155,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.POSE: "the machine cannot begin from where its joints are",
     }
 )
-"""The faults in words, for the report of why a loop ended."""
+"""The faults in words, for the report of the cause of an end."""
 _FAULTS, _BITS = tuple(NAMES), tuple(map(int, NAMES))
 _CALM = (0,) * len(_FAULTS)
 
@@ -193,7 +164,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The reaction to a fault.
 
     Attributes:
-        tolerate: Number of ticks in a row with the fault that are survived; without a new torque the last is held.
+        tolerate: Number of ticks in a row with the fault that are tolerated; without a new torque the last one holds.
         then: Reaction to one more tick with it: go on holding, brake, or drop all torque.
     """
 
@@ -204,18 +175,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 PATIENCE: Final = 20
 """Silence that a side tolerates, in periods; libfranka's robots tolerate 20 lost packets in a row, too."""
 PATIENCE_S: Final = 0.02
-"""It tolerates no less than this [s]. What held torques do depends on time, not on the rate at which they came."""
+"""Lower bound of that silence [s]: the effect of held torques depends on time, not on the control rate."""
 
 
 def patience(period_s: float) -> float:
-    """How old news may be of a side that speaks, and answers, once in a period [s]: the same rule for both sides."""
+    """Return the tolerated age of the newest datagram of a side that sends once in a period [s]."""
     return max(PATIENCE * period_s, PATIENCE_S)
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The faults that a side tolerates.
 
-    The first nineteen are the rules for each `Fault`.
+    The first nineteen attributes are the rules for each `Fault`.
 
     Attributes:
         overrun: For `Fault.OVERRUN`.
@@ -237,20 +208,20 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         estop: For `Fault.ESTOP`.
         quaternion: For `Fault.QUATERNION`.
         pose: For `Fault.POSE`.
-        start_s: How long the other side may take to become ready before nothing is begun at all.
-        late_s: Age of news above which the other side counts as silent; null is `patience`.
+        start_s: Time that the other side may take to become ready; afterwards the loop ends before any torque.
+        late_s: Age of the newest datagram above which the other side counts as silent; null is `patience`.
         hang_s: Time after which planner or controller is interrupted.
-        soft_start_s: Torques grow from zero to what is asked over this time.
-        rest_speed: All joints slower than this may be at rest [rad/s].
-        rest_s: They are once it has lasted: a leg that is loaded gathers speed meanwhile.
-        damp_s: After this time of braking it counts as resting, whatever its joints do: legs of a machine that lies may
-            go on sinking for long.
-        jump: How far a joint may be from where its velocities lead [rad or m].
-        frozen_s: How long a joint may stand still while its velocity says that it moves.
-        tilt_rad: How far the base may lean from upright.
-        tracking: How far a joint may be from its reference [rad or m].
-        hot_c: How hot a drive may be [°C].
-        voltage_v: Least and largest voltage of the supply; robots differ, so the default looks at none.
+        soft_start_s: Time over which torques grow from zero to the commanded ones.
+        rest_speed: Speed of the joints below which the machine may be at rest [rad/s].
+        rest_s: Time of that speed after which it is: a loaded leg gathers speed meanwhile.
+        damp_s: Time of braking after which the machine counts as resting, whatever its joints do: the legs of a lying
+            machine may go on sinking for long.
+        jump: Largest distance of a joint from the position that its velocities lead to [rad or m].
+        frozen_s: Longest time that a joint may stand still despite a measured velocity.
+        tilt_rad: Largest angle of the base from upright.
+        tracking: Largest distance of a joint from its reference [rad or m].
+        hot_c: Largest temperature of a drive [°C].
+        voltage_v: Least and largest voltage of the supply; robots differ, so the default accepts any.
     """
 
     overrun: Rule = Rule(tolerate=50)
@@ -286,6 +257,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     hot_c: Positive = 80.0
     voltage_v: tuple[NotNegative, Positive] = (0.0, 1e6)
 
+    def late_ns(self, period_s: float) -> int:
+        """Return the age [ns] above which the other side counts as silent, for a side with this period [s]."""
+        return round((self.late_s or patience(period_s)) * NS)
+
 
 @dataclass(frozen=True, slots=True)
 class Safety:
@@ -294,9 +269,9 @@ class Safety:
     Attributes:
         mode: The mode.
         since: When it was entered [ns].
-        streak: How many ticks in a row each fault has lasted, in the order of `NAMES`; counted while running.
-        slow_since: Since when all joints are slow [ns]; None while they are not, or nothing brakes.
-        ended_by: The faults that were no longer tolerated when the running ended, or that kept it from being begun.
+        streak: Number of ticks in a row that each fault has lasted, in the order of `NAMES`; counted while running.
+        slow_since: When all joints became slow [ns]; None while they are not, or nothing brakes.
+        ended_by: The faults beyond tolerance that ended the running, or that prevented the start.
     """
 
     mode: Mode = Mode.IDLE
@@ -312,23 +287,23 @@ class Inputs(msgspec.Struct, frozen=True):
     faults: Fault = Fault.NONE
     """The faults of this tick."""
     heard: bool = False
-    """Whether there is good news of the other side."""
+    """True if a good datagram of the other side has come."""
     start: bool = False
-    """Whether torques may flow."""
+    """True if torques may flow."""
     damp: bool = False
-    """Whether to brake."""
+    """True if the machine must brake."""
     stop: bool = False
-    """Whether to end at once."""
+    """True if it must end at once."""
     slow: bool = False
-    """Whether all joints are slower than `Policy.rest_speed`."""
+    """True if all joints are slower than `Policy.rest_speed`."""
     arm: bool = False
-    """Whether somebody allows torques."""
+    """True if the operator allows torques."""
     done: bool = False
-    """Whether the machine carries itself, so that torques can end."""
+    """True if the machine carries itself, so that torques can end."""
     recover: bool = False
-    """Whether somebody wants to begin anew."""
+    """True if the operator wants to begin anew."""
     wait: bool = False
-    """Whether a machine that has been braked is to be held until somebody recovers it."""
+    """True if a braked machine is held until the operator recovers it."""
 
 
 def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
@@ -340,50 +315,68 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
         now: Time [ns].
         inputs: Faults and requests of this tick.
     """
-    faults, damp, stop = inputs.faults, inputs.damp, inputs.stop
-    mode, streak, ended_by, slow_since = safety.mode, safety.streak, safety.ended_by, safety.slow_since
-    wanted = damp or stop or inputs.done
-    if mode is Mode.RUNNING and streak is _CALM and inputs.heard and not (wanted or faults):
+    mode, streak, ended_by = safety.mode, safety.streak, safety.ended_by
+    asked = inputs.damp or inputs.stop or inputs.done
+    if mode is Mode.RUNNING and streak is _CALM and inputs.heard and not (asked or inputs.faults):
         return safety  # as in almost all ticks
-    if mode is Mode.RUNNING and (faults or streak != _CALM):
-        found = int(faults)  # of a set of flags each question takes a microsecond or two
-        streak = tuple(count + 1 if found & bit else 0 for bit, count in zip(_BITS, streak, strict=True))
-        streak = streak if any(streak) else _CALM
-        for fault, count in zip(_FAULTS, streak, strict=True):
-            if count:
-                rule: Rule = getattr(policy, NAMES[fault])
-                if rule.then != "hold" and count > rule.tolerate:
-                    ended_by |= fault
-                    damp |= rule.then == "damp"
-                    stop |= rule.then == "stop"
+    stop, damp, slow_since = inputs.stop, inputs.damp, None
+    if mode is Mode.RUNNING:
+        streak = _lasting(streak, inputs.faults)
+        for fault, reaction in _exceeded(policy, streak):
+            ended_by |= fault
+            stop |= reaction == "stop"
+            damp |= reaction == "damp"
+    elif mode is Mode.DAMPED and inputs.slow:
+        slow_since = now if safety.slow_since is None else safety.slow_since
     elif damp and mode in NOT_BEGUN:
-        ended_by |= faults  # what kept it from being begun
+        ended_by |= inputs.faults  # they prevented the start
     if stop:
-        signal = Signal.STOP
+        signal: Signal | None = Signal.STOP
     elif mode is Mode.DAMPED:
-        slow_since = None if not inputs.slow else now if slow_since is None else slow_since
-        resting = slow_since is not None and now - slow_since >= policy.rest_s * NS
-        resting |= now - safety.since >= policy.damp_s * NS
-        if resting and inputs.recover and not faults:
-            signal = Signal.RECOVER
-        elif resting and not inputs.wait:
-            signal = Signal.REST
-        else:
-            return safety if slow_since == safety.slow_since else replace(safety, slow_since=slow_since)
-    elif damp:
-        signal = Signal.DAMP
-    elif inputs.done and mode is Mode.RUNNING:
-        signal = Signal.DONE
-    elif not inputs.heard or Fault.SILENT in faults:
-        signal = Signal.LOST
-    elif mode is Mode.READY and inputs.arm:
-        signal = Signal.ARM
+        rests = now - safety.since >= policy.damp_s * NS
+        rests |= slow_since is not None and now - slow_since >= policy.rest_s * NS
+        signal = _of_braked(inputs) if rests else None
     else:
-        signal = Signal.START if inputs.start and mode is not Mode.IDLE else Signal.HEARD
-    entered = TRANSITIONS.get((mode, signal), mode)
-    if entered is mode:
-        return safety if streak == safety.streak else replace(safety, streak=streak)
-    return Safety(mode=entered, since=now, ended_by=Fault.NONE if signal is Signal.RECOVER else ended_by)
+        signal = Signal.DAMP if damp else _undisturbed(mode, inputs)
+    entered = mode if signal is None else TRANSITIONS.get((mode, signal), mode)
+    if entered is not mode:
+        return Safety(mode=entered, since=now, ended_by=Fault.NONE if signal is Signal.RECOVER else ended_by)
+    unchanged = streak == safety.streak and slow_since == safety.slow_since
+    return safety if unchanged else replace(safety, streak=streak, slow_since=slow_since)
+
+
+def _lasting(streak: tuple[int, ...], faults: Fault) -> tuple[int, ...]:
+    """Return the streaks after a tick with these faults."""
+    flags = int(faults)  # each operation on a set of flags takes a microsecond or two
+    counts = tuple(count + 1 if flags & bit else 0 for bit, count in zip(_BITS, streak, strict=True))
+    return counts if any(counts) else _CALM
+
+
+def _exceeded(policy: Policy, streak: tuple[int, ...]) -> Iterator[tuple[Fault, str]]:
+    """Yield each fault that has lasted for longer than its rule tolerates, and the reaction to it."""
+    for fault, count in zip(_FAULTS, streak, strict=True):
+        if count:
+            rule: Rule = getattr(policy, NAMES[fault])
+            if rule.then != "hold" and count > rule.tolerate:
+                yield fault, rule.then
+
+
+def _of_braked(inputs: Inputs) -> Signal | None:
+    """Return the signal of a braked machine that rests."""
+    if inputs.recover and not inputs.faults:
+        return Signal.RECOVER
+    return None if inputs.wait else Signal.REST
+
+
+def _undisturbed(mode: Mode, inputs: Inputs) -> Signal:
+    """Return the signal of a machine that is neither stopped nor braked."""
+    if inputs.done and mode is Mode.RUNNING:
+        return Signal.DONE
+    if not inputs.heard or Fault.SILENT in inputs.faults:
+        return Signal.LOST
+    if mode is Mode.READY and inputs.arm:
+        return Signal.ARM
+    return Signal.START if inputs.start and mode is not Mode.IDLE else Signal.HEARD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,7 +390,7 @@ class Limits:
         high: Largest position [rad].
         speed: Largest velocity [rad/s].
         damping: D of the brake (`idcontrol.loop.brake`) [N m s/rad].
-        gate: The first five, shape (5, a): one argument of `admit`'s kernel, which tells arrays apart in every call.
+        gate: The first five, shape (5, a): one argument of `admit`'s kernel, because each argument costs time.
     """
 
     torque: Array
@@ -430,11 +423,11 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
 
     Args:
         limits: Limits of the joints.
-        wanted: Torques that are asked for, finite, shape (a,) [N m].
+        wanted: Commanded torques, finite, shape (a,) [N m].
         last: Torques that were sent last, within the limits, shape (a,) [N m].
         q: Joint positions, shape (a,) [rad].
         v: Joint velocities, shape (a,) [rad/s].
-        share: How much of `wanted` (soft start), 0 to 1.
+        share: Share of `wanted` (soft start), 0 to 1.
         dt: Time since `last` was sent [s].
         out: Shape (a,); may be `last`.
 

@@ -8,7 +8,8 @@ and each makes its own session from the same configuration: nothing but plain da
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -17,10 +18,11 @@ from idcontrol import controllers
 from idcontrol.config import places
 from idcontrol.dynamics.system import System
 from idcontrol.loop.life import Between
+from idcontrol.loop.order import Translation
 from idcontrol.loop.safety import Limits
 from idcontrol.loop.wire import Format, model_number, names_number
 from idcontrol.robots.schema import MachineOrder
-from idcontrol.types import Array, Plant, Reference, State
+from idcontrol.types import Array, Controller, Plant, Reference, Sensed, State
 
 
 class Planner(Protocol):
@@ -28,15 +30,12 @@ class Planner(Protocol):
 
     def reset(self, state: State) -> None:
         """Start anew at `state`."""
-        ...
 
     def __call__(self, state: State) -> Reference:
         """The reference at ``state.t``."""
-        ...
 
     def notes(self) -> Array:
         """Further numbers of the last call for the record, shape (`Session.notes`,)."""
-        ...
 
 
 @runtime_checkable
@@ -45,7 +44,6 @@ class Steered(Protocol):
 
     def steer(self, axes: Array) -> None:
         """Take the axes of the last message, shape (4,), -1 to 1; NaN where there is none."""
-        ...
 
 
 class Session(Protocol):
@@ -73,38 +71,65 @@ class Session(Protocol):
 
     def planner(self) -> Planner:
         """A new planner, which the caller resets."""
-        ...
 
     def setup(self) -> controllers.Setup:
         """The setup that a controller is built from."""
-        ...
 
     def plant(self, dt: float) -> Plant:
         """The plant that stands in for the hardware, stepped every `dt` [s]."""
-        ...
 
     def between(self) -> Between | None:
         """How the machine stands up and lies down; None where it does neither."""
-        ...
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Shapes and units of what is recorded: channels of `idcontrol.loop.real.channels`, and what `derive` gives.
+        """Shapes and units of what is recorded: channels of `idcontrol.loop.telemetry.channels`, and of `derive`.
 
         Channel `t` is the time since the start; `force` are the contact forces that a tick's torques have led to.
         """
-        ...
 
     def derive(self, row: Mapping[str, Array]) -> Mapping[str, Any]:
         """Further channels of the record, computed from those of one tick."""
-        ...
 
     def meta(self) -> dict[str, Any]:
         """Facts about the run for the record."""
-        ...
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
         """Metrics of the recorded arrays."""
-        ...
+
+
+Sense = Callable[[Sensed], State]
+"""Returns the state for planner and controller, from a message of the machine."""
+Stance = Callable[[State, Reference], Reference]
+"""Returns the reference with the contacts that the controller assumes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts that a loop joins.
+
+    Attributes:
+        planner: Computes the reference at a state.
+        controller: Computes the command at a state and its reference.
+        system: Multibody terms, for the brake and for the places of the joints in a state.
+        wire: Format of the datagrams.
+        limits: Limits of the joints.
+        sense: Makes a new `Sense` for each stretch of work; None takes the whole state as the machine sends it.
+        stance: Replaces the planned contacts by sensed ones; None keeps the planned ones.
+        translation: Maps between the machine's order of joints and the loop's; None if they are the same.
+        notes: Number of values that the planner notes.
+        between: How the machine stands up and lies down; None if it does neither and is braked at the end.
+    """
+
+    planner: Planner
+    controller: Controller
+    system: System
+    wire: Format
+    limits: Limits
+    sense: Callable[[], Sense] | None = None
+    stance: Stance | None = None
+    translation: Translation | None = None
+    notes: int = 0
+    between: Between | None = None
 
 
 def resolve(target: str, config: Any) -> Session:

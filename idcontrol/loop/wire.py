@@ -53,7 +53,6 @@ datagram continues it: one that is wrong must not make all of the sender's own o
 from __future__ import annotations
 
 import enum
-import itertools
 import struct
 import zlib
 from collections.abc import Iterable
@@ -66,6 +65,7 @@ import pinocchio as pin
 
 from idcontrol.kernels.bound import entry
 from idcontrol.kernels.jit import njit
+from idcontrol.record.channels import span, views, width
 from idcontrol.types import Array, ContactForces, Integers, Sensed, State
 
 MAGIC = b"IDC2"
@@ -94,7 +94,7 @@ NOT_MEASURED = np.nan
 """Stands in a state for what a machine does not measure."""
 
 LAST_MODE = 4
-"""The largest number of a mode."""
+"""The largest number of a mode: stopped."""
 
 
 class Kind(enum.IntEnum):
@@ -286,7 +286,7 @@ def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover 
 
 
 class Health(NamedTuple):
-    """The part of a state that is about drives, supply and joystick; NaN means not measured."""
+    """The part of a state about drives, supply and joystick; NaN means not measured."""
 
     drive_error: Array
     """Error of each drive, shape (a,); 0 is none."""
@@ -311,11 +311,12 @@ class Format:
         robot: Name.
         nq: Values of a configuration.
         nv: Values of a velocity.
-        floating: Whether the first seven values of a configuration are a position and a quaternion.
+        floating: True if the first seven values of a configuration are a position and a quaternion.
         torque_limit: Torque limit of each actuated joint, shape (a,) [N m]; inf where there is none.
         n_feet: Feet with force sensors.
-        joints: Number of the joints' order (`names_number`); NaN where it is not told.
-        model: Number of the model (`model_number`); NaN where it is not told.
+        joints: Number of the joints' order (`names_number`); NaN if unknown.
+        model: Number of the model (`model_number`); NaN if unknown.
+        state: Names and shapes of the values of a state, side by side in this order.
     """
 
     robot: str
@@ -326,35 +327,39 @@ class Format:
     n_feet: int
     joints: float = NOT_MEASURED
     model: float = NOT_MEASURED
+    state: dict[str, tuple[int, ...]] = field(init=False, repr=False, compare=False)
     _parts: tuple[slice, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Reckon once where the parts of a state are: q, v, tau, accelerometer, what feet feel."""
-        sizes = np.cumsum([1, self.nq, self.nv, len(self.torque_limit), 3, 6 * self.n_feet]).tolist()
-        object.__setattr__(self, "_parts", tuple(slice(*ends) for ends in itertools.pairwise(sizes)))
+        """Lay out a state."""
+        a, foot = (len(self.torque_limit),), (self.n_feet, 3)
+        state = {
+            "t": (), "q": (self.nq,), "v": (self.nv,), "tau_applied": a, "accelerometer": (3,),
+            "force_sensed": foot, "normal_sensed": foot, "drive_error": a, "temperature": a, "voltage": (), "estop": (),
+            "axes": (AXES,), "buttons": (), "joints": (), "model": (),
+        }  # fmt: skip
+        object.__setattr__(self, "state", state)
+        # looked up once: a state is read in every tick
+        read = ("q",), ("v",), ("tau_applied",), ("accelerometer",), ("force_sensed", "normal_sensed")
+        object.__setattr__(self, "_parts", tuple(span(state, names) for names in read))
 
     @property
     def command_values(self) -> int:
-        """How many values a command has."""
+        """Number of values of a command."""
         return 5 * len(self.torque_limit)
 
     @property
     def state_values(self) -> int:
-        """How many values a state has."""
-        return self._health + self.health_values + 2
+        """Number of values of a state."""
+        return width(self.state)
 
     @property
     def health_values(self) -> int:
-        """How many values tell of drives, supply and joystick."""
+        """Number of values about drives, supply and joystick."""
         return 2 * len(self.torque_limit) + 2 + AXES + 1
 
-    @property
-    def _health(self) -> int:
-        """Where they begin in a state."""
-        return 1 + self.nq + self.nv + len(self.torque_limit) + 3 + 6 * self.n_feet
-
     def command_range(self) -> tuple[Array, Array]:
-        """Least and largest values of a command: a gain is not negative."""
+        """Return the least and largest values of a command: a gain is not negative."""
         one = np.ones_like(self.torque_limit)
         high = np.concatenate((self.torque_limit, 1e4 * one, FASTEST * one, 1e6 * one, 1e6 * one))
         low = -high
@@ -362,34 +367,28 @@ class Format:
         return low, high
 
     def state_range(self) -> tuple[Array, Array]:
-        """Least and largest values of a state: what no machine of this world exceeds."""
+        """Return the least and largest values of a state: no real machine exceeds them."""
         high = np.full(self.state_values, 1e6)
-        high[1 : 1 + self.nq] = 1e4
+        of = views(high, self.state)
+        of["q"][:], of["v"][:] = 1e4, FASTEST
         if self.floating:
-            high[4:8] = 1.0 + 1e-6
-        high[1 + self.nq : 1 + self.nq + self.nv] = FASTEST
-        high[0] = np.finfo(np.float64).max
+            of["q"][3:7] = 1.0 + 1e-6
+        of["t"][...], of["axes"][:] = np.finfo(np.float64).max, 1.0
+        for word in ("drive_error", "buttons", "joints", "model"):
+            of[word][...] = 2.0**32 - 1.0
         low = -high
         low[0] = 0.0
-        low[self._health :] = NOT_MEASURED
-        health = self.health(high)
-        health.drive_error[:] = 2.0**32 - 1.0
-        health.axes[:], health.operator[-1] = 1.0, 2.0**32 - 1.0
-        high[-2:] = 2.0**32 - 1.0
+        low[-self.health_values - 2 :] = NOT_MEASURED
         return low, high
 
     def health(self, values: Array) -> Health:
-        """Drives, supply and joystick in a state: views of its `values`, shape (state_values,)."""
-        a, at = len(self.torque_limit), self._health
-        return Health(
-            drive_error=values[at : at + a],
-            temperature=values[at + a : at + 2 * a],
-            supply=values[at + 2 * a : at + 2 * a + 2],
-            operator=values[at + 2 * a + 2 : at + self.health_values],
-        )
+        """Return views of drives, supply and joystick in the `values` of a state, shape (state_values,)."""
+        of = views(values, self.state)
+        supply, operator = (values[span(self.state, names)] for names in (("voltage", "estop"), ("axes", "buttons")))
+        return Health(of["drive_error"], of["temperature"], supply, operator)
 
     def stranger(self, values: Array) -> str:
-        """Why a state, shape (state_values,), is of another machine than this one's; "" where nothing says so."""
+        """Return why a state, shape (state_values,), is of another machine; "" if nothing says so."""
         joints, model = values[-2:]
         if not np.isnan(joints) and joints != self.joints:
             return "has other joints, or in another order"
@@ -406,22 +405,16 @@ class Format:
             out: Shape (state_values,).
             state: The state.
             tau: Torques that were applied, shape (a,) [N m].
-            accelerometer: Specific force of the base, its own axes, shape (3,) [m/s²].
-            health: What drives, supply and joystick say, shape (health_values,); None measures nothing of it.
+            accelerometer: Specific force of the base, base axes, shape (3,) [m/s²].
+            health: Values about drives, supply and joystick, shape (health_values,); None if none is measured.
         """
-        a, nq, nv = len(self.torque_limit), self.nq, self.nv
-        out[0] = state.t
-        out[1 : 1 + nq] = state.q
-        out[1 + nq : 1 + nq + nv] = state.v
-        at = 1 + nq + nv
-        out[at : at + a] = tau
-        out[at + a : at + a + 3] = accelerometer
-        feet = out[at + a + 3 : self._health].reshape(2, self.n_feet, 3)
-        feet[:] = 0.0
+        q, v, applied, specific, feet = self._parts
+        out[0], out[q], out[v], out[applied], out[specific] = state.t, state.q, state.v, tau, accelerometer
+        felt = out[feet].reshape(2, self.n_feet, 3)
+        felt[:] = 0.0
         if state.forces is not None and self.n_feet:
-            feet[0, state.forces.identity] = state.forces.force
-            feet[1, state.forces.identity] = state.forces.normal
-        out[self._health : -2] = NOT_MEASURED if health is None else health
+            felt[0, state.forces.identity], felt[1, state.forces.identity] = state.forces.force, state.forces.normal
+        out[feet.stop : -2] = NOT_MEASURED if health is None else health
         out[-2:] = self.joints, self.model
 
     def read_state(self, values: Array, since: float = 0.0) -> Sensed:

@@ -11,13 +11,13 @@ import pinocchio as pin
 from idcontrol import controllers
 from idcontrol.config.configuration import Duration, Rate, Seed
 from idcontrol.dynamics.system import System
-from idcontrol.loop import machine, real
+from idcontrol.loop import machine, telemetry
 from idcontrol.loop.clock import NS, Beat, VirtualClock
 from idcontrol.loop.machine import Machine
 from idcontrol.loop.order import MachineOrder
-from idcontrol.loop.real import ControlLoop, Parts, run
+from idcontrol.loop.real import ControlLoop, run
 from idcontrol.loop.safety import Limits, Mode, Policy, Rule
-from idcontrol.loop.session import wire_format
+from idcontrol.loop.session import Parts, wire_format
 from idcontrol.loop.transport import inprocess
 from idcontrol.loop.wire import SessionNumbers
 from idcontrol.record.channels import views, width
@@ -270,8 +270,9 @@ def where(channels) -> dict[str, np.ndarray | int]:
 class Rig:
     """Loop and machine on one virtual clock; every row of both is kept.
 
-    The machine begins at `start`, by default that of its session; `system` is the loop's own. The machine's clock beats
-    every `machine_period` [ns] of the loop's, and the loop `follows` it where it is told to.
+    The machine begins at `start`, by default that of its session; `system` is the loop's own, and `parts` are further
+    parts of the loop. The machine's clock beats every `machine_period` [ns] of the loop's, and the loop `follows` it
+    where it is told to.
     """
 
     controller: object = field(default_factory=Pd)
@@ -287,6 +288,8 @@ class Rig:
     system: object = None
     machine_period: int = PERIOD
     follows: bool = False
+    parts: dict = field(default_factory=dict)
+    interrupt: bool = False
 
     def __post_init__(self):
         self.clock = VirtualClock()
@@ -300,14 +303,16 @@ class Rig:
             self.to_loop, session.plant(H), session,
             period_s=H, numbers=SessionNumbers(own=7), policy=self.machine_policy, start=self.start,
         )  # fmt: skip
+        self.planner = session.planner()
         parts = Parts(
-            planner=session.planner(), controller=self.controller, system=self.system or type(session)().system,
+            planner=self.planner, controller=self.controller, system=self.system or type(session)().system,
             wire=wire, limits=session.limits, notes=session.notes, between=session.between(),
+            **self.parts,
         )  # fmt: skip
         self.loop = ControlLoop(
             self.to_machine, parts, self.clock, self.policy,
             period=PERIOD, duration=round(self.duration_s * NS), numbers=SessionNumbers(own=9),
-            attended=self.attended,
+            interrupt=self.interrupt, attended=self.attended,
         )  # fmt: skip
         self.machine_alive, self._machine_where = True, where(machine.channels(wire))
         self.rows, self.machine_rows = [], []
@@ -334,7 +339,7 @@ class Rig:
         due = sorted(round(act * NS) for act in acts)
         assert self.loop.connect(1.0)
 
-        loop_where = where(real.channels(wire_format(self.session), self.session.notes))
+        loop_where = where(telemetry.channels(wire_format(self.session), self.session.notes))
 
         def keep(values):
             self.rows.append(Row(values.copy(), loop_where))

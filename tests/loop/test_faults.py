@@ -6,7 +6,6 @@ changes of torque within the rate.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import signal
 import time
@@ -18,14 +17,15 @@ import pytest
 from msgspec import structs
 
 from idcontrol.dynamics.system import System
-from idcontrol.loop import machine, real
+from idcontrol.loop import machine, telemetry
 from idcontrol.loop.clock import NS, Beat, VirtualClock
-from idcontrol.loop.machine import FAREWELL
-from idcontrol.loop.real import ControlLoop, Parts
-from idcontrol.loop.safety import Fault, Mode, Policy, Rule, Safety
+from idcontrol.loop.observer import Observer
+from idcontrol.loop.safety import Fault, Mode, Policy, Rule
+from idcontrol.loop.session import Parts
 from idcontrol.loop.stop import Stop
-from idcontrol.loop.transport import inprocess
-from idcontrol.loop.wire import HEAD_BYTES, Datagram, Drop, Format, SessionNumbers
+from idcontrol.loop.telemetry import Telemetry
+from idcontrol.loop.transport import FAREWELL
+from idcontrol.loop.wire import HEAD_BYTES, Datagram, Drop, Format
 from idcontrol.types import Command, ContactForces, State, Status
 from tests.loop.rig import (
     PERIOD,
@@ -39,6 +39,7 @@ from tests.loop.rig import (
     Rig,
     Swing,
     Weather,
+    arm,
     limits,
     missed_brake,
 )
@@ -225,7 +226,7 @@ def slow(by_ns, from_call=100):
 
 
 def give_clock(rig):
-    rig.loop._parts.controller.clock = rig.clock
+    rig.controller.clock = rig.clock
 
 
 def test_a_slow_controller_is_tolerated_for_a_while_then_braked(runs):
@@ -695,16 +696,16 @@ def test_feet_of_which_sensing_says_nothing_are_recorded_without_a_force():
         touching = ContactForces(identity=np.array([2]), force=forces.force[2:3], normal=forces.normal[2:3])
         return structs.replace(sensed.state, q=-sensed.state.q, forces=touching)
 
-    rig = Rig()
-    parts = Parts(planner=None, controller=None, system=rig.loop._parts.system, wire=wire, limits=limits())
-    loop = ControlLoop(
-        inprocess.pair()[0], parts, rig.clock, QUICK, period=PERIOD, duration=NS, numbers=SessionNumbers(own=9)
-    )
-    loop.safety, loop._sense = Safety(mode=Mode.RUNNING), sense
+    parts = Parts(
+        planner=None, controller=None, system=arm(), wire=wire, limits=limits(), sense=lambda: sense
+    )  # fmt: skip
+    observer = Observer(parts, QUICK, row := Telemetry(wire, 0))
+    newest = Datagram(sequence=1, mode=Mode.READY, stamp=0, echo=0, values=told)
+    observer.read(newest, running=False, working=False)
+    observer.warm()
+    of, felt = row.row.of, told[43:67].reshape(2, 4, 3)  # after time, q, v, two torques and the accelerometer
     for _ in range(2):
-        loop.endpoint.newest = Datagram(sequence=1, mode=Mode.READY, stamp=0, echo=0, values=told)
-        loop._look()
-        of, felt = loop.row.of, told[43:67].reshape(2, 4, 3)  # after time, q, v, two torques and the accelerometer
+        observer.read(newest, running=True, working=True)
         np.testing.assert_array_equal(of["q"], -told[1:20])
         for channel, values in zip(("force_sensed", "normal_sensed"), felt, strict=True):
             np.testing.assert_array_equal(of[channel], np.where(np.arange(4)[:, None] == 2, values, 0.0))
@@ -714,7 +715,7 @@ def test_feet_of_which_sensing_says_nothing_are_recorded_without_a_force():
 def stopwatch(monkeypatch):
     """The clock by which both sides measure what their work takes; it moves when time is spent."""
     clock = VirtualClock()
-    for side in (machine, real):
+    for side in (machine, telemetry):
         monkeypatch.setattr(side, "time", SimpleNamespace(perf_counter_ns=clock.now, thread_time_ns=clock.now))
     return clock
 
@@ -731,7 +732,7 @@ def test_the_time_that_a_tick_worked_is_told_in_microseconds_whatever_the_clock_
 
 
 def test_what_is_read_before_the_estimator_and_the_estimator_are_told_apart(monkeypatch, stopwatch):
-    rig, read = Rig(duration_s=0.02), Format.read_state
+    read = Format.read_state
 
     def slow(wire, values, since=0.0):
         stopwatch.spend(2 * PERIOD)
@@ -742,9 +743,7 @@ def test_what_is_read_before_the_estimator_and_the_estimator_are_told_apart(monk
         return sensed.state
 
     monkeypatch.setattr(Format, "read_state", slow)
-    rig.loop._parts = dataclasses.replace(rig.loop._parts, sense=lambda: sense)
-    rig.run()
-    rows = running(rig)
+    rows = running(Rig(duration_s=0.02, parts={"sense": lambda: sense}).run())
     assert {float(row["read_us"]) for row in rows} == {2000.0}
     assert {float(row["estimate_us"]) for row in rows} == {1000.0}
 
@@ -805,11 +804,7 @@ def test_a_controller_that_is_interrupted_brakes_and_its_traceback_tells_where(r
 
 def interruptible(wrong, hang_s):
     """A rig that has run, in which SIGALRM interrupts a controller that goes wrong."""
-    rig = Rig(controller=Pd(wrong=wrong), policy=structs.replace(QUICK, hang_s=hang_s))
-    parts, numbers = rig.loop._parts, SessionNumbers(own=9)
-    rig.loop = ControlLoop(
-        rig.to_machine, parts, rig.clock, rig.loop._policy, period=PERIOD, duration=NS, numbers=numbers, interrupt=True
-    )
+    rig = Rig(controller=Pd(wrong=wrong), policy=structs.replace(QUICK, hang_s=hang_s), interrupt=True, duration_s=1.0)
     with Stop() as stop:
         stop.on_alarm = rig.loop.on_alarm
         rig.run()
@@ -899,7 +894,7 @@ def test_a_message_whose_quaternion_is_not_of_unit_norm_is_not_used(runs, norm, 
     rig = runs(controller=Limp(), session=OffUnit(norm))
     assert rig.faults() == rig.loop.safety.ended_by == fault
     assert rig.modes() == WHOLE
-    assert rig.loop._seen.q[6] == (1.0 if fault else norm)
+    assert rig.loop._observer.state.q[6] == (1.0 if fault else norm)
 
 
 def test_a_joystick_of_the_machine_steers_the_planner():
@@ -916,5 +911,5 @@ def test_a_joystick_of_the_machine_steers_the_planner():
     rig = Rig(session=Session())
     rig.machine.health[6:10] = [0.5, -1.0, 0.25, 0.0]
     rig.run()
-    np.testing.assert_array_equal(rig.loop._parts.planner.axes, [0.5, -1.0, 0.25, 0.0])
+    np.testing.assert_array_equal(rig.planner.axes, [0.5, -1.0, 0.25, 0.0])
     assert rig.faults() == Fault.NONE

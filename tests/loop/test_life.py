@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 import numpy as np
@@ -160,7 +159,7 @@ def test_a_braked_machine_is_recovered_by_an_act_once_the_cause_is_gone_and_arme
 
 def test_an_estimator_is_there_before_the_loop_is_armed_and_another_one_before_it_is_armed_again():
     """Making one takes so long that the machine would have been silent meanwhile."""
-    rig, made = Rig(attended=True, duration_s=0.3, policy=structs.replace(QUICK, damp_s=0.2)), []
+    made = []
 
     def make():
         number = len(made)
@@ -172,7 +171,8 @@ def test_an_estimator_is_there_before_the_loop_is_armed_and_another_one_before_i
 
         return sense
 
-    rig.loop._parts = dataclasses.replace(rig.loop._parts, sense=make)
+    policy = structs.replace(QUICK, damp_s=0.2)
+    rig = Rig(attended=True, duration_s=0.3, policy=policy, parts={"sense": make})
     rig.clock.at(round(0.15 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 1.0))
     rig.clock.at(round(1.0 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 0.0))
     rig.run(acts=[0.01, 1.5, 2.0])  # arm, recover, arm

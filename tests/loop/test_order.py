@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -97,11 +95,10 @@ def test_what_a_drive_makes_of_a_command_is_the_same_in_any_order(joints, turned
 
 
 def test_an_arm_in_another_order_swings_as_the_loop_means():
-    plain, swapped = Rig(), Rig()
     order = ArmSession().orders["swapped"]
     made = translation(order, ArmSession().system, (), wire_format(ArmSession()))
     put, back = made.command, made.state
-    swapped.loop._parts = dataclasses.replace(swapped.loop._parts, translation=made)
+    plain, swapped = Rig(), Rig(parts={"translation": made})
     there = swapped.machine
 
     # limits of its joints in its own order

@@ -13,10 +13,10 @@ from idcontrol.loop import launch
 from idcontrol.loop.clock import NS, Clock, VirtualClock, WallClock
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.life import Phase
-from idcontrol.loop.real import WARM_TICKS, Parts
+from idcontrol.loop.real import WARM_TICKS
 from idcontrol.loop.rehearsal import Rehearsal
 from idcontrol.loop.safety import Policy
-from idcontrol.loop.session import wire_format
+from idcontrol.loop.session import Parts, wire_format
 from idcontrol.loop.stop import Stop
 from idcontrol.record.recording import load
 from idcontrol.scenes.walk import WalkConfig

@@ -167,8 +167,8 @@ def test_the_package_says_what_its_default_policy_does():
     policy, told = Policy(), " ".join(loop.__doc__.split())
     silence = f"{patience(1.0):g} periods and {1e3 * patience(0.0):g} ms"
     for words in (
-        f"braked where the newest news is older than {silence}",
-        f"beats the last torque holds at the machine; braked after {policy.overrun.tolerate} ticks in a row",
+        f"braked where the newest datagram is older than {silence}",
+        f"ticks the last torque holds at the machine; braked after {policy.overrun.tolerate} ticks in a row",
         f"interrupts the controller after {policy.hang_s:g} s",
         f"a NaN the last torque holds; braked after {policy.not_finite.tolerate} ticks in a row",
         f"the last torque holds; braked after {policy.failed.tolerate} ticks in a row",

@@ -1,0 +1,153 @@
+"""Planner and controller of a loop: asked in a tick, guarded against errors and against hanging."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Callable
+
+import numpy as np
+
+from idcontrol.config import places
+from idcontrol.controllers.answer import check_command
+from idcontrol.loop.gate import Setpoints
+from idcontrol.loop.life import Halting
+from idcontrol.loop.observer import Observer
+from idcontrol.loop.safety import Fault, Policy
+from idcontrol.loop.session import Parts
+from idcontrol.loop.telemetry import Counts, Telemetry
+from idcontrol.types import Status
+
+
+class Hung(BaseException):
+    """Planner or controller did not return in time; not an `Exception`, so that neither catches it."""
+
+
+class Guard:
+    """Calls of user code, which may raise anything or never return."""
+
+    def __init__(self, counts: Counts, hang_s: float | None) -> None:
+        """Keep the first error in `counts`; SIGALRM interrupts a call after `hang_s` [s], None: never by itself."""
+        self._counts, self._hang_s, self._calling = counts, hang_s, False
+
+    def __call__(self, call: Callable[[], Fault]) -> Fault:
+        """Return the fault that the `call` returns, or that it raised or hung."""
+        # An alarm may come at any moment while `_calling`, so it is caught around everything that happens then. It
+        # stays set between two ticks, which saves a system call: the next tick sets it anew.
+        try:
+            try:
+                if self._hang_s is not None:
+                    signal.setitimer(signal.ITIMER_REAL, self._hang_s)
+                self._calling = True
+                fault = call()
+            except Hung:
+                raise
+            except BaseException as error:  # user code may raise anything; the machine must still be braked
+                fault = Fault.RAISED
+                self._keep(error)
+            self._calling = False
+            return fault
+        except Hung as hung:
+            self._keep(hung)  # its traceback shows where the call was
+            return Fault.HUNG
+
+    def on_alarm(self) -> None:
+        """Interrupt a call; nothing else is disturbed.
+
+        An alarm while time remains is another's, or that of the tick before.
+
+        Raises:
+            Hung: A call has not returned in time.
+        """
+        if self._calling and not signal.getitimer(signal.ITIMER_REAL)[0]:
+            self._calling = False
+            raise Hung("planner or controller did not return in time")
+
+    def _keep(self, error: BaseException) -> None:
+        if not self._counts.error:
+            self._counts.error = places.described(error)
+            self._counts.traceback = "".join(traceback.format_exception(error))
+
+
+class Control:
+    """Planner and controller.
+
+    Attributes:
+        guard: Guards their calls.
+        halted: True if the planner has come to rest; None if it cannot be halted.
+    """
+
+    halted: bool | None
+
+    def __init__(
+        self, parts: Parts, policy: Policy, observer: Observer, setpoints: Setpoints, telemetry: Telemetry, guard: Guard
+    ) -> None:
+        """Read states of the `observer`, write `setpoints`, and record answers in the `telemetry`."""
+        self._parts, self._policy = parts, policy
+        self._observer, self._setpoints, self._telemetry, self.guard = observer, setpoints, telemetry, guard
+        self._halting = parts.planner if isinstance(parts.planner, Halting) else None
+        self.restart()
+
+    def warm(self, calls: int) -> None:
+        """Call planner and controller on the present state, so that all is compiled, loaded and in caches."""
+        state, parts = self._observer.state, self._parts
+        assert state is not None
+        for _ in range(calls):
+            self._reset()
+            parts.controller(state.sealed(), parts.planner(state))
+        self._reset()
+
+    def ask(self) -> Fault:
+        """Ask for the next command; answers are recorded, and setpoints are taken if they can be used."""
+        return self.guard(self._answer)
+
+    def begin(self) -> Fault:
+        """Let both begin at the machine's state, which is at their time zero, and ask for the first command."""
+        self._observer.begin_work()
+        return self.guard(self._begin)
+
+    def halt(self) -> Fault:
+        """Let the planner come to rest, and ask for the next command."""
+        return self.guard(self._halt)
+
+    def restart(self) -> None:
+        """Forget that the planner was halted."""
+        self.halted = None if self._halting is None else False
+
+    def _reset(self) -> None:
+        assert self._observer.state is not None
+        self._parts.planner.reset(self._observer.state)
+        self._parts.controller.reset()
+
+    def _begin(self) -> Fault:
+        self._reset()
+        return self._answer()
+
+    def _halt(self) -> Fault:
+        assert self._halting is not None
+        self._halting.halt()
+        return self._answer()
+
+    def _answer(self) -> Fault:
+        parts, state, telemetry = self._parts, self._observer.state, self._telemetry
+        of = telemetry.row.of
+        assert state is not None
+        reference = parts.planner(state)
+        if self._halting is not None:
+            self.halted = self._halting.halted
+        if parts.stance is not None:
+            reference = parts.stance(state, reference)
+        telemetry.lap("plan")
+        command = parts.controller(state.sealed(), reference)
+        telemetry.lap("control")
+        check_command(command, parts.controller, state, len(of["tau"]), len(of["stance"]))
+        telemetry.record(reference, command)
+        if parts.notes:
+            of["notes"][:] = parts.planner.notes()
+        if command.status == Status.FAILED:
+            return Fault.FAILED  # its torque is zero, under which a robot would sink: the last one holds
+        driven = np.ascontiguousarray(command.driven, dtype=np.float64)
+        fault = self._setpoints.take(driven, self._policy.tracking)
+        if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:
+            fault |= Fault.FALLBACK
+        return fault

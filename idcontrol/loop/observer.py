@@ -1,0 +1,140 @@
+"""The machine as a loop sees it: its messages, judged, and the state for planner and controller."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import structs
+
+from idcontrol.kernels.bound import bind, entry
+from idcontrol.loop.plausible import UNUSED, Bearable, Joints, Judge, Trust, judge, nothing, see, tilt
+from idcontrol.loop.safety import Fault, Policy
+from idcontrol.loop.session import Parts, Sense, Steered
+from idcontrol.loop.telemetry import Telemetry
+from idcontrol.loop.wire import Datagram
+from idcontrol.record.channels import views
+from idcontrol.types import Sensed, State
+
+
+class Observer:
+    """What a loop knows of its machine.
+
+    Attributes:
+        datagram: The last one that was read; None before the first.
+        faults: Its faults.
+        message: The last message that was used; None before the first.
+        state: State for planner and controller: that of the message, or an estimate; None before the first.
+        joints: Positions and velocities of the joints in it.
+    """
+
+    def __init__(self, parts: Parts, policy: Policy, telemetry: Telemetry) -> None:
+        """Observe nothing yet; what is read is written into the row of the `telemetry`."""
+        self._parts, self._policy, self._telemetry = parts, policy, telemetry
+        self.datagram: Datagram | None = None
+        self.faults = Fault.NONE
+        self.message: Sensed | None = None
+        self.state: State | None = None
+        self._sense: Sense | None = None
+        self._used, self._epoch = False, 0.0
+        self._steered = parts.planner if isinstance(parts.planner, Steered) else None
+        system, said = parts.system, telemetry.state
+        of, a = views(said, parts.wire.state), system.n_actuated
+        self._axes = of["axes"]
+        self.joints = Joints(
+            at_q=system.joint_q,
+            circle=system.joint_circle,
+            at_v=system.order[system.n_unactuated :],
+            q=np.zeros(a),
+            v=np.zeros(a),
+        )
+        self._heard = nothing(a)
+        self._judge = bind(
+            Judge(
+                floats=system.floats,
+                joints=self.joints,
+                heard=self._heard,
+                trust=Trust(jump=policy.jump, speed=policy.rest_speed, still=policy.frozen_s),
+                bearable=Bearable(policy.hot_c, *policy.voltage_v),
+                tilt_rad=policy.tilt_rad,
+                values=said,
+                q=of["q"],
+                v=of["v"],
+                health=parts.wire.health(said),
+            )
+        )
+        self._judged = entry(judge, self._judge, said, 0.0, False)
+
+    def read(self, datagram: Datagram, *, running: bool, working: bool) -> None:
+        """Read a state and judge it.
+
+        Args:
+            datagram: The state. It is not used if it is implausible.
+            running: True if torques flow: joints cannot jump then.
+            working: True if planner and controller are asked: the state is estimated then.
+        """
+        parts, last, self.datagram = self._parts, self.message, datagram
+        values = datagram.values if parts.translation is None else parts.translation.state(datagram.values)
+        message = parts.wire.read_state(values, self._epoch)
+        flags = self._judged(self._judge, values, message.state.t, not running)
+        if flags & UNUSED:
+            self.faults = Fault(flags)
+            return
+        if last is not None and message.state.t < last.state.t:
+            flags |= Fault.CLOCK
+        self.message, self.state = message, message.state
+        if working and self._sense is not None:
+            self.state = self._estimate(self._sense, message)
+            leans = parts.system.floats and tilt(self.state.q[3:7]) > self._policy.tilt_rad
+            flags = flags | Fault.TIPPED if leans else flags & ~Fault.TIPPED
+        if self._steered is not None:
+            self._steered.steer(self._axes)
+        self.faults = Fault(flags) if flags else Fault.NONE
+
+    def warm(self) -> State:
+        """Estimate once with an estimator that is not used again, so that all is compiled; return that state."""
+        assert self.message is not None
+        make, state = self._parts.sense, self.message.state
+        if make is not None:
+            state, self._sense = make()(self.message), make()
+            see(self.joints, self._telemetry.row.of["q"], self._telemetry.row.of["v"])
+            _ = self._parts.system.floats and tilt(state.q[3:7])
+        self.state = state
+        return state
+
+    def renew(self) -> None:
+        """Replace an estimator that was used by a new one.
+
+        Making one takes 0.1 s, after which the machine's messages are old: that must happen before the loop is armed.
+        """
+        if self._used and self._parts.sense is not None:
+            self._sense, self._used = self._parts.sense(), False
+
+    def begin_work(self) -> None:
+        """Make the time of the last message time zero, and estimate its state."""
+        assert self.message is not None
+        state = self.message.state
+        self._epoch, self._heard.t[0] = self._epoch + state.t, np.nan
+        self.message = structs.replace(self.message, state=structs.replace(state, t=0.0))
+        self.state = self.message.state
+        if self._sense is not None:
+            self.state = self._estimate(self._sense, self.message)
+
+    def slow(self) -> bool:
+        """Return True if all joints are slower than `Policy.rest_speed`."""
+        assert self.message is not None
+        v = self._parts.system.joint_velocities(self.message.state.v)
+        return bool(np.abs(v).max(initial=0.0) < self._policy.rest_speed)
+
+    def _estimate(self, sense: Sense, message: Sensed) -> State:
+        """Return the estimated state of a message, and record it in place of what the machine sent."""
+        self._telemetry.lap("read")
+        self._used = True
+        state = sense(message)
+        self._telemetry.lap("estimate")
+        of = self._telemetry.row.of
+        of["q"][:], of["v"][:] = state.q, state.v
+        see(self.joints, of["q"], of["v"])
+        if state.forces is not None:
+            for channel, felt in (("force_sensed", state.forces.force), ("normal_sensed", state.forces.normal)):
+                of[channel][:] = 0.0
+                of[channel][state.forces.identity] = felt
+        return state

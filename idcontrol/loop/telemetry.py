@@ -1,0 +1,170 @@
+"""Telemetry of a loop: one row of numbers per tick, with the times of the tick's parts."""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from idcontrol.loop.clock import Beat
+from idcontrol.loop.wire import Drop, Format
+from idcontrol.record.channels import ChannelRow, span
+from idcontrol.record.metrics import solver_number
+from idcontrol.types import Command, Reference
+
+PARTS = ("read", "estimate", "plan", "control", "gate", "record")
+"""Parts of a tick that are timed: reading and judging the machine's state, `Parts.sense`, planner, controller, gate
+(recording their answers, the state machine, the gate, sending), and pushing the row of the tick before."""
+COURSE = (
+    "tick", "mode", "phase", "faults", "cut", "machine_mode", "missed", "period_us", "late_us", "age_us", "compute_us",
+    "cpu_us", *(f"{part}_us" for part in PARTS), "switches",
+)  # fmt: skip
+"""Channels of one number each, side by side, about the tick as a whole. `phase` is `idcontrol.loop.life.Phase`;
+`switches` counts how often the system took the CPU away since the tick before."""
+VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
+"""Channels of one number each, side by side, of the answers of planner and controller."""
+
+
+def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the channels that record a tick of the loop.
+
+    Channels from ``q_des`` on are known only in ticks that ask planner and controller.
+    """
+    joints, feet = (len(wire.torque_limit),), (wire.n_feet, 3)
+    return {
+        **dict.fromkeys(COURSE, ()),
+        "dropped": (len(Drop),),
+        **dict.fromkeys(("tau_wanted", "tau"), joints),
+        **wire.state,
+        **dict.fromkeys(("q_des", "v_des", "a_des"), joints),
+        "base_ref": (4,),
+        "feet_des": feet,
+        "stance": (wire.n_feet,),
+        **dict.fromkeys(VERDICT, ()),
+        "notes": (notes,),
+        "force_pred": feet,
+    }
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counters of a running loop.
+
+    Attributes:
+        ticks: Control periods.
+        overruns: Ticks that took longer than their period.
+        missed: Ticks that were skipped.
+        complete: True if planner and controller worked for the whole duration.
+        error: One line about the first error that planner or controller raised, or about where they hung; or why the
+            machine could not begin from its pose; "" if none of these.
+        traceback: Traceback of that error; "" if there was none.
+    """
+
+    ticks: int = 0
+    overruns: int = 0
+    missed: int = 0
+    complete: bool = False
+    error: str = ""
+    traceback: str = ""
+
+
+class Telemetry:
+    """The row of a tick, and the stopwatch of its parts.
+
+    Attributes:
+        row: Row of the last tick (`channels`).
+        state: The machine's state therein, shape (state_values,).
+        answer: The channels from ``q_des`` on.
+        spent: Time of each part of the tick [µs]; NaN if it did not happen.
+    """
+
+    def __init__(self, wire: Format, notes: int) -> None:
+        """Lay out the row."""
+        layout = channels(wire, notes)
+        self.row = ChannelRow(layout)
+        for name in ("dropped", "tau_wanted", "tau"):
+            self.row.of[name][:] = 0.0
+        self.state = self.row.values[span(layout, tuple(wire.state))]
+        self.answer = self.row.values[span(layout, ("q_des",)).start :]
+        self._write_course, self._write_verdict = self.row.writer(COURSE), self.row.writer(VERDICT)
+        of = self.row.of
+        self._planned = of["q_des"], of["v_des"], of["a_des"], of["base_ref"][:3], of["stance"], of["feet_des"]
+        self._shapes = [channel.shape for channel in self._planned]
+        self._yaw, self._force = of["base_ref"][3:], of["force_pred"]
+        self.spent = dict.fromkeys(PARTS, math.nan)
+        self._cpu = self._mark = self._woke = 0
+        self._switches = _switches()
+
+    def begin(self) -> None:
+        """Begin a tick."""
+        self._cpu, self._mark = time.thread_time_ns(), time.perf_counter_ns()
+
+    def lap(self, part: str) -> None:
+        """Add the time since the last lap to a part of the tick.
+
+        It is wall time, which is read without a system call; CPU time is measured for the whole tick only.
+        """
+        now, before = time.perf_counter_ns(), self.spent[part]
+        self.spent[part] = 1e-3 * (now - self._mark) + (0.0 if math.isnan(before) else before)
+        self._mark = now
+
+    def record(self, reference: Reference, command: Command) -> None:
+        """Write the answers of planner and controller; forces that the controller does not predict are NaN.
+
+        Raises:
+            ValueError: An array of the reference has another shape than its channel.
+        """
+        r, q, v, a, base, stance, feet = reference, *self._planned
+        # a user's planner may return other types of arrays
+        planned = [*map(np.asarray, (r.q, r.v, r.a, r.base_position, r.stance, r.feet))]
+        if [array.shape for array in planned] != self._shapes:
+            names = ("q", "v", "a", "base_position", "stance", "feet")
+            shapes = ", ".join(f"reference.{name} {array.shape}" for name, array in zip(names, planned, strict=True))
+            raise ValueError(f"{shapes}: one does not fit {len(q)} joints and {len(stance)} feet")
+        q[:], v[:], a[:], base[:], stance[:], feet[:] = planned
+        self._yaw[0] = r.base_yaw
+        predicted = command.predicted
+        self._force.fill(np.nan if predicted is None else 0.0)
+        if predicted is not None:
+            self._force[predicted.identity] = predicted.force
+        self._write_verdict(
+            r.residual, command.status, command.residual, command.clipped, "rate" in command.dropped,
+            solver_number(command.solved_by), command.gap, self.spent["control"],
+        )  # fmt: skip
+
+    def describe(
+        self, beat: Beat, now: int, age: int, *, mode: int, phase: float, faults: int, cut: int, peer: float
+    ) -> None:
+        """Write how the tick went, as its last act.
+
+        Args:
+            beat: The tick.
+            now: Time [ns].
+            age: Age of the newest datagram of the machine [ns].
+            mode: Mode of the loop.
+            phase: What the loop does while it runs (`idcontrol.loop.life.Phase`); else NaN.
+            faults: Faults of the tick.
+            cut: Limits at which the gate has cut a torque.
+            peer: Mode of the machine; NaN before its first datagram.
+        """
+        switches = _switches()
+        self._write_course(
+            beat.index, mode, phase, faults, cut, peer, beat.missed,
+            1e-3 * (beat.woke - self._woke) if self._woke else np.nan,
+            1e-3 * (beat.woke - beat.due),
+            1e-3 * age,
+            1e-3 * (now - beat.woke),
+            1e-3 * (time.thread_time_ns() - self._cpu),
+            *self.spent.values(),
+            switches - self._switches,
+        )  # fmt: skip
+        self._woke, self._switches = beat.woke, switches
+        self.spent = dict.fromkeys(PARTS, math.nan)
+
+
+def _switches() -> int:
+    """Return how often the system took the CPU away from the thread."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
