@@ -1,8 +1,9 @@
 """Dual active set (Goldfarb & Idnani 1983): the smallest-norm point of a polyhedron, finite and with certificates.
 
-The kernel solves min ½|y|² s.t. E y = e, A y ≥ b with rows of length one. The projection of stage I (math.md, sections
-4.4 and 7.3) has that form already and is solved here; every strictly convex quadratic program can be brought to it
-(`idcontrol.solvers.active_set_qp`).
+`smallest_norm_kernel` solves min ½|y|² s.t. E y = e, A y ≥ b with rows of length one. The projection of stage I
+(math.md, sections 4.4 and 7.3) has that form already and is solved here; every strictly convex quadratic program can be
+brought to it (`idcontrol.solvers.active_set_qp`). The search itself is `approach`; branch and bound
+(`idcontrol.solvers.enumerate`) continues it from node to node.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numba import typeof
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
+from idcontrol.kernels.linear import assign, solve_upper, solve_upper_transposed
 from idcontrol.kernels.linked import late, linked
 from idcontrol.solvers.factor import RowFactor, append, empty_factor, remove, split
 from idcontrol.solvers.lcp import (
@@ -28,7 +29,7 @@ from idcontrol.solvers.lcp import (
     row_lcp_result,
 )
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED, TOLERANCE
-from idcontrol.types import Array
+from idcontrol.types import Array, Integers
 
 FEASIBLE: Final = 1e-10
 """Violation of a row that is left alone, relative to its constant: two digits better than what is called solved."""
@@ -45,6 +46,67 @@ _REFINEMENTS: Final = 3
 """Rounds in which multipliers may be refined; one is usually enough."""
 
 
+# What is demanded of the value of a row.
+FREE: Final = 0
+POSITIVE: Final = 1
+NEGATIVE: Final = 2
+ZERO: Final = 3
+
+CUT_OFF: Final = -1
+"""Outcome of `approach` beside the numbers of a `SolverStatus`: the point lies beyond the limit."""
+
+
+class Rows(NamedTuple):
+    """Rows of length one (or zero) over y: the value of row r is columns[:, r]·y + offset[r].
+
+    Attributes:
+        columns: One row a column, so that all of them are tested at once, shape (k, p).
+        offset: Shape (p,).
+        tolerance: How far each row may miss its demand, beside 1e-15 |y|, shape (p,). `approach` raises it for rows
+            that depend on the active ones and contradict them by rounding only.
+    """
+
+    columns: Array
+    offset: Array
+    tolerance: Array
+
+
+class Point(NamedTuple):
+    """The smallest y whose active rows have the value zero, and the demands on all rows.
+
+    Attributes:
+        y: Shape (k,).
+        u: Multipliers of the active rows, y = Σ u · row; shape (k,).
+        factor: Factor of the active rows.
+        value: Values of the rows at y, shape (p,).
+        demand: `FREE`, `POSITIVE` (≥ 0), `NEGATIVE` (≤ 0) or `ZERO`, shape (p,).
+    """
+
+    y: Array
+    u: Array
+    factor: RowFactor
+    value: Array
+    demand: Integers
+
+
+class Approach(NamedTuple):
+    """Outcome of `approach`.
+
+    Attributes:
+        status: SOLVED (each row meets its demand), INFEASIBLE, ITERATIONS or CUT_OFF (½|y|² ≥ the limit).
+        count: How many rows are active.
+        steps: Rows taken in.
+        row: Where the status is INFEASIBLE, the row that contradicts the active ones.
+        violation: How far it misses its demand.
+    """
+
+    status: int
+    count: int
+    steps: int
+    row: int
+    violation: float
+
+
 class SmallestNorm(NamedTuple):
     """The point of smallest norm that meets some rows; its arrays come from the caller's arena.
 
@@ -53,7 +115,7 @@ class SmallestNorm(NamedTuple):
         iterations: Rows taken in.
         y: The point, shape (k,).
         multipliers: y = Σ multiplier · row, ≥ 0 on inequalities, shape (p,). Where the status is INFEASIBLE the
-            certificate c: c ≥ 0 on inequalities, Σ c row = 0, b·c > 0.
+            certificate c: c ≥ 0 on inequalities, Σ c row = 0, offset·c < 0.
         factor: Factor of the active rows, equalities first.
         n_active: How many they are.
     """
@@ -74,11 +136,12 @@ _NO_EQUALITIES = np.int64(0)
 
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
-def _solve_active(factor: RowFactor, count: int, b: Array, y: Array, u: Array) -> None:
-    """The smallest-norm y on the active rows, a·y = b, and its multipliers u_a, in the order of the active set."""
+def solve_active(rows: Rows, point: Point, count: int) -> None:
+    """Compute y = basisᵀ t and u = upper⁻¹ t of the active rows afresh, with t = -upper⁻ᵀ offset."""
+    y, u, factor = point.y, point.u, point.factor
     active, basis, upper = factor.active, factor.basis, factor.upper
     for a in range(count):
-        u[a] = b[active[a]]
+        u[a] = -rows.offset[active[a]]
     solve_upper_transposed(upper, count, u)
     for d in range(y.size):
         y[d] = 0.0
@@ -88,151 +151,239 @@ def _solve_active(factor: RowFactor, count: int, b: Array, y: Array, u: Array) -
     solve_upper(upper, count, u)
 
 
-@linked
-@njit(cache=True, inner=True, error_model="numpy")
-def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: Array, arena: Arena) -> SmallestNorm:
-    """The y of smallest norm with row·y = b for the first `equalities` rows and row·y ≥ b for the others.
+@njit(cache=True, inner=True, error_model="numpy", forceinline=True)
+def _evaluate(rows: Rows, point: Point) -> float:
+    """Write the values of the rows at y; return |y|²."""
+    columns, offset, y, value = rows.columns, rows.offset, point.y, point.value
+    square = 0.0
+    assign(value, offset)
+    for d in range(y.size):
+        yd = y[d]
+        square += yd * yd
+        for r in range(offset.size):
+            value[r] += columns[d, r] * yd
+    return square
 
-    Each step takes the most violated row in and moves along the part of it that is orthogonal to the active ones; a row
-    whose multiplier reaches zero on the way leaves. |y| grows with each row taken in, hence no active set returns.
-    Equalities that depend on earlier ones are skipped if they hold.
+
+@njit(cache=True, inner=True, error_model="numpy", forceinline=True)
+def _most_violated(rows: Rows, point: Point, rounding: float) -> tuple[int, float]:
+    """Return the row that misses its demand most, beyond its tolerance and `rounding`, and by how much; -1 for none."""
+    value, demand, tolerance = point.value, point.demand, rows.tolerance
+    enter, violation = -1, 0.0
+    for r in range(value.size):
+        asked = demand[r]
+        if asked != FREE:
+            v = value[r]
+            miss = -v if asked == POSITIVE else (v if asked == NEGATIVE else abs(v))
+            if miss > violation and miss > tolerance[r] + rounding:
+                enter, violation = r, miss
+    return enter, violation
+
+
+@njit(cache=True, inner=True, error_model="numpy", forceinline=True)
+def _first_to_leave(point: Point, count: int, loss: Array) -> tuple[int, float]:
+    """Return the active row whose multiplier reaches zero first at the rates -`loss`, and when; -1 and inf for none."""
+    u, active, demand = point.u, point.factor.active, point.demand
+    biggest = 1.0
+    for a in range(count):
+        biggest = max(biggest, abs(loss[a]))
+    leave, step, steepest = -1, np.inf, 0.0
+    for a in range(count):
+        asked = demand[active[a]]
+        if asked != ZERO:
+            side = 1.0 if asked == POSITIVE else -1.0
+            rate = side * loss[a]
+            if rate > 1e-12 * biggest:
+                ratio = max(side * u[a], 0.0) / rate
+                if ratio < step or (ratio == step and rate > steepest):
+                    leave, step, steepest = a, ratio, rate
+    return leave, step
+
+
+@njit(cache=True, inner=True, error_model="numpy", forceinline=True)
+def _take_in(
+    rows: Rows, point: Point, count: int, row: int, violation: float, same: float, loss: Array
+) -> tuple[bool, int, float]:
+    """Move to the smallest y that meets the active rows and one more (Goldfarb & Idnani 1983, step 2).
+
+    The row is Σ coefficient · active row + rest: per unit of its multiplier y moves by rest, and each active multiplier
+    loses its coefficient. An active row leaves where its multiplier reaches zero on the way.
 
     Args:
-        columns: The rows, of length one (or zero), transposed so that all of them are tested at once, shape (k, p).
-        b: Right sides, shape (p,).
-        equalities: How many of the rows, the first ones, are equalities.
-        tolerance: Violation of each row that counts as none, shape (p,), beside 1e-15 |y|; raised here for rows that
-            depend on the active ones and contradict them by rounding only.
+        rows: The rows.
+        point: The point.
+        count: How many rows are active.
+        row: The row to take in.
+        violation: How far it misses its demand.
+        same: A row that depends on the active ones agrees with them up to this violation.
+        loss: Result, shape (k,): the coefficients of the active rows, also where the row contradicts them.
+
+    Returns:
+        False if the row contradicts the active ones; how many are active; the violation that is left.
+    """
+    y, u, factor = point.y, point.u, point.factor
+    coefficients, rest, k = factor.coefficients, factor.rest, point.y.size
+    sign = 1.0 if point.value[row] < 0.0 else -1.0
+    threshold = DEPENDENT_EQUALITY if point.demand[row] == ZERO else DEPENDENT
+    gained = 0.0  # multiplier of the entering row
+    while True:
+        for d in range(k):
+            rest[d] = rows.columns[d, row]
+        square = split(factor, count, rest)
+        dependent = count == k or not square > threshold
+        if dependent and gained == 0.0 and violation <= same:
+            rows.tolerance[row] = violation
+            return True, count, violation
+        for a in range(count):
+            loss[a] = coefficients[a]
+        solve_upper(factor.upper, count, loss)
+        for a in range(count):
+            loss[a] *= sign
+        leave, step = _first_to_leave(point, count, loss)
+        if dependent and leave < 0:
+            return False, count, violation
+        full = np.inf if dependent else violation / square
+        taken = min(step, full)
+        gained += taken
+        for a in range(count):
+            u[a] -= taken * loss[a]
+        if not dependent:
+            for d in range(k):
+                y[d] += taken * sign * rest[d]
+            violation -= taken * square
+        if full <= step:
+            append(factor, count, row, np.sqrt(square))
+            u[count] = sign * gained
+            return True, count + 1, 0.0
+        remove(factor, count, leave)
+        count -= 1
+        for a in range(leave, count):
+            u[a] = u[a + 1]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def approach(rows: Rows, point: Point, count: int, limit: float, max_steps: int, loss: Array) -> Approach:
+    """Go on from a dual feasible point to the smallest y that meets all demands.
+
+    Each step takes in the row that misses its demand most. |y| grows with each of them: no active set returns, and the
+    search may end as soon as it is beyond `limit`.
+
+    Args:
+        rows: The rows.
+        point: The point; multipliers of active rows have the sign of their demand.
+        count: How many rows are active.
+        limit: Points with ½|y|² at or above this are not looked for.
+        max_steps: Steps allowed.
+        loss: Scratch, shape (k,); where the status is INFEASIBLE the row that contradicts is Σ loss · active row, up to
+            its sign.
+
+    Returns:
+        The outcome.
+    """
+    for step in range(max_steps):
+        square = _evaluate(rows, point)
+        if not 0.5 * square < limit:
+            return Approach(CUT_OFF, count, step, -1, 0.0)
+        length = np.sqrt(square)
+        row, violation = _most_violated(rows, point, ROUNDING * length)
+        if row < 0:
+            return Approach(SOLVED, count, step, -1, 0.0)
+        agrees, count, violation = _take_in(rows, point, count, row, violation, SAME * length, loss)
+        if not agrees:
+            return Approach(INFEASIBLE, count, step, row, violation)
+    return Approach(ITERATIONS, count, max_steps, -1, 0.0)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _hold_equalities(rows: Rows, point: Point, equalities: int) -> tuple[int, int, float]:
+    """Take in the first rows one after the other; those that depend on earlier ones are skipped where they hold.
+
+    Returns:
+        How many rows are active; the row that contradicts earlier ones, -1 for none; how far it misses.
+    """
+    columns, offset, y, factor = rows.columns, rows.offset, point.y, point.factor
+    count, largest = 0, 0.0
+    for i in range(equalities):
+        largest = max(largest, abs(offset[i]))
+        missing = -offset[i]
+        for d in range(y.size):
+            missing -= columns[d, i] * y[d]
+            factor.rest[d] = columns[d, i]
+        square = split(factor, count, factor.rest)
+        if count < y.size and square > DEPENDENT_EQUALITY:
+            append(factor, count, i, np.sqrt(square))
+            for d in range(y.size):
+                y[d] += missing / square * factor.rest[d]
+            count += 1
+            continue
+        norm = 0.0
+        for d in range(y.size):
+            norm += y[d] * y[d]
+        if not abs(missing) <= rows.tolerance[i] + TOLERANCE * (largest + np.sqrt(norm)):
+            solve_upper(factor.upper, count, factor.coefficients)
+            return count, i, missing
+    return count, -1, 0.0
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestNorm:
+    """The y of smallest norm where the first `equalities` rows have the value zero and the others are not negative.
+
+    Args:
+        rows: The rows, equalities first; their tolerances are raised by `approach`.
+        equalities: How many of the rows are equalities.
         arena: Where arrays come from, those of the answer included.
 
     Returns:
         The point, or the certificate that there is none.
     """
-    k, p = columns.shape
-    y, multipliers, factor = vector(arena, k), vector(arena, p), empty_factor(k, arena)
-    active, upper, coefficients, rest = factor.active, factor.upper, factor.coefficients, factor.rest
-    u, loss = vector(arena, k), vector(arena, k)
-    for d in range(k):
-        y[d] = 0.0
-
-    count = 0
-    largest = 0.0
-    for i in range(equalities):
-        largest = max(largest, abs(b[i]))
-        missing = b[i]
-        for d in range(k):
-            missing -= columns[d, i] * y[d]
-            rest[d] = columns[d, i]
-        square = split(factor, count, rest)
-        if count == k or not square > DEPENDENT_EQUALITY:
-            norm = 0.0
-            for d in range(k):
-                norm += y[d] * y[d]
-            if abs(missing) <= tolerance[i] + TOLERANCE * (largest + np.sqrt(norm)):
-                continue
-            solve_upper(upper, count, coefficients)
-            sign = 1.0 if missing > 0.0 else -1.0
-            for j in range(p):
-                multipliers[j] = 0.0
-            multipliers[i] = sign
-            for a in range(count):
-                multipliers[active[a]] = -sign * coefficients[a]
-            return SmallestNorm(INFEASIBLE, 0, y, multipliers, factor, count)
-        append(factor, count, i, np.sqrt(square))
-        for d in range(k):
-            y[d] += missing / square * rest[d]
-        count += 1
-    fixed = count
-    _solve_active(factor, count, b, y, u)
-
-    below = multipliers  # how much each row misses, until there are multipliers to return
-    limit = 20 * (p + k) + 50
-    fresh = True  # y and u were computed from the active rows, not summed up on the way
-    iteration = 0
-    while iteration < limit:
-        norm = 0.0
-        for d in range(k):
-            norm += y[d] * y[d]
-        rounding = ROUNDING * np.sqrt(norm)
+    k, p = rows.columns.shape
+    y, u, multipliers, factor = zeros(arena, k), vector(arena, k), vector(arena, p), empty_factor(k, arena)
+    point, loss = Point(y, u, factor, multipliers, indices(arena, p)), vector(arena, k)
+    active, limit = factor.active, 20 * (p + k) + 50
+    for i in range(p):
+        point.demand[i] = ZERO if i < equalities else POSITIVE
+    fixed, wrong, missing = _hold_equalities(rows, point, equalities)
+    if wrong >= 0:
+        sign = 1.0 if missing > 0.0 else -1.0
         for i in range(p):
-            below[i] = b[i]
-        for d in range(k):
-            for i in range(p):
-                below[i] -= columns[d, i] * y[d]
-        enter, violation = -1, 0.0
-        for i in range(equalities, p):
-            if below[i] > violation and below[i] > tolerance[i] + rounding:
-                violation = below[i]
-                enter = i
-        if enter < 0 and not fresh:
-            _solve_active(factor, count, b, y, u)
-            fresh = True
-            continue
-        if enter < 0:
-            if not np.isfinite(norm):
-                return SmallestNorm(INACCURATE, iteration, y, multipliers, factor, count)
-            for i in range(p):
-                multipliers[i] = 0.0
-            for a in range(count):
-                multipliers[active[a]] = u[a] if a < fixed else max(u[a], 0.0)
-            return SmallestNorm(SOLVED, iteration, y, multipliers, factor, count)
+            multipliers[i] = 0.0
+        multipliers[wrong] = sign
+        for a in range(fixed):
+            multipliers[active[a]] = -sign * factor.coefficients[a]
+        return SmallestNorm(INFEASIBLE, 0, y, multipliers, factor, fixed)
 
-        gained = 0.0  # multiplier of the entering row
-        while True:
-            for d in range(k):
-                rest[d] = columns[d, enter]
-            square = split(factor, count, rest)
-            dependent = count == k or not square > DEPENDENT
-            if dependent and gained == 0.0 and violation <= SAME * np.sqrt(norm):
-                tolerance[enter] = violation
+    count, steps, status = fixed, 0, ITERATIONS
+    while steps < limit:
+        # what was summed up on the way is computed afresh, until that changes nothing
+        solve_active(rows, point, count)
+        end = approach(rows, point, count, np.inf, limit - steps, loss)
+        count = end.count
+        if end.status == SOLVED and end.steps == 0:
+            status = SOLVED
+            break
+        steps += end.steps
+        if end.status == CUT_OFF:
+            return SmallestNorm(INACCURATE, steps, y, multipliers, factor, count)
+        if end.status == INFEASIBLE:
+            side = abs(rows.offset[end.row])
+            if not end.violation <= SLIGHT * (side + abs(rows.offset[end.row] + end.violation)):
+                status = INFEASIBLE
                 break
-            # what the other multipliers lose per unit of the new one: row = Σ coefficient · active rows + rest
-            for a in range(count):
-                loss[a] = coefficients[a]
-            solve_upper(upper, count, loss)
-            biggest = 1.0
-            for a in range(count):
-                biggest = max(biggest, abs(loss[a]))
-            leave, step = -1, np.inf
-            for a in range(fixed, count):
-                if loss[a] > 1e-12 * biggest:
-                    ratio = max(u[a], 0.0) / loss[a]
-                    if ratio < step or (ratio == step and loss[a] > loss[leave]):
-                        step = ratio
-                        leave = a
-            if dependent and leave < 0 and violation <= SLIGHT * (abs(b[enter]) + abs(b[enter] - violation)):
-                tolerance[enter] = violation  # and begin again
-                count = fixed
-                _solve_active(factor, count, b, y, u)
-                break
-            if dependent and leave < 0:
-                for i in range(p):
-                    multipliers[i] = 0.0
-                multipliers[enter] = 1.0
-                for a in range(count):
-                    multipliers[active[a]] = -loss[a] if a < fixed else max(-loss[a], 0.0)
-                return SmallestNorm(INFEASIBLE, iteration, y, multipliers, factor, count)
-            full = np.inf if dependent else violation / square
-            taken = min(step, full)
-            gained += taken
-            for a in range(count):
-                u[a] -= taken * loss[a]
-            if not dependent:
-                for d in range(k):
-                    y[d] += taken * rest[d]
-                violation -= taken * square
-            if full <= step:
-                append(factor, count, enter, np.sqrt(square))
-                u[count] = gained
-                count += 1
-                break
-            remove(factor, count, leave)
-            count -= 1
-            for a in range(leave, count):
-                u[a] = u[a + 1]
-        fresh = False
-        iteration += 1
-    return SmallestNorm(ITERATIONS, limit, y, multipliers, factor, count)
+            rows.tolerance[end.row] = end.violation  # and begin again
+            count = fixed
+            steps += 1
+    if status == ITERATIONS:
+        return SmallestNorm(ITERATIONS, limit, y, multipliers, factor, count)
+    for i in range(p):
+        multipliers[i] = 0.0
+    if status == INFEASIBLE:
+        multipliers[end.row] = 1.0
+    for a in range(count):
+        push = u[a] if status == SOLVED else -loss[a]
+        multipliers[active[a]] = push if a < fixed else max(push, 0.0)
+    return SmallestNorm(status, steps, y, multipliers, factor, count)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -297,7 +448,7 @@ def project_kernel(rho: Array, r: Array, left: Array, arena: Arena) -> RowLcpAns
     """
     n, k = rho.shape
     w, columns = vector(arena, n), matrix(arena, k, n)
-    b, tolerance, lengths = vector(arena, n), vector(arena, n), vector(arena, n)
+    offset, tolerance, lengths = vector(arena, n), vector(arena, n), vector(arena, n)
     total = 0.0
     for i in range(n):
         w[i] = r[i]
@@ -311,9 +462,9 @@ def project_kernel(rho: Array, r: Array, left: Array, arena: Arena) -> RowLcpAns
         lengths[i] = np.sqrt(square) if square > 0.0 else 1.0
         for d in range(k):
             columns[d, i] = rho[i, d] / lengths[i]
-        b[i] = -r[i] / lengths[i]
+        offset[i] = r[i] / lengths[i]
         tolerance[i] = (FEASIBLE * abs(r[i]) + left[i]) / lengths[i]
-    found = smallest_norm_kernel(columns, b, _NO_EQUALITIES, tolerance, arena)
+    found = smallest_norm_kernel(Rows(columns, offset, tolerance), _NO_EQUALITIES, arena)
     status, y, z, active = found.status, found.y, found.multipliers, found.factor.active[: found.n_active]
     for i in range(n):
         z[i] /= lengths[i]

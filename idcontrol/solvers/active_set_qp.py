@@ -25,7 +25,7 @@ from idcontrol.kernels.linear import (
     solve_upper_transposed,
 )
 from idcontrol.kernels.linked import late, linked
-from idcontrol.solvers.active_set import FEASIBLE, SmallestNorm, smallest_norm_kernel
+from idcontrol.solvers.active_set import FEASIBLE, Rows, SmallestNorm, smallest_norm_kernel
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
@@ -140,47 +140,57 @@ def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> floa
 
 
 class _WhiteRows(NamedTuple):
-    """Rows a·x ≥ b of a program in y = Lᵀx + L⁻¹g, brought to length one.
+    """Rows a·x - b of a program over y = Lᵀx + L⁻¹g.
 
     Attributes:
-        columns: L⁻¹a over its length, one row a column, shape (k, p).
-        sides: b + (L⁻¹a)·(L⁻¹g) over the same length, shape (p,).
+        rows: E, then A, brought to length one; p of them.
         lengths: |L⁻¹a|, 1 for a zero row, shape (p,).
+        scale: Estimate of the length of x, to which tolerances are relative.
     """
 
-    columns: Array
-    sides: Array
+    rows: Rows
     lengths: Array
+    scale: float
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, arena: Arena) -> _WhiteRows:
     """Whiten the rows of E, then of A; `origin` is L⁻¹g, shape (k,)."""
     A, b, E, e = program.A, program.b, program.E, program.e
-    k, m, taken = origin.size, e.size, e.size + b.size
-    columns, sides, lengths = matrix(arena, k, taken), vector(arena, taken), vector(arena, taken)
-    for i in range(taken):
+    k, m, p = origin.size, e.size, e.size + b.size
+    columns, offset, tolerance, lengths = matrix(arena, k, p), vector(arena, p), vector(arena, p), zeros(arena, p)
+    steepest, g_square = 0.0, 0.0
+    for d in range(k):
+        steepest = max(steepest, program.H[d, d])
+        g_square += program.g[d] * program.g[d]
+    scale = np.sqrt(g_square) / steepest
+    for i in range(p):
         row = E[i] if i < m else A[i - m]
+        side = e[i] if i < m else b[i - m]
+        square = 0.0
         for d in range(k):
             columns[d, i] = row[d]
-        sides[i] = e[i] if i < m else b[i - m]
-        lengths[i] = 0.0
+            square += row[d] * row[d]
+        norm = np.sqrt(square) if square > 0.0 else 1.0
+        scale = max(scale, (abs(side) if i < m else side) / norm)
+        offset[i], tolerance[i] = -side, FEASIBLE * norm
     # L⁻¹ on all rows at once
     for d in range(k):
-        for i in range(taken):
+        for i in range(p):
             columns[d, i] /= L[d, d]
             lengths[i] += columns[d, i] * columns[d, i]
-            sides[i] += columns[d, i] * origin[d]
+            offset[i] -= columns[d, i] * origin[d]
         for c in range(d + 1, k):
-            for i in range(taken):
+            for i in range(p):
                 columns[c, i] -= L[c, d] * columns[d, i]
-    for i in range(taken):
+    for i in range(p):
         lengths[i] = np.sqrt(lengths[i]) if lengths[i] > 0.0 else 1.0
-        sides[i] /= lengths[i]
+        offset[i] /= lengths[i]
+        tolerance[i] *= scale / lengths[i]
     for d in range(k):
-        for i in range(taken):
+        for i in range(p):
             columns[d, i] /= lengths[i]
-    return _WhiteRows(columns, sides, lengths)
+    return _WhiteRows(Rows(columns, offset, tolerance), lengths, scale)
 
 
 @late(lambda *_: types.none)
@@ -268,7 +278,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     A, b, E, e = program.A, program.b, program.E, program.e
     k, m, p = g.size, e.size, b.size
     x, multipliers = zeros(arena, k), zeros(arena, m + p)
-    L, origin, tolerance = matrix(arena, k, k), vector(arena, k), vector(arena, m + p)
+    L, origin = matrix(arena, k, k), vector(arena, k)
     assign(origin, g)
     if not cholesky(H, L):
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
@@ -283,28 +293,11 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
             if residual <= EXACT:
                 return QpAnswer(SOLVED, 0, residual, x, multipliers, indices(arena, 0))
         x[:] = 0.0
-    # an estimate of the answer's length, to which tolerances are relative
-    steepest, g_square = 0.0, 0.0
-    for d in range(k):
-        steepest = max(steepest, H[d, d])
-        g_square += g[d] * g[d]
-    length = np.sqrt(g_square) / steepest
-    for i in range(m + p):
-        row = E[i] if i < m else A[i - m]
-        side = e[i] if i < m else b[i - m]
-        square = 0.0
-        for d in range(k):
-            square += row[d] * row[d]
-        norm = np.sqrt(square) if square > 0.0 else 1.0
-        length = max(length, (abs(side) if i < m else side) / norm)
-        tolerance[i] = FEASIBLE * norm
-    if not np.isfinite(length):
-        return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
     white = _whiten_rows(program, L, origin, arena)
+    if not np.isfinite(white.scale):
+        return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
     lengths = white.lengths
-    for i in range(m + p):
-        tolerance[i] *= length / lengths[i]
-    found = smallest_norm_kernel(white.columns, white.sides, m, tolerance, arena)
+    found = smallest_norm_kernel(white.rows, m, arena)
     active = found.factor.active[: found.n_active]
     for i in range(m + p):
         multipliers[i] = found.multipliers[i] / lengths[i]

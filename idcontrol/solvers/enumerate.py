@@ -18,18 +18,22 @@ import numpy as np
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import (
-    assign,
-    cholesky,
-    solve_lower,
-    solve_lower_transposed,
-    solve_upper,
-    solve_upper_transposed,
-)
+from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.linked import linked
-from idcontrol.solvers.active_set import DEPENDENT, DEPENDENT_EQUALITY, FEASIBLE, ROUNDING, SAME
-from idcontrol.solvers.factor import RowFactor, append, remove, split
-from idcontrol.solvers.status import INFEASIBLE, ITERATIONS, SOLVED
+from idcontrol.solvers.active_set import (
+    CUT_OFF,
+    FEASIBLE,
+    FREE,
+    NEGATIVE,
+    POSITIVE,
+    ZERO,
+    Point,
+    Rows,
+    approach,
+    solve_active,
+)
+from idcontrol.solvers.factor import RowFactor
+from idcontrol.solvers.status import INFEASIBLE, SOLVED
 from idcontrol.types import Array, Integers
 
 # Rows of a contact, row by row for all contacts; each is a number that is zero where a condition is met just so.
@@ -42,12 +46,6 @@ NORMAL: Final = 5
 SLIP: Final = 6
 """v_S + v_T and v_S - v_T."""
 ROWS: Final = 8
-
-# What a node demands of a row.
-FREE: Final = 0
-POSITIVE: Final = 1
-NEGATIVE: Final = 2
-ZERO: Final = 3
 
 CHOICES: Final = 3
 """Choices a contact: apart or closed; then along each diagonal sliding negatively, sticking, sliding positively."""
@@ -62,9 +60,6 @@ _VELOCITY: Final = 1e-6
 """A contact velocity is zero below this times the largest free one (math.md, section 13.3)."""
 _FORCE: Final = 1e-8
 """A normal impulse is zero below this times the largest (math.md, section 13.3)."""
-_CUT_OFF: Final = -1
-"""A node that is above the bound."""
-
 
 TICK_WORK: Final = 4800
 """Programs of a search in a control step, times the square of the number of contacts: 300 at four, about a millisecond.
@@ -134,38 +129,16 @@ class _Metric(NamedTuple):
     definite: bool
 
 
-class _Rows(NamedTuple):
-    """The rows of all contacts over z, of length one: row r is columns[:, r]·z + offset[r].
-
-    Attributes:
-        columns: Shape (3n, 8n).
-        offset: Shape (8n,).
-        tolerance: How far each row may miss a demand, shape (8n,).
-    """
-
-    columns: Array
-    offset: Array
-    tolerance: Array
-
-
 class _Node(NamedTuple):
     """A program of the search, min ½|z|² subject to demands on the rows, and where its solution stands.
 
     Attributes:
-        z: The solution, shape (3n,).
-        u: Multipliers of the active rows, z = Σ u · row; shape (3n,).
-        factor: Factor of the active rows.
-        value: The rows at z, shape (8n,).
-        demand: `FREE`, `POSITIVE`, `NEGATIVE` or `ZERO`, shape (8n,).
+        point: The solution y = z, shape (3n,); its values and demands have shape (8n,).
         made: How each choice was made, shape (3n,): 1 + its option, 0 where it was not; normals, then first and second
             diagonals.
     """
 
-    z: Array
-    u: Array
-    factor: RowFactor
-    value: Array
-    demand: Integers
+    point: Point
     made: Integers
 
 
@@ -202,12 +175,11 @@ def _metric(problem: NearestProblem, arena: Arena) -> _Metric:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> _Rows:
-    """The rows of all contacts, whitened by the metric and brought to length one."""
-    V, v0, mu, L, origin = problem.V, problem.v0, problem.mu, metric.L, metric.origin
+def _pyramid_rows(problem: NearestProblem, arena: Arena) -> tuple[Array, Array]:
+    """The rows of all contacts over y: columns, shape (3n, 8n), and offsets, shape (8n,)."""
+    V, v0, mu = problem.V, problem.v0, problem.mu
     n, k = mu.size, v0.size
-    p = ROWS * n
-    columns, offset, tolerance = matrix(arena, k, p), vector(arena, p), vector(arena, p)
+    columns, offset = matrix(arena, k, ROWS * n), zeros(arena, ROWS * n)
     columns[:] = 0.0
     for i in range(n):
         columns[i, i] = 1.0
@@ -220,31 +192,51 @@ def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> _Rows:
             columns[d, NORMAL * n + i] = V[d, i]
             columns[d, SLIP * n + i] = V[d, n + i] + V[d, 2 * n + i]
             columns[d, (SLIP + 1) * n + i] = V[d, n + i] - V[d, 2 * n + i]
-    for r in range(p):
-        offset[r] = 0.0
-        tolerance[r] = 0.0
-    for d in range(k):
-        for r in range(p):
-            tolerance[r] += columns[d, r] * columns[d, r]
-    for i in range(n):
         offset[NORMAL * n + i] = v0[i]
         offset[SLIP * n + i] = v0[n + i] + v0[2 * n + i]
         offset[(SLIP + 1) * n + i] = v0[n + i] - v0[2 * n + i]
-    # tolerances are relative to an estimate of the impulses' length: what stops the contacts, or what the target asks
-    length, steepest, square = 0.0, 0.0, 0.0
-    for d in range(k):
+    return columns, offset
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _lengths(columns: Array, out: Array) -> None:
+    """Write the length of each column."""
+    out[:] = 0.0
+    for d in range(columns.shape[0]):
+        for r in range(out.size):
+            out[r] += columns[d, r] * columns[d, r]
+    for r in range(out.size):
+        out[r] = np.sqrt(out[r])
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _impulse_scale(metric: _Metric, offset: Array, lengths: Array) -> float:
+    """Estimate the length of the impulses: what stops the contacts, or what the target asks."""
+    L, origin = metric.L, metric.origin
+    steepest, square = 0.0, 0.0
+    for d in range(origin.size):
         diagonal, gradient = 0.0, 0.0
         for j in range(d + 1):
             diagonal += L[d, j] * L[d, j]
             gradient += L[d, j] * origin[j]
         steepest = max(steepest, diagonal)
         square += gradient * gradient
-    length = np.sqrt(square) / steepest
-    for r in range(p):
-        tolerance[r] = np.sqrt(tolerance[r])
-        if tolerance[r] > 0.0:
-            length = max(length, abs(offset[r]) / tolerance[r])
-    shorten = zeros(arena, p)
+    scale = np.sqrt(square) / steepest
+    for r in range(offset.size):
+        if lengths[r] > 0.0:
+            scale = max(scale, abs(offset[r]) / lengths[r])
+    return float(scale)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> Rows:
+    """The rows of all contacts over z, whitened by the metric and brought to length one."""
+    L, origin = metric.L, metric.origin
+    columns, offset = _pyramid_rows(problem, arena)
+    k, p = columns.shape
+    tolerance, shorten = vector(arena, p), zeros(arena, p)
+    _lengths(columns, tolerance)
+    scale = _impulse_scale(metric, offset, tolerance)
     for d in range(k):  # L⁻¹ on all rows at once
         inverse, at = 1.0 / L[d, d], origin[d]
         for r in range(p):
@@ -258,17 +250,17 @@ def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> _Rows:
     for r in range(p):
         shorten[r] = 1.0 / np.sqrt(shorten[r]) if shorten[r] > 0.0 else 1.0
         offset[r] *= shorten[r]
-        tolerance[r] *= FEASIBLE * length * shorten[r]
+        tolerance[r] *= FEASIBLE * scale * shorten[r]
     for d in range(k):
         for r in range(p):
             columns[d, r] *= shorten[r]
-    return _Rows(columns, offset, tolerance)
+    return Rows(columns, offset, tolerance)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _choose(node: _Node, n: int, choice: int, option: int) -> None:
     """Make a choice: demand of the rows what the option demands."""
-    demand, made = node.demand, node.made
+    demand, made = node.point.demand, node.made
     i, what = choice % n, choice // n
     made[choice] = 1 + option
     if what == 0 and option == 0:
@@ -288,15 +280,15 @@ def _choose(node: _Node, n: int, choice: int, option: int) -> None:
 
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
-def _outside(rows: _Rows, node: _Node, row: int, demand: int) -> float:
+def _outside(rows: Rows, node: _Node, row: int, demand: int) -> float:
     """How far a row is from what could be demanded of it; zero within its tolerance."""
-    value = node.value[row]
+    value = node.point.value[row]
     miss = -value if demand == POSITIVE else (value if demand == NEGATIVE else abs(value))
     return miss if miss > rows.tolerance[row] else 0.0
 
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
-def _distance(rows: _Rows, node: _Node, n: int, choice: int, option: int) -> float:
+def _distance(rows: Rows, node: _Node, n: int, choice: int, option: int) -> float:
     """A lower bound of the distance between z and the points that meet an option of a choice."""
     i, what = choice % n, choice // n
     if what == 0 and option == 0:
@@ -317,10 +309,10 @@ def _distance(rows: _Rows, node: _Node, n: int, choice: int, option: int) -> flo
 @njit(cache=True, inner=True, error_model="numpy")
 def _undecided(node: _Node, mu: Array) -> None:
     """Demand what every contact meets: friction within its pyramid, and N v⁺ + φ/h ≥ 0."""
-    n, demand, made = mu.size, node.demand, node.made
+    n, demand, made = mu.size, node.point.demand, node.made
     demand[:] = FREE
     made[:] = 0
-    node.z[:] = 0.0
+    node.point.y[:] = 0.0
     for i in range(n):
         for r in range(SLIP):
             demand[r * n + i] = POSITIVE
@@ -359,126 +351,6 @@ def _read_choices(problem: NearestProblem, y: Array, node: _Node) -> None:
                 _choose(node, n, (1 + axis) * n + i, 1 if abs(slip) <= zero else (0 if slip < 0.0 else 2))
 
 
-@njit(cache=True, inner=True, error_model="numpy")
-def _evaluate(rows: _Rows, node: _Node) -> float:
-    """Write the rows at z; returns |z|²."""
-    columns, offset, z, value = rows.columns, rows.offset, node.z, node.value
-    square = 0.0
-    assign(value, offset)
-    for d in range(z.size):
-        zd = z[d]
-        square += zd * zd
-        for r in range(offset.size):
-            value[r] += columns[d, r] * zd
-    return square
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def _project(rows: _Rows, node: _Node, count: int, limit: float, arena: Arena) -> tuple[int, int]:
-    """Go on from a dual feasible z, with `count` active rows, to the smallest z that meets all demands.
-
-    The dual active set of `idcontrol.solvers.active_set`, which takes in the row that is violated most; |z| grows with
-    every row, so the search for z ends as soon as it is beyond `limit`.
-
-    Returns:
-        SOLVED, INFEASIBLE, ITERATIONS or _CUT_OFF (½|z|² ≥ limit); how many rows are active.
-    """
-    columns, tolerance = rows.columns, rows.tolerance
-    z, u, factor, value, demand = node.z, node.u, node.factor, node.value, node.demand
-    active, upper, coefficients, rest = factor.active, factor.upper, factor.coefficients, factor.rest
-    k, p = columns.shape
-    at = mark(arena)
-    loss = vector(arena, k)
-    for _ in range(20 * (p + k) + 50):
-        square_z = _evaluate(rows, node)
-        if not 0.5 * square_z < limit:
-            release(arena, at)
-            return _CUT_OFF, count
-        length = np.sqrt(square_z)
-        enter, violation = -1, 0.0
-        for r in range(p):
-            asked = demand[r]
-            if asked != FREE:
-                v = value[r]
-                miss = -v if asked == POSITIVE else (v if asked == NEGATIVE else abs(v))
-                if miss > violation and miss > tolerance[r] + ROUNDING * length:
-                    enter, violation = r, miss
-        if enter < 0:
-            release(arena, at)
-            return SOLVED, count
-        sign = 1.0 if value[enter] < 0.0 else -1.0
-        threshold = DEPENDENT_EQUALITY if demand[enter] == ZERO else DEPENDENT
-        gained = 0.0  # multiplier of the entering row
-        while True:
-            for d in range(k):
-                rest[d] = columns[d, enter]
-            square = split(factor, count, rest)
-            dependent = count == k or not square > threshold
-            if dependent and gained == 0.0 and violation <= SAME * length:
-                tolerance[enter] = violation
-                break
-            # what the other multipliers lose per unit of the new one: row = Σ coefficient · active rows + rest
-            biggest = 1.0
-            for a in range(count):
-                loss[a] = coefficients[a]
-            solve_upper(upper, count, loss)
-            for a in range(count):
-                loss[a] *= sign
-                biggest = max(biggest, abs(loss[a]))
-            leave, step, steepest = -1, np.inf, 0.0
-            for a in range(count):
-                asked = demand[active[a]]
-                if asked != ZERO:
-                    side = 1.0 if asked == POSITIVE else -1.0
-                    rate = side * loss[a]
-                    if rate > 1e-12 * biggest:
-                        ratio = max(side * u[a], 0.0) / rate
-                        if ratio < step or (ratio == step and rate > steepest):
-                            leave, step, steepest = a, ratio, rate
-            if dependent and leave < 0:
-                release(arena, at)
-                return INFEASIBLE, count
-            full = np.inf if dependent else violation / square
-            taken = min(step, full)
-            gained += taken
-            for a in range(count):
-                u[a] -= taken * loss[a]
-            if not dependent:
-                for d in range(k):
-                    z[d] += taken * sign * rest[d]
-                violation -= taken * square
-            if full <= step:
-                append(factor, count, enter, np.sqrt(square))
-                u[count] = sign * gained
-                count += 1
-                break
-            remove(factor, count, leave)
-            count -= 1
-            for a in range(leave, count):
-                u[a] = u[a + 1]
-    release(arena, at)
-    return ITERATIONS, count
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def _impulses(rows: _Rows, metric: _Metric, node: _Node, count: int, y: Array) -> float:
-    """Write the impulses y at a node's solution, which is computed afresh from the active rows; returns ½|z|²."""
-    z, u, active, basis = node.z, node.u, node.factor.active, node.factor.basis
-    for a in range(count):
-        u[a] = -rows.offset[active[a]]
-    solve_upper_transposed(node.factor.upper, count, u)
-    z[:] = 0.0
-    for a in range(count):
-        for d in range(z.size):
-            z[d] += u[a] * basis[a, d]
-    half = 0.0
-    for d in range(z.size):
-        half += 0.5 * z[d] * z[d]
-        y[d] = z[d] - metric.origin[d]
-    solve_lower_transposed(metric.L, y)
-    return half
-
-
 # How a node of the search ended.
 _CLOSED: Final = 0
 """No solution in it is worth a search."""
@@ -510,11 +382,34 @@ class _Search(NamedTuple):
         rows: The rows.
         first: Choices whose nearest point is known, shape (3n,).
         max_nodes: Programs allowed.
+        loss: Scratch of `approach`, shape (3n,).
     """
 
-    rows: _Rows
+    rows: Rows
     first: Integers
     max_nodes: int
+    loss: Array
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _project(search: _Search, node: _Node, count: int, limit: float) -> tuple[int, int]:
+    """Move a node's z to the smallest one that meets its demands; returns how `approach` ended, and the active rows."""
+    k, p = search.rows.columns.shape
+    end = approach(search.rows, node.point, count, limit, 20 * (p + k) + 50, search.loss)
+    return end.status, end.count
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _impulses(search: _Search, metric: _Metric, node: _Node, count: int, y: Array) -> float:
+    """Write the impulses y at a node's solution, which is computed afresh from the active rows; returns ½|z|²."""
+    z = node.point.y
+    solve_active(search.rows, node.point, count)
+    half = 0.0
+    for d in range(z.size):
+        half += 0.5 * z[d] * z[d]
+        y[d] = z[d] - metric.origin[d]
+    solve_lower_transposed(metric.L, y)
+    return half
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -538,8 +433,8 @@ def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Are
     n = first.size // CHOICES
     trial = vector(arena, OPTIONS)
     half = 0.0
-    for d in range(node.z.size):
-        half += 0.5 * node.z[d] * node.z[d]
+    for d in range(node.point.y.size):
+        half += 0.5 * node.point.y[d] * node.point.y[d]
     moved, best, farthest, known = False, -1, 0.0, True
     for choice in range(CHOICES * n):
         if node.made[choice] == 0:
@@ -583,8 +478,8 @@ def _enter(
         if nodes >= search.max_nodes:
             return _Branching(_STOPPED, -1, count, nodes)
         nodes += 1
-        status, count = _project(search.rows, node, count, limit, arena)
-        if status in (_CUT_OFF, INFEASIBLE):
+        status, count = _project(search, node, count, limit)
+        if status in (CUT_OFF, INFEASIBLE):
             return _Branching(_CLOSED, -1, count, nodes)
         if status != SOLVED:
             return _Branching(_UNSOLVED, -1, count, nodes)
@@ -650,30 +545,69 @@ def _at(tree: _Tree, level: int) -> _Node:
     k, p = tree.z.shape[1], tree.value.shape[1]
     low, high = level * k, (level + 1) * k
     factor = RowFactor(tree.active[low:high], tree.basis[low:high], tree.upper[low:high], tree.coefficients, tree.rest)
-    return _Node(
-        tree.z[level],
-        tree.u[level],
-        factor,
-        tree.value[level],
-        tree.demand[level * p : (level + 1) * p],
-        tree.made[low:high],
-    )
+    demand = tree.demand[level * p : (level + 1) * p]
+    return _Node(Point(tree.z[level], tree.u[level], factor, tree.value[level], demand), tree.made[low:high])
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _copy(source: _Node, count: int, to: _Node) -> None:
     """Begin a node where another one stands."""
-    assign(to.z, source.z)
-    assign(to.demand, source.demand)
+    here, there = source.point, to.point
+    assign(there.y, here.y)
+    assign(there.demand, here.demand)
     assign(to.made, source.made)
-    k = source.z.size
     for a in range(count):
-        to.u[a] = source.u[a]
-        to.factor.active[a] = source.factor.active[a]
-        for d in range(k):
-            to.factor.basis[a, d] = source.factor.basis[a, d]
+        there.u[a] = here.u[a]
+        there.factor.active[a] = here.factor.active[a]
+        for d in range(here.y.size):
+            there.factor.basis[a, d] = here.factor.basis[a, d]
         for c in range(a, count):
-            to.factor.upper[a, c] = source.factor.upper[a, c]
+            there.factor.upper[a, c] = here.factor.upper[a, c]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _polish(
+    problem: NearestProblem, metric: _Metric, search: _Search, node: _Node, start: Array, y: Array, arena: Arena
+) -> float:
+    """Write the nearest point with the choices of a known solution into y and `search.first`; return its objective.
+
+    A solution whose choices were misread by the tolerance stays as it is.
+    """
+    best, k = metric.constant, start.size
+    for a in range(k):  # Lᵀ y + origin
+        entry = metric.origin[a]
+        for d in range(a, k):
+            entry += metric.L[d, a] * start[d]
+        best += 0.5 * entry * entry
+    _undecided(node, problem.mu)
+    _read_choices(problem, start, node)
+    status, count = _project(search, node, 0, np.inf)
+    if status == SOLVED:
+        assign(search.first, node.made)
+        at = mark(arena)
+        trial = vector(arena, k)
+        value = metric.constant + _impulses(search, metric, node, count, trial)
+        if value < best:
+            best = value
+            assign(y, trial)
+        release(arena, at)
+    return float(best)
+
+
+@njit(cache=True, inner=True)
+def _next_option(tree: _Tree, level: int, constant: float, promising: float) -> tuple[int, int]:
+    """Return the deepest level with an option worth a search, -1 for none, and the nearest option there."""
+    option = 0
+    while level >= 0:
+        reach = tree.reach[level]
+        option = 0
+        for other in range(1, OPTIONS):
+            if reach[other] < reach[option]:
+                option = other
+        if constant + reach[option] < promising:
+            break
+        level -= 1
+    return level, option
 
 
 @linked
@@ -693,76 +627,41 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
         The nearest solution found.
     """
     n, k, known = problem.mu.size, problem.v0.size, start.size == problem.v0.size
-    y, trial = zeros(arena, k), vector(arena, k)
+    y = zeros(arena, k)
     assign(y, start)
     metric = _metric(problem, arena)
     rows = _rows(problem, metric, arena)
     if not (metric.definite and np.isfinite(rows.offset.sum() + rows.tolerance.sum())):
         return NearestResult(y, np.inf, 0.0, False, 0)
-    tree = _tree(n, arena)
-    constant, scale = metric.constant, metric.scale
-    best, nodes, level, undecided = np.inf, 0, 0, np.inf
-    node, first = _at(tree, 0), indices(arena, CHOICES * n)
-    tree.filled[0] = 0
-    first[:] = -1
+    tree, search = _tree(n, arena), _Search(rows, indices(arena, CHOICES * n), max_nodes, vector(arena, k))
+    search.first[:] = -1
+    constant, scale, best, promising = metric.constant, metric.scale, np.inf, np.inf
+    node, nodes, level, floor, undecided = _at(tree, 0), 0, 0, 0.0, np.inf
     if known:
-        best = constant
-        for a in range(k):  # Lᵀ y + origin
-            entry = metric.origin[a]
-            for d in range(a, k):
-                entry += metric.L[d, a] * start[d]
-            best += 0.5 * entry * entry
-        _undecided(node, problem.mu)
-        _read_choices(problem, start, node)
-        status, count = _project(rows, node, tree.filled[0], np.inf, arena)
+        best = _polish(problem, metric, search, node, start, y, arena)
+        promising = best - _WORTH * (scale + best)  # a node at or above this is not worth a search
         nodes = 1
-        # a start whose choices were misread by the tolerance stays as it is
-        if status == SOLVED:
-            assign(first, node.made)
-            value = constant + _impulses(rows, metric, node, count, trial)
-            if value < best:
-                best = value
-                assign(y, trial)
-    promising = best - _WORTH * (scale + best) if known else np.inf  # a node at or above this is not worth a search
     _undecided(node, problem.mu)
     # what lies too far from the target itself needs no program; often only the choices of the start are left
-    assign(node.value, rows.offset)
-    search = _Search(rows, first, max_nodes)
+    assign(node.point.value, rows.offset)
     ending, _ = _settle(search, node, promising - constant, tree.reach[0], arena)
     found = _Branching(_CLOSED, -1, 0, nodes)
     if ending != _CLOSED:
-        found = _enter(search, node, tree.filled[0], promising - constant, nodes, tree.reach[0], arena)
-    floor = 0.0
+        found = _enter(search, node, 0, promising - constant, nodes, tree.reach[0], arena)
     while True:
-        nodes = found.nodes
+        if found.ending in (_STOPPED, _UNSOLVED):
+            undecided = min(undecided, floor)
         if found.ending == _STOPPED:
-            undecided = min(undecided, floor)
             break
-        if found.ending == _UNSOLVED:
-            undecided = min(undecided, floor)
-            level -= 1
-        elif found.ending == _CLOSED:
-            level -= 1
-        elif found.ending == _FOUND:
-            best = constant + _impulses(rows, metric, node, found.filled, trial)
-            promising = best - _WORTH * (scale + best)
-            assign(y, trial)
-            if not known:
-                return NearestResult(y, best, 0.0, False, nodes)
-            level -= 1
-        else:
+        if found.ending == _BRANCHES:
             tree.filled[level], tree.choice[level] = found.filled, found.choice
-        # the nearest option of the deepest level that has one left
-        option = 0
-        while level >= 0:
-            reach = tree.reach[level]
-            option = 0
-            for other in range(1, OPTIONS):
-                if reach[other] < reach[option]:
-                    option = other
-            if constant + reach[option] < promising:
-                break
-            level -= 1
+            level += 1
+        if found.ending == _FOUND:
+            best = constant + _impulses(search, metric, node, found.filled, y)
+            promising = best - _WORTH * (scale + best)
+            if not known:
+                return NearestResult(y, best, 0.0, False, found.nodes)
+        level, option = _next_option(tree, level - 1, constant, promising)
         if level < 0:
             break
         floor = constant + tree.reach[level, option]
@@ -772,14 +671,13 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
         node = _at(tree, level)
         _copy(parent, count, node)
         _choose(node, n, tree.choice[level - 1], option)
-        limit = promising - constant
-        found = _enter(search, node, count, limit, nodes, tree.reach[level], arena)
+        found = _enter(search, node, count, promising - constant, found.nodes, tree.reach[level], arena)
 
     lower = min(best, undecided)
     for i in range(level):
         for option in range(OPTIONS):
             lower = min(lower, constant + tree.reach[i, option])
-    return NearestResult(y, best, max(lower, 0.0), undecided == np.inf, nodes)
+    return NearestResult(y, best, max(lower, 0.0), undecided == np.inf, found.nodes)
 
 
 @njit(cache=True)
