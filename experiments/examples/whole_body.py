@@ -21,7 +21,7 @@ import numpy as np
 
 from idcontrol.controllers import Setup
 from idcontrol.controllers.feedback import proportional_derivative
-from idcontrol.solvers.qp import QpProblem, solve_qp
+from idcontrol.solvers.active_set_qp import solve_qp
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
 SETTLE_S = 0.02
@@ -61,10 +61,7 @@ class WholeBody:
         )
         need = system.M @ a + system.bias
         A = J[:, :u].T
-        problem = QpProblem(
-            H=A.T @ A + EASE * np.eye(3 * n), g=-A.T @ need[:u], A=_pyramids(standing.mu), b=np.zeros(5 * n)
-        )
-        f = solve_qp(problem).x
+        f = solve_qp(A.T @ A + EASE * np.eye(3 * n), -A.T @ need[:u], _pyramids(standing.mu), np.zeros(5 * n)).x
         return self._command(need[u:] - J[:, u:].T @ f, f.reshape(3, n).T, standing.identity, standing.axes)
 
     def _command(self, tau: Array, force: Array, identity: Integers, axes: Array) -> Command:

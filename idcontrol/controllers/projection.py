@@ -17,7 +17,7 @@ from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add, assign
-from idcontrol.solvers.basis import column_basis, pivoted_basis
+from idcontrol.solvers.basis import column_basis
 from idcontrol.types import Array, Integers
 
 DEMAND_RANK_TOLERANCE = 1e-8
@@ -117,17 +117,10 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
     left = rows - rank
     e = vector(arena, left)
     assign(e, G[m][rank:])
-    if left < a:
-        A = matrix(arena, left, a)
-        for i in range(a):
-            for r in range(left):
-                A[r, i] = G[u + i, rank + r]
-        E, carried = pivoted_basis(A, e, tolerance * np.sqrt(longest), arena)
-    else:
-        A = matrix(arena, a, left)
-        for i in range(a):
-            assign(A[i], G[u + i][rank:])
-        E, carried = column_basis(A, e, tolerance * np.sqrt(longest), arena)
+    A = matrix(arena, a, left)
+    for i in range(a):
+        assign(A[i], G[u + i][rank:])
+    E, carried = column_basis(A, e, tolerance * np.sqrt(longest), arena)
     x = zeros(arena, a)
     for k in range(carried.size):
         for i in range(a):

@@ -94,14 +94,14 @@ class Approach(NamedTuple):
 
     Attributes:
         status: SOLVED (each row meets its demand), INFEASIBLE, ITERATIONS or CUT_OFF (½|y|² ≥ the limit).
-        count: How many rows are active.
+        size: How many rows are active.
         steps: Rows taken in.
         row: Where the status is INFEASIBLE, the row that contradicts the active ones.
         violation: How far it misses its demand.
     """
 
     status: int
-    count: int
+    size: int
     steps: int
     row: int
     violation: float
@@ -136,12 +136,14 @@ _NO_EQUALITIES = np.int64(0)
 
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
-def solve_active(rows: Rows, point: Point, count: int) -> None:
-    """Compute y = basisᵀ t and u = upper⁻¹ t of the active rows afresh, with t = -upper⁻ᵀ offset."""
-    y, u, factor = point.y, point.u, point.factor
+def solve_active(offset: Array, factor: RowFactor, count: int, y: Array, u: Array) -> None:
+    """Write the smallest y with row · y + offset = 0 on the active rows, and its multipliers u.
+
+    With t = -upper⁻ᵀ offset they are y = basisᵀ t and u = upper⁻¹ t.
+    """
     active, basis, upper = factor.active, factor.basis, factor.upper
     for a in range(count):
-        u[a] = -rows.offset[active[a]]
+        u[a] = -offset[active[a]]
     solve_upper_transposed(upper, count, u)
     for d in range(y.size):
         y[d] = 0.0
@@ -357,9 +359,9 @@ def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestN
     count, steps, status = fixed, 0, ITERATIONS
     while steps < limit:
         # what was summed up on the way is computed afresh, until that changes nothing
-        solve_active(rows, point, count)
+        solve_active(rows.offset, factor, count, y, u)
         end = approach(rows, point, count, np.inf, limit - steps, loss)
-        count = end.count
+        count = end.size
         if end.status == SOLVED and end.steps == 0:
             status = SOLVED
             break

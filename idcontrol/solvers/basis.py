@@ -11,61 +11,6 @@ from idcontrol.kernels.linear import add
 from idcontrol.types import Array
 
 
-@njit(cache=True, inner=True)
-def pivoted_basis(
-    rows: Array, extra: Array, smallest: float, arena: Arena
-) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Gram-Schmidt with row pivoting: the equations rows x = extra as independent ones with orthonormal rows.
-
-    Args:
-        rows: Shape (n, k); overwritten.
-        extra: One number for each row, which is carried along, shape (n,); overwritten.
-        smallest: A row of which no more than this length is left depends on the others.
-        arena: Where arrays come from.
-
-    Returns:
-        The basis, shape (rank, k), and what became of `extra`, shape (rank,).
-    """
-    n, k = rows.shape
-    basis, carried = matrix(arena, min(n, k), k), vector(arena, min(n, k))
-    size = vector(arena, n)
-    for i in range(n):
-        size[i] = 0.0
-        for d in range(k):
-            size[i] += rows[i, d] * rows[i, d]
-    rank = 0
-    while rank < min(n, k):
-        best = 0
-        for i in range(n):
-            if size[i] > size[best]:
-                best = i
-        norm = np.sqrt(size[best])
-        if not norm > smallest:
-            break
-        for d in range(k):
-            basis[rank, d] = rows[best, d] / norm
-        carried[rank] = extra[best] / norm
-        rank += 1
-        size[best] = -1.0
-        for i in range(n):
-            if size[i] <= 0.0:
-                continue
-            before = size[i]
-            while True:  # again where most of the row was taken away, or rounding would not be orthogonal
-                along, square = 0.0, 0.0
-                for d in range(k):
-                    along += basis[rank - 1, d] * rows[i, d]
-                for d in range(k):
-                    rows[i, d] -= along * basis[rank - 1, d]
-                    square += rows[i, d] * rows[i, d]
-                extra[i] -= along * carried[rank - 1]
-                if square > 0.25 * before or before < 0.0:
-                    break
-                before = -1.0
-            size[i] = square
-    return basis[:rank], carried[:rank]
-
-
 @njit(cache=True, inner=True, error_model="numpy")
 def all_solutions(
     rows: Array, extra: Array, smallest: float, arena: Arena
@@ -135,7 +80,17 @@ def _add_squares(sums: Array, row: Array) -> None:  # pragma: no cover - compile
 def column_basis(
     columns: Array, extra: Array, smallest: float, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """`pivoted_basis` of many short rows, given as columns (k, n), all at once: the same to the last bit."""
+    """Gram-Schmidt with row pivoting: the equations columnsᵀ x = extra as independent ones with orthonormal rows.
+
+    Args:
+        columns: The rows, one a column, so that all of them are worked on at once, shape (k, n); overwritten.
+        extra: Right side of each row, shape (n,); overwritten.
+        smallest: A row of which no more than this length is left depends on the others.
+        arena: Where arrays come from.
+
+    Returns:
+        The basis, shape (rank, k), and its right sides, shape (rank,).
+    """
     k, n = columns.shape
     basis, carried = matrix(arena, min(n, k), k), vector(arena, min(n, k))
     size, along, square = vector(arena, n), vector(arena, n), vector(arena, n)

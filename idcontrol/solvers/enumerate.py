@@ -396,14 +396,14 @@ def _project(search: _Search, node: _Node, count: int, limit: float) -> tuple[in
     """Move a node's z to the smallest one that meets its demands; returns how `approach` ended, and the active rows."""
     k, p = search.rows.columns.shape
     end = approach(search.rows, node.point, count, limit, 20 * (p + k) + 50, search.loss)
-    return end.status, end.count
+    return end.status, end.size
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _impulses(search: _Search, metric: _Metric, node: _Node, count: int, y: Array) -> float:
     """Write the impulses y at a node's solution, which is computed afresh from the active rows; returns ½|z|²."""
     z = node.point.y
-    solve_active(search.rows, node.point, count)
+    solve_active(search.rows.offset, node.point.factor, count, z, node.point.u)
     half = 0.0
     for d in range(z.size):
         half += 0.5 * z[d] * z[d]

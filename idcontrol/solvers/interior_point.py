@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
-from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import assign, solve_in_place
-from idcontrol.kernels.linked import linked
-from idcontrol.solvers.lcp import LcpAnswer, lcp_residual
+from idcontrol.solvers.lcp import LcpResult, lcp_residual
 from idcontrol.solvers.lemke import solve_lemke
-from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
 # Constants of Trinkle et al. 1997, appendix.
@@ -26,120 +21,41 @@ _CLOSE: Final = 1e-11  # stop at this residual: zᵀw alone would leave pairs at
 _SHORTEST: Final = 1e-12  # a shorter step than this means that rounding has the last word
 
 
-@njit(cache=True, inner=True, error_model="numpy")
-def _potential(z: Array, w: Array, dz: Array, dw: Array, step: float) -> float:
-    """ψ = (n + ζ) ln zᵀw - Σ ln z_i w_i with ζ = √n, at a step along (dz, dw); NaN outside the positive orthant."""
-    n = z.size
-    gap, logs = 0.0, 0.0
-    for i in range(n):
-        a, b = z[i] + step * dz[i], w[i] + step * dw[i]
-        gap += a * b
-        logs += np.log(a) + np.log(b)
-    return float((n + np.sqrt(n)) * np.log(gap) - logs)
+def _potential(z: Array, w: Array) -> float:
+    """ψ = (n + ζ) ln zᵀw - Σ ln z_i w_i with ζ = √n; NaN outside the positive orthant."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float((z.size + np.sqrt(z.size)) * np.log(z @ w) - (np.log(z) + np.log(w)).sum())
 
 
-@linked
-@njit(cache=True, error_model="numpy")
-def interior_point_kernel(Q: Array, r: Array, start: Array, max_iterations: int, arena: Arena) -> LcpAnswer:
-    """Follow the central path by potential reduction (Trinkle et al. 1997, appendix).
+def _direction(Q: Array, z: Array, w: Array) -> tuple[Array, Array]:
+    """Return the Newton step (dz, dw) to the point of the central path with z_i w_i = βξ, ξ = zᵀw/n.
 
     The sign of the right side of eq. 38 is corrected.
 
-    Args:
-        Q: Matrix, P0, shape (n, n).
-        r: Constant, shape (n,).
-        start: A point with start > 0 and Q start + r > 0, shape (n,).
-        max_iterations: Iterations allowed.
-        arena: Where arrays come from, those of the answer included.
-
-    Returns:
-        The answer; INACCURATE also where the start is not inside.
+    Raises:
+        numpy.linalg.LinAlgError: The matrix is singular.
     """
-    n = r.size
-    z, w, dz, dw = vector(arena, n), vector(arena, n), vector(arena, n), vector(arena, n)
-    system = matrix(arena, n, n + 1)
-    assign(z, start)
-    for i in range(n):
-        w[i] = r[i]
-        for j in range(n):
-            w[i] += Q[i, j] * z[j]
-    if not (np.all(z > 0.0) and np.all(w > 0.0)):
-        return LcpAnswer(INACCURATE, 0, np.inf, z, w)
-    iterations, status = 0, SOLVED
-    while not lcp_residual(z, w, r) <= _CLOSE:
-        if iterations == max_iterations:
-            status = ITERATIONS
-            break
-        iterations += 1
-        gap = 0.0
-        for i in range(n):
-            gap += z[i] * w[i]
-        centre = _CENTRING * gap / n  # βξ
-        for i in range(n):
-            for j in range(n):
-                system[i, j] = z[i] * Q[i, j]
-            system[i, i] += w[i]
-            system[i, n] = centre - z[i] * w[i]
-            largest = 0.0
-            for j in range(n):
-                largest = max(largest, abs(system[i, j]))
-            for j in range(n + 1):
-                system[i, j] /= largest
-        if not solve_in_place(system, n):
-            status = INACCURATE
-            break
-        step = 1.0
-        for i in range(n):
-            dz[i] = system[i, n]
-            dw[i] = (centre - w[i] * dz[i]) / z[i] - w[i]
-            if dz[i] < 0.0:
-                step = min(step, -z[i] / dz[i])
-            if dw[i] < 0.0:
-                step = min(step, -w[i] / dw[i])
-        step *= _TO_BOUNDARY
-        here = _potential(z, w, dz, dw, 0.0)
-        slope = _DECREASE * (1.0 - _CENTRING) * np.sqrt(n)  # σ (1 - β) ζ
-        while not _potential(z, w, dz, dw, step) - here <= -slope * step and step > _SHORTEST:
-            step *= _BACKTRACK
-        if not step > _SHORTEST:
-            status = INACCURATE
-            break
-        for i in range(n):
-            z[i] += step * dz[i]
-            w[i] += step * dw[i]
-    for i in range(n):
-        w[i] = r[i]
-        for j in range(n):
-            w[i] += Q[i, j] * z[j]
-    residual = lcp_residual(z, w, r)
-    if residual <= TOLERANCE:
-        status = SOLVED
-    elif status == SOLVED:
-        status = INACCURATE
-    return LcpAnswer(status, iterations, residual, z, w)
+    centre = _CENTRING * (z @ w) / z.size
+    system = z[:, None] * Q + np.diag(w)
+    largest = np.abs(system).max(axis=1)
+    dz = np.linalg.solve(system / largest[:, None], (centre - z * w) / largest)
+    return dz, (centre - w * dz) / z - w
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InteriorPointResult:
-    """Outcome of the interior point method.
-
-    Attributes:
-        status: SOLVED, ITERATIONS or INACCURATE (also where the start is not inside).
-        z: Unknowns, shape (n,), all positive.
-        w: Qz + r, shape (n,).
-        residual: Relative residual (math.md, section 13.3); inf where the start is not inside.
-        iterations: Newton steps.
-    """
-
-    status: SolverStatus
-    z: Array
-    w: Array
-    residual: float
-    iterations: int
+def _step_length(z: Array, w: Array, dz: Array, dw: Array) -> float:
+    """Return most of the way to the boundary, halved until the potential falls by σ (1 - β) ζ times it."""
+    both, change = np.concatenate((z, w)), np.concatenate((dz, dw))
+    step = _TO_BOUNDARY * min(1.0, float((both[change < 0.0] / -change[change < 0.0]).min(initial=1.0)))
+    here, slope = _potential(z, w), _DECREASE * (1.0 - _CENTRING) * np.sqrt(z.size)
+    while not _potential(z + step * dz, w + step * dw) - here <= -slope * step and step > _SHORTEST:
+        step *= _BACKTRACK
+    return step
 
 
-def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: int = 200) -> InteriorPointResult:
-    """Solve w = Qz + r, 0 ≤ z ⊥ w ≥ 0 from a point inside (math.md, chapter 9).
+def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: int = 200) -> LcpResult:
+    """Solve w = Qz + r, 0 ≤ z ⊥ w ≥ 0 from a point inside, by potential reduction along the central path.
+
+    Source: Trinkle et al. 1997, appendix; math.md, chapter 9.
 
     Args:
         Q: Matrix, P0, shape (n, n).
@@ -149,24 +65,37 @@ def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: in
         max_iterations: Newton steps allowed.
 
     Returns:
-        The outcome, its residual checked.
+        The outcome, its residual checked; INACCURATE with the residual inf where the start is not inside.
 
     Raises:
         InputError: The shapes do not fit.
     """
-    Q, r = np.ascontiguousarray(Q, dtype=np.float64), np.ascontiguousarray(r, dtype=np.float64)
-    start = np.ascontiguousarray(start, dtype=np.float64)
+    Q, r, z = (np.asarray(array, dtype=np.float64) for array in (Q, r, start))
     n = r.size
-    if Q.shape != (n, n) or start.shape != (n,):
-        raise InputError(f"interior point: Q {Q.shape}, r {r.shape}, start {start.shape}: give (n, n), (n,), (n,)")
-    answer = interior_point_kernel(Q, r, start, max_iterations, HEAP)
-    return InteriorPointResult(
-        status=SolverStatus(answer.status),
-        z=answer.z,
-        w=answer.w,
-        residual=answer.residual,
-        iterations=answer.iterations,
-    )
+    if Q.shape != (n, n) or z.shape != (n,):
+        raise InputError(f"interior point: Q {Q.shape}, r {r.shape}, start {z.shape}: give (n, n), (n,), (n,)")
+    w = Q @ z + r
+    if not (np.all(z > 0.0) and np.all(w > 0.0)):
+        return LcpResult(status=SolverStatus.INACCURATE, z=z, w=w, residual=np.inf, iterations=0)
+    iterations, status = 0, SolverStatus.INACCURATE
+    while not lcp_residual(z, w, r) <= _CLOSE:
+        if iterations == max_iterations:
+            status = SolverStatus.ITERATIONS
+            break
+        iterations += 1
+        try:
+            dz, dw = _direction(Q, z, w)
+        except np.linalg.LinAlgError:
+            break
+        step = _step_length(z, w, dz, dw)
+        if not step > _SHORTEST:
+            break
+        z, w = z + step * dz, w + step * dw
+    w = Q @ z + r
+    residual = float(lcp_residual(z, w, r))
+    if residual <= TOLERANCE:
+        status = SolverStatus.SOLVED
+    return LcpResult(status=status, z=z, w=w, residual=residual, iterations=iterations)
 
 
 def pyramid_start(Q: Array, r: Array, mu: Array, rolling: Integers) -> Array | None:

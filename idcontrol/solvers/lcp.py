@@ -45,6 +45,30 @@ class LcpAnswer(NamedTuple):
     w: Array
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LcpResult:
+    """Outcome of w = Qz + r, 0 ≤ z ⊥ w ≥ 0.
+
+    Attributes:
+        status: SOLVED, RAY, ITERATIONS or INACCURATE.
+        z: Unknowns, shape (n,); zeros where the status is RAY.
+        w: Qz + r, shape (n,).
+        residual: Relative residual of the problem as given (math.md, section 13.3); inf where there is no answer.
+        iterations: Pivots of Lemke's method, Newton steps of the interior point method.
+        ray: Where the status is RAY: z ≥ 0 with largest entry 1, shape (n,). For a positive semidefinite Q it proves
+            that there is no solution (see `proves_infeasible`); for a copositive one there may be one nevertheless.
+        regularization: What was added to the diagonal of the (scaled) matrix, relative to its mean; 0 for nothing.
+    """
+
+    status: SolverStatus
+    z: Array
+    w: Array
+    residual: float
+    iterations: int
+    ray: Array | None = None
+    regularization: float = 0.0
+
+
 class RowLcpAnswer(NamedTuple):
     """How a kernel for LCP(r, ρρᵀ) ended; its arrays come from the caller's arena.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release,
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_in_place
 from idcontrol.kernels.linked import linked
-from idcontrol.solvers.lcp import LcpAnswer, missed, rounding
+from idcontrol.solvers.lcp import LcpAnswer, LcpResult, missed, rounding
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
@@ -318,16 +317,58 @@ def _equilibrate(Q: Array, scale: Array) -> None:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _balanced(Q: Array, r: Array, arena: Arena) -> _Scaled:
-    """The problem with every variable balanced by itself."""
-    n = r.size
-    scale, scaled, largest = vector(arena, n), vector(arena, n), 0.0
-    _equilibrate(Q, scale)
-    for i in range(n):
-        largest = max(largest, -scale[i] * r[i])
-    for i in range(n):
-        scaled[i] = scale[i] * r[i] / largest
+def _in_units(Q: Array, r: Array, scale: Array, arena: Arena) -> _Scaled:
+    """The problem in the units of the factors `scale`; `largest` is 0 where r ≥ 0."""
+    scaled, largest = vector(arena, r.size), 0.0
+    for i in range(r.size):
+        scaled[i] = scale[i] * r[i]
+        largest = max(largest, -scaled[i])  # what is far away (r large and positive) sets no unit
+    if largest > 0.0:
+        for i in range(r.size):
+            scaled[i] /= largest
     return _Scaled(Q, scale, scaled, largest)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _to_largest_one(z: Array) -> None:
+    """Divide z by its largest entry, if that is positive."""
+    largest = 0.0
+    for i in range(z.size):
+        largest = max(largest, z[i])
+    for i in range(z.size):
+        z[i] /= largest if largest > 0.0 else 1.0
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _ray(given: _Scaled, pivoted: _Scaled, dictionary: _Dictionary, column: int, z: Array) -> bool:
+    """Write the part z of the ray along which the variable of `column` grows, in given units; True if it is a ray."""
+    T, place, n = dictionary.T, dictionary.place, z.size
+    for i in range(n):
+        at = place[n + i]
+        z[i] = max(T[-1 - at, column], 0.0) if at < 0 else (1.0 if at == column else 0.0)
+        z[i] *= pivoted.scale[i] / given.scale[i]
+    _to_largest_one(z)
+    return _is_ray(given, z)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _basic_solution(
+    given: _Scaled, pivoted: _Scaled, tikhonov: float, dictionary: _Dictionary, z: Array, w: Array, arena: Arena
+) -> float:
+    """Write the solution z of the final basis, and w, in given units; returns its residual.
+
+    Where the basis is singular to rounding, its solution with the regularization, or as pivoting left it, may still do.
+    """
+    T, place, n, residual = dictionary.T, dictionary.place, z.size, np.inf
+    if _solve_basis(pivoted, 0.0, place, z, arena):
+        residual = _given_residual(given, pivoted, z, w, arena)
+    if residual <= TOLERANCE:
+        return residual
+    if not (tikhonov > 0.0 and _solve_basis(pivoted, tikhonov, place, z, arena)):
+        for i in range(n):
+            at = place[n + i]
+            z[i] = max(T[-1 - at, n + 1], 0.0) if at < 0 else 0.0
+    return _given_residual(given, pivoted, z, w, arena)
 
 
 @linked
@@ -355,20 +396,15 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
         1, and its w is r; when it is ITERATIONS, z is zero.
     """
     n = r.size
-    z, w, scaled = zeros(arena, n), vector(arena, n), vector(arena, n)
-    largest, total = 0.0, 0.0
+    z, w, total = zeros(arena, n), vector(arena, n), 0.0
     for i in range(n):
         w[i] = r[i]
-        scaled[i] = scale[i] * r[i]
-        largest = max(largest, -scaled[i])  # what is far away (r large and positive) sets no unit
-        total += scaled[i]
+        total += scale[i] * r[i]
     if not np.isfinite(total):
         return LcpAnswer(INACCURATE, 0, np.inf, z, w)
-    if largest == 0.0:
+    given = _in_units(Q, r, scale, arena)
+    if given.largest == 0.0:
         return LcpAnswer(SOLVED, 0, 0.0, z, w)
-    for i in range(n):
-        scaled[i] /= largest
-    given = _Scaled(Q, scale, scaled, largest)
 
     T, place = matrix(arena, n, n + 2), indices(arena, 2 * n + 1)
     dictionary = _Dictionary(T, indices(arena, n), indices(arena, n + 1), place, indices(arena, n))
@@ -377,74 +413,30 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
     pivoted = given  # in the scale that is pivoted in
     for turn in range(_COVERS):
         if turn == 1:
-            pivoted = _balanced(Q, r, arena)
+            balanced = vector(arena, n)
+            _equilibrate(Q, balanced)
+            pivoted = _in_units(Q, r, balanced, arena)
+        # ties that rounding breaks anew make a cycle until the limit; another covering vector has others
         status, more, column = _follow(pivoted, tikhonov, turn, max_pivots, dictionary)
         pivots += more
-        if status == ITERATIONS:
-            continue  # ties that rounding breaks anew make a cycle; another covering vector has others
-        if status == RAY:
-            longest = 0.0
-            for i in range(n):
-                at = place[n + i]
-                z_scaled[i] = max(T[-1 - at, column], 0.0) if at < 0 else (1.0 if at == column else 0.0)
-                z_scaled[i] *= pivoted.scale[i] / scale[i]
-                longest = max(longest, z_scaled[i])
-            for i in range(n):
-                z_scaled[i] /= longest if longest > 0.0 else 1.0
-            if _is_ray(given, z_scaled):
-                break
-        elif status == SOLVED:
-            residual = np.inf
-            if _solve_basis(pivoted, 0.0, place, z_scaled, arena):
-                residual = _given_residual(given, pivoted, z_scaled, w_scaled, arena)
-            if not residual <= TOLERANCE:
-                # a basis that is singular to rounding: with the regularization, or as pivoting left it, it may still do
-                if not (tikhonov > 0.0 and _solve_basis(pivoted, tikhonov, place, z_scaled, arena)):
-                    for i in range(n):
-                        at = place[n + i]
-                        z_scaled[i] = max(T[-1 - at, n + 1], 0.0) if at < 0 else 0.0
-                residual = _given_residual(given, pivoted, z_scaled, w_scaled, arena)
+        if status == RAY and _ray(given, pivoted, dictionary, column, z_scaled):
+            break
+        if status == SOLVED:
+            residual = _basic_solution(given, pivoted, tikhonov, dictionary, z_scaled, w_scaled, arena)
             if residual <= TOLERANCE:
                 break
             status = INACCURATE
 
     if status == RAY:
-        longest = 0.0
         for i in range(n):
             z[i] = scale[i] * z_scaled[i]
-            longest = max(longest, z[i])
-        for i in range(n):
-            z[i] /= longest if longest > 0.0 else 1.0
+        _to_largest_one(z)
     if status in (RAY, ITERATIONS):
         return LcpAnswer(status, pivots, np.inf, z, w)
     for i in range(n):
-        z[i] = largest * scale[i] * z_scaled[i]
-        w[i] = largest * w_scaled[i] / scale[i]
+        z[i] = given.largest * scale[i] * z_scaled[i]
+        w[i] = given.largest * w_scaled[i] / scale[i]
     return LcpAnswer(status, pivots, residual, z, w)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LemkeResult:
-    """Outcome of Lemke's method.
-
-    Attributes:
-        status: SOLVED, RAY, ITERATIONS or INACCURATE.
-        z: Unknowns, shape (n,); zeros unless the status is SOLVED or INACCURATE.
-        w: Qz + r, shape (n,).
-        residual: Relative residual of the problem as given (math.md, section 13.3); inf where there is no answer.
-        iterations: Pivots.
-        ray: Where the status is RAY: z ≥ 0 with largest entry 1, shape (n,). For a positive semidefinite Q it proves
-            that there is no solution (see `proves_infeasible`); for a copositive one there may be one nevertheless.
-        regularization: What was added to the diagonal of the (scaled) matrix, relative to its mean; 0 for nothing.
-    """
-
-    status: SolverStatus
-    z: Array
-    w: Array
-    residual: float
-    iterations: int
-    ray: Array | None = None
-    regularization: float = 0.0
 
 
 def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-10) -> bool:
@@ -487,13 +479,13 @@ def _checked(Q: Array, r: Array, scale: Array | None) -> tuple[Array, Array, Arr
     return Q, r, scale
 
 
-def _run(Q: Array, r: Array, scale: Array, relative: float, max_pivots: int | None) -> LemkeResult:
+def _run(Q: Array, r: Array, scale: Array, relative: float, max_pivots: int | None) -> LcpResult:
     """Lemke's method with `relative` times the mean of the scaled diagonal added to it."""
     tikhonov = relative * float(np.mean(scale**2 * np.diag(Q))) if relative > 0.0 else 0.0
     limit = 50 * r.size + 100 if max_pivots is None else max_pivots
     answer = lemke_kernel(Q, r, scale, tikhonov, limit, HEAP)
     ray = answer.z if answer.status == RAY else None
-    return LemkeResult(
+    return LcpResult(
         status=SolverStatus(answer.status),
         z=answer.z if ray is None else np.zeros(r.size),
         w=answer.w,
@@ -504,7 +496,7 @@ def _run(Q: Array, r: Array, scale: Array, relative: float, max_pivots: int | No
     )
 
 
-def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: int | None = None) -> LemkeResult:
+def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: int | None = None) -> LcpResult:
     """Solve w = Qz + r, 0 ≤ z ⊥ w ≥ 0 by Lemke's method (math.md, section 5.2).
 
     Args:
@@ -523,7 +515,7 @@ def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: i
     return _run(Q, r, scale, 0.0, max_pivots)
 
 
-def solve_regularized(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: int | None = None) -> LemkeResult:
+def solve_regularized(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: int | None = None) -> LcpResult:
     """As `solve_lemke`; after a failure again with 1e-12, 1e-10, 1e-8 of the mean diagonal added to it.
 
     This is the regularization of math.md, section 13.5.

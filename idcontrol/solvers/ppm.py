@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
+from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import assign, solve_upper, solve_upper_transposed
+from idcontrol.kernels.linear import assign, solve_upper
 from idcontrol.kernels.linked import linked
-from idcontrol.solvers.active_set import SAME
-from idcontrol.solvers.factor import append, empty_factor, remove, split
+from idcontrol.solvers.active_set import SAME, solve_active
+from idcontrol.solvers.factor import RowFactor, append, empty_factor, remove, split
 from idcontrol.solvers.lcp import (
     PPM,
     SLIGHT,
@@ -62,6 +62,71 @@ def _hash(i: int) -> int:
     return int(x ^ (x >> 27))
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _signature(factor: RowFactor, count: int) -> int:
+    """Return a sum of hashes that tells sets of active rows apart."""
+    signature = np.int64(count)
+    for a in range(count):
+        signature += _hash(factor.active[a])
+    return int(signature)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _add_row(factor: RowFactor, count: int, rho: Array, i: int) -> int:
+    """Make row i active if it does not depend on the active ones; returns how many are active."""
+    square = 0.0
+    for d in range(rho.shape[1]):
+        square += rho[i, d] * rho[i, d]
+    apart = split(factor, count, rho[i])
+    if count == rho.shape[1] or not apart > _DEPENDENT * square:
+        return count
+    append(factor, count, i, np.sqrt(apart))
+    return count + 1
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _velocities(rho: Array, columns: Array, r: Array, left: Array, y: Array, w: Array) -> None:
+    """Write w = ρy + r; what is negative by no more than rounding is zero. `columns` is ρᵀ."""
+    n, k = rho.shape
+    assign(w, r)
+    for d in range(k):  # all rows at once, where no sum waits for the one before
+        for i in range(n):
+            w[i] += columns[d, i] * y[d]
+    for i in range(n):
+        along = w[i]
+        if along < 0.0 and along >= -_SIGN * (abs(r[i]) + abs(along - r[i])):
+            along = 0.0
+        elif along < 0.0:  # below zero in the units of the row, unless rounding of its terms
+            size = abs(r[i])
+            for d in range(k):
+                size += abs(rho[i, d] * y[d])
+            along = along if along < -left[i] - rounding(1 + k, size) else 0.0
+        w[i] = along
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _most_negative(impulses: Array, count: int) -> tuple[int, bool]:
+    """Return the place of the smallest impulse, -1 for none, and True if it is negative beyond rounding."""
+    largest, place = 0.0, -1
+    for a in range(count):
+        largest = max(largest, abs(impulses[a]))
+        if place < 0 or impulses[a] < impulses[place]:
+            place = a
+    return place, place >= 0 and impulses[place] < -_SIGN * largest
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _is_contradiction(factor: RowFactor, row: Array, y: Array, w: float, r: float) -> bool:
+    """True if c = e_enter - α, for which ρᵀc = 0 and r·c = w < 0, is a proof: ρ⊥ must be zero to rounding."""
+    square, norm, apart = 0.0, 0.0, 0.0
+    for d in range(y.size):
+        square += row[d] * row[d]
+        norm += y[d] * y[d]
+        apart += factor.rest[d] * factor.rest[d]
+    noise = max(SLIGHT * (abs(r) + abs(w - r)), SAME * np.sqrt(square * norm))
+    return bool(-w > noise and apart <= _ZERO * square)
+
+
 @linked
 @njit(cache=True, error_model="numpy")
 def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Integers, arena: Arena) -> RowLcpAnswer:
@@ -81,134 +146,74 @@ def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Intege
         The answer, with a certificate when the status is INFEASIBLE; ITERATIONS where pivoting goes in circles.
     """
     n, k = rho.shape
-    factor = empty_factor(k, arena)
-    active, basis, upper, coefficients = factor.active, factor.basis, factor.upper, factor.coefficients
-    t, z_active = vector(arena, k), vector(arena, k)
-    z, y, w = vector(arena, n), vector(arena, k), vector(arena, n)
-
+    factor, columns, z_active = empty_factor(k, arena), matrix(arena, k, n), vector(arena, k)
+    z, y, w = zeros(arena, n), zeros(arena, k), vector(arena, n)
     lowest, total = 0.0, 0.0
+    assign(w, r)
     for i in range(n):
-        z[i] = 0.0
-        w[i] = r[i]
         lowest = min(lowest, r[i] + left[i])
         total += r[i]
-    for d in range(k):
-        y[d] = 0.0
-    if not np.isfinite(total):
-        return RowLcpAnswer(INACCURATE, 0, np.inf, PPM, z, y, w, active[:0])
-    if lowest == 0.0:
-        return RowLcpAnswer(SOLVED, 0, row_residual(rho, r, left, z, y, w), PPM, z, y, w, active[:0])
-
-    columns = matrix(arena, k, n)  # all rows are tested at once, where no sum waits for the one before
-    for i in range(n):
         for d in range(k):
             columns[d, i] = rho[i, d]
-
-    # the given active set, without rows that depend on earlier ones
+    if not np.isfinite(total):
+        return RowLcpAnswer(INACCURATE, 0, np.inf, PPM, z, y, w, factor.active[:0])
+    if lowest == 0.0:
+        return RowLcpAnswer(SOLVED, 0, row_residual(rho, r, left, z, y, w), PPM, z, y, w, factor.active[:0])
     count = 0
     for a in range(start.size):
-        i = start[a]
-        square = 0.0
-        for d in range(k):
-            square += rho[i, d] * rho[i, d]
-        apart = split(factor, count, rho[i])
-        if count < k and apart > _DEPENDENT * square:
-            append(factor, count, i, np.sqrt(apart))
-            count += 1
+        count = _add_row(factor, count, rho, start[a])
 
     # A pass depends on nothing but the active set, so a set that returns will return for ever. Brent's cycle detection
-    # looks for it: each set is compared, by a sum of hashes, with the one after 1, 2, 4, 8, ... passes.
+    # looks for it: each set is compared with the one after 1, 2, 4, 8, ... passes.
     remembered, remember_at = np.int64(0), 1
-    passes = 0
+    status, passes, residual = ITERATIONS, 0, np.inf
     while passes < max_passes:
         passes += 1
-        signature = np.int64(count)
-        for a in range(count):
-            signature += _hash(active[a])
+        signature = _signature(factor, count)
         if passes == remember_at:
             remembered, remember_at = signature, 2 * remember_at
         elif signature == remembered:
-            return RowLcpAnswer(ITERATIONS, passes, np.inf, PPM, z, y, w, active[:count])
-        # z_B = -(ρ_B ρ_Bᵀ)⁻¹ r_B, y = ρ_Bᵀ z_B through the factor ρ_Bᵀ = basisᵀ upper
+            break
+        solve_active(r, factor, count, y, z_active)
+        _velocities(rho, columns, r, left, y, w)
         for a in range(count):
-            t[a] = -r[active[a]]
-        solve_upper_transposed(upper, count, t)
-        for d in range(k):
-            y[d] = 0.0
-        for a in range(count):
-            for d in range(k):
-                y[d] += t[a] * basis[a, d]
-            z_active[a] = t[a]
-        solve_upper(upper, count, z_active)
-        assign(w, r)
-        for d in range(k):
-            for i in range(n):
-                w[i] += columns[d, i] * y[d]
-        for i in range(n):
-            along = w[i]
-            if along < 0.0 and along >= -_SIGN * (abs(r[i]) + abs(along - r[i])):
-                along = 0.0
-            elif along < 0.0:  # below zero in the units of the row, unless rounding of its terms
-                size = abs(r[i])
-                for d in range(k):
-                    size += abs(rho[i, d] * y[d])
-                along = along if along < -left[i] - rounding(1 + k, size) else 0.0
-            w[i] = along
-        z_max, leave = 0.0, -1
-        for a in range(count):
-            w[active[a]] = 0.0
-            z_max = max(z_max, abs(z_active[a]))
-            if leave < 0 or z_active[a] < z_active[leave]:
-                leave = a
-        negative = leave >= 0 and z_active[leave] < -_SIGN * z_max
+            w[factor.active[a]] = 0.0
+        leave, negative = _most_negative(z_active, count)
         enter = 0
         for i in range(n):
             if w[i] < w[enter]:
                 enter = i
-
-        if w[enter] >= 0.0:
-            if negative:
-                remove(factor, count, leave)
-                count -= 1
-                continue
+        if w[enter] >= 0.0 and not negative:
             for a in range(count):
-                z[active[a]] = max(z_active[a], 0.0)
+                z[factor.active[a]] = max(z_active[a], 0.0)
             residual = gram_residual(rho, r, left, z, y, w)
             status = SOLVED if residual <= TOLERANCE else INACCURATE
-            return RowLcpAnswer(status, passes, residual, PPM, z, y, w, active[:count])
-        if not w[enter] < 0.0:
-            return RowLcpAnswer(INACCURATE, passes, np.inf, PPM, z, y, w, active[:count])
-
-        square = 0.0
-        for d in range(k):
-            square += rho[enter, d] * rho[enter, d]
-        apart = split(factor, count, rho[enter])
-        if count == k or not apart > _DEPENDENT * square:
-            # ρ_enter = Σ α_a ρ_a: it replaces the active row whose impulse it takes over first (math.md, section 4.4)
-            solve_upper(upper, count, coefficients)
-            leave = _first_to_vanish(z_active, coefficients, count)
-            if leave < 0:
-                # c = e_enter - α: ρᵀc = 0, r·c = w_enter < 0, a proof only where ρ⊥ is zero to rounding
-                norm = 0.0
-                for d in range(k):
-                    norm += y[d] * y[d]
-                noise = max(SLIGHT * (abs(r[enter]) + abs(w[enter] - r[enter])), SAME * np.sqrt(square * norm))
-                if -w[enter] <= noise or not apart <= _ZERO * square:
-                    return RowLcpAnswer(INACCURATE, passes, np.inf, PPM, z, y, w, active[:count])
-                z[enter] = 1.0
-                for a in range(count):
-                    z[active[a]] = max(-coefficients[a], 0.0)
-                return RowLcpAnswer(INFEASIBLE, passes, np.inf, PPM, z, y, w, active[:count])
-            remove(factor, count, leave)
-            count -= 1
-            negative = False
-            apart = split(factor, count, rho[enter])
-        append(factor, count, enter, np.sqrt(apart))
-        count += 1
+            break
+        if w[enter] < 0.0:
+            longer = _add_row(factor, count, rho, enter)
+            if longer == count:
+                # ρ_enter = Σ α_a ρ_a: it replaces the active row whose impulse it takes over first
+                solve_upper(factor.upper, count, factor.coefficients)
+                leave, negative = _first_to_vanish(z_active, factor.coefficients, count), False
+                if leave < 0 and _is_contradiction(factor, rho[enter], y, w[enter], r[enter]):
+                    status = INFEASIBLE
+                    z[enter] = 1.0
+                    for a in range(count):
+                        z[factor.active[a]] = max(-factor.coefficients[a], 0.0)
+                    break
+                if leave < 0:
+                    status = INACCURATE
+                    break
+                remove(factor, count, leave)
+                append(factor, count - 1, enter, np.sqrt(split(factor, count - 1, rho[enter])))
+            count = longer
+        elif not w[enter] >= 0.0:
+            status = INACCURATE
+            break
         if negative:
             remove(factor, count, leave)
             count -= 1
-    return RowLcpAnswer(ITERATIONS, passes, np.inf, PPM, z, y, w, active[:count])
+    return RowLcpAnswer(status, passes, residual, PPM, z, y, w, factor.active[:count])
 
 
 def solve_ppm(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpResult:

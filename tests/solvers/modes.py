@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 
+import daqp
 import numpy as np
 
 from idcontrol.solvers.enumerate import RIDGE, NearestProblem
 from idcontrol.solvers.lemke import solve_lemke
-from idcontrol.solvers.qp import QpProblem, solve_qp
 from idcontrol.solvers.status import SolverStatus
 from tests.solvers.oracles import body_velocity, coulomb_lcp, standing_feet
 
@@ -56,14 +57,14 @@ def polyhedron(problem, modes):
 
 
 def nearest_of_all_modes(problem):
-    """Smallest objective over the 10^n polyhedra, and the y that has it."""
+    """Return the smallest objective over the 10^n polyhedra."""
     n = problem.mu.size
     W = np.diag(problem.weights**2)
     H = problem.T.T @ W @ problem.T
     H += RIDGE * np.trace(H) / (3 * n) * np.eye(3 * n)
     g = problem.T.T @ W @ (problem.t0 - problem.target)
     constant = 0.5 * (problem.t0 - problem.target) @ W @ (problem.t0 - problem.target)
-    best, argument = np.inf, None
+    best = np.inf
     for modes in itertools.product(range(10), repeat=n):
         if any(mode > 1 and problem.mu[i] == 0.0 for i, mode in enumerate(modes)):
             continue
@@ -77,12 +78,20 @@ def nearest_of_all_modes(problem):
         if np.abs(E @ (Vt[keep].T @ inside) - e).max() > 1e-9 * (1e-3 + np.abs(e).max()):
             continue
         A, b = np.array([row for row, _ in above]), -np.array([c for _, c in above])
-        result = solve_qp(QpProblem(H, g, A, b, Vt[keep], inside), "daqp")
-        if result.status is SolverStatus.SOLVED:
-            value = 0.5 * result.x @ H @ result.x + g @ result.x + constant
-            if value < best:
-                best, argument = value, result.x
-    return best, argument
+        x = by_daqp(H, g, A, b, Vt[keep], inside)
+        if x is not None:
+            best = min(best, 0.5 * x @ H @ x + g @ x + constant)
+    return best
+
+
+def by_daqp(H, g, A, b, E, e):
+    """The minimizer of ½xᵀHx + gᵀx over A x ≥ b, E x = e; None where DAQP finds none."""
+    size, lengths = np.abs(H).max(), np.maximum(np.linalg.norm(A, axis=1), 1e-12)  # its tolerances are absolute
+    rows, lower = np.vstack((E, A / lengths[:, None])), np.concatenate((e, b / lengths))
+    upper = np.concatenate((e, np.full(b.size, 1e30)))
+    sense = np.repeat((5, 0), (e.size, b.size)).astype(ctypes.c_int)  # 5: an equality, active from the start
+    x, _, flag, _ = daqp.solve(H / size, g / size, rows, upper, lower, sense, primal_tol=1e-10, dual_tol=1e-12)
+    return x if flag > 0 else None
 
 
 def random_problem(rng, n, mu, tilt=0.0, speed=0.1, standing=False):
