@@ -17,7 +17,7 @@ Sources: Drumwright 2015, section VI; with prescribed joints Zapolsky & Drumwrig
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -25,20 +25,8 @@ from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release,
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows, solve_upper
 from idcontrol.kernels.linked import linked
-from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart, warm_bits
-from idcontrol.models.sticking import (
-    CONTRADICTED,
-    LEFT_OUT,
-    MOST,
-    SAME,
-    SLIGHT,
-    UNSETTLED,
-    Attempt,
-    Look,
-    Try,
-    sets,
-    settle,
-)
+from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
+from idcontrol.models.sticking import Attempt, Look, Try, result_of, scan, settle
 from idcontrol.models.whitened import (
     INEXACT,
     USED_UP,
@@ -69,14 +57,6 @@ PIVOTING, DUAL = np.bool_(False), np.bool_(True)
 
 _STAYS = np.bool_(False)
 """That contacts which press may not open."""
-
-_ENDINGS: Final = ("", LEFT_OUT, SQUEEZE, CONTRADICTED, UNSETTLED)
-"""What a search says; kernels return the place."""
-_RIGHT: Final = 0
-_NEARLY: Final = 1
-_SQUEEZED: Final = 2
-_ALL_WRONG: Final = 3
-_OPEN_STILL: Final = 4
 
 _LEMKE_ROWS: Final = 400
 """Contacts up to which Lemke's method, which forms the matrix, is worth its cubic cost."""
@@ -415,7 +395,8 @@ class _Frame(NamedTuple):
         most: Largest impulses of rows that are held; of more the contact gives way. Shape (3 n + e,).
         terms: Terms of which c is the sum.
         opening: A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change.
-        dual: Whether the dual active set is asked instead of pivoting.
+        dual: True if the dual active set is asked instead of pivoting.
+        dependent: Largest rank tolerance of the rows that are held.
     """
 
     rho: Array
@@ -425,14 +406,15 @@ class _Frame(NamedTuple):
     terms: int
     opening: float
     dual: bool
+    dependent: float
 
 
 @linked
 @njit(cache=True, error_model="numpy")
 def _attempt_kernel(
-    frame: _Frame, stick: Booleans, out: Booleans, rank_tolerance: float, arena: Arena
-) -> tuple[Frictionless, Booleans, Booleans, float, bool]:  # pragma: no cover - compiled
-    """An `Attempt` without sliding contacts: what is found, presses, parts, moves, impossible."""
+    stick: Booleans, out: Booleans, rank_tolerance: float, frame: _Frame, arena: Arena
+) -> Attempt[Frictionless]:  # pragma: no cover - compiled
+    """Solve the step without sliding contacts for assumed roles."""
     rho, c, left = frame.rho, frame.c, frame.left
     n, k = stick.shape[0], rho.shape[1]
     kept, count = indices(arena, rho.shape[0]), 0
@@ -444,7 +426,7 @@ def _attempt_kernel(
             kept[count], kept[count + 1] = n + i, 2 * n + i
             count += 2
     held, reduced, constants, uncertain, contradicts = hold_kernel(
-        rho, c, left, kept[:count], rank_tolerance, out, arena
+        rho, c, left, kept[:count], min(rank_tolerance, frame.dependent), out, arena
     )
     answer = _normal_lcp(reduced[:n], constants[:n], uncertain[:n], frame.dual, kept[:0], arena)
     f, active, rank = zeros(arena, rho.shape[0]), np.zeros(n, dtype=np.int64), held.kept.shape[0]
@@ -474,46 +456,20 @@ def _attempt_kernel(
         if abs(f[row]) > frame.most[row]:
             moves = np.inf
     found = Frictionless(f, active, answer.status, answer.iterations, answer.residual)
-    return found, presses, parts, moves, answer.status == INFEASIBLE or contradicts
+    impossible = answer.status == INFEASIBLE or contradicts
+    return Attempt(found, answer.status == SOLVED, presses, parts, moves, impossible)
 
 
-@linked
+_scan: Any = njit(inline="always")(scan)
+
+
 @njit(cache=True, error_model="numpy")
 def _search_kernel(
-    frame: _Frame, may: Booleans, near: Booleans, rank_tolerance: float, arena: Arena
+    frame: _Frame, may: Booleans, near: Booleans, arena: Arena
 ) -> tuple[Frictionless, int]:  # pragma: no cover - compiled
-    """`sticking.search`, compiled: what was found, and the place in `_ENDINGS` of what it says."""
-    nothing = np.zeros_like(may)
-    nearly, _, _, _, squeezed = _attempt_kernel(frame, nothing, nothing, rank_tolerance, arena)
-    if squeezed:
-        return nearly, _SQUEEZED
-    tried_first = sets(may, near)
-    impossible, ending, proved = np.zeros(tried_first.shape[0], dtype=np.bool_), _OPEN_STILL, 1 << may.sum() <= MOST
-    for at in range(tried_first.shape[0]):
-        stick = tried_first[at]
-        out, known = may & ~stick, False
-        for before in range(at):
-            known = known or (impossible[before] and (stick >= tried_first[before]).all())
-        if known:
-            continue
-        for exactly in (False, True):
-            found, presses, parts, moves, none = _attempt_kernel(
-                frame, stick, out, SAME if exactly else rank_tolerance, arena
-            )
-            solved, right = found.number == SOLVED, True
-            for i in range(may.shape[0]):
-                right = right and not presses[i] if out[i] else right and not (stick[i] and parts[i] and not presses[i])
-            if solved and right and (moves == 0.0 or (moves <= SLIGHT and not none)):
-                return found, _RIGHT if moves == 0.0 else _NEARLY
-            if solved and right and moves <= SLIGHT and ending != _NEARLY:
-                nearly, ending = found, _NEARLY
-            if none or moves == 0.0:
-                break
-        impossible[at] = none
-        proved = proved and (none or (solved and moves == 0.0))
-    if ending != _NEARLY:
-        ending = _ALL_WRONG if proved else _OPEN_STILL
-    return nearly, ending
+    """`sticking.scan` over attempts without sliding contacts."""
+    scanned: tuple[Frictionless, int] = _scan(_attempt_kernel, (frame, arena), may, near)
+    return scanned
 
 
 def frictionless(
@@ -537,23 +493,10 @@ def frictionless(
             where it is not given.
     """
     bound = np.full(whitened.c.size, np.inf) if most is None else most
-    frame = _Frame(whitened.rho, whitened.c, whitened.left, bound, whitened.v_free.size, opening, dual)
+    frame = _Frame(whitened.rho, whitened.c, whitened.left, bound, whitened.v_free.size, opening, dual, rank_tolerance)
 
     def attempt(stick: Booleans, out: Booleans, tolerance: float) -> Attempt[Frictionless]:
-        found, presses, parts, moves, impossible = _attempt_kernel(
-            frame, stick, out, min(tolerance, rank_tolerance), HEAP
-        )
-        return Attempt(
-            found=found,
-            solved=found.number == SOLVED,
-            presses=presses,
-            parts=parts,
-            moves=moves,
-            impossible=impossible,
-        )
+        tried: Attempt[Frictionless] = _attempt_kernel(stick, out, tolerance, frame, HEAP)
+        return tried
 
-    def look(near: Booleans) -> tuple[Frictionless | None, str]:
-        found, ending = _search_kernel(frame, may, near, rank_tolerance, HEAP)
-        return found if ending in (_RIGHT, _NEARLY) else None, _ENDINGS[ending]
-
-    return attempt, look
+    return attempt, lambda near: result_of(_search_kernel(frame, may, near, HEAP))

@@ -11,8 +11,7 @@ holds it.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -46,21 +45,28 @@ UNSETTLED: Final = "which contacts stick did not settle"
 CONTRADICTED: Final = "whichever contacts stick, one of them slips or parts, or another presses"
 """Note where no set of sticking contacts is right: all were tried."""
 
+_NOTES: Final = ("", LEFT_OUT, SQUEEZE, CONTRADICTED, UNSETTLED)
+"""What a search says, in the order of the numbers that `scan` returns."""
+_RIGHT: Final = 0
+_NEARLY: Final = 1
+_SQUEEZED: Final = 2
+_ALL_WRONG: Final = 3
+_OPEN_STILL: Final = 4
+
 Found = TypeVar("Found", covariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt(Generic[Found]):
-    """The step, solved for given roles.
+class Attempt(NamedTuple, Generic[Found]):
+    """The step, solved for assumed roles.
 
     Attributes:
-        found: What is to be handed back.
-        solved: Whether impulses were found.
+        found: The solution that is handed back.
+        solved: True if it has impulses.
         presses: Contacts with a normal impulse, or that were left out and approach, shape (n,).
         parts: Contacts that open, shape (n,).
         moves: How fast rows move that were held, relative to their units, as some that nearly depend on others may have
             been left out; inf where contacts move that should not; 0 where all hold.
-        impossible: Whether it is proved that no velocity holds these contacts and lets none of those that take part
+        impossible: True if it is proved that no velocity holds these contacts and lets none of those that take part
             approach. With more contacts held there is none, either.
     """
 
@@ -114,7 +120,7 @@ def settle(
         again |= wanted.tobytes() in seen or len(seen) > may.size + 1
         stick = wanted
     slips = may & ~stick & tried.presses
-    if _counts(tried) and not slips.any():
+    if _holds(tried) and not slips.any():
         return tried.found, LEFT_OUT if tried.moves else ""
     found, why = search(may, stick, attempt) if look is None else look(stick)
     if found is not None:
@@ -133,47 +139,74 @@ def settle(
     return tried.found, why
 
 
-def _counts(tried: Attempt[Found]) -> bool:
-    """Whether impulses were found that hold the rows that they should, or nearly, where that is all that they can."""
-    return tried.solved and (not tried.moves or (tried.moves <= SLIGHT and not tried.impossible))
+def _holds(tried: Attempt[Found]) -> bool:
+    """True if impulses hold the rows that should hold, or to `SLIGHT` where exact feasibility is not ruled out."""
+    return tried.solved and (tried.moves == 0.0 or (tried.moves <= SLIGHT and not tried.impossible))
+
+
+holds: Any = njit(inline="always")(_holds)
 
 
 def search(may: Booleans, near: Booleans, attempt: Try[Found]) -> tuple[Found | None, str]:
+    """Search by interpreted attempts; arguments and results are those of `scan` and `result_of`."""
+    return result_of(scan(attempt, (), may, near))
+
+
+def result_of(scanned: tuple[Found, int]) -> tuple[Found | None, str]:
+    """Return what `scan` found, and `LEFT_OUT` or nothing; or None, and `SQUEEZE`, `CONTRADICTED` or `UNSETTLED`.
+
+    `SQUEEZE` and `CONTRADICTED` are proved.
+    """
+    found, number = scanned
+    return found if number in (_RIGHT, _NEARLY) else None, _NOTES[number]
+
+
+def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, near: Booleans) -> tuple[Any, int]:
     """Look for a set of sticking contacts that is right, among those of `may`, first those like `near`.
 
     Contacts of `may` that do not stick are left out: they have no impulse, and must not approach for lack of it. Given
     the set, v⁺ is then unique where other contacts have no friction, and what it shows of the roles is a proof. A set
     that no velocity satisfies proves the same of every set that contains it. One whose rows contradict each other by
-    less than `SLIGHT` is the answer only where no other set is right.
+    less than `SLIGHT` is the answer only where no other set is right. Compiled and interpreted attempts share this
+    text.
+
+    Args:
+        attempt: A `Try`; `problem` follows its three arguments.
+        problem: Further arguments of the attempts.
+        may: Contacts that may stick, shape (n,).
+        near: Those that stick in the first set, shape (n,).
 
     Returns:
-        What was found, and `LEFT_OUT` or nothing; or None, and `SQUEEZE` or `CONTRADICTED`, which are proved, or
-        `UNSETTLED`.
+        `Attempt.found` of the set that is right, or of any other; the place of the note in `_NOTES`.
     """
     nothing = np.zeros_like(may)
-    if attempt(nothing, nothing, HELD_RANK_TOLERANCE).impossible:
-        return None, SQUEEZE
-    impossible: list[Booleans] = []
-    nearly: Attempt[Found] | None = None
-    proved = 2 ** int(may.sum()) <= MOST
-    for stick in sets(may, near):
-        if any((stick >= smaller).all() for smaller in impossible):
+    nearly = attempt(nothing, nothing, HELD_RANK_TOLERANCE, *problem)
+    if nearly.impossible:
+        return nearly.found, _SQUEEZED
+    tried_first = sets(may, near)
+    impossible = np.zeros(tried_first.shape[0], dtype=np.bool_)
+    ending, proved = _OPEN_STILL, 2.0 ** may.sum() <= MOST
+    for at in range(tried_first.shape[0]):
+        stick = tried_first[at]
+        out, known = may & ~stick, False
+        for before in range(at):
+            known = known or (impossible[before] and (stick >= tried_first[before]).all())
+        if known:
             continue
         for rank_tolerance in (HELD_RANK_TOLERANCE, SAME):
-            tried = attempt(stick, may & ~stick, rank_tolerance)
-            wrong = (may & ~stick & tried.presses) | (stick & tried.parts & ~tried.presses)
-            if _counts(tried) and not wrong.any():
-                return tried.found, LEFT_OUT if tried.moves else ""
-            if nearly is None and tried.solved and tried.moves <= SLIGHT and not wrong.any():
-                nearly = tried
-            if tried.impossible or not tried.moves:
+            tried = attempt(stick, out, rank_tolerance, *problem)
+            right = not ((out & tried.presses) | (stick & tried.parts & ~tried.presses)).any()
+            if right and holds(tried):
+                return tried.found, _RIGHT if tried.moves == 0.0 else _NEARLY
+            if right and tried.solved and tried.moves <= SLIGHT and ending != _NEARLY:
+                nearly, ending = tried, _NEARLY
+            if tried.impossible or tried.moves == 0.0:
                 break
-        if tried.impossible:
-            impossible.append(stick)
-        proved = proved and (tried.impossible or (tried.solved and not tried.moves))
-    if nearly is not None:
-        return nearly.found, LEFT_OUT
-    return None, CONTRADICTED if proved else UNSETTLED
+        impossible[at] = tried.impossible
+        proved = proved and (tried.impossible or (tried.solved and tried.moves == 0.0))
+    if ending != _NEARLY:
+        ending = _ALL_WRONG if proved else _OPEN_STILL
+    return nearly.found, ending
 
 
 @njit(cache=True)
