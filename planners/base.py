@@ -126,6 +126,37 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
 
 
 @njit(cache=True, inner=True)
+def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
+    """Return a foot's push `since` its touchdown (both in cycles) less m g/n, and its integrals of mean zero.
+
+    The push is that of `sway_base`, in m g/n; T² and T times the integrals are a way and a velocity.
+    """
+    swing = 1.0 - duty
+    mean = -duty * duty * (1.0 / math.pi**2 + duty / 24.0) + swing * (swing * swing / 12.0 - duty * duty / 8.0)
+    if since < duty:
+        u = since / duty
+        p = -duty * (math.sin(math.pi * u) / (2.0 * math.pi) + 0.5 * duty * (u - 0.5) ** 2)
+        return (
+            p - mean,
+            -0.5 * math.cos(math.pi * u) - duty * (u - 0.5),
+            0.5 * math.pi * math.sin(math.pi * u) / duty - 1.0,
+        )
+    r = (since - duty) / swing
+    return 0.5 * swing * swing * r * (1.0 - r) - duty * duty / 8.0 - mean, swing * (0.5 - r), -1.0
+
+
+@njit(cache=True, inner=True)
+def _way_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
+    """Return a foot's way over the base `since` its touchdown (in cycles), in T times the command, and derivatives."""
+    if since < duty:
+        return duty * (0.5 - since / duty), -1.0, 0.0
+    swing = 1.0 - duty
+    r = (since - duty) / swing
+    way = r**3 * (10.0 + r * (6.0 * r - 15.0)) - swing * r - 0.5 * duty
+    return way, 30.0 * (r * (1.0 - r)) ** 2 / swing - 1.0, 60.0 * r * (1.0 - r) * (1.0 - 2.0 * r) / swing**2
+
+
+@njit(cache=True, inner=True)
 def sway_base(
     phase: float,
     dt: float,
@@ -161,27 +192,12 @@ def sway_base(
     extent[0] += dt * (extent[1] + 0.5 * dt * extent[2])
     extent[1] += dt * extent[2]
     extent[2] = bandwidth * (bandwidth * ((1.0 if builds else 0.0) - extent[0]) - 2.0 * extent[1])
-    swing = 1.0 - duty
-    mean = -duty * duty * (1.0 / math.pi**2 + duty / 24.0) + swing * (swing * swing / 12.0 - duty * duty / 8.0)
     sway[:] = 0.0
     for i in range(touchdown.shape[0]):
         since = (phase - touchdown[i]) % 1.0
-        # the push, integrated twice, and the foot's way over the base, in T and in T times the command
-        if since < duty:
-            u = since / duty
-            p = -duty * (math.sin(math.pi * u) / (2.0 * math.pi) + 0.5 * duty * (u - 0.5) ** 2)
-            v = -0.5 * math.cos(math.pi * u) - duty * (u - 0.5)
-            a = 0.5 * math.pi * math.sin(math.pi * u) / duty - 1.0
-            way, rate, bend = duty * (0.5 - u), -1.0, 0.0
-        else:
-            r = (since - duty) / swing
-            p = 0.5 * swing * swing * r * (1.0 - r) - duty * duty / 8.0
-            v = swing * (0.5 - r)
-            a = -1.0
-            way = r**3 * (10.0 + r * (6.0 * r - 15.0)) - swing * r - 0.5 * duty
-            rate = 30.0 * (r * (1.0 - r)) ** 2 / swing - 1.0
-            bend = 60.0 * r * (1.0 - r) * (1.0 - 2.0 * r) / swing**2
-        p, v = (p - mean) * period * period, v * period
+        p, v, a = _push_of(since, duty)
+        way, rate, bend = _way_of(since, duty)
+        p, v = p * period * period, v * period
         for k in range(5):
             c = push.acceleration[k, i]
             sway[0, k] += c * p

@@ -169,6 +169,17 @@ def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> boo
 
 
 @njit(cache=True, inner=True)
+def _meets(
+    i: int, gap: float, within: float, gait: Gait, measured: Measured, plan: FootPlan
+) -> bool:  # pragma: no cover
+    """True if foot i has stopped descending, `gap` [m] above the ground and `within` it, or held up above its plan."""
+    speed = measured.feet_velocity[i, 2]
+    raised = measured.feet[i, 2] - plan.position[i, 2] > BLOCKED
+    blocked = raised and speed > -HELD * gait.touchdown_speed_m_s
+    return speed > -0.5 * gait.touchdown_speed_m_s and (blocked or gap < within)
+
+
+@njit(cache=True, inner=True)
 def notice_touchdowns(
     t: float, gait: Gait, stride: Stride, measured: Measured, timing: Timing, plan: FootPlan
 ) -> None:  # pragma: no cover - compiled
@@ -197,12 +208,8 @@ def notice_touchdowns(
         if planned > plan.touched[i] + early_s and plan.phase[i] != LATE:
             plan.touched[i] = planned
         if not timing.stance[i] and timing.to_touchdown[i] <= early_s:
-            near = measured.feet[i, 2] - plan.landing[i, 2] < TOUCH_GAP
-            speed = measured.feet_velocity[i, 2]
-            raised = measured.feet[i, 2] - plan.position[i, 2] > BLOCKED
-            blocked = raised and speed > -HELD * gait.touchdown_speed_m_s
-            stops = speed > -0.5 * gait.touchdown_speed_m_s
-            if plan.phase[i] == SWINGING and stops and (near or blocked):
+            gap = measured.feet[i, 2] - plan.landing[i, 2]
+            if plan.phase[i] == SWINGING and _meets(i, gap, TOUCH_GAP, gait, measured, plan):
                 plan.touched[i] = t
             elif plan.phase[i] != STANDING:
                 continue
@@ -211,6 +218,22 @@ def notice_touchdowns(
             timing.since_liftoff[i] = 0.0
             timing.to_touchdown[i] += stance_s + swing_s
         timing.since_touchdown[i] = t - plan.touched[i] if timing.stance[i] else np.inf
+
+
+@njit(cache=True, inner=True)
+def _predict_base(
+    base: tuple[float, float], yaw: float, command: Array, ahead: float
+) -> tuple[float, float, float, float]:  # pragma: no cover - compiled
+    """Predict a base at (x, y) [m] that heads for `yaw` [rad] and follows the command for the time `ahead` [s].
+
+    Returns:
+        x_m, y_m [m], and cosine and sine of ψ_m (`choose_footholds`).
+    """
+    turn = command[2] * ahead
+    c, s = math.cos(yaw + 0.5 * turn), math.sin(yaw + 0.5 * turn)
+    x = base[0] + (c * command[0] - s * command[1]) * ahead
+    y = base[1] + (s * command[0] + c * command[1]) * ahead
+    return x, y, math.cos(yaw + turn), math.sin(yaw + turn)
 
 
 @njit(cache=True, inner=True)
@@ -247,13 +270,14 @@ def choose_footholds(
         ground: Out: `points`.
     """
     yaw = heading(measured.rotation)
-    v_x, v_y, omega = command.velocity[0], command.velocity[1], command.velocity[2]
     c, s = math.cos(yaw), math.sin(yaw)
-    u_x, u_y = v_x + sway[1, 0], v_y + sway[1, 1]
+    u_x, u_y = command.velocity[0] + sway[1, 0], command.velocity[1] + sway[1, 1]
     slip_x = measured.velocity[0] - (c * u_x - s * u_y)
     slip_y = measured.velocity[1] - (s * u_x + c * u_y)
-    base_x = measured.position[0] - (c * sway[0, 0] - s * sway[0, 1])
-    base_y = measured.position[1] - (s * sway[0, 0] + c * sway[0, 1])
+    base = (
+        measured.position[0] - (c * sway[0, 0] - s * sway[0, 1]),
+        measured.position[1] - (s * sway[0, 0] + c * sway[0, 1]),
+    )
     # a robot that hangs has its mass centre below its feet: no step catches it
     capture_s = CAPTURE_GAIN * math.sqrt(max(nominal.com_height, 0.0) / GRAVITY)
     stance_s = stride.duty[0] * stride.period[0]
@@ -264,20 +288,11 @@ def choose_footholds(
             ground.points[0, i], ground.points[1, i] = at[i, 0], at[i, 1]
             continue
         if plan.phase[i] != SWINGING or since_liftoff < FREEZE * (since_liftoff + to_touchdown):
-            ahead = to_touchdown + 0.5 * stance_s
-            turn = omega * ahead
-            c, s = math.cos(yaw + 0.5 * turn), math.sin(yaw + 0.5 * turn)
-            x_m = base_x + (c * v_x - s * v_y) * ahead
-            y_m = base_y + (s * v_x + c * v_y) * ahead
-            c, s = math.cos(yaw + turn), math.sin(yaw + turn)
             n_x, n_y = nominal.feet[i, 0], nominal.feet[i, 1]
+            x_m, y_m, c, s = _predict_base(base, yaw, command.velocity, to_touchdown + 0.5 * stance_s)
             plan.landing[i, 0] = x_m + c * n_x - s * n_y + capture_s * slip_x
             plan.landing[i, 1] = y_m + s * n_x + c * n_y + capture_s * slip_y
-            turn = omega * to_touchdown
-            c, s = math.cos(yaw + 0.5 * turn), math.sin(yaw + 0.5 * turn)
-            x_t = base_x + (c * v_x - s * v_y) * to_touchdown
-            y_t = base_y + (s * v_x + c * v_y) * to_touchdown
-            c, s = math.cos(yaw + turn), math.sin(yaw + turn)
+            x_t, y_t, c, s = _predict_base(base, yaw, command.velocity, to_touchdown)
             off_x, off_y = plan.landing[i, 0] - x_t, plan.landing[i, 1] - y_t
             off_x, off_y = c * off_x + s * off_y - n_x, c * off_y - s * off_x - n_y
             within = within_reach(off_x, off_y, ability.reach[i])
@@ -332,6 +347,63 @@ def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, 
 
 
 @njit(cache=True, inner=True)
+def _swing(
+    i: int, dt: float, gait: Gait, stride: Stride, measured: Measured, timing: Timing, plan: FootPlan
+) -> None:  # pragma: no cover - compiled
+    """Move foot i along the quintic from where its plan is to where it shall land, and over the arch."""
+    course, since_liftoff, to_touchdown = plan.course[i], timing.since_liftoff[i], timing.to_touchdown[i]
+    step = min(dt, since_liftoff)
+    if plan.phase[i] != SWINGING:
+        plan.phase[i] = SWINGING
+        course[:] = 0.0
+        assign(course[0], measured.feet[i])
+        step = since_liftoff
+    advance_quintic(course, plan.landing[i], to_touchdown + step, step)
+    swing_s = since_liftoff + to_touchdown
+    z, dz, ddz = arch(since_liftoff / swing_s, stride.height[0], gait.touchdown_speed_m_s, swing_s)
+    assign(plan.position[i], course[0])
+    assign(plan.velocity[i], course[1])
+    assign(plan.acceleration[i], course[2])
+    plan.position[i, 2] += z
+    plan.velocity[i, 2] += dz
+    plan.acceleration[i, 2] += ddz
+
+
+@njit(cache=True, inner=True)
+def _search(i: int, depth: float, gait: Gait, plan: FootPlan) -> None:  # pragma: no cover - compiled
+    """Move foot i, which is late, on down to `depth` [m] below where it was to land."""
+    plan.phase[i] = LATE
+    assign(plan.position[i], plan.landing[i])
+    plan.position[i, 2] -= min(depth, LATE_DEPTH)
+    plan.velocity[i], plan.acceleration[i] = 0.0, 0.0
+    plan.velocity[i, 2] = -gait.touchdown_speed_m_s if depth < LATE_DEPTH else 0.0
+
+
+@njit(cache=True, inner=True)
+def _land(i: int, normal: Array, measured: Measured, timing: Timing, plan: FootPlan) -> None:  # pragma: no cover
+    """Let foot i stand where it is; it slides as it does beside its rolling, along the ground."""
+    plan.phase[i] = STANDING
+    plan.position[i, 0], plan.position[i, 1] = measured.feet[i, 0], measured.feet[i, 1]
+    plan.touched[i] += timing.since_touchdown[i]
+    timing.since_touchdown[i] = 0.0
+    slide = plan.slide[i]
+    for d in range(3):
+        slide[d] = measured.feet_velocity[i, d] - plan.velocity[i, d]
+    along = np.dot(normal, slide)
+    for d in range(3):
+        slide[d] -= normal[d] * along
+
+
+@njit(cache=True, inner=True)
+def _roll(i: int, r: float, normal: Array, measured: Measured, plan: FootPlan) -> None:  # pragma: no cover - compiled
+    """Let foot i roll without slipping: its centre moves with ω × r n."""
+    omega, velocity = measured.shank_rate[i], plan.velocity[i]
+    velocity[0] = r * (omega[1] * normal[2] - omega[2] * normal[1])
+    velocity[1] = r * (omega[2] * normal[0] - omega[0] * normal[2])
+    velocity[2] = r * (omega[0] * normal[1] - omega[1] * normal[0])
+
+
+@njit(cache=True, inner=True)
 def move_feet(
     dt: float,
     gait: Gait,
@@ -364,70 +436,32 @@ def move_feet(
     """
     for i in range(timing.stance.shape[0]):
         r, height, normal = radius[i], ground.height[i] + plan.offset[i], ground.normal[i]
-        position, velocity, acceleration = plan.position[i], plan.velocity[i], plan.acceleration[i]
         if not timing.stance[i]:
-            course, since_liftoff, to_touchdown = plan.course[i], timing.since_liftoff[i], timing.to_touchdown[i]
-            step = dt
-            if plan.phase[i] != SWINGING:
-                plan.phase[i] = SWINGING
-                course[:] = 0.0
-                assign(course[0], measured.feet[i])
-                step = since_liftoff
-            step = min(step, since_liftoff)
             plan.landing[i, 2] = height + r / normal[2]
-            advance_quintic(course, plan.landing[i], to_touchdown + step, step)
-            swing_s = since_liftoff + to_touchdown
-            z, dz, ddz = arch(since_liftoff / swing_s, stride.height[0], gait.touchdown_speed_m_s, swing_s)
-            assign(position, course[0])
-            assign(velocity, course[1])
-            assign(acceleration, course[2])
-            position[2] += z
-            velocity[2] += dz
-            acceleration[2] += ddz
+            _swing(i, dt, gait, stride, measured, timing, plan)
             continue
-
-        # Rolling without slipping: the centre moves with ω × r n.
-        omega, slide = measured.shank_rate[i], plan.slide[i]
-        velocity[0] = r * (omega[1] * normal[2] - omega[2] * normal[1])
-        velocity[1] = r * (omega[2] * normal[0] - omega[0] * normal[2])
-        velocity[2] = r * (omega[0] * normal[1] - omega[1] * normal[0])
-        learns = min(dt / SETTLING, 1.0)
+        _roll(i, r, normal, measured, plan)
+        position, slide, learns = plan.position[i], plan.slide[i], min(dt / SETTLING, 1.0)
         if plan.phase[i] == STANDING:
             fading = math.exp(-dt / BRAKING)
             for d in range(3):
                 slide[d] *= fading
         else:
-            acceleration[:] = 0.0
             depth = gait.touchdown_speed_m_s * timing.since_touchdown[i]
-            above = (measured.feet[i, 2] - height) * normal[2] - r
-            speed = measured.feet_velocity[i, 2]
-            stops = speed > -0.5 * gait.touchdown_speed_m_s
-            raised = measured.feet[i, 2] - position[2] > BLOCKED
-            blocked = raised and speed > -HELD * gait.touchdown_speed_m_s
-            if not (stops and (blocked or (above < LATE_GAP and depth < LATE_DEPTH))):
-                plan.phase[i] = LATE
-                assign(position, plan.landing[i])
-                position[2] -= min(depth, LATE_DEPTH)
-                velocity[:] = 0.0
-                velocity[2] = -gait.touchdown_speed_m_s if depth < LATE_DEPTH else 0.0
+            gap = (measured.feet[i, 2] - height) * normal[2] - r
+            if not _meets(i, gap, LATE_GAP if depth < LATE_DEPTH else -np.inf, gait, measured, plan):
+                _search(i, depth, gait, plan)
                 continue
-            plan.phase[i] = STANDING
-            position[0], position[1] = measured.feet[i, 0], measured.feet[i, 1]
-            plan.touched[i] += timing.since_touchdown[i]
-            timing.since_touchdown[i], learns = 0.0, 1.0
-            for d in range(3):
-                slide[d] = measured.feet_velocity[i, d] - velocity[d]
-            along = np.dot(normal, slide)
-            for d in range(3):
-                slide[d] -= normal[d] * along
+            _land(i, normal, measured, timing, plan)
+            learns = 1.0
         if timing.since_touchdown[i] < SETTLE_S:
-            told = measured.feet[i, 2] - r / normal[2] - height
-            plan.offset[i] += learns * told
-            height += learns * told
+            excess = measured.feet[i, 2] - r / normal[2] - height
+            plan.offset[i] += learns * excess
+            height += learns * excess
         plan.level[i] = height
         for d in range(3):
-            velocity[d] += slide[d]
-            acceleration[d] = -slide[d] / BRAKING
-        position[0] += dt * velocity[0]
-        position[1] += dt * velocity[1]
-        position[2] = height + r / normal[2] + dt * velocity[2]
+            plan.velocity[i, d] += slide[d]
+            plan.acceleration[i, d] = -slide[d] / BRAKING
+        position[0] += dt * plan.velocity[i, 0]
+        position[1] += dt * plan.velocity[i, 1]
+        position[2] = height + r / normal[2] + dt * plan.velocity[i, 2]

@@ -166,12 +166,13 @@ def move_joints(
 
 @njit(cache=True, inner=True)
 def collect_joints(
-    motion: Array, residual: Array, actuated: Integers, joints: Array
+    motion: Array, residual: Array, actuated: Integers, joints: tuple[Array, Array, Array]
 ) -> float:  # pragma: no cover - compiled
-    """Put the motion of the legs, shape (3, n, 3), into that of all joints, shape (3, a); the largest residual [m]."""
+    """Put the motion of the legs, shape (3, n, 3), into that of all joints, shapes (a,); the largest residual."""
+    q, v, a = joints
     for i in range(actuated.shape[0]):
         for k in range(3):
-            for d in range(3):
-                joints[d, actuated[i, k]] = motion[d, i, k]
+            joint = actuated[i, k]
+            q[joint], v[joint], a[joint] = motion[0, i, k], motion[1, i, k], motion[2, i, k]
     largest: float = residual.max()
     return largest

@@ -138,6 +138,29 @@ def _rows(M: Array, j: int) -> tuple[float, float, float]:  # pragma: no cover -
 
 
 @njit(cache=True, inner=True, error_model="numpy")
+def _follow_base(
+    J: Array, foot: Array, target: tuple[float, float, float], resting: Array, D: Array
+) -> None:  # pragma: no cover - compiled
+    """Solve for the joint velocities of a leg that moves its foot as planned, as a function of u.
+
+    Args:
+        J: Jacobian of the foot, shape (3, 3) [m].
+        foot: The foot p_i, shape (3,) [m].
+        target: Its velocity ṗ_i [m/s].
+        resting: Out: ``J_i⁻¹ ṗ_i``, shape (3,).
+        D: Out: ``D_i`` transposed, shape (3, 3).
+    """
+    b = np.empty(3)
+    b[0], b[1], b[2] = target
+    leg_solve(J, b, resting)
+    for k in range(3):
+        b[0] = 1.0 if k == 0 else (-foot[1] if k == 2 else 0.0)
+        b[1] = 1.0 if k == 1 else (foot[0] if k == 2 else 0.0)
+        b[2] = 0.0
+        leg_solve(J, b, D[k])
+
+
+@njit(cache=True, inner=True, error_model="numpy")
 def momentum_velocity(
     M: Array,
     legs: Legs,
@@ -159,7 +182,7 @@ def momentum_velocity(
         system: In: `nominal`; out: the rest.
         v: Out: velocity of the planned motion, Pinocchio's layout, shape (nv,).
     """
-    twist, rate, foot = base.twist, base.rate, leg_plan.foot
+    twist, rate = base.twist, base.rate
     resting, D, A = system.resting, system.D, system.A
     c, s = math.cos(base.pose[3]), math.sin(base.pose[3])
     com_x, com_y, gyration = system.nominal[0], system.nominal[1], system.nominal[2]
@@ -170,18 +193,10 @@ def momentum_velocity(
 
     for k in range(3):
         A[0, k], A[1, k], A[2, k] = _rows(M, k if k < 2 else 5)
-    b = np.empty(3)
     for i in range(legs.v_index.shape[0]):
-        J, dp = leg_plan.jacobian[i], plan.velocity[i]
-        b[0] = c * dp[0] + s * dp[1]
-        b[1] = c * dp[1] - s * dp[0]
-        b[2] = dp[2] - twist[2]
-        leg_solve(J, b, resting[i])
-        for k in range(3):
-            b[0] = 1.0 if k == 0 else (-foot[i, 1] if k == 2 else 0.0)
-            b[1] = 1.0 if k == 1 else (foot[i, 0] if k == 2 else 0.0)
-            b[2] = 0.0
-            leg_solve(J, b, D[i, k])
+        dp = plan.velocity[i]
+        target = (c * dp[0] + s * dp[1], c * dp[1] - s * dp[0], dp[2] - twist[2])
+        _follow_base(leg_plan.jacobian[i], leg_plan.foot[i], target, resting[i], D[i])
         for j in range(3):
             x, y, z = _rows(M, legs.v_index[i, j])
             h_x -= x * resting[i, j]

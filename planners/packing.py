@@ -42,9 +42,7 @@ def pack(parts: Parts) -> tuple[Record, Parts]:
         name: {key: record[name][key][0].view(value.dtype) for key, value in part.items()}
         for name, part in fields.items()
     }
-    if config.DISABLE_JIT:  # run as Python, a kernel does not find the fields of a numpy record as attributes
-        record = cast(Record, [SimpleNamespace(**{name: SimpleNamespace(**part) for name, part in views.items()})])
-    return record, parts._replace(
+    return cast(Record, _Interpreted(record)) if config.DISABLE_JIT else record, parts._replace(
         **{
             name: part._make(views[name].values())
             for name, part in parts._asdict().items()
@@ -53,13 +51,30 @@ def pack(parts: Parts) -> tuple[Record, Parts]:
     )
 
 
+class _Interpreted:
+    """A record whose fields kernels that run as Python find as attributes: numpy has none called ``base``."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    def __getitem__(self, at: Any) -> Any:
+        if at != 0:
+            return self._record[at]
+        parts = {name: self._record[name][0] for name in self._record.dtype.names or ()}
+        return SimpleNamespace(
+            **{name: SimpleNamespace(**{key: part[key] for key in part.dtype.names}) for name, part in parts.items()}
+        )
+
+
 def put(record: Record, name: str, part: Any) -> None:
     """Overwrite the part `name` of a record with one of the same fields and shapes."""
-    if config.DISABLE_JIT:
-        setattr(record[0], name, SimpleNamespace(**_fields(part)))
-        return
     for key, value in _fields(part).items():
         record[name][key] = value
+
+
+def dtype_of(part: NamedTuple) -> np.dtype[np.void]:
+    """Return the dtype of a part as it lies in a record, but with its booleans, which Numba has not."""
+    return np.dtype([(key, x.dtype, x.shape) for key, x in _fields(part).items()], align=True)
 
 
 @functools.cache

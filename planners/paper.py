@@ -372,5 +372,7 @@ def _plan_joints(
     write_timing(since_begin, gait.period_s, gait.duty, gait.touchdown, timing)
     _move_goals(dt, gait, parts.nominal.feet, command, measured, timing, goals)
     _reach_goals(goals.motion, measured.angles, parts.legs, leg_plan)
-    residual: float = collect_joints(leg_plan.motion, leg_plan.residual, parts.legs.actuated, joints)
+    residual: float = collect_joints(
+        leg_plan.motion, leg_plan.residual, parts.legs.actuated, (joints[0], joints[1], joints[2])
+    )
     return residual

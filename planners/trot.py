@@ -17,7 +17,7 @@ from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import entry
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import assign_rows
+from idcontrol.kernels.linear import assign
 from idcontrol.planners.balance import Balance, righting_acceleration
 from idcontrol.planners.base import (
     BaseReference,
@@ -58,15 +58,56 @@ from idcontrol.planners.joints import LegPlan, collect_joints, move_joints, reac
 from idcontrol.planners.legs import Feet, Legs
 from idcontrol.planners.measured import Measured, heading, read_state
 from idcontrol.planners.momentum import MomentumBase, MomentumSystem, Planned, yield_base
-from idcontrol.planners.packing import Record, pack, put
+from idcontrol.planners.packing import Record, dtype_of, pack, put
 from idcontrol.planners.push import Pushing
-from idcontrol.types import Array, Booleans, Reference, State, read_only
+from idcontrol.types import Array, Booleans, Reference, State
 
 FADED = 0.02
 """Part of a sway that is left when a gait has ended [-]."""
 
+REST = (0.0, 0.0, 0.0)
+"""The command that asks for no motion."""
+
 CHANGE_S = 0.03
 """How long all feet stand between two gaits [s]: long enough to unload the feet that lift first."""
+
+
+class _Motion(NamedTuple):
+    """The plan of a tick: what `Reference` shows of it.
+
+    Attributes:
+        q: Angles of all joints, shape (a,) [rad].
+        v: Their velocities, shape (a,) [rad/s].
+        a: Their accelerations, shape (a,) [rad/s²].
+        stance: True for a foot that is planned to stand and does, shape (n,).
+        since_touchdown: Time since the planned touchdowns, shape (n,) [s].
+        to_liftoff: Time to the planned lift-offs, shape (n,) [s].
+        feet: Centres of the feet, shape (n, 3) [m].
+        base: Position and heading of the base, shape (4,) [m, m, m, rad].
+    """
+
+    q: Array
+    v: Array
+    a: Array
+    stance: Booleans
+    since_touchdown: Array
+    to_liftoff: Array
+    feet: Array
+    base: Array
+
+    @staticmethod
+    def at(home: Array, n: int) -> _Motion:
+        """Room for `n` feet; joints that belong to no leg stay at the angles `home`, shape (a,) [rad]."""
+        return _Motion(
+            q=home,
+            v=np.zeros_like(home),
+            a=np.zeros_like(home),
+            stance=np.ones(n, dtype=np.bool_),
+            since_touchdown=np.zeros(n),
+            to_liftoff=np.zeros(n),
+            feet=np.zeros((n, 3)),
+            base=np.zeros(4),
+        )
 
 
 class _Parts(NamedTuple):
@@ -89,6 +130,35 @@ class _Parts(NamedTuple):
     leg_plan: LegPlan
     momentum: MomentumSystem
     push: Push
+    motion: _Motion
+
+
+@njit(cache=True, inner=True)
+def _time_feet(
+    parts: _Parts, t: float, dt: float, needed: tuple[float, float, float], ends: bool
+) -> None:  # pragma: no cover - compiled
+    """Find where the feet are in their cycle (planner.md 4.1).
+
+    Args:
+        parts: In and out: timing and stride.
+        t: Time [s].
+        dt: Time since the last tick [s].
+        needed: Period [s], duty [-] and step height [m] of the stride that the command needs.
+        ends: True if the gait ends: feet in the air land as planned, and feet that stand stay.
+    """
+    gait, stride, timing, plan = parts.gait, parts.stride, parts.timing, parts.plan
+    write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
+    if lifts_too_early(t, gait, timing, plan):
+        stride.begin[0] += dt
+        write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
+    if not ends:
+        adopt_stride(t, dt, needed, gait, stride, timing)
+        return
+    for i in range(timing.stance.shape[0]):
+        if plan.phase[i] != SWINGING:
+            timing.stance[i], timing.since_touchdown[i], timing.since_liftoff[i] = True, np.inf, 0.0
+        if timing.stance[i]:
+            timing.to_liftoff[i] = np.inf
 
 
 @njit(cache=True)
@@ -114,19 +184,8 @@ def _plan_base_and_footholds(
     share, needed = govern(target, parts.limits.linear_m_s2, gait, parts.nominal.feet, parts.ability)
     if not gait.sways:
         share *= steady_pace(measured.rotation, dt, stride)
-    write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
-    if lifts_too_early(t, gait, timing, plan):
-        stride.begin[0] += dt
-        write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
     ends = changes or (stops and not command.velocity.any())
-    if ends:
-        for i in range(timing.stance.shape[0]):
-            if plan.phase[i] != SWINGING:
-                timing.stance[i], timing.since_touchdown[i], timing.since_liftoff[i] = True, np.inf, 0.0
-            if timing.stance[i]:
-                timing.to_liftoff[i] = np.inf
-    else:
-        adopt_stride(t, dt, needed, gait, stride, timing)
+    _time_feet(parts, t, dt, needed, ends)
     if gait.sways and stride.begin[0] < np.inf:
         period, duty = stride.period[0], stride.duty[0]
         phase, builds = (t - stride.begin[0]) / period, t >= stride.begin[0] - period and not ends
@@ -151,19 +210,13 @@ def _plan_base_and_footholds(
 
 
 @njit(cache=True, error_model="numpy")
-def _plan_joints(
-    record: Record, momentum: tuple[Planned, bool], dt: float, still: Array, told: Array, stance: Booleans
-) -> float:  # pragma: no cover - compiled
+def _plan_joints(record: Record, momentum: tuple[Planned, bool], dt: float) -> float:  # pragma: no cover - compiled
     """Advance the planned feet; find the motion of the joints that moves them so, within the limits of the joints.
 
     Args:
-        record: The planner's record.
+        record: The planner's record; its `motion` is written.
         momentum: The planned motion, and whether the base yields to it.
         dt: Time since the last tick [s].
-        still: Angles, velocities and accelerations of joints that belong to no leg, shape (3, a) [rad, rad/s, rad/s²].
-        told: Out: those of all joints (3 a), times since touchdown and to lift-off (n each) [s], feet (3 n) [m],
-            position [m] and yaw [rad] of the base.
-        stance: Out: which feet are planned to stand and do, shape (n,).
 
     Returns:
         Largest distance between a planned foot and where the joints can put it [m].
@@ -178,17 +231,15 @@ def _plan_joints(
     righting = righting_acceleration(balance.stiffness_1_s2, balance.damping_1_s, measured.rotation, measured.omega_B)
     move_joints(plan, parts.base, righting, measured, leg_plan)
     limit_joints(dt, parts.joint_limits, leg_plan.motion, leg_plan.reference)
-    a, n = still.shape[1], stance.shape[0]
-    joints, times, feet = told[: 3 * a].reshape(3, a), told[3 * a :], told[3 * a + 2 * n :]
-    assign_rows(joints, still)  # 'joints[:] = still' compiles Numba's texts on shapes that do not fit
-    residual: float = collect_joints(leg_plan.reference, leg_plan.residual, parts.legs.actuated, joints)
-    for i in range(n):
-        stance[i] = timing.stance[i] and plan.phase[i] == STANDING
-        times[i], times[n + i] = timing.since_touchdown[i], timing.to_liftoff[i]
-        for k in range(3):
-            feet[3 * i + k] = plan.position[i, k]
-    for k in range(4):
-        feet[3 * n + k] = parts.base.pose[k]
+    motion = parts.motion
+    for i in range(timing.stance.shape[0]):
+        motion.stance[i] = timing.stance[i] and plan.phase[i] == STANDING
+        motion.since_touchdown[i], motion.to_liftoff[i] = timing.since_touchdown[i], timing.to_liftoff[i]
+        assign(motion.feet[i], plan.position[i])
+    assign(motion.base, parts.base.pose)
+    residual: float = collect_joints(
+        leg_plan.reference, leg_plan.residual, parts.legs.actuated, (motion.q, motion.v, motion.a)
+    )
     return residual
 
 
@@ -266,48 +317,15 @@ class TrotPlanner:
             )
         self.feet, self.gait, self._first, self._changes = feet, gait, gait, settings.changes
         self._commands, self._ground = commands, ground
-        legs = Legs.of(system, feet)
-        # Joints that belong to no leg hold the home pose.
-        self._still: Array = np.zeros((3, system.n_actuated))
-        self._still[0] = home
-        nominal = _nominal_stance(system, feet, legs, self._still[0])
-        fastest = np.full(system.n_actuated, np.inf) if settings.speed_limit is None else settings.speed_limit
-        joint_limits = _joint_limits(system, legs, self._still[0], fastest)
-        weight = GRAVITY * pin.computeTotalMass(system.model)
-        ability = Ability.of(legs, self._still[0][legs.actuated], nominal.feet, joint_limits, gait, weight)
-        nominal.lead[:] = ability.stroke.min(), ability.stroke.min() / np.hypot(*nominal.feet[:, :2].T).max()
-        self.height = nominal.height
-        momentum = MomentumBase(system, self._still[0])
-        self._pushing = Pushing.of(system, legs, nominal, self._still[0])
-        self._momentum = momentum.planned, settings.constant_momentum
-        self._record, self._parts = pack(
-            _Parts(
-                gait=gait,
-                limits=settings.limits,
-                balance=settings.balance,
-                nominal=nominal,
-                legs=legs,
-                joint_limits=joint_limits,
-                ability=ability,
-                measured=Measured.of(n),
-                stride=Stride.of(gait),
-                timing=Timing.of(n),
-                command=LimitedCommand.at_rest(),
-                plan=FootPlan.of(n),
-                ground=GroundSamples.of(n),
-                base=BaseReference.at_rest(),
-                leg_plan=LegPlan.of(n),
-                momentum=MomentumSystem.of(n),
-                push=self._pushing.push(gait),
-            )
-        )
+        parts, self._pushing, planned = _at_rest(system, feet, np.array(home, dtype=np.float64), settings)
+        self._record, self._parts = pack(parts)
+        self._motion, self._motion_type = self._record["motion"], dtype_of(parts.motion)
+        self._momentum = planned, settings.constant_momentum
         # compiled functions of arrays whose types never change
-        record, stance = self._record, np.empty(n, dtype=np.bool_)
-        zero, never = (0.0, 0.0, 0.0), False
-        self._plan_base = entry(_plan_base_and_footholds, record, 0.0, 0.0, zero, never, never)
-        self._plan_joints = entry(_plan_joints, record, self._momentum, 0.0, self._still, self._still[0], stance)
-        self._parts.momentum.nominal[:] = momentum.nominal
+        self._plan_base = entry(_plan_base_and_footholds, self._record, 0.0, 0.0, REST, False, False)
+        self._plan_joints = entry(_plan_joints, self._record, self._momentum, 0.0)
         self.plan, self.base, self.nominal = self._parts.plan, self._parts.base, self._parts.nominal.feet
+        self.height = self._parts.nominal.height
         self.command: Array = self._parts.command.velocity
         self.commanded: Array = np.zeros(3)
         self.standing = True
@@ -359,30 +377,18 @@ class TrotPlanner:
 
     def __call__(self, state: State) -> Reference:
         """Plan the motion of the joints at `state.t`; the planner must have been reset."""
-        t, record, measured, timing = state.t, self._record, self._parts.measured, self._parts.timing
+        t, record = state.t, self._record
         yaw = read_state(record, state.q, state.v)
         dt = max(t - self._t, 0.0)
         self._t = t
-
-        if self._halts and not self.command.any() and self._parts.stride.begin[0] < math.inf == self._rests:
-            self._rests = max(t, self._parts.stride.begin[0]) + self.gait.period_s  # each foot steps once more
-        command = VelocityCommand(walk=t < self._rests) if self._halts else self._commands(t, measured.position, yaw)
-        gait: Gait | None = self._first
-        for begin, other in self._changes:
-            gait = other if t >= begin else gait
-        walk = command.walk and gait is not None
-        if self.standing and gait is not None and walk:
-            self._relocate()
-            self._asked = gait
-            self._take_up(gait)
-            self.standing, self._parts.stride.begin[0] = False, t + self._rest(gait.start_s)
-        walks = walk and t >= self._parts.stride.begin[0]
-        target = (command.v_x, command.v_y, command.omega) if walks else (0.0, 0.0, 0.0)
-        stops, asked = not self.standing and not walk, self.commanded
+        command, gait = self._ask(t, yaw)
+        walks = command.walk and t >= self._parts.stride.begin[0]
+        target = (command.v_x, command.v_y, command.omega) if walks else REST
+        asked = self.commanded
         asked[0], asked[1], asked[2] = target  # a slice takes four times as long
-        changes = walk and gait is not self._asked
+        stops, changes = not self.standing and not command.walk, command.walk and gait is not self._asked
         if changes or t < self._settles:
-            target = (0.0, 0.0, 0.0)  # the feet wait for each other, and lag behind
+            target = REST  # the feet wait for each other, and lag behind
         if self._plan_base(record, t, dt, target, stops, changes):
             if gait is not None and changes:
                 self._asked = gait
@@ -392,23 +398,40 @@ class TrotPlanner:
             else:
                 self.standing, self._parts.stride.begin[0] = True, math.inf
         self._sample_ground()
-        a, n, still = self._still.shape[1], timing.stance.size, self._still
-        told, stance = np.empty(3 * a + 5 * n + 4), np.empty(n, dtype=np.bool_)
-        residual = self._plan_joints(record, self._momentum, dt, still, told, stance)
-        told, stance = read_only(told), read_only(stance)
-        feet = 3 * a + 2 * n
+        residual = self._plan_joints(record, self._momentum, dt)
+        # bytes that nobody can write into; fields of an array without axes are found quickest
+        motion = np.ndarray((), self._motion_type, self._motion.tobytes())
+        base = motion["base"]
         return Reference(
-            q=told[:a],
-            v=told[a : 2 * a],
-            a=told[2 * a : 3 * a],
-            stance=stance,
-            since_touchdown=told[3 * a : 3 * a + n],
-            to_liftoff=told[3 * a + n : feet],
-            base_position=told[-4:-1],
-            base_yaw=float(told[-1]),
-            feet=told[feet:-4].reshape(n, 3),
+            q=motion["q"],
+            v=motion["v"],
+            a=motion["a"],
+            stance=motion["stance"],
+            since_touchdown=motion["since_touchdown"],
+            to_liftoff=motion["to_liftoff"],
+            base_position=base[:3],
+            base_yaw=float(base[3]),
+            feet=motion["feet"],
             residual=residual,
         )
+
+    def _ask(self, t: float, yaw: float) -> tuple[VelocityCommand, Gait | None]:
+        """Ask for the command and the gait at time `t` [s]; a standing machine that shall walk takes the gait up."""
+        stride, measured = self._parts.stride, self._parts.measured
+        if self._halts and not self.command.any() and stride.begin[0] < math.inf == self._rests:
+            self._rests = max(t, stride.begin[0]) + self.gait.period_s  # each foot steps once more
+        command = VelocityCommand(walk=t < self._rests) if self._halts else self._commands(t, measured.position, yaw)
+        gait: Gait | None = self._first
+        for begin, other in self._changes:
+            gait = other if t >= begin else gait
+        if gait is None:
+            return VelocityCommand(walk=False), None
+        if self.standing and command.walk:
+            self._relocate()
+            self._asked = gait
+            self._take_up(gait)
+            self.standing, stride.begin[0] = False, t + self._rest(gait.start_s)
+        return command, gait
 
     def _relocate(self) -> None:
         """Move the plan of a machine that stands to where the machine is, feet and base alike: no joint notices.
@@ -459,6 +482,38 @@ class TrotPlanner:
             samples.height[:], samples.normal[:] = self._ground.height(x, y), self._ground.normal(x, y)
 
 
+def _at_rest(system: System, feet: Feet, home: Array, settings: TrotSettings) -> tuple[_Parts, Pushing, Planned]:
+    """Prepare the machine at rest at the angles `home`: its parts, its pushes, and room for its planned motion."""
+    n, gait, legs = len(feet.names), settings.gait, Legs.of(system, feet)
+    nominal, limits = _nominal_stance(system, feet, legs, home), _joint_limits(system, legs, home, settings.speed_limit)
+    weight = GRAVITY * pin.computeTotalMass(system.model)
+    ability = Ability.of(legs, home[legs.actuated], nominal.feet, limits, gait, weight)
+    stroke = ability.stroke.min()
+    nominal.lead[:] = stroke, stroke / np.hypot(*nominal.feet[:, :2].T).max()
+    momentum, pushing = MomentumBase(system, home), Pushing.of(system, legs, nominal, home)
+    parts = _Parts(
+        gait=gait,
+        limits=settings.limits,
+        balance=settings.balance,
+        nominal=nominal,
+        legs=legs,
+        joint_limits=limits,
+        ability=ability,
+        measured=Measured.of(n),
+        stride=Stride.of(gait),
+        timing=Timing.of(n),
+        command=LimitedCommand.at_rest(),
+        plan=FootPlan.of(n),
+        ground=GroundSamples.of(n),
+        base=BaseReference.at_rest(),
+        leg_plan=LegPlan.of(n),
+        momentum=MomentumSystem.of(n)._replace(nominal=momentum.nominal),
+        push=pushing.push(gait),
+        motion=_Motion.at(home, n),
+    )
+    return parts, pushing, momentum.planned
+
+
 def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> NominalStance:
     """The stance at the joint angles `home`, with the mean of the feet moved under the centre of mass."""
     q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
@@ -472,8 +527,9 @@ def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> N
     return NominalStance(height=height, com_height=com_height, feet=feet, radius=radius, lead=np.full(2, np.inf))
 
 
-def _joint_limits(system: System, legs: Legs, home: Array, speed: Array) -> JointLimits:
+def _joint_limits(system: System, legs: Legs, home: Array, speed: Array | None) -> JointLimits:
     """The limits of the joints of the legs, whose accelerations are those of the machine at the angles `home`."""
+    speed = np.full(system.n_actuated, np.inf) if speed is None else speed
     q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
     carried = np.diag(pin.crba(system.model, system.model.createData(), q))
     lower, upper = system.model.lowerPositionLimit[legs.q_index], system.model.upperPositionLimit[legs.q_index]
