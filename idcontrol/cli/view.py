@@ -49,7 +49,7 @@ def view(folder: Path, port: int | None = None, *, browser: bool = True, publish
     server = serve(port, f"idcontrol view {folder.name}")
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        player = Player(Page(server, film.stage, film.title(), follow=film.strays()), film)
+        player = Player(Page(server, film.stage, film.run.title, follow=film.strays()), film)
         if publish is not None:
             beside = publish.with_name(f"{publish.stem}-curves.html")
             write_page(beside, report(folder).read_text(encoding="utf-8"))

@@ -95,7 +95,7 @@ def rendered(folder: Path, times: list[float], profile: Path, size: tuple[int, i
     clients: list[viser.ClientHandle] = []
     server.on_client_connect(lambda client: (clients.append(client), arrived.set()))
     try:
-        player = Player(Page(server, film.stage, film.title(), follow=True), film)
+        player = Player(Page(server, film.stage, film.run.title, follow=True), film)
         player.toggle()
         with browser(f"http://{server.get_host()}:{server.get_port()}", profile):
             arrived.wait(60.0)

@@ -178,15 +178,6 @@ def comparison(settings: Sequence[str], rows: Iterable[tuple[Sequence[str], Mapp
     return table(header, [(*values, *(q.text(q.of(metrics)) for q in shown), why) for values, metrics, why in rows])
 
 
-def headline(name: str, config: Mapping[str, Any]) -> str:
-    """Experiment, controller, plant, robot, friction and length of a run, in one line."""
-    said = config.get
-    on = f"{said('controller')} on {said('plant')}" if said("controller") and said("plant") else said("controller")
-    mu, duration = said("mu"), said("duration_s")
-    mu, duration = None if mu is None else f"μ = {mu}", None if duration is None else f"{duration:g} s"
-    return ", ".join(str(part) for part in (name, on, said("robot"), mu, duration) if part)
-
-
 def _quantities(all_metrics: Sequence[Mapping[str, Any]]) -> list[Any]:
     return [q for q in QUANTITIES if q.key in SHOWN and any(q.of(metrics) is not None for metrics in all_metrics)]
 

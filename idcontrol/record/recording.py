@@ -32,7 +32,7 @@ import h5py
 import msgspec
 import numpy as np
 
-from idcontrol.config.configuration import jsonable
+from idcontrol.config.configuration import is_number, jsonable
 from idcontrol.errors import InputError, install_command
 from idcontrol.record.channels import views, width
 from idcontrol.record.files import checked, parse_json, read_h5, read_json, within
@@ -127,21 +127,24 @@ class Run:
         return Plots(self.arrays, self.layout, str(self.folder))
 
     @property
-    def name(self) -> str:
-        """Name of the experiment, else of the folder."""
-        return str(self.meta.get("experiment", self.folder.name))
+    def title(self) -> str:
+        """Experiment, controller, plant, robot, friction and length of the run, in one line."""
+        said = self.config.get
+        on = f"{said('controller')} on {said('plant')}" if said("controller") and said("plant") else said("controller")
+        mu = None if said("mu") is None else f"μ = {said('mu')}"
+        duration = f"{said('duration_s'):g} s" if is_number(said("duration_s")) else None
+        name = str(self.meta.get("experiment", self.folder.name))
+        return ", ".join(str(part) for part in (name, on, said("robot"), mu, duration) if part)
 
     def __repr__(self) -> str:
-        from idcontrol.record.inline import headline
-
         done = (self.metrics or {}).get("completed")
         state = {True: "completed", False: "not completed", None: self.note or "done"}[done]
-        return f"<Run: {headline(self.name, self.config)}: {state}; {self.folder}>"
+        return f"<Run: {self.title}: {state}; {self.folder}>"
 
     def _repr_html_(self) -> str:
-        from idcontrol.record.inline import headline, summary
+        from idcontrol.record.inline import summary
 
-        return summary(headline(self.name, self.config), self.metrics or {}, self.note, str(self.folder))
+        return summary(self.title, self.metrics or {}, self.note, str(self.folder))
 
 
 class Recorder:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,40 +25,10 @@ from idcontrol.record.recording import Run, load
 EVENTS = 200
 """Largest number of events listed on a page."""
 
-_OPTIONS = {
-    "controller": "--controller",
-    "plant": "--plant",
-    "robot": "--robot",
-    "terrain": "--terrain",
-    "mu": "--mu",
+_OPTIONS = {key: f"--{key}" for key in ("controller", "plant", "robot", "terrain", "mu", "seed")} | {
     "duration_s": "--duration",
     "rate_hz": "--rate",
-    "seed": "--seed",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class MetricRow:
-    """One metric in the table, in words, and whether its goal is met; None without a goal."""
-
-    label: str
-    value: str
-    unit: str
-    goal: str
-    met: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class FindingRow:
-    """One result of a test case beside the paper's value, with whether its check holds (None without a check)."""
-
-    key: str
-    value: str
-    unit: str
-    paper: str
-    holds: bool | None
-    verdict: str
-    note: str
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -93,7 +62,7 @@ def report(folder: str | Path) -> Path:
     values = values or {}
     text = render(
         "report.html.j2",
-        title=_title(run),
+        title=run.title,
         state=_state(run, values),
         note=run.note,
         topics=table(values, facts.goals or {}),
@@ -144,38 +113,42 @@ def write_page(path: Path, text: str) -> Path:
     return path
 
 
-def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list[MetricRow]]:
-    """The metrics of a run beside their goals, by topic; metrics with neither value nor goal are left out."""
-    topics: dict[str, list[MetricRow]] = {}
+def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The metrics of a run beside their goals, by topic; metrics with neither value nor goal are left out.
+
+    Returns:
+        Rows with `label`, `value`, `unit` and `goal` in words, and `met`: True if the goal is, None without one.
+    """
+    topics: dict[str, list[dict[str, Any]]] = {}
     for quantity in QUANTITIES:
         value, goal = quantity.of(values), goals.get(quantity.key)
-        if value is None and goal is None:
-            continue
-        topics.setdefault(quantity.topic, []).append(
-            MetricRow(
-                label=quantity.label,
-                value=quantity.text(value),
-                unit=quantity.unit,
-                goal="" if goal is None else _bound(quantity, goal),
-                met=None if goal is None else quantity.meets(value, goal),
-            )
-        )
+        if value is not None or goal is not None:
+            row = {"label": quantity.label, "value": quantity.text(value), "unit": quantity.unit}
+            judged = {"goal": "", "met": None} if goal is None else _judged(quantity, value, goal)
+            topics.setdefault(quantity.topic, []).append(row | judged)
     return topics
 
 
-def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[FindingRow]:
-    """The results `keys` of a test case beside the paper's values (`idcontrol.experiments.findings`)."""
-    tables = {name: values.get(name) or {} for name in ("paper", "checks", "verdicts", "units", "notes")}
+def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, Any]]:
+    """The results `keys` of a test case beside the paper's values (`idcontrol.experiments.findings`).
+
+    Returns:
+        Rows with `key`, `value`, `unit`, `paper`, `verdict` and `note` in words, and `holds`: True if the check of the
+        result holds, None without a check.
+    """
+    paper, checks, verdicts, units, notes = (
+        values.get(name) or {} for name in ("paper", "checks", "verdicts", "units", "notes")
+    )
     return [
-        FindingRow(
-            key=key,
-            value=number(values.get(key)),
-            unit=tables["units"].get(key, ""),
-            paper=number(tables["paper"][key]) if key in tables["paper"] else "",
-            holds=tables["checks"].get(key),
-            verdict=tables["verdicts"].get(key, ""),
-            note=tables["notes"].get(key, ""),
-        )
+        {
+            "key": key,
+            "value": number(values.get(key)),
+            "unit": units.get(key, ""),
+            "paper": number(paper[key]) if key in paper else "",
+            "holds": checks.get(key),
+            "verdict": verdicts.get(key, ""),
+            "note": notes.get(key, ""),
+        }
         for key in keys
     ]
 
@@ -208,20 +181,9 @@ def command(run: Run) -> str:
     return shlex.join(words)
 
 
-def _bound(quantity: Quantity, goal: Any) -> str:
+def _judged(quantity: Quantity, value: Any, goal: Any) -> dict[str, Any]:
     sign = "" if isinstance(goal, bool) else "≥ " if quantity.more_is_better else "≤ "
-    return sign + quantity.text(goal)
-
-
-def _title(run: Run) -> str:
-    """Title of a run: its experiment and the settings that vary most often."""
-    said = run.config.get
-    parts = [str(run.meta.get("experiment", run.folder.name)), said("controller"), said("robot")]
-    if said("controller") and said("plant"):
-        parts[1] = f"{said('controller')} on {said('plant')}"
-    if said("mu") is not None:
-        parts.append(f"µ = {said('mu')}")
-    return " · ".join(str(part) for part in parts if part)
+    return {"goal": sign + quantity.text(goal), "met": quantity.meets(value, goal)}
 
 
 def _state(run: Run, values: Mapping[str, Any]) -> tuple[str, str]:

@@ -136,7 +136,7 @@ def test_a_reader_can_jump_to_the_largest_torque_rate_and_to_what_went_wrong(wal
 
 def test_the_page_tells_how_the_run_ended_and_its_numbers(walk):
     _, page, got = walk
-    assert "trot · id-coulomb-qp on coulomb-lcp · links · µ = inf" in page.text
+    assert "trot, id-coulomb-qp on coulomb-lcp, links, μ = inf" in page.text
     assert "completed" in page.text
     for quantity in QUANTITIES:
         if quantity.of(got) is not None:
@@ -151,13 +151,13 @@ def test_goals_stand_beside_the_numbers_with_the_right_verdict(walk):
 
 def test_a_goal_is_met_at_its_bound_and_missed_without_a_number():
     rows = {
-        row.label: row
+        row["label"]: row
         for rows in table({"q_err_rad": 0.004}, {"q_err_rad": 0.004, "slip_m_s": 1}).values()
         for row in rows
     }
-    assert rows["joint position error, mean"].met is True
-    assert rows["slip of stance feet, mean"].met is False
-    assert rows["slip of stance feet, mean"].value == "–"
+    assert rows["joint position error, mean"]["met"] is True
+    assert rows["slip of stance feet, mean"]["met"] is False
+    assert rows["slip of stance feet, mean"]["value"] == "–"
 
 
 def test_the_command_of_the_page_says_what_differs_from_the_preset(walk):

@@ -90,15 +90,6 @@ class Film:
         way = self.path[:, :2] - self.path[:1, :2]
         return bool(np.linalg.norm(way, axis=1).max(initial=0.0) > 0.75 * self.stage.size)
 
-    def title(self) -> str:
-        """Title of the run, in a few words."""
-        config = self.run.config
-        words = [str(self.run.meta.get("experiment", ""))]
-        words += [str(config[key]) for key in ("controller", "plant", "robot") if config.get(key)]
-        if config.get("mu") == "inf":
-            words.append("no slip")
-        return " · ".join(word for word in words if word)
-
     def _path(self) -> Array:
         """Positions of the base in evenly spaced rows, first and last included; empty without a floating base."""
         q = self.run.arrays.get("q")

@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
 def player(folder):
     server = serve(None, "test")
     film = Film(load(folder), find_robot)
-    player = Player(Page(server, film.stage, film.title(), follow=False), film)
+    player = Player(Page(server, film.stage, film.run.title, follow=False), film)
     yield player
     stop(server)
 
