@@ -64,7 +64,7 @@ AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "see
 @click.option(
     "--vary", multiple=True, metavar="KEY=V,W", help="Values of any other setting, by dotted key or its last part."
 )
-@options.taking(options.SETTINGS, options.PRESET, options.ROBOT, options.DURATION)
+@options.with_options(options.SETTINGS, options.PRESET, options.ROBOT, options.DURATION)
 @click.option(
     "--study",
     shell_complete=completion.studies,
@@ -74,7 +74,7 @@ AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "see
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at a time; by default one a core.")
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers see DIR, instead of this machine.")
 @click.option("--out", type=options.FOLDER, metavar="DIR", help="Folder; one of before is continued.")
-@options.taking(options.JSON, options.QUIET)
+@options.with_options(options.JSON, options.QUIET)
 def command(
     experiment: str,
     study: str | None,
@@ -83,7 +83,7 @@ def command(
     out: Path | None,
     as_json: bool,
     quiet: bool,
-    **given: Any,
+    **request: Any,
 ) -> int:
     """Run EXPERIMENT for every combination of settings and print one table.
 
@@ -96,10 +96,10 @@ def command(
     if jobs is not None and scheduler is not None:
         raise InputError("--jobs is for this machine, --scheduler for a cluster; leave one of them out")
     named = None if study is None else load_study(study, experiment)
-    planned = _planned(experiment, named, given)
+    planned = _plan_runs(experiment, named, request)
     if out is None:
         out = fresh_folder("runs", f"compare-{experiment}" + (f"-{study}" if study else ""))
-    again = _command_line(experiment, study, given, out)
+    again = _command_line(experiment, study, request, out)
     on_a_cluster = None if scheduler is None else functools.partial(execute.on_a_cluster, address=scheduler)
     outcomes: tuple[RunOutcome, ...] = ()
     try:
@@ -113,10 +113,10 @@ def command(
                     study=study,
                     command=again,
                     notice=lambda line: click.echo(f"idcontrol: {one_line(line)}", err=True),
-                    ended=functools.partial(_ended, record.varied_keys(planned), progress, quiet),
+                    ended=functools.partial(_report_end, record.varied_keys(planned), progress, quiet),
                 )
             if named is not None and (further := named.further(outcomes)):
-                planned += _planned(experiment, named, given, further)
+                planned += _plan_runs(experiment, named, request, further)
     except KeyboardInterrupt:
         return say(f"stopped; to continue: {shlex.join(again)}", INTERRUPTED)
     tables = () if named is None else named.tables(outcomes)
@@ -128,7 +128,7 @@ def command(
     return DONE if all(o.done for o in outcomes) else TASK_FAILED
 
 
-def _ended(
+def _report_end(
     varied: Sequence[str], progress: Callable[[float], None], quiet: bool, outcome: RunOutcome, share: float
 ) -> None:
     """Move the bar, or say in a line which run has ended where there is none."""
@@ -143,55 +143,55 @@ def _ended(
         click.echo(f"{100.0 * share:3.0f} %  {name}: {how}", err=True)
 
 
-def _planned(
-    experiment: str, study: Study | None, given: Mapping[str, Any], further: Sequence[Mapping[str, Any]] | None = None
+def _plan_runs(
+    experiment: str, study: Study | None, request: Mapping[str, Any], further: Sequence[Mapping[str, Any]] | None = None
 ) -> list[PlannedRun]:
     """The runs that the options ask for: every combination, or those of a study, or its `further` ones."""
     from idcontrol.config.changes import start_of
     from idcontrol.sweeps.plan import plan
 
     chosen = load_experiment(experiment)
-    start = start_of(chosen, given["preset"] or "default")
-    shared: dict[str, Any] = dict(map(parse_setting, given["settings"]))
-    shared |= {name: given[name] for name in ("robot", "duration_s") if given[name] is not None}
+    start = start_of(chosen, request["preset"] or "default")
+    shared: dict[str, Any] = dict(map(parse_setting, request["settings"]))
+    shared |= {name: request[name] for name in ("robot", "duration_s") if request[name] is not None}
     if study is None:
-        runs = _combinations(experiment, start, given, {**shared, "preset": given["preset"] or "default"})
+        runs = _combinations(experiment, start, request, {**shared, "preset": request["preset"] or "default"})
     else:
-        runs = _chosen(study.runs if further is None else further, given, shared)
+        runs = _study_runs(study.runs if further is None else further, request, shared)
     options_of = AXES | {"duration_s": "duration_s"}
-    spelling = {key: f"--{name.removesuffix('_s')}" for key, name in options_of.items() if given[name] is not None}
+    spelling = {key: f"--{name.removesuffix('_s')}" for key, name in options_of.items() if request[name] is not None}
     return plan(chosen, runs, spelling)
 
 
-def _asked(given: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _lists(request: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Values of controllers, plants and frictions, where the options name some."""
     from idcontrol import controllers, plants
 
-    asked: dict[str, list[Any]] = {}
-    if given["controllers"] not in (None, "all"):
-        asked["controller"] = _names(given["controllers"], controllers)
-    if given["plants"] is not None:
-        asked["plant"] = _names(given["plants"], plants)
-    if given["mu"] is not None:
-        asked["mu"] = _frictions(given["mu"])
-    return asked
+    lists: dict[str, list[Any]] = {}
+    if request["controllers"] not in (None, "all"):
+        lists["controller"] = _names(request["controllers"], controllers)
+    if request["plants"] is not None:
+        lists["plant"] = _names(request["plants"], plants)
+    if request["mu"] is not None:
+        lists["mu"] = _frictions(request["mu"])
+    return lists
 
 
 def _combinations(
-    experiment: str, start: Any, given: Mapping[str, Any], shared: dict[str, Any]
+    experiment: str, start: Any, request: Mapping[str, Any], shared: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Changes of each run to the configuration `start`: what all share, and every combination of what is varied."""
     from idcontrol.sweeps.comparison import all_controllers
     from idcontrol.sweeps.plan import product
 
-    axes: dict[str, Sequence[Any]] = dict(map(_values, given["vary"]))
-    asked = _asked(given)
-    axes |= all_controllers(start, {*shared, *axes, *asked}) | asked
-    if given["seeds"] is not None:
+    axes: dict[str, Sequence[Any]] = dict(map(_values, request["vary"]))
+    lists = _lists(request)
+    axes |= all_controllers(start, {*shared, *axes, *lists}) | lists
+    if request["seeds"] is not None:
         first = shared.get("seed", getattr(start, "seed", 0))
-        axes["seed"] = list(range(first, first + given["seeds"]))
+        axes["seed"] = list(range(first, first + request["seeds"]))
     for key, option in AXES.items():
-        if given[option] is not None and not hasattr(start, key):
+        if request[option] is not None and not hasattr(start, key):
             raise InputError(f"--{option}: the experiment {experiment} has no such setting; leave it out")
     for key, varied in axes.items():
         if twice := [value for i, value in enumerate(varied) if value in varied[:i]]:
@@ -199,15 +199,15 @@ def _combinations(
     return [shared | run for run in product(axes)]
 
 
-def _chosen(
-    runs: Sequence[Mapping[str, Any]], given: Mapping[str, Any], shared: dict[str, Any]
+def _study_runs(
+    runs: Sequence[Mapping[str, Any]], request: Mapping[str, Any], shared: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """The study's runs: those with the controllers, plants and frictions that were asked for, more seeds of each."""
-    if given["vary"]:
+    """The study's runs: those with the controllers, plants and frictions that the options name, more seeds of each."""
+    if request["vary"]:
         raise InputError("--vary: a study says itself what it varies; leave one of them out")
-    wanted = _asked({**given, "plants": None if given["plants"] == "all" else given["plants"]})
-    if given["preset"] is not None:
-        wanted["preset"] = [given["preset"]]
+    wanted = _lists({**request, "plants": None if request["plants"] == "all" else request["plants"]})
+    if request["preset"] is not None:
+        wanted["preset"] = [request["preset"]]
         runs = [{"preset": "default"} | dict(run) for run in runs]
     for key, values in wanted.items():
         has = list(dict.fromkeys(run[key] for run in runs if key in run))
@@ -216,7 +216,7 @@ def _chosen(
     kept = [run | shared for run in map(dict, runs) if all(run.get(key) in wanted[key] for key in wanted)]
     if not kept:
         raise InputError("the study has no such runs; ask for other controllers, plants, frictions or presets")
-    return [run | {"seed": seed} for run in kept for seed in range(given["seeds"])] if given["seeds"] else kept
+    return [run | {"seed": seed} for run in kept for seed in range(request["seeds"])] if request["seeds"] else kept
 
 
 def _names(text: str, registry: Any) -> list[str]:
@@ -249,11 +249,11 @@ def _values(text: str) -> tuple[str, list[Any]]:
     return key.strip(), [parse_setting(f"{key}={value}")[1] for value in values.split(",")]
 
 
-def _command_line(experiment: str, study: str | None, given: Mapping[str, Any], out: Path) -> list[str]:
+def _command_line(experiment: str, study: str | None, request: Mapping[str, Any], out: Path) -> list[str]:
     """The command that makes this comparison, and continues it."""
     words = ["idcontrol", "compare", experiment]
     names = {"settings": "set", "duration_s": "duration"}
-    for name, value in {"study": study, **given, "out": out}.items():
+    for name, value in {"study": study, **request, "out": out}.items():
         for item in value if isinstance(value, tuple) else () if value is None else (value,):
             words += [f"--{names.get(name, name)}", str(item)]
     return words

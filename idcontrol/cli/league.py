@@ -10,7 +10,7 @@ import click
 
 from idcontrol.cli.console import DONE, TASK_FAILED, grid, print_json, say, show
 from idcontrol.cli.options import JSON, OUT
-from idcontrol.cli.run import conducted
+from idcontrol.cli.run import make_run
 
 NAME = "league"
 COLUMNS = {
@@ -44,7 +44,7 @@ def command(settings: tuple[str, ...], out: Path | None, as_json: bool) -> int:
     solved and misses it by more than 1e-6; what lies between is loose. Times are the solvers' own, the shortest of
     several. Exit status 1: our solver fails at something that another solves, or calls something solved that is not.
     """
-    metrics = conducted(NAME, "default", {}, settings, out, quiet=as_json)
+    metrics = make_run(NAME, "default", {}, settings, out, quiet=as_json)
     if as_json:
         print_json(metrics)
     else:

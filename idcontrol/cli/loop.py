@@ -28,7 +28,7 @@ CONNECTION = ("transport", "pacing", "bind", "peer", "arm")
 
 
 @click.command("loop", short_help="Run a controller at a fixed rate on the wall clock.")
-@options.taking(options.ROBOT, options.CONTROLLER, options.PLANT, options.MU, options.RATE, options.DURATION)
+@options.with_options(options.ROBOT, options.CONTROLLER, options.PLANT, options.MU, options.RATE, options.DURATION)
 @click.option("--experiment", default="trot", metavar="E", help="What to do.")
 @click.option("--transport", metavar="T", help="To the machine: shared (memory), udp or inprocess.")
 @click.option("--pacing", metavar="P", help="real; in process: simulated (not faster than real) or fast.")
@@ -55,7 +55,7 @@ def command(
     out: Path | None,
     as_json: bool,
     header: bool,
-    **given: Any,
+    **request: Any,
 ) -> int:
     """Run a controller at a fixed rate on the wall clock, record it, and print what came out."""
     if header:
@@ -69,7 +69,7 @@ def command(
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
     if viewer is not None and importlib.util.find_spec("viser") is None:
         raise InputError(f"--view needs the package viser: {install_command('viz')}")
-    metrics = _driven(experiment, given, settings, out, viewer)
+    metrics = _drive(experiment, request, settings, out, viewer)
     if as_json:
         print_json(metrics)
     else:
@@ -86,10 +86,10 @@ def command(
     return say(f"{metrics['error'] or why_not(metrics)}{beside}", UNUSABLE if raised else TASK_FAILED)
 
 
-def _driven(
-    experiment: str, given: Mapping[str, Any], settings: tuple[str, ...], out: Path | None, viewer: Viewer | None
+def _drive(
+    experiment: str, request: Mapping[str, Any], settings: tuple[str, ...], out: Path | None, viewer: Viewer | None
 ) -> dict[str, Any]:
-    """Run the loop as the words of the command ask for it; returns its metrics.
+    """Run the loop that the options describe; return its metrics.
 
     Raises:
         Stopped: A signal ended it before anything moved.
@@ -106,13 +106,13 @@ def _driven(
         raise UnknownName("loop", experiment, entries)
     parsed = dict(map(parse_setting, settings))
     own = {key.removeprefix("loop."): parsed.pop(key) for key in list(parsed) if key.startswith("loop.")}
-    own |= {name: given[name] for name in CONNECTION if given[name] is not None}
+    own |= {name: request[name] for name in CONNECTION if request[name] is not None}
     if own.get("peer") is not None:
         own.setdefault("transport", "udp")
     how = build(LoopSettings(), own, {name: f"--{name}" for name in CONNECTION})
     start = entries[experiment].load().presets["default"]
-    of_run = {name: value for name, value in given.items() if name not in CONNECTION}
-    config = options.configured(start, f"the loop {experiment}", of_run, parsed)
+    of_run = {name: value for name, value in request.items() if name not in CONNECTION}
+    config = options.configure(start, f"the loop {experiment}", of_run, parsed)
     out = open_folder(f"loop-{experiment}", "default", start, config, out)
     if sys.stderr.isatty():
         click.echo(f"preparing, then working for {config.duration_s:g} s; Ctrl-C ends it, twice at once", err=True)

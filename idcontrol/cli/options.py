@@ -57,12 +57,12 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 QUIET = click.option("--quiet", is_flag=True, help="No progress: neither a bar nor lines.")
 
 
-def taking(*options: Option) -> Callable[[Command], Command]:
+def with_options(*options: Option) -> Callable[[Command], Command]:
     """Give a command these options, in the order in which its help shows them."""
     return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
 
 
-def configured(start: Config, what: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Config:
+def configure(start: Config, what: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Config:
     """Change a configuration by options and settings.
 
     Args:
@@ -75,9 +75,9 @@ def configured(start: Config, what: str, options: Mapping[str, Any], settings: M
         UnknownName: There is no such setting.
         InputError: `what` has no such setting, or a value does not fit.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    request = {name: value for name, value in options.items() if value is not None}
     spelling = {name: "--" + name.partition("_")[0] for name in options}
-    for name in given:
+    for name in request:
         if not hasattr(start, name):
             raise InputError(f"{spelling[name]}: {what} has no such setting; leave it out")
-    return build(start, given | dict(settings), spelling)
+    return build(start, request | dict(settings), spelling)

@@ -23,13 +23,13 @@ from idcontrol.sweeps.progress import progress_bar
 
 @click.command("run", short_help="Run an experiment, record it, print what came out.")
 @click.argument("experiment", shell_complete=completion.experiments)
-@options.taking(options.CONTROLLER, options.PLANT, options.ROBOT)
+@options.with_options(options.CONTROLLER, options.PLANT, options.ROBOT)
 @click.option(
     "--terrain", shell_complete=completion.terrains, metavar="T", help="Ground; see `idcontrol list terrains`."
 )
-@options.taking(options.MU, options.DURATION, options.RATE)
+@options.with_options(options.MU, options.DURATION, options.RATE)
 @click.option("--seed", type=int, metavar="N", help="Seed of everything that is random.")
-@options.taking(options.PRESET, options.SETTINGS, options.OUT, options.JSON)
+@options.with_options(options.PRESET, options.SETTINGS, options.OUT, options.JSON)
 @click.option("--view", "watch", is_flag=True, help="Replay it in 3-D in the browser when it has ended.")
 @options.QUIET
 def command(
@@ -40,12 +40,12 @@ def command(
     as_json: bool,
     watch: bool,
     quiet: bool,
-    **given: Any,
+    **request: Any,
 ) -> int:
     """Run EXPERIMENT, record it, and print what came out."""
     from idcontrol.sweeps.record import why_not
 
-    metrics = conducted(experiment, preset or "default", given, settings, out, quiet)
+    metrics = make_run(experiment, preset or "default", request, settings, out, quiet)
     if as_json:
         print_json(metrics)
     else:
@@ -59,10 +59,10 @@ def command(
     return DONE if reason is None else say(f"the task was not done: {reason}", TASK_FAILED)
 
 
-def conducted(
-    experiment: str, preset: str, given: Mapping[str, Any], settings: tuple[str, ...], out: Path | None, quiet: bool
+def make_run(
+    experiment: str, preset: str, request: Mapping[str, Any], settings: tuple[str, ...], out: Path | None, quiet: bool
 ) -> dict[str, Any]:
-    """Run an experiment as the words of a command ask for it; returns its metrics.
+    """Run the experiment that the options describe; return its metrics.
 
     Raises:
         Stopped: A signal ended it.
@@ -73,7 +73,7 @@ def conducted(
 
     chosen = load_experiment(experiment)
     start = start_of(chosen, preset)
-    config = options.configured(start, f"the experiment {experiment}", given, dict(map(parse_setting, settings)))
+    config = options.configure(start, f"the experiment {experiment}", request, dict(map(parse_setting, settings)))
     folder = running.open_folder(experiment, preset, start, config, out)
     try:
         with progress_bar(experiment, quiet) as progress, contextlib.redirect_stdout(sys.stderr):

@@ -82,11 +82,11 @@ def claims_of(module: ModuleType) -> tuple[Claim, ...]:
     return tuple(value for value in vars(module).values() if isinstance(value, Claim))
 
 
-def weigh(asked: Claim) -> Verdict:
+def weigh(item: Claim) -> Verdict:
     """Measure one claim; an error during the measurement counts against it."""
-    if any(importlib.util.find_spec(name) is None for name in MODULES.get(asked.extra, ())):
-        return Verdict(claim=asked, figure=float("nan"), lacks=asked.extra)
+    if any(importlib.util.find_spec(name) is None for name in MODULES.get(item.extra, ())):
+        return Verdict(claim=item, figure=float("nan"), lacks=item.extra)
     try:
-        return Verdict(claim=asked, figure=float(asked.measure()))
+        return Verdict(claim=item, figure=float(item.measure()))
     except Exception as error:
-        return Verdict(claim=asked, figure=float("nan"), fault=f"{type(error).__name__}: {error}")
+        return Verdict(claim=item, figure=float("nan"), fault=f"{type(error).__name__}: {error}")
