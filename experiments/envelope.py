@@ -173,7 +173,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
     if not shown:
         return ()
     with matplotlib.rc_context(STYLE):
-        figure, axes = panels([0.28 * len(controllers) + 0.3] * -(-len(shown) // 2), 2, gap=0.75, aside=0.5)
+        figure, axes = panels([0.28 * len(controllers) + 0.3] * -(-len(shown) // 2), 2, gap=0.75)
         for axis, hardship in zip(axes.flat, shown, strict=False):
             for place, controller in enumerate(controllers):
                 survived, lost = limits(outcomes, hardship, controller)

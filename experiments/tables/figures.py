@@ -78,7 +78,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
     if not shown:
         return ()
     with matplotlib.rc_context(STYLE):
-        figure, axes = panels([1.2] * -(-len(shown) // 2), 2, gap=0.55, aside=0.6)
+        figure, axes = panels([1.2] * -(-len(shown) // 2), 2, gap=0.55)
         for panel, (preset, _, controller, run) in zip(axes.flat, shown, strict=False):
             t, tau = close_up_torques(load(run.folder))
             panel.step(t, tau, where="post", linewidth=0.9)

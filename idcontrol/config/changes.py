@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from idcontrol.config.configuration import is_number, jsonable, without_unit
+from idcontrol.config.configuration import flat, is_number, jsonable, without_unit
 from idcontrol.config.entries import Experiment, load_experiment
 from idcontrol.errors import IdControlError, UnknownName
 
@@ -64,14 +64,6 @@ def _word(key: str, value: Any) -> str:
     if isinstance(value, list):
         return name
     return str(value) if key in FIRST else f"{name}-{json.dumps(value).strip(chr(34))}"
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """All settings by dotted key."""
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return found
 
 
 def changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str, Any]:

@@ -191,6 +191,21 @@ def period(rate_hz: float) -> float:
     return 1.0 / rate_hz
 
 
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """All single values by dotted key."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
+
+
+def at(values: Any, key: str) -> Any:
+    """The value of a dotted key; None where there is none."""
+    for part in key.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
+
+
 def _has_nan(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(_has_nan(item) for item in value.values())
@@ -210,10 +225,7 @@ def _explain(message: str, config: type[msgspec.Struct], values: Any, spelling: 
     what = what[0].lower() + what[1:]
     if what.startswith("invalid enum value"):
         what = f"expected one of {', '.join(_choices(config, key))}"
-    value = values
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return f"{spelling.get(key, key)}{path[len(key) :]}: {what}; it is {_shown(value)}"
+    return f"{spelling.get(key, key)}{path[len(key) :]}: {what}; it is {_shown(at(values, key))}"
 
 
 def _choices(config: type[msgspec.Struct], key: str) -> list[str]:

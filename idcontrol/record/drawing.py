@@ -1,4 +1,4 @@
-"""Drawing for a page: the style, axes with fixed margins, and pictures as data URIs."""
+"""Drawing for a page: the style, axes, and pictures as data URIs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 from cycler import cycler
 from matplotlib.figure import Figure
 
 from idcontrol.record.files import checked, within
 
 _WIDTH = 10.0  # inches; the page shows them at 96 px
+LEGEND_LETTERS = 130
+"""Letters that fit into one line of a legend."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # distinguishable by colour-blind readers
 
 STYLE = {
@@ -96,34 +97,29 @@ def _uri(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
-def panels(
-    heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, aside: float = 0.55, **more: Any
-) -> tuple[Figure, Any]:
-    """Axes in rows and columns with fixed margins, which take half the drawing time of fitted ones.
+def panels(heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, **more: Any) -> tuple[Figure, Any]:
+    """Axes in rows and columns, as large as their labels allow.
 
     Args:
         heights: Heights of the rows [inches].
         columns: Number of columns.
-        gap: Space between rows [inches].
-        aside: Space between columns [inches].
+        gap: Space between rows, in which their labels are [inches].
         more: Further arguments of `Figure.subplots`.
 
     Returns:
         The figure and its axes, shape (rows, columns).
     """
-    left, right, top, bottom = 0.85, 0.18, 0.32, 0.5  # the number of a tick on the right edge is half outside
-    height = sum(heights) + gap * (len(heights) - 1) + top + bottom
-    figure = Figure(figsize=(_WIDTH, height))
-    width = (_WIDTH - left - right - aside * (columns - 1)) / columns
-    place = {
-        "left": left / _WIDTH,
-        "right": 1 - right / _WIDTH,
-        "top": 1 - top / height,
-        "bottom": bottom / height,
-        "hspace": gap / float(np.mean(heights)),
-        "wspace": aside / width,
-    }
-    axes = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights, gridspec_kw=place, **more)
-    for row in axes[:, 0]:
-        row.yaxis.set_label_coords(-0.5 / width, 0.5)  # aligns the labels, however wide the ticks are
+    height = sum(heights) + gap * (len(heights) - 1) + 0.82  # title above, labels below
+    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    axes = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights, **more)
+    figure.align_ylabels()
     return figure, axes
+
+
+def legend_above(figure: Figure, axes: Any) -> None:
+    """Put the legend of `axes` above the whole figure, which grows by its height."""
+    handles, labels = axes.get_legend_handles_labels()
+    if any(labels):
+        columns = max(1, min(len(labels), LEGEND_LETTERS // (6 + max(map(len, labels)))))
+        figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(labels) // columns))
+        figure.legend(handles, labels, loc="outside upper left", ncols=columns)

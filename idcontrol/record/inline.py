@@ -134,7 +134,7 @@ def _drawn(section: Section, t: Array, rows: Booleans, only: Sequence[str]) -> F
     for here in axes[-1:]:
         here.set_xlim(t[rows][0], t[rows][-1])
         here.set_xlabel("time [s]", loc="right")
-    figure.text(0.01, 0.01, textwrap.fill(section.sentence, 150), fontsize=7, color=DARK)
+    figure.supxlabel(textwrap.fill(section.sentence, 150), x=0.01, ha="left", fontsize=7, color=DARK)
     return figure
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from idcontrol.config.configuration import at
+
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
@@ -29,10 +31,7 @@ class Quantity:
 
     def of(self, metrics: Mapping[str, Any]) -> Any:
         """The value in `metrics`, in the unit of the JSON; None if it is absent."""
-        value: Any = metrics
-        for part in self.key.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        return value
+        return at(metrics, self.key)
 
     def text(self, value: Any) -> str:
         """A value as a table shows it, without the unit; "–" where there is none."""

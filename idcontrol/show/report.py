@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import jinja2
 import msgspec
 
 from idcontrol.config.changes import changes, spelled
-from idcontrol.config.configuration import jsonable
+from idcontrol.config.configuration import flat, jsonable
 from idcontrol.errors import DISK_FULL, InputError
 from idcontrol.record import figures, metrics
 from idcontrol.record.drawing import Picture, recorded
@@ -72,7 +72,7 @@ def report(folder: str | Path) -> Path:
         events=run.events[:EVENTS],
         more_events=max(len(run.events) - EVENTS, 0),
         command=command(run),
-        settings=list(flat(run.config)),
+        settings=as_texts(run.config).items(),
         versions=run.versions,
     )
     return write_page(run.folder / "report.html", text)
@@ -195,10 +195,6 @@ def _state(run: Run, values: Mapping[str, Any]) -> tuple[str, str]:
     return ("completed", "good") if values.get("completed", True) else ("not completed", "bad")
 
 
-def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def as_texts(config: Mapping[str, Any]) -> dict[str, str]:
     """All settings by dotted key, values as JSON."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, json.dumps(jsonable(value), ensure_ascii=False)
+    return {key: json.dumps(jsonable(value), ensure_ascii=False) for key, value in flat(config).items()}

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from idcontrol.record.drawing import STYLE, Picture, panels, picture
+from idcontrol.record.drawing import STYLE, Picture, legend_above, panels, picture
 from idcontrol.record.recording import load
 from idcontrol.sweeps.record import RunOutcome, varied_keys
 from idcontrol.types import Array
@@ -27,12 +27,6 @@ TOLD_APART = 20
 
 JOINED = 12
 """Points of at most this many values of a setting are joined by a line; more values are random draws."""
-
-LETTER = 0.0062
-"""Width of a letter of a tick label, as a share of the figure's width."""
-
-LEGEND_LETTERS = 130
-"""Letters that fit into one line of a legend."""
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#444444", "#9aa0a6")
 """Colours of the lines; colour-blind readers can tell the first ones apart, too."""
@@ -205,8 +199,7 @@ def _torque_rate(scene: _Scene) -> Figure | None:
     axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # the first line on top, none on an edge
     axes[0, 0].set_xscale("log")
     axes[0, 0].set_xlabel("|Δτ/Δt| [N m/s]")
-    _legend_above(figure, axes[0, 0])
-    _place(figure, left=max(0.16, 0.02 + LETTER * max(map(len, scene.lines))))
+    legend_above(figure, axes[0, 0])
     return figure
 
 
@@ -279,10 +272,10 @@ def _panels(
     for line in scene.lines:
         if line in present:
             axes[0, 0].plot([], [], color=scene.color(line), label=line)
-    _legend_above(figure, axes[0, 0])
+    legend_above(figure, axes[0, 0])
     if len(drawable) > len(shown):
         note = f"{len(drawable) - len(shown)} more conditions are not drawn"
-        figure.text(0.01, 0.01, note, va="bottom", color="#5f6368")
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=9, color="#5f6368")
     return figure
 
 
@@ -291,7 +284,7 @@ def _curves(scene: _Scene, key: str) -> Figure | None:
     shown = [curve for curve in CURVES if any(o.metric(curve[0]) is not None for o in scene.outcomes)]
     if not shown:
         return None
-    figure, axes = panels([2.6], len(shown), aside=0.8)
+    figure, axes = panels([2.6], len(shown))
     for panel, (metric, label, log) in zip(axes[0], shown, strict=True):
         for line in scene.lines:
             members = [o for o in scene.outcomes if scene.line(o) == line and o.metric(metric) is not None]
@@ -305,7 +298,7 @@ def _curves(scene: _Scene, key: str) -> Figure | None:
             _log(panel.yaxis)
     for line in scene.lines:
         axes[0, 0].plot([], [], "o-", color=scene.color(line), label=line)
-    _legend_above(figure, axes[0, 0])
+    legend_above(figure, axes[0, 0])
     return figure
 
 
@@ -329,24 +322,3 @@ def _means(outcomes: Sequence[RunOutcome], key: str, metric: str) -> tuple[list[
     for o in outcomes:
         by_value.setdefault(o.setting(key), []).append(o.metric(metric))
     return list(by_value), [float(np.mean(values)) for values in by_value.values()]
-
-
-def _legend_above(figure: Figure, axes: Any) -> None:
-    """Put the legend of `axes` above the whole figure, which grows by its height."""
-    handles, labels = axes.get_legend_handles_labels()
-    if not any(labels):
-        return
-    columns = max(1, min(len(labels), LEGEND_LETTERS // (6 + max(map(len, labels)))))
-    before = figure.get_figheight()
-    figure.set_figheight(before + 0.18 * -(-len(labels) // columns))
-    figure.legend(handles, labels, loc="upper left", ncols=columns, bbox_to_anchor=(0.06, 1.0))
-    share, place = before / figure.get_figheight(), axes.get_gridspec()
-    _place(figure, top=place.top * share, bottom=place.bottom * share)
-
-
-def _place(figure: Figure, **margins: float) -> None:
-    """Change margins; a grid moves only what pyplot manages, so the panels are moved here."""
-    panels: Sequence[Any] = figure.axes
-    for panel in panels:
-        panel.get_gridspec().update(**margins)
-        panel.set_position(panel.get_subplotspec().get_position(figure))

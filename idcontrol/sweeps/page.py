@@ -10,7 +10,7 @@ from typing import Any
 from idcontrol.record.drawing import Picture, recorded
 from idcontrol.record.quantities import QUANTITIES
 from idcontrol.record.recording import load as load_run
-from idcontrol.show.report import flat, number, render, write_page
+from idcontrol.show.report import as_texts, number, render, write_page
 from idcontrol.show.report import report as report_run
 from idcontrol.sweeps import figures
 from idcontrol.sweeps.overlay import overlay
@@ -160,5 +160,5 @@ def _links(comparison: Comparison) -> list[str | None]:
 
 def _shared_settings(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
     """Settings that all runs have in common."""
-    first, *others = (dict(flat(o.row.config)) for o in outcomes)
+    first, *others = (as_texts(o.row.config) for o in outcomes)
     return [(key, value) for key, value in first.items() if all(other.get(key) == value for other in others)]

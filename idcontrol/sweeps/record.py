@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from idcontrol.config.configuration import jsonable
+from idcontrol.config.configuration import at, flat, jsonable
 from idcontrol.errors import InputError, install_command
 from idcontrol.record.files import checked, read_json, within
 from idcontrol.record.recording import Run, read_metrics, versions, write_json
@@ -56,11 +56,11 @@ class RunOutcome:
 
     def metric(self, key: str) -> Any:
         """A metric by dotted key; None where there is none."""
-        return _at(self.metrics or {}, key)
+        return at(self.metrics or {}, key)
 
     def setting(self, key: str) -> Any:
         """A setting by dotted key, or ``preset``; None where there is none."""
-        value = self.row.preset if key == "preset" else _at(self.row.config, key)
+        value = self.row.preset if key == "preset" else at(self.row.config, key)
         return float(value) if value in ("inf", "-inf") else value  # the words of JSON, which has no infinity
 
 
@@ -129,7 +129,7 @@ class Comparison:
             import pandas
         except ModuleNotFoundError as error:
             raise InputError(f"Comparison.frame needs pandas: {install_command('notebook')}") from error
-        return pandas.DataFrame([dict(_flat(row)) for row in flat_rows(self.outcomes)])
+        return pandas.DataFrame([_cells(row) for row in flat_rows(self.outcomes)])
 
     def runs(self) -> list[Run]:
         """The records of the runs that came to their end, in their order."""
@@ -274,9 +274,7 @@ def flat_rows(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
 def varied_keys(rows: Sequence[PlannedRun]) -> list[str]:
     """The settings that tell `rows` apart; the controller or the preset where nothing does."""
     keys = ["preset", *dict.fromkeys(key for row in rows for key in row.changes)]
-    values = {
-        key: {json.dumps(row.preset if key == "preset" else _at(row.config, key)) for row in rows} for key in keys
-    }
+    values = {key: {json.dumps(row.preset if key == "preset" else at(row.config, key)) for row in rows} for key in keys}
     varied = [key for key in keys if len(values[key]) > 1]
     return varied or keys[-1:]
 
@@ -285,9 +283,9 @@ def write_rows(folder: Path, outcomes: Sequence[RunOutcome]) -> None:
     """Write ``rows.json`` and ``table.csv``."""
     rows = flat_rows(outcomes)
     write_json(folder / "rows.json", {"rows": rows})
-    flat = [dict(_flat(jsonable(row))) for row in rows]
-    header = list(dict.fromkeys(key for row in flat for key in row))
-    write_csv(folder / "table.csv", header, [[row.get(key) for key in header] for row in flat])
+    cells = [_cells(jsonable(row)) for row in rows]
+    header = list(dict.fromkeys(key for row in cells for key in row))
+    write_csv(folder / "table.csv", header, [[row.get(key) for key in header] for row in cells])
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -298,17 +296,6 @@ def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) 
         writer.writerows(rows)
 
 
-def _at(values: Mapping[str, Any], key: str) -> Any:
-    value: Any = values
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
     """Single values by dotted key; lists, which no cell holds, are left out."""
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif not isinstance(value, list):
-            yield prefix + key, value
+    return {key: value for key, value in flat(row).items() if not isinstance(value, list)}

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from idcontrol.config import processes
-from idcontrol.config.changes import changes, flat, folder_name, spelled, start_of
-from idcontrol.config.configuration import build, jsonable
+from idcontrol.config.changes import changes, folder_name, spelled, start_of
+from idcontrol.config.configuration import build, flat, jsonable
 from idcontrol.config.entries import EXPERIMENTS, PLANTS, Experiment, entry_points, load_experiment
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.compiling import announced
