@@ -1,4 +1,4 @@
-"""A loop that does nothing, in C: the beats that it misses are missed by the computer, whatever is computed in them."""
+"""A loop that does nothing, in C: the ticks that it misses are missed by the computer, whatever is computed in them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ int main(int count, char **given) {
 
 
 def missed(rate_hz: float, duration_s: float) -> int | None:
-    """How many beats the loop misses in `duration_s`; None where there is no C compiler."""
+    """How many ticks the loop misses in `duration_s`; None where there is no C compiler."""
     if (cc := shutil.which("cc")) is None:
         return None
     with tempfile.TemporaryDirectory() as folder:

@@ -33,7 +33,7 @@ BARS = {
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Rows of the whole tick and of its parts, and of a tick at 4 kHz beside the beats that an empty loop misses.
+    """Rows of the whole tick and of its parts, and of a tick at 4 kHz beside the ticks that an empty loop misses.
 
     Each loop works as long as six rows may take.
 
@@ -48,14 +48,14 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     floor_us = float(np.median(times))
     for part in (*PARTS, "tick, p99.9"):
         taken = found["parts_us"][part] if part in found["parts_us"] else found["compute_cpu_us"]
-        note = f"{found['missed']} beats missed" if part == "tick" else ""
+        note = f"{found['missed']} ticks missed" if part == "tick" else ""
         yield _row(part, taken, round(duration * RATE_HZ), floor_us, note)
     found, empty = _loop(walk.robot, FAST_HZ, duration), empty_loop.missed(FAST_HZ, duration)
     ends = "" if found["ended"] == "duration" else f"the loop ended ({found['ended']}): {found['error']}"
     yield _row(
         f"tick at {FAST_HZ} Hz", found["compute_cpu_us"], round(duration * FAST_HZ), floor_us, ends,
         peer=None if empty is None else "empty loop in C",
-        difference=f"{found['missed']} beats missed, {empty} without work",
+        difference=f"{found['missed']} ticks missed, {empty} without work",
         agrees=None if empty is None else not ends and found["missed"] <= empty,
     )  # fmt: skip
 

@@ -170,7 +170,7 @@ def _show_timing(metrics: dict[str, Any]) -> None:
     show(
         times,
         worst,
-        f"{metrics['missed']} beats were missed; the system took the CPU away {metrics['switches']} times"
+        f"{metrics['missed']} ticks were missed; the system took the CPU away {metrics['switches']} times"
         + ("" if stolen is None else f", and a hypervisor {stolen:.2f} s"),
         ", ".join(had),
         *(f"{what}: {why}" for what, why in granted["refused"].items()),
