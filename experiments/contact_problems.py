@@ -154,14 +154,13 @@ def rows_of(tallies: Mapping[tuple[str, str], Tally]) -> list[dict[str, Any]]:
     return [{"what": what, "kind": kind, **tally.row()} for (what, kind), tally in tallies.items()]
 
 
+@dataclass(frozen=True, slots=True)
 class ContactProblems:
     """The test case as the command line finds it; unlike a `Case`, it also writes while it runs."""
 
-    name = "contact-problems"
-    summary = (
-        "random contact problems, 1-64 contacts, forward and inverse, by every model and solver: none may be wrong"
-    )
-    presets: Mapping[str, Config] = {"default": Config(), "hostile": Config(problems=1_000_000, hostile=True)}
+    name: str
+    summary: str
+    presets: Mapping[str, Config]
 
     def run(self, config: Config, out: Path, progress: Progress) -> dict[str, Any]:
         """Solve all problems with everything and count; until the end ``so-far.json`` has the counts so far."""
@@ -185,7 +184,11 @@ class ContactProblems:
         return [Config(problems=40, most_contacts=8)]
 
 
-experiment = ContactProblems()
+experiment = ContactProblems(
+    name="contact-problems",
+    summary="random contact problems, 1-64 contacts, forward and inverse, by every model and solver: none may be wrong",
+    presets={"default": Config(), "hostile": Config(problems=1_000_000, hostile=True)},
+)
 
 Numbers = Callable[[Callable[[], Any]], Iterator[int]]
 """Yields the numbers of the problems; called with what makes the rows of those so far."""

@@ -50,7 +50,9 @@ ROUGH = {
 }
 
 experiment = WalkExperiment(
-    "rough", "a quadruped trots straight on over bumps, on another friction with every step", ROUGH
+    name="rough",
+    summary="a quadruped trots straight on over bumps, on another friction with every step",
+    presets=ROUGH,
 )
 
 TIMED_S = 10.0

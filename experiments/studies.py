@@ -123,7 +123,7 @@ def _cell(outcomes: Sequence[RunOutcome], place: Mapping[str, Any], metric: str)
     return float(np.mean(numbers)) if numbers else None
 
 
-def _robustness(summary: str, key: str, what: str, values: Sequence[float], mu: float = 0.8) -> Study:
+def _robustness(key: str, what: str, values: Sequence[float], mu: float = 0.8, *, summary: str) -> Study:
     return Study(
         experiment="trot",
         summary=summary,
@@ -249,41 +249,41 @@ corrections = Study(
 
 TRUE_MU = 0.3
 friction = _robustness(
-    "the controller counts on another friction than the ground has, by a factor of 0.25 to 4",
     "friction.estimate",
     f"estimated friction (true: {TRUE_MU:g})",
     tuple(TRUE_MU * factor for factor in (0.25, 0.5, 0.8, 1.0, 1.25, 1.6, 2.0, 4.0)),
     TRUE_MU,
+    summary="the controller counts on another friction than the ground has, by a factor of 0.25 to 4",
 )
 normals = _robustness(
-    "contact normals lean by up to 20 degrees, and nobody told the controller",
     "disturbance.normal_error_rad",
     "error of the normals [rad]",
     tuple(round(math.radians(degrees), 6) for degrees in (0.0, 2.0, 5.0, 10.0, 20.0)),
+    summary="contact normals lean by up to 20 degrees, and nobody told the controller",
 )
 touchdown = _robustness(
-    "feet meet the ground up to 50 ms earlier or later than the controller is told",
     "disturbance.touchdown_late_s",
     "touchdown late by [s]",
     (-0.05, -0.03, -0.02, -0.01, 0.0, 0.01, 0.02, 0.03, 0.05),
+    summary="feet meet the ground up to 50 ms earlier or later than the controller is told",
 )
 delay = _robustness(
-    "torques reach the joints up to 5 ms late",
     "disturbance.delay_s",
     "delay [s]",
     (0.0, 0.001, 0.002, 0.003, 0.004, 0.005),
+    summary="torques reach the joints up to 5 ms late",
 )
 payload = _robustness(
-    "up to 50 % more mass on the base than the controller knows",
     "disturbance.payload_share",
     "payload, share of the mass",
     (0.0, 0.1, 0.2, 0.3, 0.5),
+    summary="up to 50 % more mass on the base than the controller knows",
 )
 noise = _robustness(
-    "white noise on the angles that planner and controller see",
     "noise.angle_rad",
     "noise [rad]",
     (0.0, 1e-4, 3e-4, 1e-3, 3e-3),
+    summary="white noise on the angles that planner and controller see",
 )
 
 BIAS: dict[str, dict[str, Any]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import idcontrol as idc
 from idcontrol import cli, controllers, plants
+from idcontrol.config import entries
 from idcontrol.controllers.pid import Pid
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Command
@@ -318,3 +320,16 @@ def test_an_error_of_a_users_controller_is_no_refusal_in_a_comparison(files):
     reasons = [outcome.reason for outcome in compared.outcomes]
     assert reasons[0] is None
     assert reasons[1].startswith("faulty.py, line ")
+
+
+def test_what_is_listed_without_an_import_is_what_an_import_says():
+    code = (
+        "import json, sys; from idcontrol.config import entries; "
+        "told = {group: entries.summaries(group) for group in (entries.EXPERIMENTS, entries.STUDIES)}; "
+        "print(json.dumps([told, 'numpy' in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    listed, imported = json.loads(done.stdout)
+    assert not imported
+    for group, lines in listed.items():
+        assert lines == {name: entry.load().summary for name, entry in entries.entry_points(group).items()}

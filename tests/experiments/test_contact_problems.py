@@ -12,9 +12,9 @@ from idcontrol import judge
 from idcontrol.experiments import contact_problems
 from idcontrol.experiments.contact_problems import (
     Config,
-    ContactProblems,
     JudgedModel,
     Tally,
+    experiment,
     judge_model,
     judge_solver,
 )
@@ -111,7 +111,7 @@ def test_an_interrupted_run_leaves_what_was_counted(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ContactProblems().run(Config(problems=60, most_contacts=3), tmp_path, interrupt)
+        experiment.run(Config(problems=60, most_contacts=3), tmp_path, interrupt)
     left = json.loads((tmp_path / "so-far.json").read_text())
     assert left["problems"] == 48
     assert sum(row["problems"] for row in left["rows"] if row["what"] == "viscous") == 48
@@ -125,14 +125,14 @@ def test_what_is_wrong_is_named_by_its_number(tmp_path, monkeypatch):
     model = JudgedModel(solve=liar, law="coulomb", velocities=None)
     monkeypatch.setattr(contact_problems, "MODELS", {"liar": model})
     config = Config(problems=40, most_contacts=4)
-    rows = ContactProblems().run(config, tmp_path, lambda share: None)["rows"]
+    rows = experiment.run(config, tmp_path, lambda share: None)["rows"]
     failures = [number for row in rows if row["what"] == "liar" for number in row["failures"]]
     assert sorted(failures) == [k for k in range(40) if len(numbered_step(k, most_contacts=4).contacts) == 2]
     assert failures
 
 
 def test_the_suite_finds_nothing_wrong_and_says_what_it_did(tmp_path):
-    metrics = ContactProblems().run(Config(problems=120, most_contacts=12), tmp_path, lambda share: None)
+    metrics = experiment.run(Config(problems=120, most_contacts=12), tmp_path, lambda share: None)
     assert metrics["completed"]
     assert metrics["coulomb_forward_solved"] == 1.0
     assert metrics["dissipation_forward_solved"] == 1.0
