@@ -9,9 +9,10 @@ import pytest
 
 from tests import scenes
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # a job in a shell's background ignores Ctrl-C, and so would the processes that tests start and interrupt
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A job in a shell's background ignores Ctrl-C, one of nohup a terminal that closes; so would processes of the tests.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 if numba.config.DISABLE_JIT:
     # compiled arithmetic does not warn of an overflow or of a NaN; the same lines run by Python shall not, either

@@ -259,7 +259,7 @@ def test_a_fault_without_a_run_leaves_its_traceback_in_the_temporary_folder(comm
     status, _, err = command("run", "fall")
     assert status == 3
     assert err.count("\n") == 1
-    assert "torn in two" in Path(err.strip().rpartition(" ")[2]).read_text()
+    assert "torn in two" in Path(err.strip().rpartition(" is in ")[2]).read_text()
 
 
 def full_disk(*given, **options):
@@ -275,7 +275,7 @@ def test_a_fault_with_a_path_of_another_encoding_is_one_line_too(tmp_path, capsy
     assert report_fault(ValueError(path), tmp_path / folder) == 3
     err = capsys.readouterr().err
     assert err.count("\n") == 1
-    assert "ValueError: pl\\udce4tze" in Path(err.strip().rpartition(" ")[2]).read_text(encoding="utf-8")
+    assert "ValueError: pl\\udce4tze" in Path(err.strip().rpartition(" is in ")[2]).read_text(encoding="utf-8")
 
 
 def test_a_hint_quotes_its_folder_for_the_shell(command):
@@ -472,7 +472,7 @@ def test_the_completion_is_installed_by_a_command(command, monkeypatch, tmp_path
     for shell in ("fish", "zsh"):  # that of bash asks bash for its version
         _, printed, _ = command("completion", shell, "--print")
         status, out, _ = command("completion", shell)
-        path = Path(out.partition(" ")[0])
+        path = Path(out.partition(" is written")[0])
         assert (status, path.read_text(), path.is_relative_to(tmp_path)) == (0, printed.removesuffix("\n"), True)
         assert "_IDCONTROL_COMPLETE" in printed
     monkeypatch.setenv("SHELL", "/bin/tcsh")

@@ -82,7 +82,7 @@ def test_a_failed_run_is_a_row_that_says_why(compare):
     assert reasons[""] is None
     assert reasons["fall"] == "fell at 0.25 s"
     assert reasons["raise"].startswith("a fault inside: ZeroDivisionError: gain is zero; the traceback is in c/runs/")
-    assert Path(reasons["raise"].rpartition(" ")[2]).read_text().startswith("Traceback")
+    assert Path(reasons["raise"].rpartition(" is in ")[2]).read_text().startswith("Traceback")
     assert reasons["abort"] == "the process was ended by SIGABRT"
     assert reasons["refuse"] == "refused: this gain does not fit"
     assert [row["completed"] for row in rows_of(out)] == [True, False, False, False, False]
