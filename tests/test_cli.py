@@ -22,6 +22,7 @@ from idcontrol.config.configuration import Duration, Rate, Seed
 from idcontrol.config.entries import EXPERIMENTS, ROBOTS, STUDIES
 from idcontrol.errors import UnknownName
 from idcontrol.record.recording import Recorder, load
+from tests import GUARD_S
 from tests.parameters import one_fast
 
 
@@ -371,7 +372,7 @@ def test_help_imports_nothing_heavy():
         "import sys, idcontrol.cli as cli; cli.main(['run', '--help']);"
         "sys.exit(len({'numpy', 'h5py', 'pinocchio', 'numba', 'matplotlib', 'rich'} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=GUARD_S).returncode == 0
 
 
 @pytest.mark.parametrize("into", one_fast(((), ("--into", "some kernels")), ()))
@@ -380,7 +381,7 @@ def test_warmup_rehearses_in_processes_of_its_own(tmp_path, into):
         [sys.executable, "-m", "idcontrol", "warmup", "pendulum", "spring-cylinder", *into],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=GUARD_S,
         cwd=tmp_path,
     )
     use = f"; to use them: export NUMBA_CACHE_DIR='{tmp_path}/some kernels'" if into else ""

@@ -13,7 +13,7 @@ import pytest
 from idcontrol import controllers, plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from tests import scenes
+from tests import GUARD_S, scenes
 from tests.controllers import walker
 
 STEPS = 40
@@ -95,6 +95,6 @@ def test_another_process_with_other_threads_and_hashes_computes_the_same_bits(na
         "PYTHONHASHSEED": "12345",
     }
     told = subprocess.run(
-        [sys.executable, "-c", RUN, name], env=environment, capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", RUN, name], env=environment, capture_output=True, text=True, check=True, timeout=GUARD_S
     )
     assert told.stdout.strip() == fingerprint(name)

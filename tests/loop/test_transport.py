@@ -125,13 +125,13 @@ def test_a_stranger_who_speaks_first_does_not_keep_the_machine_out():
     forged = Outbox(Kind.STATE, "r", 1, 3)  # all of it is right but the session's number
     for count, data in enumerate((b"x", bytes(forged.seal(2, 0, 0))), 1):
         stranger.sendto(data, loop.local)
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + GUARD_S
         while here.inbox.dropped.sum() < count and time.monotonic() < deadline:
             here.poll(0)
         assert here.inbox.dropped.sum() == count
         assert here.newest is None
     there.post(1, VALUE, 0)
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + GUARD_S
     while not here.poll(0) and time.monotonic() < deadline:
         time.sleep(0.001)
     assert here.newest is not None
