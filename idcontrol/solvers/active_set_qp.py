@@ -74,6 +74,17 @@ class QpAnswer(NamedTuple):
     active: Integers
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _distance(row: Array, side: float, x: Array) -> tuple[float, float]:
+    """Return how far x is above the plane row · x = side, and the length of the row, 1 for a zero row."""
+    slack, square = -side, 0.0
+    for i in range(x.size):
+        slack += row[i] * x[i]
+        square += row[i] * row[i]
+    norm = np.sqrt(square) if square > 0.0 else 1.0
+    return slack / norm, norm
+
+
 @njit(cache=True, error_model="numpy")
 def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> float:
     """Largest relative violation of the optimality conditions of a quadratic program.
@@ -117,14 +128,7 @@ def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> floa
     worst = stationarity / gradient if gradient > 0.0 else 0.0
     for j in range(e.size + b.size):
         equality = j < e.size
-        row = E[j] if equality else A[j - e.size]
-        slack = -e[j] if equality else -b[j - e.size]
-        square = 0.0
-        for i in range(k):
-            slack += row[i] * x[i]
-            square += row[i] * row[i]
-        norm = np.sqrt(square) if square > 0.0 else 1.0
-        distance = slack / norm
+        distance, norm = _distance(E[j], e[j], x) if equality else _distance(A[j - e.size], b[j - e.size], x)
         if not np.isfinite(distance):
             return np.inf
         violation = abs(distance) if equality else max(-distance, 0.0)

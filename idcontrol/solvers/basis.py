@@ -80,7 +80,7 @@ def _add_squares(sums: Array, row: Array) -> None:  # pragma: no cover - compile
 def column_basis(
     columns: Array, extra: Array, smallest: float, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Gram-Schmidt with row pivoting: the equations columnsᵀ x = extra as independent ones with orthonormal rows.
+    """Reduce columnsᵀ x = extra to independent equations with orthonormal rows: Gram-Schmidt with row pivoting.
 
     Args:
         columns: The rows, one a column, so that all of them are worked on at once, shape (k, n); overwritten.
@@ -134,7 +134,6 @@ def column_basis(
                 if lost == 0:
                     break
         for i in range(n):
-            if size[i] > 0.0:
-                size[i] = square[i]
+            size[i] = square[i] if size[i] > 0.0 else size[i]
         rank += 1
     return basis[:rank], carried[:rank]

@@ -57,6 +57,17 @@ def _count(word: np.uint64) -> int:  # pragma: no cover - compiled
 
 
 @njit(cache=True, inner=True)
+def _sort(values: Integers) -> None:  # pragma: no cover - compiled
+    """Sort a few numbers in place."""
+    for at in range(1, values.shape[0]):
+        value, to = values[at], at
+        while to > 0 and values[to - 1] > value:
+            values[to] = values[to - 1]
+            to -= 1
+        values[to] = value
+
+
+@njit(cache=True, inner=True)
 def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compiled
     """Order of elimination and structure of U, by smallest degree; among equals the lower number goes first.
 
@@ -111,12 +122,7 @@ def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compile
     for at in range(start[n]):
         column[at] = place[column[at]]
     for k in range(n):
-        for at in range(start[k] + 1, start[k + 1]):
-            value, to = column[at], at
-            while to > start[k] and column[to - 1] > value:
-                column[to] = column[to - 1]
-                to -= 1
-            column[to] = value
+        _sort(column[start[k] : start[k + 1]])
     return Structure(place, start, column)
 
 

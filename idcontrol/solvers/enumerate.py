@@ -610,26 +610,33 @@ def _next_option(tree: _Tree, level: int, constant: float, promising: float) -> 
     return level, option
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _child(tree: _Tree, level: int, option: int) -> _Node:
+    """Begin the node below the one at a level, with one option of its choice, which is tried then."""
+    tree.reach[level, option] = np.inf
+    node = _at(tree, level + 1)
+    _copy(_at(tree, level), tree.filled[level], node)
+    _choose(node, node.made.size // CHOICES, tree.choice[level], option)
+    return node
+
+
 @linked
 @njit(cache=True, error_model="numpy")
 def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena: Arena) -> NearestResult:
     """Branch and bound over the choices of Coulomb's law, from a solution (math.md, section 6.3).
 
-    Without a known solution the search ends with the first that it finds, or with the proof that there is none.
-
     Args:
         problem: The contact problem and the target.
-        start: A solution, shape (3n,); empty where none is known.
+        start: A solution, shape (3n,); empty where none is known: then the search ends with the first, or a proof.
         max_nodes: Quadratic programs allowed; 1 is the nearest point with the choices of the start.
         arena: Where arrays come from, those of the result included.
 
     Returns:
         The nearest solution found.
     """
-    n, k, known = problem.mu.size, problem.v0.size, start.size == problem.v0.size
-    y = zeros(arena, k)
+    k, y, metric = problem.v0.size, zeros(arena, problem.v0.size), _metric(problem, arena)
+    n, known = problem.mu.size, start.size == k
     assign(y, start)
-    metric = _metric(problem, arena)
     rows = _rows(problem, metric, arena)
     if not (metric.definite and np.isfinite(rows.offset.sum() + rows.tolerance.sum())):
         return NearestResult(y, np.inf, 0.0, False, 0)
@@ -665,12 +672,8 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
         if level < 0:
             break
         floor = constant + tree.reach[level, option]
-        tree.reach[level, option] = np.inf
-        parent, count = _at(tree, level), tree.filled[level]
+        node, count = _child(tree, level, option), tree.filled[level]
         level += 1
-        node = _at(tree, level)
-        _copy(parent, count, node)
-        _choose(node, n, tree.choice[level - 1], option)
         found = _enter(search, node, count, promising - constant, found.nodes, tree.reach[level], arena)
 
     lower = min(best, undecided)

@@ -371,15 +371,21 @@ def _basic_solution(
     return _given_residual(given, pivoted, z, w, arena)
 
 
+@njit(cache=True, inner=True)
+def _dictionary(n: int, arena: Arena) -> _Dictionary:
+    """Room for the dictionary of n variables."""
+    place = indices(arena, 2 * n + 1)
+    return _Dictionary(matrix(arena, n, n + 2), indices(arena, n), indices(arena, n + 1), place, indices(arena, n))
+
+
 @linked
 @njit(cache=True, error_model="numpy")
 def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: int, arena: Arena) -> LcpAnswer:
     """Lemke's method with the lexicographic ratio test (math.md, section 5.2).
 
     The basis that pivoting ends with is solved afresh; only the residual of the problem as given decides whether the
-    answer is called solved. The covering vector is 1; where rounding lost the path or closed it to a cycle (in 1 of 300
-    contact problems, with many dependent rows or with masses that differ by thousands), two others are tried, with
-    every variable balanced by itself.
+    answer is called solved. The covering vector is 1; where rounding lost the path, or closed it to a cycle by breaking
+    ties anew (in 1 of 300 contact problems), two others are tried, with every variable balanced by itself.
 
     Args:
         Q: Matrix, shape (n, n).
@@ -406,9 +412,7 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
     if given.largest == 0.0:
         return LcpAnswer(SOLVED, 0, 0.0, z, w)
 
-    T, place = matrix(arena, n, n + 2), indices(arena, 2 * n + 1)
-    dictionary = _Dictionary(T, indices(arena, n), indices(arena, n + 1), place, indices(arena, n))
-    z_scaled, w_scaled = vector(arena, n), vector(arena, n)
+    dictionary, z_scaled, w_scaled = _dictionary(n, arena), vector(arena, n), vector(arena, n)
     status, pivots, residual = ITERATIONS, 0, np.inf
     pivoted = given  # in the scale that is pivoted in
     for turn in range(_COVERS):
@@ -416,7 +420,6 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
             balanced = vector(arena, n)
             _equilibrate(Q, balanced)
             pivoted = _in_units(Q, r, balanced, arena)
-        # ties that rounding breaks anew make a cycle until the limit; another covering vector has others
         status, more, column = _follow(pivoted, tikhonov, turn, max_pivots, dictionary)
         pivots += more
         if status == RAY and _ray(given, pivoted, dictionary, column, z_scaled):

@@ -5,7 +5,7 @@ Zapolsky & Drumwright 2017, Algorithm 2; Drumwright 2015, Algorithm 1.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -116,29 +116,82 @@ def _most_negative(impulses: Array, count: int) -> tuple[int, bool]:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _is_contradiction(factor: RowFactor, row: Array, y: Array, w: float, r: float) -> bool:
-    """True if c = e_enter - α, for which ρᵀc = 0 and r·c = w < 0, is a proof: ρ⊥ must be zero to rounding."""
-    square, norm, apart = 0.0, 0.0, 0.0
+def _exchange(factor: RowFactor, count: int, rho: Array, enter: int, z_active: Array) -> bool:
+    """Replace an active row by the row ρ_enter = Σ α_a ρ_a that depends on them: the one whose impulse vanishes first.
+
+    Returns:
+        False if none vanishes; then `factor.coefficients` are the α.
+    """
+    solve_upper(factor.upper, count, factor.coefficients)
+    leave = _first_to_vanish(z_active, factor.coefficients, count)
+    if leave < 0:
+        return False
+    remove(factor, count, leave)
+    append(factor, count - 1, enter, np.sqrt(split(factor, count - 1, rho[enter])))
+    return True
+
+
+class _Lcp(NamedTuple):
+    """LCP(r, ρρᵀ) with ρᵀ beside ρ; `left` is what rounding may leave of r."""
+
+    rho: Array
+    columns: Array
+    r: Array
+    left: Array
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _contradiction(factor: RowFactor, count: int, lcp: _Lcp, enter: int, y: Array, w: float, z: Array) -> int:
+    """Write c = e_enter - α, for which ρᵀc = 0 and r·c = w < 0, if it is a proof: ρ⊥ must be zero to rounding.
+
+    Returns:
+        INFEASIBLE with the certificate c in z, or INACCURATE.
+    """
+    square, norm, apart, r = 0.0, 0.0, 0.0, lcp.r[enter]
     for d in range(y.size):
-        square += row[d] * row[d]
+        square += lcp.rho[enter, d] * lcp.rho[enter, d]
         norm += y[d] * y[d]
         apart += factor.rest[d] * factor.rest[d]
     noise = max(SLIGHT * (abs(r) + abs(w - r)), SAME * np.sqrt(square * norm))
-    return bool(-w > noise and apart <= _ZERO * square)
+    if -w <= noise or not apart <= _ZERO * square:
+        return INACCURATE
+    z[enter] = 1.0
+    for a in range(count):
+        z[factor.active[a]] = max(-factor.coefficients[a], 0.0)
+    return INFEASIBLE
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _basic_solution(
+    lcp: _Lcp, factor: RowFactor, count: int, impulses: Array, y: Array, w: Array
+) -> tuple[int, bool, int]:
+    """Write z_B = -(ρ_B ρ_Bᵀ)⁻¹ r_B, y = ρ_Bᵀ z_B and w of the active rows B.
+
+    Returns:
+        The place of the smallest impulse; True if it is negative beyond rounding; the row with the smallest w.
+    """
+    solve_active(lcp.r, factor, count, y, impulses)
+    _velocities(lcp.rho, lcp.columns, lcp.r, lcp.left, y, w)
+    for a in range(count):
+        w[factor.active[a]] = 0.0
+    leave, negative = _most_negative(impulses, count)
+    enter = 0
+    for i in range(w.size):
+        if w[i] < w[enter]:
+            enter = i
+    return leave, negative, enter
 
 
 @linked
 @njit(cache=True, error_model="numpy")
 def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Integers, arena: Arena) -> RowLcpAnswer:
-    """Modified Principal Pivoting I with exchange of dependent rows (math.md, section 4.4).
-
-    The active set holds the rows with z free and w = 0: at most k of them, always independent.
+    """Modified Principal Pivoting I; the active rows, with z free and w = 0, are always independent (math.md 4.4).
 
     Args:
         rho: Rows ρ, shape (n, k); the matrix of the LCP is ρρᵀ.
         r: Constants, shape (n,).
         left: What rounding may leave of them, shape (n,).
-        max_passes: Passes allowed; a cycle is noticed before.
+        max_passes: Passes allowed.
         start: Active set to start from, rows that exist.
         arena: Where arrays come from, those of the answer included.
 
@@ -147,10 +200,10 @@ def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Intege
     """
     n, k = rho.shape
     factor, columns, z_active = empty_factor(k, arena), matrix(arena, k, n), vector(arena, k)
-    z, y, w = zeros(arena, n), zeros(arena, k), vector(arena, n)
-    lowest, total = 0.0, 0.0
-    assign(w, r)
+    lcp, z, y, w = _Lcp(rho, columns, r, left), zeros(arena, n), zeros(arena, k), vector(arena, n)
+    lowest, total, count = 0.0, 0.0, 0
     for i in range(n):
+        w[i] = r[i]
         lowest = min(lowest, r[i] + left[i])
         total += r[i]
         for d in range(k):
@@ -159,14 +212,12 @@ def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Intege
         return RowLcpAnswer(INACCURATE, 0, np.inf, PPM, z, y, w, factor.active[:0])
     if lowest == 0.0:
         return RowLcpAnswer(SOLVED, 0, row_residual(rho, r, left, z, y, w), PPM, z, y, w, factor.active[:0])
-    count = 0
     for a in range(start.size):
         count = _add_row(factor, count, rho, start[a])
 
-    # A pass depends on nothing but the active set, so a set that returns will return for ever. Brent's cycle detection
-    # looks for it: each set is compared with the one after 1, 2, 4, 8, ... passes.
-    remembered, remember_at = np.int64(0), 1
     status, passes, residual = ITERATIONS, 0, np.inf
+    # a set that returns does so for ever: each is compared with that of pass 1, 2, 4, 8, ... (Brent's cycle detection)
+    remembered, remember_at = np.int64(0), 1
     while passes < max_passes:
         passes += 1
         signature = _signature(factor, count)
@@ -174,15 +225,7 @@ def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Intege
             remembered, remember_at = signature, 2 * remember_at
         elif signature == remembered:
             break
-        solve_active(r, factor, count, y, z_active)
-        _velocities(rho, columns, r, left, y, w)
-        for a in range(count):
-            w[factor.active[a]] = 0.0
-        leave, negative = _most_negative(z_active, count)
-        enter = 0
-        for i in range(n):
-            if w[i] < w[enter]:
-                enter = i
+        leave, negative, enter = _basic_solution(lcp, factor, count, z_active, y, w)
         if w[enter] >= 0.0 and not negative:
             for a in range(count):
                 z[factor.active[a]] = max(z_active[a], 0.0)
@@ -192,20 +235,10 @@ def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Intege
         if w[enter] < 0.0:
             longer = _add_row(factor, count, rho, enter)
             if longer == count:
-                # ρ_enter = Σ α_a ρ_a: it replaces the active row whose impulse it takes over first
-                solve_upper(factor.upper, count, factor.coefficients)
-                leave, negative = _first_to_vanish(z_active, factor.coefficients, count), False
-                if leave < 0 and _is_contradiction(factor, rho[enter], y, w[enter], r[enter]):
-                    status = INFEASIBLE
-                    z[enter] = 1.0
-                    for a in range(count):
-                        z[factor.active[a]] = max(-factor.coefficients[a], 0.0)
+                negative = False
+                if not _exchange(factor, count, rho, enter, z_active):
+                    status = _contradiction(factor, count, lcp, enter, y, w[enter], z)
                     break
-                if leave < 0:
-                    status = INACCURATE
-                    break
-                remove(factor, count, leave)
-                append(factor, count - 1, enter, np.sqrt(split(factor, count - 1, rho[enter])))
             count = longer
         elif not w[enter] >= 0.0:
             status = INACCURATE

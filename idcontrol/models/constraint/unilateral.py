@@ -102,6 +102,18 @@ def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Arr
     return float(min(max(-slope / curvature, start), end))
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _respond(rho: Array, C: Array, active: Integers, L: Array, x: Array, sign: float, d: Array) -> None:
+    """Replace d by ``H⁻¹(d + sign Σ_active ρ_iᵀ x_i / C_i)``, L the factor of H."""
+    for i in range(x.size):
+        if active[i]:
+            force = sign * x[i] / C[i]
+            for a in range(d.size):
+                d[a] += rho[i, a] * force
+    solve_lower(L, d)
+    solve_lower_transposed(L, d)
+
+
 @linked
 @njit(cache=True, error_model="numpy")
 def spring_kernel(
@@ -128,27 +140,18 @@ def spring_kernel(
     assign(s, c)
     for i in range(n):
         active[i] = s[i] < 0.0
-    iterations = 0
-    settled = False
+    iterations, settled = 0, False
     while not settled:
         if iterations == _ITERATIONS or not _factor(rho, C, active, H, L):
             return ITERATIONS if iterations == _ITERATIONS else INACCURATE, iterations, np.inf
         iterations += 1
         for a in range(k):
             d[a] = -y[a]
-        for i in range(n):
-            if active[i]:
-                force = s[i] / C[i]
-                for a in range(k):
-                    d[a] -= rho[i, a] * force
-        solve_lower(L, d)
-        solve_lower_transposed(L, d)
+        _respond(rho, C, active, L, s, -1.0, d)
         for i in range(n):
             ds[i] = _along(rho, i, d)
         dd = np.dot(d, d)
-        # a constraint exactly at its kink is not let change sides for ever
-        settled = dd <= _STILL * np.dot(y, y)
-        if settled:
+        if dd <= _STILL * np.dot(y, y):  # a constraint exactly at its kink is not let change sides for ever
             break
         alpha = _line_search(s, ds, C, np.dot(y, d), dd, kinks)
         for a in range(k):
@@ -156,8 +159,7 @@ def spring_kernel(
         settled = True
         for i in range(n):
             s[i] = c[i] + _along(rho, i, y)
-            if active[i] != (s[i] < 0.0):
-                settled = False
+            settled = settled and active[i] == (s[i] < 0.0)
             active[i] = s[i] < 0.0
     for i in range(n):
         z[i] = -s[i] / C[i] if active[i] else 0.0
@@ -167,12 +169,7 @@ def spring_kernel(
         if residual <= _SHARP:
             break
         d[:] = 0.0
-        for i in range(n):
-            if active[i]:
-                for a in range(k):
-                    d[a] += rho[i, a] * (w[i] / C[i])
-        solve_lower(L, d)
-        solve_lower_transposed(L, d)
+        _respond(rho, C, active, L, w, 1.0, d)
         for i in range(n):
             if active[i]:
                 z[i] = max(0.0, z[i] - (w[i] - _along(rho, i, d)) / C[i])

@@ -31,7 +31,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.linked import linked
 from idcontrol.models.sap.bounded import Bounded, joint_limits, motors
-from idcontrol.models.sap.cone import OPEN, STICK, project
+from idcontrol.models.sap.cone import OPEN, STICK
 from idcontrol.models.sap.many import Sparse, solve_sparse
 from idcontrol.models.sap.newton import (
     ACCEPTED,
@@ -43,7 +43,9 @@ from idcontrol.models.sap.newton import (
     Cost,
     Law,
     Parameters,
+    change_roles,
     minimize,
+    read_modes,
     respond,
 )
 from idcontrol.models.sap.regularization import mean_inverse_mass, regularize
@@ -190,14 +192,14 @@ def _attempt(
 
     Besides what `minimize` returns: True if the contacts that press are those of infinite friction among `held`, (n,).
     """
-    law, u, one, right = cost.law, vector(arena, cost.c.shape[0]), vector(arena, 3), True
+    law, u, right = cost.law, vector(arena, cost.c.shape[0]), True
     n = law.mu.shape[0]
     ending, count, residual = minimize(cost, parameters, z, gamma, arena)
     np.dot(cost.rho, z, u)
     for r in range(u.shape[0]):
         u[r] += cost.c[r]
+    read_modes(u, law, mode, arena)
     for i in range(n):
-        mode[i] = project(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], one)
         right = right and (not held[i] or (law.mu[i] == np.inf) == (mode[i] != OPEN))
     return ending, count, residual, right
 
@@ -206,27 +208,20 @@ def _attempt(
 def _settle(
     cost: Cost, parameters: Parameters, mode: Integers, z: Array, gamma: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """`minimize` with contacts of infinite friction in their roles: held along the tangents if they press, else let go.
+    """`minimize` with contacts of infinite friction held along the tangents if they press, and released if they part.
 
-    Where contacts that were let go press, and part once they are held again, sets of held contacts are tried
+    Where released contacts press, and part once they are held again, sets of held contacts are tried
     (`idcontrol.models.sticking`). If none is right, `UNSETTLED` comes back, and these hold along their tangents.
     """
     mu, n, total = cost.law.mu, mode.shape[0], 0
-    held, let_go = np.isinf(mu), flags(arena, n)
-    let_go[:] = False
+    held, released = np.isinf(mu), flags(arena, n)
+    released[:] = False
     while True:
         ending, count, residual, right = _attempt(cost, parameters, held, mode, z, gamma, arena)
         total += count
         if right or ending == NOT_FINITE:
             return ending, total, residual
-        settled = True
-        for i in range(n):
-            if mu[i] == np.inf and mode[i] == OPEN and not let_go[i]:
-                mu[i], let_go[i], settled = 0.0, True, False
-        for i in range(n if settled else 0):
-            if let_go[i] and mu[i] == 0.0 and mode[i] != OPEN:
-                mu[i], settled = np.inf, False
-        if settled:
+        if not change_roles(mu, mode, released):
             break
     clings = np.isinf(mu)
     for stick in sets(held, clings):
@@ -371,9 +366,8 @@ def solve_bounded(
     n, e = len(contacts), len(bounded.target)
     whitened = whiten(problem if e == 0 else _with_rows(problem, bounded))
     # rows are those of contacts, then rigid ones, which are eliminated, then those with a limit
-    rows = whitened.rho.shape[0]
     rho, c, held = whitened.rho, whitened.c.copy(), None
-    rigid = np.arange(3 * n, rows - e)
+    rigid = np.arange(3 * n, rho.shape[0] - e)
     if rigid.size:
         held = hold(whitened, rigid)
         rho, c = np.delete(held.rho, rigid, axis=0), np.delete(held.c, rigid)
@@ -386,16 +380,9 @@ def solve_bounded(
     w, error = _inverse_mass(problem.M, contacts.jacobian, HEAP)
     with np.errstate(invalid="ignore"):  # what is not finite is found out by the search
         momentum = whitened.L.T @ whitened.v_free[whitened.free]
-    code, iterations, residual = _solve(
-        problem.h,
-        _Contacts(contacts.gap, contacts.mu, contacts.stiffness, contacts.damping, w),
-        _Rows(rho, c, momentum, bounded.compliance, bounded.lower, bounded.upper),
-        parameters,
-        mode,
-        z,
-        gamma,
-        HEAP,
-    )
+    given = _Contacts(contacts.gap, contacts.mu, contacts.stiffness, contacts.damping, w)
+    rows = _Rows(rho, c, momentum, bounded.compliance, bounded.lower, bounded.upper)
+    code, iterations, residual = _solve(problem.h, given, rows, parameters, mode, z, gamma, HEAP)
     if code == UNPHYSICAL:
         raise InputError("contacts: stiffness must be positive, damping and friction must not be negative")
     if code == NOT_FINITE:
@@ -410,17 +397,20 @@ def solve_bounded(
         status, note = Status.REPAIRED, LEFT_OUT
     solution = finish(problem, whitened, f, Ending(status, residual, iterations, parameters.sigma, note), mode)
     if solution.status is not Status.FALLBACK:
-        # z meets the contact law exactly and momentum to the tolerance; v⁺ by the impulses would have it the other way
-        # round, and stiff contacts would answer to its error in the next step
-        if held is not None:
-            z -= held.basis.T @ held.constants
-        solve_lower_transposed(whitened.L, z)
-        free, fixed = whitened.free, whitened.fixed
-        away = whitened.v_free[free] + z - solution.v_plus[free]
-        solution.v_plus[free] += away
-        if fixed.size:
-            solution.multipliers[:] += whitened.M[np.ix_(fixed, free)] @ away
-    return solution, f[rows - e :]
+        _move_to(solution, whitened, z if held is None else z - held.basis.T @ held.constants)
+    return solution, f[f.size - e :]
+
+
+def _move_to(solution: StepSolution, whitened: Whitened, z: Array) -> None:
+    """Overwrite the velocity of a solution with v° + L⁻ᵀz, and the motor impulses with those that it takes."""
+    # z meets the contact law exactly and momentum to the tolerance; v⁺ by the impulses would have it the other way
+    # round, and stiff contacts would answer to its error in the next step
+    solve_lower_transposed(whitened.L, z)
+    free, fixed = whitened.free, whitened.fixed
+    away = whitened.v_free[free] + z - solution.v_plus[free]
+    solution.v_plus[free] += away
+    if fixed.size:
+        solution.multipliers[:] += whitened.M[np.ix_(fixed, free)] @ away
 
 
 def _outcome(code: int, residual: float) -> tuple[Status, str]:

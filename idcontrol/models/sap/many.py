@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import Arena, begin, indices, mark, matrix, release, reserve, stack, vector, zeros
+from idcontrol.kernels.arena import Arena, begin, flags, indices, mark, matrix, release, reserve, stack, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower_transposed
 from idcontrol.kernels.linked import linked
@@ -29,7 +29,6 @@ from idcontrol.models.sap.blocks import (
     velocities,
     whitened_rows,
 )
-from idcontrol.models.sap.cone import OPEN, project
 from idcontrol.models.sap.newton import (
     ABSOLUTE,
     ACCEPTED,
@@ -40,13 +39,15 @@ from idcontrol.models.sap.newton import (
     UNPHYSICAL,
     Law,
     Parameters,
+    change_roles,
+    read_modes,
     respond,
 )
 from idcontrol.models.sap.regularization import BETA, SIGMA, regularize
 from idcontrol.models.sap.sweeps import start_from
 from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.models.step import CLOSED_GAP
-from idcontrol.solvers.block_cholesky import BLOCK, analyze, factorize, solve
+from idcontrol.solvers.block_cholesky import BLOCK, Structure, analyze, factorize, solve
 from idcontrol.types import Array, Integers, Status
 
 SCRATCH = reserve(1 << 18)
@@ -185,37 +186,31 @@ def _minimize(
     return ending, iteration, residual
 
 
-@njit(cache=True, inner=True, error_model="numpy")
-def _solve_island(
-    whole: Cost,
-    members: Integers,
-    contacts: Integers,
-    local: Integers,
-    parameters: Parameters,
-    impulses: Array,
-    found: Optimum,
-    arena: Arena,
-) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Solve one island.
+class _Island(NamedTuple):
+    """Part of a `Cost` over whose nodes and contacts a search runs; nodes are in the order of elimination.
 
-    Args:
-        whole: The cost of all islands.
-        members: The island's nodes.
-        contacts: Its contacts.
-        local: Scratch, shape (all nodes,).
-        parameters: Stopping rule.
-        impulses: Impulses of all contacts from which the search may start, shape (all contacts, 3).
-        found: Start and result of all islands; those of this one are read and written.
-        arena: Where scratch of the contact law comes from.
-
-    Returns:
-        As `_minimize`.
+    Attributes:
+        members: Numbers of its nodes in the whole, shape (nodes,).
+        contacts: Numbers of its contacts, shape (n,).
+        cost: Its cost.
+        at: Its start and result.
+        H: Room for its Hessian.
     """
-    rows, c, law, momentum = whole.rows, whole.c, whole.law, whole.momentum
-    z, gamma, u = found.z, found.gamma, found.u
-    n, nodes = contacts.shape[0], members.shape[0]
-    taken = mark(arena)
-    for i in range(nodes):
+
+    members: Integers
+    contacts: Integers
+    cost: Cost
+    at: Optimum
+    H: Hessian
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _island_rows(
+    rows: Rows, members: Integers, contacts: Integers, local: Integers, arena: Arena
+) -> tuple[Rows, Structure]:  # pragma: no cover - compiled
+    """Rows of an island's contacts, which name its nodes by their place, and the structure of its Hessian."""
+    n = contacts.shape[0]
+    for i in range(members.shape[0]):
         local[members[i]] = i
     start, size, pairs = indices(arena, n + 1), 0, 0
     start[0] = 0
@@ -236,58 +231,132 @@ def _solve_island(
             for other in range(start[i], at):
                 edges[edge, 0], edges[edge, 1] = node[other], node[at]
                 edge += 1
-    structure = analyze(nodes, edges)
+    structure = analyze(members.shape[0], edges)
     for at in range(size):
         node[at] = structure.place[node[at]]
-    own = Rows(start, node, rho)
-    mine, p = matrix(arena, nodes, BLOCK), matrix(arena, nodes, BLOCK)
+    return Rows(start, node, rho), structure
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _take_island(
+    whole: Cost, found: Optimum, members: Integers, contacts: Integers, local: Integers, arena: Arena
+) -> _Island:  # pragma: no cover - compiled
+    """Copy an island's part of the cost and of the start."""
+    own, structure = _island_rows(whole.rows, members, contacts, local, arena)
+    n, nodes, total = contacts.shape[0], members.shape[0], whole.law.mu.shape[0]
+    z, momentum = matrix(arena, nodes, BLOCK), matrix(arena, nodes, BLOCK)
     for i in range(nodes):
         for k in range(BLOCK):
-            mine[structure.place[i], k] = z[members[i], k]
-            p[structure.place[i], k] = momentum[members[i], k]
-    total = law.mu.shape[0]
-    c_own, u_own, gamma_own = vector(arena, 3 * n), vector(arena, 3 * n), vector(arena, 3 * n)
-    mu, R_n, R_t = vector(arena, n), vector(arena, n), vector(arena, n)
+            z[structure.place[i], k] = found.z[members[i], k]
+            momentum[structure.place[i], k] = whole.momentum[members[i], k]
+    c, mu, R_n, R_t = vector(arena, 3 * n), vector(arena, n), vector(arena, n), vector(arena, n)
     for i in range(n):
         for axis in range(3):
-            c_own[axis * n + i] = c[axis * total + contacts[i]]
-        mu[i], R_n[i], R_t[i] = law.mu[contacts[i]], law.R_n[contacts[i]], law.R_t[contacts[i]]
-    own_cost = Cost(own, c_own, Law(mu, R_n, R_t, law.C, law.lower, law.upper), p)
-    at_own = Optimum(mine, gamma_own, u_own)
+            c[axis * n + i] = whole.c[axis * total + contacts[i]]
+        mu[i], R_n[i], R_t[i] = whole.law.mu[contacts[i]], whole.law.R_n[contacts[i]], whole.law.R_t[contacts[i]]
+    law = Law(mu, R_n, R_t, whole.law.C, whole.law.lower, whole.law.upper)
+    blocks = structure.column.shape[0]
+    H = Hessian(structure, stack(arena, nodes, BLOCK, BLOCK), stack(arena, blocks, BLOCK, BLOCK))
+    at = Optimum(z, vector(arena, 3 * n), vector(arena, 3 * n))
+    return _Island(members, contacts, Cost(own, c, law, momentum), at, H)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _return_island(island: _Island, found: Optimum) -> None:  # pragma: no cover - compiled
+    """Copy an island's result to that of all islands."""
+    members, contacts, at, place = island.members, island.contacts, island.at, island.H.structure.place
+    n, total = contacts.shape[0], found.u.shape[0] // 3
+    for i in range(members.shape[0]):
+        for k in range(BLOCK):
+            found.z[members[i], k] = at.z[place[i], k]
+    for i in range(n):
+        for axis in range(3):
+            found.gamma[axis * total + contacts[i]] = at.gamma[axis * n + i]
+            found.u[axis * total + contacts[i]] = at.u[axis * n + i]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _solve_island(
+    island: _Island, parameters: Parameters, impulses: Array, arena: Arena
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Solve one island, from `impulses` (all contacts, 3) if they are the better start; returns as `_minimize`."""
+    cost, at, n = island.cost, island.at, island.contacts.shape[0]
     warm = vector(arena, 3 * n)
     for i in range(n):
         for axis in range(3):
-            warm[axis * n + i] = impulses[contacts[i], axis]
-    blocks = structure.column.shape[0]
-    H = Hessian(structure, stack(arena, nodes, BLOCK, BLOCK), stack(arena, blocks, BLOCK, BLOCK))
-    iterations = start_from(own_cost, H, warm, at_own, arena)
-    one, let_go, modes = vector(arena, 3), indices(arena, n), indices(arena, n)
-    let_go[:] = 0
+            warm[axis * n + i] = impulses[island.contacts[i], axis]
+    iterations = start_from(cost, island.H, warm, at, arena)
+    released, modes = flags(arena, n), indices(arena, n)
+    released[:] = False
     while True:
-        code, count, residual = _minimize(own_cost, H, parameters, at_own, arena)
+        code, count, residual = _minimize(cost, island.H, parameters, at, arena)
         iterations += count
-        settled = True
-        for i in range(n):
-            modes[i] = project(u_own[i], u_own[n + i], u_own[2 * n + i], mu[i], R_n[i], R_t[i], one)
-            if mu[i] == np.inf and modes[i] == OPEN and not let_go[i]:
-                mu[i] = 0.0
-                let_go[i] = 1
-                settled = False
-        for i in range(n if settled else 0):
-            if let_go[i] and mu[i] == 0.0 and modes[i] != OPEN:
-                mu[i] = np.inf
-                settled = False
-        if settled or code == NOT_FINITE:
-            break
-    for i in range(nodes):
-        for k in range(BLOCK):
-            z[members[i], k] = mine[structure.place[i], k]
+        read_modes(at.u, cost.law, modes, arena)
+        if not change_roles(cost.law.mu, modes, released) or code == NOT_FINITE:
+            return code, iterations, residual
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _by_node(trees: Trees, L: Array, first: Integers) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """Compute z = Lᵀ(v - v*) and the momentum Lᵀ v* by node, shapes (nodes, 6)."""
+    nodes = first[trees.size.shape[0]]
+    z, momentum = np.zeros((nodes, BLOCK)), np.zeros((nodes, BLOCK))
+    for i in range(trees.size.shape[0]):
+        for a in range(trees.size[i]):
+            start, p = 0.0, 0.0
+            for b in range(a, trees.size[i]):
+                start += L[i, b, a] * (trees.v[i, b] - trees.v_star[i, b])
+                p += L[i, b, a] * trees.v_star[i, b]
+            z[first[i] + a // BLOCK, a % BLOCK] = start
+            momentum[first[i] + a // BLOCK, a % BLOCK] = p
+    return z, momentum
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _regularized(
+    h: float, trees: Trees, contacts: Touching, rows: Rows, parameters: Parameters, momentum: Array
+) -> tuple[bool, Cost, Array]:  # pragma: no cover - compiled
+    """The cost of all islands and v̂ of each contact, shape (n,); False if a contact is not physical."""
+    gap, stiffness, damping, J = contacts.gap, contacts.stiffness, contacts.damping, contacts.rows
+    n, none, physical = gap.shape[0], np.zeros(0), True
+    mu, R_n, R_t, v_hat, c = contacts.mu.copy(), np.ones(n), np.ones(n), np.zeros(n), np.zeros(3 * n)
     for i in range(n):
+        if not (stiffness[i] > 0.0 and damping[i] >= 0.0 and mu[i] >= 0.0):
+            physical = False
+            break
+        R_n[i], R_t[i], v_hat[i] = regularize(
+            h, inverse_mass(rows, i), gap[i], stiffness[i], damping[i], parameters.beta, parameters.sigma
+        )
+        if mu[i] == np.inf and gap[i] > CLOSED_GAP:
+            mu[i] = 0.0
         for axis in range(3):
-            gamma[axis * total + contacts[i]] = gamma_own[axis * n + i]
-            u[axis * total + contacts[i]] = u_own[axis * n + i]
-    release(arena, taken)
-    return code, iterations, residual
+            s = -contacts.surface_velocity[i, axis]
+            for side in range(2):
+                tree = contacts.tree[i, side]
+                if tree >= 0:
+                    for k in range(trees.size[tree]):
+                        s += J[i, side, axis, k] * trees.v_star[tree, k]
+            c[axis * n + i] = s
+        c[i] -= v_hat[i]
+    return physical, Cost(rows, c, Law(mu, R_n, R_t, none, none, none), momentum), v_hat
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _add_change(
+    size: Integers, first: Integers, island: Integers, L: Array, z: Array, v_plus: Array
+) -> None:  # pragma: no cover - compiled
+    """Add L⁻ᵀz to the velocities of the trees that contacts move."""
+    x = np.empty(v_plus.shape[1])
+    for i in range(size.shape[0]):
+        moved, s = False, size[i]
+        for a in range(s):
+            at = first[i] + a // BLOCK
+            moved = moved or island[at] >= 0
+            x[a] = z[at, a % BLOCK] if island[at] >= 0 else 0.0
+        if moved:
+            solve_lower_transposed(L[i, :s, :s], x[:s])
+            for a in range(s):
+                v_plus[i, a] += x[a]
 
 
 @linked
@@ -297,54 +366,24 @@ def solve_all(
 ) -> tuple[int, int, float, int]:  # pragma: no cover - compiled
     """Write the result of a step of length h [s]; returns how it ended, iterations, residual, number of islands."""
     begin(arena)
-    size, L = trees.size, np.zeros_like(trees.M)
-    v, v_star, v_plus = trees.v, trees.v_star, result.v_plus
-    tree, J, gap = contacts.tree, contacts.rows, contacts.gap
-    stiffness, damping = contacts.stiffness, contacts.damping
-    t, n = size.shape[0], gap.shape[0]
+    size, L, v_plus = trees.size, np.zeros_like(trees.M), result.v_plus
+    t, n = size.shape[0], contacts.gap.shape[0]
     v_plus[:] = 0.0
+    first = np.zeros(t + 1, dtype=np.int64)
     for i in range(t):
+        first[i + 1] = first[i] + (size[i] + BLOCK - 1) // BLOCK
         for a in range(size[i]):
-            v_plus[i, a] = v_star[i, a]
+            v_plus[i, a] = trees.v_star[i, a]
     result.impulses[:] = 0.0
     result.contact_velocity[:] = 0.0
     if not (_whiten(size, trees.M, L) and np.isfinite(np.sum(v_plus))):
         return NOT_FINITE, 0, np.inf, 0
-    first = np.zeros(t + 1, dtype=np.int64)
-    for i in range(t):
-        first[i + 1] = first[i] + (size[i] + BLOCK - 1) // BLOCK
-    rows = whitened_rows(size, first, L, tree, J)
-    # z = Lᵀ(v - v*), momentum Lᵀ v*, by node
-    z, momentum = np.zeros((first[t], BLOCK)), np.zeros((first[t], BLOCK))
-    for i in range(t):
-        for a in range(size[i]):
-            start, p = 0.0, 0.0
-            for b in range(a, size[i]):
-                start += L[i, b, a] * (v[i, b] - v_star[i, b])
-                p += L[i, b, a] * v_star[i, b]
-            z[first[i] + a // BLOCK, a % BLOCK] = start
-            momentum[first[i] + a // BLOCK, a % BLOCK] = p
-    mu, R_n, R_t, c = contacts.mu.copy(), np.empty(n), np.empty(n), np.empty(3 * n)
-    v_hat = np.empty(n)
-    for i in range(n):
-        if not (stiffness[i] > 0.0 and damping[i] >= 0.0 and mu[i] >= 0.0):
-            return UNPHYSICAL, 0, np.inf, 0
-        R_n[i], R_t[i], v_hat[i] = regularize(
-            h, inverse_mass(rows, i), gap[i], stiffness[i], damping[i], parameters.beta, parameters.sigma
-        )
-        if mu[i] == np.inf and gap[i] > CLOSED_GAP:
-            mu[i] = 0.0
-        for axis in range(3):
-            s = -contacts.surface_velocity[i, axis]
-            for side in range(2):
-                if tree[i, side] >= 0:
-                    for k in range(size[tree[i, side]]):
-                        s += J[i, side, axis, k] * v_star[tree[i, side], k]
-            c[axis * n + i] = s
-        c[i] -= v_hat[i]
-    none = np.zeros(0)
-    cost = Cost(rows, c, Law(mu, R_n, R_t, none, none, none), momentum)
-    found, local = Optimum(z, np.zeros(3 * n), c.copy()), np.empty(first[t], dtype=np.int64)
+    rows = whitened_rows(size, first, L, contacts.tree, contacts.rows)
+    z, momentum = _by_node(trees, L, first)
+    physical, cost, v_hat = _regularized(h, trees, contacts, rows, parameters, momentum)
+    if not physical:
+        return UNPHYSICAL, 0, np.inf, 0
+    found, local = Optimum(z, np.zeros(3 * n), cost.c.copy()), np.empty(first[t], dtype=np.int64)
     island, count = _islands(first[t], rows)
     owner = np.empty(n, dtype=np.int64)
     for i in range(n):
@@ -353,26 +392,16 @@ def solve_all(
     contact_start, touching = _by_group(owner, count)
     code, iterations, residual = CONVERGED, 0, 0.0
     for g in range(count):
+        taken = mark(arena)
         nodes = members[node_start[g] : node_start[g + 1]]
-        own = touching[contact_start[g] : contact_start[g + 1]]
-        ended, steps, rest = _solve_island(cost, nodes, own, local, parameters, contacts.impulses, found, arena)
+        part = _take_island(cost, found, nodes, touching[contact_start[g] : contact_start[g + 1]], local, arena)
+        ended, steps, rest = _solve_island(part, parameters, contacts.impulses, arena)
+        _return_island(part, found)
+        release(arena, taken)
         code, iterations, residual = max(code, ended), max(iterations, steps), max(residual, rest)
         if ended == NOT_FINITE:
             return NOT_FINITE, iterations, np.inf, count
-    x = np.empty(v.shape[1])
-    for i in range(t):
-        moved = False
-        for a in range(size[i]):
-            moved = moved or island[first[i] + a // BLOCK] >= 0
-        if not moved:
-            continue
-        s = size[i]
-        for a in range(s):
-            at = first[i] + a // BLOCK
-            x[a] = z[at, a % BLOCK] if island[at] >= 0 else 0.0
-        solve_lower_transposed(L[i, :s, :s], x[:s])
-        for a in range(s):
-            v_plus[i, a] += x[a]
+    _add_change(size, first, island, L, z, v_plus)
     for i in range(n):
         for axis in range(3):
             result.impulses[i, axis] = found.gamma[axis * n + i]

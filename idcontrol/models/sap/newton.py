@@ -17,9 +17,9 @@ import numpy as np
 from idcontrol.kernels.arena import Arena, mark, matrix, release, vector
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
-from idcontrol.models.sap.cone import cost, derivative, nearest, project
+from idcontrol.models.sap.cone import OPEN, cost, derivative, nearest, project
 from idcontrol.models.sap.regularization import BETA, SIGMA
-from idcontrol.types import Array
+from idcontrol.types import Array, Booleans, Integers
 
 CONVERGED, STALLED, NOT_FINITE, UNPHYSICAL, UNSETTLED = 0, 1, 2, 3, 4
 
@@ -223,6 +223,38 @@ def backtracked_step(
         alpha *= BACKTRACK
     release(arena, at)
     return alpha
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def read_modes(u: Array, law: Law, mode: Integers, arena: Arena) -> None:  # pragma: no cover - compiled
+    """Write whether each contact is open, sticks or slides at velocities u, shape (n,)."""
+    n, one = law.mu.shape[0], vector(arena, 3)
+    for i in range(n):
+        mode[i] = project(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], one)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def change_roles(mu: Array, mode: Integers, released: Booleans) -> bool:  # pragma: no cover - compiled
+    """Release contacts of infinite friction that part; if there are none, hold those again that press without friction.
+
+    Args:
+        mu: Friction, of released contacts 0 in place of inf, shape (n,).
+        mode: Whether each contact is open, sticks or slides, shape (n,).
+        released: Contacts that were released before: each is once, shape (n,).
+
+    Returns:
+        False if no contact changes its role.
+    """
+    changed = False
+    for i in range(mu.shape[0]):
+        if mu[i] == np.inf and mode[i] == OPEN and not released[i]:
+            mu[i], released[i], changed = 0.0, True, True
+    if changed:
+        return True
+    for i in range(mu.shape[0]):
+        if released[i] and mu[i] == 0.0 and mode[i] != OPEN:
+            mu[i], changed = np.inf, True
+    return changed
 
 
 @njit(cache=True, inner=True, error_model="numpy")
