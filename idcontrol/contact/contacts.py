@@ -26,6 +26,9 @@ def _plain(values: npt.NDArray[Any], kind: npt.DTypeLike) -> npt.NDArray[Any]:
     return values if values.dtype == kind and values.flags.carray else np.require(values, kind, ("C", "W"))
 
 
+_DEFAULTS = (("surface_velocity", 3, 0.0), ("drift", 3, 0.0), ("stiffness", 1, np.inf), ("damping", 1, 0.0))
+"""Fields that may be left out, their entries for each contact, and the value of these."""
+
 _REAL, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
 Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array, Array]
@@ -90,14 +93,9 @@ class Contacts:
         if n > 0:
             if self.identity.dtype.kind not in "iu":  # cut to whole numbers, two contacts could become one
                 raise InputError(f"contacts: identity has type {self.identity.dtype}; it must be whole numbers")
-            if self.surface_velocity.shape[0] == 0:
-                object.__setattr__(self, "surface_velocity", np.zeros(3 * n))
-            if self.drift.shape[0] == 0:
-                object.__setattr__(self, "drift", np.zeros(3 * n))
-            if self.stiffness.shape[0] == 0:
-                object.__setattr__(self, "stiffness", np.full(n, np.inf))
-            if self.damping.shape[0] == 0:
-                object.__setattr__(self, "damping", np.zeros(n))
+            for name, size, value in _DEFAULTS:
+                if getattr(self, name).shape[0] == 0:
+                    object.__setattr__(self, name, np.full(size * n, value))
         if not (
             self.identity.shape == (n,)
             and self.point.shape == (n, 3)
@@ -137,17 +135,8 @@ class Contacts:
         return _of_fields, ({each.name: getattr(self, each.name) for each in fields(self) if each.init},)
 
     def _misfit(self, n: int) -> str:
-        wanted = {
-            "point": (n, 3),
-            "axes": (n, 3, 3),
-            "gap": (n,),
-            "mu": (n,),
-            "surface_velocity": (3 * n,),
-            "drift": (3 * n,),
-            "stiffness": (n,),
-            "damping": (n,),
-            "jacobian": (3 * n, *self.jacobian.shape[1:2]),
-        }
+        wanted = {name: (n, *tail) for name, tail in zip(_EACH, ((), (3,), (3, 3), (), (), (), ()), strict=True)}
+        wanted |= {"surface_velocity": (3 * n,), "drift": (3 * n,), "jacobian": (3 * n, *self.jacobian.shape[1:2])}
         for name, shape in wanted.items():
             if getattr(self, name).shape != shape:
                 return f"contacts: {name} has shape {getattr(self, name).shape}; {n} identities need {shape}"
@@ -193,18 +182,9 @@ class Contacts:
         which = np.asarray(index)
         if which.dtype != np.bool_:
             which = which.astype(np.int64)
-        m = self.jacobian.shape[1]
         return Contacts(
-            identity=self.identity[which],
-            point=self.point[which],
-            axes=self.axes[which],
-            gap=self.gap[which],
-            mu=self.mu[which],
-            jacobian=self.jacobian.reshape(3, len(self), m)[:, which].reshape(-1, m),
-            surface_velocity=self.surface_velocity.reshape(3, len(self))[:, which].ravel(),
-            drift=self.drift.reshape(3, len(self))[:, which].ravel(),
-            stiffness=self.stiffness[which],
-            damping=self.damping[which],
+            **{name: getattr(self, name)[which] for name in _EACH},
+            **{name: _flat(_blocks(self, name)[:, which]) for name in _ROWS},
         )
 
     def force_world(self, impulses: Array, h: float) -> Array:
@@ -216,6 +196,22 @@ class Contacts:
         """
         force: Array = (impulses[:, None, :] @ self.axes)[:, 0] / h
         return force
+
+
+_EACH = ("identity", "point", "axes", "gap", "mu", "stiffness", "damping")
+"""Fields with an entry for each contact; those of `_ROWS` have one for each row, in block order."""
+_ROWS = ("jacobian", "surface_velocity", "drift")
+
+
+def _blocks(contacts: Contacts, name: str) -> npt.NDArray[Any]:
+    """A field of `_ROWS` by axis, shape (3, n, ...)."""
+    rows: npt.NDArray[Any] = getattr(contacts, name)
+    return rows.reshape(3, len(contacts), *rows.shape[1:])
+
+
+def _flat(blocks: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Rows in block order, shape (3 n, ...)."""
+    return blocks.reshape(-1, *blocks.shape[2:])
 
 
 def _of_fields(values: dict[str, Any]) -> Contacts:
@@ -234,20 +230,9 @@ def concatenate(parts: Sequence[Contacts]) -> Contacts:
     """All contacts of `parts` (at least one, of the same machine), in that order; rows are again in block order."""
     if len(parts) == 1:
         return parts[0]
-    m = parts[0].jacobian.shape[1]
     return Contacts(
-        identity=np.concatenate([part.identity for part in parts]),
-        point=np.concatenate([part.point for part in parts]),
-        axes=np.concatenate([part.axes for part in parts]),
-        gap=np.concatenate([part.gap for part in parts]),
-        mu=np.concatenate([part.mu for part in parts]),
-        jacobian=np.concatenate([part.jacobian.reshape(3, len(part), m) for part in parts], axis=1).reshape(-1, m),
-        surface_velocity=np.concatenate(
-            [part.surface_velocity.reshape(3, len(part)) for part in parts], axis=1
-        ).ravel(),
-        drift=np.concatenate([part.drift.reshape(3, len(part)) for part in parts], axis=1).ravel(),
-        stiffness=np.concatenate([part.stiffness for part in parts]),
-        damping=np.concatenate([part.damping for part in parts]),
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in _EACH},
+        **{name: _flat(np.concatenate([_blocks(part, name) for part in parts], axis=1)) for name in _ROWS},
     )
 
 

@@ -211,29 +211,26 @@ def _within(box: _Box, k: int, point: Array) -> bool:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, arena: Arena) -> float:
-    """Overlap along the best axis, or the distance of the nearest points; normal from B to A.
-
-    Boxes that an axis separates by the margin or more are that far apart at least: nothing else is found out of them.
-    """
-    axis, edge, on_a, on_b = vector(arena, 3), vector(arena, 3), vector(arena, 3), vector(arena, 3)
-    pa, Ra, _ = a
-    pb, Rb, _ = b
+def _separating_face(a: _Box, b: _Box, axis: Array, direction: Array) -> tuple[float, int]:
+    """Largest width between two boxes along a face normal, which is written, and the face: 0-2 of A, 3-5 of B."""
     best, owner = -np.inf, 0
-    for i in range(6):  # faces of A, then of B
+    for i in range(6):
         toward = 0.0
         for k in range(3):
-            axis[k] = Ra[k, i] if i < 3 else Rb[k, i - 3]
-            toward += axis[k] * (pa[k] - pb[k])
+            axis[k] = a.rotation[k, i] if i < 3 else b.rotation[k, i - 3]
+            toward += axis[k] * (a.position[k] - b.position[k])
         width = abs(toward) - _reach(a, axis) - _reach(b, axis)
         if not width <= best:  # a NaN must stay visible
             best, owner = width, i
             for k in range(3):
                 direction[k] = axis[k] if toward >= 0.0 else -axis[k]
-    if best >= margin:
-        return float(best)
-    flat = best
-    best_i, best_j = -1, -1
+    return best, owner
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -> tuple[float, int, int]:
+    """Width between two boxes across edges if larger than `best`; writes the axis, returns the edges, -1 for none."""
+    Ra, Rb, best_i, best_j = a.rotation, b.rotation, -1, -1
     for i in range(3):
         for j in range(3):
             for k in range(3):
@@ -244,19 +241,33 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
             toward = 0.0
             for k in range(3):
                 edge[k] /= length
-                toward += edge[k] * (pa[k] - pb[k])
+                toward += edge[k] * (a.position[k] - b.position[k])
             width = abs(toward) - _reach(a, edge) - _reach(b, edge)
             if width > best + FLAT:
                 best, best_i, best_j = width, i, j
                 for k in range(3):
                     axis[k] = edge[k] if toward >= 0.0 else -edge[k]
+    return best, best_i, best_j
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, arena: Arena) -> float:
+    """Overlap along the best axis, or the distance of the nearest points; normal from B to A.
+
+    Boxes that an axis separates by the margin or more are that far apart at least: nothing else is found out of them.
+    """
+    axis, edge, on_a, on_b = vector(arena, 3), vector(arena, 3), vector(arena, 3), vector(arena, 3)
+    flat, owner = _separating_face(a, b, axis, direction)
+    if flat >= margin:
+        return float(flat)
+    best, best_i, best_j = _separating_edges(a, b, flat, edge, axis)
     if best >= margin:
         return float(best)
     # no distance is less than the width along an axis: what has it there is nearest, or the least overlap
     if best_i >= 0:
         _corner(a, axis, -1.0, on_a)
         _corner(b, axis, 1.0, on_b)
-        _nearest_on_lines(on_a, Ra[:, best_i], on_b, Rb[:, best_j], witness)
+        _nearest_on_lines(on_a, a.rotation[:, best_i], on_b, b.rotation[:, best_j], witness)
         if best <= 0.0 or (_within(a, best_i, witness) and _within(b, best_j, witness)):
             for k in range(3):
                 direction[k] = axis[k]
@@ -302,64 +313,73 @@ def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> 
 @njit(cache=True, inner=True, error_model="numpy")
 def _nearest_points(a: _Box, b: _Box, on_a: Array, on_b: Array, arena: Arena) -> float:
     """Nearest points of two boxes that do not overlap; returns their distance."""
+    corner, local = vector(arena, 3), vector(arena, 3)
+    least = _corners_over_box(a, b, np.inf, on_a, on_b, corner, local)
+    least = _corners_over_box(b, a, least, on_b, on_a, corner, local)
+    for i in range(3):
+        for j in range(3):
+            least = _edge_over_edge(a, b, i, j, least, on_a, on_b, corner, local)
+    return float(np.sqrt(least))
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _corners_over_box(a: _Box, b: _Box, least: float, on_a: Array, on_b: Array, corner: Array, local: Array) -> float:
+    """Write the corner of A and the point of B nearest to each other if their squared distance is below `least`."""
+    p, R, h = a
+    o, Q, g = b
+    for bits in range(8):
+        for k in range(3):
+            corner[k] = p[k]
+            for j in range(3):
+                corner[k] += (h[j] if (bits >> j) & 1 else -h[j]) * R[k, j]
+        far = 0.0
+        for k in range(3):
+            s = 0.0
+            for j in range(3):
+                s += Q[j, k] * (corner[j] - o[j])
+            local[k] = min(max(s, -g[k]), g[k])
+            far += (s - local[k]) ** 2
+        if far < least:
+            least = far
+            for k in range(3):
+                on_a[k], on_b[k] = corner[k], o[k] + Q[k, 0] * local[0] + Q[k, 1] * local[1] + Q[k, 2] * local[2]
+    return least
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _edge_over_edge(
+    a: _Box, b: _Box, i: int, j: int, least: float, on_a: Array, on_b: Array, start: Array, local: Array
+) -> float:
+    """Write the nearest points within edges of A along its axis i and of B along j if nearer than `least`, squared."""
     pa, Ra, ha = a
     pb, Rb, hb = b
-    least = np.inf
-    corner, local, start = vector(arena, 3), vector(arena, 3), vector(arena, 3)
-    for side in range(2):  # corners of A over faces of B, and the other way round
-        p, R, h = a if side == 0 else b
-        o, Q, g = b if side == 0 else a
-        for bits in range(8):
+    cross = Ra[0, i] * Rb[0, j] + Ra[1, i] * Rb[1, j] + Ra[2, i] * Rb[2, j]
+    if 1.0 - cross * cross < PARALLEL_EDGES * PARALLEL_EDGES:
+        return least  # of parallel edges an end is among the nearest: a corner over a face or an edge
+    scale = 1.0 / (1.0 - cross * cross)
+    for bits_a in range(4):
+        for k in range(3):
+            start[k] = pa[k] - pb[k]
+            start[k] += (ha[(i + 1) % 3] if bits_a & 1 else -ha[(i + 1) % 3]) * Ra[k, (i + 1) % 3]
+            start[k] += (ha[(i + 2) % 3] if bits_a & 2 else -ha[(i + 2) % 3]) * Ra[k, (i + 2) % 3]
+        for bits_b in range(4):
+            far, r_u, r_w = 0.0, 0.0, 0.0
             for k in range(3):
-                corner[k] = p[k]
-                for j in range(3):
-                    corner[k] += (h[j] if (bits >> j) & 1 else -h[j]) * R[k, j]
-            far = 0.0
+                local[k] = start[k]
+                local[k] -= (hb[(j + 1) % 3] if bits_b & 1 else -hb[(j + 1) % 3]) * Rb[k, (j + 1) % 3]
+                local[k] -= (hb[(j + 2) % 3] if bits_b & 2 else -hb[(j + 2) % 3]) * Rb[k, (j + 2) % 3]
+                r_u += local[k] * Ra[k, i]
+                r_w += local[k] * Rb[k, j]
+            s, t = scale * (cross * r_w - r_u), scale * (r_w - cross * r_u)
+            if not (abs(s) < ha[i] and abs(t) < hb[j]):
+                continue  # the nearest is an end: seen above
             for k in range(3):
-                s = 0.0
-                for j in range(3):
-                    s += Q[j, k] * (corner[j] - o[j])
-                local[k] = min(max(s, -g[k]), g[k])
-                far += (s - local[k]) ** 2
+                far += (local[k] + s * Ra[k, i] - t * Rb[k, j]) ** 2
             if far < least:
                 least = far
                 for k in range(3):
-                    near = o[k] + Q[k, 0] * local[0] + Q[k, 1] * local[1] + Q[k, 2] * local[2]
-                    if side == 0:
-                        on_a[k], on_b[k] = corner[k], near
-                    else:
-                        on_a[k], on_b[k] = near, corner[k]
-    for i in range(3):
-        for j in range(3):
-            cross = Ra[0, i] * Rb[0, j] + Ra[1, i] * Rb[1, j] + Ra[2, i] * Rb[2, j]
-            if 1.0 - cross * cross < PARALLEL_EDGES * PARALLEL_EDGES:
-                continue  # of parallel edges an end is among the nearest: a corner over a face or an edge
-            for bits_a in range(4):
-                for k in range(3):
-                    start[k] = pa[k] - pb[k]
-                    start[k] += (ha[(i + 1) % 3] if bits_a & 1 else -ha[(i + 1) % 3]) * Ra[k, (i + 1) % 3]
-                    start[k] += (ha[(i + 2) % 3] if bits_a & 2 else -ha[(i + 2) % 3]) * Ra[k, (i + 2) % 3]
-                for bits_b in range(4):
-                    far, r_u, r_w = 0.0, 0.0, 0.0
-                    for k in range(3):
-                        local[k] = start[k]
-                        local[k] -= (hb[(j + 1) % 3] if bits_b & 1 else -hb[(j + 1) % 3]) * Rb[k, (j + 1) % 3]
-                        local[k] -= (hb[(j + 2) % 3] if bits_b & 2 else -hb[(j + 2) % 3]) * Rb[k, (j + 2) % 3]
-                        r_u += local[k] * Ra[k, i]
-                        r_w += local[k] * Rb[k, j]
-                    scale = 1.0 / (1.0 - cross * cross)
-                    s, t = scale * (cross * r_w - r_u), scale * (r_w - cross * r_u)
-                    if not (abs(s) < ha[i] and abs(t) < hb[j]):
-                        continue  # the nearest is an end: seen above
-                    for k in range(3):
-                        far += (local[k] + s * Ra[k, i] - t * Rb[k, j]) ** 2
-                    if far < least:
-                        least = far
-                        for k in range(3):
-                            corner[k] = local[k]
-                        for k in range(3):
-                            on_b[k] = pb[k] + t * Rb[k, j]
-                            on_b[k] += (hb[(j + 1) % 3] if bits_b & 1 else -hb[(j + 1) % 3]) * Rb[k, (j + 1) % 3]
-                            on_b[k] += (hb[(j + 2) % 3] if bits_b & 2 else -hb[(j + 2) % 3]) * Rb[k, (j + 2) % 3]
-                            on_a[k] = on_b[k] + corner[k] + s * Ra[k, i] - t * Rb[k, j]
-    return float(np.sqrt(least))
+                    on_b[k] = pb[k] + t * Rb[k, j]
+                    on_b[k] += (hb[(j + 1) % 3] if bits_b & 1 else -hb[(j + 1) % 3]) * Rb[k, (j + 1) % 3]
+                    on_b[k] += (hb[(j + 2) % 3] if bits_b & 2 else -hb[(j + 2) % 3]) * Rb[k, (j + 2) % 3]
+                    on_a[k] = on_b[k] + local[k] + s * Ra[k, i] - t * Rb[k, j]
+    return least

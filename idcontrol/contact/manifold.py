@@ -296,6 +296,15 @@ def _most_corners(shapes: ShapeArrays) -> int:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
+def _add_point(points: Points, n: int, a: int, b: int, gap: float, normal: Array, point: Array) -> int:
+    """Write contact n; returns the number of contacts."""
+    points.shape[n, 0], points.shape[n, 1], points.gap[n] = a, b, gap
+    for k in range(3):
+        points.normal[n, k], points.point[n, k] = normal[k], point[k]
+    return n + 1
+
+
+@njit(cache=True, inner=True, error_model="numpy")
 def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Points, first: int, arena: Arena) -> int:
     """Manifolds of the pairs that are closer than their margin.
 
@@ -318,10 +327,7 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
         begin(arena)
         a, b = pairs.shape[i, 0], pairs.shape[i, 1]
         if _touch_at_a_point(shapes.kind[a], shapes.kind[b]):
-            points.shape[n, 0], points.shape[n, 1], points.gap[n] = a, b, pairs.distance[i]
-            for k in range(3):
-                points.normal[n, k], points.point[n, k] = pairs.direction[i, k], pairs.witness[i, k]
-            n += 1
+            n = _add_point(points, n, a, b, pairs.distance[i], pairs.direction[i], pairs.witness[i])
             continue
         up = vector(arena, 3)
         for k in range(3):
@@ -348,16 +354,9 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
         for j in range(count):
             lowest = min(lowest, manifold.gap[j])
         for j in range(count):
-            points.shape[n, 0], points.shape[n, 1], points.gap[n] = a, b, manifold.gap[j]
-            for k in range(3):
-                points.normal[n, k], points.point[n, k] = manifold.normal[k], manifold.point[j, k]
-            n += 1
+            n = _add_point(points, n, a, b, manifold.gap[j], manifold.normal, manifold.point[j])
         if not lowest <= nearest + ENGINE_TOLERANCE:  # the nearest points lie beside the manifold, or there is none
-            n -= count == MAX_POINTS
-            points.shape[n, 0], points.shape[n, 1], points.gap[n] = a, b, nearest
-            for k in range(3):
-                points.normal[n, k], points.point[n, k] = up[k], pairs.witness[i, k]
-            n += 1
+            n = _add_point(points, n - (count == MAX_POINTS), a, b, nearest, up, pairs.witness[i])
     return n
 
 

@@ -157,38 +157,30 @@ class SphereContacts:
         self.point: Array = np.zeros((k, 3))
         self.axes: Array = np.zeros((k, 3, 3))
         self._slip: Array = np.zeros(k)
-        # what `detect` hands out: the first n of each
-        self._near = Near(
-            identity=np.zeros(k, dtype=np.int64),
-            joint=np.zeros(k, dtype=np.int64),
-            ground=np.zeros(k, dtype=np.int64),
-            point=np.zeros((k, 3)),
-            axes=np.zeros((k, 3, 3)),
-            gap=np.zeros(k),
-            mu=np.zeros(k),
-            surface_velocity=np.zeros(3 * k),
-            jacobian=np.zeros((3 * k, m)),
-            drift=np.zeros(3 * k),
-        )
+        self._near = _room(k, m)  # of which `detect` returns the first entries
         self._rigid = (np.full(k, np.inf), np.zeros(k))
         self._views: dict[int, Contacts] = {0: Contacts.none(m)}
-        joint_position, joint_rotation = placement_views(system.data.oMi)
-        mounted = Mounted(
+        placed = Placed(self.centre, self.gap, self.point, self.axes)
+        self.bound = bind(Spheres(self._mounted(), placed, self._near))
+        self._detect = entry(detect_kernel, self.bound, 0.0)
+
+    def _mounted(self) -> Mounted:
+        """What kernels read of the machine, the spheres and the ground."""
+        joint_position, joint_rotation = placement_views(self.system.data.oMi)
+        return Mounted(
             joint_position=joint_position,
             joint_rotation=joint_rotation,
-            jacobian=system.jacobian,
-            support=system.support,
-            motion=system.motion,
+            jacobian=self.system.jacobian,
+            support=self.system.support,
+            motion=self.system.motion,
             joint=self._joint,
             offset=self.mounting()[1],
             radius=self.radius,
             mu=self._mu,
-            terrain=terrain.parameters,
-            coefficients=terrain.coefficients,
+            terrain=self.terrain.parameters,
+            coefficients=self.terrain.coefficients,
             orientation=self._orientation,
         )
-        self.bound = bind(Spheres(mounted, Placed(self.centre, self.gap, self.point, self.axes), self._near))
-        self._detect = entry(detect_kernel, self.bound, 0.0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, has arrays of its own."""
@@ -265,6 +257,22 @@ def on_flat_ground(robot: FootedRobot, mu: float) -> SphereContacts:
     if not (is_number(mu) and mu >= 0.0):
         raise InputError(f"mu must be a number from 0 to inf, not {mu!r}")
     return robot.contacts(mu)
+
+
+def _room(k: int, m: int) -> Near:
+    """Arrays for k spheres on a machine with m velocities."""
+    return Near(
+        identity=np.zeros(k, dtype=np.int64),
+        joint=np.zeros(k, dtype=np.int64),
+        ground=np.zeros(k, dtype=np.int64),
+        point=np.zeros((k, 3)),
+        axes=np.zeros((k, 3, 3)),
+        gap=np.zeros(k),
+        mu=np.zeros(k),
+        surface_velocity=np.zeros(3 * k),
+        jacobian=np.zeros((3 * k, m)),
+        drift=np.zeros(3 * k),
+    )
 
 
 def _one_each(what: str, values: npt.ArrayLike, frames: Sequence[str]) -> Array:

@@ -283,6 +283,61 @@ def position_limits(model: Any, names: Sequence[str]) -> tuple[Array, Array]:
     return np.where(bounded, lower, -np.inf), np.where(bounded, upper, np.inf)
 
 
+def _require_depth_first(model: Any) -> None:
+    """Raise InputError if what hangs on a joint does not follow it at once."""
+    for joint, below in enumerate(list(model.subtrees)[1:], start=1):
+        if list(below) != list(range(joint, joint + len(below))):
+            raise InputError(
+                f"joint {str(model.names[joint])!r}: what hangs on it does not follow it at once; Pinocchio's "
+                "inertia matrix would be wrong: add joints depth first"
+            )
+
+
+def _actuated_names(model: Any, actuated: Sequence[str] | None) -> tuple[str, ...]:
+    """Names of the actuated joints, by default of all with one velocity; raise where one cannot be actuated."""
+    names = list(model.names)
+    single = [name for name, joint in list(zip(names, model.joints, strict=True))[1:] if joint.nv == 1]
+    for name in actuated or ():
+        if name not in names:
+            raise UnknownName("joint", name, names[1:])
+        if name not in single:
+            raise InputError(f"joint {name!r} has not one velocity and cannot be actuated; leave it out of `actuated`")
+    return tuple(single if actuated is None else actuated)
+
+
+def _effort_limit(limits: npt.ArrayLike, names: Sequence[str]) -> Array:
+    """Torque limits of the named joints, inf from `UNLIMITED` on; raise InputError where they do not fit."""
+    given = np.asarray(limits, float)
+    effort = np.full(len(names), given) if given.ndim == 0 else given
+    if effort.shape != (len(names),):
+        raise InputError(f"torque limits must be {len(names)} numbers, one for each actuated joint")
+    for name, limit in zip(names, effort, strict=True):
+        if not limit > 0.0:
+            raise InputError(f"the torque limit of joint {name!r} is {limit:g}; it must be positive")
+    return np.where(effort >= UNLIMITED, np.inf, effort)
+
+
+def _unit_vectors(model: Any) -> Integers:
+    """Where a quaternion, or cosine and sine, begins in q, and its length, shape (n, 2): the ends of some joints."""
+    turning = [
+        (joint, 2 if joint.nq == 2 or joint.shortname() == "JointModelPlanar" else 4)
+        for joint in model.joints
+        if joint.nq > joint.nv
+    ]
+    begin = [(joint.idx_q + joint.nq - size, size) for joint, size in turning]
+    return np.array(begin, dtype=np.int64).reshape(-1, 2)
+
+
+def _support(model: Any, order: Integers) -> Booleans:
+    """True where a velocity, in the system's order, moves the body that a joint carries, shape (n_joints, m)."""
+    support = np.zeros((model.njoints, order.size), dtype=np.bool_)
+    for j in range(1, model.njoints):
+        joint = model.joints[j]
+        support[j] = support[model.parents[j]]
+        support[j, np.isin(order, np.arange(joint.idx_v, joint.idx_v + joint.nv))] = True
+    return support
+
+
 class System:
     """A machine and its multibody terms at the last state that `update` was given.
 
@@ -343,40 +398,20 @@ class System:
             InputError: An actuated joint has not exactly one velocity, or no positive torque limit; the inertia matrix
                 is not positive definite, or the joints are not in depth-first order.
         """
-        for joint, below in enumerate(list(model.subtrees)[1:], start=1):
-            if list(below) != list(range(joint, joint + len(below))):
-                raise InputError(
-                    f"joint {str(model.names[joint])!r}: what hangs on it does not follow it at once; Pinocchio's "
-                    "inertia matrix would be wrong: add joints depth first"
-                )
+        _require_depth_first(model)
         self.busy = Lock()
         self.model = model
         self.data = model.createData()
-        names = list(model.names)
-        single = [name for name, joint in list(zip(names, model.joints, strict=True))[1:] if joint.nv == 1]
-        self.actuated_names: tuple[str, ...] = tuple(single if actuated is None else actuated)
-        for name in self.actuated_names:
-            if name not in names:
-                raise UnknownName("joint", name, names[1:])
-            if name not in single:
-                raise InputError(
-                    f"joint {name!r} has not one velocity and cannot be actuated; leave it out of `actuated`"
-                )
-        joints = [model.joints[names.index(name)] for name in self.actuated_names]
+        self.actuated_names = _actuated_names(model, actuated)
+        joints = [model.joints[model.getJointId(name)] for name in self.actuated_names]
         driven = [joint.idx_v for joint in joints]
         free = [i for i in range(model.nv) if i not in set(driven)]
         self.order: Integers = np.array(free + driven, dtype=np.int64)
         self.n_velocities: int = model.nv
         self.n_unactuated = len(free)
         self.n_actuated = len(driven)
-        told = np.asarray(model.upperEffortLimit)[driven] if effort_limit is None else np.asarray(effort_limit, float)
-        effort = np.full(self.n_actuated, told) if told.ndim == 0 else told
-        if effort.shape != (self.n_actuated,):
-            raise InputError(f"torque limits must be {self.n_actuated} numbers, one for each actuated joint")
-        for name, limit in zip(self.actuated_names, effort, strict=True):
-            if not limit > 0.0:
-                raise InputError(f"the torque limit of joint {name!r} is {limit:g}; it must be positive")
-        self.effort_limit: Array = np.where(effort >= UNLIMITED, np.inf, effort)
+        of_model = np.asarray(model.upperEffortLimit)[driven]
+        self.effort_limit = _effort_limit(of_model if effort_limit is None else effort_limit, self.actuated_names)
         self.limits = _checked(ActuatorLimits.none(self.n_actuated) if limits is None else limits, self.n_actuated)
         self.actuators = None if actuators is None else _sound(actuators, self.n_actuated)
         if self.actuators is not None:
@@ -386,34 +421,31 @@ class System:
         self.joint_circle: Booleans = np.array([joint.nq == 2 for joint in joints], dtype=np.bool_)
         self._circles = [(i, joint.idx_q) for i, joint in enumerate(joints) if joint.nq == 2]
 
+        self._find_flyers()
+        self.unit = _unit_vectors(model)
+        m = self.n_velocities
+        self.terms = Terms(M=np.zeros((m, m)), bias=np.zeros(m), jacobian=np.zeros((6, m)))
+        self.M, self.bias, self.jacobian = self.terms
+        self.support = _support(model, self.order)
+        self.frame_joint: Integers = np.array([frame.parentJoint for frame in model.frames], dtype=np.int64)
+        self.frame_position, self.frame_rotation = placement_views(self.data.oMf)
+        self._bind()
+        System.update(self, pin.neutral(model), np.zeros(m))
+        self._refuse_singular_inertia()
+
+    def _find_flyers(self) -> None:
+        """Note where free-flyers are in q, in v and in our order."""
+        model = self.model
         flyers = [joint for joint in model.joints if joint.shortname() == "JointModelFreeFlyer"]
         self.flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
         self.flyer_v: Integers = np.array([joint.idx_v for joint in flyers], dtype=np.int64)
-
         self.flyers = bind((self.flyer_q, self.flyer_v, np.zeros(3), np.zeros(4)))
         self.flyer_rows: Integers = np.argsort(self.order)[self.flyer_v[:, None] + np.arange(6)]
         self.floats = len(flyers) > 0 and flyers[0].idx_v == 0 and len(model.subtrees[1]) == model.njoints - 1
 
-        # joints with more coordinates than velocities end in a quaternion, or in cosine and sine
-        turning = [
-            (joint, 2 if joint.nq == 2 or joint.shortname() == "JointModelPlanar" else 4)
-            for joint in model.joints
-            if joint.nq > joint.nv
-        ]
-        self.unit: Integers = np.array(
-            [(joint.idx_q + joint.nq - size, size) for joint, size in turning], dtype=np.int64
-        ).reshape(-1, 2)
-
-        m = self.n_velocities
-        self.terms = Terms(M=np.zeros((m, m)), bias=np.zeros(m), jacobian=np.zeros((6, m)))
-        self.M, self.bias, self.jacobian = self.terms
-        self.support: Booleans = np.zeros((model.njoints, m), dtype=np.bool_)
-        for j in range(1, model.njoints):
-            joint = model.joints[j]
-            self.support[j] = self.support[model.parents[j]]
-            self.support[j, np.isin(self.order, np.arange(joint.idx_v, joint.idx_v + joint.nv))] = True
-        self.frame_joint: Integers = np.array([frame.parentJoint for frame in model.frames], dtype=np.int64)
-        self.frame_position, self.frame_rotation = placement_views(self.data.oMf)
+    def _bind(self) -> None:
+        """Bind Pinocchio's terms and ours to the kernel that gathers them."""
+        model, m = self.model, self.n_velocities
         # the Jacobian of a machine with a single velocity comes as a vector
         pinocchio = Terms(M=self.data.M, bias=self.data.nle, jacobian=self.data.J.reshape(6, m))
         self._v: Array = np.zeros(m)
@@ -422,8 +454,6 @@ class System:
         tree[0] = 0  # the world
         self._bound = bind((pinocchio, self.terms, self.order, self.flyer_v, self._v, tree, self.motion))
         self._gather = entry(_gather, self._bound)
-        System.update(self, pin.neutral(model), np.zeros(m))
-        self._refuse_singular_inertia()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, has terms of its own at the neutral configuration."""
