@@ -9,7 +9,6 @@ import pytest
 from msgspec import structs
 
 from idcontrol import judge
-from idcontrol.errors import InputError
 from idcontrol.experiments.contact_problems import judge_hostile
 from idcontrol.judge.models import MODELS
 from idcontrol.models.step import Prescribed
@@ -100,18 +99,6 @@ def test_numbers_that_are_not_finite_are_never_solved(name):
             solution = solve(bad, None)
             assert solution.status is Status.FALLBACK
             assert not solution.impulses.any()
-
-
-@EVERY
-@pytest.mark.parametrize("mu", [-1.0, np.nan])
-def test_friction_below_zero_is_refused(name, mu):
-    problem = point_masses([1.0], [0.1, 0.0, -1.0], [0.0], [0.5])
-    bad = replace(problem, contacts=replace(problem.contacts, mu=np.array([mu])))
-    if name == "viscous":  # does not use it
-        assert MODELS[name](bad, None).status is Status.SOLVED
-        return
-    with pytest.raises(InputError, match="friction"):
-        MODELS[name](bad, None)
 
 
 def test_drag_that_loses_the_momentum_of_a_light_body_is_not_called_solved():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from idcontrol.judge import unbalanced
-from idcontrol.models import acceleration, coulomb, coulomb_cone, dissipation, no_slip, viscous
+from idcontrol.models import acceleration, constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.models.step import Bilateral, Prescribed
 from idcontrol.problems.machines import forward_step, inverse_step
@@ -24,6 +24,8 @@ MODELS = {
     "no slip": no_slip.solve,
     "no slip, dual": dissipation.no_slip_qp,
     "viscous": viscous.solve,
+    "sap": sap.solve,
+    "constraint": constraint.solve_nearly_rigid,
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 both_directions = pytest.mark.parametrize("inverse", [False, True], ids=["forward", "inverse"])

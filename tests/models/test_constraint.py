@@ -15,10 +15,8 @@ from idcontrol.judge import unbalanced
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import constraint, coulomb, dissipation
 from idcontrol.models.constraint import solver, unilateral
-from idcontrol.models.friction_lcp import assemble
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.machines import inverse_step
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Status
 from tests import scenes
@@ -128,17 +126,6 @@ def test_the_same_bilateral_constraint_twice_shares_its_load():
     v_twice = constraint.solve(replace(problem, bilateral=twice)).v_plus
     v_once = constraint.solve(replace(problem, bilateral=once)).v_plus
     assert v_twice[0] == pytest.approx(v_once[0], rel=1e-12)
-
-
-def test_rigid_rows_hold_exactly_and_redundant_ones_do_no_harm(quadruped):
-    rng = np.random.default_rng(1)
-    problem = moving_problem(quadruped, rng, inverse=False)
-    rows = rng.normal(size=(2, 18))
-    ties = constraint.spring_rows(np.vstack((rows, rows[0] + rows[1])), np.zeros(3), scenes.H, np.inf)
-    solution = constraint.solve(replace(problem, bilateral=ties))
-    assert solution.status is Status.SOLVED
-    np.testing.assert_allclose(ties.rows @ solution.v_plus, 0.0, atol=1e-10)
-    assert np.abs(unbalanced(replace(problem, bilateral=ties), solution)).max() < 1e-9
 
 
 def test_springs_folded_into_the_inertia_are_the_same_springs(quadruped):
@@ -399,32 +386,6 @@ def test_groups_that_are_solved_apart_end_as_the_worst_of_them(monkeypatch):
         assert (whole.iterations, whole.residual, whole.regularization) == (12, 0.2, 1e-9)
 
 
-def test_the_kernel_assembles_the_lcp_of_the_formula():
-    rng = np.random.default_rng(6)
-    n, frictional = 4, np.array([0, 2, 3])
-    rho, c, mu = rng.normal(size=(12, 6)), rng.normal(size=12), rng.uniform(0.1, 1.0, n)
-    compliance = rng.uniform(0.1, 1.0, 12)
-    Q, r, _, _ = assemble(rho, c, compliance, mu, frictional, HEAP)
-    N, S, T = rho.reshape(3, n, 6)
-    F = np.vstack((S[frictional], -S[frictional], T[frictional], -T[frictional]))
-    eye, nil = np.eye(3), np.zeros((3, 3))
-    C_s, C_t = np.diag(compliance[n + frictional]), np.diag(compliance[2 * n + frictional])
-    soft = np.block([[C_s, -C_s, nil, nil], [-C_s, C_s, nil, nil], [nil, nil, C_t, -C_t], [nil, nil, -C_t, C_t]])
-    E = np.vstack((eye, eye, eye, eye))
-    U = np.zeros((3, n))
-    U[np.arange(3), frictional] = mu[frictional]
-    expected = np.block(
-        [
-            [N @ N.T + np.diag(compliance[:n]), N @ F.T, np.zeros((n, 3))],
-            [F @ N.T, F @ F.T + soft, E],
-            [U, -E.T, np.zeros((3, 3))],
-        ]
-    )
-    np.testing.assert_allclose(Q, expected, atol=1e-14)
-    c_s, c_t = c[n + frictional], c[2 * n + frictional]
-    np.testing.assert_allclose(r, np.concatenate((c[:n], c_s, -c_s, c_t, -c_t, np.zeros(3))))
-
-
 @pytest.mark.parametrize("mu", [0.0, np.inf, "mixed"])
 def test_no_friction_and_no_slip_are_its_limits(quadruped, mu):
     rng = np.random.default_rng(7)
@@ -456,19 +417,6 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped):
         assert laws_missed(forward, inverse) <= 1e-8
 
 
-def test_without_friction_the_forward_model_moves_as_the_inverse_predicted(quadruped):
-    """v⁺ is unique there."""
-    rng = np.random.default_rng(9)
-    for _ in range(100):
-        problem = stiffened(moving_problem(quadruped, rng), rng)
-        problem = replace(problem, contacts=replace(problem.contacts, mu=np.zeros(4)))
-        inverse = constraint.solve(problem)
-        kappa = problem.kappa.copy()
-        kappa[6:] -= inverse.multipliers
-        forward = constraint.solve(replace(problem, kappa=kappa, prescribed=None))
-        np.testing.assert_allclose(forward.v_plus, inverse.v_plus, rtol=0, atol=1e-9)
-
-
 def test_rigid_ground_is_the_coulomb_lcp_up_to_creep(quadruped):
     """K = inf: C = 0 and φ/h; what is left is the tangents' compliance, 1e-6 of the free speed."""
     rng = np.random.default_rng(10)
@@ -490,19 +438,6 @@ def test_a_squeeze_has_an_answer_on_compliant_contacts_and_a_status_on_rigid_one
     soft = constraint.compliant(constraint.springs(1e4, 1.0))(rigid, None)
     assert soft.status is Status.SOLVED
     assert (soft.impulses[:, 0] > 0.0).all()
-
-
-def test_standing_forces_carry_the_weight_and_are_shared_evenly(quadruped, standing):
-    """Four feet, three of which could carry it: compliance decides, the same for each; nothing else is needed."""
-    contacts = scenes.foot_contacts(quadruped, 0.6)
-    problem = inverse_step(quadruped, standing, np.zeros(12), contacts)
-    solution = constraint.solve_nearly_rigid(problem)
-    force = solution.impulses / scenes.H
-    # the ground gives way by C_n f_N within the step: 1e-4 m/s per N s beside 1/(4.8 kg)
-    assert force[:, 0].sum() == pytest.approx(quadruped.mass * G, rel=1e-3)
-    twice = replace(contacts.take([0, 1, 2, 3, 0]), identity=np.arange(5))
-    five = constraint.solve_nearly_rigid(replace(problem, contacts=twice))
-    np.testing.assert_allclose(five.impulses[0], five.impulses[4], rtol=1e-6)
 
 
 def test_contact_in_a_plane_is_contact_whose_second_tangent_does_not_exist():
@@ -606,18 +541,6 @@ def test_a_joint_runs_into_its_limit_and_stops_there_beside_the_feet(quadruped):
     assert solution.status is Status.SOLVED
     assert abs(scenes.H * solution.v_plus[fastest]) == pytest.approx(span, rel=1e-6)
     assert (solution.impulses[4:, 0] > 0.0).sum() == 1
-
-
-def test_a_step_without_contacts_and_one_in_the_air_are_answers(quadruped):
-    rng = np.random.default_rng(14)
-    problem = moving_problem(quadruped, rng)
-    alone = constraint.solve(replace(problem, contacts=Contacts.none(18)))
-    assert alone.status is Status.SOLVED
-    assert alone.impulses.shape == (0, 3)
-    aloft = constraint.solve(replace(problem, contacts=replace(problem.contacts, gap=np.ones(4))))
-    np.testing.assert_allclose(aloft.v_plus, alone.v_plus, atol=1e-14)
-    nothing = replace(problem.contacts, stiffness=np.zeros(4))
-    np.testing.assert_allclose(constraint.solve(replace(problem, contacts=nothing)).v_plus, alone.v_plus, atol=1e-14)
 
 
 def test_values_that_mean_nothing_are_refused_in_one_line():

@@ -5,36 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol.contact.contacts import Contacts
 from idcontrol.models import constraint
-from idcontrol.models.sparse import WORLD, dense_inertia, dense_rows
-from idcontrol.models.step import StepProblem
+from idcontrol.models.sparse import WORLD
 from idcontrol.types import Status
 from tests.models.test_constraint import laws_missed
-from tests.models.test_sap_sparse import flat, random_problem
+from tests.models.test_sap_sparse import dense, flat, random_problem
 
 
 def springs(seed, sizes=(6, 6, 3, 12), n=5, mu=1e6):
     """Random trees on springs, whose contacts stick where they press."""
     problem = random_problem(np.random.default_rng(seed), sizes, n)
     return replace(problem, mu=np.full(n, mu), stiffness=np.full(n, 1e7), damping=np.full(n, 10.0))
-
-
-def dense(problem):
-    """The same problem on dense matrices."""
-    n, M = len(problem.gap), dense_inertia(problem)
-    contacts = Contacts(
-        identity=np.arange(n),
-        point=np.zeros((n, 3)),
-        axes=np.zeros((n, 3, 3)),
-        gap=problem.gap,
-        mu=problem.mu,
-        jacobian=dense_rows(problem),
-        stiffness=problem.stiffness,
-        damping=problem.damping,
-        surface_velocity=problem.surface_velocity.T.ravel(),
-    )
-    return StepProblem(h=problem.h, M=M, kappa=-M @ flat(problem, problem.v_star), contacts=contacts)
 
 
 def test_without_friction_sparse_and_dense_find_the_same_motion_and_impulses():
@@ -82,12 +63,6 @@ def test_impulses_obey_the_law_of_the_springs():
     assert size > 0.0
     assert np.abs(found.impulses[:, 0] - np.maximum(0.0, law)).max() <= 1e-8 * size
     assert found.residual <= 1e-9
-
-
-def test_without_contact_bodies_move_freely():
-    found = constraint.solve_sparse(springs(0, n=0))
-    assert np.array_equal(flat(springs(0, n=0), found.v_plus), flat(springs(0, n=0), springs(0, n=0).v_star))
-    assert found.residual == 0.0
 
 
 def test_what_slides_or_is_rigid_is_left_to_the_dense_solver():

@@ -8,7 +8,7 @@ import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.judge import unbalanced
-from idcontrol.models import dissipation, no_slip
+from idcontrol.models import dissipation
 from idcontrol.models.step import StepProblem
 from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
@@ -131,20 +131,6 @@ def test_one_stage_gives_no_impulse_to_a_foot_of_infinite_friction_that_parts():
         assert solution.impulses[0, 1] == pytest.approx(impulse, rel=1e-5)
 
 
-# --- without slip ---
-
-
-def test_the_no_slip_projection_solves_the_no_slip_lcp(quadruped):
-    rng = np.random.default_rng(25)
-    for inverse in (True, False):
-        for _ in range(20):
-            problem = moving_problem(quadruped, rng, inverse=inverse)
-            one, other = dissipation.no_slip_qp(problem), no_slip.solve(problem)
-            assert one.status is other.status
-            scale = max(1.0, np.abs(other.v_plus).max())
-            np.testing.assert_allclose(one.v_plus, other.v_plus, rtol=0, atol=1e-10 * scale)
-
-
 # --- as printed ---
 
 
@@ -217,9 +203,3 @@ def test_the_printed_forward_model_stops_in_the_air_what_is_about_to_land():
     problem = falling_point()
     np.testing.assert_allclose(dissipation.solve_printed(problem).v_plus, 0.0, atol=1e-12)
     np.testing.assert_allclose(dissipation.solve(problem).v_plus, [0.0, 0.0, -0.5], atol=1e-12)
-
-
-def test_the_printed_model_reports_a_squeeze():
-    solution = dissipation.solve_printed(gripper(0.1))
-    assert solution.status is Status.FALLBACK
-    assert solution.note == "squeeze"

@@ -51,13 +51,6 @@ def test_no_impact_gains_energy_and_none_ends_in_an_approach(name):
         np.testing.assert_allclose(balance, 0.0, atol=1e-9)
 
 
-def test_friction_of_a_rebound_stays_within_its_pyramid():
-    for seed in range(20):
-        problem, _ = falling_sled(seed, 0.4)
-        impulses = rebounding(coulomb.solve, 0.7)(problem).impulses
-        assert (np.abs(impulses[:, 1:]).sum(axis=1) <= 0.4 * impulses[:, 0] + 1e-9).all()
-
-
 @pytest.mark.parametrize("name", ["coulomb-lcp", "dissipation", "pybullet"])
 @pytest.mark.parametrize("restitution", [0.0, 0.25, 0.8])
 def test_a_ball_that_falls_leaves_with_its_restitution(name, restitution):

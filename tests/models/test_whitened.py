@@ -54,7 +54,7 @@ def general_form(problem, J, f):
 
 
 @pytest.mark.parametrize("inverse", [True, False])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_velocity_and_torque_are_those_of_the_general_form(quadruped, seed, inverse):
     problem, rng = random_problem(quadruped, seed, inverse=inverse)
     f = 0.01 * rng.normal(size=problem.contacts.jacobian.shape[0])
@@ -66,7 +66,7 @@ def test_velocity_and_torque_are_those_of_the_general_form(quadruped, seed, inve
 
 
 @pytest.mark.parametrize("inverse", [True, False])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_rows_answer_to_impulses_as_gamma_says(quadruped, seed, inverse):
     problem, _ = random_problem(quadruped, seed, inverse=inverse, gaps=(-1e-3, 2e-3))
     reduction, J = whiten(problem), problem.contacts.jacobian
@@ -124,52 +124,6 @@ def test_bilateral_rows_hold_with_their_compliance(quadruped, model, inverse, co
     np.testing.assert_allclose(solution.v_plus, expected[:18], rtol=0, atol=1e-9 * np.abs(expected[:18]).max())
     if not np.any(ties.compliance == 0.0):
         np.testing.assert_allclose(solution.multipliers, expected[18 : 18 + p], rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize("model", [coulomb, dissipation])
-def test_motors_carry_what_rigid_bilateral_rows_put_on_the_joints(quadruped, model):
-    """Momentum balance of the whole machine, with the ties' impulses found from its unactuated rows."""
-    problem, rng = random_problem(quadruped, 5, inverse=True)
-    ties = bilateral_rows(rng, (0.0, 0.0, 0.0))
-    solution = model.solve(replace(problem, contacts=Contacts.none(18), bilateral=ties))
-    balance = problem.M @ solution.v_plus + problem.kappa
-    g = np.linalg.lstsq(ties.rows[:, :6].T, balance[:6], rcond=None)[0]
-    expected = (balance - ties.rows.T @ g)[6:]
-    np.testing.assert_allclose(solution.multipliers, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("model", [coulomb, dissipation])
-@pytest.mark.parametrize("seed", range(10))
-def test_closed_contacts_with_endless_friction_do_not_slip(quadruped, model, seed):
-    rng = np.random.default_rng(seed)
-    v = scenes.moving(quadruped, rng, speed=0.2)
-    v[2] -= 0.5  # all feet press: what opens may slip
-    normals = scenes.tilted(rng, 4, 0.2)
-    contacts = scenes.foot_contacts(quadruped, np.inf, normals=normals, gap=np.array([0.0, 0.0, 0.0, 5e-3]))
-    solution = model.solve(forward_step(quadruped, v, np.zeros(12), contacts))
-    assert solution.status is Status.SOLVED
-    pressing = solution.impulses[:, 0] > 0.0
-    assert pressing.any()
-    slip = np.abs(np.column_stack((contacts.S @ solution.v_plus, contacts.T @ solution.v_plus)))
-    assert slip[pressing].max() < 1e-10
-    assert (contacts.N @ solution.v_plus + contacts.gap / scenes.H).min() > -1e-10
-    # a foot in the air is not held and gets nothing
-    np.testing.assert_array_equal(solution.impulses[3], 0.0)
-
-
-@pytest.mark.parametrize("model", [coulomb, dissipation])
-def test_contacts_with_endless_and_with_finite_friction_stand_side_by_side(quadruped, model):
-    rng = np.random.default_rng(2)
-    v = scenes.moving(quadruped, rng, speed=0.2)
-    v[2] -= 0.5
-    contacts = scenes.foot_contacts(quadruped, np.array([np.inf, 0.05, 0.0, np.inf]))
-    solution = model.solve(forward_step(quadruped, v, np.zeros(12), contacts))
-    assert solution.status is Status.SOLVED
-    f_n, f_s, f_t = solution.impulses.T
-    assert np.all(f_n > 0.0)
-    assert np.abs((contacts.S @ solution.v_plus)[[0, 3]]).max() < 1e-10
-    assert abs(f_s[1]) + abs(f_t[1]) == pytest.approx(0.05 * f_n[1], rel=1e-8)
-    assert f_s[2] == f_t[2] == 0.0
 
 
 def test_held_rows_that_depend_on_others_get_no_impulse(quadruped, standing):

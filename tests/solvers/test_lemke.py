@@ -15,7 +15,6 @@ from idcontrol.problems import lcps as contact_lcps
 from idcontrol.problems.steps import random_step
 from idcontrol.solvers.lemke import _Dictionary, _ratio_test, proves_infeasible, solve_lemke, solve_regularized
 from idcontrol.solvers.status import SolverStatus
-from tests.solvers import reference
 from tests.solvers.oracles import all_lcp_bases, body_velocity, coulomb_lcp, standing_feet
 
 
@@ -77,48 +76,12 @@ def test_every_coulomb_problem_of_feet_under_a_body_is_solved(n, mu, tilt):
         assert result.residual <= 1e-11
 
 
-@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 9), integers=st.booleans())
-@settings(max_examples=60, deadline=None)
-def test_the_kernel_takes_the_pivots_of_the_textbook_tableau(seed, n, integers):
-    rng = np.random.default_rng(seed)
-    rho = rng.integers(-2, 3, size=(n, max(1, n - 2))).astype(float) if integers else rng.normal(size=(n, n))
-    Q, r = rho @ rho.T, rng.integers(-2, 2, size=n).astype(float) if integers else rng.normal(size=n)
-    z, pivots = reference.lemke(Q, r)
-    result = solve_lemke(Q, r, np.ones(n))
-    assert result.iterations == pivots
-    assert (result.status is SolverStatus.RAY) == (z is None)
-    if z is not None and not integers:
-        # the tableau of the reference is never refreshed: digits are lost with the condition of the block
-        np.testing.assert_allclose(result.z, z, atol=1e-6 * (1.0 + np.abs(z).max()))
-
-
-def test_the_solution_of_a_one_contact_coulomb_problem_is_among_the_enumerated_ones():
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        N, S, T = standing_feet(rng, 1, 0.2)
-        Q, r, scale = coulomb_lcp(N, S, T, body_velocity(rng), np.array([0.5]))
-        result = solve_lemke(Q, r, scale)
-        velocity = (result.z[:1] @ N, result.z[1:5] @ np.r_[S, -S, T, -T])
-        candidates = all_lcp_bases(Q, r)
-        # impulses may differ by what cancels between opposite edges: compare their effect on the body
-        effects = [(z[:1] @ N, z[1:5] @ np.r_[S, -S, T, -T]) for z in candidates]
-        assert min(np.abs(np.concatenate(velocity) - np.concatenate(e)).max() for e in effects) < 1e-10
-
-
-def test_the_scale_does_not_change_the_solution():
-    rng = np.random.default_rng(4)
-    G = rng.normal(size=(6, 6))
-    Q, r = G @ G.T, rng.normal(size=6)
-    plain = solve_lemke(Q, r)
-    scaled = solve_lemke(Q, r, rng.uniform(0.1, 10.0, 6))
-    np.testing.assert_allclose(plain.z, scaled.z, atol=1e-9 * plain.z.max())
-
-
-def test_small_units_are_solved_as_well_as_large_ones():
+def test_the_solution_depends_neither_on_units_nor_on_the_scale():
     rng = np.random.default_rng(5)
     G = rng.normal(size=(6, 6))
     Q, r = G @ G.T, rng.normal(size=6)
     reference = solve_lemke(Q, r).z
+    np.testing.assert_allclose(solve_lemke(Q, r, rng.uniform(0.1, 10.0, 6)).z, reference, atol=1e-9 * reference.max())
     for a, b in [(1e-9, 1e-6), (1e9, 1e-9), (1e-3, 1e6)]:
         np.testing.assert_allclose(solve_lemke(a * Q, b * r).z, b / a * reference, rtol=1e-9)
 
@@ -128,12 +91,7 @@ def test_a_nonnegative_constant_needs_no_impulse():
     assert result.status is SolverStatus.SOLVED
     assert result.iterations == 0
     assert not result.z.any()
-
-
-def test_no_variables_at_all_is_a_solved_problem():
-    result = solve_lemke(np.zeros((0, 0)), np.zeros(0))
-    assert result.status is SolverStatus.SOLVED
-    assert result.z.shape == (0,)
+    assert solve_lemke(np.zeros((0, 0)), np.zeros(0)).status is SolverStatus.SOLVED
 
 
 def test_fingers_told_to_squeeze_end_on_a_ray_that_proves_it():
@@ -159,15 +117,8 @@ def test_a_problem_made_to_need_exponentially_many_pivots_is_solved_or_reported(
     assert other.status is SolverStatus.SOLVED
     assert other.iterations > 2**n - 1
     np.testing.assert_allclose(other.z, np.eye(n)[0], atol=1e-14)
-    assert solve_lemke(Q, r, np.ones(n), max_pivots=1).status is SolverStatus.ITERATIONS
-
-
-def test_two_hundred_equal_contacts_are_solved():
-    n = 200
-    Q, r = np.ones((n, n)), np.full(n, -1.0)
-    result = solve_lemke(Q, r)
-    assert result.status is SolverStatus.SOLVED
-    assert result.z.sum() == pytest.approx(1.0, abs=1e-12)
+    stopped = solve_lemke(Q, r, np.ones(n), max_pivots=1)
+    assert (stopped.status, stopped.residual) == (SolverStatus.ITERATIONS, np.inf)
 
 
 def test_many_feet_on_a_plane_are_solved_without_regularization():
@@ -185,14 +136,6 @@ def test_regularization_is_reported_where_it_was_used_and_only_there():
     rng = np.random.default_rng(6)
     G = rng.normal(size=(5, 5))
     assert solve_regularized(G @ G.T, rng.normal(size=5)).regularization == 0.0
-
-
-def test_the_pivot_limit_is_an_outcome():
-    rng = np.random.default_rng(7)
-    G = rng.normal(size=(8, 8))
-    result = solve_lemke(G @ G.T, -np.ones(8), max_pivots=1)
-    assert result.status is SolverStatus.ITERATIONS
-    assert result.residual == np.inf
 
 
 @pytest.mark.parametrize("where", ["Q", "r"])

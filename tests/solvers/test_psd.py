@@ -15,7 +15,6 @@ from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.solvers.ppm import solve_ppm
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import SolverStatus
-from tests.solvers import reference
 from tests.solvers.oracles import all_lcp_bases, body_velocity, edge_rows, standing_feet
 
 SOLVERS = {"ppm": solve_ppm, "active set": project, "all": solve_psd_lcp}
@@ -88,24 +87,6 @@ def test_principal_pivoting_is_right_whenever_it_claims_to_be(seed, n, k):
         assert result.status in (SolverStatus.ITERATIONS, SolverStatus.INACCURATE)
 
 
-@pytest.mark.parametrize("tilt", [0.0, 0.1])
-@pytest.mark.parametrize("n", [1, 4, 16, 40])
-def test_principal_pivoting_takes_the_passes_of_the_paper(n, tilt):
-    """On contact normals, where no row ties with another; the printed algorithm solves its systems afresh."""
-    rng = np.random.default_rng([n, int(10 * tilt)])
-    for _ in range(20):
-        rho = standing_feet(rng, n, tilt)[0]
-        r = rho @ body_velocity(rng)
-        z, y, passes = reference.ppm(rho, r, 20 * n + 50)
-        result = solve_ppm(rho, r)
-        assert (result.status is SolverStatus.SOLVED) == (z is not None)
-        if z is not None:
-            assert result.iterations == passes
-            # the normal equations of the reference lose twice the digits of the factor
-            np.testing.assert_allclose(result.y, y, atol=1e-8 * np.abs(y).max(initial=1e-9))
-            np.testing.assert_allclose(result.z, z, atol=1e-6 * np.abs(z).max(initial=1e-9))
-
-
 @pytest.mark.parametrize("mu", [0.0, 0.1, 0.6, 1.0, 10.0, 1e4])
 @pytest.mark.parametrize("tilt", [0.0, 0.1])
 @pytest.mark.parametrize("n", [1, 4, 16])
@@ -116,6 +97,7 @@ def test_edge_rows_of_every_friction_are_solved(mu, tilt, n):
         rho = edge_rows(*standing_feet(rng, n, tilt), np.full(n, mu))
         r = rho @ body_velocity(rng, 10.0 ** rng.integers(-4, 1))
         together, dual = solve_psd_lcp(rho, r), project(rho, r)
+        assert together.method in ("ppm", "active set")
         for result in (together, dual):
             assert result.status is SolverStatus.SOLVED
             assert_solution(rho, r, result)
@@ -157,8 +139,9 @@ def test_rank_deficient_ill_conditioned_and_repeated_rows_are_all_solved(seed, n
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_fingers_told_to_squeeze_have_no_solution_and_the_certificate_says_so(solver):
-    rho, r = np.array([[1.0], [-1.0]]), np.array([-0.1, -0.1])
+@pytest.mark.parametrize("rho", [[[1.0], [-1.0]], [[1.0], [0.0]]], ids=["fingers that squeeze", "an immovable contact"])
+def test_a_problem_without_a_solution_comes_with_its_certificate(solver, rho):
+    rho, r = np.array(rho), np.array([-0.1, -0.1])
     result = SOLVERS[solver](rho, r)
     assert result.status is SolverStatus.INFEASIBLE
     assert_proof(rho, r, result.certificate)
@@ -176,14 +159,6 @@ def test_rows_that_contradict_each_other_by_less_than_is_called_solved_prove_not
         if status is SolverStatus.SOLVED:
             assert (rho @ result.y + r).min() >= -1e-8
             assert result.residual <= 1e-8
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_closing_contact_that_no_motion_can_open_is_infeasible(solver):
-    """A row without b part (math.md, chapter 3) and a negative constant: 0 · y ≥ 1 has no solution."""
-    result = SOLVERS[solver](np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([-1.0, -1.0]))
-    assert result.status is SolverStatus.INFEASIBLE
-    np.testing.assert_array_equal(result.certificate, [0.0, 1.0])
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -263,16 +238,6 @@ def test_a_cycle_is_noticed_long_before_the_passes_run_out():
             assert result.status is SolverStatus.ITERATIONS
             assert result.iterations < 150 < 20 * 16 + 50
     assert cycles > 0
-
-
-def test_a_result_says_which_method_answered():
-    rng = np.random.default_rng(11)
-    methods = set()
-    for _ in range(300):
-        rho = edge_rows(*standing_feet(rng, 4, 0.1), np.full(4, 10.0))
-        r = rho @ body_velocity(rng)
-        methods.add(solve_psd_lcp(rho, r).method)
-    assert methods == {"ppm", "active set"}
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
