@@ -12,10 +12,11 @@ import numpy as np
 from numba import types
 
 from idcontrol.contact.contacts import ContactArrays, Near, Packed
-from idcontrol.controllers.step import meets_ground, pose_borrowed, take
+from idcontrol.controllers.step import meets_ground, pose_borrowed, take, velocity
 from idcontrol.kernels.arena import HEAP, Arena, begin, indices, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import address, calls, linked, type_returned
 from idcontrol.models.forward import Attempt, ForwardProblem, whiten_forward
 from idcontrol.types import Array, Integers
@@ -47,9 +48,8 @@ def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[Forward
     machine = bound.borrowed
     posed = pose_borrowed(bound, detected, arena)
     h, found, m = machine.h, detected.gap.shape[0], machine.terms.M.shape[0]
-    v, kappa = vector(arena, m), vector(arena, m)
-    for i in range(m):
-        v[i], kappa[i] = machine.inputs.v[machine.terms.order[i]], posed.w.kappa[i]
+    v, kappa = velocity(machine, arena), vector(arena, m)
+    assign(kappa, posed.w.kappa)
     for j in range(machine.result.tau.shape[0]):
         kappa[machine.terms.fixed[j]] -= h * machine.result.tau[j]
     which, stands = indices(arena, found), indices(arena, found)  # places of contacts; theirs in the step, or -1

@@ -8,9 +8,9 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
 
 Stages 1 to 4 are the same for all schemes: `pose` takes them and returns the problem that a scheme solves. `ladder` is
-the rest: where a motor is beyond its bounds, the joints that cannot follow (`idcontrol.controllers.behind`) are let go:
-they get their bounds as known torques, and the step is solved again. One that is beyond its bounds even then is let go,
-too, until none is.
+the rest: where a motor is beyond its bounds, the joints that lag (`idcontrol.controllers.lagging`) are released: they
+get their bounds as known torques, and the step is solved again. A joint that is beyond its bounds even then is
+released, too, until none is.
 
 `control` is the whole step, compiled once for all compiled schemes. A step that its scheme does not solve is taken
 again by `idcontrol.controllers.inverse`: the same `ladder`, run as Python, with a scheme that can do more
@@ -29,9 +29,9 @@ from numba import typeof
 
 from idcontrol.contact.contacts import ContactArrays, Contacts, Near, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
-from idcontrol.controllers.behind import behind
 from idcontrol.controllers.feedback import nearing
 from idcontrol.controllers.inputs import Inputs
+from idcontrol.controllers.lagging import lagging
 from idcontrol.controllers.projection import projection_kernel
 from idcontrol.dynamics.system import UNIT, ActuatorLimits, shorter
 from idcontrol.kernels.arena import HEAP, Arena, begin, flags, frames, indices, matrix, vector, zeros
@@ -55,7 +55,7 @@ COARSE: Final = 8
 SLIPS: Final = 12
 """Contacts may slip, though the scheme is one without slip."""
 MOVED: Final = 16
-"""The joints gave way, so that no contact slips and no motor is beyond its bounds (`idcontrol.controllers.repair`)."""
+"""Tracking was relaxed, so that no contact slips and no motor is beyond its bounds (`idcontrol.controllers.repair`)."""
 SERVO: Final = 20
 """All motors are stiff velocity servos."""
 SERVO_SLIPS: Final = 24
@@ -69,7 +69,7 @@ FASTER: Final = 2
 NO_SOLUTION: Final = -1
 """The scheme found no solution, or takes no contacts like these. Endings below zero have no torques."""
 UNUSABLE: Final = -2
-"""The contacts cannot be those of the feet that the reference speaks of (`usable`)."""
+"""The contacts cannot be those of the reference's feet (`usable`), or the scheme is not compiled."""
 
 _BY_SCHEME: Final[Mapping[int, tuple[str, ...]]] = {
     SOLVED: (),
@@ -522,34 +522,29 @@ def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> 
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def widen(machine: Machine, bounds: Bounds, arena: Arena) -> None:
-    """Write into `bounds` those of the motor impulses without the limit on the rate of torques [N m s]."""
-    inputs, order, a = machine.inputs, machine.terms.order, bounds.most.shape[0]
-    speed = vector(arena, a)
-    for j in range(a):
-        speed[j] = inputs.v[order[order.shape[0] - a + j]]
-    torque_bounds(machine.joints, speed, bounds.least, bounds.most)
-    for j in range(a):
-        bounds.least[j] *= machine.h
-        bounds.most[j] *= machine.h
+def velocity(machine: Machine, arena: Arena) -> Array:
+    """Return the velocity at the beginning of the step, in our order, shape (m,)."""
+    v = vector(arena, machine.terms.order.shape[0])
+    for i in range(v.shape[0]):
+        v[i] = machine.inputs.v[machine.terms.order[i]]
+    return v
 
 
-@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
-def motors(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Bounds]:
-    """Motor impulses of the last step, shape (a,) [N m s], and the bounds of this step's.
-
-    A torque is within its limit at that speed, and no further from the last one than its rate allows.
+@njit(cache=True, inner=True, error_model="numpy")
+def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array, Bounds]:
+    """Return the motor impulses of the last step, shape (a,) [N m s], and the bounds of this step's.
 
     Args:
-        machine: Tells limits and the last torque.
+        machine: Limits and the last torque.
         v: Velocity in our order, shape (m,).
+        rated: True if a torque is no further from the last one than its rate allows, besides its limit at that speed.
         arena: Where arrays come from.
     """
     h, a, rate = machine.h, machine.joints.limit.shape[0], machine.joints.room.torque_rate
     last, least, most = vector(arena, a), vector(arena, a), vector(arena, a)
     torque_bounds(machine.joints, v[v.shape[0] - a :], least, most)
     for j in range(a):
-        tau, change = machine.result.tau[j], h * (1.0 - MET) * rate[j]
+        tau, change = machine.result.tau[j], h * (1.0 - MET) * rate[j] if rated else np.inf
         if np.isnan(tau):
             tau, change = 0.0, np.inf
         last[j] = h * tau
@@ -564,10 +559,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     """Stages 1 to 4: the problem of one control step; `machine.terms` and `detected` are those of `machine.inputs`."""
     inputs = machine.inputs
     terms, h = machine.terms, machine.h
-    m, a = terms.M.shape[0], terms.fixed.shape[0]
-    v, b = vector(arena, m), vector(arena, a)
-    for i in range(m):
-        v[i] = inputs.v[terms.order[i]]
+    m, v, b = terms.M.shape[0], velocity(machine, arena), vector(arena, terms.fixed.shape[0])
     demand(terms, machine.joints, h, inputs, v, b)
 
     which = stance(detected, v, inputs, machine.rule, arena)
@@ -591,7 +583,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     w, _ = whiten_rows_kernel(terms.M, kappa, terms.free, terms.fixed, b, contacts.jacobian, arena)
     for r in range(3 * n):
         w.c[r] -= target[r]
-    last, bounds = motors(machine, v, arena)
+    last, bounds = motors(machine, v, True, arena)
     lands = False
     for i in range(detected.identity.shape[0]):
         lands = lands or meets_ground(detected, i, v, h, machine.rule.approach_speed_m_s)
@@ -699,9 +691,11 @@ def next_round(
     machine = bound.borrowed
     if widens:
         known[:] = np.nan
-        widen(machine, posed.bounds, arena)
+        _, wide = motors(machine, velocity(machine, arena), False, arena)
+        assign(posed.bounds.least, wide.least)
+        assign(posed.bounds.most, wide.most)
     elif at_once:
-        behind(posed.w, posed.target, posed.cones.mu, posed.b, posed.bounds, impulse, known, arena)
+        lagging(posed.w, posed.target, posed.cones.mu, posed.b, posed.bounds, impulse, known, arena)
     return drive(posed, known, recall(machine.memory, posed.contacts.identity, arena), arena)
 
 
@@ -831,7 +825,7 @@ _ladder: Any = njit(inline="always")(ladder)
 def control(bound: Bound, near: Near) -> Ended:
     """One control step with the scheme at `Machine.scheme`, on the contacts `near` the ground."""
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
-    if not usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
+    if machine.scheme == 0 or not usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         return Ended(UNUSABLE, False, False, 0.0, 0, np.nan, False)
     begin(machine.arena)
     posed = pose_borrowed(bound, detected, machine.arena)

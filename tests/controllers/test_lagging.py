@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from idcontrol.controllers.behind import behind
+from idcontrol.controllers.lagging import lagging
 from idcontrol.controllers.step import SOLVED, drive
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models.distribution import Bounds
@@ -36,7 +36,7 @@ def solved(scheme, posed, known):
 
 def let_go(posed, impulse, bounds):
     known = np.full(impulse.size, np.nan)
-    return behind(posed.w, posed.target, posed.cones.mu, posed.b, bounds, impulse, known, HEAP)
+    return lagging(posed.w, posed.target, posed.cones.mu, posed.b, bounds, impulse, known, HEAP)
 
 
 def test_joints_follow_within_their_bounds_or_lag_behind_with_all_of_their_torque(asked):
