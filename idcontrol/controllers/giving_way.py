@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 
 from idcontrol.contact.contacts import Contacts
-from idcontrol.controllers.repair import nearest_motion
-from idcontrol.controllers.schemes import Scheme, share
+from idcontrol.controllers.schemes import Scheme, move_with, share
 from idcontrol.controllers.step import (
     COARSE,
     INEXACT,
@@ -117,9 +116,9 @@ def without_slip(problem: StepProblem, posed: Posed, f: Array, *, repair: bool =
     opening = no_slip.normal_velocities(problem, w, warm)
     held = np.ones(cones.mu.size, dtype=np.bool_) if opening is None else opening <= cones.v_tol
     if w.fixed.size > 0:
-        moved = nearest_motion(problem, w, held, posed.bounds, cones.weight)
-        if moved is not None:
-            return accept(posed, f, moved)._replace(ending=MOVED)
+        answer = move_with(posed, held, f, HEAP)
+        if answer.ending == MOVED:
+            return answer
     answer = accept(posed, f, dissipation.solve_whitened(problem, w, None))
     posed.active[:] = 0
     if answer.ending == NO_SOLUTION:

@@ -7,8 +7,10 @@ r"""The nearest motion without slip that friction and motors allow (math.md, sec
                least ≤ hτ ≤ most
 
 Zapolsky & Drumwright 2017, eqs. 46-51, print the norm in eq. 46 without the square, and neither pyramids nor limits; a
-contact that presses while it opens would meet their eq. 47, too, so the held ones stay closed here. The joints give
-way: where no motion at all meets the rows there is no answer, and the contacts have to slip.
+contact that presses while it opens would meet their eq. 47, too, so the held ones stay closed here. Tracking is
+relaxed: where no motion at all meets the rows there is no answer, and the contacts have to slip.
+
+The program is solved in the impulses x = (of held contacts and rigid joints, hτ), in which v⁺ = A (x, 1).
 """
 
 from __future__ import annotations
@@ -17,15 +19,14 @@ from typing import Final
 
 import numpy as np
 
-from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.arena import Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.linear import cholesky
 from idcontrol.kernels.linked import linked
-from idcontrol.models.distribution import Bounds, into_cones
-from idcontrol.models.step import StepProblem, StepSolution
+from idcontrol.models.distribution import Bounds, Cones, into_cones
 from idcontrol.models.whitened import Whitened
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
-from idcontrol.types import Array, Booleans, Status
+from idcontrol.types import Array, Booleans, Integers
 
 MOTOR_WEIGHT: Final = 1e-8
 """Weight of the motor impulses, relative to what they are worth in tracking: small enough that tracking decides."""
@@ -36,9 +37,6 @@ CONTACT_WEIGHT: Final = 1e-10
 ACCURATE: Final = 1e-6
 """Largest residual of an answer that is used [-]. Where the joints need not give way at all, what is left of the
 gradient is the weights' share, 1e-10 of the terms that cancel in it, and rounding alone leaves 1e-8 of that."""
-
-GAVE_WAY: Final = "the joints gave way so that no contact slips"
-"""Note of such a step."""
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -76,37 +74,11 @@ def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
     return still
 
 
-@linked
-@njit(cache=True, error_model="numpy")
-def nearest_motion_kernel(
-    w: Whitened,
-    held: Booleans,
-    mu: Array,
-    weight: Array,
-    bounds: Bounds,
-    v_plus: Array,
-    f: Array,
-    impulse: Array,
-    arena: Arena,
-) -> tuple[float, int]:
-    """Solve the quadratic program that the module's text states, in the impulses x = (those of held rows, hτ).
-
-    Args:
-        w: The step in whitened form, with the rows of contacts and of rigid joints and their constants.
-        held: Contacts that neither slip nor open, shape (n,).
-        mu: Friction, shape (n,).
-        weight: Extra weight of each contact's impulse, shape (n,).
-        bounds: Of the motor impulses.
-        v_plus: Result, velocities, shape (m,).
-        f: Result, impulses of the contacts, shape (3 n,).
-        impulse: Result, motor impulses, shape (p,).
-        arena: Where arrays come from.
-
-    Returns:
-        Residual of the program, inf where it has no answer, and iterations.
-    """
-    m, p, n = w.M.shape[0], w.fixed.shape[0], mu.shape[0]
-    stand, apart, s, parts = indices(arena, n), indices(arena, n), 0, 0
+@njit(cache=True, inner=True, error_model="numpy")
+def _roles(w: Whitened, held: Booleans, arena: Arena) -> tuple[Integers, Integers, Integers]:
+    """Return the contacts that are held, the others, and the rows with impulses: of held contacts, of rigid joints."""
+    n, s, parts = held.shape[0], 0, 0
+    stand, apart = indices(arena, n), indices(arena, n)
     for i in range(n):
         if held[i]:
             stand[s] = i
@@ -114,19 +86,23 @@ def nearest_motion_kernel(
         else:
             apart[parts] = i
             parts += 1
-    pushing = indices(arena, w.rows.shape[0])  # rows that hold, and that have impulses
     rows = 3 * s + w.rows.shape[0] - 3 * n
+    pushing = indices(arena, rows)
     for j in range(s):
         for axis in range(3):
             pushing[axis * s + j] = axis * n + stand[j]
     for j in range(3 * s, rows):
         pushing[j] = 3 * (n - s) + j
+    return stand[:s], apart[:parts], pushing
 
-    # v⁺ = A (x, 1): M⁻¹ of all right sides at once
-    size, L = rows + p, matrix(arena, m, m)
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _motions(w: Whitened, pushing: Integers, A: Array, arena: Arena) -> bool:
+    """Write A = M⁻¹ [J_heldᵀ, Pᵀ, -κ], shape (m, k + 1); return False where M is not positive definite."""
+    m, rows, size = A.shape[0], pushing.shape[0], A.shape[1] - 1
+    L = matrix(arena, m, m)
     if not cholesky(w.M, L):
-        return np.inf, 0
-    A = matrix(arena, m, size + 1)
+        return False
     for i in range(m):
         for j in range(rows):
             A[i, j] = w.rows[pushing[j], i]
@@ -140,7 +116,22 @@ def nearest_motion_kernel(
         for o in range(i + 1, m):
             _subtract(A[i], L[o, i], A[o])
         _divide(A[i], L[i, i])
+    return True
 
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _objective(w: Whitened, stand: Integers, rows: int, weight: Array, A: Array, arena: Arena) -> tuple[Array, Array]:
+    """Return H and g of ½ |P v⁺ - b|²_W + small ½|hτ|² + small ½|f|² = ½ xᵀH x + gᵀx.
+
+    Args:
+        w: The step in whitened form.
+        stand: Contacts that are held, shape (s,).
+        rows: Number of impulses that are not those of motors.
+        weight: Extra weight of each contact's impulse, shape (n,).
+        A: Of `_motions`.
+        arena: Where arrays come from.
+    """
+    size, p, s = A.shape[1] - 1, w.fixed.shape[0], stand.shape[0]
     H, g, carried = matrix(arena, size, size), zeros(arena, size), vector(arena, size + 1)
     H[:, :] = 0.0
     for a in range(p):
@@ -162,11 +153,18 @@ def nearest_motion_kernel(
             H[i, i] += worth * (1.0 + weight[stand[i % s]])
         else:
             H[i, i] += worth if i < rows else torque_worth
+    return H, g
 
-    most = 5 * s + 2 * p + parts
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _limits(
+    w: Whitened, mu: Array, bounds: Bounds, stand: Integers, apart: Integers, A: Array, arena: Arena
+) -> tuple[Array, Array]:
+    """Return rows G x ≥ least: friction pyramids, motors, and contacts that are not held, which do not approach."""
+    size, p, s = A.shape[1] - 1, w.fixed.shape[0], stand.shape[0]
+    most, rows, count = 5 * s + 2 * p + apart.shape[0], size - p, 0
     G, least = matrix(arena, most, size), zeros(arena, most)
     G[:, :] = 0.0
-    count = 0
     for j in range(s):
         G[count, j] = 1.0
         count += 1
@@ -180,81 +178,48 @@ def nearest_motion_kernel(
             if np.isfinite(bound):
                 G[count, rows + a], least[count] = sign, sign * bound
                 count += 1
-    for i in apart[:parts]:  # it comes down by no more than its gap
+    for i in apart:  # it comes down by no more than its gap
         least[count] = _condition(w, i, A, G[count])
         count += 1
-    E, e = matrix(arena, rows, size), vector(arena, rows)
+    return G[:count], least[:count]
+
+
+@linked
+@njit(cache=True, error_model="numpy")
+def nearest_motion_kernel(
+    w: Whitened, cones: Cones, held: Booleans, bounds: Bounds, f: Array, impulse: Array, arena: Arena
+) -> float:
+    """Solve the quadratic program that the module's text states.
+
+    Args:
+        w: The step in whitened form, with the rows of contacts and of rigid joints and their constants.
+        cones: Friction, and extra weights of impulses.
+        held: Contacts that neither slip nor open, shape (n,).
+        bounds: Of the motor impulses.
+        f: Result, impulses of the contacts, shape (3 n,).
+        impulse: Result, motor impulses, shape (p,).
+        arena: Where arrays come from.
+
+    Returns:
+        Residual of the program, inf where it has no answer; f and impulse then stay as they are.
+    """
+    stand, apart, pushing = _roles(w, held, arena)
+    rows, p, mu = pushing.shape[0], w.fixed.shape[0], cones.mu
+    A = matrix(arena, w.M.shape[0], rows + p + 1)
+    if not _motions(w, pushing, A, arena):
+        return np.inf
+    H, g = _objective(w, stand, rows, cones.weight, A, arena)
+    G, least = _limits(w, mu, bounds, stand, apart, A, arena)
+    E, e = matrix(arena, rows, rows + p), vector(arena, rows)
     for r in range(rows):
         e[r] = _condition(w, pushing[r], A, E[r])
-
-    answer = qp_kernel(QuadraticProgram(H, g, G[:count], least[:count], E, e), arena)
+    answer = qp_kernel(QuadraticProgram(H, g, G, least, E, e), arena)
     if not answer.residual <= ACCURATE:
-        return np.inf, answer.iterations
-    for i in range(m):
-        v_plus[i] = A[i, size]
-        for j in range(size):
-            v_plus[i] += A[i, j] * answer.x[j]
+        return np.inf
     f[:] = 0.0
-    for j in range(3 * s):
+    for j in range(3 * stand.shape[0]):
         f[pushing[j]] = answer.x[j]
     into_cones(mu, np.isinf(mu), f)
     for a in range(p):
         impulse[a] = min(max(answer.x[rows + a], bounds.least[a]), bounds.most[a])
-    return answer.residual, answer.iterations
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def velocity_kernel(w: Whitened, f: Array, impulse: Array, arena: Arena) -> Array:
-    """The velocity M⁻¹(Jᵀf + Pᵀ(hτ) - κ) that impulses cause, shape (m,); NaN where M is not positive definite.
-
-    Args:
-        w: The step in whitened form.
-        f: Impulses of its first rows, shape (r,).
-        impulse: Motor impulses, shape (p,).
-        arena: Where arrays come from.
-    """
-    m = w.M.shape[0]
-    v, L = vector(arena, m), matrix(arena, m, m)
-    for i in range(m):
-        v[i] = -w.kappa[i]
-    for r in range(f.shape[0]):
-        _subtract(v, -f[r], w.rows[r])
-    for a in range(impulse.shape[0]):
-        v[w.fixed[a]] += impulse[a]
-    if not cholesky(w.M, L):
-        v[:] = np.nan
-        return v
-    solve_lower(L, v)
-    solve_lower_transposed(L, v)
-    return v
-
-
-def nearest_motion(
-    problem: StepProblem, whitened: Whitened, held: Booleans, bounds: Bounds, weight: Array
-) -> StepSolution | None:
-    """Solve the quadratic program that the module's text states.
-
-    Args:
-        problem: The step, with prescribed velocities b.
-        whitened: The step in whitened form, with the rows of contacts and of rigid joints and their constants.
-        held: Contacts that neither slip nor open, shape (n,).
-        bounds: Of the motor impulses.
-        weight: Extra weight of each contact's impulse, as in `idcontrol.models.distribution.Cones`, shape (n,).
-
-    Returns:
-        The solution, its status REPAIRED, its multipliers the motor impulses; None if there is none.
-    """
-    mu = problem.contacts.mu
-    v_plus, f, impulse = np.empty(whitened.v_free.size), np.empty(3 * mu.size), np.empty(whitened.fixed.size)
-    residual, iterations = nearest_motion_kernel(whitened, held, mu, weight, bounds, v_plus, f, impulse, HEAP)
-    if not residual <= ACCURATE:
-        return None
-    return StepSolution(
-        v_plus=v_plus,
-        impulses=np.ascontiguousarray(f.reshape(3, -1).T),
-        multipliers=impulse,
-        status=Status.REPAIRED,
-        residual=residual,
-        iterations=iterations,
-        note=GAVE_WAY,
-    )
+    return answer.residual

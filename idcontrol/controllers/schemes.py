@@ -48,7 +48,7 @@ from idcontrol.models.whitened import finish, recover_kernel, uncertain
 from idcontrol.solvers import status
 from idcontrol.solvers.basis import column_basis
 from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tick_nodes
-from idcontrol.types import Array, Status
+from idcontrol.types import Array, Booleans, Status
 
 STICKING_RANK: Final = 1e-2
 """Directions of ρ shorter than this, relative to the longest, are not looked at by `stick`: as in the model without
@@ -253,12 +253,18 @@ def smooth(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 
 
 @linked
+@njit(cache=True, error_model="numpy")
+def move_with(p: Posed, held: Booleans, f: Array, arena: Arena) -> Answer:
+    """Relax tracking: the nearest motion without slip at the contacts `held` (n,) that friction and motors allow."""
+    p.active[:] = 0  # of another motion
+    impulse = vector(arena, p.w.fixed.shape[0])
+    residual = nearest_motion_kernel(p.w, p.cones, held, p.bounds, f, impulse, arena)
+    return Answer(MOVED if residual <= ACCURATE else NO_SOLUTION, False, residual, impulse, np.nan)
+
+
 @njit(cache=True, inner=True, error_model="numpy")
 def move(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Let the joints give way: the nearest motion without slip that friction and motors allow.
-
-    f, which comes in with the impulses of the motion without slip, tells the contacts that part: they are let go.
-    """
+    """Relax tracking, with contacts released that part in the motion without slip, whose impulses are f (3 n,)."""
     n, k, rho = p.cones.mu.shape[0], p.w.rho.shape[1], p.w.rho
     x, held = zeros(arena, k), flags(arena, n)
     for r in range(f.shape[0]):
@@ -269,60 +275,24 @@ def move(p: Posed, f: Array, arena: Arena) -> Answer:
         for d in range(k):
             opening += rho[i, d] * x[d]
         held[i] = opening <= p.cones.v_tol
-    p.active[:] = 0  # of another motion
-    v_plus, impulse = vector(arena, p.w.M.shape[0]), vector(arena, p.w.fixed.shape[0])
-    residual, _ = nearest_motion_kernel(p.w, held, p.cones.mu, p.cones.weight, p.bounds, v_plus, f, impulse, arena)
-    return Answer(MOVED if residual <= ACCURATE else NO_SOLUTION, False, residual, impulse, np.nan)
+    return move_with(p, held, f, arena)
 
 
-# --- contact models: they write impulses f of closed contacts; solved without any repair or not, and the residual
+# --- contact models: they write impulses f of closed contacts, and return whether they did, and the residual
 
 
 @njit(inline="always")
-def _dissipation(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
+def _slipping(kernel: Any, p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():  # roles of contacts without slip are tried in Python
         return False, np.inf
-    ending, _, residual = edge_lcp_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
+    ending, _, residual = kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 
 @njit(inline="always")
-def _one_stage(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
-    if p.cones.held.any():
-        return False, np.inf
-    ending, _, residual = one_stage_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
-    return ending == status.SOLVED, residual
-
-
-@njit(inline="always")
-def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
-    if p.cones.held.any():
-        return False, np.inf
-    ending, _, residual = continued_lcp_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
-    return ending == status.SOLVED, residual
-
-
-@njit(inline="always")
-def _cone(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
-    if p.cones.held.any():
-        return False, np.inf
-    ending, _, residual = cone_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
-    return ending == status.SOLVED, residual
-
-
-@njit(inline="always")
-def _pivoting(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
+def _without_slip(dual: bool, p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
-    ending, _, residual, slip = no_slip_kernel(
-        p.w.rho, p.w.c, uncertain(p.w, arena), closed, p.active, PIVOTING, f, arena
-    )
-    return ending == status.SOLVED and slip <= SLIP_SPEED, residual
-
-
-@njit(inline="always")
-def _dual(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
-    closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
-    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), closed, p.active, DUAL, f, arena)
+    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), closed, p.active, dual, f, arena)
     return ending == status.SOLVED and slip <= SLIP_SPEED, residual
 
 
@@ -337,7 +307,7 @@ def _answer(p: Posed, f: Array, solved: bool, residual: float, arena: Arena) -> 
 
 
 @njit(inline="always")
-def _two_stages(model: Any, moves: bool, p: Posed, f: Array, arena: Arena) -> Answer:
+def _two_stages(model: Any, kind: Any, moves: bool, p: Posed, f: Array, arena: Arena) -> Answer:
     """The sticking motion where it solves the step, else a contact model and stage II.
 
     If the joints may move, they do where the motion without slip takes more friction than there is.
@@ -347,7 +317,7 @@ def _two_stages(model: Any, moves: bool, p: Posed, f: Array, arena: Arena) -> An
     if p.sticks and bounded:
         answer = stick(p, f, arena)
     if answer.ending != SOLVED:
-        solved, residual = model(p, f, arena)
+        solved, residual = model(kind, p, f, arena)
         if solved:
             answer = share(p, f, _answer(p, f, True, residual, arena), arena)
             if moves and answer.ending != SOLVED and bounded and p.w.fixed.shape[0] > 0:
@@ -355,45 +325,49 @@ def _two_stages(model: Any, moves: bool, p: Posed, f: Array, arena: Arena) -> An
     return answer
 
 
+@njit(inline="always")
+def _one_stage(kernel: Any, after: Any, p: Posed, f: Array, arena: Arena) -> Answer:
+    """A contact model, and what follows its solution."""
+    solved, residual = _slipping(kernel, p, f, arena)
+    answer = _answer(p, f, solved, residual, arena)
+    return after(p, f, answer, arena) if solved else answer
+
+
 @njit(cache=True, error_model="numpy")
 def coulomb_qp(p: Posed, f: Array, arena: Arena) -> Answer:
     """Maximal dissipation, then the smallest torque among its optima (Zapolsky & Drumwright 2017, section 6)."""
-    return _two_stages(_dissipation, False, p, f, arena)
+    return _two_stages(_slipping, edge_lcp_kernel, False, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def no_slip_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
     """No slip, by principal pivoting (Zapolsky & Drumwright 2017, Algorithms 1 and 2), then the smallest torque."""
-    return _two_stages(_pivoting, True, p, f, arena)
+    return _two_stages(_without_slip, PIVOTING, True, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def no_slip_qp(p: Posed, f: Array, arena: Arena) -> Answer:
     """Maximal dissipation without slip as a projection, then the smallest torque."""
-    return _two_stages(_dual, True, p, f, arena)
+    return _two_stages(_without_slip, DUAL, True, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def coulomb_qp_raw(p: Posed, f: Array, arena: Arena) -> Answer:
     """Maximal dissipation alone: which of its optima comes out is the solver's choice."""
-    solved, residual = _dissipation(p, f, arena)
+    solved, residual = _slipping(edge_lcp_kernel, p, f, arena)
     return _answer(p, f, solved, residual, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def coulomb_qp_1(p: Posed, f: Array, arena: Arena) -> Answer:
     """Maximal dissipation with a ridge that shares the impulses at once."""
-    solved, residual = _one_stage(p, f, arena)
-    answer = _answer(p, f, solved, residual, arena)
-    return unload(p, f, answer, arena) if solved else answer
+    return _one_stage(one_stage_kernel, unload, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def coulomb_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
     """Coulomb friction by Lemke's method (Zapolsky & Drumwright 2017, section 5)."""
-    solved, residual = _coulomb(p, f, arena)
-    answer = _answer(p, f, solved, residual, arena)
-    return unload(p, f, answer, arena) if solved else answer
+    return _one_stage(continued_lcp_kernel, unload, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
@@ -402,25 +376,18 @@ def cone(p: Posed, f: Array, arena: Arena) -> Answer:
 
     A foot is unloaded only while no contact slides: what slides has friction on the circle, outside of the pyramids.
     """
-    f[:] = 0.0
-    solved, residual = _cone(p, f, arena)
-    answer = _answer(p, f, solved, residual, arena)
-    return unload(p, f, answer, arena) if solved else answer
+    return _one_stage(cone_kernel, unload, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
     """The solution of the friction LCP whose torque is nearest to the last one (their Algorithm 3), which fades."""
-    solved, residual = _coulomb(p, f, arena)
-    answer = _answer(p, f, solved, residual, arena)
-    if not solved:
-        return answer
-    return smooth(p, f, answer, arena)
+    return _one_stage(continued_lcp_kernel, smooth, p, f, arena)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _compliant(p: Posed, f: Array, away: Array, residual: float, arena: Arena) -> Answer:
-    """Impulses f of ground that gives way; `away` is what v⁺ differs by from the velocities that f causes, (u,)."""
+    """Impulses f of compliant ground; `away` is what v⁺ differs by from the velocities that f causes, (u,)."""
     _, impulse = recover_kernel(p.w, f, arena)
     for j in range(p.w.fixed.shape[0]):
         for i in range(p.w.free.shape[0]):
@@ -465,7 +432,7 @@ class Scheme:
     Attributes:
         name: Of its contact model, as `Command.solved_by` has it.
         model: The contact model with all that it can do, in Python.
-        forward: The contact model with which joints give way (math.md, section 12.3), and that predicts impacts.
+        forward: The contact model of servos (math.md, section 12.3), and that predicts impacts.
         solve: The compiled scheme; None where the model runs in Python only.
         impact: `forward`, compiled; None where that runs in Python only.
         after: From a solution of `model` to the impulses that share it, a stage; None takes it as it is.
@@ -543,16 +510,7 @@ COULOMB_QP = Scheme(
     specified=specification.dissipation,
     printed=dissipation.solve_printed,
 )
-COULOMB_QP_RAW = Scheme(
-    name="dissipation",
-    solve=coulomb_qp_raw,
-    model=dissipation.solve,
-    forward=dissipation.solve,
-    impact=forward.dissipation,
-    calms=False,
-    specified=specification.dissipation,
-    printed=dissipation.solve_printed,
-)
+COULOMB_QP_RAW = replace(COULOMB_QP, solve=coulomb_qp_raw, after=None, calms=False)
 COULOMB_QP_1 = Scheme(
     name="one_stage",
     solve=coulomb_qp_1,

@@ -7,23 +7,19 @@ from dataclasses import replace
 import cvxpy
 import numpy as np
 import pytest
-from msgspec import structs
 
 from idcontrol.controllers.giving_way import accept
-from idcontrol.controllers.inverse import InverseDynamics
-from idcontrol.controllers.repair import nearest_motion
 from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP
 from idcontrol.controllers.step import GIVEN_UP, assembled
 from idcontrol.kernels.arena import reserve
 from idcontrol.models import no_slip
-from idcontrol.models.distribution import Bounds, Cones, unbounded
+from idcontrol.models.distribution import Bounds, Cones
 from idcontrol.models.step import StepSolution
-from idcontrol.models.whitened import whiten
 from idcontrol.problems.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
-from tests.controllers.answers import answered
+from tests.controllers.answers import answered, nearest
 
 
 def standing(system, rng, *, mu, demand, speed=0.0):
@@ -74,7 +70,7 @@ def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
     for _ in range(5):
         problem = standing(quadruped, rng, mu=mu, demand=100.0)
         best = nearest_by_clarabel(problem, held, limit)
-        solution = nearest_motion(problem, whiten(problem), held, symmetric(scenes.H * np.full(12, limit)), np.zeros(4))
+        solution = nearest(problem, held, symmetric(scenes.H * np.full(12, limit)))
         assert solution is not None
         W = problem.M[6:, 6:]
         miss = (solution.v_plus[6:] - problem.prescribed.velocity) / scenes.H
@@ -82,19 +78,19 @@ def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
         assert miss @ W @ miss == pytest.approx(best, rel=1e-4)
         J = problem.contacts.jacobian
         assert np.abs(J @ solution.v_plus).max() < 1e-9
-        assert np.abs(solution.multipliers).max() <= scenes.H * limit
+        assert np.abs(solution.motor_impulse).max() <= scenes.H * limit
         f_N, f_S, f_T = solution.impulses.T
         assert (np.abs(f_S) + np.abs(f_T) <= mu * f_N * (1.0 + 1e-12)).all()
         # it is a motion of the machine: momentum is conserved
         rest = problem.M @ solution.v_plus + problem.kappa - J.T @ solution.impulses.T.ravel()
-        rest[6:] -= solution.multipliers
+        rest[6:] -= solution.motor_impulse
         assert np.abs(rest).max() < 1e-9 * np.abs(problem.kappa).max()
 
 
 def test_a_demand_that_can_be_met_is_met(quadruped):
     """Consistent joints on rough ground: the nearest motion is the demand itself."""
     problem = standing(quadruped, np.random.default_rng(1), mu=0.7, demand=0.0)
-    solution = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), unbounded(12), np.zeros(4))
+    solution = nearest(problem)
     # what the weight of motor impulses costs: joints accelerate by less than 1e-3 rad/s²
     np.testing.assert_allclose(solution.v_plus, 0.0, rtol=0, atol=1e-3 * scenes.H)
 
@@ -184,32 +180,6 @@ def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
     assert (np.abs(f_S) + np.abs(f_T) <= 0.2 * f_N * (1.0 + 1e-9)).all()
 
 
-@pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
-def test_commands_that_give_way_at_once_are_those_of_the_scheme_in_python(quadruped, scheme):
-    """Step after step, with what either remembers: feet that ramp and land, torques with rates, a learnt load."""
-    rng, gave_way, state = np.random.default_rng(6), 0, walker.at_home(quadruped)
-    limits = {"torque_rate": 5e3}
-    at_once, readable = (
-        InverseDynamics(each, *walker.controller("id-noslip-lcp", mu=0.3, limit=10.0, limits=limits)._made[1:])
-        for each in (scheme, replace(scheme, solve=None))
-    )
-    for k in range(80):
-        reference = walker.stand(
-            a=rng.choice([0.0, 30.0, 100.0]) * rng.normal(size=12),
-            stance=rng.random(4) < 0.8,
-            since_touchdown=rng.choice([0.005, 0.5], size=4),
-        )
-        v = rng.choice([0.0, 0.02]) * rng.normal(size=18)
-        given = structs.replace(state, t=k * scenes.H, v=v)
-        ours, expected = at_once(given, reference), readable(given, reference)
-        assert (ours.status, ours.dropped, ours.clipped) == (expected.status, expected.dropped, expected.clipped)
-        gave_way += ours.dropped == ("tracking",)
-        np.testing.assert_allclose(ours.tau, expected.tau, rtol=0, atol=1e-9)  # in steps that remember one another
-        np.testing.assert_array_equal(ours.predicted.identity, expected.predicted.identity)
-        np.testing.assert_allclose(ours.predicted.force, expected.predicted.force, rtol=0, atol=1e-7)
-    assert gave_way > 20
-
-
 def test_what_was_given_up_is_in_the_command(quadruped):
     slippery = walker.controller("id-noslip-lcp", mu=0.05)
     state = walker.at_home(quadruped)
@@ -275,7 +245,8 @@ def test_joints_that_gave_way_leave_no_memory_of_active_rows(quadruped, name):
     control(state, walker.stand())
     moved = control(state, walker.stand(a=100.0 * np.random.default_rng(0).normal(size=12)))
     assert moved.dropped == ("tracking",)
-    assert not control._memory.active[: control._memory.used[0]].any()
+    memory = control._machine.memory
+    assert not memory.active[: memory.used[0]].any()
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-3, 4e-3])
@@ -287,7 +258,7 @@ def test_a_foot_in_the_air_comes_down_no_further_than_its_gap(quadruped, gap):
     down = np.linalg.lstsq(contacts.jacobian[[3, 7, 11], 6:], np.array([-5e-3 / scenes.H, 0.0, 0.0]), rcond=None)[0]
     problem = inverse_step(quadruped, np.zeros(18), down, contacts)
     held = np.array([True, True, True, False])
-    solution = nearest_motion(problem, whiten(problem), held, unbounded(12), np.zeros(4))
+    solution = nearest(problem, held)
     approach = contacts.jacobian[:4] @ solution.v_plus
     # relative to the largest speed, 5 m/s: rounding of the program
     np.testing.assert_allclose(approach, [0.0, 0.0, 0.0, -gap / scenes.H], rtol=0, atol=1e-6)
