@@ -26,7 +26,8 @@ from idcontrol.config.configuration import period
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.controllers import Gains, InverseSettings, Setup, build
-from idcontrol.controllers.inputs import KEPT_FEET, copy_inputs
+from idcontrol.controllers.friction import MOST_FEET
+from idcontrol.controllers.inputs import copy_inputs
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.step import SOLVED
 from idcontrol.controllers.whole import whole_step
@@ -234,8 +235,8 @@ class Controllers:
         """A controller for one robot that gives, to the bit, what a row gives that may count on friction `mu`."""
         name, robot, h, terrain, settings = self._made
         contacts = robot.contacts(mu, terrain, CompiledSystem.of(robot.system()))
-        if not 0 < len(robot.description.feet) <= KEPT_FEET:
-            raise InputError(f"batches are for robots with 1 to {KEPT_FEET} feet")
+        if not 0 < len(robot.description.feet) <= MOST_FEET:
+            raise InputError(f"batches are for robots with 1 to {MOST_FEET} feet")
         kp, kd = robot.acceleration_gains()
         stiffness, damping = robot.torque_gains(contacts.system.actuated_names)
         setup = Setup(

@@ -19,7 +19,6 @@ import numpy as np
 from numba import types
 
 from idcontrol.contact.contacts import ContactArrays, Near
-from idcontrol.controllers.inputs import KEPT_FEET
 from idcontrol.controllers.load import weight
 from idcontrol.controllers.step import Machine, usable
 from idcontrol.kernels.bound import Bound, borrow
@@ -28,6 +27,8 @@ from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transpos
 from idcontrol.kernels.linked import late, linked
 from idcontrol.types import Array
 
+MOST_FEET: Final = 16
+"""Feet whose slip is watched."""
 SLIDES_M_S: Final = 0.03
 """A foot slides whose contact point is faster than this over `FADES_S` [m/s]; feet creep below it on soft ground."""
 FADES_S: Final = 0.01
@@ -53,7 +54,7 @@ class Friction(NamedTuple):
     Attributes:
         t: Time of the last step, shape (1,) [s].
         v: Velocity at its beginning, in the system's order, shape (m,).
-        slip: Velocity of each foot along the two tangents, smoothed, shape (`KEPT_FEET`, 2) [m/s].
+        slip: Velocity of each foot along the two tangents, smoothed, shape (`MOST_FEET`, 2) [m/s].
         impulse: Impulses on feet that slide, across the ground and along it, which fade, shape (2,) [N s].
         balance: Meanwhile, across the ground on all feet, and along the axes of the base what is missing there, shape
             (4,) [N s].
@@ -73,7 +74,7 @@ class Friction(NamedTuple):
         return Friction(
             t=np.full(1, -np.inf),
             v=np.zeros(m),
-            slip=np.zeros((KEPT_FEET, 2)),
+            slip=np.zeros((MOST_FEET, 2)),
             impulse=np.zeros(2),
             balance=np.zeros(4),
             mu=np.full(1, np.inf),
@@ -100,7 +101,7 @@ def watch(bound: Bound, seen: Bound, near: Near, t: float) -> float:
     order, inputs = machine.terms.order, machine.inputs
     m, n, dt = order.shape[0], contacts.identity.shape[0], t - memory.t[0]
     sliding, told = 0, np.inf
-    if 0.0 < dt < 1.5 * machine.h and usable(contacts, min(inputs.stance.shape[0], KEPT_FEET), m):
+    if 0.0 < dt < 1.5 * machine.h and usable(contacts, min(inputs.stance.shape[0], MOST_FEET), m):
         kept = FADES_S / (FADES_S + dt)
         _fade(memory, kept)
         for i in range(n):

@@ -20,9 +20,6 @@ from idcontrol.kernels.bound import Bound, bind, borrow, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans, Command, Reference, State, Status
 
-KEPT_FEET: Final = 16
-"""Arrays are kept for references of up to this many feet: to bind others takes as long as ten control steps."""
-
 
 class Inputs(NamedTuple):
     """State and reference of one step, with the fields of `State` and `Reference`; `joint_` marks the demand on joints.
@@ -73,7 +70,7 @@ class Intake:
     """Checks states and references, and copies them into arrays that kernels are bound to.
 
     Attributes:
-        inputs: State and reference that were taken last; other arrays for each number of feet.
+        inputs: State and reference that were taken last; new arrays where the number of feet changes.
         room: The argument of `copy_inputs` that they are bound in.
     """
 
@@ -86,44 +83,36 @@ class Intake:
         """
         self._system = system
         self._no_acceleration = None if accelerations else np.zeros(system.n_actuated)
-        self._rooms: dict[int, tuple[Inputs, Bound]] = {}
-        self.inputs, self.room = self._rooms_for(0)
+        self._make_room(0)
         self._copy = entry(copy_given, self.room, *self.inputs)
 
     def take(self, state: State, reference: Reference) -> str:
         """Copy state and reference into `inputs`; returns why they cannot be used, or nothing. Never raises."""
         try:
-            given = self.given(state, reference)
-            if are_plain(*given) and self._copy(self.room, *given):
+            values = (
+                state.q,
+                state.v,
+                reference.q,
+                reference.v,
+                reference.a if self._no_acceleration is None else self._no_acceleration,
+                reference.stance,
+                reference.since_touchdown,
+                reference.to_liftoff,
+            )
+            if are_plain(*values) and self._copy(self.room, *values):
                 return ""
-            given = _converted(given)
-            feet = given[STANCE].size
-            if feet != self.inputs.stance.size:
-                self.inputs, self.room = self._rooms_for(feet)
-            return "" if self._copy(self.room, *given) else self._fault(Inputs(*given))
+            values = _converted(values)
+            if values[STANCE].size != self.inputs.stance.size:
+                self._make_room(values[STANCE].size)
+            return "" if self._copy(self.room, *values) else self._fault(Inputs(*values))
         except Exception as error:  # a user's object may raise anything when it is read; a controller raises nothing
             return f"state or reference cannot be read: {''.join(format_exception_only(error)).strip()}"
 
-    def given(self, state: State, reference: Reference) -> tuple[Any, ...]:
-        """The fields of `Inputs` as they were given, whatever they are; raises what their authors raise."""
-        return (
-            state.q,
-            state.v,
-            reference.q,
-            reference.v,
-            reference.a if self._no_acceleration is None else self._no_acceleration,
-            reference.stance,
-            reference.since_touchdown,
-            reference.to_liftoff,
-        )
-
-    def _rooms_for(self, feet: int) -> tuple[Inputs, Bound]:
-        """Arrays for references with that many feet, and the argument that they are bound in."""
-        if feet in self._rooms:
-            return self._rooms[feet]
+    def _make_room(self, feet: int) -> None:
+        """Take arrays for references with that many feet."""
         system = self._system
         a = system.n_actuated
-        inputs = Inputs(
+        self.inputs = Inputs(
             q=np.zeros(system.model.nq),
             v=np.zeros(system.model.nv),
             joint_q=np.zeros(a),
@@ -133,10 +122,7 @@ class Intake:
             since_touchdown=np.zeros(feet),
             to_liftoff=np.zeros(feet),
         )
-        rooms = inputs, bind((inputs, system.unit))
-        if feet <= KEPT_FEET:
-            self._rooms[feet] = rooms
-        return rooms
+        self.room = bind((self.inputs, system.unit))
 
     def _fault(self, given: Inputs) -> str:
         """The first thing that is wrong with plain arrays of this many feet."""

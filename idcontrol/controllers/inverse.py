@@ -12,6 +12,7 @@ not over the torque limit of a joint whose speed rises. `Command.dropped` says w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,15 +28,13 @@ from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
 from idcontrol.controllers.giving_way import solve
 from idcontrol.controllers.impacts import impact, model_at, predict
-from idcontrol.controllers.inputs import KEPT_FEET, Inputs, Intake, alone, are_plain, failed
+from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.controllers.load import Load, weigh
 from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
     GIVEN_UP,
-    NO_SOLUTION,
     SOLVED,
-    Ended,
     EndedFields,
     JointLaw,
     Machine,
@@ -49,12 +48,12 @@ from idcontrol.controllers.step import (
     scheme_at,
     usable,
 )
-from idcontrol.controllers.whole import REFUSED, Whole, step_of
+from idcontrol.controllers.whole import Whole, step_of
 from idcontrol.dynamics.multibody import CompiledSystem
 from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, reserve
-from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.bound import bind, entry
 from idcontrol.models.memory import memory
 from idcontrol.models.step import StepProblem
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
@@ -88,146 +87,90 @@ class InverseDynamics:
         Raises:
             InputError: The reference solver is asked for where there is none (`as_specified`).
         """
-        self._made = (scheme, system, contacts, gains, h, settings)
+        self._arguments = (scheme, system, contacts, gains, h, settings)
         self._settings = s = settings or InverseSettings()
-        v_tol = s.edge_speed_m_s
-        if s.solver == "reference":
-            scheme = as_specified(scheme)
-        elif s.objective == "printed" and scheme.printed is not None:
-            # the printed optimum knows nothing of contact velocities, so neither can the edge rule
-            scheme, v_tol = as_printed(scheme), np.inf
-        if scheme.rigid:
-            v_tol = 0.0
-        self._scheme, self._system, self._contacts, self._h = scheme, system, contacts, h
-        self._rough = scheme.sticks and not s.repair
-        u, a = system.n_unactuated, system.n_actuated
-        self._memory = memory()
+        self._scheme, v_tol = _scheme_for(scheme, s)
+        self._system, self._contacts, self._h = system, contacts, h
+        self._rough = self._scheme.sticks and not s.repair
         self._intake = Intake(system)
-        self._tau: Array = np.full(a, np.nan)
-        self._let_go = np.zeros(1, dtype=np.int64)
-        self._machine = Machine(
-            arena=reserve(),
-            scheme=0,
-            impact=0,
-            h=float(h),
-            terms=MachineTerms(
-                M=system.M,
-                bias=system.bias,
-                order=system.order,
-                joint_q=system.joint_q,
-                joint_circle=system.joint_circle,
-                free=np.arange(u),
-                fixed=np.arange(u, u + a),
-            ),
-            joints=JointLaw(
-                kp=np.full(a, gains.kp, dtype=np.float64),
-                kd=np.full(a, gains.kd, dtype=np.float64),
-                limit=system.effort_limit,
-                room=_room(scheme, s, system),
-            ),
-            rule=StanceRule(
-                landing_s=float(s.landing_s),
-                approach_speed_m_s=float(s.approach_speed_m_s),
-                slide_speed_m_s=float(s.slide_speed_m_s),
-                ramp_s=float(s.ramp_s),
-            ),
-            landing=landing_rates(s.landing, h),
-            projects=scheme.calms and s.project,
-            shortcut=s.shortcut,
-            v_tol=float(v_tol),
-            law=scheme.law,
-            memory=self._memory,
-            inputs=self._intake.inputs,
-            result=_result(self._tau, max(FEET, contacts.radius.size) if type(contacts) is SphereContacts else FEET),
-            let_go=self._let_go,
+        most = max(FEET, contacts.radius.size) if type(contacts) is SphereContacts else FEET
+        result = _result(np.full(system.n_actuated, np.nan), most)
+        machine = _machine(self._scheme, system, gains, h, s)(inputs=self._intake.inputs, result=result, v_tol=v_tol)
+        none, unbound = Contacts.none(system.n_velocities), bind(machine)
+        predicts = self._scheme.impact if s.impacts else None
+        self._machine = machine._replace(
+            scheme=0 if self._scheme.solve is None else scheme_at(self._scheme.solve, unbound, none.packed),
+            impact=0 if predicts is None else model_at(predicts, unbound, none.packed),
         )
-        none, packed = Contacts.none(system.n_velocities).bound, Contacts.none(system.n_velocities).packed
-        unbound, predicts = bind(self._machine), scheme.impact if s.impacts else None
-        self._machine = self._machine._replace(
-            scheme=0 if scheme.solve is None else scheme_at(scheme.solve, unbound, packed),
-            impact=0 if predicts is None else model_at(predicts, unbound, packed),
-        )
-        self._bound, self._found = bind(self._machine), _first(self._machine.result)
-        self._kept: dict[int, tuple[Machine, Bound, Bound | None]] = {}
-        self._step = None if scheme.solve is None else entry(control_bound, self._bound, none)
-        self._impact = None if predicts is None else entry(predict, self._bound, none)
-        self._friction = Friction.unknown(system.n_velocities)
-        self._seen = bind(self._friction)
-        self._load = Load.unknown(system.n_velocities)
-        self._carried = bind(self._load)
+        self._friction, self._load = Friction.unknown(system.n_velocities), Load.unknown(system.n_velocities)
+        self._bound_friction, self._bound_load = bind(self._friction), bind(self._load)
         self._weighs = s.learn_load and system.floats
+        self._bound, self._views = bind(self._machine), _views(self._machine.result)
+        self._step = entry(control_bound, self._bound, none.bound)
+        self._impact = None if predicts is None else entry(predict, self._bound, none.bound)
         self._parts = self._in_one_call()
         self._whole = None if self._parts is None else bind(self._parts)
-        self._run: Any = None if self._whole is None else entry(step_of, self._whole, *self._intake.inputs, 0.0)
+        self._run: Any = None if self._whole is None else entry(step_of, self._whole, 0.0)
         self._first: Any = getattr(contacts, "first", None)  # a step in one call has no other contacts
-        self._weigh: Any = weigh if self._run else entry(weigh, self._bound, self._carried, none, 0.0)
-        self._watch: Any = watch if self._run else entry(watch, self._bound, self._seen, none, 0.0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, remembers the same last step; a shallow one shares the system."""
-        kept = self._found[self._load.contacts[0]]
-        return type(self), self._made, (self._remembered, kept.identity, kept.force)
+        last = self._views[self._load.contacts[0]]
+        return type(self), self._arguments, (self._remembered, last.identity, last.force)
 
     def __setstate__(self, remembered: tuple[tuple[Array | Integers, ...], Integers, Array]) -> None:
         memories, identity, force = remembered
         for room, values in zip(self._remembered, memories, strict=True):
             room[:] = values
-        if identity.size > self._machine.result.identity.size:
-            self._rebind(self._machine.inputs, identity.size)
-        kept = self._found[identity.size]
-        kept.identity[:], kept.force[:] = identity, force
+        self._bind(identity.size)
+        last = self._views[identity.size]
+        last.identity[:], last.force[:] = identity, force
 
     @property
     def _remembered(self) -> tuple[Array | Integers, ...]:
-        return *self._memory, self._tau, self._let_go, *self._friction, *self._load
+        return *self._machine.memory, self._machine.result.tau, self._machine.let_go, *self._friction, *self._load
 
     def reset(self) -> None:
         """Forget the last step."""
-        self._memory.used[0] = 0
-        self._tau[:] = np.nan
-        self._let_go[:] = 0
+        self._machine.memory.used[0] = 0
+        self._machine.result.tau[:] = np.nan
+        self._machine.let_go[:] = 0
         self._friction.forget()
         self._load.forget()
 
     @property
     def load(self) -> Array:
-        """Force on the base that nobody told of, as it has shown, axes of the base, shape (3,) [N]."""
+        """Estimated unmodelled force on the base, axes of the base, shape (3,) [N]."""
         return self._load.force.copy()
 
     @property
     def friction(self) -> float:
-        """Friction that feet have shown as they slid; inf while there is no reason to doubt what was told."""
+        """Friction that sliding feet have shown; inf while there is no reason to doubt the assumed one."""
         return float(self._friction.mu[0])
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
         """Torques for the period that begins at `state.t`; `Status.FAILED` where state or reference cannot be used."""
-        step = self._at_once(state, reference)
-        if step is None:
-            fault = self._intake.take(state, reference)
-            if fault:
-                return failed(self._system, fault)
-            try:
-                step = self._ended(state.t)
-            except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
-                where = extract_tb(error.__traceback__)[-1]
-                what = f"{type(error).__name__} in {where.name} ({Path(where.filename).name}:{where.lineno})"
-                return failed(self._system, f"contacts or step raised {what}: {error}")
-        near, ended = step
-        if ended[0] >= 0:
-            return self._command(near, ended)
+        fault = self._intake.take(state, reference)
+        if fault:
+            return failed(self._system, fault)
         try:
-            return self._give_way(near)
+            near, ended = self._ended(state.t)
+            return self._command(near, ended) if ended[0] >= 0 else self._give_way(near)
         except IdControlError as error:  # a model that does not take hundreds of contacts
             return failed(self._system, str(error))
+        except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
+            where = extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__} in {where.name} ({Path(where.filename).name}:{where.lineno})"
+            return failed(self._system, f"contacts or step raised {what}: {error}")
 
     def _command(self, near: Contacts, ended: EndedFields) -> Command:
         """The command of a step that has torques, from `Machine.result`."""
         ending, sticking, clipped, residual, stands, gap, lands = ended
-        found = self._found[stands]
-        predicted = ContactForces(identity=found.identity.copy(), force=found.force.copy(), normal=found.normal.copy())
+        view = self._views[stands]
+        predicted = ContactForces(identity=view.identity.copy(), force=view.force.copy(), normal=view.normal.copy())
         return Command(
-            tau=self._tau.copy(),
+            tau=self._machine.result.tau.copy(),
             predicted=self._with_impacts(near, predicted) if lands and self._settings.impacts else predicted,
             status=Status.SOLVED if ending == SOLVED else Status.REPAIRED,
             residual=residual,
@@ -237,47 +180,30 @@ class InverseDynamics:
             gap=gap,
         )
 
-    def _at_once(self, state: State, reference: Reference) -> tuple[Contacts, EndedFields] | None:
-        """`_ended` in one call, state and reference taken in as they are; None where that cannot be."""
-        if self._run is None or self._intake.inputs is not self._machine.inputs:
-            return None
-        try:
-            given = self._intake.given(state, reference)
-            if not are_plain(*given):
-                return None
-            ended, n = self._run(self._whole, *given, state.t)
-        except Exception:  # a user's object may raise anything when it is read: `Intake.take` says what
-            return None
-        return None if ended[0] == REFUSED else (self._first(n), ended)
-
     def _ended(self, t: float) -> tuple[Contacts, EndedFields]:
-        """How the step ended at the state that was taken in, and the contacts that it found."""
-        ended: EndedFields = Ended(NO_SOLUTION, False, False, 0.0, 0, np.nan, False)
+        """Take the compiled step at time `t` [s]; return the contacts near the ground and the outcome."""
         if self._run is not None:
             if self._intake.inputs is not self._machine.inputs:
-                self._rebind(self._intake.inputs, 0)
-            ended, n = self._run(self._whole, *self._intake.inputs, t)
+                self._bind(0)
+            ended, n = self._run(self._whole, t)
             return self._first(n), ended
         near = self._look(t)
-        if self._step is not None:
-            ended = self._step(self._bound, near.bound)
-        ending, _, _, _, stands, _, _ = ended
-        self._load.contacts[0] = stands if ending >= 0 else 0
+        ended = self._step(self._bound, near.bound)
+        self._load.contacts[0] = ended[4] if ended[0] >= 0 else 0
         return near, ended
 
     def _in_one_call(self) -> Whole | None:
         """The argument of `whole_step`; None where terms or contacts are not found in compiled code."""
-        system, contacts, scheme = self._system, self._contacts, self._scheme
-        if not isinstance(system, CompiledSystem) or type(contacts) is not SphereContacts or not scheme.solve:
+        system, contacts = self._system, self._contacts
+        if not isinstance(system, CompiledSystem) or type(contacts) is not SphereContacts:
             return None
         if contacts.system is not system:
             return None
         actuators = system.actuators
         return Whole(
             machine=self._bound,
-            friction=self._seen,
-            load=self._carried,
-            intake=self._intake.room,
+            friction=self._bound_friction,
+            load=self._bound_load,
             terms=system.work,
             spheres=contacts.bound,
             found=bind(Contacts.none(system.n_velocities).packed),
@@ -309,31 +235,25 @@ class InverseDynamics:
         near = self._contacts.detect(self._settings.contact_margin_m)
         if self._rough:
             near = replace(near, mu=np.full(len(near), np.inf))
-        if inputs is not self._machine.inputs or len(near) > self._machine.result.identity.size:
-            self._rebind(inputs, len(near))
+        self._bind(len(near))
         if self._weighs:
-            self._weigh(self._bound, self._carried, near.bound, np.nan if t is None else t)
+            weigh(self._bound, self._bound_load, near.bound, np.nan if t is None else t)
         if not self._settings.learn_friction:
             return near
-        counted = COUNTED * self.friction if t is None else self._watch(self._bound, self._seen, near.bound, t)
+        counted = COUNTED * self.friction if t is None else watch(self._bound, self._bound_friction, near.bound, t)
         return near if counted == np.inf else replace(near, mu=np.minimum(near.mu, counted))
 
-    def _rebind(self, inputs: Inputs, contacts: int) -> None:
-        """Let the step read from `inputs`, and write the forces of at least that many contacts."""
-        if contacts > self._machine.result.identity.size:
-            result = _result(self._tau, contacts)
-            self._machine, self._found = self._machine._replace(result=result), _first(result)
-            self._kept.clear()
-        feet = inputs.stance.size
-        kept = self._kept.get(feet)
-        if kept is None or kept[0].inputs is not inputs:
-            machine = self._machine._replace(inputs=inputs)
-            bound = bind(machine)
-            whole = None if self._parts is None else bind(self._parts._replace(machine=bound, intake=self._intake.room))
-            kept = machine, bound, whole
-            if feet <= KEPT_FEET:
-                self._kept[feet] = kept
-        self._machine, self._bound, self._whole = kept
+    def _bind(self, contacts: int) -> None:
+        """Let the step read the inputs that were taken in, and have room for the forces of that many contacts."""
+        inputs, result = self._intake.inputs, self._machine.result
+        fits = contacts <= result.identity.size
+        if fits and inputs is self._machine.inputs:
+            return
+        self._machine = self._machine._replace(inputs=inputs, result=result if fits else _result(result.tau, contacts))
+        self._bound, self._views = bind(self._machine), _views(self._machine.result)
+        if self._parts is not None:
+            self._parts = self._parts._replace(machine=self._bound)
+            self._whole = bind(self._parts)
 
     def give_way(self, state: State, reference: Reference) -> Command:
         """The step as it is computed where the compiled one has no answer; see `idcontrol.controllers.warming`."""
@@ -356,10 +276,10 @@ class InverseDynamics:
         if ended.ending >= 0:
             self._load.contacts[0] = ended.stands
             return self._command(near, ended)
-        self._memory.used[0] = 0
+        self._machine.memory.used[0] = 0
         forces = np.zeros((ended.stands, 3))
         return Command(
-            tau=np.nan_to_num(self._tau),
+            tau=np.nan_to_num(self._machine.result.tau),
             predicted=ContactForces(
                 identity=posed.contacts.identity, force=forces, normal=posed.contacts.axes[:, 0].copy()
             ),
@@ -392,6 +312,60 @@ class InverseDynamics:
         return ContactForces(identity=contacts.identity, force=force, normal=contacts.axes[:, 0])
 
 
+def _scheme_for(scheme: Scheme, settings: InverseSettings) -> tuple[Scheme, float]:
+    """Return the scheme that the settings ask for, and the speed below which a contact counts as at rest [m/s].
+
+    Raises:
+        InputError: As `as_specified`.
+    """
+    v_tol = settings.edge_speed_m_s
+    if settings.solver == "reference":
+        scheme = as_specified(scheme)
+    elif settings.objective == "printed" and scheme.printed is not None:
+        # the printed optimum knows nothing of contact velocities, so neither can the edge rule
+        scheme, v_tol = as_printed(scheme), np.inf
+    return scheme, 0.0 if scheme.rigid else float(v_tol)
+
+
+def _machine(
+    scheme: Scheme, system: System, gains: Gains, h: float, settings: InverseSettings
+) -> Callable[..., Machine]:
+    """Return the record that steps read, for its inputs, result and v_tol; addresses of kernels are 0."""
+    u, a = system.n_unactuated, system.n_actuated
+    terms = MachineTerms(
+        M=system.M,
+        bias=system.bias,
+        order=system.order,
+        joint_q=system.joint_q,
+        joint_circle=system.joint_circle,
+        free=np.arange(u),
+        fixed=np.arange(u, u + a),
+    )
+    joints = JointLaw(
+        kp=np.full(a, gains.kp, dtype=np.float64),
+        kd=np.full(a, gains.kd, dtype=np.float64),
+        limit=system.effort_limit,
+        room=_room(scheme, settings, system),
+    )
+    speeds = float(settings.approach_speed_m_s), float(settings.slide_speed_m_s)
+    return partial(
+        Machine,
+        arena=reserve(),
+        scheme=0,
+        impact=0,
+        h=float(h),
+        terms=terms,
+        joints=joints,
+        rule=StanceRule(float(settings.landing_s), *speeds, float(settings.ramp_s)),
+        landing=landing_rates(settings.landing, h),
+        projects=scheme.calms and settings.project,
+        shortcut=settings.shortcut,
+        law=scheme.law,
+        memory=memory(),
+        let_go=np.zeros(1, dtype=np.int64),
+    )
+
+
 def _room(scheme: Scheme, settings: InverseSettings, system: System) -> ActuatorLimits:
     """The machine's limits with the torque rate that scheme and settings ask for."""
     rate = settings.rate_limit_nm_s if scheme.calms else None
@@ -411,7 +385,7 @@ def _result(tau: Array, contacts: int) -> Result:
     )
 
 
-def _first(result: Result) -> list[ContactForces]:
+def _views(result: Result) -> list[ContactForces]:
     """Views of the first n contacts of a result, for every n: to cut them out anew takes longer than to copy them."""
     return [
         ContactForces(identity=result.identity[:n], force=result.force[:n], normal=result.normal[:n])

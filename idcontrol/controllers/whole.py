@@ -6,21 +6,20 @@ compiled code, and holds no interpreter's lock.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from idcontrol.contact.spheres import find
 from idcontrol.controllers.feedback import TURNS_RAD_S
 from idcontrol.controllers.friction import watch
-from idcontrol.controllers.inputs import copy_inputs
 from idcontrol.controllers.load import weigh
 from idcontrol.controllers.step import Ended, EndedFields, control, fields_of
 from idcontrol.dynamics.multibody import terms_kernel
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import linked
-from idcontrol.types import Array, Booleans
+from idcontrol.types import Array
 
 
 class Whole(NamedTuple):
@@ -30,7 +29,6 @@ class Whole(NamedTuple):
         machine: Its `idcontrol.controllers.step.Machine`.
         friction: `idcontrol.controllers.friction.Friction`.
         load: `idcontrol.controllers.load.Load`.
-        intake: Where `idcontrol.controllers.inputs.copy_inputs` puts state and reference.
         terms: Of `terms_kernel`.
         spheres: Of `find`.
         found: Of `find`.
@@ -45,7 +43,6 @@ class Whole(NamedTuple):
     machine: Bound
     friction: Bound
     load: Bound
-    intake: Bound
     terms: Bound
     spheres: Bound
     found: Bound
@@ -55,10 +52,6 @@ class Whole(NamedTuple):
     rough: bool
     weighs: bool
     learns: bool
-
-
-REFUSED: Final = -3
-"""Ending of `step_of`: what was given cannot be used as it is, and nothing was computed."""
 
 
 @linked
@@ -97,21 +90,7 @@ def whole_step(bound: Bound, t: float) -> tuple[Ended, int]:
 
 
 @njit(cache=True, nogil=True)
-def step_of(
-    bound: Bound,
-    q: Array,
-    v: Array,
-    joint_q: Array,
-    joint_v: Array,
-    joint_a: Array,
-    stance: Booleans,
-    since_touchdown: Array,
-    to_liftoff: Array,
-    t: float,
-) -> tuple[EndedFields, int]:
-    """`whole_step` with the given fields of `idcontrol.controllers.inputs.Inputs`."""
-    given = q, v, joint_q, joint_v, joint_a, stance, since_touchdown, to_liftoff
-    if not copy_inputs(bound.borrowed.intake, given):
-        return (REFUSED, False, False, 0.0, 0, np.nan, False), 0
+def step_of(bound: Bound, t: float) -> tuple[EndedFields, int]:
+    """`whole_step` for Python."""
     ended, n = whole_step(bound, t)
     return fields_of(ended), n

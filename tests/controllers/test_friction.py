@@ -114,7 +114,7 @@ def test_a_last_torque_that_is_not_known_shows_nothing_and_spoils_nothing(quadru
     for k in range(3):
         v[:2] = k  # nothing may be learnt of it but by sliding
         controller(structs.replace(state, t=k * scenes.H, v=v), walker.stand())
-        controller._tau[:] = np.nan
+        controller._machine.result.tau[:] = np.nan
     assert np.isfinite(controller._friction.balance).all()
 
 
@@ -164,7 +164,7 @@ def slid(system, foot, *, speed=0.1, angle=0.0, mu=0.1, carries=0.5, ticks=40, m
         now = structs.replace(state, t=k * scenes.H, v=system.to_pinocchio(v))
         assert not controller._intake.take(now, walker.stand(**plan))
         controller._look(now.t)
-        controller._tau[:] = torque
+        controller._machine.result.tau[:] = torque
     return controller.friction
 
 

@@ -131,7 +131,8 @@ def test_where_nothing_has_a_solution_the_last_torque_is_repeated_and_nothing_is
         )
 
     control._scheme = replace(control._scheme, solve=None, model=unsolved, forward=unsolved)
-    control._step = None
+    control._machine = control._machine._replace(scheme=0)
+    control._bind(control._machine.result.identity.size + 1)
     command = control(state, walker.stand(a=np.full(12, 5.0)))
     assert command.status is Status.FALLBACK
     assert command.dropped == ("tracking", "prediction")
