@@ -77,8 +77,8 @@ def at_root(monkeypatch):
 
 @pytest.mark.parametrize("page", sorted({page for page, _ in blocks("python")}))
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
-    monkeypatch.setattr(controllers, "_FACTORIES", dict(controllers._FACTORIES))
-    monkeypatch.setattr(plants, "_FACTORIES", dict(plants._FACTORIES))
+    for registry in (controllers.REGISTRY, plants.REGISTRY):
+        monkeypatch.setattr(registry, "entries", dict(registry.entries))
     names: dict[str, object] = {}
     with contextlib.redirect_stdout(io.StringIO()) as said:
         for _, text in (block for block in blocks("python") if block[0] == page):

@@ -7,13 +7,14 @@ any object with the calls of `idcontrol.types.Controller`; its place is its name
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Never, Protocol
+from typing import Final, Never, Protocol
 
 from idcontrol.config import places
 from idcontrol.config.configuration import period
-from idcontrol.config.entries import CONTROLLERS, summaries
+from idcontrol.config.entries import CONTROLLERS
+from idcontrol.config.registry import CIRCLE, PYRAMID, Registry
 from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import FootedRobot, on_flat_ground
 from idcontrol.controllers.feedback import Gains
@@ -37,8 +38,8 @@ from idcontrol.controllers.sensed import SensedForces
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.warming import StandingRobot, remember, warm
 from idcontrol.dynamics.system import System
-from idcontrol.errors import DuplicateName, InputError, UnknownName
-from idcontrol.types import CONES, Array, ContactLaw, Controller
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.types import Array, Controller
 
 __all__ = ["Gains", "InverseSettings", "Setup", "available", "build", "make", "register", "warm"]
 
@@ -101,48 +102,9 @@ KIND = places.Kind(
 """A controller of a user's own must have these methods to stand in place of ours."""
 
 Factory = Callable[[Setup], Controller]
-_NONE, _PYRAMID, _CIRCLE = (ContactLaw(cone=cone) for cone in CONES)
-_FACTORIES: dict[str, tuple[str, Factory, ContactLaw]] = {}
-
-
-def register(name: str, summary: str, factory: Factory, law: ContactLaw = _NONE) -> None:
-    """Add a controller under `name`; `summary` is its line in ``idcontrol list``, `law` what its contact model is.
-
-    Raises:
-        DuplicateName: The name is taken.
-    """
-    if name in _FACTORIES:
-        raise DuplicateName("controller", name)
-    _FACTORIES[name] = (summary, factory, law)
-
-
-def available() -> Mapping[str, str]:
-    """Name and one line for each controller: ours, registered ones, and those of other packages."""
-    return {name: summary for name, (summary, *_) in _FACTORIES.items()} | summaries(CONTROLLERS)
-
-
-def factory(name: str) -> Factory:
-    """The function that makes the controller called `name` from a `Setup`.
-
-    Args:
-        name: One of `available`, or the place of a user's own, ``package.module:Class`` or ``file.py:Class``
-            (`idcontrol.config.places`).
-
-    Raises:
-        UnknownName: Nothing has that name.
-        InputError: There is no controller at that place.
-    """
-    return _FACTORIES[name][1] if name in _FACTORIES else places.factory(KIND, name, _FACTORIES)
-
-
-def contact_law(name: str) -> ContactLaw:
-    """What is known of the contact model of the controller called `name`, as `factory` takes it.
-
-    Raises:
-        UnknownName: Nothing has that name.
-        InputError: There is no controller at that place.
-    """
-    return _FACTORIES[name][2] if name in _FACTORIES else places.contact_law(KIND, name, _FACTORIES)
+REGISTRY: Final[Registry[Setup, Controller]] = Registry(KIND)
+register, available = REGISTRY.register, REGISTRY.available
+factory, contact_law = REGISTRY.factory, REGISTRY.contact_law
 
 
 def make(
@@ -229,51 +191,51 @@ register(
     "id-noslip-lcp",
     "ID(t_i) LCP,∞: no slip, by principal pivoting (Zapolsky & Drumwright 2017, Algorithms 1, 2)",
     inverse_dynamics(NO_SLIP_LCP),
-    _PYRAMID,
+    PYRAMID,
 )
 register(
     "id-coulomb-lcp",
     "ID(t_i) LCP,μ: Coulomb friction by Lemke's method (Zapolsky & Drumwright 2017)",
     inverse_dynamics(COULOMB_LCP),
-    _PYRAMID,
+    PYRAMID,
 )
 register(
     "id-coulomb-smooth",
     "ID(t_i) LCP,μ with the torque nearest to the last one, which fades (Zapolsky & Drumwright 2017, Algorithm 3)",
     inverse_dynamics(COULOMB_SMOOTH),
-    _PYRAMID,
+    PYRAMID,
 )
 register(
     "id-coulomb-cone",
     "ID(t_i) NCP,μ: Coulomb friction with its circular cone, by Newton's method",
     inverse_dynamics(COULOMB_CONE),
-    _CIRCLE,
+    CIRCLE,
 )
 register(
     "id-coulomb-qp",
     "ID(t_i) QP,μ: maximal dissipation in two stages (Zapolsky & Drumwright 2017)",
     inverse_dynamics(COULOMB_QP),
-    _PYRAMID,
+    PYRAMID,
 )
 register(
-    "id-noslip-qp", "ID(t_i) QP,∞: maximal dissipation without slip, two stages", inverse_dynamics(NO_SLIP_QP), _PYRAMID
+    "id-noslip-qp", "ID(t_i) QP,∞: maximal dissipation without slip, two stages", inverse_dynamics(NO_SLIP_QP), PYRAMID
 )
-register("id-coulomb-qp-1", "ID(t_i) QP,μ in one stage, regularized", inverse_dynamics(COULOMB_QP_1), _PYRAMID)
+register("id-coulomb-qp-1", "ID(t_i) QP,μ in one stage, regularized", inverse_dynamics(COULOMB_QP_1), PYRAMID)
 register(
     "id-coulomb-qp-raw",
     "stage I of id-coulomb-qp alone, without chatter mitigation",
     inverse_dynamics(COULOMB_QP_RAW),
-    _PYRAMID,
+    PYRAMID,
 )
 register(
     "id-sap",
     "inverse dynamics through compliant contact, convex, one stage (SAP, Castro et al. 2022)",
     inverse_dynamics(SAP),
-    _CIRCLE,
+    CIRCLE,
 )
 register(
     "id-constraint",
     "ID(t_i) with contacts as stiff springs and dampers (after Drumwright 2019)",
     inverse_dynamics(SPRINGS),
-    _PYRAMID,
+    PYRAMID,
 )

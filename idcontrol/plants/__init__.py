@@ -7,21 +7,22 @@ plant, register `stepping` over it; an outside engine is any object with the cal
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, Never, Protocol
+from typing import Final, Literal, Never, Protocol
 
 import numpy as np
 
 from idcontrol.config import places
 from idcontrol.config.configuration import period
-from idcontrol.config.entries import PLANTS, summaries
+from idcontrol.config.entries import PLANTS
+from idcontrol.config.registry import CIRCLE, PYRAMID, Registry
 from idcontrol.contact.contacts import Detector
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import FootedRobot, SphereContacts, on_flat_ground
 from idcontrol.dynamics.system import System
-from idcontrol.errors import DuplicateName, InputError, UnknownName
+from idcontrol.errors import InputError, UnknownName
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
 from idcontrol.models.restitution import rebounding
@@ -30,7 +31,7 @@ from idcontrol.plants.parts import require_not_negative, require_positive
 from idcontrol.plants.penalty import Penalty
 from idcontrol.plants.step import PlantStep, cone_step, coulomb_step, dissipation_step
 from idcontrol.plants.stepping import Stepping
-from idcontrol.types import CONES, Array, ContactLaw, Plant
+from idcontrol.types import Array, ContactLaw, Plant
 
 __all__ = [
     "GroundSettings",
@@ -126,48 +127,9 @@ KIND = places.Kind(
 """A plant of a user's own must have these methods and attributes to stand in place of ours."""
 
 Factory = Callable[[Setup], SimulatedPlant]
-_NONE, _PYRAMID, _CIRCLE = (ContactLaw(cone=cone) for cone in CONES)
-_FACTORIES: dict[str, tuple[str, Factory, ContactLaw]] = {}
-
-
-def register(name: str, summary: str, factory: Factory, law: ContactLaw = _NONE) -> None:
-    """Add a plant under `name`; `summary` is its line in ``idcontrol list``, `law` what its contact model is.
-
-    Raises:
-        DuplicateName: The name is taken.
-    """
-    if name in _FACTORIES:
-        raise DuplicateName("plant", name)
-    _FACTORIES[name] = (summary, factory, law)
-
-
-def available() -> Mapping[str, str]:
-    """Name and one line for each plant: ours, registered ones, and those of other packages."""
-    return {name: summary for name, (summary, *_) in _FACTORIES.items()} | summaries(PLANTS)
-
-
-def factory(name: str) -> Factory:
-    """The function that makes the plant called `name` from a `Setup`.
-
-    Args:
-        name: One of `available`, or the place of a user's own, ``package.module:Class`` or ``file.py:Class``
-            (`idcontrol.config.places`).
-
-    Raises:
-        UnknownName: Nothing has that name.
-        InputError: There is no plant at that place.
-    """
-    return _FACTORIES[name][1] if name in _FACTORIES else places.factory(KIND, name, _FACTORIES)
-
-
-def contact_law(name: str) -> ContactLaw:
-    """What is known of the contact model of the plant called `name`, as `factory` takes it.
-
-    Raises:
-        UnknownName: Nothing has that name.
-        InputError: There is no plant at that place.
-    """
-    return _FACTORIES[name][2] if name in _FACTORIES else places.contact_law(KIND, name, _FACTORIES)
+REGISTRY: Final[Registry[Setup, SimulatedPlant]] = Registry(KIND)
+register, available = REGISTRY.register, REGISTRY.available
+factory, contact_law = REGISTRY.factory, REGISTRY.contact_law
 
 
 def make(
@@ -300,29 +262,29 @@ register(
     "coulomb-lcp",
     "rigid contact with Coulomb friction, stepped in time (the simulator of Zapolsky & Drumwright 2017)",
     stepping(coulomb.solve, coulomb_step),
-    _PYRAMID,
+    PYRAMID,
 )
 register(
     "coulomb-cone",
     "rigid contact with Coulomb friction in circular cones, stepped in time",
     stepping(coulomb_cone.solve, cone_step),
-    _CIRCLE,
+    CIRCLE,
 )
 register(
     "dissipation",
     "rigid contact, convex: maximal dissipation (the QP of Zapolsky & Drumwright 2017)",
     stepping(dissipation.solve, dissipation_step),
-    _PYRAMID,
+    PYRAMID,
 )
-register("sap", "compliant contact with a circular friction cone, convex (SAP, Castro et al. 2022)", _sap, _CIRCLE)
+register("sap", "compliant contact with a circular friction cone, convex (SAP, Castro et al. 2022)", _sap, CIRCLE)
 register("noslip", "rigid contact that never slips, whatever the friction (Drumwright 2015)", stepping(no_slip.solve))
 register("viscous", "rigid contact with drag in proportion to slip (Drumwright 2015)", _viscous)
-register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty, _CIRCLE)
+register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty, CIRCLE)
 register(
     "constraint",
     "stiff springs and dampers, integrated implicitly, with Coulomb friction (Drumwright 2019)",
     _constraint,
-    _PYRAMID,
+    PYRAMID,
 )
 register(
     "mujoco",
