@@ -60,28 +60,34 @@ MOST_CONTACTS = 1000
 """`one_stage` takes no more contacts than this: its rows have as many entries as there are rows."""
 
 
-@linked
-@njit(cache=True, error_model="numpy")
-def edge_lcp_kernel(
-    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
-) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Assemble the edge rows, solve their LCP, and turn edge impulses into contact impulses.
+class _Edges(NamedTuple):
+    """Rows of friction edges, each divided by sqrt(1 + μ²), so that all are comparable.
 
-    Edge rows are divided by sqrt(1 + μ²), so that all are comparable. Edges of a contact are numbered +S, -S, +T, -T;
-    4 is the normal row. The edges of a contact imply it, but where they are steep they leave it to rounding, and it
-    stands beside them.
+    Attributes:
+        rows: N + slope (S or T), shape (e, k).
+        r: Their constants, shape (e,).
+        uncertain: Their rounding bounds, shape (e,).
+        slope: ±μ, or 0 for the normal row alone, shape (e,).
+        owner: 5 times the contact plus the edge: +S, -S, +T, -T, normal, shape (e,).
+        start: Rows that are tried first, shape (s,).
+    """
 
-    Args:
-        rho: Whitened contact rows, shape (3 n, k).
-        c: Their constants, shape (3 n,).
-        left: What rounding may leave of them, shape (3 n,).
-        mu: Friction coefficients, shape (n,); contacts with 0 or inf have their normal row only.
-        active: Bit set of each contact's edges, shape (n,): in, those to start from; out, those with impulse.
-        f: Result, shape (3 n,).
-        arena: Where arrays come from.
+    rows: Array
+    r: Array
+    uncertain: Array
+    slope: Array
+    owner: Integers
+    start: Integers
 
-    Returns:
-        Status number, iterations, residual. Impulses of status INACCURATE are those that were found.
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _edges(
+    rho: Array, c: Array, left: Array, mu: Array, active: Integers, arena: Arena
+) -> _Edges:  # pragma: no cover - compiled
+    """Assemble the edge rows; arguments are those of `edge_lcp_kernel`.
+
+    The edges of a contact imply its normal row, but where they are steep they leave it to rounding, and it stands
+    beside them.
     """
     n, k = mu.shape[0], rho.shape[1]
     rows, r = matrix(arena, 5 * n, k), vector(arena, 5 * n)
@@ -110,29 +116,51 @@ def edge_lcp_kernel(
                 start[started] = count
                 started += 1
             count += 1
-    rows, r, uncertain = rows[:count], r[:count], uncertain[:count]
-    answer = psd_lcp_kernel(rows, r, uncertain, start[:started], arena)
+    return _Edges(rows[:count], r[:count], uncertain[:count], slope[:count], owner[:count], start[:started])
+
+
+@linked
+@njit(cache=True, error_model="numpy")
+def edge_lcp_kernel(
+    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Assemble the edge rows, solve their LCP, and turn edge impulses into contact impulses.
+
+    Args:
+        rho: Whitened contact rows, shape (3 n, k).
+        c: Their constants, shape (3 n,).
+        left: Their rounding bounds, shape (3 n,).
+        mu: Friction coefficients, shape (n,); contacts with 0 or inf have their normal row only.
+        active: Bit set of each contact's edges, shape (n,): in, those to start from; out, those with impulse.
+        f: Result, shape (3 n,).
+        arena: Where arrays come from.
+
+    Returns:
+        Status number, iterations, residual. Impulses of status INACCURATE are the best that were found.
+    """
+    n, edges = mu.shape[0], _edges(rho, c, left, mu, active, arena)
+    answer = psd_lcp_kernel(edges.rows, edges.r, edges.uncertain, edges.start, arena)
     status, iterations, residual, z, w = answer.status, answer.iterations, answer.residual, answer.z, answer.w
     f[:] = 0.0
     active[:] = 0
     if status != SOLVED and status != INACCURATE:
         return status, iterations, residual
-    for row in range(count):
+    for row in range(z.shape[0]):
         if z[row] > 0.0:
-            i, edge = owner[row] // 5, owner[row] % 5
-            value = z[row] / np.sqrt(1.0 + slope[row] ** 2)
+            i, edge = edges.owner[row] // 5, edges.owner[row] % 5
+            value = z[row] / np.sqrt(1.0 + edges.slope[row] ** 2)
             active[i] |= 1 << edge
             f[i] += value
             if edge < 4:
-                f[(1 + edge // 2) * n + i] += slope[row] * value
+                f[(1 + edge // 2) * n + i] += edges.slope[row] * value
     if answer.method == ACTIVE_SET:
         # its multipliers may be so large that they obey the law to twice the precision only, and their sums do not
         v = vector(arena, 3 * n)
         gram_residual_doubled(rho, c, left, f, answer.y, v, arena)
-        for row in range(count):
-            i, edge = owner[row] // 5, owner[row] % 5
-            w[row] = (v[i] + slope[row] * v[(1 + edge // 2 % 2) * n + i]) / np.sqrt(1.0 + slope[row] ** 2)
-        residual = row_residual(rows, r, uncertain, z, answer.y, w)
+        for row in range(z.shape[0]):
+            i, edge, slope = edges.owner[row] // 5, edges.owner[row] % 5, edges.slope[row]
+            w[row] = (v[i] + slope * v[(1 + edge // 2 % 2) * n + i]) / np.sqrt(1.0 + slope**2)
+        residual = row_residual(edges.rows, edges.r, edges.uncertain, z, answer.y, w)
     residual = max(residual, _off_the_ground(rho, c, left, mu, f, answer.y), lost(rho, f, answer.y))
     if not residual <= TOLERANCE:
         active[:] = 0

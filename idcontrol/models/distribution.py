@@ -231,28 +231,36 @@ def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma
     return d
 
 
-@njit(cache=True, inner=True)
-def _generators(
-    cone: Integers, mu: Array, row: Integers, other: Integers, weight: Array
-) -> None:  # pragma: no cover - compiled
-    """Generators B with y = B ξ (3 n x d) of the cones that `_allowed` leaves, at most three for each, in their order.
+class _Generators(NamedTuple):
+    """Columns of B with y = B ξ: column j has 1 at `row[j]` and `weight[j]` at `other[j]`, shapes (d,)."""
 
-    Column j of B has 1 at `row[j]` and `weight[j]` at `other[j]`: a single component (weight 0) or a friction edge.
+    row: Integers
+    other: Integers
+    weight: Array
+
+
+@njit(cache=True, inner=True)
+def _generators(cone: Integers, mu: Array, d: int, arena: Arena) -> _Generators:  # pragma: no cover - compiled
+    """Return the generators of the cones that `_allowed` leaves, at most three for each, in their order.
+
+    A generator is a single component (weight 0) or a friction edge.
     """
-    n, d = mu.shape[0], 0
+    row, other, weight = indices(arena, d), indices(arena, d), vector(arena, d)
+    n, j = mu.shape[0], 0
     for i in range(n):
         if cone[i] == PRESSES or cone[i] == ALL_EDGES:
             for axis in range(3):
-                row[d], other[d], weight[d] = axis * n + i, axis * n + i, 0.0
-                d += 1
+                row[j], other[j], weight[j] = axis * n + i, axis * n + i, 0.0
+                j += 1
             continue
         for edge in range(4):
             if not cone[i] >> edge & 1:
                 continue
             rubs = mu[i] > 0.0
-            row[d], other[d] = i, (1 + edge // 2) * n + i if rubs else i
-            weight[d] = mu[i] * (1.0 - 2.0 * (edge % 2)) if rubs else 0.0
-            d += 1
+            row[j], other[j] = i, (1 + edge // 2) * n + i if rubs else i
+            weight[j] = mu[i] * (1.0 - 2.0 * (edge % 2)) if rubs else 0.0
+            j += 1
+    return _Generators(row, other, weight)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -372,9 +380,37 @@ def _torque_of(reduced: Reduced, free: Array, out: Array) -> None:  # pragma: no
             out[a] += reduced.torque[a, j] * free[j]
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _scaled(
+    w: Whitened, cones: Cones, torque: TorqueMap, unit: float, x: Array, cone: Integers, arena: Arena
+) -> Crowd:  # pragma: no cover - compiled
+    """Return the program of the module with torques relative to `unit`."""
+    p, n3 = torque.matrix.shape
+    T, t, weight = matrix(arena, p, n3), vector(arena, p), vector(arena, cone.shape[0])
+    for a in range(p):
+        t[a] = torque.constant[a] / unit
+        for r in range(n3):
+            T[a, r] = torque.matrix[a, r] * (1.0 / unit)
+    for i in range(cone.shape[0]):
+        weight[i] = RIDGE + cones.weight[i]
+    return Crowd(w.rho[:n3], x, T, t, cone, cones.mu, weight)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _longest_column(rho: Array, n3: int, arena: Arena) -> float:  # pragma: no cover - compiled
+    """Return the square of the longest column of the first n3 rows."""
+    squares, longest = zeros(arena, rho.shape[1]), 0.0
+    for r in range(n3):  # along rows: columns do not wait for one another
+        for i in range(squares.shape[0]):
+            squares[i] += rho[r, i] * rho[r, i]
+    for square in squares:
+        longest = max(longest, square)
+    return longest
+
+
 @late(lambda *_: types.boolean)
 @njit(cache=True, inner=True, error_model="numpy")
-def _share_in_crowd(
+def _share_among_many(
     w: Whitened,
     cones: Cones,
     bounds: Bounds,
@@ -385,33 +421,20 @@ def _share_in_crowd(
     out: Array,
     arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
-    """`share_kernel` in few unknowns, for the cones that `_allowed` leaves; whether it has come to an answer."""
+    """`share_kernel` in few unknowns, for the cones that `_allowed` leaves; True if it has come to an answer."""
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
-    n, unit = n3 // 3, np.sqrt(typical)
-    T, t, weight, scaled = matrix(arena, p, n3), vector(arena, p), vector(arena, n), vector(arena, p)
-    for a in range(p):
-        t[a] = torque.constant[a] / unit
-        for r in range(n3):
-            T[a, r] = torque.matrix[a, r] * (1.0 / unit)
-    for i in range(n):
-        weight[i] = RIDGE + cones.weight[i]
+    n, unit, scaled, face = n3 // 3, np.sqrt(typical), vector(arena, p), indices(arena, n3 // 3)
+    crowd = _scaled(w, cones, torque, unit, x, cone, arena)
     narrow = Bounds(vector(arena, p), vector(arena, p))
     for a in range(p):
         narrow.least[a], narrow.most[a] = bounds.least[a] / unit, bounds.most[a] / unit
-    crowd = Crowd(w.rho[:n3], x, T, t, cone, cones.mu, weight)
     now = Multipliers(zeros(arena, k), zeros(arena, p), zeros(arena, n3))
-    face = indices(arena, n)
     for i in range(n):
         face[i] = cone[i]
-    squares, longest = zeros(arena, k), 0.0
-    for r in range(n3):  # along rows: columns do not wait for one another
-        for i in range(k):
-            squares[i] += w.rho[r, i] * w.rho[r, i]
-    for i in range(k):
-        longest = max(longest, squares[i])
+    longest = _longest_column(w.rho, n3, arena)
     turns, missed = n // 5, 0
     for turn in range(TURNS + 1):
-        reduced = reduce_kernel(crowd.rho, x, T, t, face, cones.mu, weight, arena)
+        reduced = reduce_kernel(crowd.rho, x, crowd.T, crowd.t, face, cones.mu, crowd.weight, arena)
         free = vector(arena, reduced.torque.shape[1])
         found, bounded = _least_torque(reduced, narrow, free, scaled, arena)
         if not found:
@@ -419,7 +442,7 @@ def _share_in_crowd(
         impulses(reduced, free, out)
         if turn == 0 and in_cones(out, cone, cones.mu):
             break
-        if bounded:  # which faces are reached is told by multipliers of the bounds, too
+        if bounded:  # multipliers of the bounds, too, decide which faces are reached
             return False
         if not _keeps(w, out, x, longest, arena):
             missed += 1
@@ -532,12 +555,130 @@ def smallest_torque_kernel(
     return 0.0 if cones.v_tol > 0.0 else missed_law(w, cones.mu, out, arena)
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _solutions(
+    rho: Array, B: _Generators, x: Array, arena: Arena
+) -> tuple[float, Array, Array]:  # pragma: no cover - compiled
+    """Return the solutions ξ + waysᵀ z of (ρᵀB) ξ = x, and the square of the longest row of ρᵀB: J_bᵀ y is kept."""
+    k, d = x.shape[0], B.row.shape[0]
+    span, motion, longest = matrix(arena, k, d), vector(arena, k), 0.0
+    assign(motion, x)
+    for i in range(k):
+        square = 0.0
+        for j in range(d):
+            span[i, j] = rho[B.row[j], i] + B.weight[j] * rho[B.other[j], i]
+            square += span[i, j] * span[i, j]
+        longest = max(longest, square)
+    xi, ways = all_solutions(span, motion, MOTION_RANK_TOLERANCE * np.sqrt(longest), arena)
+    return longest, xi, ways
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _torque_along(
+    torque: TorqueMap, B: _Generators, xi: Array, ways: Array, arena: Arena
+) -> TorqueMap:  # pragma: no cover - compiled
+    """Return the torque as a function of z, where y = B (ξ + waysᵀ z)."""
+    p, d, free = torque.constant.shape[0], B.row.shape[0], ways.shape[0]
+    T, constant, generated = matrix(arena, p, free), vector(arena, p), vector(arena, d)
+    for a in range(p):
+        for j in range(d):
+            generated[j] = torque.matrix[a, B.row[j]] + B.weight[j] * torque.matrix[a, B.other[j]]
+        constant[a] = torque.constant[a] + dot(generated, xi)
+        for j in range(free):
+            T[a, j] = dot(generated, ways[j])
+        if dot(T[a], T[a]) <= DEPENDENT * dot(generated, generated):  # as in `_facets`
+            T[a] = 0.0
+    return TorqueMap(T, constant)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _objective(
+    along: TorqueMap, typical: float, B: _Generators, extra: Array, xi: Array, ways: Array, arena: Arena
+) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """Return H and g of ½ |hτ - hτ_ref|² / typical + ½ Σ (RIDGE + extra) y² = ½ zᵀH z + gᵀz.
+
+    Args:
+        along: Of `_torque_along`.
+        typical: Mean of diag(LτᵀLτ).
+        B: The generators.
+        extra: Extra weight of each contact's impulse, shape (n,).
+        xi: Coordinates at z = 0, shape (d,).
+        ways: Of `_solutions`, shape (f, d).
+        arena: Where arrays come from.
+    """
+    (free, d), p = ways.shape, along.constant.shape[0]
+    turned, H, g = matrix(arena, free, p), matrix(arena, free, free), vector(arena, free)
+    for a in range(p):
+        for j in range(free):
+            turned[j, a] = along.matrix[a, j]
+    for i in range(free):
+        g[i] = dot(turned[i], along.constant) / typical
+        for j in range(i + 1):
+            H[i, j] = H[j, i] = dot(turned[i], turned[j]) / typical
+        H[i, i] += RIDGE
+    # the ridge weighs ξ; where feet ramp, or edges share a normal part, y weighs more
+    if extra.any() or B.weight.any():
+        n, more = extra.shape[0], matrix(arena, free, d)
+        more[:] = 0.0
+        for i in range(d):
+            for j in range(max(i - 2, 0), min(i + 3, d)):
+                weighs = -RIDGE if i == j else 0.0
+                if B.row[i] == B.row[j]:
+                    weighs += RIDGE + extra[B.row[i] % n]
+                if B.weight[i] * B.weight[j] != 0.0 and B.other[i] == B.other[j]:
+                    weighs += (RIDGE + extra[B.row[i] % n]) * B.weight[i] * B.weight[j]
+                if weighs != 0.0:
+                    for a in range(free):
+                        more[a, i] += weighs * ways[a, j]
+        for i in range(free):
+            g[i] += dot(more[i], xi)
+            for j in range(free):
+                H[i, j] += dot(more[i], ways[j])
+    return H, g
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _move_to_least_torque(
+    cones: Cones,
+    bounds: Bounds,
+    cone: Integers,
+    along: TorqueMap,
+    objective: tuple[Array, Array],
+    xi: Array,
+    ways: Array,
+    arena: Arena,
+) -> bool:  # pragma: no cover - compiled
+    """Move ξ along the ways to the least objective within cones and bounds; return whether the cones have a point.
+
+    Where the bounds leave none they are not kept.
+    """
+    free, (H, g) = ways.shape[0], objective
+    A, least = matrix(arena, 4 * cone.shape[0], free), vector(arena, 4 * cone.shape[0])
+    limits = _facets(cone, cones.mu, xi, ways, A, least)
+    A, least = A[:limits], least[:limits]
+    none, nothing = matrix(arena, 0, free), vector(arena, 0)
+    answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
+    if answer.status != SOLVED:
+        return False
+    z, found = answer.x, vector(arena, along.constant.shape[0])
+    for a in range(found.shape[0]):
+        found[a] = along.constant[a] + dot(along.matrix[a], z)
+    if not within(bounds, found):
+        A, least = _with_bounds(A, least, along.matrix, along.constant, bounds, arena)
+        answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
+        if answer.status == SOLVED:
+            z = answer.x
+    for j in range(free):
+        add(xi, z[j], ways[j])
+    return True
+
+
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def share_kernel(
     w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
-    """The program of the module, for a motion that is known without impulses y₁.
+    """Solve the program of the module for a motion that is known without impulses y₁; True if they keep the motion.
 
     Args:
         w: The whitened problem; its first 3 n rows are those of the contacts.
@@ -547,21 +688,14 @@ def share_kernel(
         torque: Motor impulses as a function of y.
         out: Result, shape (3 n,).
         arena: Where arrays come from.
-
-    Returns:
-        Whether impulses were found that keep the motion.
     """
-    rho, c, rest = w.rho, w.c, torque.constant
-    mu, held = cones.mu, cones.held
-    n3, k = out.shape[0], rho.shape[1]
-    n, p = n3 // 3, rest.shape[0]
-    u = vector(arena, n3)
+    n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
+    u, cone = vector(arena, n3), indices(arena, n3 // 3)
     for r in range(n3):
-        u[r] = c[r]
+        u[r] = w.c[r]
         for i in range(k):
-            u[r] += rho[r, i] * x[i]
-    cone = indices(arena, n)
-    d = _allowed(c, u, cones, cone)
+            u[r] += w.rho[r, i] * x[i]
+    d = _allowed(w.c, u, cones, cone)
     if d == 0:
         out[:] = 0.0
         return not x.any()
@@ -569,82 +703,20 @@ def share_kernel(
     for a in range(p):
         typical += dot(torque.matrix[a], torque.matrix[a])
     typical = typical / n3 if typical > 0.0 else 1.0  # no contact transmits a torque
-    if d > CROWD * (k + p) and _share_in_crowd(w, cones, bounds, x, torque, typical, cone, out, arena):
+    if d > CROWD * (k + p) and _share_among_many(w, cones, bounds, x, torque, typical, cone, out, arena):
         return True
-    row, other, weight = indices(arena, n3), indices(arena, n3), vector(arena, n3)
-    _generators(cone, mu, row, other, weight)
-    TB = matrix(arena, p, d)
-    for a in range(p):
-        for j in range(d):
-            TB[a, j] = torque.matrix[a, row[j]] + weight[j] * torque.matrix[a, other[j]]
-    # J_bᵀ y is kept
-    span, motion = matrix(arena, k, d), vector(arena, k)
-    assign(motion, x)
-    longest = 0.0
-    for i in range(k):
-        square = 0.0
-        for j in range(d):
-            span[i, j] = rho[row[j], i] + weight[j] * rho[other[j], i]
-            square += span[i, j] * span[i, j]
-        longest = max(longest, square)
-    xi, ways = all_solutions(span, motion, MOTION_RANK_TOLERANCE * np.sqrt(longest), arena)
-    free = ways.shape[0]
-    if free > 0:
-        T, turned, given, found = matrix(arena, p, free), matrix(arena, free, p), vector(arena, p), vector(arena, p)
-        for a in range(p):
-            given[a] = rest[a] + dot(TB[a], xi)
-            for j in range(free):
-                T[a, j] = dot(TB[a], ways[j])
-            if dot(T[a], T[a]) <= DEPENDENT * dot(TB[a], TB[a]):  # as in `_facets`
-                T[a] = 0.0
-            for j in range(free):
-                turned[j, a] = T[a, j]
-        H, g = matrix(arena, free, free), vector(arena, free)
-        for i in range(free):
-            g[i] = dot(turned[i], given) / typical
-            for j in range(i + 1):
-                H[i, j] = H[j, i] = dot(turned[i], turned[j]) / typical
-            H[i, i] += RIDGE
-        # the ridge weighs ξ; where feet ramp, or edges share a normal part, y weighs more
-        if cones.weight.any() or weight[:d].any():
-            more = matrix(arena, free, d)
-            more[:] = 0.0
-            for i in range(d):
-                for j in range(max(i - 2, 0), min(i + 3, d)):
-                    extra = -RIDGE if i == j else 0.0
-                    if row[i] == row[j]:
-                        extra += RIDGE + cones.weight[row[i] % n]
-                    if weight[i] * weight[j] != 0.0 and other[i] == other[j]:
-                        extra += (RIDGE + cones.weight[row[i] % n]) * weight[i] * weight[j]
-                    if extra != 0.0:
-                        for a in range(free):
-                            more[a, i] += extra * ways[a, j]
-            for i in range(free):
-                g[i] += dot(more[i], xi)
-                for j in range(free):
-                    H[i, j] += dot(more[i], ways[j])
-        A, least = matrix(arena, 4 * n, free), vector(arena, 4 * n)
-        limits = _facets(cone, mu, xi, ways, A, least)
-        A, least = A[:limits], least[:limits]
-        none, nothing = matrix(arena, 0, free), vector(arena, 0)
-        answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
-        if answer.status != SOLVED:
+    B = _generators(cone, cones.mu, d, arena)
+    longest, xi, ways = _solutions(w.rho, B, x, arena)
+    if ways.shape[0] > 0:
+        along = _torque_along(torque, B, xi, ways, arena)
+        objective = _objective(along, typical, B, cones.weight, xi, ways, arena)
+        if not _move_to_least_torque(cones, bounds, cone, along, objective, xi, ways, arena):
             return False
-        z = answer.x
-        for a in range(p):
-            found[a] = given[a] + dot(T[a], z)
-        if not within(bounds, found):
-            A, least = _with_bounds(A, least, T, given, bounds, arena)
-            answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
-            if answer.status == SOLVED:
-                z = answer.x
-        for j in range(free):
-            add(xi, z[j], ways[j])
     out[:] = 0.0
     for j in range(d):
-        out[row[j]] += xi[j]
-        out[other[j]] += weight[j] * xi[j]
-    into_cones(mu, held, out)
+        out[B.row[j]] += xi[j]
+        out[B.other[j]] += B.weight[j] * xi[j]
+    into_cones(cones.mu, cones.held, out)
     return _keeps(w, out, x, longest, arena)
 
 

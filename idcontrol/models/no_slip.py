@@ -40,7 +40,13 @@ from idcontrol.solvers.active_set import project_kernel
 from idcontrol.solvers.lcp import LEMKE, RowLcpAnswer, gram_residual, missed, rounding, row_rounding
 from idcontrol.solvers.lemke import lemke_kernel
 from idcontrol.solvers.psd import psd_lcp_kernel
-from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, eliminate_kernel, eliminated_rounding, find_indices_kernel
+from idcontrol.solvers.rank import (
+    HELD_RANK_TOLERANCE,
+    IndependentRows,
+    eliminate_kernel,
+    eliminated_rounding,
+    find_indices_kernel,
+)
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
@@ -192,109 +198,92 @@ def _missed(
     return worst
 
 
-@linked
-@njit(cache=True, error_model="numpy")
-def no_slip_kernel(
-    rho: Array, c: Array, left: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
-) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
-    """Solve the module's problem over whitened rows, where trying finds the roles of contacts.
+@njit(cache=True, inner=True, error_model="numpy")
+def _reduce(
+    rho: Array, c: Array, left: Array, held: IndependentRows, reduced: Array, r: Array, uncertain: Array, arena: Arena
+) -> None:  # pragma: no cover - compiled
+    """Write the normal rows without what the held rows take from them, their constants, and what rounding leaves.
 
-    Args:
-        rho: Rows N, S, T of n contacts, then rigid rows, shape (3 n + e, k).
-        c: Their constants, shape (3 n + e,).
-        left: What rounding may leave of them, shape (3 n + e,).
-        closed: Contacts whose tangential rows hold, shape (n,).
-        active: Bit set of each contact, in and out, shape (n,): bit 0 its normal is active, bits 1 and 2 its S and T
-            rows are kept.
-        dual: Whether the dual active set is to answer at once.
-        f: Result, impulses of all rows, shape (3 n + e,).
-        arena: Where arrays come from.
-
-    Returns:
-        Status number, iterations, residual, largest velocity of a row that should hold (of contacts that are closed and
-        stay so, and rigid ones), or with which a contact parts that holds along its tangents; 0 where that is within
-        the solvers' tolerance of the row's velocity at zero impulse and its change. Impulses of status INACCURATE are
-        those that were found.
+    A row that elimination has used up is zero: no impulse changes that normal velocity.
     """
-    n, k = closed.shape[0], rho.shape[1]
-    stick = indices(arena, n)
+    n = reduced.shape[0]
+    assign_rows(reduced, rho[:n])
+    assign(r, c[:n])
+    assign(uncertain, left[:n])
+    eliminated_rounding(reduced, left, held, uncertain, arena)
+    eliminate_kernel(reduced, r, held)
     for i in range(n):
-        stick[i] = closed[i]
-    start, count = indices(arena, k), 0
-    for i in range(n):
-        if active[i] & 1 and count < k:
-            start[count] = i
-            count += 1
-    iterations, passes = 0, 0
-    reduced, r, uncertain, scratch = matrix(arena, n, k), vector(arena, n), vector(arena, n), mark(arena)
-    while True:
-        release(arena, scratch)
-        candidates = _candidates(c.shape[0] - 3 * n, stick, active, arena)
-        held = find_indices_kernel(rho, c, candidates, HELD_RANK_TOLERANCE, arena)
-        assign_rows(reduced, rho[:n])
-        assign(r, c[:n])
-        assign(uncertain, left[:n])
-        eliminated_rounding(reduced, left, held, uncertain, arena)
-        eliminate_kernel(reduced, r, held)
-        for i in range(n):
-            before = _dot(rho[i], rho[i])
-            if before == 0.0 or _dot(reduced[i], reduced[i]) <= USED_UP * before:
-                reduced[i] = 0.0
-                if -SLIP_SPEED <= r[i] < 0.0:
-                    r[i] = 0.0
-        answer = _normal_lcp(reduced, r, uncertain, dual, start[:count], arena)
-        status, residual, z, w = answer.status, answer.residual, answer.z, answer.w
-        count = answer.active.shape[0]
-        assign(start, answer.active)
-        iterations += answer.iterations
-        if status not in (SOLVED, INFEASIBLE):
-            break
-        passes += 1
-        changed = False
-        for i in range(n):
-            presses = status == SOLVED and z[i] > 0.0
-            # without a solution, a contact surely parts if the held rows alone take it apart
-            speed = w[i] if status == SOLVED else r[i]
-            parts = stick[i] and not presses and speed > _opening(reduced, c, uncertain, answer.y, i)
-            if parts and (status == SOLVED or not reduced[i].any()):
-                stick[i] = 0
-                changed = True
-            elif closed[i] and not stick[i] and presses and passes <= n + 2:
-                stick[i] = 1
-                changed = True
-        if not changed:
-            break
+        before = _dot(rho[i], rho[i])
+        if before == 0.0 or _dot(reduced[i], reduced[i]) <= USED_UP * before:
+            reduced[i] = 0.0
+            if -SLIP_SPEED <= r[i] < 0.0:
+                r[i] = 0.0
 
-    f[:] = 0.0
-    active[:] = 0
-    if status != SOLVED and status != INACCURATE:
-        return status, iterations, residual, 0.0
-    for i in start[:count]:
-        active[i] |= 1
-    # y, the whitened change of velocity, and what the kept rows ask for are what normals and kept rows give:
-    # Σ ρ_kept g = y - Σ c_kept e - Σ ρ_N f_N lies in their span, of orthonormal basis e
-    push, rank, kept = answer.y, held.kept.size, held.kept
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _reassign(
+    reduced: Array,
+    r: Array,
+    uncertain: Array,
+    c: Array,
+    answer: RowLcpAnswer,
+    closed: Booleans,
+    stick: Integers,
+    again: bool,
+) -> bool:  # pragma: no cover - compiled
+    """Release contacts that part, and hold those again that press, if `again`; return whether a role has changed."""
+    changed, solved = False, answer.status == SOLVED
+    for i in range(stick.shape[0]):
+        presses = solved and answer.z[i] > 0.0
+        # without a solution, a contact surely parts if the held rows alone take it apart
+        speed = answer.w[i] if solved else r[i]
+        parts = stick[i] and not presses and speed > _opening(reduced, c, uncertain, answer.y, i)
+        if parts and (solved or not reduced[i].any()):
+            stick[i] = 0
+            changed = True
+        elif closed[i] and not stick[i] and presses and again:
+            stick[i] = 1
+            changed = True
+    return changed
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _all_impulses(
+    rho: Array, held: IndependentRows, y: Array, z: Array, f: Array, active: Integers, arena: Arena
+) -> None:  # pragma: no cover - compiled
+    """Write impulses f (3 n + e,) of normals and held rows that give the change y, and add held rows to `active`.
+
+    y, the whitened change of velocity, and what the held rows ask for are what normals and held rows give:
+    Σ ρ_held g = y - Σ c_held e - Σ ρ_N z lies in their span, of orthonormal basis e.
+    """
+    n, k, rank = z.shape[0], rho.shape[1], held.kept.shape[0]
+    push, g = vector(arena, k), zeros(arena, k)
+    assign(push, y)
     for j in range(rank):
         for d in range(k):
             push[d] -= held.constants[j] * held.basis[j, d]
+    f[:] = 0.0
     for i in range(n):
         f[i] = z[i]
         if z[i] != 0.0:
             for d in range(k):
                 push[d] -= rho[i, d] * z[i]
-    g = zeros(arena, k)
     for j in range(rank):
         g[j] = _dot(held.basis[j], push)
     solve_upper(held.upper, rank, g)
     for j in range(rank):
-        f[kept[j]] = g[j]
-        if kept[j] < 3 * n:
-            active[kept[j] % n] |= 1 << (kept[j] // n)
-    x = vector(arena, k)
-    residual = max(residual, _missed(rho, c, left, f, reduced, w, x))
-    if residual > TOLERANCE:
-        return INACCURATE, iterations, residual, 0.0
-    slip = 0.0
+        row = held.kept[j]
+        f[row] = g[j]
+        if row < 3 * n:
+            active[row % n] |= 1 << (row // n)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _largest_slip(
+    rho: Array, c: Array, left: Array, f: Array, w: Array, x: Array, closed: Booleans, stick: Integers
+) -> float:  # pragma: no cover - compiled
+    """Return the largest velocity of a row that should hold, as `no_slip_kernel` describes it."""
+    n, slip = closed.shape[0], 0.0
     for i in range(n):
         least = _OPEN * (abs(c[i]) + abs(w[i] - c[i]))
         # what rounding leaves is looked at only where it counts: that takes as long as there are rows
@@ -306,7 +295,69 @@ def no_slip_kernel(
                 slip = max(slip, _moves(rho, c, x, axis * n + i))
     for row in range(3 * n, c.shape[0]):
         slip = max(slip, _moves(rho, c, x, row))
-    return status, iterations, residual, slip
+    return slip
+
+
+@linked
+@njit(cache=True, error_model="numpy")
+def no_slip_kernel(
+    rho: Array, c: Array, left: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
+) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
+    """Solve the module's problem over whitened rows, where trying finds the roles of contacts.
+
+    Args:
+        rho: Rows N, S, T of n contacts, then rigid rows, shape (3 n + e, k).
+        c: Their constants, shape (3 n + e,).
+        left: Their rounding bounds, shape (3 n + e,).
+        closed: Contacts whose tangential rows hold, shape (n,).
+        active: Bit set of each contact, in and out, shape (n,): bit 0 its normal is active, bits 1 and 2 its S and T
+            rows are kept.
+        dual: True if the dual active set answers at once.
+        f: Result, impulses of all rows, shape (3 n + e,).
+        arena: Where arrays come from.
+
+    Returns:
+        Status number, iterations, residual, largest velocity of a row that should hold (of contacts that are closed and
+        stay so, and rigid ones), or with which a contact parts that holds along its tangents; 0 where that is within
+        the solvers' tolerance of the row's velocity at zero impulse and its change. Impulses of status INACCURATE are
+        the best that were found.
+    """
+    n, k = closed.shape[0], rho.shape[1]
+    stick, start, count = indices(arena, n), indices(arena, k), 0
+    for i in range(n):
+        stick[i] = closed[i]
+        if active[i] & 1 and count < k:
+            start[count] = i
+            count += 1
+    iterations, passes = 0, 0
+    reduced, r, uncertain, scratch = matrix(arena, n, k), vector(arena, n), vector(arena, n), mark(arena)
+    while True:
+        release(arena, scratch)
+        candidates = _candidates(c.shape[0] - 3 * n, stick, active, arena)
+        held = find_indices_kernel(rho, c, candidates, HELD_RANK_TOLERANCE, arena)
+        _reduce(rho, c, left, held, reduced, r, uncertain, arena)
+        answer = _normal_lcp(reduced, r, uncertain, dual, start[:count], arena)
+        status = answer.status
+        count = answer.active.shape[0]
+        assign(start, answer.active)
+        iterations += answer.iterations
+        passes += 1
+        if status not in (SOLVED, INFEASIBLE):
+            break
+        if not _reassign(reduced, r, uncertain, c, answer, closed, stick, passes <= n + 2):
+            break
+    f[:] = 0.0
+    active[:] = 0
+    if status != SOLVED and status != INACCURATE:
+        return status, iterations, answer.residual, 0.0
+    for i in start[:count]:
+        active[i] |= 1
+    _all_impulses(rho, held, answer.y, answer.z, f, active, arena)
+    x = vector(arena, k)
+    residual = max(answer.residual, _missed(rho, c, left, f, reduced, answer.w, x))
+    if residual > TOLERANCE:
+        return INACCURATE, iterations, residual, 0.0
+    return status, iterations, residual, _largest_slip(rho, c, left, f, answer.w, x, closed, stick)
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -416,7 +467,7 @@ def _attempt_kernel(
 ) -> Attempt[Frictionless]:  # pragma: no cover - compiled
     """Solve the step without sliding contacts for assumed roles."""
     rho, c, left = frame.rho, frame.c, frame.left
-    n, k = stick.shape[0], rho.shape[1]
+    n = stick.shape[0]
     kept, count = indices(arena, rho.shape[0]), 0
     for row in range(3 * n, rho.shape[0]):
         kept[count] = row
@@ -429,28 +480,11 @@ def _attempt_kernel(
         rho, c, left, kept[:count], min(rank_tolerance, frame.dependent), out, arena
     )
     answer = _normal_lcp(reduced[:n], constants[:n], uncertain[:n], frame.dual, kept[:0], arena)
-    f, active, rank = zeros(arena, rho.shape[0]), np.zeros(n, dtype=np.int64), held.kept.shape[0]
+    f, active = zeros(arena, rho.shape[0]), np.zeros(n, dtype=np.int64)
     if answer.status == SOLVED or answer.status == INACCURATE:
-        push, g = vector(arena, k), zeros(arena, k)
-        assign(push, answer.y)
-        for j in range(rank):
-            for d in range(k):
-                push[d] -= held.constants[j] * held.basis[j, d]
         for i in range(n):
-            f[i] = answer.z[i]
-            if f[i] > 0.0:
-                active[i] = 1
-            if f[i] != 0.0:
-                for d in range(k):
-                    push[d] -= rho[i, d] * f[i]
-        for j in range(rank):
-            g[j] = _dot(held.basis[j], push)
-        solve_upper(held.upper, rank, g)
-        for j in range(rank):
-            row = held.kept[j]
-            f[row] = g[j]
-            if row < 3 * n:
-                active[row % n] |= 1 << (row // n)
+            active[i] = answer.z[i] > 0.0
+        _all_impulses(rho, held, answer.y, answer.z, f, active, arena)
     parts, presses, moves = outcomes_kernel((rho, c, left), frame.terms, f, (stick, out), frame.opening, _STAYS, arena)
     for row in kept[:count]:
         if abs(f[row]) > frame.most[row]:

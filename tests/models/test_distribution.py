@@ -127,10 +127,9 @@ def test_motors_stay_within_their_bounds_where_some_impulses_of_the_same_motion_
 def generated(u, cones):
     """What `_allowed`, `_generators` and `_facets` write: B (3 n x d) and A (rows x d), for velocities u (3 n,)."""
     n3 = u.size
-    row, other, weight = np.zeros(n3, dtype=np.int64), np.zeros(n3, dtype=np.int64), np.full(n3, np.nan)
     cone = np.full(n3 // 3, -1)
     d = distribution._allowed(np.zeros(n3), u, cones, cone)
-    distribution._generators(cone, cones.mu, row, other, weight)
+    row, other, weight = distribution._generators(cone, cones.mu, d, HEAP)
     xi, A, least = np.arange(1.0, d + 1.0), np.full((4 * n3 // 3, d), 9.0), np.full(4 * n3 // 3, 9.0)
     rows = distribution._facets(cone, cones.mu, xi, np.eye(d), A, least)
     np.testing.assert_allclose(least[:rows], -A[:rows] @ xi, rtol=0, atol=1e-14 * d)  # to the rounding of ξ
