@@ -108,6 +108,8 @@ class Cones(NamedTuple):
         size: Balancing factors, shape (n,).
         left: What rounding may leave of c, of the axis of each contact where that is most, shape (n,).
         fastest: Largest entry of c, not balanced [m/s].
+        rho: The whitened rows, not balanced, shape (3 n, k).
+        exact: Their constants, not balanced, shape (3 n,) [m/s].
         terms: Half of the terms that a velocity is the sum of, so that what counts as rounding here leaves a margin
             before any judge.
     """
@@ -119,6 +121,22 @@ class Cones(NamedTuple):
     left: Array
     fastest: float
     terms: int
+    rho: Array
+    exact: Array
+
+
+class Modes(NamedTuple):
+    """What each contact does, and how friction lies where it slides.
+
+    Attributes:
+        kind: 0, `PRESSES` or `PRESSES | SLIDES`, shape (n,).
+        d: Directions of friction at contacts that slide, shape (n, 2).
+        share: Their factors a in the derivative of the projection onto the disc, shape (n,).
+    """
+
+    kind: Integers
+    d: Array
+    share: Array
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -147,7 +165,7 @@ def _balanced(rho: Array, c: Array, left: Array, mu: Array, arena: Arena) -> Con
         uncertain[i % n] = max(uncertain[i % n], size[i % n] * left[i])
         for j in range(3 * n):
             G[i, j] *= size[i % n] * size[j % n]
-    return Cones(G, balanced, friction, size, uncertain, fastest, (3 * n + k) // 2)
+    return Cones(G, balanced, friction, size, uncertain, fastest, (3 * n + k) // 2, rho, c)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -161,15 +179,15 @@ def _velocities(p: Cones, f: Array, u: Array) -> None:  # pragma: no cover - com
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _exact_velocities(p: Cones, rho: Array, c: Array, f: Array, u: Array, arena: Arena) -> None:  # pragma: no cover
+def _exact_velocities(p: Cones, f: Array, u: Array, arena: Arena) -> None:  # pragma: no cover
     """Write u = c + ρ(ρᵀf), balanced: where much cancels, G has lost digits."""
-    n, at = p.mu.shape[0], mark(arena)
+    n, at, rho = p.mu.shape[0], mark(arena), p.rho
     x = zeros(arena, rho.shape[1])
     for row in range(3 * n):
         for a in range(x.shape[0]):
             x[a] += rho[row, a] * (p.size[row % n] * f[row])
     for row in range(3 * n):
-        u[row] = c[row]
+        u[row] = p.exact[row]
         for a in range(x.shape[0]):
             u[row] += rho[row, a] * x[a]
         u[row] *= p.size[row % n]
@@ -228,9 +246,7 @@ def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _newton_step(
-    p: Cones, proximal: float, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
-) -> bool:  # pragma: no cover - compiled
+def _newton_step(p: Cones, proximal: float, m: Modes, f: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
     """Overwrite f with the solution of the equations for given modes, linear in f.
 
     A contact that sticks has u = 0; one that slides u_N = 0, d·f_T = μ f_N, and across d
@@ -239,17 +255,15 @@ def _newton_step(
     Args:
         p: The problem.
         proximal: Weight on the change of f.
-        modes: Of each contact, shape (n,): 0, `PRESSES` or `PRESSES | SLIDES`.
-        d: Directions of friction at contacts that slide, shape (n, 2).
-        share: Their factors a, shape (n,).
+        m: The modes.
         f: In and out, shape (3 n,).
         arena: Where arrays come from.
     """
-    n, at = modes.shape[0], mark(arena)
+    n, at = m.kind.shape[0], mark(arena)
     members = indices(arena, 3 * n)
     count = 0
     for i in range(n):
-        if modes[i] and p.G[i, i] > IMMOVABLE:
+        if m.kind[i] and p.G[i, i] > IMMOVABLE:
             for axis in range(3):
                 members[count] = axis * n + i
                 count += 1
@@ -262,8 +276,8 @@ def _newton_step(
         A[r, count] = proximal * f[row] - p.c[row]
     for r in range(0, count, 3):
         i = members[r]
-        if modes[i] & SLIDES:
-            d_s, d_t, a = d[i, 0], d[i, 1], share[i]
+        if m.kind[i] & SLIDES:
+            d_s, d_t, a = m.d[i, 0], m.d[i, 1], m.share[i]
             for q in range(count + 1):
                 A[r + 2, q] = a * (d_s * A[r + 2, q] - d_t * A[r + 1, q])
                 A[r + 1, q] = 0.0
@@ -292,9 +306,7 @@ def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _modes(
-    p: Cones, f: Array, u: Array, bold: bool, modes: Integers, d: Array, share: Array
-) -> None:  # pragma: no cover - compiled
+def _modes(p: Cones, f: Array, u: Array, bold: bool, m: Modes) -> None:  # pragma: no cover - compiled
     """Write the modes that f and u say, for `_newton_step`.
 
     Friction on what it cannot move has all of its bound against the slip, which it does not change.
@@ -302,45 +314,43 @@ def _modes(
     Where a contact creeps, f - u says nothing of the direction of its slip. `bold`, the factor r of f - r u is such
     that slip and friction count alike. It solves what creeps, and fails elsewhere, so that both are tried in turns.
     """
-    n = modes.shape[0]
+    n = m.kind.shape[0]
     for i in range(n):
-        modes[i] = 0
+        m.kind[i] = 0
         if f[i] > u[i]:
-            modes[i] = PRESSES
+            m.kind[i] = PRESSES
             y_s, y_t = f[n + i] - u[n + i], f[2 * n + i] - u[2 * n + i]
             radius = p.mu[i] * max(f[i], 0.0)
             if p.G[n + i, n + i] + p.G[2 * n + i, 2 * n + i] == 0.0 and np.hypot(u[n + i], u[2 * n + i]) > p.left[i]:
                 y_s, y_t, radius = -u[n + i], -u[2 * n + i], 0.0
             length = np.hypot(y_s, y_t)
             if length > radius or p.mu[i] == 0.0:
-                modes[i] |= SLIDES
+                m.kind[i] |= SLIDES
                 slip, r = np.hypot(u[n + i], u[2 * n + i]), 1.0
                 if bold and 0.0 < slip < radius:
                     r = radius / slip
                     y_s, y_t = f[n + i] - r * u[n + i], f[2 * n + i] - r * u[2 * n + i]
                     length = np.hypot(y_s, y_t)
-                d[i, 0], d[i, 1] = (y_s / length, y_t / length) if length > 0.0 else (1.0, 0.0)
+                m.d[i, 0], m.d[i, 1] = (y_s / length, y_t / length) if length > 0.0 else (1.0, 0.0)
                 a = min(radius / length, 1.0) if length > 0.0 else 0.0
-                share[i] = a * r / (1.0 - a + a * r)
+                m.share[i] = a * r / (1.0 - a + a * r)
 
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def _newton(
-    p: Cones, bold: bool, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
-) -> tuple[int, float]:  # pragma: no cover - compiled
+def _newton(p: Cones, bold: bool, m: Modes, f: Array, arena: Arena) -> tuple[int, float]:  # pragma: no cover - compiled
     """Newton's method from given modes, `bold` or not: writes the best f that it met, its modes. Steps, residual."""
     at = mark(arena)
     trial, u = vector(arena, f.shape[0]), vector(arena, f.shape[0])
     assign(trial, f)
     best, steps = np.inf, 0
-    while steps < STEPS and _newton_step(p, PROXIMAL, modes, d, share, trial, arena):
+    while steps < STEPS and _newton_step(p, PROXIMAL, m, trial, arena):
         steps += 1
         _velocities(p, trial, u)
         residual = _missed(p, trial, u, False)
         if residual > max(TOLERANCE, 0.1 * best):  # it does not converge, unless what is left is rounding
             residual = _missed(p, trial, u, True)
-        _modes(p, trial, u, bold, modes, d, share)
+        _modes(p, trial, u, bold, m)
         stalls = best <= TOLERANCE and residual > 0.1 * best
         if residual < best:
             best = residual
@@ -348,7 +358,7 @@ def _newton(
         if best <= EXACT or stalls:
             break
     _velocities(p, f, u)
-    _modes(p, f, u, bold, modes, d, share)
+    _modes(p, f, u, bold, m)
     if best > TOLERANCE:
         best = min(best, _missed(p, f, u, True))
     release(arena, at)
@@ -357,7 +367,7 @@ def _newton(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _firming(
-    p: Cones, bold: bool, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
+    p: Cones, bold: bool, m: Modes, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
     """`_newton` by way of ground that gives way, made firm by and by; contacts that creep need that.
 
@@ -366,7 +376,7 @@ def _firming(
     """
     n3, at = f.shape[0], mark(arena)
     G, g, u = matrix(arena, n3, n3), vector(arena, n3), vector(arena, n3)
-    soft = Cones(G, p.c, p.mu, p.size, p.left, p.fastest, p.terms)  # of impulses g = f / r
+    soft = Cones(G, p.c, p.mu, p.size, p.left, p.fastest, p.terms, p.rho, p.exact)  # of impulses g = f / r
     f[:] = 0.0
     total, residual, gives, last, less = 0, np.inf, 1.0, np.inf, 0.1
     while total < CONTINUED and less < 0.98:
@@ -376,8 +386,8 @@ def _firming(
                 G[i, j] = CAUTION * p.G[i, j]
             G[i, i] += CAUTION * gives
         _velocities(soft, g, u)
-        _modes(soft, g, u, bold, modes, d, share)
-        steps, residual = _newton(soft, bold, modes, d, share, g, arena)
+        _modes(soft, g, u, bold, m)
+        steps, residual = _newton(soft, bold, m, g, arena)
         total += steps
         if residual <= TOLERANCE:
             last, less = gives, max(less * less, 0.01)
@@ -482,13 +492,13 @@ def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _guess(seed: int, modes: Integers, d: Array, share: Array) -> int:  # pragma: no cover - compiled
+def _guess(seed: int, m: Modes) -> int:  # pragma: no cover - compiled
     """Write random modes and directions; returns the next seed (Park & Miller 1988)."""
-    for i in range(modes.shape[0]):
+    for i in range(m.kind.shape[0]):
         seed = seed * 16807 % 2147483647
         x = 3.0 * seed / 2147483647.0
-        modes[i] = PRESSES | SLIDES if x > 2.0 else np.int64(x)
-        d[i, 0], d[i, 1], share[i] = np.cos(2.0 * np.pi * x), np.sin(2.0 * np.pi * x), 0.0
+        m.kind[i] = PRESSES | SLIDES if x > 2.0 else np.int64(x)
+        m.d[i, 0], m.d[i, 1], m.share[i] = np.cos(2.0 * np.pi * x), np.sin(2.0 * np.pi * x), 0.0
     return seed
 
 
@@ -505,9 +515,7 @@ def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _settled(
-    p: Cones, rho: Array, c: Array, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
-) -> float:  # pragma: no cover - compiled
+def _settled(p: Cones, m: Modes, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """Put f into its cones, and nearer to the law at its exact velocities, until what it misses is rounding; the miss.
 
     G has lost digits where much cancels, and so has the f of `_newton_step`. Newton steps of the change of f have not.
@@ -515,23 +523,23 @@ def _settled(
     n, at = p.mu.shape[0], mark(arena)
     u = vector(arena, 3 * n)
     _into_cones(p, f)
-    _exact_velocities(p, rho, c, f, u, arena)
+    _exact_velocities(p, f, u, arena)
     least = _missed(p, f, u, False)
     if least > TOLERANCE:
         g, w = vector(arena, 3 * n), vector(arena, 3 * n)
-        change = Cones(p.G, u, p.mu, p.size, p.left, p.fastest, p.terms)
+        change = Cones(p.G, u, p.mu, p.size, p.left, p.fastest, p.terms, p.rho, p.exact)
         for _ in range(REFINEMENTS):
             for i in range(n):
                 used = np.hypot(f[n + i], f[2 * n + i])
-                if modes[i] & SLIDES and used > 0.0:
-                    d[i, 0], d[i, 1] = f[n + i] / used, f[2 * n + i] / used
+                if m.kind[i] & SLIDES and used > 0.0:
+                    m.d[i, 0], m.d[i, 1] = f[n + i] / used, f[2 * n + i] / used
             g[:] = 0.0
-            if not _newton_step(change, FINE, modes, d, share, g, arena):
+            if not _newton_step(change, FINE, m, g, arena):
                 break
             for row in range(3 * n):
                 g[row] += f[row]
             _into_cones(p, g)
-            _exact_velocities(p, rho, c, g, w, arena)
+            _exact_velocities(p, g, w, arena)
             missing = _missed(p, g, w, False)
             if not missing < least:
                 break
@@ -555,24 +563,41 @@ def _rests(p: Cones, f: Array, u: Array, i: int) -> bool:  # pragma: no cover - 
     return bool(speed <= RESTS * unit or speed <= RESTS * unit + _left(p, f, u, i))
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _smallest_within(p: Cones, m: Modes, least: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
+    """Overwrite `least` (3 n,) with the smallest impulses of a motion at rest that lie in the cones; True if found.
+
+    Alternating projections (Boyle & Dykstra 1986) begin at the smallest without cones; the cones are narrower by a
+    tenth there, so that this ends.
+    """
+    near, owed, u = zeros(arena, least.shape[0]), zeros(arena, least.shape[0]), vector(arena, least.shape[0])
+    for _ in range(PROJECTIONS):
+        assign(least, near)
+        if not _newton_step(p, PROXIMAL, m, least, arena):
+            return False
+        for row in range(least.shape[0]):
+            near[row] = least[row] + owed[row]
+            owed[row] = near[row]
+        _onto_cones(p.mu, NARROW, near)
+        for row in range(least.shape[0]):
+            owed[row] -= near[row]
+        assign(u, least)
+        if _onto_cones(p.mu, 1.0, u):
+            return True
+    return False
+
+
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def _eased(
-    p: Cones, rho: Array, c: Array, modes: Integers, d: Array, share: Array, f: Array, residual: float, arena: Arena
-) -> float:  # pragma: no cover - compiled
+def _eased(p: Cones, m: Modes, f: Array, residual: float, arena: Arena) -> float:  # pragma: no cover - compiled
     """Overwrite f, a solution in which all that presses rests, with much smaller impulses of its motion, if any.
 
     Fingers that hold a box may press by any force that cones allow, and Newton's method may end with millions of times
-    what holding takes. The smallest impulses of the motion that lie in the cones are found by alternating projections
-    (Boyle & Dykstra 1986), from those that need no cones; the cones are narrower by a tenth there, so that this ends.
+    what holding takes.
 
     Args:
         p: The problem.
-        rho: Whitened rows, shape (3 n, k).
-        c: Their constants, shape (3 n,).
-        modes: In and out, modes, shape (n,).
-        d: In and out, directions, shape (n, 2).
-        share: In and out, factors, shape (n,).
+        m: In and out, modes.
         f: In and out, balanced impulses, shape (3 n,).
         residual: Of f.
         arena: Where arrays come from.
@@ -581,43 +606,115 @@ def _eased(
         The residual of f.
     """
     n, at = p.mu.shape[0], mark(arena)
-    least, u, rest = zeros(arena, 3 * n), vector(arena, 3 * n), indices(arena, n)
+    least, u = zeros(arena, 3 * n), vector(arena, 3 * n)
+    rest = Modes(indices(arena, n), m.d, m.share)
     _velocities(p, f, u)
     eases, largest, needed = True, 0.0, 0.0
     for i in range(n):
-        rest[i] = PRESSES if p.mu[i] > 0.0 and _rests(p, f, u, i) else 0
-        eases = eases and (rest[i] != 0 or f[i] == 0.0)
-    if eases and _newton_step(p, PROXIMAL, rest, d, share, least, arena):
+        rest.kind[i] = PRESSES if p.mu[i] > 0.0 and _rests(p, f, u, i) else 0
+        eases = eases and (rest.kind[i] != 0 or f[i] == 0.0)
+    if eases and _newton_step(p, PROXIMAL, rest, least, arena):
         for row in range(3 * n):
             largest, needed = max(largest, abs(f[row])), max(needed, abs(least[row]))
-    if largest > PRESSED * needed:
-        near, owed, within = zeros(arena, 3 * n), zeros(arena, 3 * n), False
-        for _ in range(PROJECTIONS):
-            assign(least, near)
-            if not _newton_step(p, PROXIMAL, rest, d, share, least, arena):
-                break
-            for row in range(3 * n):
-                near[row] = least[row] + owed[row]
-                owed[row] = near[row]
-            _onto_cones(p.mu, NARROW, near)
-            for row in range(3 * n):
-                owed[row] -= near[row]
-            assign(u, least)
-            within = _onto_cones(p.mu, 1.0, u)
-            if within:
-                break
-        smaller = 0.0
-        for row in range(3 * n):
-            smaller = max(smaller, abs(least[row]))
-        if within and smaller < largest:
-            settled = _settled(p, rho, c, rest, d, share, least, arena)
-            if settled <= TOLERANCE:
-                residual = settled
-                assign(f, least)
-                _velocities(p, f, u)
-                _modes(p, f, u, False, modes, d, share)
+    if largest > PRESSED * needed and _smallest_within(p, rest, least, arena) and np.abs(least).max() < largest:
+        settled = _settled(p, rest, least, arena)
+        if settled <= TOLERANCE:
+            residual = settled
+            assign(f, least)
+            _velocities(p, f, u)
+            _modes(p, f, u, False, m)
     release(arena, at)
     return residual
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _recall(active: Integers, m: Modes) -> None:  # pragma: no cover - compiled
+    """Write the modes that `_memory_of` has put into `active`, shape (n,)."""
+    for i in range(active.shape[0]):
+        angle = 2.0 * np.pi * (active[i] >> 2) / TURN
+        m.kind[i], m.d[i, 0], m.d[i, 1] = active[i] & (PRESSES | SLIDES), np.cos(angle), np.sin(angle)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _memory_of(m: Modes, i: int) -> int:  # pragma: no cover - compiled
+    """Return mode and direction of contact i as one number."""
+    if not m.kind[i] & SLIDES:
+        return m.kind[i]
+    turn = np.int64(np.round((np.arctan2(m.d[i, 1], m.d[i, 0]) / (2.0 * np.pi) + 1.0) * TURN)) % TURN
+    return m.kind[i] | turn << 2
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _try_starts(
+    p: Cones, active: Integers, f: Array, m: Modes, z: Array, arena: Arena
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Start Newton's method until it solves the problem: from `active`, from f, and then by other means.
+
+    Few contacts start on ground that gives way and from random modes, many from where alternating directions have got
+    to.
+
+    Args:
+        p: The problem.
+        active: As for `cone_kernel`.
+        f: Balanced impulses, zero or a start, shape (3 n,).
+        m: Result, modes.
+        z: Result, balanced impulses, shape (3 n,).
+        arena: Where arrays come from.
+
+    Returns:
+        Starts, Newton steps, residual.
+    """
+    n, remembers, begun = p.mu.shape[0], active.any(), f.any()
+    starts, seed, total, residual = 0, 1, 0, np.inf
+    rigid = 1 + int(begun) + 2 * int(remembers)  # starts before those by other means
+    most, u = rigid if begun else STARTS if n <= FEW else rigid + 2 * APPROACHES, vector(arena, 3 * n)
+    near, w = zeros(arena, 3 * n), zeros(arena, 3 * n)
+    while residual > TOLERANCE and starts < most:
+        assign(z, f)
+        bold = starts % 2 == 1
+        if remembers and starts < 2:
+            _recall(active, m)
+        elif starts < rigid or n > FEW:
+            approach, again = divmod(starts - rigid, 2)
+            if approach >= 0 and not again:
+                rounds = ROUNDS << (approach // len(PENALTIES))
+                _approach(p, PENALTIES[approach % len(PENALTIES)], rounds, near, w, arena)
+            if approach >= 0:
+                assign(z, near)
+            _velocities(p, z, u)
+            _modes(p, z, u, bold, m)
+        elif starts > rigid + 1:
+            seed = _guess(seed, m)
+        if n <= FEW and rigid <= starts <= rigid + 1:
+            steps, residual = _firming(p, bold, m, z, arena)
+        else:
+            steps, residual = _newton(p, bold, m, z, arena)
+        if residual <= TOLERANCE:
+            residual = _settled(p, m, z, arena)
+        starts, total = starts + 1, total + steps
+    return starts, total, residual
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _from_nothing(
+    p: Cones, bold: bool, residual: float, m: Modes, f: Array, arena: Arena
+) -> tuple[int, float]:  # pragma: no cover - compiled
+    """Overwrite f, a solution, with the solution near zero impulses with these modes, if any: steps, residual.
+
+    The next step will begin so: which of many impulses there are does not depend on the way to them.
+    """
+    z, u = zeros(arena, f.shape[0]), vector(arena, f.shape[0])
+    m.share[:] = 0.0
+    steps, smallest = _newton(p, bold, m, z, arena)
+    if smallest <= TOLERANCE:
+        smallest = _settled(p, m, z, arena)
+    if smallest <= TOLERANCE:
+        residual = smallest
+        assign(f, z)
+    else:
+        _velocities(p, f, u)
+        _modes(p, f, u, bold, m)
+    return steps, residual
 
 
 @linked
@@ -630,7 +727,7 @@ def cone_kernel(
     Args:
         rho: Whitened contact rows [N; S; T], shape (3 n, k).
         c: Their constants, shape (3 n,).
-        left: What rounding may leave of them, shape (3 n,).
+        left: Their rounding bounds, shape (3 n,).
         mu: Friction, shape (n,); contacts with 0 or inf have no tangential impulses.
         active: In and out, the mode of each contact, shape (n,): bit 0 where it presses, bit 1 where it slides, above
             them the direction of its friction in parts of a `TURN`. They are tried first.
@@ -642,62 +739,21 @@ def cone_kernel(
     """
     n = mu.shape[0]
     p = _balanced(rho, c, left, mu, arena)
-    z, u = vector(arena, 3 * n), vector(arena, 3 * n)
-    modes, d, share = indices(arena, n), matrix(arena, n, 2), zeros(arena, n)
-    remembers, begun = active.any(), f.any()
+    z, u, remembers = vector(arena, 3 * n), vector(arena, 3 * n), active.any()
+    m = Modes(indices(arena, n), matrix(arena, n, 2), zeros(arena, n))
     for row in range(3 * n):
         f[row] /= p.size[row % n]
-    starts, seed, total, residual = 0, 1, 0, np.inf
-    rigid = 1 + int(begun) + 2 * int(remembers)  # starts before those by way of soft ground or alternating directions
-    most, bold = rigid if begun else STARTS if n <= FEW else rigid + 2 * APPROACHES, False
-    near, w = zeros(arena, 3 * n), zeros(arena, 3 * n)
-    while residual > TOLERANCE and starts < most:
-        assign(z, f)
-        bold = starts % 2 == 1
-        if remembers and starts < 2:
-            for i in range(n):
-                angle = 2.0 * np.pi * (active[i] >> 2) / TURN
-                modes[i], d[i, 0], d[i, 1] = active[i] & (PRESSES | SLIDES), np.cos(angle), np.sin(angle)
-        elif starts < rigid or n > FEW:
-            approach, again = divmod(starts - rigid, 2)
-            if approach >= 0 and not again:
-                rounds = ROUNDS << (approach // len(PENALTIES))
-                _approach(p, PENALTIES[approach % len(PENALTIES)], rounds, near, w, arena)
-            if approach >= 0:
-                assign(z, near)
-            _velocities(p, z, u)
-            _modes(p, z, u, bold, modes, d, share)
-        elif starts > rigid + 1:
-            seed = _guess(seed, modes, d, share)
-        if n <= FEW and rigid <= starts <= rigid + 1:
-            steps, residual = _firming(p, bold, modes, d, share, z, arena)
-        else:
-            steps, residual = _newton(p, bold, modes, d, share, z, arena)
-        if residual <= TOLERANCE:
-            residual = _settled(p, rho, c, modes, d, share, z, arena)
-        starts, total = starts + 1, total + steps
+    starts, total, residual = _try_starts(p, active, f, m, z, arena)
     assign(f, z)
-    if residual <= TOLERANCE and (_sticking(p, f, modes, u) or starts > 1 or not remembers):
-        # as the next step will begin: which of many impulses there are does not depend on the way to them
-        z[:], share[:] = 0.0, 0.0
-        steps, smallest = _newton(p, bold, modes, d, share, z, arena)
+    if residual <= TOLERANCE and (_sticking(p, f, m.kind, u) or starts > 1 or not remembers):
+        steps, residual = _from_nothing(p, starts % 2 == 0, residual, m, f, arena)
         total += steps
-        if smallest <= TOLERANCE:
-            smallest = _settled(p, rho, c, modes, d, share, z, arena)
-        if smallest <= TOLERANCE:
-            residual = smallest
-            assign(f, z)
-        else:
-            _velocities(p, f, u)
-            _modes(p, f, u, bold, modes, d, share)
     if residual > TOLERANCE:
         f[:], active[:] = 0.0, 0
         return INACCURATE, total, residual
-    residual = _eased(p, rho, c, modes, d, share, f, residual, arena)
+    residual = _eased(p, m, f, residual, arena)
     for i in range(n):
-        active[i] = modes[i]
-        if modes[i] & SLIDES:
-            active[i] |= np.int64(np.round((np.arctan2(d[i, 1], d[i, 0]) / (2.0 * np.pi) + 1.0) * TURN)) % TURN << 2
+        active[i] = _memory_of(m, i)
         for row in (i, n + i, 2 * n + i):
             f[row] *= p.size[i]
     return SOLVED, total, residual
