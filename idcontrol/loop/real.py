@@ -56,18 +56,6 @@ class Progress:
     ending: bool = False
 
 
-class Step(NamedTuple):
-    """Outcome of a tick's command."""
-
-    faults: Fault
-    damp: bool = False
-    """True if the machine must brake."""
-    start: bool = False
-    """True if torques may begin."""
-    done: bool = False
-    """True if the machine lies on its body."""
-
-
 class ControlLoop:
     """The loop, tick by tick.
 
@@ -184,8 +172,21 @@ class ControlLoop:
         age = self.endpoint.age(beat.woke)
         if found := self._judge(beat, age):
             faults |= found
-        step = self._command(beat, faults, end=end)
-        self._advance(beat, step, end=end, act=act)
+        faults, damp, start, done = self._command(beat, faults, end=end)
+        self._advance(
+            Inputs(
+                faults=faults,
+                heard=self.endpoint.newest is not None,
+                start=start,
+                damp=damp,
+                slow=self.safety.mode is Mode.DAMPED and self._slow(beat.woke),
+                arm=act or not self._attended,
+                done=done,
+                recover=act,
+                wait=self._attended and not (end or self._progress.ending),
+            ),
+            beat,
+        )
         cut = self._gate(beat)
         self._post(self.safety.mode)
         telemetry.lap("gate")
@@ -193,7 +194,7 @@ class ControlLoop:
         telemetry.describe(
             beat, self._clock.now(), age, mode=self.safety.mode,
             phase=self.phase if self.safety.mode is Mode.RUNNING else np.nan,
-            faults=step.faults, cut=cut, peer=np.nan if peer is None else peer.mode,
+            faults=faults, cut=cut, peer=np.nan if peer is None else peer.mode,
         )  # fmt: skip
 
     def kept(self) -> None:
@@ -222,8 +223,8 @@ class ControlLoop:
             faults |= Fault.PEER
         return faults
 
-    def _command(self, beat: Beat, faults: Fault, *, end: bool) -> Step:
-        """Command the next setpoints; return what the state machine must know, with all faults of the tick."""
+    def _command(self, beat: Beat, faults: Fault, *, end: bool) -> tuple[Fault, bool, bool, bool]:
+        """Command the next setpoints; return all faults of the tick, and `damp`, `start` and `done` of `Inputs`."""
         mode, now, progress = self.safety.mode, beat.woke, self._progress
         if mode in NOT_BEGUN:
             if progress.since is None or (mode is Mode.READY and self._attended):
@@ -233,16 +234,16 @@ class ControlLoop:
                 faults = self._check(now)
                 start = Fault.ASTRAY not in faults and Fault.POSE not in faults
             late = now - progress.since > self._policy.start_s * NS
-            return Step(faults, damp=end or late or Fault.POSE in faults, start=start)
+            return faults, end or late or Fault.POSE in faults, start, False
         if mode is not Mode.RUNNING:
-            return Step(faults, damp=end)
+            return faults, end, False, False
         progress.ending |= end
         done, found = self._go_on(now)
         if found:
             faults |= found
         if self._overran(beat):
             faults |= Fault.OVERRUN
-        return Step(faults, damp=self._life is None and progress.ending, done=done)
+        return faults, self._life is None and progress.ending, False, done
 
     def _check(self, now: int) -> Fault:
         """Check whether torques may begin at the machine's pose, and command the first ones; return faults."""
@@ -288,26 +289,15 @@ class ControlLoop:
             counts.complete = progress.ending = True
         return long or beat.missed > 0
 
-    def _advance(self, beat: Beat, step: Step, *, end: bool, act: bool) -> None:
+    def _advance(self, inputs: Inputs, beat: Beat) -> None:
         """Advance the state machine, and prepare what a new mode needs."""
-        now, before, progress = beat.woke, self.safety.mode, self._progress
-        inputs = Inputs(
-            faults=step.faults,
-            heard=self.endpoint.newest is not None,
-            start=step.start,
-            damp=step.damp,
-            slow=before is Mode.DAMPED and self._slow(now),
-            arm=act or not self._attended,
-            done=step.done,
-            recover=act,
-            wait=self._attended and not (end or progress.ending),
-        )
-        self.safety = advance(self.safety, self._policy, now, inputs)
+        before, progress = self.safety.mode, self._progress
+        self.safety = advance(self.safety, self._policy, beat.woke, inputs)
         mode = self.safety.mode
         if mode is Mode.READY and mode is not before:
             self._observer.renew()
         elif mode is Mode.ARMED and mode is not before:
-            progress = self._progress = Progress(since=now)
+            progress = self._progress = Progress(since=beat.woke)
             self._control.restart()
             self.counts.complete, self.counts.error, self.counts.traceback = False, "", ""
         if progress.first is None and mode is Mode.RUNNING and self.phase is Phase.WORKING:

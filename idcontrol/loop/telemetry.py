@@ -6,18 +6,23 @@ import math
 import resource
 import time
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
+from idcontrol.kernels.bound import Bound, Form, bind, entry
+from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.loop.clock import Beat
 from idcontrol.loop.wire import Drop, Format
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import solver_number
-from idcontrol.types import Command, Reference
+from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference
 
 PARTS = ("read", "estimate", "plan", "control", "gate", "record")
 """Parts of a tick that are timed: reading and judging the machine's state, `Parts.sense`, planner, controller, gate
 (recording their answers, the state machine, the gate, sending), and pushing the row of the tick before."""
+UNSPENT = dict.fromkeys(PARTS, math.nan)
 COURSE = (
     "tick", "mode", "phase", "faults", "cut", "machine_mode", "missed", "period_us", "late_us", "age_us", "compute_us",
     "cpu_us", *(f"{part}_us" for part in PARTS), "switches",
@@ -26,6 +31,14 @@ COURSE = (
 `switches` counts how often the system took the CPU away since the tick before."""
 VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
 """Channels of one number each, side by side, of the answers of planner and controller."""
+
+
+LIKE: Final[tuple[Any, ...]] = (
+    *np.zeros((4, 1)), np.zeros(1, dtype=np.bool_), np.zeros((1, 3)), np.zeros(1, dtype=np.int64), np.zeros((1, 3)),
+)  # fmt: skip
+"""An array of the form of each argument of `keep`."""
+FORM: Final = Form(*LIKE)
+NO_FORCES: Final = ContactForces.none()
 
 
 def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
@@ -91,10 +104,11 @@ class Telemetry:
         self.answer = self.row.values[span(layout, ("q_des",)).start :]
         self._write_course, self._write_verdict = self.row.writer(COURSE), self.row.writer(VERDICT)
         of = self.row.of
-        self._planned = of["q_des"], of["v_des"], of["a_des"], of["base_ref"][:3], of["stance"], of["feet_des"]
-        self._shapes = [channel.shape for channel in self._planned]
-        self._yaw, self._force = of["base_ref"][3:], of["force_pred"]
-        self.spent = dict.fromkeys(PARTS, math.nan)
+        base, self._force = of["base_ref"], of["force_pred"]
+        planned = of["q_des"], of["v_des"], of["a_des"], base[:3], of["stance"], of["feet_des"]
+        self._yaw, self._answers = base[3:], bind((*planned, self._force))
+        self._keep = entry(keep, self._answers, *LIKE)
+        self.spent = UNSPENT.copy()
         self._cpu = self._mark = self._woke = 0
         self._switches = _switches()
 
@@ -117,19 +131,20 @@ class Telemetry:
         Raises:
             ValueError: An array of the reference has another shape than its channel.
         """
-        r, q, v, a, base, stance, feet = reference, *self._planned
-        # a user's planner may return other types of arrays
-        planned = [*map(np.asarray, (r.q, r.v, r.a, r.base_position, r.stance, r.feet))]
-        if [array.shape for array in planned] != self._shapes:
+        r, predicted = reference, command.predicted
+        forces = NO_FORCES if predicted is None else predicted
+        answer: Any = (r.q, r.v, r.a, r.base_position, r.stance, r.feet, forces.identity, forces.force)
+        fits = FORM.fits(answer)
+        if not fits:  # a user's planner may return arrays of other types
+            answer = [np.ascontiguousarray(x, dtype=like.dtype) for x, like in zip(answer, LIKE, strict=True)]
+            fits = FORM.fits(answer)
+        if not fits or not self._keep(self._answers, *answer):
             names = ("q", "v", "a", "base_position", "stance", "feet")
-            shapes = ", ".join(f"reference.{name} {array.shape}" for name, array in zip(names, planned, strict=True))
-            raise ValueError(f"{shapes}: one does not fit {len(q)} joints and {len(stance)} feet")
-        q[:], v[:], a[:], base[:], stance[:], feet[:] = planned
+            shapes = ", ".join(f"reference.{name} {x.shape}" for name, x in zip(names, answer, strict=False))
+            raise ValueError(f"{shapes}: one does not fit {len(self.row.of['tau'])} joints and {len(self._force)} feet")
         self._yaw[0] = r.base_yaw
-        predicted = command.predicted
-        self._force.fill(np.nan if predicted is None else 0.0)
-        if predicted is not None:
-            self._force[predicted.identity] = predicted.force
+        if predicted is None:
+            self._force.fill(np.nan)
         self._write_verdict(
             r.residual, command.status, command.residual, command.clipped, "rate" in command.dropped,
             solver_number(command.solved_by), command.gap, self.spent["control"],
@@ -162,7 +177,42 @@ class Telemetry:
             switches - self._switches,
         )  # fmt: skip
         self._woke, self._switches = beat.woke, switches
-        self.spent = dict.fromkeys(PARTS, math.nan)
+        self.spent = UNSPENT.copy()
+
+
+@njit(cache=True)
+def keep(
+    bound: Bound,
+    q: Array,
+    v: Array,
+    a: Array,
+    base: Array,
+    stance: Booleans,
+    feet: Array,
+    identity: Integers,
+    force: Array,
+) -> bool:  # pragma: no cover - compiled
+    """Record the arrays of an answer in the bound channels; the forces are on the feet `identity`.
+
+    Returns:
+        False if an array of the reference has another shape than its channel; then nothing is recorded.
+    """
+    to = bound.borrowed
+    if q.shape != to[0].shape or v.shape != to[1].shape or a.shape != to[2].shape or base.shape != to[3].shape:
+        return False
+    if stance.shape != to[4].shape or feet.shape != to[5].shape:
+        return False
+    assign(to[0], q)
+    assign(to[1], v)
+    assign(to[2], a)
+    assign(to[3], base)
+    for i in range(stance.shape[0]):
+        to[4][i] = 1.0 if stance[i] else 0.0
+    assign_rows(to[5], feet)
+    to[6][:] = 0.0
+    for i in range(identity.shape[0]):
+        assign(to[6][identity[i]], force[i])
+    return True
 
 
 def _switches() -> int:
