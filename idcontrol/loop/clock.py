@@ -1,11 +1,11 @@
-"""Time: what the clock says, and the beats of a fixed-rate loop on it.
+"""Time: clocks, and the cycles of a fixed-rate loop.
 
-Deadlines are absolute: beat k is due at ``epoch + k·period``, so lateness never adds up. A beat that could not be kept
-is counted and skipped; two beats are never closer than half a period.
+Deadlines are absolute: cycle k is due at ``epoch + k·period``, so lateness never adds up. A cycle that comes too late
+is counted and skipped; two cycles are never closer than half a period.
 
-Where the machine has a clock of its own, the beats follow its news: each begins as soon as news come near the time it
-is due, and the time at which the next is due gives way towards them, a little in each period. The loop keeps its rate
-so, and takes no news later than it must; without them it beats on.
+If the machine has a separate clock, the cycles follow its datagrams: each begins as soon as a datagram comes close to
+the time at which it is due, and the next deadline moves towards that moment, a little in each period. The loop keeps
+its rate, and reads no datagram later than it must; without datagrams it goes on by its clock.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ AWAKE_NS = 300_000
 or works for others, a tick takes longer (in a virtual machine its p99 and p99.9 by a tenth)."""
 
 PATIENCE = 0.25
-"""How long before and after the time it is due a beat may begin to follow the news, in periods."""
+"""Largest distance from its deadline at which a cycle may begin with a datagram, in periods."""
 
 GAIN = 0.05
-"""Share of its distance from the news by which the time at which beats are due moves in each of them: it settles within
-some 20 beats, and knows little of the jitter of single news."""
+"""Share of the distance between a datagram and the deadline by which the next deadline moves: it settles within some 20
+cycles, and averages the jitter of single datagrams."""
 
-GIVES_WAY = 0.01
-"""How far it may move at most, in periods. Clocks of quartz differ by a ten-thousandth, and a period is made up for in
-100 beats; the rate remains what it is to within this."""
+LARGEST_SHIFT = 0.01
+"""Largest such move, in periods. Clocks of quartz differ by a ten-thousandth, and a whole period is made up for in 100
+cycles; the rate remains exact to within this."""
 
 JUMP_NS = 1 * NS
-"""A clock that goes back, or ahead by more than this between two beats, has jumped: the process was suspended."""
+"""A clock that goes back, or ahead by more than this between two cycles, has jumped: the process was suspended."""
 
 
 class Clock(Protocol):
-    """A source of time. Which one a loop is given decides its pacing; nothing else in the loop can tell."""
+    """A source of time, which decides the pacing of a loop."""
 
     def now(self) -> int:
-        """Time [ns]."""
+        """Return the time [ns]."""
 
     def sleep_until(self, deadline: int) -> None:
         """Return at `deadline` [ns], or at once if it has passed."""
@@ -55,8 +55,8 @@ class WallClock:
     """The machine's monotonic clock: sleeps, then spins.
 
     Attributes:
-        beforehand: Called once in each wait, with its deadline, where time begins to be spun away.
-        meanwhile: Called again and again in that time; what either takes longer makes the wait longer.
+        beforehand: Called with the deadline once in each wait, when the clock begins to spin.
+        meanwhile: Called again and again while it spins; either call may prolong the wait.
     """
 
     def __init__(self, *, awake: int = SPIN_NS) -> None:
@@ -66,13 +66,13 @@ class WallClock:
         self.meanwhile: Callable[[], object] = lambda: None
 
     def now(self) -> int:
-        """Time [ns]."""
+        """Return the time [ns]."""
         return time.monotonic_ns()
 
     def sleep_until(self, deadline: int) -> None:
         """Return at `deadline` [ns]."""
-        left = deadline - time.monotonic_ns()
-        asleep = left - max(SPIN_NS, min(self._awake, left // 2))
+        wait = deadline - time.monotonic_ns()
+        asleep = wait - max(SPIN_NS, min(self._awake, wait // 2))
         if asleep > 0:
             time.sleep(asleep * 1e-9)
         self.beforehand(deadline)
@@ -81,10 +81,10 @@ class WallClock:
 
 
 class VirtualClock:
-    """Simulated time: it moves only when somebody waits, or says that something took time.
+    """Simulated time: it moves only in `sleep_until`, `spend` and `jump`.
 
-    Events at a rate of their own (a plant, a delayed datagram) are entered with `every` or `at` and happen, in the
-    order of time, while the loop waits. The same calls give the same times: runs are reproducible.
+    Other events (of a plant, of a delayed datagram) are entered with `every` or `at` and happen, in the order of time,
+    while the loop waits. The same calls give the same times: runs are reproducible.
     """
 
     def __init__(self, *, pace: float | None = None) -> None:
@@ -99,7 +99,7 @@ class VirtualClock:
         self._pace, self._began = pace, time.monotonic_ns()
 
     def now(self) -> int:
-        """Time [ns]."""
+        """Return the time [ns]."""
         return self._now
 
     def every(self, period: int, call: Callable[[], None]) -> None:
@@ -111,7 +111,7 @@ class VirtualClock:
         self._enter(when, 0, call)
 
     def spend(self, duration: int) -> None:
-        """Say that something took `duration` [ns]."""
+        """Let a `duration` [ns] pass."""
         self.sleep_until(self._now + duration)
 
     def jump(self, by: int) -> None:
@@ -129,26 +129,26 @@ class VirtualClock:
             call()
         self._now = max(self._now, deadline)
         if self._pace is not None:
-            left = self._now / self._pace - (time.monotonic_ns() - self._began)
-            if left > 0:
-                time.sleep(left / NS)
+            ahead = self._now / self._pace - (time.monotonic_ns() - self._began)
+            if ahead > 0:
+                time.sleep(ahead / NS)
 
     def _enter(self, when: int, period: int, call: Callable[[], None]) -> None:
         self._entered += 1  # of two calls that are due at once the first one entered goes first; calls are not compared
         self._due.append((when, self._entered, period, call))
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Cycle(msgspec.Struct, frozen=True):
     """One period of the loop.
 
     It is made in every tick, hence a `msgspec.Struct`: a frozen dataclass takes longer.
 
     Attributes:
         index: Number of the period; skipped ones count.
-        due: When it should have begun [ns]; where beats follow news, when these were expected.
-        woke: When it began [ns].
-        missed: How many were skipped just before it.
-        jumped: Whether the clock jumped; the beats have begun anew from here.
+        due: Deadline of its beginning [ns]; if cycles follow datagrams, the expected time of the datagram.
+        woke: Its beginning [ns].
+        missed: Number of cycles that were skipped just before it.
+        jumped: True if the clock jumped; the deadlines have begun anew from here.
     """
 
     index: int
@@ -159,23 +159,23 @@ class Beat(msgspec.Struct, frozen=True):
 
 
 class Pacer:
-    """The beats of a loop."""
+    """The cycles of a loop."""
 
     def __init__(self, clock: Clock, period: int, heard: Callable[[int], bool] | None = None) -> None:
-        """Prepare beats; the first one is due one period after the first call of `wait`.
+        """Prepare cycles; the first one is due one period after the first call of `wait`.
 
         Args:
             clock: The clock.
-            period: Time between two beats [ns].
-            heard: Waits until there are news or until a deadline [ns], and returns whether there are; the beats follow
-                them. None has them follow the clock alone.
+            period: Time between two cycles [ns].
+            heard: Waits for a datagram until a deadline [ns], and returns True if one came; the cycles follow them.
+                None follows the clock alone.
         """
         self._clock, self._period, self._heard = clock, period, heard
         self._due: int | None = None
         self._index, self._woke = 0, 0
 
-    def wait(self) -> Beat:
-        """Wait for the next beat that can be kept."""
+    def wait(self) -> Cycle:
+        """Wait for the next cycle that can be kept."""
         now, period = self._clock.now(), self._period
         if self._due is None:
             self._due = self._woke = now
@@ -192,18 +192,18 @@ class Pacer:
         else:
             self._due += self._follow(self._heard, due, max(due - round(PATIENCE * period), self._woke + period // 2))
         missed, self._index, self._woke = index - self._index - 1, index, self._clock.now()
-        return Beat(index=index, due=due, woke=self._woke, missed=missed, jumped=jumped)
+        return Cycle(index=index, due=due, woke=self._woke, missed=missed, jumped=jumped)
 
     def _follow(self, heard: Callable[[int], bool], due: int, opens: int) -> int:
-        """Wait for the news of a beat that may begin as soon as the time `opens`; returns how far it gives way.
+        """Wait for the datagram of a cycle that may begin from the time `opens` on; return the shift of the deadline.
 
-        News that come before that time only make it begin when it is due at the latest: if the machine speaks more
-        often than the loop beats, newer ones come in time.
+        After a datagram that comes before that time the cycle begins when it is due at the latest: if the machine sends
+        more often than once in a period, a newer one comes in time.
         """
         clock, came = self._clock, None
         while clock.now() < opens and heard(opens):
             came = clock.now()
         if heard(due + round(PATIENCE * self._period) if came is None else due):
             came = clock.now()
-        most = round(GIVES_WAY * self._period)
+        most = round(LARGEST_SHIFT * self._period)
         return 0 if came is None else min(max(round(GAIN * (came - due)), -most), most)

@@ -18,7 +18,7 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
     """Job of `idcontrol.loop.plant_process`.
 
     Attributes:
-        target: Where the loop's experiment is, ``package.module:name``.
+        target: The loop's experiment, ``package.module:name``.
         config: Configuration of the experiment.
         period: Time between two ticks of the plant [ns].
         session: Session number of the plant's side of the conversation.
@@ -27,7 +27,7 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
         silence_s: The plant brakes after a silence of this length [s].
         ring: File descriptor of the memory for the plant's telemetry.
         shared: File descriptor of the memory of the link; None means UDP.
-        begins: Where the plant begins.
+        begins: Pose in which the plant begins.
         host: Host of the loop, over UDP.
         port: Port of the loop, over UDP.
     """
@@ -50,14 +50,14 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
     """Job of `idcontrol.loop.record`.
 
     Attributes:
-        target: Where the loop's experiment is, ``package.module:name``.
+        target: The loop's experiment, ``package.module:name``.
         config: Configuration of the experiment.
-        settings: How the loop runs (`idcontrol.loop.launch.LoopSettings`), for the record.
+        settings: Settings of the loop (`idcontrol.loop.launch.LoopSettings`), for the record.
         out: Folder of the record.
         period: Period of the loop [ns].
         ring: File descriptor of the loop's telemetry.
-        machine_ring: File descriptor of its machine's telemetry; None for a machine that is not ours.
-        told: Whether somebody reads on standard error what the loop does.
+        machine_ring: File descriptor of the plant's telemetry; None for another machine.
+        reports: True if changes of mode, phase and faults are printed on standard error.
     """
 
     target: str
@@ -67,14 +67,14 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
     period: int
     ring: int
     machine_ring: int | None
-    told: bool = False
+    reports: bool = False
 
 
 class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     """Job of a process that shows the loop while it runs.
 
     Attributes:
-        target: Where the loop's experiment is, ``package.module:name``.
+        target: The loop's experiment, ``package.module:name``.
         config: Configuration of the experiment.
         period: Period of the loop [ns].
         ring: File descriptor of the loop's telemetry.
@@ -89,19 +89,19 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(job: msgspec.Struct) -> bytes:
-    """A job as one line of JSON, with infinities, which msgspec's own encoder refuses (friction may be infinite)."""
+    """Return a job as one line of JSON, with infinities, which msgspec's encoder refuses (friction may be infinite)."""
     return json.dumps(msgspec.to_builtins(job)).encode() + b"\n"
 
 
 def decode(line: str, kind: type[Job]) -> Job:
-    """The job of type `kind` that `encode` wrote as `line`."""
+    """Return the job of type `kind` that `encode` wrote as `line`."""
     return msgspec.convert(json.loads(line), kind)
 
 
 def start(module: str, job: msgspec.Struct, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
-    """Run `module` in a process of its own and hand it a job; its standard input stays open.
+    """Run `module` in a separate process and write a job to its standard input, which stays open.
 
-    The process gets a session of its own, so that Ctrl-C on the terminal reaches the loop alone, which then ends the
+    The process gets a separate session, so that Ctrl-C on the terminal reaches the loop alone, which then ends the
     process in order.
     """
     process = subprocess.Popen(

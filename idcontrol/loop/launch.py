@@ -27,7 +27,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DISK_FULL, Diverged, IdControlError, InputError
 from idcontrol.kernels.linked import compile_linked
 from idcontrol.loop import machine, real, realtime, record
-from idcontrol.loop.clock import AWAKE_NS, NS, Beat, Clock, VirtualClock, WallClock
+from idcontrol.loop.clock import AWAKE_NS, NS, Clock, Cycle, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
 from idcontrol.loop.order import Translation, translation
@@ -149,7 +149,7 @@ def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
     if (settings.pacing == "real") != (settings.transport != "inprocess"):
         raise InputError(
             f"transport={settings.transport} with pacing={settings.pacing}: simulated time needs transport=inprocess, "
-            "and the wall clock a machine of its own (shared or udp)"
+            "and the wall clock a machine in another process (shared or udp)"
         )
     if settings.peer is not None and not settings.arm and not sys.stdin.isatty():
         _open(settings).close()  # an address that cannot be used is refused first
@@ -248,7 +248,7 @@ class _Work:
         def tick() -> None:
             if not body.finished:
                 now = clock.now()
-                body.tick(Beat(index=now // self.plant_period, due=now, woke=now))
+                body.tick(Cycle(index=now // self.plant_period, due=now, woke=now))
                 scribe.machine_rows(body.row.values[None])
 
         clock.every(self.plant_period, tick)
@@ -275,7 +275,7 @@ class _Work:
             machine_fd, _ = anonymous(ring_bytes(plant_width, round(RING_S * NS / self.plant_period)))
         job = RecordJob(
             target=self.target, config=self.config, settings=msgspec.to_builtins(self.settings), out=str(self.out),
-            period=self.period, ring=ring_fd, machine_ring=machine_fd, told=sys.stderr.isatty(),
+            period=self.period, ring=ring_fd, machine_ring=machine_fd, reports=sys.stderr.isatty(),
         )  # fmt: skip
         children = [start("idcontrol.loop.record", job, [ring_fd] if machine_fd is None else [ring_fd, machine_fd])]
         try:

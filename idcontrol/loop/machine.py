@@ -18,7 +18,7 @@ import numpy as np
 
 from idcontrol.kernels.jit import njit
 from idcontrol.loop.brake import brake
-from idcontrol.loop.clock import Beat
+from idcontrol.loop.clock import Cycle
 from idcontrol.loop.safety import NOT_BEGUN, Fault, Inputs, Mode, Policy, Safety, advance
 from idcontrol.loop.session import Session, wire_format
 from idcontrol.loop.transport import Endpoint, Link
@@ -112,14 +112,14 @@ class Machine:
         """True if it has stopped, and has sent so."""
         return self.endpoint.finished
 
-    def tick(self, beat: Beat, *, stop: bool = False) -> None:
+    def tick(self, cycle: Cycle, *, stop: bool = False) -> None:
         """Take what has come, move for one period, and send the new state.
 
         Args:
-            beat: The period that begins.
+            cycle: The period that begins.
             stop: True if it must stop, whatever the loop sends.
         """
-        now = beat.woke
+        now = cycle.woke
         self.endpoint.poll(now)
         heard, silence = self.endpoint.newest, self.endpoint.silence(now)
         self.safety, faults = follow(
@@ -137,7 +137,7 @@ class Machine:
             else:
                 self._motion = motion
         self.endpoint.post(self.safety.mode, self._values, now)
-        self._describe(beat, faults, silence, spent)
+        self._describe(cycle, faults, silence, spent)
 
     def _slow(self) -> bool:
         speed = np.abs(self._system.joint_velocities(self._motion.state.v)).max(initial=0.0)
@@ -178,11 +178,11 @@ class Machine:
             return forces
         return ContactForces(identity=forces.identity[of], force=forces.force[of], normal=forces.normal[of])
 
-    def _describe(self, beat: Beat, faults: Fault, silence: int, spent: int) -> None:
+    def _describe(self, cycle: Cycle, faults: Fault, silence: int, spent: int) -> None:
         of, motion = self.row.of, self._motion
-        late_us = 1e-3 * (beat.woke - beat.due)
+        late_us = 1e-3 * (cycle.woke - cycle.due)
         self._write_course(
-            motion.state.t, self.safety.mode, faults, 1e-3 * silence, 1e-3 * spent, late_us, beat.missed
+            motion.state.t, self.safety.mode, faults, 1e-3 * silence, 1e-3 * spent, late_us, cycle.missed
         )  # fmt: skip
         of["q"][:], of["v"][:], of["tau"][:] = motion.state.q, motion.state.v, motion.tau
         of["force"][:] = 0.0

@@ -1,6 +1,6 @@
-"""Whether what a machine says of itself can be: joints that jump or stand still, a base that tips over.
+"""Plausibility of a machine's state: joints that jump or stand still, a base that tips over.
 
-Cyclic redundancy checks find damage on the way; these find what was wrong before it was sent.
+Cyclic redundancy checks find damage on the way; these checks find errors made before sending.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from idcontrol.types import Array, Booleans, Integers
 
 
 class Heard(NamedTuple):
-    """The last plausible message about the joints, overwritten by the next one."""
+    """The last plausible state of the joints, overwritten by the next one."""
 
     t: Array
     """Time, shape (1,) [s]; NaN before the first message."""
@@ -28,14 +28,14 @@ class Heard(NamedTuple):
     v: Array
     """Velocities, shape (a,) [rad/s or m/s]."""
     still: Array
-    """For how long each position has not changed by a bit while its velocity said that it does, shape (a,) [s]."""
+    """Time for which each position has not changed by a bit despite its velocity, shape (a,) [s]."""
 
 
 class Trust(NamedTuple):
-    """How far encoders are trusted."""
+    """Trust in encoders."""
 
     jump: float
-    """How far a joint may be from where its velocities lead [rad or m]."""
+    """Largest distance of a joint from the position that its velocities lead to [rad or m]."""
     speed: float
     """Velocity above which a joint must be seen to move [rad/s or m/s]."""
     still: float
@@ -43,17 +43,17 @@ class Trust(NamedTuple):
 
 
 def nothing(joints: int) -> Heard:
-    """Nothing was heard yet of a number of joints."""
+    """Return the memory of a number of joints before their first state."""
     return Heard(t=np.full(1, np.nan), q=np.zeros(joints), v=np.zeros(joints), still=np.zeros(joints))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def believable(heard: Heard, trust: Trust, t: float, q: Array, v: Array) -> bool:  # pragma: no cover - compiled
-    """Whether joints may be at `q` with velocities `v`, shape (a,), at time t; if so, that is `heard`.
+    """Return True if joints may be at `q` with velocities `v`, shape (a,), at time t; then `heard` is overwritten.
 
-    Between two messages a joint moves by no more than the larger of their velocities allows, and `Trust.jump`. What is
-    not believed is forgotten, so that one message alone does no harm, and a lasting offset is not got used to. The
-    first message is believed, and the first after the machine's clock went back, which is a fault of its own.
+    Between two states a joint moves by no more than the larger of their velocities allows, and `Trust.jump`. An
+    implausible state is forgotten: one alone does no harm, and a lasting offset stays implausible. The first state is
+    believed, and the first after the machine's clock went back, which is another fault.
     """
     after, believed = t - heard.t[0], True
     if after >= 0.0:
@@ -74,7 +74,7 @@ def believable(heard: Heard, trust: Trust, t: float, q: Array, v: Array) -> bool
 
 @njit(cache=True, inner=True)
 def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
-    """Largest difference of two vectors (a,)."""
+    """Return the largest difference of two vectors (a,)."""
     most = 0.0
     for i in range(q.shape[0]):
         most = max(most, abs(q[i] - other[i]))
@@ -83,7 +83,7 @@ def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True)
 def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
-    """How far the norm of an orientation, shape (4,), is from 1."""
+    """Return the distance of the norm of an orientation, shape (4,), from 1."""
     square = 0.0
     for x in quaternion:
         square += x * x
@@ -108,40 +108,40 @@ DRIVE, HOT, VOLTAGE, ESTOP, QUATERNION, ENCODER, TIPPED = (
     )
 )  # fmt: skip
 UNUSED: Final = QUATERNION | ENCODER
-"""Faults of a message that is not used."""
+"""Faults of a state that is not used."""
 UNIT: Final = 1e-3
-"""How far the norm of a quaternion may be from 1."""
+"""Largest distance of the norm of a quaternion from 1."""
 
 
 @njit(cache=True, inner=True)
 def ailing(health: Health, bearable: Bearable) -> int:  # pragma: no cover - compiled
-    """The faults of drives and supply, a sum of `Fault`; what is not measured (NaN) is none."""
-    found = 0
+    """Return the faults of drives and supply, a sum of `Fault`; values that are not measured (NaN) have none."""
+    faults = 0
     for i in range(health.drive_error.shape[0]):
         if health.drive_error[i] > 0.0 or health.drive_error[i] < 0.0:
-            found |= DRIVE
+            faults |= DRIVE
         if health.temperature[i] > bearable.hot:
-            found |= HOT
+            faults |= HOT
     if health.supply[0] < bearable.low or health.supply[0] > bearable.high:
-        found |= VOLTAGE
+        faults |= VOLTAGE
     if health.supply[1] > 0.0:
-        found |= ESTOP
-    return found
+        faults |= ESTOP
+    return faults
 
 
 @njit(cache=True)
 def tilt(quaternion: Array) -> float:  # pragma: no cover - compiled
-    """Angle between a base's z axis and the world's [rad], from its orientation, shape (4,): x, y, z, w."""
+    """Return the angle between a base's z axis and the world's [rad]; its orientation is x, y, z, w, shape (4,)."""
     x, y, z, w = quaternion[0], quaternion[1], quaternion[2], quaternion[3]
     return 2.0 * math.atan2(math.sqrt(x * x + y * y), math.sqrt(z * z + w * w))
 
 
 class Joints(NamedTuple):
-    """Where the actuated joints are in a state, and where they were seen last.
+    """The places of the actuated joints in a state, and their last positions and velocities.
 
     Attributes:
         at_q: Their places in a configuration, shape (a,).
-        circle: Which of them are given by cosine and sine, shape (a,).
+        circle: True for joints that are stored as cosine and sine, shape (a,).
         at_v: Their places in a velocity, shape (a,).
         q: Positions, shape (a,) [rad or m]; continuous joints within (-π, π].
         v: Velocities, shape (a,) [rad/s or m/s].
@@ -164,17 +164,17 @@ def see(joints: Joints, q: Array, v: Array) -> None:  # pragma: no cover - compi
 
 
 class Judge(NamedTuple):
-    """What messages are judged by, and where what they say is written.
+    """Limits for the judgement of states, and the arrays that record them.
 
     Attributes:
-        floats: Whether a configuration begins with a position and a quaternion.
-        joints: The joints of the last message that is used.
-        heard: What is remembered of them.
-        trust: How far encoders are trusted.
-        bearable: What drives and supply may reach.
-        tilt_rad: How far the base may lean [rad].
-        values: Room for all values of a message.
-        q: The configuration therein, shape (nq,): a view, as the next two.
+        floats: True if a configuration begins with a position and a quaternion.
+        joints: The joints of the last state that is used.
+        heard: The last plausible state of the joints.
+        trust: Trust in encoders.
+        bearable: Limits of drives and supply.
+        tilt_rad: Largest angle of the base from upright [rad].
+        values: All values of a state.
+        q: The configuration therein, shape (nq,): a view, like the next two.
         v: The velocity, shape (nv,).
         health: Drives and supply.
     """
@@ -193,27 +193,27 @@ class Judge(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma: no cover - compiled
-    """The faults of a message, a sum of `Fault`. It is kept in `Judge.values`; its joints are if it can be used.
+    """Return the faults of a state, a sum of `Fault`; record its values, and its joints if it can be used.
 
     Args:
         bound: A `Judge`.
-        values: The values of the message.
+        values: The values of the state.
         t: Its time [s].
-        fresh: Whether joints may be anywhere, whatever was heard before.
+        fresh: True if joints may be anywhere, whatever the last state was.
     """
     by: Judge = bound.borrowed
     assign(by.values, values)
-    found = ailing(by.health, by.bearable)
+    faults = ailing(by.health, by.bearable)
     if by.floats and off_unit(by.q[3:7]) > UNIT:
-        return found | QUATERNION
+        return faults | QUATERNION
     if fresh:
         by.heard.t[0] = np.nan
     q, v = np.empty(by.joints.q.shape[0]), np.empty(by.joints.q.shape[0])
     for j in range(q.shape[0]):
         q[j], v[j] = by.q[by.joints.at_q[j]], by.v[by.joints.at_v[j]]
     if not believable(by.heard, by.trust, t, q, v):
-        return found | ENCODER
+        return faults | ENCODER
     see(by.joints, by.q, by.v)
     if by.floats and tilt(by.q[3:7]) > by.tilt_rad:
-        found |= TIPPED
-    return found
+        faults |= TIPPED
+    return faults

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idcontrol.loop.brake import brake
-from idcontrol.loop.clock import NS, Beat, Clock, Pacer
+from idcontrol.loop.clock import NS, Clock, Cycle, Pacer
 from idcontrol.loop.control import Control, Guard
 from idcontrol.loop.gate import Setpoints
 from idcontrol.loop.life import ON_THE_WAY, Life, Phase
@@ -153,11 +153,11 @@ class ControlLoop:
         """Take what has come, for the next tick to read; return True if it was newer than what there was."""
         return self.endpoint.poll(self._clock.now())
 
-    def tick(self, beat: Beat, *, end: bool = False, act: bool = False, faults: Fault = Fault.NONE) -> None:
+    def tick(self, cycle: Cycle, *, end: bool = False, act: bool = False, faults: Fault = Fault.NONE) -> None:
         """Run one period.
 
         Args:
-            beat: The period that begins.
+            cycle: The period that begins.
             end: True if the end is requested.
             act: True if the operator acted: that arms a ready loop; a braked one begins anew once the machine rests
                 and there is no fault.
@@ -165,34 +165,34 @@ class ControlLoop:
         """
         telemetry = self._telemetry
         telemetry.begin()
-        if found := self._listen(beat):
+        if found := self._listen(cycle):
             faults |= found
         telemetry.lap("read")
         telemetry.answer.fill(np.nan)
-        age = self.endpoint.age(beat.woke)
-        if found := self._judge(beat, age):
+        age = self.endpoint.age(cycle.woke)
+        if found := self._judge(cycle, age):
             faults |= found
-        faults, damp, start, done = self._command(beat, faults, end=end)
+        faults, damp, start, done = self._command(cycle, faults, end=end)
         self._advance(
             Inputs(
                 faults=faults,
                 heard=self.endpoint.newest is not None,
                 start=start,
                 damp=damp,
-                slow=self.safety.mode is Mode.DAMPED and self._slow(beat.woke),
+                slow=self.safety.mode is Mode.DAMPED and self._slow(cycle.woke),
                 arm=act or not self._attended,
                 done=done,
                 recover=act,
                 wait=self._attended and not (end or self._progress.ending),
             ),
-            beat,
+            cycle,
         )
-        cut = self._gate(beat)
+        cut = self._gate(cycle)
         self._post(self.safety.mode)
         telemetry.lap("gate")
         peer = self.endpoint.newest
         telemetry.describe(
-            beat, self._clock.now(), age, mode=self.safety.mode,
+            cycle, self._clock.now(), age, mode=self.safety.mode,
             phase=self.phase if self.safety.mode is Mode.RUNNING else np.nan,
             faults=faults, cut=cut, peer=np.nan if peer is None else peer.mode,
         )  # fmt: skip
@@ -201,9 +201,9 @@ class ControlLoop:
         """Take the time of recording the row of the last tick."""
         self._telemetry.lap("record")
 
-    def _listen(self, beat: Beat) -> Fault:
+    def _listen(self, cycle: Cycle) -> Fault:
         """Read the newest state; return its faults."""
-        self.endpoint.poll(beat.woke)
+        self.endpoint.poll(cycle.woke)
         observer, newest, running = self._observer, self.endpoint.newest, self.safety.mode is Mode.RUNNING
         fresh = newest is not observer.datagram
         if fresh and newest is not None:
@@ -211,21 +211,21 @@ class ControlLoop:
         # a fault of a state counts once while torques flow: what counts then is how many states in a row have it
         return observer.faults if fresh or not running else Fault.NONE
 
-    def _judge(self, beat: Beat, age: int) -> Fault:
+    def _judge(self, cycle: Cycle, age: int) -> Fault:
         """Return the faults of clocks and of the conversation; `age` is that of the newest datagram [ns]."""
         faults, mode, newest = Fault.NONE, self.safety.mode, self.endpoint.newest
         if age > self._timing.late:
             faults |= Fault.SILENT
-        if beat.jumped:
+        if cycle.jumped:
             faults |= Fault.CLOCK
         peer = Mode.IDLE if newest is None else newest.mode
         if peer == Mode.STOPPED or (peer == Mode.DAMPED and mode is not Mode.DAMPED):
             faults |= Fault.PEER
         return faults
 
-    def _command(self, beat: Beat, faults: Fault, *, end: bool) -> tuple[Fault, bool, bool, bool]:
+    def _command(self, cycle: Cycle, faults: Fault, *, end: bool) -> tuple[Fault, bool, bool, bool]:
         """Command the next setpoints; return all faults of the tick, and `damp`, `start` and `done` of `Inputs`."""
-        mode, now, progress = self.safety.mode, beat.woke, self._progress
+        mode, now, progress = self.safety.mode, cycle.woke, self._progress
         if mode in NOT_BEGUN:
             if progress.since is None or (mode is Mode.READY and self._attended):
                 progress.since = now
@@ -241,7 +241,7 @@ class ControlLoop:
         done, found = self._go_on(now)
         if found:
             faults |= found
-        if self._overran(beat):
+        if self._overran(cycle):
             faults |= Fault.OVERRUN
         return faults, self._life is None and progress.ending, False, done
 
@@ -278,37 +278,37 @@ class ControlLoop:
             setpoints.wanted[:], setpoints.held[:] = rows[0], rows[1:]
         return False, fault
 
-    def _overran(self, beat: Beat) -> bool:
+    def _overran(self, cycle: Cycle) -> bool:
         """Count a running tick; return True if it took too long, or others were missed before it."""
         counts, progress, timing = self.counts, self._progress, self._timing
-        long = self._clock.now() - beat.woke > timing.period
+        long = self._clock.now() - cycle.woke > timing.period
         counts.ticks += 1
-        counts.missed += beat.missed
+        counts.missed += cycle.missed
         counts.overruns += long
-        if progress.first is not None and (beat.index - progress.first) * timing.period >= timing.duration:
+        if progress.first is not None and (cycle.index - progress.first) * timing.period >= timing.duration:
             counts.complete = progress.ending = True
-        return long or beat.missed > 0
+        return long or cycle.missed > 0
 
-    def _advance(self, inputs: Inputs, beat: Beat) -> None:
+    def _advance(self, inputs: Inputs, cycle: Cycle) -> None:
         """Advance the state machine, and prepare what a new mode needs."""
         before, progress = self.safety.mode, self._progress
-        self.safety = advance(self.safety, self._policy, beat.woke, inputs)
+        self.safety = advance(self.safety, self._policy, cycle.woke, inputs)
         mode = self.safety.mode
         if mode is Mode.READY and mode is not before:
             self._observer.renew()
         elif mode is Mode.ARMED and mode is not before:
-            progress = self._progress = Progress(since=beat.woke)
+            progress = self._progress = Progress(since=cycle.woke)
             self._control.restart()
             self.counts.complete, self.counts.error, self.counts.traceback = False, "", ""
         if progress.first is None and mode is Mode.RUNNING and self.phase is Phase.WORKING:
-            progress.first = beat.index
+            progress.first = cycle.index
 
     def _slow(self, now: int) -> bool:
         """Return True if the joints are known to be slow."""
         known = self._observer.message is not None and self.endpoint.silence(now) <= self._timing.late
         return known and self._observer.slow()
 
-    def _gate(self, beat: Beat) -> Cut:
+    def _gate(self, cycle: Cycle) -> Cut:
         """Admit the setpoints that are sent; return the limits at which a torque was cut."""
         safety, setpoints, state, timing = self.safety, self._setpoints, self._observer.state, self._timing
         if safety.mode not in (Mode.RUNNING, Mode.DAMPED) or state is None:
@@ -318,8 +318,8 @@ class ControlLoop:
         if not running:
             setpoints.wanted[:] = brake(self._parts.system, self._parts.limits, state, timing.period / NS)
         elif self._policy.soft_start_s > 0.0:
-            share = min(1.0, (beat.woke - safety.since + timing.period) / (self._policy.soft_start_s * NS))
-        return setpoints.admit(share, (1 + beat.missed) * timing.period / NS, drives=running)
+            share = min(1.0, (cycle.woke - safety.since + timing.period) / (self._policy.soft_start_s * NS))
+        return setpoints.admit(share, (1 + cycle.missed) * timing.period / NS, drives=running)
 
     def _post(self, mode: Mode) -> None:
         """Send the setpoints, in the machine's order; an armed loop is ready to its machine."""

@@ -1,4 +1,4 @@
-"""Ask the operating system for undisturbed time, and say what it granted. Without it everything works, less evenly.
+"""Request privileges of the operating system, and report the granted ones. Without them ticks are less even.
 
 Linux takes 50 ms out of every second from a SCHED_FIFO process that leaves less than 5 % of its CPU to others
 (``/proc/sys/kernel/sched_rt_runtime_us``): a loop or a plant that works for nearly its whole period is stopped that
@@ -44,10 +44,10 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
         scheduler: ``"SCHED_FIFO"`` or ``"SCHED_OTHER"``.
         priority: Priority under SCHED_FIFO; 0 under another scheduler.
         cpu: The CPU that the process is bound to; None if it may move.
-        memory_locked: Whether all its memory stays in RAM.
-        cpu_awake: Whether idle CPUs stay awake meanwhile.
-        gc_frozen: Whether the garbage collector passes over all that was made before.
-        threads: Threads of the process; more than one means that BLAS brought its own.
+        memory_locked: True if all its memory stays in RAM.
+        cpu_awake: True if idle CPUs stay awake meanwhile.
+        gc_frozen: True if the garbage collector ignores all earlier objects.
+        threads: Threads of the process; more than one means that BLAS has started some.
         refused: Each privilege that was refused, and why.
     """
 
@@ -62,7 +62,7 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_blas_thread() -> bool:
-    """Let BLAS start no threads in this process and its children; whether it was early enough (before NumPy)."""
+    """Let BLAS start no threads in this process and its children; return True if that was before NumPy's import."""
     os.environ.update(ONE_THREAD)
     return "numpy" not in sys.modules
 
@@ -118,7 +118,7 @@ def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
 
 
 def resident_mb() -> float:
-    """Memory that the process holds [MB]; NaN where the system does not say."""
+    """Return the memory of the process [MB]; NaN if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -127,7 +127,7 @@ def resident_mb() -> float:
 
 
 def stolen_s() -> float:
-    """Time that a hypervisor has taken from the CPUs since the computer began [s]; NaN where the system is silent."""
+    """Return the time that a hypervisor has taken from the CPUs since boot [s]; NaN if it is unknown."""
     try:
         return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
@@ -135,7 +135,7 @@ def stolen_s() -> float:
 
 
 def _go_first(refused: dict[str, str]) -> bool:
-    """Whether the process goes before all ordinary ones."""
+    """Request SCHED_FIFO; return True if it was granted."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
     except OSError as error:
@@ -162,7 +162,7 @@ def _claim(cpus: Iterable[int]) -> tuple[int, socket.socket] | None:
 
 
 def _bind(cpu: int, refused: dict[str, str]) -> int | None:
-    """Stay on `cpu`; None if that was refused."""
+    """Bind the process to a CPU; return it, or None if that was refused."""
     try:
         os.sched_setaffinity(0, {cpu})
     except OSError as error:
@@ -187,9 +187,9 @@ def _lock_memory(refused: dict[str, str]) -> bool:
 
 
 def _stay_awake(refused: dict[str, str]) -> int | None:
-    """The open file that keeps idle CPUs from sleeping; None if that was refused.
+    """Return the open file that keeps idle CPUs from sleeping; None if that was refused.
 
-    One that sleeps wakes later, with colder caches; that of a virtual machine goes back to its host meanwhile.
+    A sleeping CPU wakes later, with colder caches; that of a virtual machine goes back to its host meanwhile.
     """
     try:
         wakeful = os.open(LATENCY, os.O_WRONLY)

@@ -397,7 +397,7 @@ def _record(job: RecordJob) -> None:
         session, Path(job.out), job.config | {"loop": job.settings}, job.period / NS,
         machine_too=job.machine_ring is not None,
         estimated=job.settings["sensing"]["base"] == "estimated",
-        report=partial(print, file=sys.stderr, flush=True) if job.told else lambda line: None,
+        report=partial(print, file=sys.stderr, flush=True) if job.reports else lambda line: None,
     )  # fmt: skip
     drains = [_Drain(Ring(attach(job.ring), width(channels(wire, session.notes))), scribe.loop_rows)]
     if job.machine_ring is not None:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from msgspec import structs
 
-from idcontrol.loop.clock import NS, Beat, Clock
+from idcontrol.loop.clock import NS, Clock, Cycle
 from idcontrol.loop.machine import specific_force
 from idcontrol.loop.real import WARM_TICKS, ControlLoop
 from idcontrol.loop.safety import NAMES, Mode, Policy, Rule, Safety
@@ -69,7 +69,7 @@ class Rehearsal:
         """Run a tick; return the time that it took [ns]."""
         began = self._clock.now()
         self._heard, self._beats = bytes(self._machine.seal(Mode.RUNNING, began, 0)), self._beats + 1
-        self._loop.tick(Beat(index=self._beats, due=began, woke=began))
+        self._loop.tick(Cycle(index=self._beats, due=began, woke=began))
         self._loop.kept()
         return self._clock.now() - began
 

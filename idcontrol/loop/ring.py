@@ -1,9 +1,8 @@
 """Telemetry: rows of numbers that leave the tick for another process, at the price of a copy.
 
-A ring of shared memory with one writer. The writer never waits: a reader that falls behind by more than the ring's
-length loses the oldest rows, and knows how many. A row counts once its number is written, so that a writer killed
-half-way leaves no torn row. One reader, the recorder, tells how far it has read, so that the writer can see whether it
-keeps up; others only look on.
+A ring of shared memory with one writer. The writer never waits: a reader that lags by more than the ring's length loses
+the oldest rows, and counts them. A row counts once its number is written, so that a writer killed half-way leaves no
+torn row. One reader, the recorder, writes how far it has read, so that the writer can see whether it keeps up.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _HEAD_BYTES = 64
 
 
 def ring_bytes(row_width: int, rows: int) -> int:
-    """Memory that a ring needs."""
+    """Return the memory that a ring needs [bytes]."""
     return _HEAD_BYTES + 8 * row_width * rows
 
 
@@ -45,15 +44,15 @@ class Ring:
 
     @property
     def overrun(self) -> bool:
-        """Whether the recorder has fallen behind by the whole ring; for the writer."""
+        """True if the recorder lags by the whole ring; for the writer."""
         return self._written - int(self._head[1]) >= len(self._rows)
 
     def acknowledge(self) -> None:
-        """Tell the writer that all rows taken so far are kept; for the recorder."""
+        """Mark all rows taken so far as kept, for the writer."""
         self._head[1] = self._read
 
     def take(self) -> Array:
-        """All rows since the last call, oldest first, shape (n, width): a copy."""
+        """Return a copy of all rows since the last call, oldest first, shape (n, width)."""
         size = len(self._rows)
         head = int(self._head[0])
         first = max(self._read, head - size + 1)

@@ -134,7 +134,7 @@ NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() fo
 """Names of the faults: the fields of `Policy` with their rules."""
 MEANINGS: Mapping[Fault, str] = MappingProxyType(
     {
-        Fault.OVERRUN: "ticks took longer than their period, or beats were missed",
+        Fault.OVERRUN: "ticks took longer than their period, or cycles were missed",
         Fault.SILENT: "nothing was heard of the other side for too long",
         Fault.NOT_FINITE: "torques or states were no finite numbers",
         Fault.RAISED: "planner or controller raised an error",

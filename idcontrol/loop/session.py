@@ -1,8 +1,8 @@
 """The session of a loop: robot, planner, controller, plant, and how to record them.
 
 An entry point of the group ``idcontrol.loops`` has `name`, `summary`, `presets` and a method
-``session(config) -> Session`` (see `idcontrol.scenes.session`). Loop, plant and recorder are processes of their own,
-and each makes its own session from the same configuration: nothing but plain data crosses.
+``session(config) -> Session`` (see `idcontrol.scenes.session`). Loop, plant and recorder are separate processes,
+and each makes a session from the same configuration: only plain data crosses.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Session(Protocol):
 
     Attributes:
         robot: Name of the robot.
-        system: Its multibody system, for the loop itself; planner, controller and plant have systems of their own.
+        system: Its multibody system, for the loop itself; planner, controller and plant have separate ones.
         start: State in which it begins.
         limits: Limits of its joints.
         feet: Names of the feet with force sensors.

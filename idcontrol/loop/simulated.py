@@ -73,9 +73,9 @@ def ticks(
     for step in range(steps):
         sensed = state if sense is None else sense(state)
         expected = sensed if ahead is None else ahead(sensed)
-        reference, given = planner(expected), expected.sealed()
+        reference, sealed = planner(expected), expected.sealed()
         began = stopwatch.wall_s()
-        command = controller(given, reference)
+        command = controller(sealed, reference)
         spent = stopwatch.wall_s() - began
         check_command(command, controller, state, len(reference.q), len(reference.stance))
         check_finite(command, controller, state)

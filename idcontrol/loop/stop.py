@@ -1,4 +1,4 @@
-"""The end that a signal asks of a loop: at once while nothing moves, damped once something may."""
+"""Signals that end a loop: at once while nothing moves, damped once torques may flow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from idcontrol.record.interrupts import postponed
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked for the end before anything moved.
+    """A signal requested the end before anything moved.
 
     Attributes:
         number: Number of the signal.
@@ -25,14 +25,14 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stop:
-    """Whether a signal has asked for the end: SIGINT, SIGTERM or SIGHUP (the terminal is gone).
+    """The request for the end by a signal: SIGINT, SIGTERM or SIGHUP (the terminal is gone).
 
     Until `begin` a signal raises `Interrupted`; then the first one is kept in `asked`, and the second one ends the
     process at once. Python handles signals in the main thread alone: entered in another one, this does nothing.
 
     Attributes:
         asked: Number of the signal; 0 before.
-        moving: Whether something may move, so that the end has to be a damped one.
+        moving: True if the machine may move, so that the end must be a damped one.
         on_alarm: Called at SIGALRM; it may raise.
     """
 
@@ -57,13 +57,13 @@ class Stop:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if error is not None and self.asked and not self.moving and not isinstance(error, Interrupted):
-            raise Interrupted(self.asked) from error  # interrupted code may raise an error of its own, as compilers do
+            raise Interrupted(self.asked) from error  # interrupted code may raise another error, as compilers do
 
     def begin(self) -> None:
-        """Say that something may move from now on.
+        """Begin the time in which the machine may move.
 
         Raises:
-            Interrupted: Somebody has asked for the end, but what was done then lost it.
+            Interrupted: The end was requested, but the interrupted code has swallowed the exception.
         """
         if self.asked:
             raise Interrupted(self.asked)
@@ -71,7 +71,7 @@ class Stop:
 
     @property
     def heeded(self) -> bool:
-        """Whether signals reach it."""
+        """True if signals reach it."""
         return bool(self._before)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from idcontrol.kernels.bound import Bound, Form, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
-from idcontrol.loop.clock import Beat
+from idcontrol.loop.clock import Cycle
 from idcontrol.loop.wire import Drop, Format
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import solver_number
@@ -151,12 +151,12 @@ class Telemetry:
         )  # fmt: skip
 
     def describe(
-        self, beat: Beat, now: int, age: int, *, mode: int, phase: float, faults: int, cut: int, peer: float
+        self, cycle: Cycle, now: int, age: int, *, mode: int, phase: float, faults: int, cut: int, peer: float
     ) -> None:
         """Write how the tick went, as its last act.
 
         Args:
-            beat: The tick.
+            cycle: The tick.
             now: Time [ns].
             age: Age of the newest datagram of the machine [ns].
             mode: Mode of the loop.
@@ -167,16 +167,16 @@ class Telemetry:
         """
         switches = _switches()
         self._write_course(
-            beat.index, mode, phase, faults, cut, peer, beat.missed,
-            1e-3 * (beat.woke - self._woke) if self._woke else np.nan,
-            1e-3 * (beat.woke - beat.due),
+            cycle.index, mode, phase, faults, cut, peer, cycle.missed,
+            1e-3 * (cycle.woke - self._woke) if self._woke else np.nan,
+            1e-3 * (cycle.woke - cycle.due),
             1e-3 * age,
-            1e-3 * (now - beat.woke),
+            1e-3 * (now - cycle.woke),
             1e-3 * (time.thread_time_ns() - self._cpu),
             *self.spent.values(),
             switches - self._switches,
         )  # fmt: skip
-        self._woke, self._switches = beat.woke, switches
+        self._woke, self._switches = cycle.woke, switches
         self.spent = UNSPENT.copy()
 
 

@@ -39,7 +39,7 @@ others it gives no torque. A state has, one after the other::
     joints                      CRC-32 of the joints' names in the order above, with commas between, in UTF-8
     model                       a number of the machine's model (`model_number`)
 
-What a machine does not measure or know is NaN, from `drive_error` on; nobody then looks at it. A base whose position
+A value that a machine does not measure or know is NaN, from `drive_error` on, and is not used. A base whose position
 the machine does not know is at zero: only a loop that estimates it drives such a machine. Before torques flow the loop
 compares `joints` and `model` with its own (`Format.stranger`), so that legs in another order are refused.
 
@@ -47,7 +47,7 @@ A receiver takes datagrams one by one and drops, and counts, what is short or lo
 (another kind or another robot), old (not newer than the last it took, or of another session) or out of range. The
 session is that of the other side where it is known, as it is of a plant that the loop has started; else that of the
 first one taken. A sequence number that is more than `AHEAD` beyond the last one taken is believed once the next
-datagram continues it: one that is wrong must not make all of the sender's own old.
+datagram continues it: a wrong one must not make all of the sender's datagrams old.
 """
 
 from __future__ import annotations
@@ -179,37 +179,28 @@ class Outbox:
         self._kind, self._robot, self._session = kind, robot_number(robot), session & 0xFFFFFFFF
         self._bytes = bytearray(HEAD_BYTES + 8 * count)
         self._view = memoryview(self._bytes)
-        self._head, self._told = self._view[: HEAD.size], self._view[HEAD_BYTES:]
+        self._head, self._body = self._view[: HEAD.size], self._view[HEAD_BYTES:]
         self.values: Array = np.frombuffer(self._bytes, VALUES, -1, HEAD_BYTES)
         self.sequence = 0
 
     def seal(self, mode: int, stamp: int, echo: int) -> memoryview:
-        """The next datagram; its bytes are overwritten by the call after."""
+        """Return the next datagram; the next call overwrites its bytes."""
         self.sequence += 1
         HEAD.pack_into(
-            self._bytes,
-            0,
-            MAGIC,
-            self._kind,
-            mode,
-            self._robot,
-            self._session,
-            self.sequence,
-            stamp,
-            echo,
+            self._bytes, 0, MAGIC, self._kind, mode, self._robot, self._session, self.sequence, stamp, echo,
             len(self.values),
-        )
-        total = zlib.crc32(self._told, zlib.crc32(self._head))
+        )  # fmt: skip
+        total = zlib.crc32(self._body, zlib.crc32(self._head))
         _SUM.pack_into(self._bytes, HEAD.size, total)
         return self._view
 
 
 class Inbox:
-    """Tells good datagrams from bad ones.
+    """Accepts good datagrams and drops bad ones.
 
     Attributes:
-        accepted: How many were taken.
-        dropped: How many were dropped for each `Drop`, shape (6,).
+        accepted: Number of accepted datagrams.
+        dropped: Number of dropped ones for each `Drop`, shape (6,).
     """
 
     def __init__(self, kind: Kind, robot: str, low: Array, high: Array, session: int | None = None) -> None:
@@ -217,10 +208,10 @@ class Inbox:
 
         Args:
             kind: Kind of the datagrams that are accepted.
-            robot: Name of the only robot that is listened to.
+            robot: Name of the only robot that is accepted.
             low: Least value of each entry, shape (count,).
             high: Largest value of each entry, shape (count,).
-            session: Number of the only session that is listened to; None is that of the first datagram accepted.
+            session: Number of the only session that is accepted; None is that of the first accepted datagram.
         """
         self._kind, self._robot = kind, robot_number(robot)
         self._low, self._high, self._within = low, high, entry(within, low, np.empty(0), high)
@@ -230,7 +221,7 @@ class Inbox:
         self.dropped: Array = np.zeros(len(Drop))
 
     def accept(self, data: bytes) -> Datagram | None:
-        """The datagram if it is sound, newer than the last one, and from the right sender; else None, and counted."""
+        """Return a datagram if it is sound, newer than the last one and from the right sender; else count it, None."""
         judged = self._judge(data)
         if isinstance(judged, Drop):
             self.dropped[judged] += 1
@@ -262,7 +253,7 @@ class Inbox:
 
 
 def _of_another_version(data: bytes) -> bool:
-    """Whether a datagram is whole, but of another version of this layout, which begins with the same head."""
+    """Return True if a datagram is whole, but of another version of this layout, with the same head."""
     if len(data) < HEAD_BYTES or data[:3] != MAGIC[:3] or data[:4] == MAGIC:
         return False
     view = memoryview(data)
@@ -272,9 +263,9 @@ def _of_another_version(data: bytes) -> bool:
 
 @njit(cache=True)
 def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover - compiled
-    """Whether ``low <= values <= high`` holds of each.
+    """Return True if ``low <= values <= high`` holds for each.
 
-    A NaN is out of range, but where `low` is NaN: what may be not measured is otherwise between -`high` and `high`.
+    A NaN is out of range unless `low` is NaN, for a value that need not be measured; then it must be within ±`high`.
     """
     inside = True
     for i in range(values.shape[0]):

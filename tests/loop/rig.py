@@ -12,7 +12,7 @@ from idcontrol import controllers
 from idcontrol.config.configuration import Duration, Rate, Seed
 from idcontrol.dynamics.system import System
 from idcontrol.loop import machine, telemetry
-from idcontrol.loop.clock import NS, Beat, VirtualClock
+from idcontrol.loop.clock import NS, Cycle, VirtualClock
 from idcontrol.loop.machine import Machine
 from idcontrol.loop.order import MachineOrder
 from idcontrol.loop.real import ControlLoop, run
@@ -321,7 +321,7 @@ class Rig:
     def _machine_tick(self):
         if self.machine_alive and not self.machine.finished:
             now = self.clock.now()
-            self.machine.tick(Beat(index=now // PERIOD, due=now, woke=now))
+            self.machine.tick(Cycle(index=now // PERIOD, due=now, woke=now))
             self.machine_rows.append(Row(self.machine.row.values.copy(), self._machine_where))
 
     def _heard(self, deadline):

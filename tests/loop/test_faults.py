@@ -18,7 +18,7 @@ from msgspec import structs
 
 from idcontrol.dynamics.system import System
 from idcontrol.loop import machine, telemetry
-from idcontrol.loop.clock import NS, Beat, VirtualClock
+from idcontrol.loop.clock import NS, Cycle, VirtualClock
 from idcontrol.loop.observer import Observer
 from idcontrol.loop.safety import Fault, Mode, Policy, Rule
 from idcontrol.loop.session import Parts
@@ -64,6 +64,10 @@ def check_torques(rig):
         assert np.isfinite(row["q"]).all()
 
 
+def running(rig):
+    return [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
+
+
 @pytest.fixture
 def runs():
     """Makes a rig, runs it, checks its torques."""
@@ -97,43 +101,30 @@ def brake_missed_by(rig) -> float:
     return missed_brake(q, v, np.array([row["tau"] for row in rows[first:end]]))
 
 
-def test_a_damped_machine_brakes_its_joints(runs):
-    rig = runs(damp_at=0.2)
-    assert brake_missed_by(rig) < 1e-9  # rounding of torques of some N m
+def brake_missed_by_loop(rig) -> float:
+    """The same of the torques that the loop sends, for machines that apply them."""
+    damped = [row for row in rig.rows if int(row["mode"]) == Mode.DAMPED]
+    return missed_brake(*(np.array([row[name] for row in damped]) for name in ("q", "v", "tau_wanted")))
 
 
-def test_a_damped_loop_asks_for_the_torques_of_the_brake_itself(runs):
-    """For machines that apply what they are sent."""
-    damped = [row for row in runs(damp_at=0.2).rows if int(row["mode"]) == Mode.DAMPED]
-    q, v, tau = (np.array([row[name] for row in damped]) for name in ("q", "v", "tau_wanted"))
-    assert missed_brake(q, v, tau) < 1e-9  # rounding of torques of some N m
-
-
-def test_the_machine_follows_the_loop_through_its_modes(runs):
-    rig = runs()
-    assert rig.modes(rig.machine_rows)[-3:] == [Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
-    assert rig.machine.finished
-
-
-def test_whoever_asks_for_the_end_gets_a_damped_one(runs):
+def test_an_end_on_request_is_a_damped_one_on_both_sides(runs):
     rig = runs(damp_at=0.2)
     assert rig.modes() == WHOLE
+    assert rig.modes(rig.machine_rows)[-3:] == WHOLE[-3:]
+    assert rig.machine.finished
     assert not rig.loop.counts.complete
+    assert brake_missed_by(rig) < 1e-9  # rounding of torques of some N m
+    assert brake_missed_by_loop(rig) < 1e-9
     at_rest = rig.machine_rows[-1]["v"]
     assert np.abs(at_rest).max() < 3.0  # braked: a free double pendulum of half a metre exceeds this
 
 
-@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
-def test_lost_states_are_held_over(runs, share):
-    rig = runs(states=Weather(drop=share))
+@pytest.mark.parametrize("share", [0.1, 0.5])
+@pytest.mark.parametrize("side", ["states", "commands"])
+def test_lost_datagrams_are_held_over(runs, side, share):
+    rig = runs(**{side: Weather(drop=share)})
     assert rig.loop.counts.complete
     assert rig.modes() == WHOLE
-
-
-@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
-def test_lost_commands_are_held_over_by_the_machine(runs, share):
-    rig = runs(commands=Weather(drop=share))
-    assert rig.loop.counts.complete
 
 
 @pytest.mark.parametrize("period", one_fast((1.001, 0.999), 1.001))
@@ -143,7 +134,7 @@ def test_a_loop_that_follows_its_machine_has_something_new_in_each_tick_and_no_c
 
     def steps(follows):
         rig = runs(duration_s=2.5, machine_period=machine_period, follows=follows, states=late, commands=late)
-        of = [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING][150:]  # then it follows
+        of = running(rig)[150:]  # then it follows
         assert not any(int(row["missed"]) for row in of)
         return rig, np.diff([float(row["t"]) for row in of]) / H
 
@@ -192,18 +183,12 @@ def test_with_a_machine_that_is_always_late_nothing_is_begun(runs):
     assert rig.modes(rig.machine_rows)[-1] is Mode.STOPPED
 
 
-def test_repeated_datagrams_are_dropped_and_counted(runs):
-    rig = runs(states=Weather(twice=0.3), commands=Weather(twice=0.3))
+@pytest.mark.parametrize(("bad", "why"), [({"twice": 0.3}, Drop.OLD), ({"damage": 0.3}, Drop.DAMAGED)])
+def test_repeated_and_damaged_datagrams_are_dropped_and_counted(runs, bad, why):
+    rig = runs(states=Weather(**bad), commands=Weather(**bad))
     assert rig.loop.counts.complete
-    assert rig.loop.endpoint.inbox.dropped[Drop.OLD] > 80
-    assert rig.machine.endpoint.inbox.dropped[Drop.OLD] > 80
-
-
-def test_damaged_datagrams_are_dropped_and_counted(runs):
-    rig = runs(states=Weather(damage=0.3), commands=Weather(damage=0.3))
-    assert rig.loop.counts.complete
-    assert rig.loop.endpoint.inbox.dropped[Drop.DAMAGED] > 80
-    assert rig.machine.endpoint.inbox.dropped[Drop.DAMAGED] > 80
+    for side in (rig.loop, rig.machine):
+        assert side.endpoint.inbox.dropped[why] > 80
 
 
 def test_all_at_once(runs):
@@ -212,36 +197,40 @@ def test_all_at_once(runs):
     assert rig.modes() == WHOLE
 
 
-def slow(by_ns, from_call=100):
-    """A controller that needs its time; `clock` is set before the run."""
-    controller = Pd()
+class Timed(Pd):
+    """A controller in whose calls something happens to the rig's clock."""
 
-    def wrong(call, command):
-        if call > from_call:
-            controller.clock.spend(by_ns)
+    def __init__(self, happens):
+        super().__init__()
+        self.happens = happens
+
+    def __call__(self, state, reference):
+        command = super().__call__(state, reference)
+        self.happens(self.calls, self.clock)
         return command
-
-    controller.wrong = wrong
-    return controller
 
 
 def give_clock(rig):
     rig.controller.clock = rig.clock
 
 
+def slow(by_ns):
+    """A controller that takes its time from the 101st call on."""
+    return Timed(lambda call, clock: clock.spend(by_ns * (call > 100)))
+
+
 def test_a_slow_controller_is_tolerated_for_a_while_then_braked(runs):
     rig = runs(controller=slow(PERIOD * 3 // 2), before=give_clock)
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.OVERRUN
-    # one period and a half each: two thirds of the beats are kept
+    # one period and a half each: two thirds of the cycles are kept
     assert rig.loop.counts.overruns == Policy().overrun.tolerate + 1
     assert rig.loop.counts.missed >= Policy().overrun.tolerate // 2
 
 
 def test_overruns_may_be_held_over_for_ever(runs):
-    rig = runs(
-        controller=slow(PERIOD * 3 // 2), before=give_clock, policy=Policy(overrun=Rule(then="hold"), damp_s=0.1)
-    )
+    policy = Policy(overrun=Rule(then="hold"), damp_s=0.1)
+    rig = runs(controller=slow(PERIOD * 3 // 2), before=give_clock, policy=policy)
     assert rig.loop.counts.complete
     assert rig.loop.counts.overruns > 150
 
@@ -253,17 +242,7 @@ def test_overruns_may_end_it_at_once(runs):
 
 
 def test_while_a_controller_hangs_the_machine_brakes_itself(runs):
-    hang = NS // 5
-
-    controller = Pd()
-
-    def wrong(call, command):
-        if call == 150:
-            controller.clock.spend(hang)
-        return command
-
-    controller.wrong = wrong
-    rig = runs(controller=controller, before=give_clock)
+    rig = runs(controller=Timed(lambda call, clock: clock.spend(NS // 5 * (call == 150))), before=give_clock)
     assert rig.modes() == WHOLE
     assert rig.faults() & (Fault.OVERRUN | Fault.PEER) == Fault.OVERRUN | Fault.PEER
     braked = next(i for i, row in enumerate(rig.machine_rows) if int(row["mode"]) == Mode.DAMPED)
@@ -272,30 +251,38 @@ def test_while_a_controller_hangs_the_machine_brakes_itself(runs):
     assert 165 <= braked - running <= 175
 
 
-def test_an_exception_is_kept_and_brakes(runs):
-    def wrong(call, command):
-        if call == 150:
-            raise ZeroDivisionError("gain is zero")
-        return command
+def fail(error):
+    raise error
 
-    rig = runs(controller=Pd(wrong=wrong))
+
+WRONGS = {
+    # what a controller does from its 200th call on; the fault, the words of the error, the ticks that are tolerated
+    "raises": (lambda c: fail(ZeroDivisionError("gain is zero")), Fault.RAISED, "gain is zero", 0),
+    "exits": (lambda c: fail(SystemExit(0)), Fault.RAISED, "SystemExit", 0),
+    "closes": (lambda c: fail(GeneratorExit()), Fault.RAISED, "GeneratorExit", 0),
+    "other shape": (
+        lambda c: Command(tau=np.zeros(3)), Fault.RAISED, "the controller returned tau of shape (3,), not (2,)", 0
+    ),
+    "NaN": (lambda c: Command(tau=np.array([np.nan, 1.0])), Fault.NOT_FINITE, "", 5),
+    "infinity": (lambda c: Command(tau=np.array([np.inf, 1.0])), Fault.NOT_FINITE, "", 5),
+    "falls back": (lambda c: Command(tau=c.tau, status=Status.FALLBACK), Fault.FALLBACK, "", 20),
+    "fails": (lambda c: Command(tau=np.zeros(2), status=Status.FAILED), Fault.FAILED, "", 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONGS)
+def test_a_controller_that_goes_wrong_is_tolerated_for_a_while_then_braked(runs, wrong):
+    does, fault, words, tolerated = WRONGS[wrong]
+    rig = runs(controller=Pd(wrong=lambda call, command: does(command) if call >= 200 else command))
     assert rig.modes() == WHOLE
-    assert rig.faults() == Fault.RAISED
-    assert rig.ticks(Mode.RUNNING) == 149
-    assert "gain is zero" in rig.loop.counts.error
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_torques_that_are_no_numbers_are_held_over_then_braked(runs, bad):
-    def wrong(call, command):
-        return Command(tau=np.array([bad, 1.0])) if call >= 200 else command
-
-    rig = runs(controller=Pd(wrong=wrong))
-    assert rig.modes() == WHOLE
-    assert rig.faults() == Fault.NOT_FINITE
-    assert rig.ticks(Mode.RUNNING) == 199 + Policy().not_finite.tolerate
-    held = [row["tau"] for row in rig.rows if int(row["faults"]) and int(row["mode"]) == Mode.RUNNING]
-    assert len({tuple(tau) for tau in held}) == 1
+    assert rig.faults() == fault
+    assert rig.ticks(Mode.RUNNING) == 199 + tolerated
+    assert words in rig.loop.counts.error
+    if fault in (Fault.NOT_FINITE, Fault.FAILED):  # the last torque is held meanwhile
+        held = [row["tau"] for row in running(rig) if int(row["faults"])]
+        assert len(held) == tolerated
+        assert len({tuple(tau) for tau in held}) == 1
+        assert np.abs(held[0]).max() > 0.1
 
 
 class Lying(ArmSession):
@@ -331,7 +318,7 @@ class Limp:
 
 def largest_change(rig) -> float:
     """Of the torques that were sent in running ticks [N m]."""
-    return np.abs(np.diff([row["tau"] for row in rig.rows if int(row["mode"]) == Mode.RUNNING][30:], axis=0)).max()
+    return np.abs(np.diff([row["tau"] for row in running(rig)][30:], axis=0)).max()
 
 
 @pytest.mark.parametrize("jump", [0.2, 1.0, -1.0])
@@ -422,27 +409,6 @@ def test_one_nan_in_a_while_is_survived(runs):
     assert rig.faults() == Fault.NOT_FINITE
 
 
-def test_torques_of_another_shape_are_an_error_that_names_both_shapes(runs):
-    rig = runs(controller=Pd(wrong=lambda call, c: Command(tau=np.zeros(3)) if call >= 200 else c))
-    assert rig.modes() == WHOLE
-    assert rig.faults() == Fault.RAISED
-    assert "the controller returned tau of shape (3,), not (2,)" in rig.loop.counts.error
-
-
-@pytest.mark.parametrize("error", [SystemExit(0), GeneratorExit()])
-def test_a_controller_that_raises_what_is_no_exception_is_braked_at_once(runs, error):
-    def wrong(call, command):
-        if call >= 200:
-            raise error
-        return command
-
-    rig = runs(controller=Pd(wrong=wrong))
-    assert rig.modes() == WHOLE
-    assert rig.faults() == Fault.RAISED
-    assert rig.ticks(Mode.RUNNING) == 199
-    assert type(error).__name__ in rig.loop.counts.error
-
-
 def test_what_a_controller_writes_into_the_state_does_not_reach_the_brake(runs):
     """The loop brakes from the state that the machine has sent."""
 
@@ -455,20 +421,7 @@ def test_what_a_controller_writes_into_the_state_does_not_reach_the_brake(runs):
     rig = runs(controller=Writing())
     assert rig.faults() == Fault.RAISED
     assert "read-only" in rig.loop.counts.error
-    damped = [row for row in rig.rows if int(row["mode"]) == Mode.DAMPED]
-    q, v, tau = (np.array([row[name] for row in damped]) for name in ("q", "v", "tau_wanted"))
-    assert np.abs(v[0]).max() > 0.1
-    assert missed_brake(q, v, tau) < 1e-9  # rounding of torques of some N m
-
-
-def test_a_controller_that_falls_back_is_tolerated_for_a_while_then_braked(runs):
-    def wrong(call, command):
-        return Command(tau=command.tau, status=Status.FALLBACK) if call >= 200 else command
-
-    rig = runs(controller=Pd(wrong=wrong))
-    assert rig.modes() == WHOLE
-    assert rig.faults() == Fault.FALLBACK
-    assert rig.ticks(Mode.RUNNING) == 199 + Policy().fallback.tolerate
+    assert brake_missed_by_loop(rig) < 1e-9  # rounding of torques of some N m
 
 
 def test_the_torque_of_a_fallback_is_sent(runs):
@@ -481,23 +434,9 @@ def test_the_torque_of_a_fallback_is_sent(runs):
 
     policy = structs.replace(QUICK, fallback=Rule(then="hold"), soft_start_s=0.0, tracking=np.inf)
     rig = runs(controller=Pd(wrong=wrong), policy=policy)
-    running = [row["tau"] for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
-    np.testing.assert_array_equal(running, sent[-len(running) - 1 : -1])  # the last one ends it
+    tau = [row["tau"] for row in running(rig)]
+    np.testing.assert_array_equal(tau, sent[-len(tau) - 1 : -1])  # the last one ends it
     assert rig.faults() == Fault.FALLBACK
-
-
-def test_the_torque_of_a_failed_step_is_not_sent_but_the_last_one_held_then_braked(runs):
-    def wrong(call, command):
-        return Command(tau=np.zeros(2), status=Status.FAILED) if call >= 200 else command
-
-    rig = runs(controller=Pd(wrong=wrong))
-    assert rig.modes() == WHOLE
-    assert rig.faults() == Fault.FAILED
-    assert rig.ticks(Mode.RUNNING) == 199 + Policy().failed.tolerate
-    held = [row["tau"] for row in rig.rows if int(row["faults"]) and int(row["mode"]) == Mode.RUNNING]
-    assert len(held) == Policy().failed.tolerate
-    assert len({tuple(tau) for tau in held}) == 1
-    assert np.abs(held[0]).max() > 0.1
 
 
 def test_a_controller_that_fails_now_and_then_does_not_let_go(runs):
@@ -510,11 +449,11 @@ def test_a_controller_that_fails_now_and_then_does_not_let_go(runs):
 
     rig = runs(controller=Pd(wrong=wrong), policy=Policy(soft_start_s=0.0, damp_s=0.1))
     assert rig.loop.counts.complete
-    running = [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
-    failed = [k for k, row in enumerate(running) if int(row["faults"])]
+    rows = running(rig)
+    failed = [k for k, row in enumerate(rows) if int(row["faults"])]
     assert len(failed) > 150
     for k in failed:
-        np.testing.assert_array_equal(running[k]["tau_wanted"], running[k - 1]["tau_wanted"])
+        np.testing.assert_array_equal(rows[k]["tau_wanted"], rows[k - 1]["tau_wanted"])
 
 
 def test_without_a_recorder_the_loop_brakes(runs):
@@ -557,14 +496,19 @@ def test_a_killed_machine_is_noticed_and_given_up(runs):
     assert 200 < rig.ticks(Mode.RUNNING) < 250
 
 
-def test_a_machine_whose_loop_was_killed_brakes_and_stops():
+def killed_after(ticks):
+    """A rig whose loop was killed after some ticks, and the number of the machine's rows at that time."""
     rig = Rig()
     assert rig.loop.connect(1.0)
-    for k in range(1, 101):
+    for k in range(1, 1 + ticks):
         rig.clock.sleep_until(rig.clock.now() + PERIOD)
-        rig.loop.tick(Beat(index=k, due=rig.clock.now(), woke=rig.clock.now()))
+        rig.loop.tick(Cycle(index=k, due=rig.clock.now(), woke=rig.clock.now()))
+    return rig, len(rig.machine_rows)
+
+
+def test_a_machine_whose_loop_was_killed_brakes_and_stops():
+    rig, killed = killed_after(100)
     assert rig.machine.safety.mode is Mode.RUNNING
-    killed = len(rig.machine_rows)
     rig.clock.sleep_until(rig.clock.now() + NS // 2)
     assert rig.machine.finished
     after = [Mode(int(row["mode"])) for row in rig.machine_rows[killed:]]
@@ -589,14 +533,7 @@ def test_a_machine_that_braked_by_itself_ends_the_loop(runs):
 
 @pytest.mark.parametrize("by_s", [-1.0, 5.0])
 def test_a_clock_that_jumps_brakes(runs, by_s):
-    controller = Pd()
-
-    def wrong(call, command):
-        if call == 150:
-            controller.clock.jump(round(by_s * NS))
-        return command
-
-    controller.wrong = wrong
+    controller = Timed(lambda call, clock: clock.jump(round(by_s * NS * (call == 150))))
     rig = runs(controller=controller, before=give_clock)
     assert rig.modes() == WHOLE
     assert rig.faults() & Fault.CLOCK
@@ -612,8 +549,7 @@ def test_the_same_faults_give_the_same_run():
 
 def test_torques_grow_from_zero_over_the_soft_start(runs):
     rig = runs(policy=Policy(soft_start_s=0.1), duration_s=0.3)
-    running = [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
-    for k, row in enumerate(running[:100]):
+    for k, row in enumerate(running(rig)[:100]):
         share = (k + 1) / 100
         assert (np.abs(row["tau"]) <= share * np.abs(row["tau_wanted"]) + 1e-9).all() or row["cut"] > 0
 
@@ -666,10 +602,6 @@ def test_loop_and_machine_say_farewell_so_often_that_lost_datagrams_do_not_hide_
     rig = Rig(duration_s=0.05).run()
     assert rig.ticks(Mode.STOPPED) == FAREWELL
     assert sum(int(row["mode"]) == Mode.STOPPED for row in rig.machine_rows) == FAREWELL
-
-
-def running(rig):
-    return [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
 
 
 def test_how_each_tick_went_is_told_in_microseconds(runs):
@@ -772,12 +704,7 @@ def test_the_age_of_the_newest_state_is_at_least_its_delay(runs, delay):
 
 
 def test_the_silence_of_a_loop_that_was_killed_is_told_in_microseconds():
-    rig = Rig()
-    assert rig.loop.connect(1.0)
-    for k in range(1, 51):
-        rig.clock.sleep_until(rig.clock.now() + PERIOD)
-        rig.loop.tick(Beat(index=k, due=rig.clock.now(), woke=rig.clock.now()))
-    killed = len(rig.machine_rows)
+    rig, killed = killed_after(50)
     rig.clock.sleep_until(rig.clock.now() + 30 * PERIOD)
     silence = [float(row["silence_us"]) for row in rig.machine_rows[killed + 1 :]]
     np.testing.assert_allclose(np.diff(silence), 1e6 * H)

@@ -1,8 +1,7 @@
-"""Over a network: UDP, bound to loopback unless told otherwise.
+"""Over a network: UDP, bound to loopback by default.
 
-Only datagrams from the peer are looked at; a side that was given no peer's address takes that of the first datagram
-that is accepted, and sends nothing before. Whoever is on the network can forge either: use it between machines only on
-a wire of its own.
+Only datagrams from the peer are read. A side without the peer's address takes that of the first accepted datagram, and
+sends nothing before. Any computer on the network can forge datagrams: use it between computers only on a separate wire.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class UdpLink:
 
         Args:
             bind: Where to listen; port 0 is any that is free.
-            peer: The other side; None is whoever sends the first datagram that is accepted.
+            peer: The other side; None is the sender of the first accepted datagram.
 
         Raises:
             InputError: The address cannot be used.
