@@ -42,6 +42,10 @@ class TouchingArm(ArmSession):
         return {"reach": row["q"].sum()}
 
 
+def loop_channels(session):
+    return loop_telemetry.channels(wire_format(session), session.notes)
+
+
 def telemetry(channels, seed):
     """30 rows: 4 before the start, 20 of running with an overrun in two of them, 6 of braking."""
     rows = np.random.default_rng(seed).standard_normal((30, width(channels)))
@@ -62,7 +66,7 @@ def scribe_of_a_run(out):
     """A scribe that has been given the rows of a loop, and none of its machine."""
     session = TouchingArm()
     scribe = Scribe(session, out, {}, H, machine_too=True)
-    scribe.loop_rows(telemetry(loop_telemetry.channels(wire_format(session), session.notes), 0))
+    scribe.loop_rows(telemetry(loop_channels(session), 0))
     return scribe
 
 
@@ -117,7 +121,7 @@ def test_the_fault_that_ended_a_loop_is_named(tmp_path, faults, at_machine, faul
 
 def test_the_figures_of_a_loop_that_was_recovered_are_those_of_its_last_stretch_of_work(tmp_path):
     session = TouchingArm()
-    channels = loop_telemetry.channels(wire_format(session), session.notes)
+    channels = loop_channels(session)
     rows = telemetry(channels, 0)
     of = views(rows, channels)
     of["mode"][10:14] = Mode.DAMPED
@@ -136,13 +140,13 @@ def written(out, size):
     session = TouchingArm()
     wire = wire_format(session)
     scribe = Scribe(session, out, {}, H, machine_too=True)
-    loop = telemetry(loop_telemetry.channels(wire, session.notes), 0)
+    loop = telemetry(loop_channels(session), 0)
     body = telemetry(machine.channels(wire), 1)
     for at in range(0, 30, size):
         scribe.loop_rows(loop[at : at + size])
         scribe.machine_rows(body[at : at + size])
     scribe.close(OUTCOME)
-    return views(loop, loop_telemetry.channels(wire, session.notes))
+    return views(loop, loop_channels(session))
 
 
 @pytest.mark.parametrize("size", [7, 30])
@@ -180,7 +184,7 @@ def test_the_record_begins_with_the_first_torque_and_has_the_forces_that_came_of
 
 def test_the_metrics_of_a_loop_are_those_of_its_running_ticks_and_its_faults_with_the_one_that_ended_it(tmp_path):
     session = TouchingArm()
-    channels = loop_telemetry.channels(wire_format(session), session.notes)
+    channels = loop_channels(session)
     rows = telemetry(channels, 0)
     of = views(rows, channels)
     running = of["mode"] == Mode.RUNNING
@@ -234,7 +238,7 @@ class Counted(TouchingArm):
 
 def test_a_loop_that_never_ran_has_metrics_of_nothing(tmp_path):
     scribe = Scribe(Counted(), tmp_path / "run", {}, H, machine_too=False)
-    scribe.loop_rows(telemetry(loop_telemetry.channels(wire_format(Counted()), 0), 0)[:4])
+    scribe.loop_rows(telemetry(loop_channels(Counted()), 0)[:4])
     metrics = scribe.close(OUTCOME)
     assert (metrics["steps"], metrics["completed"], metrics["period_mean_us"]) == (0, False, None)
     assert set(metrics["dropped"].values()) == {0}
@@ -280,7 +284,7 @@ def test_a_period_that_is_too_short_for_its_ticks_is_named():
 
 
 def test_the_process_of_the_recorder_keeps_every_row_and_prints_the_metrics(tmp_path):
-    channels = loop_telemetry.channels(wire_format(ArmSession()), 0)
+    channels = loop_channels(ArmSession())
     descriptor, memory = anonymous(ring_bytes(width(channels), 100))
     ring, rows = Ring(memory, width(channels)), telemetry(channels, 0)
     job = RecordJob(

@@ -31,14 +31,14 @@ WALKS = 6 * NS // 10
 """How long the walk lasts, with standing up [ns]."""
 
 
-def rehearsed(controller: Pd, clock: Clock) -> Rehearsal:
+def rehearsed(controller: Pd, clock: Clock, hang_s: float = 0.1, *, interrupt: bool = False) -> Rehearsal:
     """A rehearsal of the loop of an arm."""
     session = ArmSession()
     parts = Parts(
         planner=session.planner(), controller=controller, system=session.system, wire=wire_format(session),
         limits=session.limits,
     )  # fmt: skip
-    return Rehearsal(parts, clock, Policy(), PERIOD, session.start)
+    return Rehearsal(parts, clock, Policy(hang_s=hang_s), PERIOD, session.start, interrupt=interrupt)
 
 
 class Slow(Pd):
@@ -89,12 +89,8 @@ def test_a_rehearsal_that_hangs_is_interrupted_and_is_the_last():
         return command
 
     with Stop() as stop:
-        session, controller = ArmSession(), Pd(wrong=hangs)
-        parts = Parts(
-            planner=session.planner(), controller=controller, system=session.system, wire=wire_format(session),
-            limits=session.limits,
-        )  # fmt: skip
-        rehearsal = Rehearsal(parts, clock, Policy(hang_s=0.2), PERIOD, session.start, interrupt=True)
+        controller = Pd(wrong=hangs)
+        rehearsal = rehearsed(controller, clock, 0.2, interrupt=True)
         stop.on_alarm = rehearsal.on_alarm
         for _ in range(3):
             rehearsal(clock.now() + NS)

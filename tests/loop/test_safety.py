@@ -24,7 +24,6 @@ from idcontrol.loop.safety import (
     Policy,
     Rule,
     Safety,
-    Signal,
     admit,
     advance,
     patience,
@@ -93,11 +92,6 @@ def test_the_table_says_what_is_allowed_and_nothing_else():
     }
 
 
-def test_a_stop_is_obeyed_from_everywhere():
-    for mode in set(Mode) - {Mode.STOPPED}:
-        assert TRANSITIONS[mode, Signal.STOP] is Mode.STOPPED
-
-
 @pytest.mark.parametrize(("fault", "name"), list(NAMES.items()))
 @pytest.mark.parametrize("then", ["damp", "stop", "hold"])
 def test_a_fault_is_tolerated_as_often_in_a_row_as_its_rule_says(fault, name, then):
@@ -128,18 +122,6 @@ def test_braking_lasts_until_rest_but_not_for_ever():
     assert advance(slowed, policy, 7 * NS + 150 * MS, slow).mode is Mode.STOPPED
     moved = advance(slowed, policy, 7 * NS + 100 * MS, Inputs(heard=True))
     assert advance(moved, policy, 7 * NS + 150 * MS, slow).mode is Mode.DAMPED
-
-
-def test_a_way_leads_from_every_mode_to_the_end_and_from_all_but_the_end_back_to_running():
-    def reached(mode):
-        found = {mode}
-        while (more := {b for a in found for b in ALLOWED[a]}) - found:
-            found |= more
-        return found
-
-    for mode in Mode:
-        assert Mode.STOPPED in reached(mode)
-        assert Mode.RUNNING in reached(mode) or mode is Mode.STOPPED
 
 
 def test_who_is_braked_is_recovered_by_an_act_alone_once_the_cause_is_gone():

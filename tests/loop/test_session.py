@@ -11,7 +11,6 @@ from idcontrol.loop.session import wire_format
 from idcontrol.loop.wire import within
 from idcontrol.scenes.walk import WalkConfig, WalkPath
 from idcontrol.sensing import Sensing
-from tests.loop.rig import ArmSession
 from tests.scenes import loops
 
 
@@ -44,10 +43,6 @@ def test_the_gate_of_a_robot_has_the_limits_that_its_makers_give():
 def test_a_loop_senses_by_its_own_settings_and_says_so():
     with pytest.raises(InputError, match=r"loop\.sensing"):
         loops.walk.session(WalkConfig(sensing=Sensing(base="estimated")))
-
-
-def test_the_arm_of_these_tests_is_a_session_too():
-    assert wire_format(ArmSession()).n_feet == 0
 
 
 def test_a_walk_follows_the_joystick_of_its_machine_and_stands_without_one():

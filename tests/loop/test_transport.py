@@ -75,13 +75,6 @@ def test_nothing_is_received_twice_and_nothing_out_of_nothing(link):
     assert b.receive() is None
 
 
-def test_a_link_does_not_tire(link):
-    a, b = link
-    for k in range(300):
-        a.send(memoryview(str(k).encode()))
-        assert take(b) == str(k).encode()
-
-
 def test_shared_memory_holds_the_newest():
     with ends("shared") as (a, b):
         a.send(memoryview(b"first"))
