@@ -17,7 +17,7 @@ from idcontrol.dynamics.system import System, position_limits
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.planners.legs import stretched
 from idcontrol.robots import joints, locate, schema, standing, urdf
-from idcontrol.robots.robot import Robot, entry, foot_centres, foot_gaps, legs, table_problems, urdf_of
+from idcontrol.robots.robot import ACTUATORS, Robot, entry, foot_centres, foot_gaps, legs, table_problems, urdf_of
 from idcontrol.robots.wording import LONGEST_LINE, shown
 from idcontrol.types import Array
 
@@ -56,7 +56,7 @@ class Report:
 
     @property
     def fit(self) -> bool:
-        """Whether the robot can run."""
+        """True if the robot can run."""
         return not self.problems
 
 
@@ -306,15 +306,8 @@ def _actuators(robot: Robot, names: Sequence[str]) -> dict[str, Any]:
     """A table of what the robot file says of the actuators; nothing where it says nothing."""
     if robot.description.actuators is None:
         return {}
-    found = robot.actuators(names)
-    columns = {
-        "armature_kg_m2": found.armature,
-        "damping_nm_s_rad": found.damping,
-        "friction_nm": found.friction,
-        "bandwidth_hz": found.bandwidth,
-        "delay_s": found.delay,
-    }
-    return {"actuators": _rows(names, columns)}
+    columns = zip(ACTUATORS, robot.actuators(names), strict=True)
+    return {"actuators": _rows(names, {where.removeprefix("actuators."): values for where, values in columns})}
 
 
 def _rows(names: Sequence[str], columns: Mapping[str, Array]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ def problems(values: Mapping[str, Any], joints: Sequence[str], where: str, *, co
         values: Number by joint name or by pattern, in which ``*`` stands for any letters.
         joints: Names of the actuated joints.
         where: The table's key in the robot file, for the text.
-        complete: Whether every joint must get a value.
+        complete: True if every joint must get a value.
 
     Returns:
         One line for each key that matches nothing, each joint that two patterns match of which neither is more

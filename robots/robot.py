@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,24 @@ from idcontrol.robots import joints, locate, schema, urdf
 from idcontrol.types import Array, Integers, Reference, State
 
 TABLES = {
-    "home.joints_rad": False,
-    "limits.torque_nm": True,
-    "limits.velocity_rad_s": True,
-    "limits.torque_rate_nm_s": False,
-    "limits.no_load_rad_s": False,
-    "actuators.armature_kg_m2": False,
-    "actuators.damping_nm_s_rad": False,
-    "actuators.friction_nm": False,
-    "actuators.bandwidth_hz": False,
-    "actuators.delay_s": False,
-    "gains.torque.kp_nm_rad": True,
-    "gains.torque.kd_nm_s_rad": True,
+    "home.joints_rad": 0.0,
+    "limits.torque_nm": None,
+    "limits.velocity_rad_s": None,
+    "limits.torque_rate_nm_s": np.inf,
+    "limits.no_load_rad_s": np.inf,
+    "gains.torque.kp_nm_rad": None,
+    "gains.torque.kd_nm_s_rad": None,
+    "actuators.armature_kg_m2": 0.0,
+    "actuators.damping_nm_s_rad": 0.0,
+    "actuators.friction_nm": 0.0,
+    "actuators.bandwidth_hz": np.inf,
+    "actuators.delay_s": 0.0,
 }
-"""The tables of a robot file that have an entry for each joint, and whether they must."""
+"""The tables of a robot file that have an entry for each joint, and the value of joints that have none; None: all must.
+"""
+
+ACTUATORS = tuple(where for where in TABLES if where.startswith("actuators."))
+"""The tables of actuators, in the order of `Actuators`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,22 +88,21 @@ class Robot:
 
     def torque_limit(self, names: Sequence[str]) -> Array:
         """Largest torque of the actuated joints `names`, shape (a,) [N m or N]."""
-        return self._per_joint(self.description.limits.torque_nm, names, "limits.torque_nm")
+        return self._per_joint("limits.torque_nm", names)
 
     def velocity_limit(self, names: Sequence[str]) -> Array:
         """Largest speed of the actuated joints `names`, shape (a,) [rad/s or m/s]."""
-        return self._per_joint(self.description.limits.velocity_rad_s, names, "limits.velocity_rad_s")
+        return self._per_joint("limits.velocity_rad_s", names)
 
     def joint_limits(self, system: System, names: Sequence[str]) -> ActuatorLimits:
         """Positions by the URDF, speeds and torque rates by the robot file, of the actuated joints `names`."""
-        given = self.description.limits
         lower, upper = position_limits(system.model, names)
         return ActuatorLimits(
             lower=lower,
             upper=upper,
             speed=self.velocity_limit(names),
-            torque_rate=self._per_joint(given.torque_rate_nm_s, names, "limits.torque_rate_nm_s", default=np.inf),
-            no_load=self._per_joint(given.no_load_rad_s, names, "limits.no_load_rad_s", default=np.inf),
+            torque_rate=self._per_joint("limits.torque_rate_nm_s", names),
+            no_load=self._per_joint("limits.no_load_rad_s", names),
         )
 
     def actuators(self, names: Sequence[str]) -> Actuators:
@@ -107,22 +111,9 @@ class Robot:
         Raises:
             InputError: It says nothing.
         """
-        given = self.description.actuators
-        if given is None:
+        if self.description.actuators is None:
             raise InputError(f"{self.path}: it says nothing of actuators; add [actuators]")
-        tables = {
-            "armature_kg_m2": (given.armature_kg_m2, 0.0),
-            "damping_nm_s_rad": (given.damping_nm_s_rad, 0.0),
-            "friction_nm": (given.friction_nm, 0.0),
-            "bandwidth_hz": (given.bandwidth_hz, np.inf),
-            "delay_s": (given.delay_s, 0.0),
-        }
-        return Actuators(
-            *(
-                self._per_joint(table, names, f"actuators.{key}", default=default)
-                for key, (table, default) in tables.items()
-            )
-        )
+        return Actuators(*(self._per_joint(where, names) for where in ACTUATORS))
 
     def acceleration_gains(self) -> tuple[float, float]:
         """Stiffness [1/s²] and damping [1/s] of all joints, for controllers that know the inertia."""
@@ -131,16 +122,11 @@ class Robot:
 
     def torque_gains(self, names: Sequence[str]) -> tuple[Array, Array]:
         """Stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each."""
-        gains = self.description.gains.torque
-        return (
-            self._per_joint(gains.kp_nm_rad, names, "gains.torque.kp_nm_rad"),
-            self._per_joint(gains.kd_nm_s_rad, names, "gains.torque.kd_nm_s_rad"),
-        )
+        return self._per_joint("gains.torque.kp_nm_rad", names), self._per_joint("gains.torque.kd_nm_s_rad", names)
 
     def home_joints(self, names: Sequence[str]) -> Array:
         """Home positions of the actuated joints `names`, shape (a,) [rad or m]."""
-        table = self.description.home.joints_rad
-        return self._per_joint(table, names, "home.joints_rad", default=0.0)
+        return self._per_joint("home.joints_rad", names)
 
     def contacts(
         self,
@@ -158,7 +144,7 @@ class Robot:
             terrain: The ground; None is the plane z = 0.
             system: The machine that carries the feet; None makes a new one, which is then ``contacts.system``.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
-            supports: Whether the spheres that carry the robot when it lies follow those of the feet.
+            supports: True if the spheres that carry the robot when it lies follow those of the feet.
 
         Raises:
             InputError: The robot cannot be used, or `mu` is negative.
@@ -204,11 +190,10 @@ class Robot:
         home = self.home_joints(self.system().actuated_names)
         return Reference.standing(home, feet=len(self.description.feet))
 
-    def _per_joint(
-        self, table: dict[str, float], names: Sequence[str], where: str, *, default: float | None = None
-    ) -> Array:
+    def _per_joint(self, where: str, names: Sequence[str]) -> Array:
+        """Return the values of one of `TABLES` for the joints `names`, shape (a,)."""
         try:
-            return joints.resolve(table, names, where, default=default)
+            return joints.resolve(attrgetter(where)(self.description), names, where, default=TABLES[where])
         except InputError as error:
             raise InputError(f"{self.path}: {error}") from None
 
@@ -256,7 +241,7 @@ def table_problems(raw: Mapping[str, Any], names: Collection[str]) -> list[str]:
         line
         for where, table in tables.items()
         if isinstance(table, Mapping)
-        for line in joints.problems(table, tuple(names), where, complete=TABLES[where])
+        for line in joints.problems(table, tuple(names), where, complete=TABLES[where] is None)
     ]
 
 

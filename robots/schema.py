@@ -198,7 +198,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         schema: Version of this format.
         name: Name of the robot.
         urdf: Path beside the robot file, or ``package:DISTRIBUTION/path`` inside an installed Python distribution.
-        base: Whether the root link floats.
+        base: True if the root link floats.
         home: The standing pose.
         lying: How it lies before it stands up; None for one that does not.
         feet: Feet or fingertips: spheres that may touch something, in the order that results use.

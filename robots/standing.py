@@ -1,4 +1,4 @@
-"""Whether a robot can stand in its home pose and on the feet of its gait: statics, and how fast it tips."""
+"""True if a robot can stand in its home pose and on the feet of its gait: statics, and how fast it tips."""
 
 from __future__ import annotations
 

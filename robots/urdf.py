@@ -109,7 +109,7 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
 
     Args:
         path: The file.
-        free_flyer: Whether the root link floats, and so needs mass.
+        free_flyer: True if the root link floats, and so needs mass.
     """
     try:
         document = _read(path)
