@@ -17,8 +17,10 @@ from tests.robots import descriptions
 
 HIP = '<axis xyz="1 0 0"/>'
 LIMIT = '<limit lower="-2" upper="2" effort="9" velocity="20"/>'
-TAIL = f'<joint name="wag" type="revolute"><parent link="trunk"/><child link="tail"/>{HIP}{LIMIT}</joint>'
-HIP_LINK = descriptions.INERTIAL.format(mass=0.1, i=1e-4)
+END = "</robot>"
+TAIL = f'<joint name="wag" type="revolute"><parent link="trunk"/><child link="tail"/>{HIP}{LIMIT}</joint>{END}'
+FIXED = f'<joint name="{{}}" type="fixed"><parent link="{{}}"/><child link="{{}}"/></joint>{END}'
+NO_MASS = descriptions.INERTIAL.format(mass=0, i=1)
 
 
 def inspect(tmp_path, old, new, **options):
@@ -75,60 +77,39 @@ def test_joints_end_where_the_machine_that_is_made_of_them_ends(tmp_path):
         ('name="FL_hip"', 'name="root_joint"', "line 4: joint root_joint: Pinocchio keeps that name for itself"),
         ('name="FL_hip"', 'name="universe"', "line 4: joint universe: Pinocchio keeps that name for itself"),
         ('name="FL_hip"', 'name="${leg}_hip"', "line 4: joint ${leg}_hip: the name is not expanded; run xacro first"),
-        ("</robot>", "<xacro:leg/></robot>", "line 88: <xacro:leg> is not expanded; run xacro first"),
-        ("</robot>", '<material name="m"/><material name="m"/></robot>', "line 88: material m: the name is taken"),
+        (END, f"<xacro:leg/>{END}", "line 88: <xacro:leg> is not expanded; run xacro first"),
+        (END, f'<material name="m"/><material name="m"/>{END}', "line 88: material m: the name is taken"),
         (LIMIT, "", "line 4: joint FL_hip: a revolute joint needs <limit lower= upper= effort= velocity=>"),
         (LIMIT, '<limit effort="9"/>', "line 4: joint FL_hip: limit has no velocity; add it"),
         ('lower="-2"', 'lower="3"', "line 4: joint FL_hip: its lower limit is above its upper one; exchange them"),
         ('upper="2"', 'upper="inf"', "line 6: joint FL_hip: limit upper is inf; give a finite number"),
+        ('"revolute"', '"hinge"', "line 4: joint FL_hip: type 'hinge' is unknown; known: revolute, continuous, prism"),
         (
-            '"revolute"',
-            '"hinge"',
-            "line 4: joint FL_hip: type 'hinge' is unknown; "
-            "known: revolute, continuous, prismatic, fixed, floating, planar",
-        ),
-        (
-            '<parent link="trunk"/>',
-            '<parent link="trunc"/>',
+            'link="trunk"',
+            'link="trunc"',
             "line 4: joint FL_hip: parent link 'trunc' does not exist; the nearest is trunk",
         ),
         ('<child link="FL_hip_link"/>', "", "line 4: joint FL_hip: child link '' does not exist; the nearest is trunk"),
         ('name="FL_thigh"', 'name="FL_hip"', "line 10: joint FL_hip: the name is taken; rename one of the two"),
         ('name="FL_thigh"', "", "line 10: joint has no name; give it one"),
+        (END, f'<link name="lost"/>{END}', "line 1: robot has 2 roots (trunk, lost); connect them with joints"),
+        (END, FIXED.format("back", "FL_foot", "trunk"), "line 1: the links trunk, "),
         (
-            "</robot>",
-            '<link name="lost"/></robot>',
-            "line 1: robot has 2 roots (trunk, lost); connect them with joints",
+            END,
+            FIXED.format("two", "trunk", "FL_foot"),
+            "line 88: joint two: its child FL_foot is moved by joint FL_sole",
         ),
+        (END, f'<link name="tail"/>{TAIL}', "line 88: link tail, which joint wag moves, has no <inertial>; give its"),
         (
-            "</robot>",
-            '<joint name="back" type="fixed"><parent link="FL_foot"/><child link="trunk"/></joint></robot>',
-            "line 1: the links trunk, ",
-        ),
-        (
-            "</robot>",
-            '<joint name="two" type="fixed"><parent link="trunk"/><child link="FL_foot"/></joint></robot>',
-            "line 88: joint two: its child FL_foot is moved by joint FL_sole already; remove one",
-        ),
-        (
-            "</robot>",
-            f'<link name="tail"/>{TAIL}</robot>',
-            "line 88: link tail, which joint wag moves, has no <inertial>; give its mass and inertia",
-        ),
-        (
-            "</robot>",
-            f'<link name="tail">{descriptions.INERTIAL.format(mass=0, i=1)}</link>{TAIL}</robot>',
-            "line 88: link tail, which joint wag moves, has no mass; give its mass and inertia",
+            END,
+            f'<link name="tail">{NO_MASS}</link>{TAIL}',
+            "line 88: link tail, which joint wag moves, has no mass; give",
         ),
         ('<mass value="0.1"/>', '<mass value="-0.1"/>', "line 8: link FL_hip_link: its mass is negative (-0.1 kg)"),
         ('<mass value="0.1"/>', "", "line 8: link FL_hip_link: inertial has no <mass value=>; add it"),
         ('<mass value="4"/>', '<mass value="nan"/>', "line 2: link trunk: mass value is nan; give a finite number"),
         ('ixx="0.0001" ixy="0"', 'ixx="0.0001"', "line 8: link FL_hip_link: inertial has no <inertia> with ixx, ixy,"),
-        (
-            'ixx="0.0001" ixy="0"',
-            'ixx="0.0001" ixy="1"',
-            "line 8: link FL_hip_link: a principal moment of its inertia is negative (-1 kg m²); correct the matrix",
-        ),
+        ('ixy="0"', 'ixy="1"', "line 2: link trunk: a principal moment of its inertia is negative (-0.95 kg m²)"),
         ("<robot", "<sdf", "line 88: no valid XML: mismatched tag"),
     ],
 )
@@ -144,6 +125,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path, old, new, line):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        (None, "cannot be read: No such file or directory"),
         ("", "line 1: no valid XML: no element found"),
         ("<sdf/>", "line 1: the root element is <sdf>; a URDF has <robot>"),
         ('<robot name="x"/>', "line 1: robot has no links; a URDF needs at least one"),
@@ -152,12 +134,9 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path, old, new, line):
 )
 def test_what_is_no_urdf_is_refused(tmp_path, text, line):
     path = tmp_path / "x.urdf"
-    path.write_text(text)
+    if text is not None:
+        path.write_text(text)
     assert urdf.inspect(path).problems == (line,)
-
-
-def test_a_missing_urdf_is_refused(tmp_path):
-    assert urdf.inspect(tmp_path / "x.urdf").problems == ("cannot be read: No such file or directory",)
 
 
 def test_a_loop_beside_the_tree_is_named(tmp_path):
@@ -183,19 +162,13 @@ def test_document_types_and_entities_are_refused_before_they_expand(tmp_path, he
 @pytest.mark.parametrize(
     ("new", "line"),
     [
-        (
-            f'{LIMIT}<mimic joint="FR_hip"/>',
-            "line 4: joint FL_hip: it should follow joint FR_hip; here it moves on its own",
-        ),
-        (
-            '<limit effort="9" velocity="20"/>',
-            "line 4: joint FL_hip: its limits leave it only 0; give lower and upper",
-        ),
+        (f'{LIMIT}<mimic joint="FR_hip"/>', "it should follow joint FR_hip; here it moves on its own"),
+        ('<limit effort="9" velocity="20"/>', "its limits leave it only 0; give lower and upper"),
     ],
     ids=["mimic", "no limits"],
 )
 def test_what_is_not_computed_with_or_hardly_meant_is_a_warning_and_no_problem(tmp_path, new, line):
-    assert inspect(tmp_path, LIMIT, new) == urdf.Findings(warnings=(line,))
+    assert inspect(tmp_path, LIMIT, new) == urdf.Findings(warnings=(f"line 4: joint FL_hip: {line}",))
     assert robots.check(tmp_path).fit
 
 
@@ -203,9 +176,8 @@ def test_an_inertia_beyond_the_triangle_inequality_is_a_warning_and_no_problem(t
     found = inspect(tmp_path, 'izz="0.0001"', 'izz="0.0003"')
     assert not found.problems
     (told,) = found.warnings
-    assert told.startswith(
-        "line 9: link FL_hip_link: no mass distribution has the principal moments 0.0001, 0.0001, 0.0003"
-    )
+    line = "line 9: link FL_hip_link: no mass distribution has the principal moments 0.0001, 0.0001, 0.0003"
+    assert told.startswith(line)
 
 
 def test_a_zero_moment_of_either_sign_is_none(tmp_path):
