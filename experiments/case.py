@@ -49,6 +49,16 @@ class Case:
         return save(out, self.name, config, self.simulate(config, progress), began=began)
 
 
+def timed(call: Callable[[], T], repeats: int = 1, clock: Callable[[], float] = time.perf_counter) -> tuple[T, Array]:
+    """Return the last result of a call that is repeated, and the time of each, shape (repeats,) [s]."""
+    seconds = np.empty(repeats)
+    for k in range(repeats):
+        began = clock()
+        result = call()
+        seconds[k] = clock() - began
+    return result, seconds
+
+
 def step_count(duration: float, h: float) -> int:
     """Number of steps of length `h` [s] in a run, at least one."""
     return max(1, round(duration / h))

@@ -74,7 +74,7 @@ class NoisyRun:
 
     Attributes:
         controller: Name of the controller.
-        projected: Whether the demand was projected onto what the contacts allow (math.md, section 12.1).
+        projected: True if the demand was projected onto what the contacts allow (math.md, section 12.1).
         noise: Standard deviation of the desired accelerations' noise [rad/s²].
         torque: Torques, shape (steps, a) [N m].
         normal: Predicted sum of the normal forces, shape (steps,) [N].

@@ -13,7 +13,7 @@ import numpy as np
 from idcontrol.bench.league import conic
 from idcontrol.config.configuration import Count, Duration, Positive, Seed
 from idcontrol.dynamics.bodies import BodyState
-from idcontrol.experiments.case import Case, Progress, exponent, step_ends
+from idcontrol.experiments.case import Case, Progress, exponent, step_ends, timed
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.experiments.general_solvers import as_rows, beside, ground, heap_drawings, in_heaps
 from idcontrol.models import sap
@@ -81,7 +81,7 @@ class Fall:
         step_us: Processor time of the whole step, collision detection included, which is its wall time on an idle
             machine [us].
         slip: Mean tangential speed of the contacts that press [m/s].
-        solved: Whether the solver met its tolerance.
+        solved: True if the solver met its tolerance.
         state: State at the end.
         problems: Problems of `Config.solver_steps` steps, at equal distances, the last one among them.
         condition: Condition of the Hessian at the end.
@@ -113,7 +113,7 @@ def scene(config: Config, bodies: int, *, walls: bool, sigma: float | None = Non
     Args:
         config: Physical constants, seed and settings of the solver.
         bodies: Number of bodies.
-        walls: Whether there is a container.
+        walls: True if there is a container.
         sigma: Slip parameter; None is that of `config`.
     """
     return drop(
@@ -135,9 +135,8 @@ def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = 
     iterations, contacts, error, step_us, slip, solved = np.zeros((6, steps))
     kept, problems = set(np.linspace(0, steps - 1, config.solver_steps + 1).astype(int)[1:]), []
     for step in range(steps):
-        began = time.thread_time()
-        state = plant.step(config.step_s)
-        step_us[step] = 1e6 * (time.thread_time() - began)
+        state, seconds = timed(lambda: plant.step(config.step_s), clock=time.thread_time)
+        step_us[step] = 1e6 * seconds[0]
         problem, solution = plant.problem, plant.last
         assert problem is not None
         assert solution is not None

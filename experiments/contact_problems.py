@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from idcontrol import judge
 from idcontrol.config.configuration import Count, Seed, jsonable
-from idcontrol.experiments.case import Progress
+from idcontrol.experiments.case import Progress, timed
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
 from idcontrol.judge import Law
 from idcontrol.judge import models as judged
@@ -59,7 +59,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         seed: Seed of the problems.
         problems: Number of problems; a quarter each of feet and boxes, forward and inverse.
         most_contacts: Contacts are spread evenly over the octaves from 1 to this; hostile problems have six at most.
-        hostile: Whether the problems attack, and the models alone are counted.
+        hostile: True if the problems attack, and the models alone are counted.
     """
 
     seed: Seed = 0
@@ -77,8 +77,8 @@ class JudgedModel:
         law: Its law.
         velocities: Rows G and constants r of the velocities that it allows, ``G v + r ≥ 0``, for a certificate that
             there are none; None where that is not its condition.
-        lcp: Whether a problem without certificate is searched as the Coulomb LCP.
-        convex: Whether a solution exists if and only if such a velocity does.
+        lcp: True if a problem without certificate is searched as the Coulomb LCP.
+        convex: True if a solution exists if and only if such a velocity does.
     """
 
     solve: ContactModel
@@ -95,31 +95,31 @@ class Tally:
     Attributes:
         problems: All problems.
         solved: Answers that obey the law.
-        later: Solved exactly, but not at the first attempt (`StepSolution.note`).
-        regularized: Solved after something was added to the diagonal.
+        of_these_later: Solved exactly, but not at the first attempt (`StepSolution.note`).
+        of_these_regularized: Solved after something was added to the diagonal.
         wrong: Called solved, though the law is violated.
-        no_solution: Not solved, and shown to have no solution.
+        no_solution_proved: Not solved, and shown to have no solution.
         missed: Not solved, though there is a solution.
-        beyond: Not solved because impulses, or the matrix ρρᵀ, in double precision cannot meet the law to the tolerance
-            (`beyond_double`).
+        beyond_double: Not solved because impulses, or the matrix ρρᵀ, in double precision cannot meet the law to the
+            tolerance (the function of this name).
         undecided: Not solved, and not known to have a solution or none.
-        smallest_undecided: Contacts in the largest island of the smallest undecided problem; 0 where there is none.
-        worst: Largest violation of an answer that was called solved.
+        undecided_contacts_min: Contacts in the largest island of the smallest undecided problem; 0 where there is none.
+        worst_residual: Largest violation of an answer that was called solved.
         seconds: Time of each call.
         failures: Numbers (`numbered_step`) of the wrong and the missed.
     """
 
     problems: int = 0
     solved: int = 0
-    later: int = 0
-    regularized: int = 0
+    of_these_later: int = 0
+    of_these_regularized: int = 0
     wrong: int = 0
-    no_solution: int = 0
+    no_solution_proved: int = 0
     missed: int = 0
-    beyond: int = 0
+    beyond_double: int = 0
     undecided: int = 0
-    smallest_undecided: int = 0
-    worst: float = 0.0
+    undecided_contacts_min: int = 0
+    worst_residual: float = 0.0
     seconds: list[float] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
 
@@ -130,21 +130,10 @@ class Tally:
 
     def row(self) -> dict[str, Any]:
         """The counts as plain data for the record; times in microseconds."""
-        times = 1e6 * np.array(self.seconds)
-        return {
-            "problems": self.problems,
-            "solved": self.solved,
-            "of_these_later": self.later,
-            "of_these_regularized": self.regularized,
-            "wrong": self.wrong,
+        row = asdict(self)
+        times = 1e6 * np.array(row.pop("seconds"))
+        return row | {
             "unsolved": self.problems - self.solved - self.wrong,
-            "no_solution_proved": self.no_solution,
-            "missed": self.missed,
-            "beyond_double": self.beyond,
-            "undecided": self.undecided,
-            "undecided_contacts_min": self.smallest_undecided,
-            "worst_residual": self.worst,
-            "failures": self.failures,
             "us": {"p50": float(np.median(times)), "p99": float(np.quantile(times, 0.99))} if times.size else None,
         }
 
@@ -262,17 +251,16 @@ def judge_hostile(solve: ContactModel, law: Law, problem: StepProblem) -> str:
 def judge_model(model: JudgedModel, problem: StepProblem, tally: Tally) -> None:
     """Solve a problem with a model and count the outcome."""
     tally.problems += 1
-    began = time.perf_counter()
-    solution = model.solve(problem, None)
-    tally.seconds.append(time.perf_counter() - began)
+    solution, seconds = timed(lambda: model.solve(problem, None))
+    tally.seconds.extend(seconds)
     answered = solution.status is Status.SOLVED or solution.regularization > 0.0
     if answered and solution.status is not Status.FALLBACK:
         violation = judge.missed(model.law, problem, solution.impulses)
-        tally.worst = max(tally.worst, violation if solution.status is Status.SOLVED else 0.0)
+        tally.worst_residual = max(tally.worst_residual, violation if solution.status is Status.SOLVED else 0.0)
         if violation <= TOLERANCE:
             tally.solved += 1
-            tally.regularized += solution.status is not Status.SOLVED
-            tally.later += solution.status is Status.SOLVED and solution.note != ""
+            tally.of_these_regularized += solution.status is not Status.SOLVED
+            tally.of_these_later += solution.status is Status.SOLVED and solution.note != ""
             return
         if solution.status is Status.SOLVED:
             tally.wrong += 1
@@ -281,10 +269,10 @@ def judge_model(model: JudgedModel, problem: StepProblem, tally: Tally) -> None:
         return
     known = excluded(*model.velocities(problem)) if problem.prescribed is not None else False
     if known:
-        tally.no_solution += 1
+        tally.no_solution_proved += 1
     elif known is False and (model.convex or problem.prescribed is None):
         beyond = model.convex and beyond_double(*model.velocities(problem))
-        tally.beyond += beyond
+        tally.beyond_double += beyond
         tally.missed += not beyond
     elif model.lcp:
         count_decision(problem, tally)
@@ -302,10 +290,10 @@ def count_decision(problem: StepProblem, tally: Tally) -> None:
     if y is not None and judge.missed("coulomb", problem, y.reshape(3, -1).T) <= TOLERANCE:
         tally.missed += 1
     elif settled and y is None:
-        tally.no_solution += 1
+        tally.no_solution_proved += 1
     else:
         tally.undecided += 1
-        tally.smallest_undecided = min(tally.smallest_undecided or largest, largest)
+        tally.undecided_contacts_min = min(tally.undecided_contacts_min or largest, largest)
 
 
 def judge_solver(
@@ -317,12 +305,11 @@ def judge_solver(
 ) -> bool | None:
     """Solve LCP(r, ρρᵀ) and count the outcome; returns whether it has a solution, None if that is not known yet."""
     tally.problems += 1
-    began = time.perf_counter()
-    status, z = solve(rows, r)
-    tally.seconds.append(time.perf_counter() - began)
+    (status, z), seconds = timed(lambda: solve(rows, r))
+    tally.seconds.extend(seconds)
     if status is SolverStatus.SOLVED:
         violation = rows_violation(rows, r, z)
-        tally.worst = max(tally.worst, violation)
+        tally.worst_residual = max(tally.worst_residual, violation)
         tally.solved += violation <= TOLERANCE
         tally.wrong += violation > TOLERANCE
         return True if violation <= TOLERANCE else solvable
@@ -330,8 +317,8 @@ def judge_solver(
         known = excluded(rows, r)
         solvable = None if known is None else not known
     beyond = solvable is True and beyond_double(rows, r)
-    tally.beyond += beyond
-    tally.no_solution += solvable is False
+    tally.beyond_double += beyond
+    tally.no_solution_proved += solvable is False
     tally.missed += solvable is True and not beyond
     tally.undecided += solvable is None
     return solvable
@@ -349,7 +336,7 @@ def rows_violation(rows: Array, r: Array, z: Array) -> float:
 
 
 def beyond_double(rows: Array, r: Array) -> bool:
-    """Whether rounding the impulses, or the matrix, to double precision moves LCP(r, ρρᵀ) by more than the tolerance.
+    """True if rounding the impulses, or the matrix, to double precision moves LCP(r, ρρᵀ) by more than the tolerance.
 
     Half a unit in the last place of the impulse with the largest effect, 2⁻⁵³ z_i |ρ_i|, changes the velocity of the
     lightest row by up to that times |ρ_j| / max |r|, relative to the fastest at zero impulse. Half a unit in the last

@@ -80,7 +80,7 @@ def count(tau: Array, status: Array, clipped: Array, limit: Array) -> StepCount:
     Args:
         tau: Torques, shape (steps, a) [N m].
         status: `Status` as numbers, shape (steps,).
-        clipped: Whether a limit was met, shape (steps,).
+        clipped: True if a limit was met, shape (steps,).
         limit: Largest torques, shape (a,) [N m].
     """
     solved = status == Status.SOLVED

@@ -29,7 +29,7 @@ from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.projection import project
 from idcontrol.controllers.step import problem_of
 from idcontrol.errors import InputError
-from idcontrol.experiments.case import Case, Progress
+from idcontrol.experiments.case import Case, Progress, timed
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb
@@ -84,7 +84,7 @@ class SearchedStep:
         first_us: Time of the nearest solution with the modes of Lemke's.
         proof_us: Time of the whole search.
         nodes: Quadratic programs of the search.
-        proved: Whether the search was completed.
+        proved: True if the search was completed.
         improved: Relative amount by which the search found a nearer torque than its first program.
         brute_us: Time of brute force over bases; NaN where it did not run.
         excess: Relative amount by which the nearest basic solution is farther than the search's; NaN where brute force
@@ -177,7 +177,7 @@ def nearest_problem(
         feet: The feet of a machine.
         home: Its home configuration.
         contacts: Number of feet that touch the ground, whose height follows them.
-        still: Whether the demand keeps the feet where they are; else it lets them slide.
+        still: True if the demand keeps the feet where they are; else it lets them slide.
     """
     system = feet.system
     u = system.n_unactuated
@@ -230,9 +230,8 @@ def measure(nearest: NearestProblem, start: Array, problem: StepProblem | None) 
                 X[:, (2 * axis - 1) * n : 2 * axis * n] = block
                 X[:, 2 * axis * n : (2 * axis + 1) * n] = -block
         balanced = (factors[:, None] * Q * factors, factors * r, X * factors, nearest.t0, nearest.target)
-        began = time.perf_counter()
-        _, value = nearest_basis(*balanced)
-        brute_us = 1e6 * (time.perf_counter() - began)
+        (_, value), seconds = timed(lambda: nearest_basis(*balanced))
+        brute_us = 1e6 * float(seconds[0])
         excess = (value - full.value) / scale
     return SearchedStep(
         contacts=nearest.mu.size,
@@ -261,13 +260,8 @@ def cut_off(nearest: NearestProblem, start: Array, limit: int, value: float) -> 
 
 
 def microseconds(call: Callable[[], object]) -> float:
-    """Shortest of three calls [us]."""
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return 1e6 * min(times)
+    """Return the time of the shortest of three calls [us]."""
+    return 1e6 * float(timed(call, 3)[1].min())
 
 
 def searches_of(robot: str, mu: float, duration_s: float) -> Iterator[tuple[float, int, bool]]:
@@ -290,15 +284,9 @@ def searches_of(robot: str, mu: float, duration_s: float) -> Iterator[tuple[floa
                 f,
                 max_nodes=tick_nodes(feet),
             )
-            found = search()
-            yield min(processor_us(search) for _ in range(REPEATED)), found.nodes, found.proved
-
-
-def processor_us(call: Callable[[], object]) -> float:
-    """Processor time of a call [us]: other processes do not count."""
-    began = time.thread_time_ns()
-    call()
-    return 1e-3 * (time.thread_time_ns() - began)
+            # processor time: other processes do not count
+            found, seconds = timed(search, REPEATED, time.thread_time)
+            yield 1e6 * float(seconds.min()), found.nodes, found.proved
 
 
 def trot_row(mu: float, searches: Sequence[tuple[float, int, bool]]) -> dict[str, Any]:
@@ -314,7 +302,7 @@ def trot_row(mu: float, searches: Sequence[tuple[float, int, bool]]) -> dict[str
 
 
 def trot_findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Whether the search proves its answer within a small part of a control period."""
+    """True if the search proves its answer within a small part of a control period."""
     return [
         Finding(
             f"trot_{row['mu']}_{name}_us",

@@ -44,7 +44,7 @@ class Hardship(NamedTuple):
         hard: What is beyond every robot; less than `easy` where less is harder.
         settings: The settings of a run for a value.
         value: The value of a run, from its settings; None for a run of another hardship.
-        geometric: Whether values are halved by their ratios.
+        geometric: True if values are halved by their ratios.
     """
 
     name: str

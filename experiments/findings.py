@@ -41,9 +41,9 @@ class Finding:
     Attributes:
         key: Its name in the JSON, the unit at its end: ``slide_mu_0125_m``.
         value: The number; None where it could not be found.
-        holds: Whether it passes its check; None where there is none.
-        agrees: Whether it is as the paper says in words; None takes `holds`.
-        beside: Whether the paper's number is for these settings.
+        holds: True if it passes its check; None where there is none.
+        agrees: True if it is as the paper says in words; None takes `holds`.
+        beside: True if the paper's number is for these settings.
         paper: The paper's number; None where the paper shows none.
         source: The place where the paper prints it: "Drumwright 2019, Table 1".
         derivation: The page that derives how the number differs from the paper's; "" if none does.
@@ -100,7 +100,7 @@ class Series(NamedTuple):
     Attributes:
         values: The numbers, shape (rows,) or (rows, k).
         unit: Their unit as text; "" if they have none.
-        wall_time: Whether they are wall time, and differ from run to run.
+        wall_time: True if they are wall time, and differ from run to run.
     """
 
     values: Array

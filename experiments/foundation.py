@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ from scipy.spatial.transform import Rotation
 
 from idcontrol.config.configuration import Duration, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
-from idcontrol.experiments.case import GRAVITY, Case, Progress, step_count, step_ends
+from idcontrol.experiments.case import GRAVITY, Case, Progress, step_count, step_ends, timed
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, table
 from idcontrol.kernels.jit import njit
 from idcontrol.models import constraint
@@ -75,12 +76,10 @@ def run(config: Config, progress: Progress) -> Results:
             load=case[2],
         )
         exact = reference(bed, config.duration_s, step_count(config.duration_s, config.step_s))
-        begin = time.perf_counter()
-        path = settle(bed, config)
-        took = time.perf_counter() - begin
+        path, seconds = timed(partial(settle, bed, config))
         error = np.linalg.norm(path - exact, axis=1)
         errors[f"error_{_key(case)}"] = error
-        findings += _of_solver(config, case, took, float(error[-1]), float(np.linalg.norm(exact[-1])))
+        findings += _of_solver(config, case, float(seconds[0]), float(error[-1]), float(np.linalg.norm(exact[-1])))
         findings += [_of_integrator(config, case, bed, name) for name in config.integrators]
         progress((done + 1) / len(cases))
     t = step_ends(config.step_s, step_count(config.duration_s, config.step_s))

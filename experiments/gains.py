@@ -85,7 +85,7 @@ class Family(NamedTuple):
         name: What they are.
         controllers: Their names.
         sought: The settings that are sought.
-        beside: Whether torques of error feedback act beside their own.
+        beside: True if torques of error feedback act beside their own.
     """
 
     name: str
@@ -168,12 +168,12 @@ class Tried:
         return None if value is None else float(value)
 
     def walked(self, candidate: Candidate, controller: str, terrain: str) -> bool:
-        """Whether a run did its task."""
+        """True if a run did its task."""
         o = self.at(candidate, controller, terrain)
         return o is not None and o.done
 
     def agrees(self, candidate: Candidate, entry: Entry) -> bool:
-        """Whether a number is within `WITHIN` of the printed one, or a robot fell that fell there."""
+        """True if a number is within `WITHIN` of the printed one, or a robot fell that fell there."""
         found = self.found(candidate, entry)
         if entry.printed is None:
             o = self.at(candidate, entry.controller, entry.terrain)

@@ -30,7 +30,7 @@ class Beside(NamedTuple):
         slackness: Their eq. 25.
         distance: |Lᵀ(v - v')| over the larger of the momenta |Lᵀv'| and |Lᵀ(v' - v*)|, v' being SAP's velocities to
             rounding.
-        solved: Whether it says that it met its tolerance.
+        solved: True if it says that it met its tolerance.
     """
 
     solver: str

@@ -275,7 +275,7 @@ def _given_grip(scene: GraspScene, tips: Fingertips, start: State, system: Syste
 
 
 def _results(scene: GraspScene, found: Mapping[str, Any]) -> list[Finding]:
-    """Whether the box was held, and the paper's numbers beside ours."""
+    """True if the box was held, and the paper's numbers beside ours."""
     config = scene.config
     usual = scene.robot.name == "arm" and config.duration_s == GraspConfig().duration_s
     friction = NO_SLIP_MU if config.mu >= NO_SLIP_MU else config.mu

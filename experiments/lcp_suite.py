@@ -79,7 +79,7 @@ class Attempt:
 
     @property
     def solved(self) -> bool:
-        """Whether the residual is one of a solution."""
+        """True if the residual is one of a solution."""
         return self.residual <= TOLERANCE
 
 
@@ -95,8 +95,8 @@ class Trial:
         lemke: Lemke's method, balanced, lexicographic, restarted with other covering vectors.
         ppm: Principal pivoting.
         interior: The interior point of the paper's appendix.
-        inside: Whether a point z > 0, Qz + r > 0 exists where the interior point can start.
-        existence: Whether there is a solution.
+        inside: True if a point z > 0, Qz + r > 0 exists where the interior point can start.
+        existence: True if there is a solution.
         nodes: Linear programs that decided it where no method found a solution; 0 where one did.
     """
 

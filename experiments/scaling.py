@@ -222,7 +222,7 @@ def _operations() -> list[Finding]:
 
 
 def _as_many(paper: int, contacts: Sequence[int], medians: Array) -> bool | None:
-    """Whether `paper` contacts take no longer than a period; None where the numbers tried do not decide it."""
+    """True if `paper` contacts take no longer than a period; None where the numbers tried do not decide it."""
     tried = [(n, bool(median <= PERIOD_US)) for n, median in zip(contacts, medians, strict=True) if np.isfinite(median)]
     if any(within and n >= paper for n, within in tried):
         return True

@@ -10,7 +10,7 @@ torque M:
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -21,7 +21,7 @@ from idcontrol.bench.league import conic
 from idcontrol.config.configuration import Count, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts, contact_rows
 from idcontrol.dynamics.system import System
-from idcontrol.experiments.case import GRAVITY, Case, Progress
+from idcontrol.experiments.case import GRAVITY, Case, Progress, timed
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.experiments.general_solvers import as_rows, beside, in_a_grip
 from idcontrol.models import sap
@@ -103,7 +103,7 @@ class Gripper:
         v: Velocity, Pinocchio's layout.
         momentum_error: Momentum error of the last step.
         iterations: Newton steps of the last step, from its velocity at the beginning.
-        solved: Whether all steps so far were solved.
+        solved: True if all steps so far were solved.
         pressing: Number of contacts that pressed in the last step.
         creep: Largest tangential speed of contacts that pressed in the last step [m/s].
         grip: Normal force of the last step, mean of both pads [N].
@@ -250,9 +250,7 @@ def simulate(config: Config, progress: Progress = lambda share: None) -> tuple[G
     kept, problems = set(np.linspace(0, steps - 1, config.solver_steps + 1).astype(int)[1:]), []
     for step in range(steps):
         force = grip_force(config, step * config.step_s)
-        began = time.perf_counter()
-        gripper.step(force)
-        took = 1e6 * (time.perf_counter() - began)
+        _, seconds = timed(partial(gripper.step, force))
         if step in kept and gripper.problem is not None:
             problems.append(gripper.problem)
         rows[:, step] = (
@@ -263,7 +261,7 @@ def simulate(config: Config, progress: Progress = lambda share: None) -> tuple[G
             gripper.iterations,
             gripper.momentum_error,
             gripper.creep,
-            took,
+            1e6 * seconds[0],
             gripper.grip,
         )
         if step % 100 == 0:
@@ -319,7 +317,7 @@ experiment = Case(
 
 
 def _late(config: Config, history: GripHistory, *, firm: bool) -> Booleans:
-    """Whether a step is in the second half of a firm, or loose, part, where the pads have settled."""
+    """True if a step is in the second half of a firm, or loose, part, where the pads have settled."""
     phase = (history.t - 0.5 * config.step_s) % config.period_s / config.period_s
     begin, end = (0.0, config.duty) if firm else (config.duty, 1.0)
     chosen: Booleans = (phase > 0.5 * (begin + end)) & (phase < end)

@@ -69,7 +69,7 @@ class Stack:
         ground_force: Force of the ground at the end, in weights of the column.
         sunk: How much lower than a column of rigid spheres the top is [m].
         height: Height of the topmost centre after each step, shape (steps,) [m].
-        solved: Whether every step was solved.
+        solved: True if every step was solved.
     """
 
     spent_s: float

@@ -65,7 +65,7 @@ class Oscillation:
     Attributes:
         x: Stretch of the spring, shape (steps,) [m].
         energy: Energy of spring and motion, relative to that at the beginning, shape (steps,).
-        solved: Whether every step was solved.
+        solved: True if every step was solved.
     """
 
     x: Array

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import json
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -24,12 +23,13 @@ import pinocchio as pin
 from idcontrol import controllers, robots
 from idcontrol.bench.league.problems import FrictionProblem
 from idcontrol.bench.peers import installed
+from idcontrol.config.configuration import jsonable
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import InverseSettings, Setup
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
-from idcontrol.experiments.case import GRAVITY, Case, Progress
+from idcontrol.experiments.case import GRAVITY, Case, Progress, timed
 from idcontrol.experiments.findings import Drawing, Finding, Results, axes
 from idcontrol.judge import miss
 from idcontrol.models.coulomb_cone import solve_delassus
@@ -197,16 +197,6 @@ def situations(machine: Machine) -> list[Situation]:
     ]
 
 
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """What a call returns, and the median time of many [s]."""
-    seconds = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        result = call()
-        seconds.append(time.perf_counter() - began)
-    return result, float(np.median(seconds))
-
-
 def _on_points(machine: Machine, system: System, situation: Situation, radius: float) -> SphereContacts:
     """Feet on the situation's ground; spheres of `radius` [m] have the same contact points."""
     _, feet = machine.look(situation.q)
@@ -231,12 +221,13 @@ def ours(name: str, machine: Machine, situation: Situation) -> Answer:
     """A controller of ours: torques and predicted forces."""
     controller, reference = _holding(name, machine, situation)
     state = State(t=0.0, q=situation.q, v=np.zeros(machine.model.nv))
-    command, seconds = timed(lambda: controller(state, reference))
+    command, seconds = timed(lambda: controller(state, reference), REPEATS)
     forces = np.zeros((4, 3))
+    assert command.predicted is not None
     forces[command.predicted.identity] = command.predicted.force
     M, g, J = machine.terms(situation)
     a = np.linalg.solve(M, np.concatenate((np.zeros(6), command.tau)) - g + J.T @ forces.ravel())
-    return Answer(command.tau.copy(), forces, np.asarray(a), seconds)
+    return Answer(command.tau.copy(), forces, np.asarray(a), float(np.median(seconds)))
 
 
 def mujoco(machine: Machine, situation: Situation) -> Answer:
@@ -258,11 +249,11 @@ def mujoco(machine: Machine, situation: Situation) -> Answer:
         engine.mj_inverse(plant.model, data)
         return np.array(data.qfrc_inverse)
 
-    torque, seconds = timed(inverse)
+    torque, seconds = timed(inverse, REPEATS)
     pressed = plant._pressed()
     forces = np.zeros((4, 3))
     forces[pressed.identity] = pressed.force
-    return Answer(torque[6:], forces, situation.a, seconds)
+    return Answer(torque[6:], forces, situation.a, float(np.median(seconds)))
 
 
 def pinocchio(machine: Machine, situation: Situation) -> Answer:
@@ -296,11 +287,11 @@ def pinocchio(machine: Machine, situation: Situation) -> Answer:
 
     at_earth = model.gravity.linear.copy()
     model.gravity.linear = situation.gravity
-    (_, free, local), seconds = timed(inverse)
+    (_, free, local), seconds = timed(inverse, REPEATS)
     model.gravity.linear = at_earth
     forces = local.reshape(4, 3) @ axes.T
     J, _ = machine.look(situation.q)
-    return Answer((free - J.T @ forces.ravel())[6:], forces, situation.a, seconds)
+    return Answer((free - J.T @ forces.ravel())[6:], forces, situation.a, float(np.median(seconds)))
 
 
 def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, list[Answer | None]]:
@@ -314,17 +305,7 @@ def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, li
         "feet": machine.feet,
         "torque_limit": machine.system.effort_limit.tolist(),
         "repeats": REPEATS,
-        "situations": [
-            {
-                "q": s.q.tolist(),
-                "a": s.a.tolist(),
-                "normal": s.normal.tolist(),
-                "gravity": s.gravity.tolist(),
-                "mu": s.mu[0],
-                "stance": s.stance.tolist(),
-            }
-            for s in asked
-        ],
+        "situations": [jsonable(s._asdict() | {"mu": s.mu[0]}) for s in asked],
     }
     try:
         done = subprocess.run(

@@ -60,7 +60,7 @@ class Engine:
 
     @property
     def outside(self) -> bool:
-        """Whether others made it."""
+        """True if others made it."""
         return self.plant in ("mujoco", "pybullet")
 
 

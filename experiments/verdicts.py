@@ -31,7 +31,7 @@ MOST_FACTOR: Final = "theory/dissipation.md#how-much-smoothing-can-gain"
 
 
 def near(found: float, printed: float) -> bool:
-    """Whether a number is within `WITHIN` of the printed one."""
+    """True if a number is within `WITHIN` of the printed one."""
     return bool(abs(found - printed) <= WITHIN * abs(printed))
 
 

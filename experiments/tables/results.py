@@ -108,7 +108,7 @@ class Results:
         return self._own.get(controller)
 
     def done(self, preset: str, controller: str, terrain: str) -> bool:
-        """Whether there are runs at this place, and all did their task."""
+        """True if there are runs at this place, and all did their task."""
         runs = self.at(preset, controller, terrain)
         return bool(runs) and all(run.done for run in runs)
 

@@ -13,7 +13,7 @@ from idcontrol.robots.robot import foot_centres
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory):
-    return experiment.run(Config(), tmp_path_factory.mktemp("chatter") / "run", lambda share: None)
+    return experiment.run(Config(duration_s=0.08), tmp_path_factory.mktemp("chatter") / "run", lambda share: None)
 
 
 def row(metrics, controller, *, projected=True, noise=1.0):
@@ -49,7 +49,7 @@ def test_mitigated_controllers_do_not_jump(metrics, controller, most, noise):
 
 def test_stage_one_alone_jumps_in_most_steps_and_by_much_more(metrics):
     raw = row(metrics, "id-coulomb-qp-raw", projected=False)
-    assert raw["jumps"] > 100
+    assert raw["jumps"] > 40  # of 79 steps
     assert raw["dtau_max_nm_s"] > 20 * row(metrics, "id-coulomb-qp")["dtau_max_nm_s"]
     assert metrics["factor_noise_1"] == pytest.approx(
         raw["dtau_max_nm_s"] / row(metrics, "id-coulomb-qp")["dtau_max_nm_s"]

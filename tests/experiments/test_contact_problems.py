@@ -77,7 +77,7 @@ def test_what_elimination_knows_to_many_digits_is_called_solved():
 def test_convex_steps_that_are_not_solved_are_those_that_double_precision_cannot_express(number):
     tally = Tally()
     judge_model(contact_problems.MODELS["dissipation"], numbered_step(number), tally)
-    assert (tally.beyond, tally.missed, tally.wrong) == (1, 0, 0)
+    assert (tally.beyond_double, tally.missed, tally.wrong) == (1, 0, 0)
     # nor can the matrix that Lemke's method is given; the active set, which is given rows, solves them
     rows, r = edge_rows(numbered_step(number))
     z = contact_problems.SOLVERS["active set"](rows, r)[1]
@@ -85,7 +85,7 @@ def test_convex_steps_that_are_not_solved_are_those_that_double_precision_cannot
     assert np.abs(np.minimum(z / z.max(), (rows @ rows.T @ z + r) / np.abs(r).max())).max() > contact_problems.TOLERANCE
     tally = Tally()
     judge_solver(contact_problems.SOLVERS["lemke"], rows, r, True, tally)
-    assert (tally.beyond, tally.missed, tally.wrong) == (1, 0, 0)
+    assert (tally.beyond_double, tally.missed, tally.wrong) == (1, 0, 0)
     # nearly all others it can
     rows, r = edge_rows(numbered_step(3))
     assert not contact_problems.beyond_double(rows, r)

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,32 @@ def hear(link, mode=None, command=None):
     raise AssertionError(f"the machine was not heard in mode {mode} after command {command}")
 
 
+def stop(machine, link, outbox):
+    """What a machine says in the end that is told to stop."""
+    link.send(outbox.seal(Mode.STOPPED, 0, 0))
+    said, _ = machine.communicate(timeout=GUARD_S)
+    link.close()
+    return said
+
+
+@contextmanager
+def speaking(own, there, datagram):
+    """A machine that says the same again and again; what it hears."""
+    link, over, heard = UdpLink(("127.0.0.1", there), ("127.0.0.1", own)), threading.Event(), []
+
+    def speak():
+        while not over.wait(0.01):
+            link.send(memoryview(datagram()))
+            heard.append(link.receive())
+
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    yield heard
+    over.set()
+    speaker.join()
+    link.close()
+
+
 def listening(program, *patience):
     """The machine, and a link that it speaks to: what is sent before it listens is lost."""
     own, there = free_ports(2)
@@ -157,12 +184,10 @@ def test_a_machine_in_c_drops_what_is_not_sound(program):
     no_number = bytes(ours.seal(Mode.READY, 0, 0))
     ours.values[:] = 0.0
     bad = [good[:-1], good + b"0", bytes(damaged), no_number, bytes(strange.seal(Mode.READY, 0, 0))]
-    for data in [good, good, *bad, ours.seal(Mode.STOPPED, 0, 0)]:
+    for data in [good, good, *bad]:
         link.send(memoryview(data))
-    said, _ = machine.communicate(timeout=GUARD_S)
-    link.close()
     # the replay and the five bad ones
-    assert said.startswith("accepted 2 dropped 6 moved 0.000 s")
+    assert stop(machine, link, ours).startswith("accepted 2 dropped 6 moved 0.000 s")
 
 
 @pytest.mark.slow
@@ -182,10 +207,7 @@ def test_a_machine_in_c_is_not_locked_out_by_a_far_off_number(program):
     for _ in range(2):
         link.send(wrong.seal(Mode.READY, 0, 0))
     hear(link, Mode.READY, command=2**50 + 2)
-    link.send(wrong.seal(Mode.STOPPED, 0, 0))
-    said, _ = machine.communicate(timeout=GUARD_S)
-    link.close()
-    assert said.startswith("accepted 4 dropped 2 moved")
+    assert stop(machine, link, wrong).startswith("accepted 4 dropped 2 moved")
 
 
 @needs_compiler
@@ -202,10 +224,7 @@ def test_a_machine_in_c_that_has_not_moved_takes_another_loop_but_no_replay_of_t
     for _ in range(3):
         link.send(second.seal(Mode.IDLE, 0, 0))
     hear(link, Mode.READY, command=4)
-    link.send(second.seal(Mode.STOPPED, 0, 0))
-    said, _ = machine.communicate(timeout=GUARD_S)
-    link.close()
-    assert said.startswith("accepted 5 dropped 2 moved")
+    assert stop(machine, link, second).startswith("accepted 5 dropped 2 moved")
 
 
 @pytest.mark.slow
@@ -284,11 +303,7 @@ def test_who_speaks_for_another_robot_or_version_is_told_apart_from_nobody(speak
 @pytest.mark.parametrize(
     ("names", "model", "line"),
     [
-        (
-            ["elbow", "shoulder"],
-            np.nan,
-            "another order.*shoulder,elbow.*order swapped: --set loop.joints=swapped$",
-        ),
+        (["elbow", "shoulder"], np.nan, "another order.*shoulder,elbow.*order swapped: --set loop.joints=swapped$"),
         (["wrist", "elbow"], np.nan, "has other joints.*expected is arm with shoulder,elbow$"),
         (["shoulder", "elbow"], 1.0, "has another model"),
     ],

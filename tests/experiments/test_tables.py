@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -44,6 +44,15 @@ def comparison(walk, change=lambda run: {}):
 
 def table(found, name):
     return next(t for t in found if t.name == name)
+
+
+def claims_of(walk, change):
+    return {row[0]: row for row in table(tables.tables(comparison(walk, change)), "claims").rows}
+
+
+def said_in(rows, preset, words):
+    """The verdict on the claim about a preset that begins with these words."""
+    return next(row[4] for what, row in rows.items() if what.startswith(f"in the preset {preset} {words}"))
 
 
 def test_every_run_of_the_study_can_be_configured_and_is_asked_for_once(walk):
@@ -168,7 +177,7 @@ def test_a_terrain_on_which_no_two_controllers_walk_has_the_papers_order_no_more
     def change(run):
         return {"fell_at_s": 0.5} if run["preset"] == "paper" else {}
 
-    rows = {row[0]: row for row in table(tables.tables(comparison(walk, change)), "claims").rows}
+    rows = claims_of(walk, change)
     row = rows["on rigid, µ ∞ the preset paper has the paper's order of joint errors"]
     assert row[1].startswith("id-coulomb-lcp < id-noslip-lcp < id-coulomb-qp")
     assert row[2] == "none walks its path"
@@ -413,7 +422,7 @@ def test_what_the_second_stage_gains_is_put_beside_the_five_orders_of_the_paper(
         raw = run["controller"] == "id-coulomb-qp-raw"
         return {"dtau_max_nm_s": 90000.0 if raw else 900.0, "dtau_mean_nm_s": 80.0 if raw else 20.0}
 
-    rows = {row[0]: row for row in table(tables.tables(comparison(walk, change)), "claims").rows}
+    rows = claims_of(walk, change)
     (factor,) = [row for what, row in rows.items() if what.startswith("in the preset paper the second stage lowers")]
     assert factor[1:3] == ("by a factor of 100000", "100")
     assert factor[4] == "differs, as derived (theory/dissipation.md#how-much-smoothing-can-gain)"
@@ -429,11 +438,8 @@ def test_a_robot_that_fell_is_outperformed_by_one_that_walks_and_one_that_stands
         missed = {"completed": False, "missed": "reached 0 waypoints"}
         return {"fell_at_s": 2.0} if run["preset"] == "default" else missed
 
-    rows = {row[0]: row for row in table(tables.tables(comparison(walk, change)), "claims").rows}
-
-    def said(preset, words):
-        return next(row[4] for what, row in rows.items() if what.startswith(f"in the preset {preset} {words}"))
-
+    rows = claims_of(walk, change)
+    said = partial(said_in, rows)
     for words in (
         "id-coulomb-qp follows joints as well as",
         "inverse dynamics on sensed forces is worse than pid",
@@ -459,11 +465,8 @@ def test_who_follows_joints_best_is_told_of_those_that_walk(walk):
         fell = 1.0 if run["preset"] == "default" and run["controller"] == "id-coulomb-qp" else None
         return {"q_err_rad": errors.get(run["controller"], 0.04), "fell_at_s": fell}
 
-    rows = {row[0]: row for row in table(tables.tables(comparison(walk, change)), "claims").rows}
-
-    def said(preset, words):
-        return next(row[4] for what, row in rows.items() if what.startswith(f"in the preset {preset} {words}"))
-
+    rows = claims_of(walk, change)
+    said = partial(said_in, rows)
     assert said("paper", "id-coulomb-qp follows joints as well as") == AGREES
     assert said("default", "id-coulomb-qp follows joints as well as") == UNEXPLAINED
     assert said("paper", "pid is worse than all inverse dynamics that walks") == UNEXPLAINED  # id-sensed-2 is worse

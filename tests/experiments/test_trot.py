@@ -103,7 +103,7 @@ def test_the_predicted_forces_carry_the_weight(walk):
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        run(tmp_path / name, duration_s=0.4, seed=seed)
+        run(tmp_path / name, duration_s=0.1, seed=seed)
     first, again, other = ((tmp_path / name / "arrays.h5").read_bytes() for name in "abc")
     assert first == again
     assert first != other
@@ -112,14 +112,14 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
 @pytest.mark.parametrize(("mu", "push"), [(0.8, 0.25), (0.1, 0.1)])
 def test_a_kick_at_lift_off_is_absorbed(tmp_path, mu, push):
     kick = Kick(at_s=0.8, velocity_m_s=(0.0, push, 0.0))
-    metrics, record = run(tmp_path / "kick", duration_s=2.5, mu=mu, kick=kick)
+    metrics, record = run(tmp_path / "kick", duration_s=1.8, mu=mu, kick=kick)
     assert metrics["completed"]
     # upright again in the last half second
     assert record.arrays["base_tilt"][-500:].max() < 0.02
 
 
 def test_the_pid_baseline_walks_and_predicts_nothing(tmp_path):
-    metrics, _ = run(tmp_path / "pid", duration_s=2.0, controller="pid")
+    metrics, _ = run(tmp_path / "pid", duration_s=1.2, controller="pid")
     assert metrics["completed"]
     assert metrics["q_err_rad"] < 0.012
     assert metrics["force_err_n"] is None
@@ -139,7 +139,7 @@ def test_it_turns_in_place_and_stops_on_all_feet(tmp_path):
 
 def test_sensor_noise_is_survived(tmp_path):
     noise = SensorNoise(position_m=5e-4, angle_rad=5e-4)
-    metrics, _ = run(tmp_path / "noise", duration_s=2.0, noise=noise)
+    metrics, _ = run(tmp_path / "noise", duration_s=1.2, noise=noise)
     assert metrics["completed"]
 
 
@@ -160,7 +160,7 @@ def test_a_robot_walks_level_by_its_own_account_with_two_degrees_of_tilt_and_enc
 
 def test_feet_of_a_robot_with_more_load_than_it_knows_land_on_the_ground_and_not_in_the_air(tmp_path):
     """They lag behind where they are sent by millimetres, and descend slower, which must not count as being held up."""
-    _, record = run(tmp_path, duration_s=2.5, disturbance=Disturbance(payload_share=0.25))
+    _, record = run(tmp_path, duration_s=2.1, disturbance=Disturbance(payload_share=0.25))
     stance = record.arrays["stance"] > 0.0
     lands = stance[1:] & ~stance[:-1]
     assert lands.sum() > 20
