@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from idcontrol.controllers import available as controllers
@@ -9,7 +11,6 @@ from idcontrol.experiments import rough, studies, trot
 from idcontrol.experiments.verdicts import AGREES, UNEXPLAINED
 from idcontrol.plants import available as plants
 from idcontrol.sweeps import figures
-from idcontrol.sweeps.plan import plan
 from tests.experiments.outcomes import outcome, walked
 from tests.parameters import one_fast
 
@@ -18,10 +19,16 @@ WRONG_KNOWLEDGE = ("friction", "normals", "touchdown", "delay", "noise", "payloa
 STUDIES = {name: getattr(studies, name) for name in ("plants", "corrections", *WRONG_KNOWLEDGE, "monte_carlo", "bumps")}
 
 
+@cache
+def outcomes_of(name):
+    """A run that went to its end for each of a study."""
+    study = STUDIES[name]
+    return [outcome(EXPERIMENTS[study.experiment], dict(run), walked()) for run in study.runs]
+
+
 @pytest.mark.parametrize("name", one_fast(STUDIES, "friction"))
 def test_every_run_of_a_study_can_be_configured_and_differs_from_the_others(name):
-    study = STUDIES[name]
-    rows = plan(EXPERIMENTS[study.experiment], study.runs)
+    rows = [o.row for o in outcomes_of(name)]
     assert len({row.name for row in rows}) == len(rows)
     for row in rows:
         assert row.config["controller"] in controllers()
@@ -30,8 +37,7 @@ def test_every_run_of_a_study_can_be_configured_and_differs_from_the_others(name
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_tables_of_a_study_have_a_sentence_and_rows_as_wide_as_their_header(name):
-    study = STUDIES[name]
-    outcomes = [outcome(EXPERIMENTS[study.experiment], dict(run), walked()) for run in study.runs]
+    study, outcomes = STUDIES[name], list(outcomes_of(name))
     # one that fell and one that never ran must not spoil the tables of the others
     outcomes[0] = outcome(EXPERIMENTS[study.experiment], dict(study.runs[0]), walked(fell_at_s=0.5))
     outcomes[1] = outcome(EXPERIMENTS[study.experiment], dict(study.runs[1]), None)
@@ -56,20 +62,15 @@ def test_the_matrix_has_controllers_in_rows_and_plants_in_columns():
 
 
 def test_each_correction_that_is_taken_away_is_named_by_its_settings():
-    named = [
-        studies.named(outcome(trot.experiment, dict(run), walked()), studies.CORRECTIONS)
-        for run in studies.corrections.runs
-    ]
+    named = [studies.named(o, studies.CORRECTIONS) for o in outcomes_of("corrections")]
     assert named == 3 * list(studies.CORRECTIONS)
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_run_has_a_line_and_a_panel_in_the_general_figures(name):
-    study = STUDIES[name]
-    outcomes = [outcome(EXPERIMENTS[study.experiment], dict(run), walked()) for run in study.runs]
-    scene = figures._Scene.of(outcomes, study.grouping)
+    scene = figures._Scene.of(outcomes_of(name), STUDIES[name].grouping)
     assert all(line and isinstance(line, str) for line in scene.lines)
-    assert sum(map(len, scene.panels.values())) == len(outcomes)
+    assert sum(map(len, scene.panels.values())) == len(outcomes_of(name))
 
 
 def test_robustness_has_a_row_for_each_value_and_the_reason_of_a_fall():

@@ -236,16 +236,7 @@ def test_a_push_is_captured_alike_wherever_the_root_frame_is(tmp_path):
 
 def test_told_to_walk_again_it_stands_first_and_then_steps():
     m = machine("links")
-    planner = m.planner(lambda t, position, yaw: None)
-
-    class StopAndGo:
-        def reset(self, position):
-            pass
-
-        def __call__(self, t, position, yaw):
-            return VelocityCommand(walk=t > 0.5)
-
-    planner = m.planner(StopAndGo())
+    planner = m.planner(WalkFrom(0.5))
     steps = [(state.t, plan.stance.all()) for state, plan in follow_exactly(m, planner, 1000)]
     first = next(t for t, all_stand in steps if not all_stand)
     assert first == pytest.approx(0.501 + m.gait.start_s, abs=2e-3)

@@ -318,12 +318,6 @@ def test_loading_tells_the_first_problem_and_how_many_more_there_are(tmp_path):
         robots.load(path)
 
 
-def test_a_system_of_a_broken_urdf_names_file_line_and_cause(tmp_path):
-    path = descriptions.write(tmp_path, urdf_old='<axis xyz="1 0 0"/>', urdf_new='<axis xyz="0 0 0"/>')
-    with pytest.raises(InputError, match=r"mule\.urdf: line 4: joint FL_hip: its axis is zero"):
-        robots.load(path).system()
-
-
 @pytest.mark.parametrize("table", ["torque_nm", "velocity_rad_s", "kp_nm_rad", "kd_nm_s_rad"])
 def test_a_system_of_a_table_with_a_wrong_joint_names_it(tmp_path, table):
     path = descriptions.write(tmp_path, old=f"{table} = {{", new=f'{table} = {{ "FL_nee" = 1,')
