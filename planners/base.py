@@ -184,7 +184,7 @@ def sway_base(
         touchdown: Touchdown of each foot as a part of the cycle, shape (n,).
         push: What each foot does to the base.
         command: The command that the feet follow.
-        builds: Whether the motion builds up, or fades.
+        builds: True if the motion builds up; it fades otherwise.
         base: In and out: sway and extent.
     """
     sway, extent = base.sway, base.extent

@@ -152,7 +152,7 @@ class FootPlan(NamedTuple):
 
 @njit(cache=True, inner=True)
 def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> bool:  # pragma: no cover - compiled
-    """Whether a foot that stands is due to lift while one that should carry in its place still looks for the ground.
+    """True if a foot that stands is due to lift while one that should carry in its place still looks for the ground.
 
     Args:
         t: Time [s].

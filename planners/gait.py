@@ -20,7 +20,7 @@ class Timing(NamedTuple):
     """Where every foot is in its cycle at one instant; arrays have shape (n_feet,), times are in s.
 
     Attributes:
-        stance: Whether the foot is planned to stand.
+        stance: True if the foot is planned to stand.
         since_touchdown: Standing: time since its planned touchdown; inf in swing and before the first touchdown.
         to_liftoff: Standing: time to its planned lift-off; inf in swing and where none is planned.
         since_liftoff: Swinging: time since lift-off; 0 in stance.
@@ -50,7 +50,7 @@ class Gait:
         step_height_m: Apex H of a swing above the line from lift-off to landing [m].
         touchdown_speed_m_s: Speed downwards at which a foot meets the ground [m/s]; it fixes the time of contact.
         start_s: How long all feet stand before the first lift-off [s].
-        sways: Whether the base moves as the feet push it (planner.md 4.5), because at times they cannot hold it level.
+        sways: True if the base moves as the feet push it (planner.md 4.5), because at times they cannot hold it level.
 
     Raises:
         InputError: A value is out of range.

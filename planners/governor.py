@@ -331,7 +331,7 @@ def _strain(target: tuple[float, float, float], feet: Array, ability: Ability) -
 def _fits(
     share: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> bool:  # pragma: no cover - compiled
-    """Whether a share of a command takes no more than `load` of any limit.
+    """True if a share of a command takes no more than `load` of any limit.
 
     Args:
         share: The share [-].
@@ -385,7 +385,7 @@ def adopt_stride(
 
 @njit(cache=True, inner=True)
 def _in_the_air(dt: float, timing: Timing) -> bool:  # pragma: no cover - compiled
-    """Whether a foot swings and has not only just begun to."""
+    """True if a foot swings and has not only just begun to."""
     return bool(timing.since_liftoff.max() >= dt)  # zero in stance
 
 

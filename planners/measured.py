@@ -60,7 +60,7 @@ class Measured(NamedTuple):
         """Read a state; one with a NaN or inf changes nothing.
 
         Returns:
-            Whether the state was finite.
+            True if the state was finite.
         """
         return bool(measure(state.q, state.v, legs, self))
 
@@ -91,7 +91,7 @@ def measure(q: Array, v: Array, legs: Legs, measured: Measured) -> bool:  # prag
         measured: Out: everything.
 
     Returns:
-        Whether the state is finite; if it is not, nothing is written.
+        True if the state is finite; if it is not, nothing is written.
     """
     for i in range(q.shape[0]):
         if not math.isfinite(q[i]):

@@ -56,7 +56,7 @@ class OriginalWaypoints:
         target: The waypoint ahead, shape (2,) [m].
         previous: The waypoint behind, or the start, shape (2,) [m].
         reached: How many waypoints have been reached.
-        turning: Whether the machine turns on the spot.
+        turning: True if the machine turns on the spot.
     """
 
     def __init__(self, points: Sequence[Sequence[float]], *, speed: float, turn: float, radius: float = 0.10) -> None:
@@ -104,7 +104,7 @@ class FootGoals(NamedTuple):
         motion: Positions, velocities and accelerations, shape (3, n, 3) [m, m/s, m/s²].
         last_velocity: Velocities of the tick before, shape (n, 3) [m/s].
         lifted: Where each foot was when it lifted, shape (n, 3) [m].
-        swinging: Whether each foot swung in the tick before, shape (n,).
+        swinging: True if each foot swung in the tick before, shape (n,).
     """
 
     motion: Array

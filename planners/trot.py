@@ -172,11 +172,11 @@ def _plan_base_and_footholds(
         t: Time [s].
         dt: Time since the last tick [s].
         target: The command (v_x, v_y, ω) to move towards, as far as the legs can follow it [m/s, rad/s].
-        stops: Whether the gait ends once the command is zero.
-        changes: Whether it ends at once: feet in the air land as planned, and those that stand stay.
+        stops: True if the gait ends once the command is zero.
+        changes: True if it ends at once: feet in the air land as planned, and those that stand stay.
 
     Returns:
-        Whether the gait has ended: all feet stand.
+        True if the gait has ended: all feet stand.
     """
     parts: _Parts = record[0]
     gait, measured, stride, timing, plan = parts.gait, parts.measured, parts.stride, parts.timing, parts.plan
@@ -254,7 +254,7 @@ class TrotSettings:
         speed_limit: Largest speeds of the joints in the order of `System.actuated_names`, shape (a,) [rad/s]; None sets
             no limit.
         balance: Gains that right the base in addition to the joint feedback.
-        constant_momentum: Whether the base yields to the reaction of the swinging legs, which pays at every friction
+        constant_momentum: True if the base yields to the reaction of the swinging legs, which pays at every friction
             (planner.md 3.3).
     """
 
@@ -282,7 +282,7 @@ class TrotPlanner:
         command: What of it is granted, after governor and limiter, shape (3,) [m/s, rad/s].
         base: Reference of the base.
         plan: Planned motion of the feet.
-        standing: Whether the machine has come to rest because it was asked to.
+        standing: True if the machine has come to rest because it was asked to.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class TrotPlanner:
 
     @property
     def halted(self) -> bool:
-        """Whether the machine has come to rest since `halt`."""
+        """True if the machine has come to rest since `halt`."""
         return self._halts and self.standing
 
     def halt(self, out_m: float = 0.0) -> None:

@@ -43,7 +43,7 @@ class Waypoints:
         target: The waypoint ahead, shape (2,) [m].
         previous: The waypoint behind, or the start, shape (2,) [m].
         reached: How many waypoints have been reached.
-        turning: Whether the machine turns on the spot.
+        turning: True if the machine turns on the spot.
     """
 
     def __init__(
