@@ -30,7 +30,7 @@ from idcontrol.controllers.projection import project
 from idcontrol.controllers.step import problem_of
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress, timed
-from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, histories
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
@@ -391,9 +391,4 @@ def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
 def series(steps: Sequence[SearchedStep]) -> dict[str, Series]:
     """Every step, for the record."""
     names = ("contacts", "first_us", "proof_us", "nodes", "proved", "improved", "brute_us", "excess")
-    return {
-        name: Series(
-            np.array([getattr(step, name) for step in steps], dtype=np.float64), wall_time=name.endswith("_us")
-        )
-        for name in names
-    }
+    return histories({name: np.array([getattr(step, name) for step in steps], np.float64) for name in names}, {})

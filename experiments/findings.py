@@ -108,6 +108,11 @@ class Series(NamedTuple):
     wall_time: bool = False
 
 
+def histories(arrays: Mapping[str, Array], units: Mapping[str, str]) -> dict[str, Series]:
+    """Make series of arrays by name; a time of a step, ``..._us``, is wall time."""
+    return {name: Series(x, units.get(name, ""), wall_time=name.endswith("_us")) for name, x in arrays.items()}
+
+
 class Drawing(NamedTuple):
     """A figure for the page of a run.
 

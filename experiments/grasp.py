@@ -15,7 +15,7 @@ from idcontrol.contact.fingertips import Fingertips
 from idcontrol.dynamics.system import System
 from idcontrol.errors import Diverged
 from idcontrol.experiments.case import Case, Progress
-from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.experiments.findings import Drawing, Finding, Results, axes, histories
 from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.planners import grasp_feasibility
 from idcontrol.planners.arm_swing import ArmSwing
@@ -83,9 +83,7 @@ def run(config: GraspConfig, progress: Progress) -> Results:
     found = _measured(arrays, scene, h, steps)
     return Results(
         findings=[*_results(scene, found), *check],
-        series={
-            name: Series(values, UNITS.get(name, ""), wall_time=name == "step_us") for name, values in arrays.items()
-        },
+        series=histories(arrays, UNITS),
         drawings=_drawings(arrays, scene),
         extra=found,
         scene=scene.scenery(),

@@ -359,20 +359,12 @@ def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
 
 def series(trials: Sequence[Trial]) -> dict[str, Series]:
     """Every data set, for the record."""
-    columns: dict[str, list[float]] = {}
-    for t in trials:
-        values: dict[str, float] = {
-            "size": t.size,
-            "mu": t.mu,
-            "contacts": t.contacts,
-            "sliding": t.sliding,
-            "existence": t.existence,
-            "nodes": t.nodes,
-        }
-        for name, one in (("lemke", t.lemke), ("ppm", t.ppm), ("interior", t.interior)):
-            values |= {f"{name}_residual": one.residual, f"{name}_iterations": one.iterations}
-        for name, value in values.items():
-            columns.setdefault(name, []).append(value)
+    names = ("size", "mu", "contacts", "sliding", "existence", "nodes")
+    columns = {name: [getattr(trial, name) for trial in trials] for name in names}
+    for method in ("lemke", "ppm", "interior"):
+        attempts: list[Attempt] = [getattr(trial, method) for trial in trials]
+        columns[f"{method}_residual"] = [attempt.residual for attempt in attempts]
+        columns[f"{method}_iterations"] = [attempt.iterations for attempt in attempts]
     return {name: Series(np.array(column, dtype=np.float64)) for name, column in columns.items()}
 
 

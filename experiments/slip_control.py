@@ -22,7 +22,7 @@ from idcontrol.config.configuration import Count, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts, contact_rows
 from idcontrol.dynamics.system import System
 from idcontrol.experiments.case import GRAVITY, Case, Progress, timed
-from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.experiments.findings import Drawing, Finding, Results, axes, histories
 from idcontrol.experiments.general_solvers import as_rows, beside, in_a_grip
 from idcontrol.models import sap
 from idcontrol.models.sap.regularization import SIGMA
@@ -294,10 +294,7 @@ def run(config: Config, progress: Progress) -> Results:
     findings += in_a_grip(found)
     return Results(
         findings=findings,
-        series={
-            name: Series(values, UNITS.get(name, ""), wall_time=name == "step_us")
-            for name, values in history._asdict().items()
-        },
+        series=histories(history._asdict(), UNITS),
         drawings=[_drawing(history)],
         extra={"solvers": as_rows(found)} if found else {},
     )
