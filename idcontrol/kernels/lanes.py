@@ -22,8 +22,7 @@ LANES: Final = 16
 """Sums side by side: four registers of four numbers, so that none waits for the addition before."""
 
 _WIDE: Final = 4
-_NUMBER, _INDEX = ir.DoubleType(), ir.IntType(64)
-_VECTOR = ir.VectorType(_NUMBER, _WIDE)
+_INDEX, _VECTOR = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDE)
 
 
 def _dot(a: Array, b: Array) -> float:
@@ -47,33 +46,26 @@ def _dot(a: Array, b: Array) -> float:
 def _generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
     rows = [make_array(kind)(context, builder, value=value) for kind, value in zip(signature.args, values, strict=True)]
     length, zero = builder.extract_value(rows[0].shape, 0), ir.Constant(_INDEX, 0)
-    lanes, wide = ir.Constant(_INDEX, LANES), ir.Constant(_INDEX, _WIDE)
-    most = builder.sub(length, builder.urem(length, lanes))
-    whole = builder.sub(length, builder.urem(length, wide))
-    nothing = ir.Constant(_VECTOR, [0.0] * _WIDE)
-    sums = [cgutils.alloca_once_value(builder, nothing) for _ in range(LANES // _WIDE)]
+    most, whole = (builder.sub(length, builder.urem(length, ir.Constant(_INDEX, size))) for size in (LANES, _WIDE))
 
-    def add(total: Any, at: Any) -> None:
-        one, other = (
-            builder.load(builder.bitcast(builder.gep(row.data, [at]), _VECTOR.as_pointer()), align=8) for row in rows
-        )
-        builder.store(builder.fadd(builder.load(total), builder.fmul(one, other)), total)
+    def add(start: Any, stop: Any, step: int, totals: list[Any]) -> None:
+        with cgutils.for_range_slice(builder, start, stop, ir.Constant(_INDEX, step), inc=True) as (at, _):
+            for number, total in enumerate(totals):
+                places = (builder.gep(row.data, [builder.add(at, ir.Constant(_INDEX, _WIDE * number))]) for row in rows)
+                terms = (builder.load(builder.bitcast(place, total.type), align=8) for place in places)
+                builder.store(builder.fadd(builder.load(total), builder.fmul(*terms)), total)
 
-    with cgutils.for_range_slice(builder, zero, most, lanes, inc=True) as (at, _):
-        for number, total in enumerate(sums):
-            add(total, builder.add(at, ir.Constant(_INDEX, _WIDE * number)))
-    with cgutils.for_range_slice(builder, most, whole, wide, inc=True) as (at, _):
-        add(sums[0], at)
-    left = [builder.load(total) for total in sums]
-    while len(left) > 1:
-        left = [builder.fadd(one, other) for one, other in zip(left, left[len(left) // 2 :], strict=False)]
-    numbers = [builder.extract_element(left[0], ir.Constant(ir.IntType(32), lane)) for lane in range(_WIDE)]
-    while len(numbers) > 1:
-        numbers = [builder.fadd(one, other) for one, other in zip(numbers, numbers[len(numbers) // 2 :], strict=False)]
-    result = cgutils.alloca_once_value(builder, numbers[0])
-    with cgutils.for_range_slice(builder, whole, length, ir.Constant(_INDEX, 1), inc=True) as (at, _):
-        terms = [builder.load(builder.gep(row.data, [at])) for row in rows]
-        builder.store(builder.fadd(builder.load(result), builder.fmul(*terms)), result)
+    def folded(sums: list[Any]) -> Any:
+        half = len(sums) // 2
+        return folded([builder.fadd(*pair) for pair in zip(sums[:half], sums[half:], strict=True)]) if half else sums[0]
+
+    sums = [cgutils.alloca_once_value(builder, ir.Constant(_VECTOR, [0.0] * _WIDE)) for _ in range(LANES // _WIDE)]
+    add(zero, most, LANES, sums)
+    add(most, whole, _WIDE, sums[:1])
+    register = folded([builder.load(total) for total in sums])
+    numbers = [builder.extract_element(register, ir.Constant(ir.IntType(32), lane)) for lane in range(_WIDE)]
+    result = cgutils.alloca_once_value(builder, folded(numbers))
+    add(whole, length, 1, [result])
     return builder.load(result)
 
 
