@@ -1,14 +1,13 @@
 """Blocks of rows of six numbers, a row in one vector register.
 
 Numba unrolls loops over six before LLVM looks for what can be done at once, and then multiplies one number after the
-other. Here the vectors are written down, five times as fast. Products and sums are rounded one by one, as in loops, but
-inner products add the terms k and k + 3 first, and what is divided is multiplied with an inverse.
+other. Here the vectors are written down, where that is two to five times as fast. Products and sums are rounded one by
+one, as in loops, but inner products add the terms k and k + 3 first, and what is divided is multiplied with an inverse.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from numba import config, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 SIX: Final = 6
@@ -59,25 +59,12 @@ def _times(builder: Any, number: Any, row: Any) -> Any:
     return builder.fmul(everywhere, row)
 
 
-def _numbers(builder: Any, row: Any, count: int = SIX) -> list[Any]:
-    """The first numbers of a row."""
-    return [builder.extract_element(row, ir.Constant(_LANE, k)) for k in range(count)]
-
-
-def _row(builder: Any, numbers: list[Any]) -> Any:
-    """A row of numbers."""
-    row = ir.Constant(_ROW, ir.Undefined)
-    for k, number in enumerate(numbers):
-        row = builder.insert_element(row, number, ir.Constant(_LANE, k))
-    return row
-
-
 def _dot(builder: Any, one: Any, other: Any) -> Any:
     """The inner product of two rows."""
     terms = builder.fmul(one, other)
     halves = (ir.Constant(ir.VectorType(_LANE, 3), half) for half in ([0, 1, 2], [3, 4, 5]))
     pairs = builder.fadd(*(builder.shuffle_vector(terms, terms, half) for half in halves))
-    return reduce(builder.fadd, _numbers(builder, pairs, 3))
+    return reduce(builder.fadd, [builder.extract_element(pairs, ir.Constant(_LANE, k)) for k in range(3)])
 
 
 def _combined(builder: Any, numbers: list[Any], rows: list[Any]) -> Any:
@@ -113,27 +100,12 @@ def _solve_transposed(builder: Any, U: _Block, A: _Block, X: _Block) -> None:
     X.write(rows)
 
 
-def _solve_row(order: Iterable[int]) -> Callable[[Any, _Block, _Block], None]:
-    """Code that solves U x = b, b in x, or its transpose, for the numbers of x in an order."""
-
-    def write(builder: Any, U: _Block, x: _Block) -> None:
-        one, diagonal = ir.Constant(_ROW, [1.0] * SIX), _row(builder, [U.number(r, r) for r in range(SIX)])
-        numbers, inverse = _numbers(builder, x.row(0)), _numbers(builder, builder.fdiv(one, diagonal))
-        left = list(order)
-        while left:
-            r = left.pop(0)
-            numbers[r] = builder.fmul(numbers[r], inverse[r])
-            for c in left:
-                known = builder.fmul(U.number(min(r, c), max(r, c)), numbers[r])
-                numbers[c] = builder.fsub(numbers[c], known)
-        x.write([_row(builder, numbers)])
-
-    return write
-
-
 def _subtract_times(builder: Any, P: _Block, x: _Block, y: _Block) -> None:
     row = x.row(0)
-    y.write([builder.fsub(y.row(0), _row(builder, [_dot(builder, P.row(r), row) for r in range(SIX)]))])
+    products = ir.Constant(_ROW, ir.Undefined)
+    for r in range(SIX):
+        products = builder.insert_element(products, _dot(builder, P.row(r), row), ir.Constant(_LANE, r))
+    y.write([builder.fsub(y.row(0), products)])
 
 
 def _subtract_times_transposed(builder: Any, P: _Block, x: _Block, y: _Block) -> None:
@@ -200,18 +172,6 @@ def solve_transposed(U: Array, A: Array, X: Array) -> None:
     X[:] = np.linalg.solve(np.triu(U).T, A)
 
 
-@_vectors(_solve_row(range(SIX)))
-def solve_row_transposed(U: Array, x: Array) -> None:
-    """``x ← U⁻ᵀ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
-    x[:] = np.linalg.solve(np.triu(U).T, x)
-
-
-@_vectors(_solve_row(range(SIX - 1, -1, -1)))
-def solve_row(U: Array, x: Array) -> None:
-    """``x ← U⁻¹ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
-    x[:] = np.linalg.solve(np.triu(U), x)
-
-
 @_vectors(_subtract_times)
 def subtract_times(P: Array, x: Array, y: Array) -> None:
     """``y -= P x``, shapes (6, 6), (6,) and (6,)."""
@@ -229,6 +189,24 @@ def times(P: Array, x: Array) -> tuple[float, float, float]:
     """``P x``, shapes (3, 6) and (6,)."""
     a, b, c = P @ x
     return a, b, c
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def solve_row_transposed(U: Array, x: Array) -> None:
+    """``x ← U⁻ᵀ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
+    for r in range(SIX):
+        x[r] *= 1.0 / U[r, r]
+        for c in range(r + 1, SIX):
+            x[c] -= U[r, c] * x[r]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def solve_row(U: Array, x: Array) -> None:
+    """``x ← U⁻¹ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
+    for r in range(SIX - 1, -1, -1):
+        x[r] *= 1.0 / U[r, r]
+        for c in range(r):
+            x[c] -= U[c, r] * x[r]
 
 
 @_vectors(_add_rows)
