@@ -6,8 +6,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linked import late
 from idcontrol.planners.commands import LimitedCommand
 from idcontrol.types import Array
 
@@ -89,6 +91,7 @@ def follow_machine(position: Array, yaw: float, lead: Array, base: BaseReference
         pose[3] = yaw + math.copysign(lead[1], turned)
 
 
+@late(lambda *_: types.none)
 @njit(cache=True, inner=True)
 def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  # pragma: no cover - compiled
     """Move the goal of a machine that stands to where its planned feet are nominal, at the rate `LEASH`.
@@ -125,6 +128,7 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
     goal[2] += share * turn
 
 
+@late(lambda *_: types.none)
 @njit(cache=True, inner=True)
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return a foot's push `since` its touchdown (both in cycles) less m g/n, and its integrals of mean zero.

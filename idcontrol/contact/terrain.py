@@ -215,6 +215,15 @@ def surface(
     if coefficients.shape[0] == 0:
         nx, ny, nz, offset = parameters[0], parameters[1], parameters[2], parameters[3]
         return (offset - nx * x - ny * y) / nz, -nx / nz, -ny / nz, 0.0, 0.0, 0.0
+    return _map_surface(parameters, coefficients, x, y)
+
+
+@late(lambda *_: types.UniTuple(types.float64, 6))
+@njit(cache=True, inner=True, error_model="numpy")
+def _map_surface(
+    parameters: Array, coefficients: Array, x: float, y: float
+) -> tuple[float, float, float, float, float, float]:
+    """`surface` of a height map."""
     dx, dy = parameters[6], parameters[7]
     i, f = _cell((x - parameters[4]) / dx, coefficients.shape[0] - 2)
     j, g = _cell((y - parameters[5]) / dy, coefficients.shape[1] - 2)
