@@ -51,8 +51,10 @@ class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
 
     def on_start(self, event: Any) -> None:
         """A kernel begins to be compiled."""
-        now = time.thread_time()
-        spent = self._spent_s + (now - self._began if self._depth else 0.0)
+        if self._depth == 0:
+            self._began = time.thread_time() - self._spent_s
+        self._depth += 1
+        spent = time.thread_time() - self._began
         if not self._said and spent > NOTICED_S:
             self._said = True
             line = f"{SAYS} kernels for {self._what}: a minute or two of processor time the first time, none later"
@@ -61,15 +63,11 @@ class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
             nothing, command, self._command = subprocess.DEVNULL, self._command, ()
             with contextlib.suppress(OSError):  # a machine that has no room for another process compiles all in this
                 self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing)
-        self._depth += 1
-        if self._depth == 1:
-            self._began = now
 
     def on_end(self, event: Any) -> None:
         """A kernel is compiled."""
         self._depth -= 1
-        if self._depth == 0:
-            self._spent_s += time.thread_time() - self._began
+        self._spent_s = time.thread_time() - self._began
 
     def dismiss(self) -> None:
         """End the helper."""
