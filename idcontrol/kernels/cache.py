@@ -46,13 +46,18 @@ MARK: Final = b"<idcontrol:%b>"
 entered: set[bytes] = set()
 """Names of the linked kernels that compiled code of this process may enter."""
 
-
 _ENVIRONMENT: Final = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}"
 """Packages whose versions compiled code depends on: environments that share the sources have files of their own."""
 
 
-def keep(compiled: Any, file: Path) -> None:
-    """Keep a compiled function for later processes, until `file` or another of which it is made changes."""
+def keep(compiled: Any, file: Path, suffix: str = "") -> None:
+    """Keep a compiled function for later processes, until `file` or another of which it is made changes.
+
+    Args:
+        compiled: The function.
+        file: Where it is defined.
+        suffix: Tells functions of one name apart.
+    """
     if not file.is_file():  # a notebook's cell
         compiled.enable_caching()
         return
@@ -68,7 +73,7 @@ def keep(compiled: Any, file: Path) -> None:
     cache = compiled._cache
     own = Path(cache.cache_path)
     shared = Path(chosen, own.name) if chosen else file.parent / "__pycache__"
-    cache._cache_file = SealedFiles((shared, own), cache._impl.filename_base, stamp(file))
+    cache._cache_file = SealedFiles((shared, own), f"{cache._impl.filename_base}{suffix}", stamp(file))
 
 
 @functools.cache
@@ -114,7 +119,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 class SealedFiles:
-    """The files of one function, one for each signature."""
+    """The files of one function, one for each signature: a digest of its name and code, and its code."""
 
     def __init__(self, folders: Sequence[Path], name: str, version: str) -> None:
         """Name the files.
@@ -125,19 +130,18 @@ class SealedFiles:
             version: Of the code that the function is made of.
         """
         self._folders = tuple(dict.fromkeys(folders))
-        self._name = f"{name}.{_digest(_ENVIRONMENT.encode()).hex()[:8]}"
-        self._version = _digest(version.encode()).hex()[:_SIZE]
+        self._name = f"{name}.{_digest(_ENVIRONMENT.encode())[:8]}"
+        self._version = _digest(version.encode())
 
     def save(self, key: Any, data: Any) -> None:
         """Keep the compiled code of one signature, if there is room for it, and forget code of other versions."""
-        folder, name = self._folders[-1], self._file(key)
-        file, content = folder / name, dumps((self._version, key, data))
-        _note(content)
-        part = file.with_suffix(f".{uuid4().hex[:_SIZE]}")  # two processes may compile it at once
+        folder, name, code = self._folders[-1], self._file(key), dumps((key, data))
+        file, part = folder / name, folder / f"{name}.{uuid4().hex}"  # two processes may compile it at once
+        _note(code)
         try:
-            part.write_bytes(_digest(content) + content)
+            part.write_bytes(_seal(name, code) + code)
             part.replace(file)
-            for old in set(folder.glob(f"{self._name}.*.nbc")) - set(folder.glob(self._file_of("*"))):
+            for old in set(folder.glob(f"{self._name}.*.nbc")) - set(folder.glob(f"{self._name}.{self._version}.*")):
                 old.unlink(missing_ok=True)
         except OSError as error:  # this process has it all the same
             with contextlib.suppress(OSError):
@@ -147,18 +151,15 @@ class SealedFiles:
 
     def load(self, key: Any) -> Any:
         """Read the compiled code of one signature; None if there is none that can be used."""
-        read = (_read(folder / self._file(key), self._version, key) for folder in self._folders)
+        read = (_read(folder / self._file(key), key) for folder in self._folders)
         return next((data for data in read if data is not None), None)
 
     def _file(self, key: Any) -> str:
-        return self._file_of(_digest(repr(key).encode()).hex()[:_SIZE])
-
-    def _file_of(self, signature: str) -> str:
-        return f"{self._name}.{self._version}.{signature}.nbc"
+        return f"{self._name}.{self._version}.{_digest(repr(key).encode())}.nbc"
 
 
-def _read(file: Path, version: str, key: Any) -> Any:
-    """Read a file of compiled code; None if it is not of this version and signature, or cannot be used."""
+def _read(file: Path, key: Any) -> Any:
+    """Read a file of compiled code; None if it cannot be used."""
     try:
         content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # `save` tells of a folder in its place
@@ -166,17 +167,17 @@ def _read(file: Path, version: str, key: Any) -> Any:
     except OSError as error:
         _say(f"idcontrol: {file} cannot be read ({error.strerror}): compiled anew")
         return None
-    seal, content = content[:_SIZE], content[_SIZE:]
-    if _digest(content) != seal:
+    seal, code = content[:_SIZE], content[_SIZE:]
+    if seal != _seal(file.name, code):
         _say(f"idcontrol: {file} is damaged: compiled anew")
         return None
     try:
-        written, saved, data = pickle.loads(content)
+        saved, data = pickle.loads(code)
     except (AttributeError, ImportError):  # a type of its arguments is elsewhere now
         return None
-    if (written, saved) != (version, key):  # a file of another name
+    if saved != key:  # types that print alike
         return None
-    _note(content)
+    _note(code)
     return data
 
 
@@ -184,8 +185,12 @@ def _note(code: bytes) -> None:
     entered.update(re.findall(MARK % rb"[\w+/=]+", code))
 
 
-def _digest(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=_SIZE).digest()
+def _seal(name: str, code: bytes) -> bytes:
+    return hashlib.blake2b(name.encode() + code, digest_size=_SIZE).digest()
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=_SIZE // 2).hexdigest()
 
 
 @functools.cache

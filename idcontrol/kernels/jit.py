@@ -1,10 +1,10 @@
 """The decorator of all our compiled functions.
 
-What Python calls is ready for it once compiled code has called it: a step that gives way in Python must not wait for a
-compiler, within a loop on the wall clock. Numba does so with a wrapper that takes every array of the arguments out of
-its Python object, which for the tuples of a control step can take longer to compile than the function. Functions that
-no Python code of this package names are ``inner`` and have none. Tests and users may call them nevertheless: then a
-function is compiled that calls them where they are.
+What Python calls is ready for it once compiled code has called it: an interpreted step must not wait for a compiler,
+within a loop on the wall clock. Numba does so with a wrapper that takes every array of the arguments out of its Python
+object, which for the tuples of a control step can take longer to compile than the function. Functions that no Python
+code of this package names are ``inner`` and have none. Tests and users may call them nevertheless: Python then gets a
+copy that is compiled with a wrapper.
 
 The time of compiling and loading does not belong to a run's time (`idcontrol.kernels.stopwatch`). What is kept for
 later processes is in `idcontrol.kernels.cache`, and what is done to Numba's inside in `idcontrol.kernels.hooks`.
@@ -13,7 +13,6 @@ later processes is in `idcontrol.kernels.cache`, and what is done to Numba's ins
 from __future__ import annotations
 
 import functools
-import inspect
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -24,25 +23,23 @@ from numba.core.registry import CPUDispatcher
 
 from idcontrol.kernels.cache import keep
 from idcontrol.kernels.hooks import PLAIN, CallType, Options, compiling
-from idcontrol.kernels.linked import linked
 
 
 def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
     """Compile a function as ``numba.njit`` does, but see the module's text.
 
     Args:
-        cache: Whether what is compiled is kept for later processes.
-        inner: Whether compiled functions alone call it; it is at the top level of its module.
+        cache: True to keep what is compiled for later processes.
+        inner: True if compiled functions alone call it; it is at the top level of its module.
         **options: Others of Numba's.
     """
     if PLAIN or config.DISABLE_JIT:
         return numba.njit(cache=cache, **options)
-    kind = _Inner if inner else _Compiled
     wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner}  # nobody calls ours from C
 
     def compiled(function: FunctionType) -> _Compiled:
+        kind = _Inner if inner else _Compiled
         made = kind(function, targetoptions={"nopython": True, "boundscheck": None, **wrappers, **options})
-        made._compiler._customize_flags = Options
         if cache:
             keep(made, Path(function.__code__.co_filename))
         return made
@@ -52,6 +49,11 @@ def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
 
 class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
     """A compiled function."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        """Take what Numba's own takes."""
+        super().__init__(*arguments, **named)
+        self._compiler._customize_flags = Options
 
     def compile(self, sig: Any) -> Any:
         """Compile or load it for types of arguments."""
@@ -67,26 +69,11 @@ class _Inner(_Compiled):
     """A compiled function without what Python needs to call it."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call it as Python calls functions, through one that is compiled for that."""
-        if named or len(arguments) != self.py_func.__code__.co_argcount:
-            bound = inspect.signature(self.py_func).bind(*arguments, **named)
-            bound.apply_defaults()
-            arguments = bound.args
-        return self._for_python(*arguments)
-
-    def compile(self, sig: Any) -> Any:
-        """Compile it for types of arguments; what Numba has for Python is empty, so that Python gets this."""
-        super().compile(sig)
-        return self
+        """Call a copy that is compiled for Python."""
+        return self._for_python(*arguments, **named)
 
     @functools.cached_property
     def _for_python(self) -> _Compiled:
-        kernel = linked(self)
-
-        def call(*arguments: Any) -> Any:
-            return kernel(*arguments)
-
-        call.__qualname__ = f"{self.py_func.__module__}.{self.py_func.__qualname__}"  # as its cache is named
-        made: _Compiled = njit()(call)
-        keep(made, Path(self.py_func.__code__.co_filename))
+        made = _Compiled(self.py_func, targetoptions=self.targetoptions | {"no_cpython_wrapper": False})
+        keep(made, Path(self.py_func.__code__.co_filename), ".python")
         return made

@@ -155,8 +155,8 @@ class _Linked:
             raise AttributeError(name)
         return getattr(self._kernel, name)
 
-    def __reduce__(self) -> Any:
-        return _named, (self.__module__, self.__name__)  # copied and pickled as the function that it is
+    def __reduce__(self) -> str:
+        return str(self.__name__)  # copied and pickled as the function that it is
 
 
 def name_of(kernel: Any, given: tuple[Any, ...], returned: Any) -> bytes:
@@ -215,16 +215,11 @@ def find(name: bytes) -> int:
     """
     begin, end = MARK.split(b"%b")
     module, function, given, returned = pickle.loads(b64decode(name.removeprefix(begin).removesuffix(end)))
-    compiled = _compiled(_named(module, function), given)
+    compiled = _compiled(getattr(import_module(module), function), given)
     if compiled.signature.return_type != returned:
         found = f"{module}.{function} returns {compiled.signature.return_type}, not {returned}"
         raise RuntimeError(f"{found}: if it has changed, remove the caches of what calls it (*.nbi, *.nbc)")
     return _where(compiled)
-
-
-def _named(module: str, function: str) -> Any:
-    """A compiled function by its name."""
-    return getattr(import_module(module), function)
 
 
 def _where(compiled: Any) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +17,7 @@ from idcontrol.kernels.cache import SealedFiles
 from idcontrol.kernels.hooks import PLAIN
 from tests.kernels import linking
 from tests.kernels.linking import total
+from tests.kernels.programs import run
 
 
 @pytest.fixture(autouse=True)
@@ -99,30 +99,38 @@ def test_code_for_a_type_that_is_elsewhere_now_is_not_taken(tmp_path, monkeypatc
     assert files.load(key) is None
 
 
-def test_code_of_another_signature_is_not_taken_from_a_file_of_that_name(tmp_path):
+class Alike(int):
+    """A type of arguments that prints like others."""
+
+    def __repr__(self) -> str:
+        return "alike"
+
+
+def test_code_for_types_that_print_alike_is_told_apart(tmp_path):
+    files = SealedFiles([tmp_path], "kernel", "version")
+    files.save(Alike(1), "code")
+    assert (files.load(Alike(2)), files.load(Alike(1))) == (None, "code")
+
+
+def test_a_file_under_the_name_of_another_is_damaged(tmp_path, capsys):
     file = one_file(tmp_path)
     files = SealedFiles([tmp_path], "kernel", "version")
     file.replace(file.with_name(files._file("int64")))
     assert files.load("int64") is None
+    assert "is damaged: compiled anew" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(PLAIN or config.DISABLE_JIT, reason="Numba keeps what is compiled, or nothing is")
 def test_a_linked_kernel_with_a_flipped_bit_gives_what_it_gives(tmp_path):
-    code = "import numpy as np; from tests.kernels.linking import total; print(repr(float(total(np.ones(3), 2))))"
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-
-    def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-
-    first = run()
+    lines = "from tests.kernels.linking import total", "print(total(np.ones(3), 2))"
+    first = run(*lines, NUMBA_CACHE_DIR=tmp_path)
     (file,) = tmp_path.rglob("linking.scale-*.nbc")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    damaged, mended = run(), run()
-    assert first.stdout == damaged.stdout == mended.stdout == f"{total(np.ones(3), 2)!r}\n"
-    assert damaged.stderr == f"idcontrol: {file} is damaged: compiled anew\n"
-    assert mended.stderr == ""
+    damaged, mended = (run(*lines, NUMBA_CACHE_DIR=tmp_path) for _ in range(2))
+    assert first == mended == ([f"{total(np.ones(3), 2)}"], "")
+    assert damaged == (first[0], f"idcontrol: {file} is damaged: compiled anew\n")
 
 
 def test_code_that_another_user_has_compiled_is_read_and_the_rest_is_written_elsewhere(tmp_path):
@@ -153,19 +161,14 @@ def test_kernels_without_a_folder_to_write_to_are_kept_in_a_temporary_one(tmp_pa
     shutil.copy(linking.__file__, tmp_path / "linking.py")
     (tmp_path / "__pycache__").touch()  # no folder, so that nobody can write there
     (tmp_path / "temporary").mkdir()
-    code = (
-        "import numpy as np; from linking import total;"
-        "print(total(np.ones(3), 2), sum(total.stats.cache_misses.values()))"
-    )
-    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary"), "NUMBA_CACHE_DIR": "", "HOME": "/proc/none"}
-    environment |= {"XDG_CACHE_HOME": "/proc/none", "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
-    command = [sys.executable, "-c", code]
-    runs = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
-    value = f"{total(np.ones(3), 2)}"
-    assert [run.stdout.split() for run in runs] == [[value, "1"], [value, "0"]]
+    lines = "from linking import total", "print(total(np.ones(3), 2), sum(total.stats.cache_misses.values()))"
+    folders = {"TMPDIR": tmp_path / "temporary", "NUMBA_CACHE_DIR": "", "HOME": "/proc/none"}
+    folders |= {"XDG_CACHE_HOME": "/proc/none", "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
+    runs = [run(*lines, **folders) for _ in range(2)]
     (folder,) = (tmp_path / "temporary").glob("idcontrol-*")
     line = f"idcontrol: compiled kernels are kept in {folder}; to keep them elsewhere: export NUMBA_CACHE_DIR=DIR\n"
-    assert [run.stderr for run in runs] == [line, line]
+    value = f"{total(np.ones(3), 2)}"
+    assert runs == [([value, "1"], line), ([value, "0"], line)]
 
 
 @pytest.fixture

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numba
 import numpy as np
 import pytest
@@ -16,6 +12,7 @@ from numba.core.registry import cpu_target
 from idcontrol.kernels.hooks import PLAIN
 from idcontrol.kernels.jit import njit
 from tests.kernels.linking import cubes, near, total
+from tests.kernels.programs import run
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
 
@@ -51,59 +48,37 @@ def test_functions_of_others_are_compiled_by_numba_itself():
     assert type(compiled.library) is JITCodeLibrary
 
 
-def output(code, **environment):
-    """What a program prints on both streams."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=True
-    )
-    return done.stdout, done.stderr
-
-
 def test_a_version_of_numba_that_is_not_tested_has_no_hooks_and_says_so():
     code = "import numba; numba.__version__ = '9.1.2'; from idcontrol.kernels.hooks import PLAIN; print(PLAIN)"
     told = "Numba 9.1.2 is not tested; kernels compile and run slower, as with IDCONTROL_PLAIN_NUMBA=1"
-    assert output(code, IDCONTROL_PLAIN_NUMBA="") == ("True\n", f"idcontrol: {told}\n")
-    assert output(code, IDCONTROL_PLAIN_NUMBA="1") == ("True\n", "")
+    assert run(code, IDCONTROL_PLAIN_NUMBA="") == (["True"], f"idcontrol: {told}\n")
+    assert run(code, IDCONTROL_PLAIN_NUMBA=1) == (["True"], "")
 
 
 def test_plain_numba_gives_the_same(tmp_path):
-    code = "\n".join(
-        (
-            "import numpy as np, numba",
-            "from tests.kernels.linking import cubes, far, near, total",
-            "print(cubes(1.5, 4), total(np.ones(3), 2), near(np.ones(4), 3.0))",
-            "print({type(each) is numba.core.registry.CPUDispatcher for each in (cubes, far, near, total)})",
-        )
+    lines = (
+        "import numba",
+        "from tests.kernels.linking import cubes, far, near, total",
+        "print(cubes(1.5, 4), total(np.ones(3), 2), near(np.ones(4), 3.0))",
+        "print({type(each) is numba.core.registry.CPUDispatcher for each in (cubes, far, near, total)})",
     )
-    values = f"{cubes(1.5, 4)} {total(np.ones(3), 2)} {near(np.ones(4), 3.0)}\n"
-    environment = {"IDCONTROL_PLAIN_NUMBA": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    values = [f"{cubes(1.5, 4)}", f"{total(np.ones(3), 2)}", f"{near(np.ones(4), 3.0)}"]
     for _ in range(2):
-        assert output(code, **environment) == (f"{values}{{True}}\n", "")
+        assert run(*lines, IDCONTROL_PLAIN_NUMBA=1, NUMBA_CACHE_DIR=tmp_path) == ([*values, "{True}"], "")
 
 
 @pytest.mark.slow
 def test_a_trot_with_plain_numba_is_the_same_to_the_bit(tmp_path):
-    code = "\n".join(
-        (
-            "import hashlib, pathlib, sys",
-            "from idcontrol.record.recording import load",
-            "from idcontrol.scenes.locomotion import record_walk",
-            "from idcontrol.scenes.walk import WalkConfig, WalkScene",
-            "folder = pathlib.Path(sys.argv[1])",
-            "record_walk(WalkScene.of(WalkConfig(duration_s=1.0)), folder)",
-            "arrays = load(folder).arrays",
-            "timed = {'step_us'}",
-            "print({n: hashlib.sha256(arrays[n].tobytes()).hexdigest() for n in sorted(arrays) if n not in timed})",
-        )
+    lines = (
+        "import hashlib, os, pathlib",
+        "from idcontrol.record.recording import load",
+        "from idcontrol.scenes.locomotion import record_walk",
+        "from idcontrol.scenes.walk import WalkConfig, WalkScene",
+        "folder = pathlib.Path(os.environ['FOLDER'])",
+        "record_walk(WalkScene.of(WalkConfig(duration_s=1.0)), folder)",
+        "arrays = load(folder).arrays",
+        "timed = {'step_us'}",
+        "print({n: hashlib.sha256(arrays[n].tobytes()).hexdigest() for n in sorted(arrays) if n not in timed})",
     )
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / f"run{plain}")],
-            env=os.environ | {"IDCONTROL_PLAIN_NUMBA": plain},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for plain in ("", "1")
-    ]
-    assert found[0] == found[1] != ""
+    hooked, plain = (run(*lines, FOLDER=tmp_path / f"run{on}", IDCONTROL_PLAIN_NUMBA=on)[0] for on in ("", 1))
+    assert hooked == plain != []

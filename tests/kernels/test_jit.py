@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import ast
 import copy
-import os
 import pickle
-import subprocess
-import sys
 
 import numba
 import numpy as np
 import pytest
 from numba import config, typeof, types
 
-from idcontrol.kernels.bound import entry
 from idcontrol.kernels.hooks import PLAIN
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.sources import ROOT
-from tests.kernels.files import modules
 from tests.kernels.linking import cubes, raised, scaled, scaled_twice
+from tests.kernels.programs import modules, run
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
 hooked = pytest.mark.skipif(PLAIN, reason="numba.njit compiles all")
@@ -84,48 +80,38 @@ VALUES = np.linspace(0.1, 2.0, 7)
 @hooked
 def test_an_inner_function_has_no_wrapper_and_python_calls_it_all_the_same():
     np.testing.assert_array_equal(scaled_twice(VALUES), scaled(scaled(VALUES)))
-    np.testing.assert_array_equal(scaled(VALUES, times=3.0), entry(scaled, VALUES, 3.0)(VALUES, 3.0))
+    np.testing.assert_array_equal(scaled(VALUES, times=3.0), 3.0 * VALUES)
+    scaled.compile((typeof(VALUES), types.float64))
     assert has_wrapper(scaled_twice)
-    assert not has_wrapper(scaled)  # which has been compiled once, for 2.0 and 3.0
-    with pytest.raises(TypeError, match="missing a required argument: 'values'"):
+    assert not has_wrapper(scaled)
+    with pytest.raises(TypeError, match="not enough arguments"):
         scaled()
 
 
 @hooked
-def test_what_python_calls_an_inner_function_through_comes_from_the_cache(tmp_path):
-    code = "\n".join(
-        (
-            "import numpy as np",
-            "from tests.kernels.linking import scaled",
-            "print(scaled(np.ones(3), 2.0).sum())",
-            "print(sum(sum(each.stats.cache_misses.values()) for each in (scaled, scaled._for_python)))",
-        )
+def test_the_copy_of_an_inner_function_for_python_comes_from_the_cache(tmp_path):
+    lines = (
+        "from tests.kernels.linking import scaled",
+        "print(scaled(np.ones(3), 2.0).sum())",
+        "print(sum(scaled._for_python.stats.cache_misses.values()), len(scaled.overloads))",
     )
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", code]
-    told = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
-    assert [each.stdout.split() for each in told] == [["6.0", "2"], ["6.0", "0"]]
+    first, second = (run(*lines, NUMBA_CACHE_DIR=tmp_path)[0] for _ in range(2))
+    assert (first, second) == (["6.0", "1", "0"], ["6.0", "0", "0"])
 
 
 @pytest.mark.slow
 @hooked
 def test_a_disk_without_room_for_what_is_compiled_is_told_once_and_stops_nobody(tmp_path):
-    code = "\n".join(
-        (
-            "import errno",
-            "from pathlib import Path",
-            "def full(*_): raise OSError(errno.ENOSPC, 'No space left on device')",
-            "Path.write_bytes = full",
-            "from tests.kernels.linking import cubes",  # which calls another
-            "print(cubes(1.5, 4))",
-        )
+    lines = (
+        "import errno",
+        "from pathlib import Path",
+        "def full(*_): raise OSError(errno.ENOSPC, 'No space left on device')",
+        "Path.write_bytes = full",
+        "from tests.kernels.linking import cubes",  # which calls another
+        "print(cubes(1.5, 4))",
     )
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert float(told.stdout) == cubes(1.5, 4)
-    assert told.stderr == (
-        "idcontrol: what is compiled is not kept, and compiled again next time: No space left on device\n"
-    )
+    line = "idcontrol: what is compiled is not kept, and compiled again next time: No space left on device\n"
+    assert run(*lines, NUMBA_CACHE_DIR=tmp_path) == ([f"{cubes(1.5, 4)}"], line)
 
 
 def compiled_functions():

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,6 +12,7 @@ from numba import config, njit, typeof, types
 from idcontrol.kernels import linked
 from idcontrol.kernels.hooks import PLAIN
 from tests.kernels.linking import scale, total, twice
+from tests.kernels.programs import run
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
 hooked = pytest.mark.skipif(PLAIN, reason="kernels are called as Numba calls them")
@@ -42,23 +40,14 @@ def test_it_is_copied_and_pickled_as_the_function_that_it_is():
 @pytest.mark.slow
 @hooked
 def test_a_caller_from_the_cache_finds_it_in_a_process_that_compiles_nothing_and_holds_no_copy(tmp_path):
-    code = "\n".join(
-        (
-            "import numpy as np",
-            "from tests.kernels.linking import scale, total",
-            "print(total(np.ones(3), 2))",
-            "print(sum(total.stats.cache_misses.values()) + sum(scale.stats.cache_misses.values()))",
-        )
+    lines = (
+        "from tests.kernels.linking import scale, total",
+        "print(total(np.ones(3), 2))",
+        "print(sum(total.stats.cache_misses.values()) + sum(scale.stats.cache_misses.values()))",
     )
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    told = [
-        subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-        ).stdout.split()
-        for _ in range(2)
-    ]
-    assert told[0][0] == told[1][0] == str(total(np.ones(3), 2))
-    assert (told[0][1], told[1][1]) == ("2", "0")
+    first, second = (run(*lines, NUMBA_CACHE_DIR=tmp_path)[0] for _ in range(2))
+    value = f"{total(np.ones(3), 2)}"
+    assert (first, second) == ([value, "2"], [value, "0"])
     code_of = {name: next(tmp_path.rglob(f"linking.{name}-*.nbc")).read_bytes() for name in ("scale", "total")}
     assert b"tanh" in code_of["scale"]
     assert b"tanh" not in code_of["total"]
@@ -66,14 +55,11 @@ def test_a_caller_from_the_cache_finds_it_in_a_process_that_compiles_nothing_and
 
 def told(tmp_path, *lines):
     """How often a program has compiled and loaded a late kernel, and one that it calls, after each of its lines."""
-    begin = "import numpy as np; from idcontrol.kernels.linked import *; from tests.kernels.linking import *"
+    begin = "from idcontrol.kernels.linked import *; from tests.kernels.linking import *"
     stats = "[sum(getattr(kernel.stats, what).values()) for kernel in (distance, square)]"
-    count = "; ".join(f"what = 'cache_{what}'; print(*{stats}, end=' ')" for what in ("misses", "hits")) + "; print()"
-    code = "\n".join((begin, *(f"{line}; {count}" for line in lines)))
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    count = "; ".join(f"what = 'cache_{what}'; print(*{stats})" for what in ("misses", "hits"))
+    counts, _ = run(begin, *(f"{line}; {count}" for line in lines), NUMBA_CACHE_DIR=tmp_path)
+    return [(*map(int, counts[at : at + 4]),) for at in range(0, len(counts), 4)]
 
 
 @hooked

@@ -10,8 +10,8 @@ import pytest
 from idcontrol.kernels import sources
 from idcontrol.kernels.cache import SealedFiles
 from idcontrol.kernels.hooks import PLAIN
-from tests.kernels.files import modules
 from tests.kernels.linking import raised
+from tests.kernels.programs import modules
 
 
 @pytest.fixture

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 
 import idcontrol as idc
+from tests.kernels.programs import run
 
 
 def torques() -> list[float]:
@@ -19,8 +16,6 @@ def torques() -> list[float]:
 
 
 def test_a_control_step_run_by_python_gives_the_compiled_torques():
-    code = f"from {__name__} import torques; print(*torques())"
-    plain = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=plain, capture_output=True, text=True, check=True)
+    words, _ = run(f"from {__name__} import torques", "print(*torques())", NUMBA_DISABLE_JIT=1)
     # compiled sums may be rounded in another order
-    np.testing.assert_allclose([float(word) for word in done.stdout.split()], torques(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose([*map(float, words)], torques(), rtol=1e-9, atol=1e-12)
