@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import numba
 import numpy as np
 import pytest
 from numba import config, types
+from numba.core import event
 from numba.core.codegen import JITCodeLibrary
+from numba.core.errors import TypingError
 from numba.core.registry import cpu_target
 
 from idcontrol.kernels.hooks import PLAIN
@@ -46,6 +50,29 @@ def test_functions_of_others_are_compiled_by_numba_itself():
     foreign(np.ones(3))
     (compiled,) = foreign.overloads.values()
     assert type(compiled.library) is JITCodeLibrary
+
+
+def test_functions_of_numba_are_compiled_apart_for_ours_and_for_others():
+    """A user's function would hold our code of `np.any` otherwise."""
+
+    def above(a):
+        return np.any(a > 1.0)
+
+    assert not njit()(above)(np.ones(3))
+    with event.install_recorder("numba:compile") as recorder:
+        assert not numba.njit(above)(np.ones(3))
+    dispatchers = {happened.data["dispatcher"] for _, happened in recorder.buffer}
+    assert len(dispatchers) > 1
+    compiled = [overload for each in dispatchers for overload in each.overloads.values()]
+    assert {type(overload.library) for overload in compiled} == {JITCodeLibrary}
+
+
+def test_nothing_stays_changed_after_a_function_that_cannot_be_compiled():
+    threshold = gc.get_threshold()
+    with pytest.raises(TypingError):
+        njit()(lambda a: a.nothing)(np.ones(3))
+    assert gc.get_threshold() == threshold
+    assert cpu_target.target_context.codegen()._library_class is JITCodeLibrary
 
 
 def test_a_version_of_numba_that_is_not_tested_has_no_hooks_and_says_so():

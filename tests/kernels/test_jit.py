@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
-import pickle
 
 import numba
 import numpy as np
@@ -42,12 +40,6 @@ def test_what_compiled_code_has_called_python_calls_without_compiling():
     raised(1.5, 2)
     assert raised.stats.cache_misses == compiled
     assert set(raised.overloads) == {GIVEN}  # compiled for `cubes`, or in the cache where `cubes` was, too
-
-
-def test_it_is_copied_and_pickled_as_the_function_that_it_is():
-    assert copy.deepcopy(raised) is pickle.loads(pickle.dumps(raised)) is raised
-    assert raised.__name__ == "raised"
-    assert raised.py_func(2.0, 3) == 8.0
 
 
 @pytest.mark.parametrize("decorator", [njit(), numba.njit])

@@ -11,7 +11,7 @@ from numba import config, njit, typeof, types
 
 from idcontrol.kernels import linked
 from idcontrol.kernels.hooks import PLAIN
-from tests.kernels.linking import scale, total, twice
+from tests.kernels.linking import raised, scale, total, twice
 from tests.kernels.programs import run
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
@@ -32,9 +32,10 @@ def test_what_it_raises_comes_through_its_caller():
     assert total(VALUES, 1) == scale(VALUES, 1).values.sum() + 2  # nothing is left of it
 
 
-def test_it_is_copied_and_pickled_as_the_function_that_it_is():
-    assert copy.deepcopy(scale) is pickle.loads(pickle.dumps(scale)) is scale
-    assert (scale.__name__, scale.__doc__) == ("scale", scale.py_func.__doc__)
+@pytest.mark.parametrize("kernel", [scale, raised])
+def test_it_is_copied_and_pickled_as_the_function_that_it_is(kernel):
+    assert copy.deepcopy(kernel) is pickle.loads(pickle.dumps(kernel)) is kernel
+    assert (kernel.__name__, kernel.__doc__) == (kernel.py_func.__name__, kernel.py_func.__doc__)
 
 
 @pytest.mark.slow
