@@ -98,8 +98,8 @@ def _temporary() -> str | None:
     try:
         folder = Path(tempfile.gettempdir(), f"idcontrol-{os.getuid()}")
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
             folder = Path(tempfile.mkdtemp(prefix="idcontrol-"))  # another user's code must not be run
     except OSError as error:
         _say(f"idcontrol: no folder can be written to ({error.strerror}): kernels are compiled anew each time")

@@ -7,7 +7,7 @@ code of this package names are ``inner`` and have none. Tests and users may call
 copy that is compiled with a wrapper.
 
 The time of compiling and loading does not belong to a run's time (`idcontrol.kernels.stopwatch`). What is kept for
-later processes is in `idcontrol.kernels.cache`, and what is done to Numba's inside in `idcontrol.kernels.hooks`.
+later processes is in `idcontrol.kernels.cache`, and what goes beyond Numba's interface in `idcontrol.kernels.hooks`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
 
     def compiled(function: FunctionType) -> _Compiled:
         kind = _Inner if inner else _Compiled
-        made = kind(function, targetoptions={"nopython": True, "boundscheck": None, **wrappers, **options})
+        dispatcher = kind(function, targetoptions={"nopython": True, "boundscheck": None, **wrappers, **options})
         if cache:
-            keep(made, Path(function.__code__.co_filename))
-        return made
+            keep(dispatcher, Path(function.__code__.co_filename))
+        return dispatcher
 
     return compiled
 
@@ -74,6 +74,6 @@ class _Inner(_Compiled):
 
     @functools.cached_property
     def _for_python(self) -> _Compiled:
-        made = _Compiled(self.py_func, targetoptions=self.targetoptions | {"no_cpython_wrapper": False})
-        keep(made, Path(self.py_func.__code__.co_filename), ".python")
-        return made
+        dispatcher = _Compiled(self.py_func, targetoptions=self.targetoptions | {"no_cpython_wrapper": False})
+        keep(dispatcher, Path(self.py_func.__code__.co_filename), ".python")
+        return dispatcher

@@ -42,7 +42,7 @@ def linked(kernel: F) -> F:
     Args:
         kernel: Compiled function at the top level of a module, which is called with positional arguments.
     """
-    return _made(kernel, None)
+    return _link(kernel, None)
 
 
 def late(returned: Callable[..., Any]) -> Callable[[F], F]:
@@ -51,7 +51,7 @@ def late(returned: Callable[..., Any]) -> Callable[[F], F]:
     Args:
         returned: The Numba type that it returns, as a function of the types of its arguments.
     """
-    return lambda kernel: _made(kernel, returned)
+    return lambda kernel: _link(kernel, returned)
 
 
 def compile_linked() -> None:
@@ -63,27 +63,27 @@ def compile_linked() -> None:
         done |= new
 
 
-def _made(kernel: Any, returned: Callable[..., Any] | None) -> Any:
+def _link(kernel: Any, returned: Callable[..., Any] | None) -> Any:
     if PLAIN or config.DISABLE_JIT:
         return kernel
-    made = _Linked(kernel)
+    link = _Linked(kernel)
 
-    @type_callable(made)
+    @type_callable(link)
     def typed(_: Any) -> Callable[..., Any]:
         @functools.wraps(kernel.py_func)  # Numba reads the names of arguments
         def signature(*arguments: Any) -> Any:
-            given = tuple(types.unliteral(kind) for kind in arguments)
-            result = returned(*given) if returned else _compiled(kernel, given).signature.return_type
-            return result(*given)
+            kinds = tuple(types.unliteral(kind) for kind in arguments)
+            result = returned(*kinds) if returned else _compiled(kernel, kinds).signature.return_type
+            return result(*kinds)
 
         return signature
 
-    lower_builtin(made, types.VarArg(types.Any))(functools.partial(_call, made))
-    return made
+    lower_builtin(link, types.VarArg(types.Any))(functools.partial(_call, link))
+    return link
 
 
 def address(kernel: Any, returned: Any, *like: Any) -> Any:
-    """Where a compiled function is, for arguments of the types of `like`; compiled now if it has not been.
+    """Return where a compiled function is, for arguments of the types of `like`; compile it if it has not been.
 
     Args:
         kernel: At the top level of a module, so that it stays where it is.
@@ -130,18 +130,18 @@ def calls(returned: Any) -> Any:
         return signature
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        given = tuple(signature.args[1])
-        function = context.call_conv.get_function_type(returned, given)
+        kinds = tuple(signature.args[1])
+        function = context.call_conv.get_function_type(returned, kinds)
         callee = builder.inttoptr(values[0], function.as_pointer())
-        parts = cgutils.unpack_tuple(builder, values[1], len(given))
-        return _called(context, builder, callee, returned, given, parts)
+        parts = cgutils.unpack_tuple(builder, values[1], len(kinds))
+        return _call_address(context, builder, callee, returned, kinds, parts)
 
     lower_builtin(call, types.VarArg(types.Any))(generate)
     return call
 
 
 class _Linked:
-    """Looks like the compiled function that it stands for."""
+    """A linked kernel, which looks like the compiled function that it stands for."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
@@ -159,45 +159,45 @@ class _Linked:
         return str(self.__name__)  # copied and pickled as the function that it is
 
 
-def name_of(kernel: Any, given: tuple[Any, ...], returned: Any) -> bytes:
-    """Text from which `find` gets the kernel: its name, and types of arguments and result."""
-    return MARK % b64encode(pickle.dumps((kernel.__module__, kernel.__name__, given, returned)))
+def name_of(kernel: Any, kinds: tuple[Any, ...], returned: Any) -> bytes:
+    """Return the text from which `find` gets a kernel: its name, and the types of its arguments and result."""
+    return MARK % b64encode(pickle.dumps((kernel.__module__, kernel.__name__, kinds, returned)))
 
 
 def _call(kernel: _Linked, context: Any, builder: Any, signature: Any, values: Any) -> Any:
     """Generate a call."""
-    returned, given = signature.return_type, signature.args
-    name = name_of(kernel, given, returned)
+    returned, kinds = signature.return_type, signature.args
+    name = name_of(kernel, kinds, returned)
     slot = cgutils.add_global_variable(builder.module, cgutils.voidptr_t, f"linked.{kernel.py_func.__name__}")
     slot.linkage, slot.initializer = "internal", cgutils.get_null_value(cgutils.voidptr_t)
     with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(slot))):
         _ask(context, builder, slot, name)
-    function = context.call_conv.get_function_type(returned, given)
+    function = context.call_conv.get_function_type(returned, kinds)
     callee = builder.bitcast(builder.load(slot), function.as_pointer())
-    return _called(context, builder, callee, returned, given, values)
+    return _call_address(context, builder, callee, returned, kinds, values)
 
 
-def _called(context: Any, builder: Any, callee: Any, returned: Any, given: Any, values: Any) -> Any:
-    """Generate a call of what is known; an error is passed on."""
-    status, result = context.call_conv.call_function(builder, callee, returned, given, values)
+def _call_address(context: Any, builder: Any, callee: Any, returned: Any, kinds: Any, values: Any) -> Any:
+    """Generate a call of a known address; an error is passed on."""
+    status, result = context.call_conv.call_function(builder, callee, returned, kinds, values)
     with cgutils.if_unlikely(builder, status.is_error):
         context.call_conv.return_status_propagate(builder, status)
     return result
 
 
 def _ask(context: Any, builder: Any, slot: Any, name: bytes) -> None:
-    """Generate a question to Python for the address of the kernel that `name` tells, which goes to `slot`."""
+    """Generate a question to Python for the address of the kernel of a name (`name_of`), which goes to `slot`."""
     python = context.get_python_api(builder)
     held = python.gil_ensure()
     module = python.import_module(context.insert_const_string(builder.module, __name__))
     text = cgutils.global_constant(builder, "linked.name", cgutils.make_bytearray(name))
     size = context.get_constant(types.intp, len(name))
-    told = python.bytes_from_string_and_size(builder.bitcast(text, cgutils.voidptr_t), size)
-    address = python.call_method(module, "find", (told,))
+    argument = python.bytes_from_string_and_size(builder.bitcast(text, cgutils.voidptr_t), size)
+    address = python.call_method(module, "find", (argument,))
     with builder.if_then(cgutils.is_not_null(builder, address)):
         builder.store(builder.inttoptr(python.long_as_longlong(address), cgutils.voidptr_t), slot)
         python.decref(address)
-    python.decref(told)
+    python.decref(argument)
     python.decref(module)
     python.gil_release(held)
     with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(slot))):
@@ -208,17 +208,17 @@ def _ask(context: Any, builder: Any, slot: Any, name: bytes) -> None:
 def find(name: bytes) -> int:
     """Load or compile the kernel of a name (`name_of`), and return its address.
 
-    What has been found stays there: a loop that first comes to a place of a call has no time to look again.
+    A kernel stays where it is: a loop that first comes to a place of a call has no time to look again.
 
     Raises:
         RuntimeError: It returns something else than when its caller was compiled, or than what it was declared to.
     """
     begin, end = MARK.split(b"%b")
-    module, function, given, returned = pickle.loads(b64decode(name.removeprefix(begin).removesuffix(end)))
-    compiled = _compiled(getattr(import_module(module), function), given)
+    module, function, kinds, returned = pickle.loads(b64decode(name.removeprefix(begin).removesuffix(end)))
+    compiled = _compiled(getattr(import_module(module), function), kinds)
     if compiled.signature.return_type != returned:
-        found = f"{module}.{function} returns {compiled.signature.return_type}, not {returned}"
-        raise RuntimeError(f"{found}: if it has changed, remove the caches of what calls it (*.nbi, *.nbc)")
+        differs = f"{module}.{function} returns {compiled.signature.return_type}, not {returned}"
+        raise RuntimeError(f"{differs}: if it has changed, remove the caches of what calls it (*.nbc)")
     return _where(compiled)
 
 
@@ -227,7 +227,7 @@ def _where(compiled: Any) -> int:
     return where
 
 
-def _compiled(kernel: Any, given: tuple[Any, ...]) -> Any:
-    """The kernel's code for arguments of the types `given`, compiled now if it has not been."""
-    kernel.compile(given)
-    return kernel.overloads[given]
+def _compiled(kernel: Any, kinds: tuple[Any, ...]) -> Any:
+    """Return the kernel's code for arguments of some types, compiled now if it has not been."""
+    kernel.compile(kinds)
+    return kernel.overloads[kinds]
