@@ -136,17 +136,12 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
         """The result of `bind`."""
 
         values: Any
+        borrowed = property(lambda bound: bound.values)  # interpreted code has no counts to save
 
-        @property
-        def borrowed(self) -> Any:
-            """The bound values: interpreted code has no counts to save."""
-            return self.values
-
-    def _made(values: Any) -> Any:
-        return Bound(values)
+    _made = Bound
 
     def borrow(values: Any) -> Any:
-        """Return `values` as they are: interpreted code has no counts to save."""
+        """Return `values` as they are."""
         return values.values if isinstance(values, Bound) else values
 
     def put(bound: Any, values: Any) -> None:
@@ -167,10 +162,7 @@ def entry(function: Any, *like: Any) -> Callable[..., Any]:
     It does not look at its arguments: an array of another type or number of axes would be misread (`Form`). Lengths may
     differ.
     """
-    if config.DISABLE_JIT:
-        called: Callable[..., Any] = function
-    else:
-        called = function.compile(tuple(typeof(value) for value in like))
+    called: Callable[..., Any] = function if config.DISABLE_JIT else function.compile(tuple(map(typeof, like)))
     return called
 
 
