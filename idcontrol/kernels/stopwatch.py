@@ -1,6 +1,7 @@
 """Clocks that stand still while a kernel is compiled or loaded: how long a run takes, wherever kernels come from.
 
-Each thread has its own: what one compiles, no run of another waits for.
+Each thread has its own: what one compiles, no run of another waits for. They go on while `numba.njit` compiles, so also
+with `idcontrol.kernels.hooks.PLAIN`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,10 @@ from numba.core import event
 from numba.core.compiler_lock import global_compiler_lock
 
 from idcontrol.kernels import stopwatch
+from idcontrol.kernels.hooks import PLAIN
 from idcontrol.kernels.jit import njit
 
+hooked = pytest.mark.skipif(PLAIN or config.DISABLE_JIT, reason="numba.njit stops no clock")
 CLOCKS = ((time.perf_counter, stopwatch.wall_s), (time.process_time, stopwatch.processor_s))
 
 
@@ -45,7 +47,7 @@ def hands(monkeypatch):
         yield hands
 
 
-@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+@hooked
 @pytest.mark.parametrize("stops", [stops for _, stops in CLOCKS])
 def test_time_in_which_functions_are_compiled_is_not_counted(hands, stops):
     inner = njit()(lambda x: x + 1.0)
@@ -94,7 +96,7 @@ def test_time_in_which_another_thread_compiles_is_counted(clock, stops):
     assert stops() - since >= 0.02
 
 
-@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+@hooked
 def test_time_in_which_a_function_waits_until_others_are_compiled_is_not_counted(hands):
     @contextlib.contextmanager
     def compiling():
