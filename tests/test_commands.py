@@ -107,7 +107,7 @@ def folder(tmp_path, monkeypatch):
         Path(name).symlink_to(ROOT / name)
     law = (ROOT / "experiments" / "examples" / "pd.py").read_text(encoding="utf-8")
     Path("mine.py").write_text(law.replace("JointPd", "Mine"), encoding="utf-8")
-    (late,) = (text for page, text in blocks("python") if page == "tutorials/plant.md" and "class Late" in text)
+    (late,) = (text for page, text in blocks("python") if page == "howto/plant.md" and "class Late" in text)
     Path("late.py").write_text(late.partition("plants.register")[0], encoding="utf-8")
     monkeypatch.setattr(webbrowser, "open", lambda address: True)
     monkeypatch.setattr("idcontrol.show.view.page.play", lambda player, alive: player.advance(0.1))

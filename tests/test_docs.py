@@ -219,8 +219,8 @@ def exists(name: str) -> bool:
 
 
 @pytest.mark.slow
-def test_the_notebook_of_the_tutorials_runs_from_top_to_bottom_and_shows_what_it_says(tmp_path):
-    notebook = nbformat.read(DOCS / "tutorials" / "notebook.ipynb", as_version=4)
+def test_the_notebook_runs_from_top_to_bottom_and_shows_what_it_says(tmp_path):
+    notebook = nbformat.read(DOCS / "howto" / "notebook.ipynb", as_version=4)
     kept = [shown(cell) for cell in notebook.cells]
     NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert [shown(cell) for cell in notebook.cells] == kept

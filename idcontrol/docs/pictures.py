@@ -126,7 +126,7 @@ def save(figure: plt.Figure, out: Path) -> None:
 
 
 def tutorial(path: Path) -> None:
-    """Run the notebook of the tutorials in an empty folder and keep what it shows."""
+    """Run the notebook in an empty folder and keep what it shows."""
     notebook = nbformat.read(path, as_version=4)
     with TemporaryDirectory() as folder:
         NotebookClient(notebook, resources={"metadata": {"path": folder}}, record_timing=False).execute()
@@ -140,6 +140,6 @@ if __name__ == "__main__":
     plt.rcParams["svg.hashsalt"] = "idcontrol"
     smoothness(folder / "smoothness.svg")
     incline(folder / "incline.svg")
-    tutorial(Path(__file__).parent / "tutorials" / "notebook.ipynb")
+    tutorial(Path(__file__).parent / "howto" / "notebook.ipynb")
     gaits(folder / "gaits.svg")
     strides(Path(__file__).parents[2] / "experiments" / "pictures" / "trot.svg")

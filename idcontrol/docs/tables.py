@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reference import commands, markdown, settings
 from sphinx.util.docutils import SphinxDirective
 
 from idcontrol.loop.safety import MEANINGS, NAMES, Policy, Rule
@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 DATA = Path(__file__).parent / "data"
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def policy() -> str:
@@ -151,6 +145,8 @@ TABLES = {
     "machine": machine,
     "verdicts": verdicts,
     "differing": differing,
+    "settings": settings,
+    "commands": commands,
 }
 
 

@@ -253,12 +253,12 @@ def test_commands_cross_between_two_processes_in_order():
 @pytest.mark.slow
 @pytest.mark.wallclock
 def test_go1_trots_over_the_bus_and_no_command_is_lost(tmp_path, capsys):
-    """The commands of the tutorial, with the patience of a computer that others use."""
+    """The commands of the page, with the patience of a computer that others use."""
     pytest.importorskip("cyclonedds")
     from tests.test_docs import commands
 
     (robot,), (bridge,), (loop,) = (
-        [line.split() for page, line in commands() if page == "tutorials/loop.md" and part in line]
+        [line.split() for page, line in commands() if page == "howto/bus.md" and part in line]
         for part in ("unitree_robot", "idcontrol bus", "loop.joints=unitree")
     )
     with contextlib.closing(UdpLink()) as free:
