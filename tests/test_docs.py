@@ -23,6 +23,7 @@ from idcontrol import controllers, plants, robots
 from idcontrol.cli import cli
 from idcontrol.cli.loop import LOOPS
 from idcontrol.config import entries
+from idcontrol.config.configuration import keys
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.scenes.walk import WalkConfig
 
@@ -138,6 +139,17 @@ def test_settings_of_the_loop_that_pages_name_can_be_set():
         value: object = LoopSettings() if key.startswith("loop.") else WalkConfig()
         for part in key.removeprefix("loop.").split("."):
             value = getattr(value, part)
+
+
+def test_the_page_of_settings_has_unit_default_range_and_meaning_of_each(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    rows = importlib.import_module("reference").settings().splitlines()
+    assert any(row.startswith("| `kick.at_s` | `null` [s] | ≥\xa00, `null` | T") for row in rows)
+    assert any(row.startswith("| `planner` | `trot` | `paper`, `trot` | `") for row in rows)
+    named = {row.split("`")[1] for row in rows if row.startswith("| `")}
+    prefixed = {f"loop.{key}" for key in keys(LoopSettings())}
+    groups = {key.rpartition(".")[0] for key in named}
+    assert {*keys(WalkConfig()), *prefixed} - named <= groups
 
 
 def test_the_robot_file_of_the_tutorial_is_fit_to_run(tmp_path):

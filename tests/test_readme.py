@@ -40,3 +40,9 @@ def test_the_commands_of_the_readme_exist():
     make = (README.parent / "Makefile").read_text()
     for target in re.findall(r"^    make (\w+)", text, flags=re.M):
         assert re.search(rf"^{target}:", make, flags=re.M)
+
+
+def test_the_links_of_the_readme_lead_to_files():
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text())
+    assert links
+    assert not [link for link in links if not (README.parent / link).exists()]

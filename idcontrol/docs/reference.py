@@ -47,7 +47,7 @@ def settings() -> str:
 
 def _settings_of(heading: str, config: Any, prefix: str = "") -> str:
     """A table with one row for each value of a configuration."""
-    return f"## {heading}\n\n" + markdown(("setting", "unit", "default", "range", "meaning"), _rows(config, prefix))
+    return f"## {heading}\n\n" + markdown(("setting", "default", "range", "meaning"), _rows(config, prefix))
 
 
 def _rows(config: Any, prefix: str) -> Iterator[Sequence[str]]:
@@ -59,8 +59,10 @@ def _rows(config: Any, prefix: str) -> Iterator[Sequence[str]]:
             yield from _rows(value, f"{prefix}{field.name}.")
             continue
         unit = next((UNITS[end] for end in sorted(UNITS, key=len, reverse=True) if field.name.endswith(f"_{end}")), "")
-        default = json.dumps(jsonable(msgspec.to_builtins(value)), ensure_ascii=False)
-        yield f"`{prefix}{field.name}`", unit, f"`{default}`", _range(field.type), _cell(meanings[field.name])
+        default = jsonable(msgspec.to_builtins(value))
+        text = default if isinstance(default, str) else json.dumps(default)
+        shown = (f"`{text}`" if text else "") + (f" [{unit}]" if unit else "")
+        yield f"`{prefix}{field.name}`", shown, _range(field.type), _cell(meanings[field.name])
 
 
 def _range(kind: Any) -> str:
@@ -73,9 +75,8 @@ def _range(kind: Any) -> str:
         return "`true`, `false`"
     if isinstance(kind, msgspec.inspect.NoneType):
         return "`null`"
-    return ", ".join(
-        f"{sign} {getattr(kind, name):g}" for name, sign in BOUNDS.items() if getattr(kind, name, None) is not None
-    )
+    limits = ((sign, getattr(kind, name, None)) for name, sign in BOUNDS.items())
+    return ", ".join(f"{sign}\N{NO-BREAK SPACE}{limit:g}" for sign, limit in limits if limit is not None)
 
 
 def _meanings(kind: type) -> dict[str, str]:
