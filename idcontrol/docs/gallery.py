@@ -135,7 +135,7 @@ def film(folder: Path, out: Path, profile: Path) -> None:
 
 def part(name: str, command: str, shown: Path) -> str:
     """The part of the page about one experiment."""
-    image = f"```{{image}} pictures/gallery/{shown.name}\n:alt: {name}\n:width: 640px\n```"
+    image = f"![{name}](pictures/gallery/{shown.name})"
     summary = load_experiment(name).summary
     return "\n\n".join((f"## {name}", f"{summary[0].upper()}{summary[1:]}.", image, f"```sh\n{command}\n```"))
 
@@ -149,7 +149,7 @@ def main() -> None:
     parts = [
         "# Gallery",
         "One picture of each experiment, and the command that made its run. `idcontrol view` shows a run in 3-D, "
-        "`idcontrol report` draws its figures. `make gallery` makes this page again.",
+        "`idcontrol report` draws its figures.",
     ]
     for name, command in COMMANDS.items():
         if name in DATA and not Path(DATA[name]).is_file():
