@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -143,24 +142,6 @@ def stop(machine, link, outbox):
     said, _ = machine.communicate(timeout=GUARD_S)
     link.close()
     return said
-
-
-@contextmanager
-def speaking(own, there, datagram):
-    """A machine that says the same again and again; what it hears."""
-    link, over, heard = UdpLink(("127.0.0.1", there), ("127.0.0.1", own)), threading.Event(), []
-
-    def speak():
-        while not over.wait(0.01):
-            link.send(memoryview(datagram()))
-            heard.append(link.receive())
-
-    speaker = threading.Thread(target=speak)
-    speaker.start()
-    yield heard
-    over.set()
-    speaker.join()
-    link.close()
 
 
 def listening(program, *patience):
