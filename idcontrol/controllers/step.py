@@ -521,7 +521,7 @@ def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> 
                 least[j] = -left
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def velocity(machine: Machine, arena: Arena) -> Array:
     """Return the velocity at the beginning of the step, in our order, shape (m,)."""
     v = vector(arena, machine.terms.order.shape[0])
@@ -530,7 +530,7 @@ def velocity(machine: Machine, arena: Arena) -> Array:
     return v
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array, Bounds]:
     """Return the motor impulses of the last step, shape (a,) [N m s], and the bounds of this step's.
 

@@ -239,7 +239,7 @@ class _Generators(NamedTuple):
     weight: Array
 
 
-@njit(cache=True, inner=True)
+@njit(cache=True, inner=True, forceinline=True)
 def _generators(cone: Integers, mu: Array, d: int, arena: Arena) -> _Generators:  # pragma: no cover - compiled
     """Return the generators of the cones that `_allowed` leaves, at most three for each, in their order.
 
@@ -555,7 +555,7 @@ def smallest_torque_kernel(
     return 0.0 if cones.v_tol > 0.0 else missed_law(w, cones.mu, out, arena)
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _solutions(
     rho: Array, B: _Generators, x: Array, arena: Arena
 ) -> tuple[float, Array, Array]:  # pragma: no cover - compiled
@@ -573,7 +573,7 @@ def _solutions(
     return longest, xi, ways
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _torque_along(
     torque: TorqueMap, B: _Generators, xi: Array, ways: Array, arena: Arena
 ) -> TorqueMap:  # pragma: no cover - compiled
@@ -591,7 +591,7 @@ def _torque_along(
     return TorqueMap(T, constant)
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _objective(
     along: TorqueMap, typical: float, B: _Generators, extra: Array, xi: Array, ways: Array, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
@@ -637,7 +637,7 @@ def _objective(
     return H, g
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _move_to_least_torque(
     cones: Cones,
     bounds: Bounds,
