@@ -61,6 +61,10 @@ FULL = 0.9
 """Share of the period that ticks may take at most in a loop that lasts (`idcontrol.loop.realtime`)."""
 STILL_S = 0.5
 """A ring whose writer was killed counts as ended after this time without a row [s]."""
+HELD_UP_S = 30.0
+"""The same while its machine moves, which will tell that it has stopped; a busy computer may hold it up [s]."""
+
+
 READY = "ready"
 """The line that the process prints once it drains the rings."""
 
@@ -173,6 +177,11 @@ class Scribe:
                 self._machine.event(Event(t=t, what=f"the machine is {mode.name.lower()}"))
             self._machine_mode, self._machine_faults = mode, faults
         self._machine.extend(rows)
+
+    @property
+    def patience_s(self) -> float:
+        """How long the rings of a loop that was killed may stay empty before their record ends [s]."""
+        return HELD_UP_S if self._machine_mode in (Mode.RUNNING, Mode.DAMPED) else STILL_S
 
     def close(self, ending: Ending | None) -> dict[str, Any] | None:
         """End the record; return the metrics if there is an `ending`."""
@@ -406,7 +415,7 @@ def _record(job: RecordJob) -> None:
 
     ending: Ending | None = None
     ended, last = False, time.monotonic()
-    while not ended or (ending is None and time.monotonic() - last < STILL_S):
+    while not ended or (ending is None and time.monotonic() - last < scribe.patience_s):
         if ended:
             time.sleep(EVERY_S)
         elif select.select([sys.stdin], [], [], EVERY_S)[0]:

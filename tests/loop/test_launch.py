@@ -425,12 +425,17 @@ def test_a_signal_ends_damped_with_the_record_complete(tmp_path, ends):
 
 
 @pytest.mark.wallclock
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
 def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp_path):
     out = tmp_path / "run"
     process = separate(out)
     wait_for_event(out, "the loop is running")
+    (plant,) = children(process.pid, "plant_process")
     process.kill()
     process.wait()
+    os.kill(plant, signal.SIGSTOP)  # held up by others before it notices
+    time.sleep(1.0)
+    os.kill(plant, signal.SIGCONT)
     wait_for_event(out / "machine", "the machine is stopped")
     deadline = time.monotonic() + GUARD_S
     while (out / "record.log").exists() and time.monotonic() < deadline:
