@@ -118,16 +118,18 @@ def test_an_answer_that_is_no_command_ends_the_loop_in_a_line(command):
     assert err.count("\n") == 1
 
 
-def test_a_controller_that_closes_generators_in_its_start_is_a_line(command, monkeypatch):
-    monkeypatch.setattr("tests.loop.rig.Pd.reset", close)
-    status, _, err = command()
+class Closing(Pd):
+    """Raises what closes a generator."""
+
+    def reset(self):
+        raise GeneratorExit
+
+
+def test_a_controller_that_closes_generators_in_its_start_is_a_line(command):
+    status, _, err = command("--controller", "tests.loop.test_command:Closing")
     assert status == 2
     assert "GeneratorExit" in err
     assert err.count("\n") == 1
-
-
-def close(controller):
-    raise GeneratorExit
 
 
 def test_what_was_opened_before_a_signal_ended_the_preparation_is_removed(command, monkeypatch, tmp_path):
