@@ -36,6 +36,7 @@ import numpy
 from numba import config
 from numba.core.serialize import dumps
 
+from idcontrol.kernels.hooks import PLAIN
 from idcontrol.kernels.sources import stamp
 
 _SIZE: Final = 16
@@ -52,6 +53,8 @@ _ENVIRONMENT: Final = f"{numba.__version__} {llvmlite.__version__} {numpy.__vers
 
 def keep(compiled: Any, file: Path, suffix: str = "") -> None:
     """Keep a compiled function for later processes, until `file` or another of which it is made changes.
+
+    Plain Numba (`idcontrol.kernels.hooks.PLAIN`) keeps it in files of its own, until `file` changes.
 
     Args:
         compiled: The function.
@@ -70,6 +73,8 @@ def keep(compiled: Any, file: Path, suffix: str = "") -> None:
         compiled.enable_caching()
     finally:
         config.CACHE_DIR = chosen  # a user's functions are not ours
+    if PLAIN:
+        return
     cache = compiled._cache
     own = Path(cache.cache_path)
     shared = Path(chosen, own.name) if chosen else file.parent / "__pycache__"

@@ -33,13 +33,16 @@ def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
         inner: True if compiled functions alone call it; it is at the top level of its module.
         **options: Others of Numba's.
     """
-    if PLAIN or config.DISABLE_JIT:
-        return numba.njit(cache=cache, **options)
+    if config.DISABLE_JIT:
+        return numba.njit(**options)
     wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner}  # nobody calls ours from C
 
-    def compiled(function: FunctionType) -> _Compiled:
-        kind = _Inner if inner else _Compiled
-        dispatcher = kind(function, targetoptions={"nopython": True, "boundscheck": None, **wrappers, **options})
+    def compiled(function: FunctionType) -> Any:
+        if PLAIN:
+            dispatcher = numba.njit(**options)(function)
+        else:
+            kind = _Inner if inner else _Compiled
+            dispatcher = kind(function, targetoptions={"nopython": True, "boundscheck": None, **wrappers, **options})
         if cache:
             keep(dispatcher, Path(function.__code__.co_filename))
         return dispatcher
