@@ -128,7 +128,6 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
     goal[2] += share * turn
 
 
-@late(lambda *_: types.none)
 @njit(cache=True, inner=True)
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return a foot's push `since` its touchdown (both in cycles) less m g/n, and its integrals of mean zero.
@@ -160,6 +159,7 @@ def _way_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma:
     return way, 30.0 * (r * (1.0 - r)) ** 2 / swing - 1.0, 60.0 * r * (1.0 - r) * (1.0 - 2.0 * r) / swing**2
 
 
+@late(lambda *_: types.none)
 @njit(cache=True, inner=True)
 def sway_base(
     phase: float,
