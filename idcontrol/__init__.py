@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from idcontrol import adapters, batch, controllers, planners, plants, robots
+    from idcontrol import adapters, batch, controllers, planners, plants, robots, tasks
     from idcontrol.contact.spheres import SphereContacts
     from idcontrol.contact.terrain import Terrain, load_height_map, plane
     from idcontrol.dynamics.system import System
@@ -51,6 +51,7 @@ __all__ = [
     "plants",
     "robots",
     "run",
+    "tasks",
 ]
 
 _HOME = {

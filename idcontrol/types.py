@@ -214,6 +214,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             one that was found [N m]: 0 if a search has proved that none is nearer; NaN if the controller does not
             search for the nearest. `tau` has the motion of that solution; its impulses are shared anew, next to last
             torques that fade (docs/theory/coulomb.md).
+        demand: How the motion that whole-body tasks ask for was chosen: ``"free"``, limits of friction and motors did
+            not matter; ``"qp"``, a quadratic program kept to them; ``"infeasible"``, they allow no motion without slip;
+            empty without tasks.
         q: Joint positions that the drive holds, shape (a,) [rad].
         v: Joint velocities that it holds, shape (a,) [rad/s].
         kp: Its stiffness, shape (a,) [N m/rad].
@@ -228,6 +231,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...] = ()
     solved_by: str | None = None
     gap: float = math.nan
+    demand: str = ""
     q: Array | None = None
     v: Array | None = None
     kp: Array | None = None

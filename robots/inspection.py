@@ -111,7 +111,7 @@ def _check(name_or_path: str | Path) -> Report:
     contradicts = bool(misfits)
     misfits = [*tables, *(frames or _foot_problems(robot, system))]
     poses = [] if misfits else _standing_problems(robot, system)
-    if description.base == "free-flyer" and description.feet and not (contradicts or misfits or poses or limits):
+    if description.base == "free-flyer" and robot.spheres and not (contradicts or misfits or poses or limits):
         poses += standing.problems(robot, system)
     problems += [f"{path.name}: {line}" for line in (*misfits, *limits, *poses)]
     if not misfits:
@@ -148,7 +148,7 @@ def _frame_problems(raw: Mapping[str, Any], found: urdf.Findings) -> list[str]:
     """One line for each sphere of a robot file whose frame the URDF does not have, or has twice."""
     spheres = [
         (where, sphere.get("name"), sphere.get("frame"))
-        for where in ("feet", "lying.supports")
+        for where in ("feet", "soles", "lying.supports")
         for listed in (entry(raw, where),)
         for sphere in (listed if isinstance(listed, list) else ())
         if isinstance(sphere, Mapping)
@@ -186,7 +186,7 @@ def _foot_problems(robot: Robot, system: System) -> list[str]:
     found = []
     walks = robot.description.gait is not None
     owner: dict[int, str] = {}
-    for foot, leg in zip(robot.description.feet, legs(robot, system), strict=True):
+    for foot, leg in zip(robot.spheres, legs(robot, system), strict=True):
         shared = next((i for i in leg.tolist() if i in owner), None)
         slides = next(
             (system.actuated_names[i] for i in leg if not system.jacobian[3:, system.n_unactuated + i].any()), ""
@@ -228,7 +228,7 @@ def _standing_problems(robot: Robot, system: System) -> list[str]:
     q = robot.standing_state(system).q
     gaps = foot_gaps(robot, system, q).tolist()
     most = median_low(gaps) if gaps and robot.description.base == "free-flyer" else None
-    for foot, gap in zip(robot.description.feet, gaps, strict=True):
+    for foot, gap in zip(robot.spheres, gaps, strict=True):
         if most is not None and abs(gap - most) > STANDING_GAP:
             found.append(
                 f"home.joints_rad: foot {foot.name} is {1e3 * abs(gap - most):.1f} mm "
@@ -241,7 +241,7 @@ def _standing_problems(robot: Robot, system: System) -> list[str]:
         found.append("home.joints_rad: the inertia of the unactuated part is not positive there; correct the inertias")
     if robot.description.gait is not None:
         # columns are twists about the origin of the world
-        feet = zip(robot.description.feet, foot_centres(robot, system, q), legs(robot, system), strict=True)
+        feet = zip(robot.spheres, foot_centres(robot, system, q), legs(robot, system), strict=True)
         for foot, centre, leg in feet:
             along, about = np.split(system.jacobian[:, u + leg], 2)
             if fault := stretched(along + np.cross(about, centre, axis=0), foot.name):
@@ -252,7 +252,7 @@ def _standing_problems(robot: Robot, system: System) -> list[str]:
 def _sunk_feet(robot: Robot, system: System) -> list[str]:
     """Warn of feet below the ground at home; only a fixed base can hold them there."""
     gaps = foot_gaps(robot, system, robot.standing_state(system).q)
-    low = [foot.name for foot, gap in zip(robot.description.feet, gaps, strict=True) if gap < -STANDING_GAP]
+    low = [foot.name for foot, gap in zip(robot.spheres, gaps, strict=True) if gap < -STANDING_GAP]
     if not low:
         return []
     return [
@@ -277,7 +277,7 @@ def _summary(robot: Robot, system: System) -> dict[str, Any]:
     }
     q = robot.standing_state(system).q
     floating = robot.description.base == "free-flyer"
-    feet = list(zip(robot.description.feet, foot_centres(robot, system, q), legs(robot, system), strict=True))
+    feet = list(zip(robot.spheres, foot_centres(robot, system, q), legs(robot, system), strict=True))
     system.update(q, np.zeros(system.n_velocities))
     return {
         "file": str(robot.path),

@@ -149,9 +149,10 @@ class Robot:
         Raises:
             InputError: The robot cannot be used, or `mu` is negative.
         """
-        spheres, lying = self.description.feet, self.description.lying
+        spheres, lying = self.spheres, self.description.lying
         if supports and lying is not None:
             spheres += lying.supports
+        patches = [i for i, foot in enumerate(self.patches) for sphere in spheres if sphere.name == foot]
         return SphereContacts(
             self.system() if system is None else system,
             [sphere.frame for sphere in spheres],
@@ -160,7 +161,24 @@ class Robot:
             mu,
             offsets=np.array([sphere.offset_m for sphere in spheres]).reshape(-1, 3),
             orientation=orientation,
+            patches=[*patches, *range(len(self.patches), len(self.patches) + len(spheres) - len(patches))],
         )
+
+    @property
+    def patches(self) -> tuple[str, ...]:
+        """Names of the feet, then of the soles, numbered as in `Reference.stance`."""
+        feet, soles = self.description.feet, self.description.soles
+        return (*(foot.name for foot in feet), *(sole.name for sole in soles))
+
+    @property
+    def spheres(self) -> tuple[schema.Foot, ...]:
+        """The spheres that may touch something: feet, then the corners of all soles, which have their names."""
+        corners = [
+            schema.Foot(name=sole.name, frame=sole.frame, radius_m=sole.radius_m, offset_m=corner)
+            for sole in self.description.soles
+            for corner in sole.corners_m
+        ]
+        return (*self.description.feet, *corners)
 
     def standing_state(self, system: System | None = None) -> State:
         """The robot at rest in its home pose, its lowest foot exactly on the plane z = 0.
@@ -172,7 +190,7 @@ class Robot:
         """
         system = self.system() if system is None else system
         q = system.configuration(self.home_joints(system.actuated_names))
-        if self.description.base == "free-flyer" and self.description.feet:
+        if self.description.base == "free-flyer" and self.spheres:
             q[2] -= foot_gaps(self, system, q).min()
         return State(t=0.0, q=q, v=np.zeros(system.n_velocities))
 
@@ -188,7 +206,7 @@ class Robot:
     def standing_reference(self) -> Reference:
         """Hold the home pose with all feet on the ground."""
         home = self.home_joints(self.system().actuated_names)
-        return Reference.standing(home, feet=len(self.description.feet))
+        return Reference.standing(home, feet=len(self.patches))
 
     def _per_joint(self, where: str, names: Sequence[str]) -> Array:
         """Return the values of one of `TABLES` for the joints `names`, shape (a,)."""
@@ -254,16 +272,16 @@ def entry(raw: Mapping[str, Any], key: str) -> Any:
 
 
 def foot_centres(robot: Robot, system: System, q: Array) -> Array:
-    """Centres of the foot spheres in the world, shape (n_feet, 3) [m], at configuration `q` (nq,)."""
+    """Centres of `Robot.spheres` in the world, shape (k, 3) [m], at configuration `q` (nq,)."""
     data = system.model.createData()
     pin.framesForwardKinematics(system.model, data, q)
-    placed = [data.oMf[system.frame(foot.frame)].act(np.array(foot.offset_m)) for foot in robot.description.feet]
+    placed = [data.oMf[system.frame(foot.frame)].act(np.array(foot.offset_m)) for foot in robot.spheres]
     return np.array(placed).reshape(-1, 3)
 
 
 def foot_gaps(robot: Robot, system: System, q: Array) -> Array:
-    """Distance of each foot sphere from the plane z = 0, shape (n_feet,) [m]; negative below it."""
-    radius = np.array([foot.radius_m for foot in robot.description.feet])
+    """Distance of each of `Robot.spheres` from the plane z = 0, shape (k,) [m]; negative below it."""
+    radius = np.array([foot.radius_m for foot in robot.spheres])
     gap: Array = foot_centres(robot, system, q)[:, 2] - radius
     return gap
 
@@ -274,7 +292,7 @@ def legs(robot: Robot, system: System) -> tuple[Integers, ...]:
     They are read from the kinematic tree, because the order of a list says nothing about it.
     """
     chains = []
-    for foot in robot.description.feet:
+    for foot in robot.spheres:
         joint = system.model.frames[system.frame(foot.frame)].parentJoint
         chain = [str(system.model.names[j]) for j in system.model.supports[joint]]
         chains.append(

@@ -60,6 +60,22 @@ class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     offset_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
+class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A flat sole: its corners may touch the ground, so it tips over its edges and resists twisting as they do.
+
+    Attributes:
+        name: Name of the foot.
+        frame: Link or frame of the URDF that carries it.
+        corners_m: Corners in that frame [m]; three or more that are not on one line.
+        radius_m: Radius of the sphere at each corner [m]; 0 is a sharp one.
+    """
+
+    name: Name
+    frame: Name
+    corners_m: Annotated[tuple[tuple[float, float, float], ...], msgspec.Meta(min_length=3)]
+    radius_m: NotNegative = 0.0
+
+
 class Lying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the robot lies, level, with its feet on the ground beside it; the angles of its legs follow.
 
@@ -202,6 +218,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         home: The standing pose.
         lying: How it lies before it stands up; None for one that does not.
         feet: Feet or fingertips: spheres that may touch something, in the order that results use.
+        soles: Flat feet, numbered after `feet`.
         limits: Limits of the motors.
         actuators: What else actuators do; None where nothing is known of it.
         gains: Feedback gains.
@@ -221,6 +238,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     home: Home = Home()
     lying: Lying | None = None
     feet: tuple[Foot, ...] = ()
+    soles: tuple[Sole, ...] = ()
     gait: DefaultGait | None = None
     command: CommandLimits = CommandLimits()
     orders: dict[str, MachineOrder] = {}

@@ -90,7 +90,7 @@ def _buried(robot: Robot, system: System) -> list[str]:
 def _oversized(robot: Robot, system: System, centres: Array) -> list[str]:
     """Name the feet that are larger than their legs allow."""
     large = []
-    for foot, centre, leg in zip(robot.description.feet, centres, legs(robot, system), strict=True):
+    for foot, centre, leg in zip(robot.spheres, centres, legs(robot, system), strict=True):
         joints = [system.data.oMi[system.model.getJointId(system.actuated_names[i])].translation for i in leg]
         length = sum(math.dist(a, b) for a, b in zip(joints, [*joints[1:], centre], strict=True))
         if foot.radius_m > MOST_RADIUS * length:
@@ -170,7 +170,7 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
 
     Over a support d beside the mass centre at height h, a point mass tips by d/h (cosh(t √(g/h)) - 1) in time t.
     """
-    told, names = robot.description.gait, [foot.name for foot in robot.description.feet]
+    told, names = robot.description.gait, [foot.name for foot in robot.spheres]
     assert told is not None  # asked of robots that walk
     gait = Gait(period_s=told.period_s, duty=told.duty, touchdown=tuple(told.touchdown[name] for name in names))
     contacts, limit = robot.contacts(MU, system=system).detect(math.inf), robot.torque_limit(system.actuated_names)

@@ -153,7 +153,7 @@ def test_the_page_of_settings_has_unit_default_range_and_meaning_of_each(monkeyp
 
 
 def test_the_robot_file_of_the_tutorial_is_fit_to_run(tmp_path):
-    ((_, text),) = blocks("toml")
+    (text,) = (text for page, text in blocks("toml") if page == "tutorials/robot.md")
     (tmp_path / "robot.toml").write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "robots" / "links" / "links.urdf", tmp_path / "my_robot.urdf")
     assert not robots.library.check(str(tmp_path / "robot.toml")).problems

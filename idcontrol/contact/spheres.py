@@ -102,6 +102,7 @@ class SphereContacts:
         system: The machine; its last `update` is where the spheres are.
         terrain: The ground.
         radius: Radii of the k spheres, shape (k,) [m].
+        patch: Foot that each sphere belongs to, shape (k,).
         centre: Centres, world frame, shape (k, 3) [m].
         gap: Distances from the ground, shape (k,) [m].
         point: Contact points ``centre - radius n̂`` of all spheres, near or not, world frame, shape (k, 3) [m].
@@ -119,6 +120,7 @@ class SphereContacts:
         *,
         offsets: npt.ArrayLike | None = None,
         orientation: float = 0.0,
+        patches: Sequence[int] | Integers | None = None,
     ) -> None:
         """Put spheres on frames.
 
@@ -130,6 +132,7 @@ class SphereContacts:
             mu: Friction coefficients, shape (k,) or one for all; inf means no slip.
             offsets: Centres in their frames, shape (k, 3) [m]; None means at the frames' origins.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
+            patches: Foot that each sphere belongs to, as a corner of its sole; None is a foot of its own.
 
         Raises:
             UnknownName: A frame does not exist.
@@ -137,6 +140,9 @@ class SphereContacts:
         """
         k = len(frames)
         self.system, self.terrain, self._frames = system, terrain, tuple(frames)
+        self.patch: Integers = np.arange(k) if patches is None else np.array(patches, dtype=np.int64)
+        if self.patch.shape != (k,) or (k and sorted(set(self.patch)) != list(range(max(self.patch) + 1))):
+            raise InputError(f"patches of {k} spheres must be numbers of feet from 0 on, not {self.patch.tolist()}")
         self.radius: Array = _one_each("radius", radii, frames)
         self._mu: Array = _friction(mu, frames)
         if not np.isfinite(self.radius).all():
@@ -184,7 +190,7 @@ class SphereContacts:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, has arrays of its own."""
-        made = partial(type(self), offsets=self._offset, orientation=self._orientation)
+        made = partial(type(self), offsets=self._offset, orientation=self._orientation, patches=self.patch)
         return made, (self.system, self._frames, self.radius, self.terrain, self.mu)
 
     @property

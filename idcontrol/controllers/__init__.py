@@ -39,6 +39,7 @@ from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.warming import StandingRobot, remember, warm
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
+from idcontrol.tasks import Posture, Task
 from idcontrol.types import Array, Controller
 
 __all__ = ["Gains", "InverseSettings", "Setup", "available", "build", "make", "register", "warm"]
@@ -77,6 +78,7 @@ class Setup:
         drive_gains: Gains of the drives that impedance commands go to [N m/rad, N m s/rad]; None sends torques. `pid`
             gives them its own, `torque_gains`.
         beside: Whether `torque_gains` act beside inverse dynamics, too.
+        tasks: Whole-body tasks of inverse-dynamics controllers (`idcontrol.tasks`).
     """
 
     system: System
@@ -89,6 +91,7 @@ class Setup:
     mu: float | None = None
     drive_gains: Gains | None = None
     beside: bool = False
+    tasks: Sequence[Task] = ()
 
     @property
     def rate_hz(self) -> float:
@@ -114,6 +117,7 @@ def make(
     mu: float = math.nan,
     rate_hz: float = 1000.0,
     settings: InverseSettings | None = None,
+    tasks: Sequence[Task] = (),
     **unknown: Never,
 ) -> Controller:
     """The controller called `name` for a robot on flat ground, with the gains of its robot file.
@@ -124,6 +128,7 @@ def make(
         mu: The friction coefficient that the controller may count on; inf means no slip. It must be given.
         rate_hz: Rate at which it will be called [Hz].
         settings: Settings of inverse dynamics; None is the defaults.
+        tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), beside the reference of the joints.
         **unknown: None; another argument is refused with the name of the nearest.
 
     Raises:
@@ -131,7 +136,7 @@ def make(
         InputError: The robot cannot be used, or `mu` or `rate_hz` is no such number.
     """
     for argument in unknown:  # `mu` has a default so that a misspelt name is told before one that is missing
-        raise UnknownName("argument", argument, ("mu", "rate_hz", "settings"))
+        raise UnknownName("argument", argument, ("mu", "rate_hz", "settings", "tasks"))
     contacts = on_flat_ground(robot, mu)
     kp, kd = robot.torque_gains(contacts.system.actuated_names)
     stiffness, damping = robot.acceleration_gains()
@@ -144,6 +149,7 @@ def make(
         settings=InverseSettings() if settings is None else settings,
         robot=robot,
         mu=mu,
+        tasks=tuple(tasks),
     )
     return build(name, setup)
 
@@ -167,7 +173,17 @@ def build(name: str, setup: Setup) -> Controller:
 
 def inverse_dynamics(scheme: Scheme) -> Factory:
     """A factory for inverse dynamics with `scheme`."""
-    return lambda s: InverseDynamics(scheme, s.system, s.contacts, s.acceleration_gains, s.h, s.settings)
+
+    def made(setup: Setup) -> InverseDynamics:
+        system, tasks = setup.system, setup.tasks
+        gains = setup.acceleration_gains
+        for task in tasks:
+            if isinstance(task, Posture) and task.kp is not None and task.kd is not None:
+                gains = Gains(kp=task.kp, kd=task.kd)
+        start = setup.robot.standing_state().q if tasks and setup.robot is not None else None
+        return InverseDynamics(scheme, system, setup.contacts, gains, setup.h, setup.settings, tasks, start)
+
+    return made
 
 
 def _sensed(delay: int) -> Factory:

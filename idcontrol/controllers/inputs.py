@@ -18,7 +18,7 @@ import numpy.typing as npt
 from idcontrol.dynamics.system import LARGEST, UNIT, System
 from idcontrol.kernels.bound import Bound, bind, borrow, entry
 from idcontrol.kernels.jit import njit
-from idcontrol.types import Array, Booleans, Command, Reference, State, Status
+from idcontrol.types import Array, Booleans, Command, Integers, Reference, State, Status
 
 
 class Inputs(NamedTuple):
@@ -74,16 +74,18 @@ class Intake:
         room: The argument of `copy_inputs` that they are bound in.
     """
 
-    def __init__(self, system: System, *, accelerations: bool = True) -> None:
+    def __init__(self, system: System, *, accelerations: bool = True, patch: Integers | None = None) -> None:
         """Make room for the states of a machine, and for references with no feet yet.
 
         Args:
             system: The machine.
+            patch: Foot of the reference that each contact belongs to; None is a foot for each contact.
             accelerations: Whether `Reference.a` is looked at; otherwise zeros are taken in its place.
         """
         self._system = system
+        self._patch = None if patch is None or (patch == np.arange(patch.size)).all() else patch
         self._no_acceleration = None if accelerations else np.zeros(system.n_actuated)
-        self._make_room(0)
+        self._make_room(0 if self._patch is None else int(self._patch.max()) + 1)
         self._copy = entry(copy_given, self.room, *self.inputs)
 
     def take(self, state: State, reference: Reference) -> str:
@@ -102,7 +104,7 @@ class Intake:
             if are_plain(*values) and self._copy(self.room, *values):
                 return ""
             values = _converted(values)
-            if values[STANCE].size != self.inputs.stance.size:
+            if self._patch is None and values[STANCE].size != self.inputs.stance.size:
                 self._make_room(values[STANCE].size)
             return "" if self._copy(self.room, *values) else self._fault(Inputs(*values))
         except Exception as error:  # a user's object may raise anything when it is read; a controller raises nothing
@@ -111,27 +113,28 @@ class Intake:
     def _make_room(self, feet: int) -> None:
         """Take arrays for references with that many feet."""
         system = self._system
-        a = system.n_actuated
+        a, patch = system.n_actuated, np.arange(feet) if self._patch is None else self._patch
         self.inputs = Inputs(
             q=np.zeros(system.model.nq),
             v=np.zeros(system.model.nv),
             joint_q=np.zeros(a),
             joint_v=np.zeros(a),
             joint_a=np.zeros(a),
-            stance=np.zeros(feet, dtype=np.bool_),
-            since_touchdown=np.zeros(feet),
-            to_liftoff=np.zeros(feet),
+            stance=np.zeros(patch.size, dtype=np.bool_),
+            since_touchdown=np.zeros(patch.size),
+            to_liftoff=np.zeros(patch.size),
         )
-        self.room = bind((self.inputs, system.unit))
+        self.room = bind((self.inputs, system.unit, patch, feet))
 
     def _fault(self, given: Inputs) -> str:
         """The first thing that is wrong with plain arrays of this many feet."""
         misfit = self._system.misfit(given.q, given.v)
         if misfit:
             return misfit
-        for name, array, room in zip(NAMES, given, self.inputs, strict=True):
-            if array.size != room.size:
-                return f"{name} has {array.size} entries; it needs {room.size}"
+        for k, (name, array, room) in enumerate(zip(NAMES, given, self.inputs, strict=True)):
+            size = room.size if k < STANCE or self._patch is None else int(self._patch.max()) + 1
+            if array.size != size:
+                return f"{name} has {array.size} entries; it needs {size}"
             if name in TIMES:
                 if np.isnan(array).any():
                     return f"{name} is not a number"
@@ -236,16 +239,16 @@ def _within(x: Array, out: Array) -> bool:
 def copy_inputs(bound: Bound, given: tuple[Any, ...]) -> bool:
     """Copy the fields of `Inputs` into bound ones; returns whether they can be used."""
     told = Inputs(*borrow(given))
-    inputs, unit = bound.borrowed
+    inputs, unit, patch, feet = bound.borrowed
     good = _within(told.q, inputs.q) and _within(told.v, inputs.v)
     good = good and _within(told.joint_q, inputs.joint_q) and _within(told.joint_v, inputs.joint_v)
     good = good and _within(told.joint_a, inputs.joint_a)
-    feet = inputs.stance.shape[0]
     if told.stance.shape[0] != feet or told.since_touchdown.shape[0] != feet or told.to_liftoff.shape[0] != feet:
         return False
-    for i in range(feet):
-        since, until = told.since_touchdown[i], told.to_liftoff[i]
-        inputs.stance[i], inputs.since_touchdown[i], inputs.to_liftoff[i] = told.stance[i], since, until
+    for i in range(patch.shape[0]):
+        foot = patch[i]
+        since, until = told.since_touchdown[foot], told.to_liftoff[foot]
+        inputs.stance[i], inputs.since_touchdown[i], inputs.to_liftoff[i] = told.stance[foot], since, until
         good = good and not np.isnan(since) and not np.isnan(until)
     for k in range(unit.shape[0]):
         square = 0.0

@@ -12,7 +12,7 @@ not over the torque limit of a joint whose speed rises. `Command.dropped` says w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from traceback import extract_tb
 from typing import Any
 
 import numpy as np
+import pinocchio as pin
 
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import landing_rates
@@ -30,7 +31,7 @@ from idcontrol.controllers.giving_way import solve
 from idcontrol.controllers.impacts import impact, model_at, predict
 from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.controllers.load import Load, weigh
-from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
+from idcontrol.controllers.schemes import Scheme, as_printed, as_specified, certify
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
     GIVEN_UP,
@@ -48,14 +49,18 @@ from idcontrol.controllers.step import (
     scheme_at,
     usable,
 )
+from idcontrol.controllers.tasks import DEMANDS, TaskTerms
 from idcontrol.controllers.whole import Whole, step_of
 from idcontrol.dynamics.multibody import CompiledSystem
 from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, reserve
 from idcontrol.kernels.bound import bind, entry
+from idcontrol.kernels.placements import placement_views
 from idcontrol.models.memory import memory
 from idcontrol.models.step import StepProblem
+from idcontrol.tasks import Task, gather
+from idcontrol.tasks.rows import Placement
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
 FEET = 16
@@ -73,6 +78,8 @@ class InverseDynamics:
         gains: Gains,
         h: float,
         settings: InverseSettings | None = None,
+        tasks: Sequence[Task] = (),
+        start: Array | None = None,
     ) -> None:
         """Bind the controller to a machine.
 
@@ -83,22 +90,34 @@ class InverseDynamics:
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].
             settings: Settings of the step; None takes the defaults.
+            tasks: Whole-body tasks beside the reference of the joints.
+            start: Configuration whose places are the references of tasks that have not been set; None is the neutral
+                one.
 
         Raises:
-            InputError: The reference solver is asked for where there is none (`as_specified`).
+            InputError: A task cannot be used, or the reference solver is asked for where there is none.
         """
-        self._arguments = (scheme, system, contacts, gains, h, settings)
+        self._arguments = (scheme, system, contacts, gains, h, settings, tasks, start)
         self._settings = s = settings or InverseSettings()
         self._scheme, v_tol = _scheme_for(scheme, s)
         self._system, self._contacts, self._h = system, contacts, h
         self._rough = self._scheme.sticks and not s.repair
-        self._intake = Intake(system)
+        patch = getattr(contacts, "patch", None)
+        self._intake = Intake(system, patch=patch)
         most = max(FEET, contacts.radius.size) if type(contacts) is SphereContacts else FEET
         result = _result(np.full(system.n_actuated, np.nan), most)
-        machine = _machine(self._scheme, system, gains, h, s)(inputs=self._intake.inputs, result=result, v_tol=v_tol)
+        machine = _machine(self._scheme, system, gains, h, s)(
+            inputs=self._intake.inputs,
+            result=result,
+            v_tol=v_tol,
+            tasks=_task_terms(tasks, system, start),
+            patch=_soles(patch),
+        )
         none, unbound = Contacts.none(system.n_velocities), bind(machine)
         predicts = self._scheme.impact if s.impacts else None
+        terms = machine.tasks
         self._machine = machine._replace(
+            tasks=terms._replace(certificate=scheme_at(certify, unbound, none.packed)) if tasks else terms,
             scheme=0 if self._scheme.solve is None else scheme_at(self._scheme.solve, unbound, none.packed),
             impact=0 if predicts is None else model_at(predicts, unbound, none.packed),
         )
@@ -178,6 +197,7 @@ class InverseDynamics:
             dropped=GIVEN_UP[ending],
             solved_by="sticking" if sticking else self._scheme.name,
             gap=gap,
+            demand=DEMANDS[self._machine.tasks.outcome[0]] if self._arguments[6] else "",
         )
 
     def _ended(self, t: float) -> tuple[Contacts, EndedFields]:
@@ -373,6 +393,27 @@ def _room(scheme: Scheme, settings: InverseSettings, system: System) -> Actuator
         return system.limits
     rate = np.inf if rate is None else rate
     return system.limits._replace(torque_rate=np.full(system.n_actuated, float(rate)))
+
+
+def _task_terms(tasks: Sequence[Task], system: System, start: Array | None) -> TaskTerms:
+    """Gather tasks for kernels; the certificate's address is not known yet."""
+    q = pin.neutral(system.model) if start is None else start
+    targets, joint_weight = gather(tasks, system, q)
+    position, rotation = placement_views(system.data.oMi)
+    return TaskTerms(
+        targets=targets,
+        placement=Placement(
+            position, rotation, system.jacobian, system.support, system.motion, system.model.gravity.linear
+        ),
+        joint_weight=joint_weight,
+        certificate=0,
+        outcome=np.zeros(1, dtype=np.int64),
+    )
+
+
+def _soles(patch: Integers | None) -> Integers:
+    """Foot of each contact, as `Machine.patch`; none where each contact is a foot of its own."""
+    return np.zeros(0, dtype=np.int64) if patch is None or np.unique(patch).size == patch.size else patch
 
 
 def _result(tau: Array, contacts: int) -> Result:

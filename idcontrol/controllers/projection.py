@@ -17,7 +17,7 @@ from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add, assign
-from idcontrol.solvers.basis import column_basis
+from idcontrol.solvers.basis import column_basis, reflect
 from idcontrol.types import Array, Integers
 
 DEMAND_RANK_TOLERANCE = 1e-8
@@ -51,39 +51,6 @@ def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
     return True
 
 
-@njit(cache=True, inner=True, error_model="numpy")
-def _reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
-    """Householder with column pivoting on the first `wide` columns of a matrix, down to the length `smallest`.
-
-    G, which holds the columns as rows, ← G Qᵀ with Q orthogonal, so that those columns are zero (or that short) below
-    the first entries; returns the rank, the number of these entries.
-    """
-    columns, rows = G.shape
-    v, used = vector(arena, rows), indices(arena, wide)
-    used[:] = 0
-    rank = 0
-    while rank < min(rows, wide):
-        best, square = 0, 0.0
-        for c in range(wide):
-            left = G[c][rank:]
-            size = 0.0 if used[c] else dot(left, left)
-            if size > square:
-                best, square = c, size
-        norm = np.sqrt(square)
-        if not norm > smallest:
-            break
-        used[best] = 1
-        mirror = v[rank:]
-        assign(mirror, G[best][rank:])
-        mirror[0] += norm if mirror[0] >= 0.0 else -norm
-        weight = 1.0 / (norm * abs(mirror[0]))
-        for c in range(columns):
-            left = G[c][rank:]
-            add(left, -weight * dot(mirror, left), mirror)
-        rank += 1
-    return rank
-
-
 @njit(cache=True, error_model="numpy")
 def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> Array:
     """`project` inside a control step; the result comes from the arena."""
@@ -113,7 +80,7 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
     for r in range(rows):
         longest = max(longest, squares[r])
     # beyond the rank of J_b is its left null space: what the unactuated velocities cannot take up
-    rank = _reflect(G, u, tolerance * np.sqrt(widest), arena)
+    rank = reflect(G, u, tolerance * np.sqrt(widest), arena)
     left = rows - rank
     e = vector(arena, left)
     assign(e, G[m][rank:])

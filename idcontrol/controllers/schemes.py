@@ -133,6 +133,14 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
     return Answer(NO_SOLUTION, False, residual, vector(arena, p_joints), np.nan)
 
 
+@njit(cache=True, error_model="numpy")
+def certify(p: Posed, f: Array, arena: Arena) -> Answer:
+    """`stick`, solved only if all motors are within their bounds, too."""
+    answer = stick(p, f, arena)
+    good = answer.ending == SOLVED and within(p.bounds, answer.impulse)
+    return Answer(SOLVED if good else NO_SOLUTION, True, answer.residual, answer.impulse, np.nan)
+
+
 @late(lambda *_: ANSWER)
 @njit(cache=True, error_model="numpy")
 def share(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:

@@ -25,7 +25,7 @@ from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import typeof
+from numba import typeof, types
 
 from idcontrol.contact.contacts import ContactArrays, Contacts, Near, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
@@ -33,6 +33,7 @@ from idcontrol.controllers.feedback import nearing
 from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.lagging import lagging
 from idcontrol.controllers.projection import projection_kernel
+from idcontrol.controllers.tasks import INFEASIBLE, TaskTerms, Wish, bounded_velocities, free_velocities
 from idcontrol.dynamics.system import UNIT, ActuatorLimits, shorter
 from idcontrol.kernels.arena import HEAP, Arena, begin, flags, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
@@ -44,6 +45,7 @@ from idcontrol.models.distribution import MET, Bounds, Cones, unbounded
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import CLOSED_GAP, PUSH_OUT_SPEED, Prescribed, StepProblem
 from idcontrol.models.whitened import Whitened, uncertain, whiten, whiten_rows_kernel
+from idcontrol.solvers.basis import column_basis
 from idcontrol.types import Array, Booleans, Integers
 
 SOLVED: Final = 0
@@ -96,6 +98,9 @@ RAMP_WEIGHT: Final = 30.0
 MOST_LET_GO: Final = 10
 """Periods in which joints may be let go for the rate of their torques: enough to spread a landing. If an unmodelled
 push or load needs more, staying upright takes priority over the rate, and the step says so (`FASTER`)."""
+
+SOLE_RANK: Final = 1e-7
+"""Motions of a sole's corners shorter than this, relative to the longest, are none: two corners do not twist."""
 
 NEAR_M: Final = 1e-3
 """A foot that is planned to stand and believed to be farther than this from the ground [m] is a contact ..."""
@@ -183,6 +188,8 @@ class Machine(NamedTuple):
         inputs: State and reference of this step.
         result: What the step writes.
         let_go: Periods in which joints were let go, shape (1,).
+        tasks: Whole-body tasks beside the joints' reference.
+        patch: Foot that each contact belongs to, by its identity; empty where each is a foot of its own.
     """
 
     arena: Arena
@@ -201,6 +208,8 @@ class Machine(NamedTuple):
     inputs: Inputs
     result: Result
     let_go: Integers
+    tasks: TaskTerms
+    patch: Integers
 
 
 class Ended(NamedTuple):
@@ -281,6 +290,10 @@ class Answer(NamedTuple):
 
 Solve: TypeAlias = Callable[[Posed, Array, Arena], Answer]
 """A scheme. It writes the contact impulses (3 n,), which are zero before."""
+
+ANSWER: Final = typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0))
+ask: Any = calls(ANSWER)
+"""Call a scheme: a compiled one at its address, or in interpreted code a function."""
 
 
 def assembled(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds | None = None) -> Posed:
@@ -437,6 +450,53 @@ def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, 
     return which[:n]
 
 
+@late(lambda *_: types.none)
+@njit(cache=True, error_model="numpy")
+def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, arena: Arena) -> None:
+    """Replace the target velocities of the corners of each sole by the nearest ones that a rigid body can have.
+
+    The columns of the rows that belong to the base are the velocities of a machine that moves as one body.
+
+    Args:
+        contacts: The n contacts.
+        patch: Foot that each belongs to, by its identity.
+        u: Number of unactuated velocities; without six no sole moves freely, and nothing is done.
+        target: In and out, shape (3 n,) [m/s].
+        arena: Where arrays come from.
+    """
+    n = contacts.identity.shape[0]
+    done, corners = flags(arena, n), indices(arena, n)
+    done[:] = u < 6
+    for first in range(n):
+        if done[first]:
+            continue
+        count = 0
+        for i in range(first, n):
+            if patch[contacts.identity[i]] == patch[contacts.identity[first]]:
+                corners[count], done[i] = i, True
+                count += 1
+        if count < 2:
+            continue
+        # velocities of the corners as rows: one for each motion of the base
+        columns, unused, longest = matrix(arena, 3 * count, 6), zeros(arena, 6), 0.0
+        old, squares = vector(arena, 3 * count), zeros(arena, 6)
+        for c in range(count):
+            for axis in range(3):
+                r, row = axis * n + corners[c], 3 * c + axis
+                old[row], target[r] = target[r], 0.0
+                for k in range(6):
+                    columns[row, k] = contacts.jacobian[r, k]
+                    squares[k] += columns[row, k] * columns[row, k]
+        for k in range(6):
+            longest = max(longest, squares[k])
+        basis, _ = column_basis(columns, unused, SOLE_RANK * np.sqrt(longest), arena)
+        for k in range(basis.shape[0]):
+            share = dot(basis[k], old)
+            for c in range(count):
+                for axis in range(3):
+                    target[axis * n + corners[c]] += share * basis[k, 3 * c + axis]
+
+
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArrays:
     """The contacts at the places `which`, as copies."""
@@ -478,6 +538,8 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
     grow unless they ask for inner forces: the part of a torque that moves nothing. The stiffness is that of the other
     directions, in which a joint moves the machine's inertia at its foot, I = Σ J²/(n |ρ|²).
 
+    With tasks the joints' reference is only a posture, from which they may differ: it asks for no inner forces.
+
     Velocities are left out: the noise of one that cannot be would become torque, divided by h.
 
     Args:
@@ -488,7 +550,7 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
     """
     inputs, kp, n = machine.inputs, machine.joints.kp, contacts.identity.shape[0]
     out: Array = zeros(arena, kp.shape[0])
-    share, u = 1.0 if machine.projects else 0.0, rho.shape[1]
+    share, u = 1.0 if machine.projects and machine.tasks.targets.kind.shape[0] == 0 else 0.0, rho.shape[1]
     for foot in contacts.identity:
         stays = inputs.to_liftoff[foot] == np.inf
         share = min(share, inputs.since_touchdown[foot] / EASE_S) if stays else 0.0
@@ -554,6 +616,49 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
     return last, Bounds(least, most)
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def wished(machine: Machine, v: Array, b: Array, contacts: ContactArrays, target: Array, arena: Arena) -> Wish:
+    """Gather what `TaskTerms` are to achieve beside: the joints' reference b, and contacts in stance."""
+    a = b.shape[0]
+    slowest, fastest = vector(arena, a), vector(arena, a)
+    for j in range(a):
+        angle, _ = joint_error(machine.terms, machine.inputs, j)
+        slowest[j] = nearing(angle, machine.joints.room.lower[j], machine.h)
+        fastest[j] = nearing(angle, machine.joints.room.upper[j], machine.h)
+    return Wish(v, b, slowest, fastest, contacts.jacobian, target, machine.h)
+
+
+@late(lambda bound, posed, arena: posed)
+@njit(cache=True, error_model="numpy")
+def within_limits(bound: Bound, posed: Posed, arena: Arena) -> Posed:
+    """Return the step with the motion that tasks ask for within the limits of friction and motors.
+
+    That is `posed` itself where its contacts can stick within them.
+    """
+    machine = bound.borrowed
+    terms, tasks, h = machine.terms, machine.tasks, machine.h
+    n, a, m = posed.which.shape[0], posed.b.shape[0], terms.M.shape[0]
+    if ask(tasks.certificate, (posed, zeros(arena, 3 * n), arena)).ending == SOLVED:
+        return posed
+    v, b, least, most = vector(arena, m), vector(arena, a), vector(arena, a), vector(arena, a)
+    for i in range(m):
+        v[i] = machine.inputs.v[terms.order[i]]
+    demand(terms, machine.joints, h, machine.inputs, v, b)
+    for j in range(a):
+        least[j], most[j] = posed.bounds.least[j] / h, posed.bounds.most[j] / h
+    wish = wished(machine, v, b, posed.contacts, posed.target, arena)
+    b = bounded_velocities(tasks, terms.M, terms.bias, wish, posed.cones.mu, least, most, arena)
+    if tasks.outcome[0] == INFEASIBLE:
+        return posed
+    w, _ = whiten_rows_kernel(posed.w.M, posed.w.kappa, posed.w.free, posed.w.fixed, b, posed.contacts.jacobian, arena)
+    for r in range(3 * n):
+        w.c[r] -= posed.target[r]
+    return Posed(
+        w, b, posed.which, posed.contacts, posed.target, posed.cones, posed.active, posed.last, posed.held,
+        posed.bounds, h, posed.sticks, posed.lands,
+    )  # fmt: skip
+
+
 @njit(inline="always")  # as it is, it would be compiled once more for itself
 def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     """Stages 1 to 4: the problem of one control step; `machine.terms` and `detected` are those of `machine.inputs`."""
@@ -571,9 +676,13 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
         since[i] = inputs.since_touchdown[contacts.identity[i]]
         held[i] = np.isinf(contacts.mu[i])
     landing_kernel(contacts, v, machine.landing, since, target, arena)
+    if machine.patch.shape[0] > 0:
+        as_rigid(contacts, machine.patch, terms.free.shape[0], target, arena)
     weight = ramp_weights(contacts.identity, inputs, machine.rule.ramp_s, arena)
 
-    if machine.projects and n > 0:
+    if machine.tasks.targets.kind.shape[0] > 0:
+        b = free_velocities(machine.tasks, terms.M, terms.bias, wished(machine, v, b, contacts, target, arena), arena)
+    elif machine.projects and n > 0:
         b = projection_kernel(terms.M, contacts.jacobian, target, b, arena)
 
     kappa = vector(arena, m)
@@ -762,12 +871,10 @@ def count_released(let_go: Integers, tracked: bool, calm: bool) -> None:
 @njit(cache=True, error_model="numpy")
 def pose_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> Posed:
     """`pose` of a bound machine within a step."""
-    return pose(bound.borrowed, detected, arena)
-
-
-ANSWER: Final = typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0))
-ask: Any = calls(ANSWER)
-"""Call a scheme: a compiled one at its address, or in interpreted code a function."""
+    posed = pose(bound.borrowed, detected, arena)
+    if bound.borrowed.tasks.targets.kind.shape[0] > 0:
+        posed = within_limits(bound, posed, arena)
+    return posed
 
 
 def scheme_at(scheme: Solve, bound: Bound, near: Packed) -> int:
@@ -854,5 +961,7 @@ def control_bound(bound: Bound, near: Near) -> EndedFields:
 def pose_bound(bound: Bound, near: Packed, arena: Arena) -> Posed:
     """`pose` of a bound machine: the problem that `control` solves, for interpreted code."""
     posed = pose(bound.values, ContactArrays(*near), arena)
+    if bound.values.tasks.targets.kind.shape[0] > 0:
+        posed = within_limits(bound, posed, arena)
     uncertain(posed.w, arena)  # of what follows in Python most asks for it
     return posed

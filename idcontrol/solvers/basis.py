@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from idcontrol.kernels.arena import Arena, matrix, vector, zeros
+from idcontrol.kernels.arena import Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
-from idcontrol.kernels.linear import add
+from idcontrol.kernels.linear import add, assign
 from idcontrol.types import Array
 
 
@@ -137,3 +137,36 @@ def column_basis(
             size[i] = square[i] if size[i] > 0.0 else size[i]
         rank += 1
     return basis[:rank], carried[:rank]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
+    """Householder with column pivoting on the first `wide` columns of a matrix, down to the length `smallest`.
+
+    G, which holds the columns as rows, ← G Qᵀ with Q orthogonal, so that those columns are zero (or that short) below
+    the first entries; returns the rank, the number of these entries.
+    """
+    columns, rows = G.shape
+    v, used = vector(arena, rows), indices(arena, wide)
+    used[:] = 0
+    rank = 0
+    while rank < min(rows, wide):
+        best, square = 0, 0.0
+        for c in range(wide):
+            left = G[c][rank:]
+            size = 0.0 if used[c] else dot(left, left)
+            if size > square:
+                best, square = c, size
+        norm = np.sqrt(square)
+        if not norm > smallest:
+            break
+        used[best] = 1
+        mirror = v[rank:]
+        assign(mirror, G[best][rank:])
+        mirror[0] += norm if mirror[0] >= 0.0 else -norm
+        weight = 1.0 / (norm * abs(mirror[0]))
+        for c in range(columns):
+            left = G[c][rank:]
+            add(left, -weight * dot(mirror, left), mirror)
+        rank += 1
+    return rank

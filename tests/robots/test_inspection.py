@@ -378,7 +378,10 @@ def test_massless_links_between_the_axes_of_a_ball_joint_are_a_warning(tmp_path)
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("solo21", "no robot 'solo21'; did you mean 'solo12'? known: anymal, arm, go1, links, panda, solo12"),
+        (
+            "solo21",
+            "no robot 'solo21'; did you mean 'solo12'? known: anymal, arm, bolt, g1, go1, links, panda, solo12, talos",
+        ),
         ("nowhere/robot.toml", "nowhere/robot.toml: no such robot file; "),
     ],
 )
@@ -401,4 +404,4 @@ def test_every_robot_that_comes_along_is_fit(name):
     report = robots.check(name)
     assert report.problems == ()
     assert report.robot == name
-    assert len(report.summary["joints"]) == {"arm": 11, "panda": 9}.get(name, 12)
+    assert len(report.summary["joints"]) == {"arm": 11, "bolt": 6, "g1": 29, "panda": 9, "talos": 32}.get(name, 12)

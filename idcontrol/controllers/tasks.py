@@ -1,0 +1,150 @@
+"""Joint velocities that whole-body tasks ask for in a control step (docs/theory/tasks.md).
+
+First as if friction and motors had no limits. Where all contacts can stick with that motion, within friction cones and
+motor limits, it solves the program with these limits, too, and no quadratic program is needed: that program has the
+same objective and equations, and its optimum without inequalities obeys them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.kernels.arena import Arena, matrix, vector
+from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import assign
+from idcontrol.kernels.linked import late
+from idcontrol.tasks.demand import balance_rows, free_demand
+from idcontrol.tasks.program import Dynamics, Rows, bounded_demand
+from idcontrol.tasks.rows import Placement, Targets, task_rows
+from idcontrol.types import Array, Integers
+
+FREE: Final = 0
+"""The motion that tasks ask for needs no limits."""
+BOUNDED: Final = 1
+"""A quadratic program chose the motion."""
+INFEASIBLE: Final = 2
+"""Contacts and limits allow no motion without slip: the contact model answers the demand without them."""
+DEMANDS: Final = ("free", "qp", "infeasible")
+"""The values of `Command.demand`."""
+
+
+class TaskTerms(NamedTuple):
+    """The tasks of a controller.
+
+    Attributes:
+        targets: References and gains; none for a controller that has only the joints' reference.
+        placement: Where the machine is.
+        joint_weight: Weights of the joints' reference, shape (a,).
+        certificate: Address of the scheme that tries the sticking motion within all limits.
+        outcome: `FREE`, `BOUNDED` or `INFEASIBLE`, shape (1,).
+    """
+
+    targets: Targets
+    placement: Placement
+    joint_weight: Array
+    certificate: int
+    outcome: Integers
+
+
+class Wish(NamedTuple):
+    """What the reference of the joints asks for, and what contacts in stance do.
+
+    Attributes:
+        v: Velocity in the system's order, shape (m,).
+        b: Desired joint velocities, shape (a,) [rad/s].
+        slowest: Smallest velocities that the joints' ends allow, shape (a,) [rad/s].
+        fastest: Largest ones, shape (a,) [rad/s].
+        J: Rows of the contacts, shape (3 n, m).
+        target: Their velocities, shape (3 n,) [m/s].
+        h: Control period [s].
+    """
+
+    v: Array
+    b: Array
+    slowest: Array
+    fastest: Array
+    J: Array
+    target: Array
+    h: float
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> tuple[Rows, Array]:
+    """Compute rows of tasks and the accelerations of the contacts, shape (3 n,)."""
+    a, r, h = wish.b.shape[0], wish.target.shape[0], wish.h
+    u = M.shape[0] - a
+    A, y, weight = task_rows(M, bias, wish.v, tasks.placement, tasks.targets, arena)
+    joints, d = vector(arena, a), vector(arena, r)
+    for j in range(a):
+        joints[j] = (wish.b[j] - wish.v[u + j]) / h
+    for i in range(r):
+        d[i] = wish.target[i]
+        for k in range(M.shape[0]):
+            d[i] -= wish.J[i, k] * wish.v[k]
+        d[i] /= h
+    return Rows(A, y, weight, joints, tasks.joint_weight), d
+
+
+@late(lambda tasks, M, bias, wish, arena: bias)
+@njit(cache=True, error_model="numpy")
+def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> Array:
+    """Compute the joint velocities that tasks ask for without limits of friction and motors, shape (a,) [rad/s].
+
+    Args:
+        tasks: The tasks.
+        M: Inertia, shape (m, m).
+        bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
+        wish: Reference of the joints, and the contacts.
+        arena: Where arrays come from.
+    """
+    rows, d = _rows(tasks, M, bias, wish, arena)
+    a, (r, m) = wish.b.shape[0], wish.J.shape
+    balance, constants = balance_rows(M, bias, wish.J, m - a, arena)
+    k = constants.shape[0]
+    strict, e = matrix(arena, r + k, m), vector(arena, r + k)
+    for i in range(r + k):
+        assign(strict[i], wish.J[i] if i < r else balance[i - r])
+        e[i] = d[i] if i < r else constants[i - r]
+    out = free_demand(strict, e, rows.A, rows.y, rows.weight, rows.joints, rows.joint_weight, arena)
+    for j in range(a):
+        out[j] = wish.v[m - a + j] + wish.h * out[j]
+    tasks.outcome[0] = FREE
+    return out
+
+
+@late(lambda tasks, M, bias, wish, *_: bias)
+@njit(cache=True, error_model="numpy")
+def bounded_velocities(
+    tasks: TaskTerms, M: Array, bias: Array, wish: Wish, mu: Array, least: Array, most: Array, arena: Arena
+) -> Array:
+    """Compute the joint velocities that tasks ask for within all limits; those of `wish` if there are none.
+
+    Args:
+        tasks: The tasks; their outcome is overwritten.
+        M: Inertia, shape (m, m).
+        bias: c, shape (m,).
+        wish: Reference of the joints, and the contacts.
+        mu: Friction of the contacts, shape (n,).
+        least: Smallest torques, shape (a,) [N m].
+        most: Largest torques, shape (a,) [N m].
+        arena: Where arrays come from.
+    """
+    rows, d = _rows(tasks, M, bias, wish, arena)
+    a, m, h = wish.b.shape[0], M.shape[0], wish.h
+    slowest, fastest, out = vector(arena, a), vector(arena, a), vector(arena, a)
+    weight = 0.0
+    for x in range(3):
+        weight += (M[0, 0] * tasks.placement.gravity[x]) ** 2
+    for j in range(a):
+        now = wish.v[m - a + j]
+        slowest[j], fastest[j] = (wish.slowest[j] - now) / h, (wish.fastest[j] - now) / h
+    dynamics = Dynamics(M, bias, wish.J, d, mu, least, most, slowest, fastest)
+    if not bounded_demand(dynamics, rows, max(np.sqrt(weight), 1.0), out, arena):
+        tasks.outcome[0] = INFEASIBLE
+        return wish.b
+    for j in range(a):
+        out[j] = wish.v[m - a + j] + h * out[j]
+    tasks.outcome[0] = BOUNDED
+    return out

@@ -1,0 +1,305 @@
+"""Whole-body tasks: what frames, the centre of mass and the angular momentum of a machine are to do.
+
+A task has a reference, which `set` changes at any time, gains and a weight::
+
+    com, torso = idc.tasks.CoM(kp=100), idc.tasks.Frame("torso_2_link", "orientation", kp=100)
+    controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com, torso, idc.tasks.Posture(kp=30)])
+    com.set(position, velocity, acceleration)
+
+Tasks are weighed against each other; a strict one is met exactly as long as contacts, friction and motors allow it.
+The joints follow the reference of the controller's call beside them, with the gains and the weight of `Posture`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pinocchio as pin
+
+from idcontrol.dynamics.system import System
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.tasks import rows
+from idcontrol.tasks.rows import Targets
+from idcontrol.types import Array
+
+__all__ = ["CoM", "Frame", "Momentum", "Posture", "gather"]
+
+Axes: TypeAlias = Literal["WORLD", "LOCAL_WORLD_ALIGNED", "LOCAL"]
+AXES: Final = {"WORLD": rows.WORLD, "LOCAL_WORLD_ALIGNED": rows.LOCAL_WORLD_ALIGNED, "LOCAL": rows.LOCAL}
+KINDS: Final = {"pose": slice(0, 6), "position": slice(0, 3), "orientation": slice(3, 6)}
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def no_targets(k: int) -> Targets:
+    """Return room for k tasks without weight."""
+    return Targets(
+        kind=np.zeros(k, dtype=np.int64),
+        axes=np.zeros(k, dtype=np.int64),
+        joint=np.zeros(k, dtype=np.int64),
+        offset=np.zeros((k, 3)),
+        turn=np.tile(np.eye(3), (k, 1, 1)),
+        position=np.zeros((k, 3)),
+        rotation=np.tile(np.eye(3), (k, 1, 1)),
+        velocity=np.zeros((k, 6)),
+        acceleration=np.zeros((k, 6)),
+        kp=np.zeros((k, 6)),
+        kd=np.zeros((k, 6)),
+        weight=np.zeros((k, 6)),
+        error=np.zeros((k, 6)),
+    )
+
+
+def _numbers(what: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return finite numbers of a shape, or one number for all entries.
+
+    Raises:
+        InputError: They are something else.
+    """
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} must be numbers of shape {shape}, not {values!r}") from None
+    if array.shape not in ((), shape) or not np.isfinite(array).all():
+        raise InputError(f"{what} must be finite numbers of shape {shape}, not of shape {array.shape}: {values!r}")
+    return np.array(np.broadcast_to(array, shape))
+
+
+class _Rows:
+    """Gains, weight and references of up to six rows, which controllers take into arrays of their own.
+
+    Attributes:
+        is_set: True if `set` has been called.
+    """
+
+    def __init__(
+        self, name: str, part: slice, kp: npt.ArrayLike, kd: npt.ArrayLike | None, weight: npt.ArrayLike, strict: bool
+    ) -> None:
+        self._name, self._part, self.is_set = name, part, False
+        self._own, self._rooms, size = no_targets(1), list[tuple[Targets, int]](), (part.stop - part.start,)
+        stiffness = _numbers(f"kp of {name}", kp, size)
+        damping = 2.0 * np.sqrt(np.maximum(stiffness, 0.0)) if kd is None else _numbers(f"kd of {name}", kd, size)
+        if (stiffness < 0.0).any() or (damping < 0.0).any():
+            raise InputError(f"gains of {name} must not be negative: kp {stiffness.tolist()}, kd {damping.tolist()}")
+        self._write("kp", stiffness, part)
+        self._write("kd", damping, part)
+        self._strict = bool(strict)
+        self.weight = weight
+
+    @property
+    def weight(self) -> Array:
+        """Weight of each row; 0 leaves it out. A strict task has weights of inf."""
+        return self._own.weight[0, self._part].copy()
+
+    @weight.setter
+    def weight(self, values: npt.ArrayLike) -> None:
+        weight = _numbers(f"weight of {self._name}", values, (self._part.stop - self._part.start,))
+        if (weight < 0.0).any():
+            raise InputError(f"weights of {self._name} must not be negative, not {weight.tolist()}")
+        self._write("weight", np.where(weight > 0.0, np.inf, 0.0) if self._strict else weight, self._part)
+
+    @property
+    def error(self) -> Array:
+        """Reference less actual value at the last step of the controller that took the task last [m, rad]."""
+        targets, at = self._rooms[-1] if self._rooms else (self._own, 0)
+        return targets.error[at, self._part].copy()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the arrays of controllers: a copied controller takes the copied tasks itself."""
+        return self.__dict__ | {"_rooms": []}
+
+    def _write(self, field: str, values: Array, part: Any = Ellipsis) -> None:
+        """Write values of one reference, here and into the arrays of all controllers."""
+        for targets, at in ((self._own, 0), *self._rooms):
+            getattr(targets, field)[at, part] = values
+
+    def _set(self, velocity: npt.ArrayLike | None, acceleration: npt.ArrayLike | None) -> None:
+        size = (self._part.stop - self._part.start,)
+        for field, values in (("velocity", velocity), ("acceleration", acceleration)):
+            given = np.zeros(size) if values is None else _numbers(f"{field} of {self._name}", values, size)
+            self._write(field, given, self._part)
+        self.is_set = True
+
+    def join(self, targets: Targets, at: int) -> None:
+        """Copy gains, weight and references to place `at` of a controller's arrays, and keep them up to date."""
+        for field, own in zip(targets, self._own, strict=True):
+            field[at] = own[0]
+        self._rooms.append((targets, at))
+
+
+class Frame(_Rows):
+    """Position, orientation or both of a frame of the URDF."""
+
+    def __init__(
+        self,
+        name: str,
+        kind: Literal["pose", "position", "orientation"] = "pose",
+        *,
+        kp: npt.ArrayLike = 100.0,
+        kd: npt.ArrayLike | None = None,
+        weight: npt.ArrayLike = 1.0,
+        strict: bool = False,
+        axes: Axes = "LOCAL_WORLD_ALIGNED",
+    ) -> None:
+        """Choose a frame; until `set` it stays where it is when the robot stands.
+
+        Args:
+            name: Link or frame.
+            kind: What of it is a task.
+            kp: Stiffness, one number or one for each row [1/s²].
+            kd: Damping [1/s]; None is critical, ``2 √kp``.
+            weight: Weight, one number or one for each row.
+            strict: True if the task takes priority over all weighted ones.
+            axes: Axes of velocities, accelerations, gains and weights, by Pinocchio's names.
+
+        Raises:
+            UnknownName: There is no such kind or axes.
+            InputError: Gains or weights cannot be used.
+        """
+        if kind not in KINDS:
+            raise UnknownName("kind of frame task", kind, tuple(KINDS))
+        if axes not in AXES:
+            raise UnknownName("axes", axes, tuple(AXES))
+        self.frame, self.kind = name, kind
+        super().__init__(f"task {name!r}", KINDS[kind], kp, kd, weight, strict)
+        self._own.kind[0], self._own.axes[0] = rows.FRAME, AXES[axes]
+
+    def set(self, place: Any, velocity: npt.ArrayLike | None = None, acceleration: npt.ArrayLike | None = None) -> None:
+        """Change the reference.
+
+        Args:
+            place: A ``pinocchio.SE3``; or a position, shape (3,) [m], or a rotation matrix, shape (3, 3), for a task on
+                that alone. World frame.
+            velocity: Velocity of these rows, linear part first [m/s, rad/s]; None is rest.
+            acceleration: Acceleration of these rows [m/s², rad/s²]; None is zero.
+
+        Raises:
+            InputError: These are no such numbers.
+        """
+        position, rotation = (place.translation, place.rotation) if isinstance(place, pin.SE3) else (place, place)
+        new: dict[str, Array] = {}
+        if self.kind != "orientation":
+            new["position"] = _numbers(f"position of {self._name}", position, (3,))
+        if self.kind != "position":
+            new["rotation"] = R = _numbers(f"rotation of {self._name}", rotation, (3, 3))
+            if np.abs(R @ R.T - np.eye(3)).max() > 1e-3 or np.linalg.det(R) < 0.0:
+                raise InputError(f"rotation of {self._name} must be a rotation matrix, not {R.tolist()}")
+        self._set(velocity, acceleration)
+        for field, values in new.items():
+            self._write(field, values)
+
+
+class CoM(_Rows):
+    """The centre of mass."""
+
+    def __init__(
+        self,
+        *,
+        kp: npt.ArrayLike = 100.0,
+        kd: npt.ArrayLike | None = None,
+        weight: npt.ArrayLike = 1.0,
+        strict: bool = False,
+    ) -> None:
+        """Choose gains and weight as for `Frame`; until `set` it stays where it is when the robot stands."""
+        super().__init__("the centre of mass", KINDS["position"], kp, kd, weight, strict)
+        self._own.kind[0] = rows.CENTROID
+
+    def set(
+        self,
+        position: npt.ArrayLike,
+        velocity: npt.ArrayLike | None = None,
+        acceleration: npt.ArrayLike | None = None,
+    ) -> None:
+        """Change the reference: position [m], velocity [m/s] and acceleration [m/s²], shape (3,), world frame.
+
+        Raises:
+            InputError: These are no such numbers.
+        """
+        position = _numbers("position of the centre of mass", position, (3,))
+        self._set(velocity, acceleration)
+        self._write("position", position)
+
+
+class Momentum(_Rows):
+    """The angular momentum about the centre of mass."""
+
+    def __init__(self, *, kd: npt.ArrayLike = 10.0, weight: npt.ArrayLike = 1.0, strict: bool = False) -> None:
+        """Choose gain [1/s] and weight as for `Frame`; the weight counts (N m)⁻² here. Until `set` it is to be zero."""
+        super().__init__("the angular momentum", KINDS["orientation"], 0.0, kd, weight, strict)
+        self._own.kind[0] = rows.CENTROID
+
+    def set(self, momentum: npt.ArrayLike, rate: npt.ArrayLike | None = None) -> None:
+        """Change the reference: momentum [N m s] and its rate [N m], shape (3,), world axes.
+
+        Raises:
+            InputError: These are no such numbers.
+        """
+        self._set(momentum, rate)
+
+
+class Posture:
+    """How the joints follow the reference of the controller's call beside the other tasks."""
+
+    def __init__(self, *, kp: float | None = None, kd: float | None = None, weight: npt.ArrayLike = 1e-2) -> None:
+        """Choose gains and weight.
+
+        Args:
+            kp: Stiffness [1/s²]; None is that of the robot file.
+            kd: Damping [1/s]; None is critical, ``2 √kp``, or with that of the robot file its damping.
+            weight: Positive weight, one number or one for each actuated joint.
+        """
+        self.kp, self.kd = kp, (2.0 * np.sqrt(kp) if kd is None and kp is not None else kd)
+        self.joint_weight = np.asarray(weight, dtype=np.float64)
+        if not ((self.joint_weight > 0.0) & np.isfinite(self.joint_weight)).all():
+            raise InputError(f"weights of the posture must be positive, not {weight!r}")
+
+
+Task: TypeAlias = Frame | CoM | Momentum | Posture
+
+
+def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Array]:
+    """Take tasks into one set of arrays, which their `set` writes into from now on.
+
+    Args:
+        tasks: The tasks.
+        system: The machine.
+        q: Configuration whose places are the references that have not been set, shape (nq,).
+
+    Returns:
+        The rows of all tasks, and the weights of the joints' reference, shape (a,).
+
+    Raises:
+        UnknownName: There is no such frame.
+        InputError: A task is on a frame of the world, on the centre of mass of a machine without a floating base, is
+            given twice, or what is given is none.
+    """
+    six = [task for task in tasks if isinstance(task, _Rows)]
+    posture = [task for task in tasks if isinstance(task, Posture)]
+    if len(six) + len(posture) != len(tasks):
+        raise InputError(f"tasks must be of idcontrol.tasks, not {[type(task).__name__ for task in tasks]}")
+    if len(set(map(id, tasks))) < len(tasks) or len(posture) > 1:
+        raise InputError("a task is given twice; give each once, and one Posture at most")
+    joint_weight = np.ones(system.n_actuated) * (posture[0].joint_weight if posture else Posture().joint_weight)
+    targets, data = no_targets(len(six)), system.scratch
+    pin.framesForwardKinematics(system.model, data, q)
+    for i, task in enumerate(six):
+        task.join(targets, i)
+        if isinstance(task, Frame):
+            frame = system.frame(task.frame)
+            targets.joint[i] = system.frame_joint[frame]
+            if targets.joint[i] == 0:
+                raise InputError(f"frame {task.frame!r} is fixed to the world and cannot be moved by a task")
+            place = system.model.frames[frame].placement
+            targets.offset[i], targets.turn[i] = place.translation, place.rotation
+            if not task.is_set:
+                targets.position[i], targets.rotation[i] = data.oMf[frame].translation, data.oMf[frame].rotation
+        elif not system.floats:
+            raise InputError("tasks on centre of mass and momentum need a machine whose joints hang on a floating base")
+        elif isinstance(task, CoM) and not task.is_set:
+            targets.position[i] = system.com(q)
+    return targets, joint_weight

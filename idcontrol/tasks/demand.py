@@ -1,0 +1,123 @@
+r"""The motion that whole-body tasks ask for, as far as contacts in stance and the machine's own balance allow it.
+
+    minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)²           joints' reference; weighted task rows
+    subject to  J a = d,   A_i a = y_i                                 contacts in stance; strict task rows
+                Nᵀ(M_b a + c_b) = 0,   N = null(J_bᵀ)ᵀ ...              what no contact force can change
+
+J are the rows of the contacts, J_b and M_b the parts of J and M that belong to the unactuated velocities. The columns
+of N span the momenta of the base that contacts do not transmit: none on a sole, one for two point feet, six in flight.
+With these rows the base moves in the demand as it does in the inverse dynamics that follow it.
+
+With slacks ``s = √w (y - A a)`` the weighted rows become equations, too, and one reduction serves all: the unactuated
+velocities, which cost nothing, are eliminated by Householder reflections, as in `idcontrol.controllers.projection`;
+what remains is the shortest vector that solves independent equations.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from idcontrol.kernels.arena import Arena, matrix, vector, zeros
+from idcontrol.kernels.jit import njit
+from idcontrol.kernels.lanes import dot
+from idcontrol.kernels.linear import add, assign
+from idcontrol.solvers.basis import column_basis, reflect
+from idcontrol.types import Array
+
+RANK_TOLERANCE: Final = 1e-8
+"""Directions shorter than this, relative to the longest, are dependent."""
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple[Array, Array]:
+    """Compute the rows Nᵀ M_b and the constants -Nᵀ c_b: the part of the base's balance that no contact changes.
+
+    Args:
+        M: Inertia, unactuated velocities first, shape (m, m).
+        bias: c, shape (m,).
+        J: Rows of the contacts, shape (r, m).
+        u: Number of unactuated velocities.
+        arena: Where arrays come from.
+
+    Returns:
+        Shapes (k, m) and (k,), k the number of columns of N; each row is divided by the machine's mass.
+    """
+    r, m = J.shape
+    # the columns of J_bᵀ, M_b and c_b as rows: a reflection mixes the entries of each
+    G = matrix(arena, r + m + 1, u)
+    widest = 0.0
+    for i in range(r):
+        for k in range(u):
+            G[i, k] = J[i, k]
+        widest = max(widest, dot(G[i], G[i]))
+    for k in range(u):
+        for i in range(m):
+            G[r + i, k] = M[k, i]
+        G[r + m, k] = bias[k]
+    rank = reflect(G, r, RANK_TOLERANCE * np.sqrt(widest), arena) if r > 0 else 0
+    rows, constants = matrix(arena, u - rank, m), vector(arena, u - rank)
+    for k in range(u - rank):
+        for i in range(m):
+            rows[k, i] = G[r + i, rank + k] / M[0, 0]
+        constants[k] = -G[r + m, rank + k] / M[0, 0]
+    return rows, constants
+
+
+@njit(cache=True, error_model="numpy")
+def free_demand(
+    strict: Array, d: Array, A: Array, y: Array, weight: Array, joints: Array, joint_weight: Array, arena: Arena
+) -> Array:
+    """Solve the program of the module, whose strict rows are given together.
+
+    Args:
+        strict: Rows of contacts and balance, shape (r, m).
+        d: Their constants, shape (r,).
+        A: Rows of the tasks, shape (p, m).
+        y: Their constants, shape (p,).
+        weight: Weights of these rows, shape (p,); inf is strict.
+        joints: Accelerations that the reference of the joints asks for, ã, shape (a,).
+        joint_weight: Their weights, positive, shape (a,).
+        arena: Where arrays come from.
+
+    Returns:
+        Accelerations of the joints, shape (a,). Rows that depend on others are left out.
+    """
+    (r, m), p, a = strict.shape, A.shape[0], joints.shape[0]
+    u, rows = m - a, r + p
+    # columns as rows: unactuated velocities, joints divided by the root of their weight, slacks, constants
+    G = matrix(arena, m + p + 1, rows)
+    G[m:] = 0.0
+    for k in range(m):
+        scale = 1.0 if k < u else 1.0 / np.sqrt(joint_weight[k - u])
+        for i in range(r):
+            G[k, i] = scale * strict[i, k]
+        for i in range(p):
+            G[k, r + i] = scale * A[i, k]
+    for i in range(r):
+        G[m + p, i] = d[i]
+    for i in range(p):
+        G[m + i, r + i], G[m + p, r + i] = 1.0 / np.sqrt(weight[i]), y[i]
+    widest, longest, squares = 0.0, 0.0, zeros(arena, rows)
+    for k in range(u):
+        widest = max(widest, dot(G[k], G[k]))
+    for j in range(a):
+        add(G[m + p], -joints[j] * np.sqrt(joint_weight[j]), G[u + j])
+    for k in range(u, m + p):
+        for i in range(rows):
+            squares[i] += G[k, i] * G[k, i]
+    for i in range(rows):
+        longest = max(longest, squares[i])
+    rank = reflect(G, u, RANK_TOLERANCE * np.sqrt(widest), arena)
+    left, e = matrix(arena, a + p, rows - rank), vector(arena, rows - rank)
+    assign(e, G[m + p][rank:])
+    for k in range(a + p):
+        assign(left[k], G[u + k][rank:])
+    basis, constants = column_basis(left, e, RANK_TOLERANCE * np.sqrt(longest), arena)
+    out: Array = zeros(arena, a)
+    for i in range(constants.shape[0]):
+        add(out, constants[i], basis[i])
+    for j in range(a):
+        out[j] = joints[j] + out[j] / np.sqrt(joint_weight[j])
+    return out

@@ -1,0 +1,209 @@
+r"""The motion that tasks ask for within friction cones and motor limits: a strictly convex quadratic program.
+
+    minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)² + ½ ε |F / f|²
+    subject to  J a = d,   A_i a = y_i (strict rows),   M_b a + c_b = J_bᵀ F
+                F in the friction pyramids,   τ = M_q a + c_q - J_qᵀ F within the motors' bounds,   a within its own
+
+It is the program of `idcontrol.tasks.demand` with the forces F at the contacts as unknowns. Equations are eliminated
+first: with x = (a, F / f), f the weight of the machine, all their solutions are ``x = x₀ + Bᵀz``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
+from idcontrol.kernels.jit import njit
+from idcontrol.kernels.lanes import dot
+from idcontrol.kernels.linear import add, assign
+from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
+from idcontrol.solvers.basis import all_solutions
+from idcontrol.solvers.status import SOLVED
+from idcontrol.tasks.demand import RANK_TOLERANCE
+from idcontrol.types import Array
+
+FORCE_WEIGHT: Final = 1e-6
+"""Weight of forces in units of the machine's weight, beside rows of accelerations: it makes them unique."""
+
+INSIDE: Final = 1e-6
+"""Part of friction and of the room between torque bounds that the program leaves: the step that follows finds forces of
+its own for the same motion, to rounding."""
+
+
+class Rows(NamedTuple):
+    """Rows of tasks, as `idcontrol.tasks.rows.task_rows` gives them, and the reference of the joints.
+
+    Attributes:
+        A: Shape (p, m).
+        y: Shape (p,) [m/s², rad/s²].
+        weight: Shape (p,); inf is strict.
+        joints: Accelerations that the joints' reference asks for, shape (a,) [rad/s²].
+        joint_weight: Their weights, positive, shape (a,).
+    """
+
+    A: Array
+    y: Array
+    weight: Array
+    joints: Array
+    joint_weight: Array
+
+
+class Dynamics(NamedTuple):
+    """What a machine in contact can do.
+
+    Attributes:
+        M: Inertia, unactuated velocities first, shape (m, m).
+        bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
+        J: Rows of n contacts [N; S; T], shape (3 n, m).
+        d: What J a must be, shape (3 n,) [m/s²].
+        mu: Friction, shape (n,); inf has no bound.
+        least: Smallest torques, shape (a,) [N m].
+        most: Largest torques, shape (a,) [N m].
+        slowest: Smallest accelerations of the joints, shape (a,) [rad/s²].
+        fastest: Largest ones, shape (a,) [rad/s²].
+    """
+
+    M: Array
+    bias: Array
+    J: Array
+    d: Array
+    mu: Array
+    least: Array
+    most: Array
+    slowest: Array
+    fastest: Array
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _equations(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena) -> tuple[Array, Array]:
+    """Compute the equations of the program on x = (a, F / unit), shapes (e, m + 3 n) and (e,)."""
+    M, J = dynamics.M, dynamics.J
+    (r, m), u = J.shape, M.shape[0] - rows.joints.shape[0]
+    strict = 0
+    for i in range(rows.weight.shape[0]):
+        strict += int(rows.weight[i] == np.inf)
+    E, e = matrix(arena, r + u + strict, m + r), vector(arena, r + u + strict)
+    E[:] = 0.0
+    for i in range(r):
+        assign(E[i], J[i])
+        e[i] = dynamics.d[i]
+    for k in range(u):
+        e[r + k] = -dynamics.bias[k] / unit
+        for i in range(m):
+            E[r + k, i] = M[k, i] / unit
+        for i in range(r):
+            E[r + k, m + i] = -J[i, k]
+    at = r + u
+    for i in range(rows.weight.shape[0]):
+        if rows.weight[i] == np.inf:
+            assign(E[at], rows.A[i])
+            e[at] = rows.y[i]
+            at += 1
+    return E, e
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _inequalities(dynamics: Dynamics, unit: float, arena: Arena) -> tuple[Array, Array]:
+    """Compute rows C and constants with C x ≥ constants, shapes (i, m + 3 n) and (i,)."""
+    M, J, mu = dynamics.M, dynamics.J, dynamics.mu
+    (r, m), n, a = J.shape, mu.shape[0], dynamics.least.shape[0]
+    u = m - a
+    C, least = matrix(arena, 4 * n + 4 * a, m + r), vector(arena, 4 * n + 4 * a)
+    C[:] = 0.0
+    at = 0
+    for i in range(n):
+        if mu[i] == np.inf:
+            C[at, m + i], least[at] = 1.0, 0.0
+            at += 1
+            continue
+        for s in (1.0, -1.0):
+            for t in (1.0, -1.0):
+                C[at, m + i], C[at, m + n + i], C[at, m + 2 * n + i] = (1.0 - INSIDE) * mu[i], s, t
+                least[at] = 0.0
+                at += 1
+    for j in range(a):
+        room = dynamics.most[j] - dynamics.least[j]
+        inside = INSIDE * room if room < np.inf else 0.0
+        for sign, torque, acceleration in (
+            (1.0, dynamics.least[j] + inside, dynamics.slowest[j]),
+            (-1.0, dynamics.most[j] - inside, dynamics.fastest[j]),
+        ):
+            if np.isfinite(torque):
+                for i in range(m):
+                    C[at, i] = sign * M[u + j, i] / unit
+                for i in range(r):
+                    C[at, m + i] = -sign * J[i, u + j]
+                least[at] = sign * (torque - dynamics.bias[u + j]) / unit
+                at += 1
+            if np.isfinite(acceleration):
+                C[at, u + j], least[at] = sign, sign * acceleration
+                at += 1
+    return C[:at], least[:at]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _add_square(H: Array, g: Array, row: Array, weight: float, constant: float) -> None:
+    """Add ½ weight (row z - constant)² to ½ zᵀHz + gᵀz."""
+    for i in range(row.shape[0]):
+        factor = weight * row[i]
+        if factor != 0.0:
+            add(H[i], factor, row)
+            g[i] -= factor * constant
+
+
+@njit(cache=True, error_model="numpy")
+def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, out: Array, arena: Arena = HEAP) -> bool:
+    """Solve the program of the module.
+
+    Args:
+        dynamics: The machine and its limits.
+        rows: The tasks.
+        unit: The machine's weight, f [N].
+        out: Accelerations of the joints, shape (a,) [rad/s²]; written if there is a solution.
+        arena: Where arrays come from.
+
+    Returns:
+        True if the program is solved; it has no solution where contacts and limits allow no motion at all.
+    """
+    (r, m), a, p = dynamics.J.shape, out.shape[0], rows.y.shape[0]
+    u, wide = m - a, m + r
+    E, e = _equations(dynamics, rows, unit, arena)
+    longest = 0.0
+    for i in range(e.shape[0]):
+        longest = max(longest, dot(E[i], E[i]))
+    origin, ways = all_solutions(E, e, RANK_TOLERANCE * np.sqrt(longest), arena)
+    free = ways.shape[0]
+    H, g, row, column = matrix(arena, free, free), zeros(arena, free), vector(arena, free), vector(arena, wide)
+    H[:] = 0.0
+    for i in range(p + a + r):
+        column[:] = 0.0
+        if i < p:
+            if rows.weight[i] == np.inf:
+                continue
+            assign(column, rows.A[i])
+            weight, constant = rows.weight[i], rows.y[i]
+        elif i < p + a:
+            column[u + i - p] = 1.0
+            weight, constant = rows.joint_weight[i - p], rows.joints[i - p]
+        else:
+            column[m + i - p - a] = 1.0
+            weight, constant = FORCE_WEIGHT, 0.0
+        for k in range(free):
+            row[k] = dot(column, ways[k])
+        _add_square(H, g, row, weight, constant - dot(column, origin))
+    C, least = _inequalities(dynamics, unit, arena)
+    A = matrix(arena, least.shape[0], free)
+    for i in range(least.shape[0]):
+        for k in range(free):
+            A[i, k] = dot(C[i], ways[k])
+        least[i] -= dot(C[i], origin)
+    answer = qp_kernel(QuadraticProgram(H, g, A, least, matrix(arena, 0, free), vector(arena, 0)), arena)
+    if answer.status != SOLVED:
+        return False
+    for j in range(a):
+        out[j] = origin[u + j]
+        for k in range(free):
+            out[j] += answer.x[k] * ways[k, u + j]
+    return True

@@ -1,0 +1,259 @@
+r"""Rows of whole-body tasks: which accelerations a of a machine change a task as its reference asks.
+
+    A a = y,     y = ÿ_ref + kp e + kd (ẏ_ref - ẏ) - Ȧ v
+
+with ``a = (v⁺ - v) / h`` as in a control step: the axes of a base's linear velocity stand still within the step, and
+the drift ``Ȧ v`` is that of such velocities (`idcontrol.dynamics.system`). All follows from the terms of the step:
+
+- a frame's rows from the spatial Jacobian, its velocity and drift from `Motion`;
+- the centre of mass from the rows of M and c that belong to the base, which are the machine's momentum and what
+  changes it: ``ẍ = R (M a + c)_linear / m + g`` (Orin, Goswami & Lee 2013, Centroidal dynamics, eqs. 27 to 40);
+- the angular momentum about the centre of mass likewise, ``k̇ = R (M a + c)_angular - r × R (M a + c)_linear`` with r
+  from the base's origin to the centre of mass.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.dynamics.system import Motion
+from idcontrol.kernels.arena import Arena, matrix, vector
+from idcontrol.kernels.jit import njit
+from idcontrol.types import Array, Booleans, Integers
+
+FRAME: Final = 0
+"""A task on a frame: position, then orientation."""
+CENTROID: Final = 1
+"""A task on the centre of mass, then on the angular momentum about it."""
+
+WORLD: Final = 0
+"""Velocities and accelerations of a frame at the origin of the world, as Pinocchio's ``WORLD``."""
+LOCAL_WORLD_ALIGNED: Final = 1
+"""At the frame's origin, in axes of the world."""
+LOCAL: Final = 2
+"""At the frame's origin, in its own axes."""
+
+
+class Targets(NamedTuple):
+    """References and gains of k tasks with six rows each; rows come linear part first.
+
+    Attributes:
+        kind: `FRAME` or `CENTROID`, shape (k,).
+        axes: Axes of a frame's errors, velocities, gains and weights, shape (k,); `WORLD` counts errors, gains and
+            weights as `LOCAL_WORLD_ALIGNED` does.
+        joint: Joint that carries the frame, shape (k,).
+        offset: Origin of the frame in its joint, shape (k, 3) [m].
+        turn: Axes of the frame in its joint (columns), shape (k, 3, 3).
+        position: Reference position, shape (k, 3) [m].
+        rotation: Reference axes (columns), shape (k, 3, 3).
+        velocity: Reference velocity, shape (k, 6) [m/s, rad/s]; of angular momentum its value [N m s].
+        acceleration: Reference acceleration, shape (k, 6) [m/s², rad/s²]; of angular momentum its rate [N m].
+        kp: Stiffness, shape (k, 6) [1/s²].
+        kd: Damping, shape (k, 6) [1/s].
+        weight: Weight of each row, shape (k, 6): 0 leaves the row out, inf makes it strict.
+        error: Overwritten with the error ``reference - actual`` of each row, shape (k, 6) [m, rad].
+    """
+
+    kind: Integers
+    axes: Integers
+    joint: Integers
+    offset: Array
+    turn: Array
+    position: Array
+    rotation: Array
+    velocity: Array
+    acceleration: Array
+    kp: Array
+    kd: Array
+    weight: Array
+    error: Array
+
+
+class Placement(NamedTuple):
+    """Where a machine's joints are, how they move, and what moves them.
+
+    Attributes:
+        position: Origins of the joints in the world, shape (n_joints, 3) [m].
+        rotation: Their axes (columns), shape (n_joints, 3, 3).
+        jacobian: `System.jacobian`, shape (6, m).
+        support: `System.support`, shape (n_joints, m).
+        motion: `System.motion`.
+        gravity: Shape (3,) [m/s²].
+    """
+
+    position: Array
+    rotation: Array
+    jacobian: Array
+    support: Booleans
+    motion: Motion
+    gravity: Array
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _cross(a: Array, b: Array, out: Array) -> None:
+    """Add a × b to `out`, shapes (3,)."""
+    out[0] += a[1] * b[2] - a[2] * b[1]
+    out[1] += a[2] * b[0] - a[0] * b[2]
+    out[2] += a[0] * b[1] - a[1] * b[0]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def rotation_vector(goal: Array, actual: Array, out: Array) -> None:
+    """Write the rotation vector of ``goal actualᵀ``, shape (3,) [rad], at most π long.
+
+    By the quaternion, whose largest entry is at least 1/2, so that no angle is special (Shepperd 1978).
+
+    Args:
+        goal: Rotation matrix, shape (3, 3).
+        actual: Rotation matrix, shape (3, 3).
+        out: Result, in the axes in which both are given.
+    """
+    R = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            R[i, j] = goal[i, 0] * actual[j, 0] + goal[i, 1] * actual[j, 1] + goal[i, 2] * actual[j, 2]
+    trace = R[0, 0] + R[1, 1] + R[2, 2]
+    largest, i = trace, 3
+    for k in range(3):
+        if R[k, k] > largest:
+            largest, i = R[k, k], k
+    if i == 3:
+        w = 1.0 + trace
+        out[0], out[1], out[2] = R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]
+    else:
+        j, k = (i + 1) % 3, (i + 2) % 3
+        w = R[k, j] - R[j, k]
+        out[i] = 1.0 + 2.0 * R[i, i] - trace
+        out[j], out[k] = R[j, i] + R[i, j], R[k, i] + R[i, k]
+    sine = np.sqrt(out[0] * out[0] + out[1] * out[1] + out[2] * out[2])
+    sign = 1.0 if w >= 0.0 else -1.0
+    factor = sign * (2.0 * np.arctan2(sine, abs(w)) / sine if sine > 0.0 else 0.0)
+    for k in range(3):
+        out[k] *= factor
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _frame(at: Placement, targets: Targets, i: int, A: Array, y: Array, arena: Arena) -> None:
+    """Write the six rows of task i, which is on a frame, into A (6, m) and y (6,); see the module."""
+    joint, m = targets.joint[i], A.shape[1]
+    base, turned = at.position[joint], at.rotation[joint]
+    p, velocity, drift, error = vector(arena, 3), vector(arena, 6), vector(arena, 6), targets.error[i]
+    R = matrix(arena, 3, 3)
+    for x in range(3):
+        p[x] = base[x]
+        for k in range(3):
+            p[x] += turned[x, k] * targets.offset[i, k]
+            R[x, k] = 0.0
+            for o in range(3):
+                R[x, k] += turned[x, o] * targets.turn[i, o, k]
+    V, D = at.motion.velocity[joint], at.motion.drift[joint]
+    for x in range(6):
+        velocity[x], drift[x] = V[x], D[x]
+    _cross(V[3:], p, velocity)
+    _cross(D[3:], p, drift)
+    _cross(V[3:], velocity, drift)
+    for k in range(m):
+        w0, w1, w2 = at.jacobian[3, k], at.jacobian[4, k], at.jacobian[5, k]
+        A[0, k] = at.jacobian[0, k] + w1 * p[2] - w2 * p[1]
+        A[1, k] = at.jacobian[1, k] + w2 * p[0] - w0 * p[2]
+        A[2, k] = at.jacobian[2, k] + w0 * p[1] - w1 * p[0]
+        A[3, k], A[4, k], A[5, k] = w0, w1, w2
+        if not at.support[joint, k]:
+            A[:, k] = 0.0
+    for x in range(3):
+        error[x] = targets.position[i, x] - p[x]
+    rotation_vector(targets.rotation[i], R, error[3:])
+    goal, change = vector(arena, 6), vector(arena, 6)
+    for x in range(6):
+        goal[x], change[x] = targets.velocity[i, x], targets.acceleration[i, x]
+    if targets.axes[i] == WORLD:
+        _cross(goal[3:], p, goal)
+        _cross(change[3:], p, change)
+        _cross(goal[3:], goal, change)
+    if targets.axes[i] == LOCAL:
+        for half in (0, 3):
+            _into_axes(R, velocity[half:])
+            _into_axes(R, drift[half:])
+            _into_axes(R, error[half:])
+            for k in range(m):
+                _into_axes(R, A[half:, k])
+    for x in range(6):
+        y[x] = change[x] + targets.kp[i, x] * error[x] + targets.kd[i, x] * (goal[x] - velocity[x]) - drift[x]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _into_axes(R: Array, x: Array) -> None:
+    """Overwrite the first three entries of x with Rᵀx."""
+    a, b, c = x[0], x[1], x[2]
+    for k in range(3):
+        x[k] = R[0, k] * a + R[1, k] * b + R[2, k] * c
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _centroid(
+    M: Array, bias: Array, v: Array, at: Placement, targets: Targets, i: int, A: Array, y: Array, arena: Arena
+) -> None:
+    """Write the six rows of task i, which is on the centroid, into A (6, m) and y (6,); see the module."""
+    R, m = at.rotation[1], M.shape[0]
+    mass, r, drift, error = M[0, 0], vector(arena, 3), vector(arena, 6), targets.error[i]
+    centre = (M[5, 1] / mass, M[3, 2] / mass, M[4, 0] / mass)
+    for x in range(3):
+        r[x] = R[x, 0] * centre[0] + R[x, 1] * centre[1] + R[x, 2] * centre[2]
+        error[x], error[x + 3] = targets.position[i, x] - at.position[1, x] - r[x], 0.0
+    for half in (0, 3):
+        for x in range(3):
+            drift[half + x] = R[x, 0] * bias[half] + R[x, 1] * bias[half + 1] + R[x, 2] * bias[half + 2]
+            for k in range(m):
+                A[half + x, k] = R[x, 0] * M[half, k] + R[x, 1] * M[half + 1, k] + R[x, 2] * M[half + 2, k]
+    for x in range(3):
+        y1, y2 = (x + 1) % 3, (x + 2) % 3
+        drift[3 + x] -= r[y1] * drift[y2] - r[y2] * drift[y1]
+        for k in range(m):
+            A[3 + x, k] -= r[y1] * A[y2, k] - r[y2] * A[y1, k]
+    for x in range(3):
+        drift[x] = drift[x] / mass + at.gravity[x]
+        for k in range(m):
+            A[x, k] /= mass
+    for x in range(6):
+        now = 0.0
+        for k in range(m):
+            now += A[x, k] * v[k]
+        change = targets.acceleration[i, x] + targets.kp[i, x] * error[x]
+        y[x] = change + targets.kd[i, x] * (targets.velocity[i, x] - now) - drift[x]
+
+
+@njit(cache=True, error_model="numpy")
+def task_rows(
+    M: Array, bias: Array, v: Array, at: Placement, targets: Targets, arena: Arena
+) -> tuple[Array, Array, Array]:
+    """Compute the rows of all tasks that have a weight.
+
+    Args:
+        M: Inertia, shape (m, m).
+        bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
+        v: Velocity in the system's order, shape (m,).
+        at: Where the machine is.
+        targets: The tasks; their errors are overwritten.
+        arena: Where arrays come from.
+
+    Returns:
+        A, shape (p, m), y, shape (p,), and the weight of each row, shape (p,).
+    """
+    m, tasks = M.shape[0], targets.kind.shape[0]
+    A, y, weight = matrix(arena, 6 * tasks, m), vector(arena, 6 * tasks), vector(arena, 6 * tasks)
+    p = 0
+    for i in range(tasks):
+        if targets.kind[i] == FRAME:
+            _frame(at, targets, i, A[p:], y[p:], arena)
+        else:
+            _centroid(M, bias, v, at, targets, i, A[p:], y[p:], arena)
+        first = p
+        for x in range(6):
+            if targets.weight[i, x] > 0.0:
+                y[p], weight[p] = y[first + x], targets.weight[i, x]
+                for k in range(m):
+                    A[p, k] = A[first + x, k]
+                p += 1
+    return A[:p], y[:p], weight[:p]

@@ -1,0 +1,225 @@
+"""Controllers with whole-body tasks, on point feet and on soles, in closed loop and at single states."""
+
+import copy
+import itertools
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from msgspec import structs
+
+from idcontrol import controllers, plants, robots, tasks
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.types import Status
+from tests.tasks.machine import moving
+
+H = 1e-3
+
+
+def loop(robot, controller, plant, seconds, move):
+    """Run a controller on a plant; yields state, command, and the forces that were measured over the period."""
+    contacts = robot.contacts(0.6)
+    body = plants.build(plant, plants.Setup(system=contacts.system, contacts=contacts, dt=H, mu=0.6))
+    state, reference = body.reset(robot.standing_state(contacts.system)), robot.standing_reference()
+    for k in range(round(seconds / H)):
+        move(k * H)
+        command = controller(state, reference)
+        before, state = state, body.step(command.tau, H)
+        yield before, command, body.contact_forces()
+
+
+def swing(t, amplitude, omega):
+    """A sine that begins smoothly and its derivatives; a step ends with the mean velocity of its period."""
+    x = min(t / 0.2, 1.0)
+    ramp, rate, bend = (
+        10 * x**3 - 15 * x**4 + 6 * x**5,
+        (30 * x**2 - 60 * x**3 + 30 * x**4) / 0.2,
+        (60 * x - 180 * x**2 + 120 * x**3) / 0.04,
+    )
+    sine, cosine = np.sin(omega * t), np.cos(omega * t)
+    velocity = rate * sine + ramp * omega * cosine
+    acceleration = bend * sine + 2.0 * rate * omega * cosine - ramp * omega**2 * sine
+    return amplitude * ramp * sine, amplitude * (velocity - 0.5 * H * acceleration), amplitude * acceleration
+
+
+def wrench(points, patch, forces):
+    """Force and moment about the middle of each sole [N, N m], shape (soles, 6)."""
+    force = np.zeros_like(points)
+    force[forces.identity] = forces.force
+    found = []
+    for foot in range(patch.max() + 1):
+        corners = patch == foot
+        arm = points[corners] - points[corners].mean(axis=0)
+        found.append(np.r_[force[corners].sum(axis=0), np.cross(arm, force[corners]).sum(axis=0)])
+    return np.array(found)
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp"])
+def test_the_base_of_a_quadruped_follows_its_task_though_the_joints_are_to_stand_still(name):
+    robot = robots.load("go1")
+    base = tasks.Frame("trunk", strict=True)
+    controller = controllers.make(name, robot, mu=0.6, tasks=[base, tasks.Posture(kp=30.0)])
+    home = pin.XYZQUATToSE3(robot.standing_state().q[:7])
+
+    def move(t):
+        position, velocity, acceleration = swing(t, np.array([0.02, 0.01, 0.015]), 2 * np.pi)
+        place = pin.SE3(home.rotation, home.translation + position)
+        base.set(place, np.r_[velocity, 0, 0, 0], np.r_[acceleration, 0, 0, 0])
+
+    missed, moved = [], []
+    for state, command, _ in loop(robot, controller, "coulomb-lcp", 0.5, move):
+        assert command.status is Status.SOLVED
+        assert command.demand == "free"
+        missed.append(np.abs(base.error).max())
+        moved.append(np.linalg.norm(state.q[:3] - home.translation))
+    assert max(moved) > 5e-3
+    assert max(missed[200:]) < 2e-5  # the reference is followed to its second order in the period
+
+
+def test_a_humanoid_sways_on_both_soles_and_predicts_their_wrenches():
+    robot = robots.load("talos")
+    com, torso = tasks.CoM(strict=True), tasks.Frame("torso_2_link", "orientation", strict=True)
+    controller = controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com, torso, tasks.Posture(kp=30.0)])
+    eye = robot.contacts(0.6)
+    centre = eye.system.com(robot.standing_state(eye.system).q)
+
+    def move(t):
+        position, velocity, acceleration = swing(t, np.array([0.0, 0.02, 0.0]), np.pi)
+        com.set(centre + position, velocity, acceleration)
+
+    for k, (state, command, measured) in enumerate(loop(robot, controller, "coulomb-lcp", 0.4, move)):
+        assert (command.status, command.demand, command.solved_by) == (Status.SOLVED, "free", "sticking")
+        if k % 50 == 49:
+            eye.system.update(state.q, state.v)
+            eye.detect(np.inf)
+            real, predicted = (wrench(eye.point, eye.patch, forces) for forces in (measured, command.predicted))
+            np.testing.assert_allclose(predicted, real, atol=1e-4 * np.abs(real).max())
+            assert np.linalg.norm(com.error) < 1e-5
+
+
+def test_a_demand_beyond_friction_is_cut_to_what_the_cones_hold():
+    robot, mu = robots.load("go1"), 0.2
+    com = tasks.CoM(kp=0.0)
+    controller = controllers.make("id-coulomb-qp", robot, mu=mu, tasks=[com, tasks.Frame("trunk", "orientation")])
+    state, reference = robot.standing_state(), robot.standing_reference()
+    weight = robot.system().mass * 9.81
+    com.set(np.zeros(3), acceleration=[5.0, 0.0, 0.0])  # friction holds 2 m/s² at most
+    command = controller(state, reference)
+    assert (command.status, command.demand) == (Status.SOLVED, "qp")
+    force = command.predicted.force
+    assert (np.abs(force[:, :2]).sum(axis=1) <= mu * force[:, 2] + 1e-9 * weight).all()
+    assert force[:, 0].sum() > 0.8 * mu * weight  # most of what friction allows
+    np.testing.assert_allclose(force[:, 1].sum(), 0.0, atol=1e-2 * weight)
+    com.set(np.zeros(3), acceleration=[1.0, 0.0, 0.0])
+    command = controller(state, reference)
+    assert command.demand == "free"
+
+
+def test_a_demand_that_no_motion_without_slip_meets_says_so_and_has_torques():
+    robot = robots.load("go1")
+    base = tasks.Frame("trunk", "position", kp=0.0, strict=True)
+    controller = controllers.make("id-coulomb-qp", robot, mu=0.3, tasks=[base])
+    base.set(np.zeros(3), acceleration=[20.0, 0.0, 0.0])
+    command = controller(robot.standing_state(), robot.standing_reference())
+    assert command.demand == "infeasible"
+    assert command.status in (Status.SOLVED, Status.REPAIRED)
+    assert np.isfinite(command.tau).all()
+    force = command.predicted.force
+    assert (np.hypot(force[:, 0], force[:, 1]) <= np.sqrt(2) * 0.3 * force[:, 2] + 1e-6).all()
+
+
+def test_in_flight_the_joints_follow_and_momentum_is_conserved():
+    robot = robots.load("go1")
+    foot = tasks.Frame("FL_foot", "position", kp=0.0, kd=0.0, strict=True)
+    controller = controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[foot])
+    state = robot.standing_state()
+    q = state.q.copy()
+    q[2] += 0.5
+    foot.set(np.zeros(3), acceleration=[1.0, 2.0, 3.0])
+    reference = structs.replace(robot.standing_reference(), stance=np.zeros(4, dtype=np.bool_))
+    command = controller(structs.replace(state, q=q), reference)
+    system = robot.system()
+    system.update(q, state.v)
+    a = np.linalg.solve(system.M, np.r_[np.zeros(6), command.tau] - system.bias)
+    frame, data = system.model.getFrameId("FL_foot"), system.model.createData()
+    pin.forwardKinematics(system.model, data, q, state.v, a)
+    found = pin.getFrameClassicalAcceleration(system.model, data, frame, pin.LOCAL_WORLD_ALIGNED).linear
+    np.testing.assert_allclose(found, [1.0, 2.0, 3.0], atol=1e-9)
+
+
+def test_tasks_may_serve_two_controllers_and_copies_have_their_own():
+    robot = robots.load("go1")
+    com = tasks.CoM()
+    one, other = (controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com]) for _ in range(2))
+    state, reference = robot.standing_state(), robot.standing_reference()
+    com.set([0.1, 0.0, 0.3])
+    twin = copy.deepcopy(one)
+    torque = one(state, reference).tau
+    np.testing.assert_array_equal(other(state, reference).tau, torque)
+    np.testing.assert_array_equal(twin(state, reference).tau, torque)
+    com.set([-0.1, 0.0, 0.3])
+    for controller in (one, other, twin):
+        controller.reset()
+    changed = one(state, reference).tau
+    assert not np.allclose(changed, torque)
+    np.testing.assert_array_equal(other(state, reference).tau, changed)
+    np.testing.assert_array_equal(twin(state, reference).tau, torque)
+
+
+def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
+    of = moving(np.random.default_rng(0), "talos")
+    from idcontrol.controllers.step import as_rigid
+    from idcontrol.kernels.arena import HEAP
+
+    near = of.contacts.detect(np.inf)
+    asked = np.random.default_rng(1).standard_normal(24)
+    target = asked.copy()
+    as_rigid(near.arrays, of.contacts.patch, 6, target, HEAP)
+    for foot in (0, 1):
+        rows = [axis * 8 + i for axis, i in itertools.product(range(3), np.flatnonzero(of.contacts.patch == foot))]
+        twists = near.jacobian[rows][:, :6]
+        best = twists @ np.linalg.lstsq(twists, asked[rows])[0]
+        np.testing.assert_allclose(target[rows], best, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: tasks.Frame("trunk", "place"), UnknownName, "place"),
+        (lambda: tasks.Frame("trunk", axes="BODY"), UnknownName, "BODY"),
+        (lambda: tasks.CoM(kp=-1.0), InputError, "must not be negative"),
+        (lambda: tasks.CoM(weight=[1.0, 2.0]), InputError, "shape"),
+        (lambda: tasks.CoM().set([0.0, np.nan, 0.0]), InputError, "finite"),
+        (lambda: tasks.Frame("trunk", "orientation").set(2.0 * np.eye(3)), InputError, "rotation matrix"),
+        (lambda: tasks.Posture(weight=0.0), InputError, "positive"),
+    ],
+)
+def test_what_cannot_be_a_task_is_refused_in_one_line(make, error, words):
+    with pytest.raises(error, match=words) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("robot", "listed", "error", "words"),
+    [
+        ("go1", lambda: [tasks.Frame("wing")], UnknownName, "wing"),
+        ("go1", lambda: [tasks.CoM()] * 2, InputError, "twice"),
+        ("go1", lambda: [tasks.Posture(), tasks.Posture()], InputError, "one Posture"),
+        ("go1", lambda: ["com"], InputError, "str"),
+        ("panda", lambda: [tasks.CoM()], InputError, "floating base"),
+        ("panda", lambda: [tasks.Frame("universe")], InputError, "fixed to the world"),
+    ],
+)
+def test_tasks_that_do_not_fit_a_robot_are_refused_in_one_line(robot, listed, error, words):
+    with pytest.raises(error, match=words):
+        controllers.make("id-coulomb-qp", robots.load(robot), mu=0.6, tasks=listed())
+
+
+def test_a_reference_with_another_number_of_soles_is_refused():
+    robot = robots.load("talos")
+    controller = controllers.make("id-coulomb-qp", robot, mu=0.6)
+    reference = structs.replace(robot.standing_reference(), stance=np.ones(8, dtype=np.bool_))
+    command = controller(robot.standing_state(), reference)
+    assert command.status is Status.FAILED
+    assert command.dropped == ("reference.stance has 8 entries; it needs 2",)
