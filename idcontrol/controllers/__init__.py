@@ -159,9 +159,13 @@ def build(name: str, setup: Setup) -> Controller:
 
     Raises:
         UnknownName: No controller has that name.
-        InputError: There is no controller at that place, or it cannot be made.
+        InputError: There is no controller at that place, it cannot be made, or it takes no tasks.
     """
     controller = factory(name)(setup)
+    if setup.tasks and not isinstance(controller, InverseDynamics):
+        raise InputError(f"controller {name!r} takes no tasks; take one of inverse dynamics with predicted forces")
+    if setup.tasks and setup.drive_gains is not None:
+        raise InputError("drives that hold joint positions take no tasks; send torques, without drive_gains")
     if setup.beside and setup.torque_gains is not None and not isinstance(controller, Pid):
         controller = Beside(controller, setup.system, setup.torque_gains)
     if setup.drive_gains is not None and not isinstance(controller, Impedance):
@@ -178,8 +182,8 @@ def inverse_dynamics(scheme: Scheme) -> Factory:
         system, tasks = setup.system, setup.tasks
         gains = setup.acceleration_gains
         for task in tasks:
-            if isinstance(task, Posture) and task.kp is not None and task.kd is not None:
-                gains = Gains(kp=task.kp, kd=task.kd)
+            if isinstance(task, Posture) and task.gains is not None:
+                gains = Gains(kp=task.gains[0], kd=task.gains[1])
         start = setup.robot.standing_state().q if tasks and setup.robot is not None else None
         return InverseDynamics(scheme, system, setup.contacts, gains, setup.h, setup.settings, tasks, start)
 

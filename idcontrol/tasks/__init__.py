@@ -250,10 +250,18 @@ class Posture:
 
         Args:
             kp: Stiffness [1/s²]; None is that of the robot file.
-            kd: Damping [1/s]; None is critical, ``2 √kp``, or with that of the robot file its damping.
+            kd: Damping [1/s]; None is critical, ``2 √kp``, or without kp that of the robot file.
             weight: Positive weight, one number or one for each actuated joint.
+
+        Raises:
+            InputError: There is a kd without a kp, or gains or weights cannot be used.
         """
-        self.kp, self.kd = kp, (2.0 * np.sqrt(kp) if kd is None and kp is not None else kd)
+        if kp is None and kd is not None:
+            raise InputError("the posture has a kd without a kp; give both, or none for the gains of the robot file")
+        gains = None if kp is None else (kp, 2.0 * np.sqrt(max(kp, 0.0)) if kd is None else kd)
+        if gains is not None and not all(np.isfinite(gain) and gain >= 0.0 for gain in gains):
+            raise InputError(f"gains of the posture must be finite and not negative, not {gains}")
+        self.gains: tuple[float, float] | None = gains
         self.joint_weight = np.asarray(weight, dtype=np.float64)
         if not ((self.joint_weight > 0.0) & np.isfinite(self.joint_weight)).all():
             raise InputError(f"weights of the posture must be positive, not {weight!r}")
@@ -284,7 +292,12 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
         raise InputError(f"tasks must be of idcontrol.tasks, not {[type(task).__name__ for task in tasks]}")
     if len(set(map(id, tasks))) < len(tasks) or len(posture) > 1:
         raise InputError("a task is given twice; give each once, and one Posture at most")
-    joint_weight = np.ones(system.n_actuated) * (posture[0].joint_weight if posture else Posture().joint_weight)
+    weight = posture[0].joint_weight if posture else Posture().joint_weight
+    if weight.shape not in ((), (system.n_actuated,)):
+        raise InputError(
+            f"the posture has {weight.size} weights; give one, or one for each of {system.n_actuated} joints"
+        )
+    joint_weight = weight * np.ones(system.n_actuated)
     targets, data = no_targets(len(six)), system.scratch
     pin.framesForwardKinematics(system.model, data, q)
     for i, task in enumerate(six):

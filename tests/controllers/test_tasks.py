@@ -192,6 +192,8 @@ def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
         (lambda: tasks.CoM().set([0.0, np.nan, 0.0]), InputError, "finite"),
         (lambda: tasks.Frame("trunk", "orientation").set(2.0 * np.eye(3)), InputError, "rotation matrix"),
         (lambda: tasks.Posture(weight=0.0), InputError, "positive"),
+        (lambda: tasks.Posture(kd=3.0), InputError, "without a kp"),
+        (lambda: tasks.Posture(kp=-1.0), InputError, "not negative"),
     ],
 )
 def test_what_cannot_be_a_task_is_refused_in_one_line(make, error, words):
@@ -207,6 +209,7 @@ def test_what_cannot_be_a_task_is_refused_in_one_line(make, error, words):
         ("go1", lambda: [tasks.CoM()] * 2, InputError, "twice"),
         ("go1", lambda: [tasks.Posture(), tasks.Posture()], InputError, "one Posture"),
         ("go1", lambda: ["com"], InputError, "str"),
+        ("go1", lambda: [tasks.Posture(weight=[1.0, 2.0])], InputError, "2 weights"),
         ("panda", lambda: [tasks.CoM()], InputError, "floating base"),
         ("panda", lambda: [tasks.Frame("universe")], InputError, "fixed to the world"),
     ],
@@ -214,6 +217,12 @@ def test_what_cannot_be_a_task_is_refused_in_one_line(make, error, words):
 def test_tasks_that_do_not_fit_a_robot_are_refused_in_one_line(robot, listed, error, words):
     with pytest.raises(error, match=words):
         controllers.make("id-coulomb-qp", robots.load(robot), mu=0.6, tasks=listed())
+
+
+@pytest.mark.parametrize("name", ["pid", "id-sensed-1"])
+def test_controllers_without_a_demand_refuse_tasks(name):
+    with pytest.raises(InputError, match=f"'{name}' takes no tasks"):
+        controllers.make(name, robots.load("go1"), mu=0.6, tasks=[tasks.CoM()])
 
 
 def test_a_reference_with_another_number_of_soles_is_refused():
