@@ -637,16 +637,17 @@ def within_limits(bound: Bound, posed: Posed, arena: Arena) -> Posed:
     """
     machine = bound.borrowed
     terms, tasks, h = machine.terms, machine.tasks, machine.h
-    n, a, m = posed.which.shape[0], posed.b.shape[0], terms.M.shape[0]
-    if ask(tasks.certificate, (posed, zeros(arena, 3 * n), arena)).ending == SOLVED:
-        return posed
-    v, b, least, most = vector(arena, m), vector(arena, a), vector(arena, a), vector(arena, a)
-    for i in range(m):
-        v[i] = machine.inputs.v[terms.order[i]]
+    n, a = posed.which.shape[0], posed.b.shape[0]
+    v, b, least, most = velocity(machine, arena), vector(arena, a), vector(arena, a), vector(arena, a)
     demand(terms, machine.joints, h, machine.inputs, v, b)
+    wish = wished(machine, v, b, posed.contacts, posed.target, arena)
+    within = True
+    for j in range(a):
+        within = within and wish.slowest[j] <= posed.b[j] <= wish.fastest[j]
+    if within and ask(tasks.certificate, (posed, zeros(arena, 3 * n), arena)).ending == SOLVED:
+        return posed
     for j in range(a):
         least[j], most[j] = posed.bounds.least[j] / h, posed.bounds.most[j] / h
-    wish = wished(machine, v, b, posed.contacts, posed.target, arena)
     b = bounded_velocities(tasks, terms.M, terms.bias, wish, posed.cones.mu, least, most, arena)
     if tasks.outcome[0] == INFEASIBLE:
         return posed
