@@ -185,7 +185,7 @@ def _limits(
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def nearest_motion_kernel(
     w: Whitened, cones: Cones, held: Booleans, bounds: Bounds, f: Array, impulse: Array, arena: Arena
 ) -> float:

@@ -451,7 +451,7 @@ def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, 
 
 
 @late(lambda *_: types.none)
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, arena: Arena) -> None:
     """Replace the target velocities of the corners of each sole by the nearest ones that a rigid body can have.
 
@@ -629,7 +629,7 @@ def wished(machine: Machine, v: Array, b: Array, contacts: ContactArrays, target
 
 
 @late(lambda bound, posed, arena: posed)
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def within_limits(bound: Bound, posed: Posed, arena: Arena) -> Posed:
     """Return the step with the motion that tasks ask for within the limits of friction and motors.
 

@@ -88,7 +88,7 @@ def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> 
 
 
 @late(lambda tasks, M, bias, wish, arena: bias)
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> Array:
     """Compute the joint velocities that tasks ask for without limits of friction and motors, shape (a,) [rad/s].
 
@@ -115,7 +115,7 @@ def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: 
 
 
 @late(lambda tasks, M, bias, wish, *_: bias)
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def bounded_velocities(
     tasks: TaskTerms, M: Array, bias: Array, wish: Wish, mu: Array, least: Array, most: Array, arena: Arena
 ) -> Array:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+from numba.extending import register_jitable
 
 from idcontrol.kernels.jit import njit
 from idcontrol.models.step import SQUEEZE
@@ -120,7 +121,7 @@ def settle(
         again |= wanted.tobytes() in seen or len(seen) > may.size + 1
         stick = wanted
     slips = may & ~stick & tried.presses
-    if _holds(tried) and not slips.any():
+    if holds(tried) and not slips.any():
         return tried.found, LEFT_OUT if tried.moves else ""
     found, why = search(may, stick, attempt) if look is None else look(stick)
     if found is not None:
@@ -139,12 +140,10 @@ def settle(
     return tried.found, why
 
 
-def _holds(tried: Attempt[Found]) -> bool:
+@register_jitable(inline="always")  # interpreted code calls the function itself
+def holds(tried: Attempt[Found]) -> bool:
     """True if impulses hold the rows that should hold, or to `SLIGHT` where exact feasibility is not ruled out."""
     return tried.solved and (tried.moves == 0.0 or (tried.moves <= SLIGHT and not tried.impossible))
-
-
-holds: Any = njit(inline="always")(_holds)
 
 
 def search(may: Booleans, near: Booleans, attempt: Try[Found]) -> tuple[Found | None, str]:

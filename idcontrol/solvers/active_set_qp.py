@@ -85,7 +85,7 @@ def _distance(row: Array, side: float, x: Array) -> tuple[float, float]:
     return slack / norm, norm
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> float:
     """Largest relative violation of the optimality conditions of a quadratic program.
 

@@ -65,7 +65,7 @@ def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple
     return rows, constants
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def free_demand(
     strict: Array, d: Array, A: Array, y: Array, weight: Array, joints: Array, joint_weight: Array, arena: Arena
 ) -> Array:

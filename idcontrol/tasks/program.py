@@ -153,7 +153,7 @@ def _add_square(H: Array, g: Array, row: Array, weight: float, constant: float) 
             g[i] -= factor * constant
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, out: Array, arena: Arena = HEAP) -> bool:
     """Solve the program of the module.
 
