@@ -7,7 +7,7 @@ by the controller in Python, which gives way.
 
 A row gets, to the bit, what `Controllers.single` would give it, a controller for one robot.
 
-The loop is told where the scheme's step is, so it is compiled once for all schemes.
+The loop gets the address of the scheme's step, so it is compiled once for all schemes.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def driven(self) -> Array:
-        """What the motors are told: `tau`, or the rows tau, q, v, kp, kd of an impedance command, shape (5, a)."""
+        """Setpoints of the motors: `tau`, or the rows tau, q, v, kp, kd of an impedance command, shape (5, a)."""
         if self.q is None or self.v is None or self.kp is None or self.kd is None:
             return self.tau
         return np.stack((self.tau, self.q, self.v, self.kp, self.kd))

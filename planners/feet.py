@@ -117,7 +117,7 @@ class FootPlan(NamedTuple):
         course: Position, velocity and acceleration of each swing without its arch, shape (n, 3, 3).
         slide: Remainder of the velocity with which each standing foot slid when it landed, shape (n, 3) [m/s].
         landing: Where the centre of each foot will land or has landed, shape (n, 3) [m].
-        level: Height of the ground under the last foothold of each foot, as the foot has told it, shape (n,) [m].
+        level: Height of the ground under the last foothold of each foot, as the foot has shown it, shape (n,) [m].
         offset: How much higher it was than expected, shape (n,) [m]: of the ground, or of what the sensors make of it.
         touched: When each foot touched down, -inf before the first time, shape (n,) [s].
     """

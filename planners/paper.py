@@ -145,7 +145,7 @@ class PaperPlanner:
     """The original trot; it is reset and called as `trot.TrotPlanner` is.
 
     `Reference.base_position` and `base_yaw` are the measured ones, at nominal height: this planner has no reference for
-    the base. It never stands: told to stop, it trots on the spot.
+    the base. It never stands: at a command of zero it trots on the spot.
 
     Attributes:
         feet: The feet, in the order of all per-foot arrays.

@@ -84,7 +84,7 @@ def _check(name_or_path: str | Path) -> Report:
     name = str(name_or_path) if description is None else description.name
     problems = [f"{path.name}: {line}" for line in misfits]
     named = raw.get("urdf")
-    if not isinstance(named, str) or not named:  # told by its schema
+    if not isinstance(named, str) or not named:  # its schema says so
         return Report(robot=name, problems=tuple(problems))
     try:
         file = urdf_of(named, path, name_or_path)

@@ -36,7 +36,7 @@ def forward(state: State, command: Command) -> float:
 class JointTargets(gymnasium.Env[Array, Array]):
     """A legged robot on flat ground.
 
-    An action is a target for each joint, from -1 to 1 of `reach_rad` about the home pose; the controller is told a
+    An action is a target for each joint, from -1 to 1 of `reach_rad` about the home pose; the controller gets a
     motion there at constant velocity. An observation has the height of the base [m], gravity's direction in its axes
     (3), its velocity in its axes (6), joint positions less those at home (a) [rad], and joint velocities (a) [rad/s].
     """

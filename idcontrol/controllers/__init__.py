@@ -135,7 +135,7 @@ def make(
         UnknownName: No controller has that name, or there is no such argument.
         InputError: The robot cannot be used, or `mu` or `rate_hz` is no such number.
     """
-    for argument in unknown:  # `mu` has a default so that a misspelt name is told before one that is missing
+    for argument in unknown:  # `mu` has a default so that a misspelt name is named before a missing one
         raise UnknownName("argument", argument, ("mu", "rate_hz", "settings", "tasks"))
     contacts = on_flat_ground(robot, mu)
     kp, kd = robot.torque_gains(contacts.system.actuated_names)
@@ -155,7 +155,7 @@ def make(
 
 
 def build(name: str, setup: Setup) -> Controller:
-    """The controller called `name`, from all that it can be told.
+    """Build the controller called `name` from all its parts.
 
     Raises:
         UnknownName: No controller has that name.

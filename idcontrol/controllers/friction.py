@@ -1,14 +1,13 @@
-"""The friction that the ground shows when feet slide, where it is less than the controller was told.
+"""Friction estimated from sliding feet, where it is less than the nominal friction.
 
 A foot that slides has the friction of the ground on it: the ratio of its force along the ground to the force across is
-μ. Nobody has to sense forces for that. The motion of the machine tells them: from one period to the next,
-``M (v - v_last)/Δt + c - Pᵀτ_last = Jᵀ f``, of which the rows of the joints are taken. What carries a foot is light, so
-a load on the base that nobody told of hardly enters there; three joints or more between the base and each foot make f
-unique. The rows of the base are the check: where these forces do not carry it, torques came late or something pushes,
-and nothing is learnt.
+μ. No force sensor is needed: the forces follow from the motion of the machine between two periods,
+``M (v - v_last)/Δt + c - Pᵀτ_last = Jᵀ f``, of which the rows of the joints are taken. Legs are light, so an unmodelled
+load on the base hardly enters there; three joints or more between the base and each foot make f unique. The rows of the
+base are the check: where these forces do not carry it, torques came late or something pushes, and nothing is learnt.
 
-What is *not* seen is friction greater than told, and friction that no foot has slid on: a controller that counts on
-less than there is stands as well.
+Friction above the nominal one is not seen, nor friction on which no foot has slid: a controller that assumes less than
+there is stands as well.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ FADES_S: Final = 0.01
 """Time in which slip and forces are forgotten [s]: ten periods take the noise of velocities out of them."""
 ENOUGH_S: Final = 0.004
 """Forces of sliding feet are believed once they have carried the whole machine for that long, or a part for longer [s];
-a foot that scrapes over the ground tells nothing."""
+a foot that scrapes over the ground shows nothing."""
 UNEXPLAINED: Final = 0.2
 """Part of what the feet carry that may be missing in the balance of the base; torques that come 5 ms late miss more."""
 COUNTED: Final = 0.8
 """Part of the friction shown that is counted on (planner.md, section 7): pyramids and circles differ by more than a
-tenth. What was told is doubted once less than it is shown, and counted on again once this part of what is believed to
-be there reaches it."""
+tenth. The nominal friction is doubted once a foot shows less, and assumed again once this part of the estimate reaches
+it."""
 REGAINED_S: Final = 20.0
-"""Time in which the friction counted on grows e-fold while no foot slides, until it is what was told [s]."""
+"""Time in which the assumed friction grows e-fold while no foot slides, up to the nominal one [s]."""
 SINGULAR: Final = 1e-9
 """Relative regularization of the rows that forces are found from: a leg that is stretched out."""
 
@@ -58,7 +57,7 @@ class Friction(NamedTuple):
         impulse: Impulses on feet that slide, across the ground and along it, which fade, shape (2,) [N s].
         balance: Meanwhile, across the ground on all feet, and along the axes of the base what is missing there, shape
             (4,) [N s].
-        mu: Friction that the ground has shown, shape (1,); inf while there is no reason to doubt what was told.
+        mu: Friction that the ground has shown, shape (1,); inf while there is no reason to doubt the nominal one.
     """
 
     t: Array
@@ -100,13 +99,13 @@ def watch(bound: Bound, seen: Bound, near: Near, t: float) -> float:
     machine, memory, contacts = bound.borrowed, seen.borrowed, ContactArrays(*borrow(near))
     order, inputs = machine.terms.order, machine.inputs
     m, n, dt = order.shape[0], contacts.identity.shape[0], t - memory.t[0]
-    sliding, told = 0, np.inf
+    sliding, nominal = 0, np.inf
     if 0.0 < dt < 1.5 * machine.h and usable(contacts, min(inputs.stance.shape[0], MOST_FEET), m):
         kept = FADES_S / (FADES_S + dt)
         _fade(memory, kept)
         for i in range(n):
             foot, now, smooth = contacts.identity[i], 0.0, 0.0
-            told = min(told, contacts.mu[i])
+            nominal = min(nominal, contacts.mu[i])
             if not inputs.stance[foot] or inputs.since_touchdown[foot] < machine.rule.landing_s:
                 memory.slip[foot, 0] = memory.slip[foot, 1] = 0.0
                 continue
@@ -130,13 +129,13 @@ def watch(bound: Bound, seen: Bound, near: Near, t: float) -> float:
 
     normal, tangential = memory.impulse
     missing = np.sqrt(memory.balance[1] ** 2 + memory.balance[2] ** 2 + memory.balance[3] ** 2)
-    known = told < np.inf and missing < UNEXPLAINED * memory.balance[0]
+    known = nominal < np.inf and missing < UNEXPLAINED * memory.balance[0]
     if sliding and known and normal > ENOUGH_S * weight(machine.terms):
-        if tangential < told * normal or memory.mu[0] < np.inf:
+        if tangential < nominal * normal or memory.mu[0] < np.inf:
             memory.mu[0] = tangential / normal
     elif dt < np.inf:
         memory.mu[0] *= 1.0 + max(dt, 0.0) / REGAINED_S
-    if COUNTED * memory.mu[0] >= told:
+    if COUNTED * memory.mu[0] >= nominal:
         memory.mu[0] = np.inf
     return float(COUNTED * memory.mu[0])
 

@@ -24,11 +24,11 @@ def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State]
     velocity at t itself.
     """
 
-    def told(state: State) -> Reference:
+    def shifted(state: State) -> Reference:
         middle = planner(structs.replace(state, t=state.t + 0.5 * h))
         return structs.replace(middle, q=middle.q - 0.5 * h * middle.v - 0.125 * h * h * middle.a).sealed()
 
-    return told
+    return shifted
 
 
 def drive_gains(system: System, gains: Gains) -> Gains:

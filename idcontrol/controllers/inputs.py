@@ -238,17 +238,17 @@ def _within(x: Array, out: Array) -> bool:
 @njit(cache=True, inner=True)
 def copy_inputs(bound: Bound, given: tuple[Any, ...]) -> bool:
     """Copy the fields of `Inputs` into bound ones; returns whether they can be used."""
-    told = Inputs(*borrow(given))
+    new = Inputs(*borrow(given))
     inputs, unit, patch, feet = bound.borrowed
-    good = _within(told.q, inputs.q) and _within(told.v, inputs.v)
-    good = good and _within(told.joint_q, inputs.joint_q) and _within(told.joint_v, inputs.joint_v)
-    good = good and _within(told.joint_a, inputs.joint_a)
-    if told.stance.shape[0] != feet or told.since_touchdown.shape[0] != feet or told.to_liftoff.shape[0] != feet:
+    good = _within(new.q, inputs.q) and _within(new.v, inputs.v)
+    good = good and _within(new.joint_q, inputs.joint_q) and _within(new.joint_v, inputs.joint_v)
+    good = good and _within(new.joint_a, inputs.joint_a)
+    if new.stance.shape[0] != feet or new.since_touchdown.shape[0] != feet or new.to_liftoff.shape[0] != feet:
         return False
     for i in range(patch.shape[0]):
         foot = patch[i]
-        since, until = told.since_touchdown[foot], told.to_liftoff[foot]
-        inputs.stance[i], inputs.since_touchdown[i], inputs.to_liftoff[i] = told.stance[foot], since, until
+        since, until = new.since_touchdown[foot], new.to_liftoff[foot]
+        inputs.stance[i], inputs.since_touchdown[i], inputs.to_liftoff[i] = new.stance[foot], since, until
         good = good and not np.isnan(since) and not np.isnan(until)
     for k in range(unit.shape[0]):
         square = 0.0

@@ -1,4 +1,4 @@
-"""The load on a floating base that nobody told of: a payload, a leash, a slope of the sensor.
+"""Estimated unmodelled force on a floating base: a payload, a leash, a slope of the sensor.
 
 The forces that were predicted for the last period and the motion that came of them leave something of the base's
 balance unexplained. A share of it is added to the load w in every period,
@@ -26,9 +26,9 @@ from idcontrol.types import Array, Integers
 LEARNT_S: Final = 0.2
 """Time constant T in which a load is learnt [s]: some stances of a trot, far longer than a landing or a delay."""
 
-UNTOLD: Final = 0.02
-"""Part of the weight that is never counted on: that much may come of what steps mispredict where feet land and lift. So
-a robot whose load is what it was told is left alone, to the bit."""
+UNMODELLED: Final = 0.02
+"""Part of the weight that is not compensated: steps mispredict that much where feet land and lift. So the torques of a
+robot without an unmodelled load do not change, to the bit."""
 
 
 class Load(NamedTuple):
@@ -108,6 +108,6 @@ def weigh(bound: Bound, seen: Bound, near: Near, t: float) -> None:
         for j in range(m):
             memory.v[j] = inputs.v[order[j]]
     size = np.sqrt(memory.force[0] ** 2 + memory.force[1] ** 2 + memory.force[2] ** 2)
-    if size > UNTOLD * most:
+    if size > UNMODELLED * most:
         for k in range(3):
-            terms.bias[k] -= (1.0 - UNTOLD * most / size) * memory.force[k]
+            terms.bias[k] -= (1.0 - UNMODELLED * most / size) * memory.force[k]

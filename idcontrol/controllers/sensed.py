@@ -21,12 +21,12 @@ class SensedForces:
     ``M_bb v̇_b = J_bᵀ f - c_b - M_bq q̈_des``.
     Forces count at feet that are planned to stand, as in the original.
 
-    It cannot hold forces that the motion does not show. Where feet stick, the difference between what the
-    joints are told and what the footholds allow moves nothing; it turns into contact forces that balance each other,
-    and these are sensed and fed back in the next period, with the same difference added. They are its integral over
-    time: four feet of the paper's quadruped whose hips are told 0.01 rad more than they can turn press sideways by 51
-    N/s more and more, until friction lets go (8.3 N at μ = 0.7). At infinite friction nothing does: in a trot on
-    ``mu=inf`` what the feet do against each other was measured to grow from a median of 12 N to 26 N within 3.5 s, with
+    It cannot hold forces that the motion does not show. Where feet stick, the difference between the demand on the
+    joints and the motion that the footholds allow moves nothing. It turns into contact forces that balance each other.
+    These are sensed and fed back in the next period, with the same difference added, so they are its integral over
+    time: four feet of the paper's quadruped whose hips are to turn 0.01 rad more than they can press sideways by 51 N/s
+    more and more, until friction ends it (8.3 N at μ = 0.7). At infinite friction nothing does: in a trot on ``mu=inf``
+    what the feet do against each other was measured to grow from a median of 12 N to 26 N within 3.5 s, with
     a maximum of 114 N (9 to 16 N and at most 33 N at μ = 0.7); feet lost contact, a foot that had lost it was sensed as
     zero and not loaded again, and in that run the machine fell at 5 s. With projection of the demand (math.md, section
     12.1), which takes the inconsistent part out of each, it fell at 2.5 s; why so early was not looked into. Use a

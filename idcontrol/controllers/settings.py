@@ -47,11 +47,11 @@ class InverseSettings:
             Where a push or a load asks for more, the bound is given up before the robot falls, and `Command.dropped`
             has "rate". The first torque after a reset has no bound, and those of id-coulomb-qp-raw have none: it shows
             what stage I does alone.
-        learn_friction: Whether less friction is counted on than told where feet slide with less
+        learn_friction: True to assume less than the nominal friction where feet slide with less
             (`idcontrol.controllers.friction`).
-        learn_load: Whether a force on a floating base that nobody told of is counted on as it shows in the motion
+        learn_load: True to compensate an unmodelled force on a floating base, estimated from the motion
             (`idcontrol.controllers.load`).
-        impacts: Whether the forces of a period in which a foot lands are predicted with its impact: by the contact
+        impacts: True to predict the forces of a period in which a foot lands with its impact: by the contact
             model, forward from the torques. No torque depends on it (planner.md, section 7).
         repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
             contacts slip (math.md, section 12.2). Off, they keep the motion without slip and do not look at

@@ -362,11 +362,11 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def joint_error(terms: MachineTerms, inputs: Inputs, j: int) -> tuple[float, float]:
     """Angle of joint j and how far it is from its reference, a continuous joint the shorter way round [rad]."""
-    q, at, told = inputs.q, terms.joint_q[j], inputs.joint_q[j]
-    if terms.joint_circle[j]:  # given by cosine and sine
+    q, at, goal = inputs.q, terms.joint_q[j], inputs.joint_q[j]
+    if terms.joint_circle[j]:  # as cosine and sine
         angle = np.arctan2(q[at + 1], q[at])
-        return angle, shorter(told - angle)
-    return q[at], told - q[at]
+        return angle, shorter(goal - angle)
+    return q[at], goal - q[at]
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")

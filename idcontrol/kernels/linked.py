@@ -4,7 +4,7 @@ Numba puts a function's code into every function that calls it, and optimizes it
 six is compiled six times, and again for each further caller. One that is `linked` is compiled once, and called where it
 is. That takes some nanoseconds: it is meant for stages and solvers, not for what is done with two numbers.
 
-A caller may also be told at run time which kernel to call: `address` makes a number of it, and `calls` a function that
+A caller may also choose at run time which kernel to call: `address` makes a number of it, and `calls` a function that
 calls what is there. So one compiled loop serves all schemes and models.
 
 Each place of a call has a pointer, empty when the program begins. The first call asks Python for the kernel, which

@@ -1,4 +1,4 @@
-r"""Contact forces at acceleration level, rolling and sliding contacts told apart (math.md, section 9).
+r"""Contact forces at acceleration level, with rolling and sliding contacts (math.md, section 9).
 
     M v̇ = f + Nᵀc_n + Sᵀc_t + Tᵀc_o,     0 ≤ c_n ⊥ a_n = N v̇ + Ṅ v ≥ 0
 

@@ -384,7 +384,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction.
 
     In forward mode with gaps that are not negative a solution exists and Lemke's method finds it. With prescribed
-    joints it may not exist (joints that are told to squeeze, or against friction, math.md, section 5.1), and Lemke's
+    joints it may not exist (joints that are to squeeze, or against friction, math.md, section 5.1), and Lemke's
     method is not sure to find it where it does. Where none is found the status is FALLBACK, the impulses are zero, and
     the note says what is known: `SQUEEZE`, `JAM` or `UNSOLVED`. A solution that was not found at the first attempt has
     the note ``"restarted"`` (another covering vector), ``"regularized"`` (then the status is REPAIRED) or

@@ -278,8 +278,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     `solve`; the step is REPAIRED where they would have to yield by more than `sticking.YIELD`.
 
     Args:
-        problem: The step; joints must be told what contact allows (math.md, section 12.1), or it chatters like stage I
-            alone.
+        problem: The step, with a demand that contact allows (math.md, section 12.1), or it chatters like stage I alone.
         warm: As for `solve`.
         epsilon: δ relative to the mean diagonal entry of ρρᵀ.
 

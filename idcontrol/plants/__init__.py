@@ -149,14 +149,14 @@ def make(
         InputError: The robot cannot be used, `mu` or `rate_hz` is no such number, or the plant needs a package that is
             not installed.
     """
-    for argument in unknown:  # `mu` has a default so that a misspelt name is told before one that is missing
+    for argument in unknown:  # `mu` has a default so that a misspelt name is named before a missing one
         raise UnknownName("argument", argument, ("mu", "rate_hz"))
     contacts = on_flat_ground(robot, mu)
     return build(name, Setup(system=contacts.system, contacts=contacts, dt=period(rate_hz), robot=robot, mu=mu))
 
 
 def build(name: str, setup: Setup) -> SimulatedPlant:
-    """The plant called `name`, from all that it can be told.
+    """Build the plant called `name` from all its parts.
 
     Raises:
         UnknownName: No plant has that name.

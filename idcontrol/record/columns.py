@@ -19,7 +19,7 @@ PLACE: Mapping[Column, str] = {"x": "m", "y": "m", "z": "m", "qx": "", "qy": "",
 MOTION: Mapping[Column, str] = {"vx": "m/s", "vy": "m/s", "vz": "m/s", "wx": "rad/s", "wy": "rad/s", "wz": "rad/s"}
 """A base's linear and angular velocity, along its own axes."""
 COMMAND: Mapping[Column, str] = {"ahead": "m/s", "left": "m/s", "turn": "rad/s"}
-"""The velocity that a robot is told."""
+"""The commanded velocity of a robot."""
 OF_BASE: Mapping[str, Mapping[Column, str]] = {
     "base_ref": {"x": "m", "y": "m", "z": "m", "yaw": "rad"},
     "com": dict.fromkeys(AXES, "m"),

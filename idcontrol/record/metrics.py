@@ -56,7 +56,7 @@ SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
 """Errors allowed on top of `SHORTFALL`: of the distance, in standing heights, and of the turn, which a push adds to
 [rad]."""
 POWER_ABOVE_HZ = (20, 50, 100)
-"""Frequencies above which the power of the torque rate is told [Hz]."""
+"""Frequencies above which the power of the torque rate is reported [Hz]."""
 AT_REST_S = 3.0
 """A robot that stops has come to rest over its feet after this time [s]."""
 TOUCHING_N = 1e-3

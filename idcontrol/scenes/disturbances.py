@@ -29,13 +29,13 @@ from idcontrol.types import Array, Booleans, ContactForces, Reference, State
 
 
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How plant and schedule differ from what the controller was told.
+    """How plant and schedule differ from what the controller assumes.
 
     Attributes:
         delay_s: Torques reach the joints that much later; a whole number of control periods.
         normal_error_rad: True contact normals lean by this angle, in a direction of its own at each foot, while the
             controller has those of the smooth ground.
-        touchdown_late_s: Feet meet the ground that much later than the controller is told; negative: earlier.
+        touchdown_late_s: Feet meet the ground that much later than the controller expects; negative: earlier.
         unseen_ground: Whether planner and controller take the ground for the plane z = 0, whatever it is.
         payload_share: Mass on the base that the controller does not know of, as a share of the robot's mass.
     """
@@ -264,11 +264,11 @@ def leaning(angle: float, feet: int, rng: np.random.Generator) -> Array:
 
 @dataclass(slots=True)
 class WrongSchedule:
-    """A planner whose touchdowns are told wrongly to the controller; the motion that it asks for is right.
+    """A planner that gives the controller wrong touchdowns; the motion that it asks for is right.
 
     Attributes:
         planner: The planner.
-        late_s: How much later than told a foot meets the ground; negative: earlier [s].
+        late_s: How much later than planned a foot meets the ground; negative: earlier [s].
         swing_s: Duration of a planned swing [s].
         stance_s: Duration of a planned stance [s].
     """

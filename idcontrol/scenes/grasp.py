@@ -60,7 +60,7 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         grip_n: Internal force that presses each fingertip on the box, on top of what the controller finds; the default
             is what 0.1 N m at the finger joints of `arm` give.
         closing_rad: How far the goals of the fingers lie beyond their home, inside the box.
-        ground: What plants with springs between fingertips and box are told (`plants.GroundSettings`).
+        ground: Settings of plants with springs between fingertips and box (`plants.GroundSettings`).
         friction: The friction that the controller counts on, and the friction pyramids.
         acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s]; null is the robot file's.
         torque_feedback: Whether these have the robot file's joint feedback on top.

@@ -139,7 +139,7 @@ class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """What the plant's actuators do beside giving the torque that they are asked for.
 
     Attributes:
-        kind: ``ideal`` is nothing; ``robot`` is what the robot file says, which the controller is told, too.
+        kind: ``ideal`` is nothing; ``robot`` is what the robot file says, which the controller knows, too.
         error: Those of the plant have ``1 + error`` times the inertia, friction, lag and delay that the controller is
             told.
         bandwidth_hz: Bandwidth of all torques, that of a first-order lag; null is the robot file's.
@@ -182,7 +182,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         sensing: What planner and controller know the state from.
         kick: A push.
         balance: An extra righting of the base through the stance legs.
-        disturbance: How plant and schedule differ from what the controller is told.
+        disturbance: How plant and schedule differ from what the controller assumes.
         command: What is sent to the motors.
         actuators: What the motors make of it.
         ground: Settings of plants whose ground is soft or viscous.
@@ -286,7 +286,7 @@ class WalkScene:
         return tuple(foot.name for foot in self.robot.description.feet)
 
     def actuators(self) -> Actuators | None:
-        """What the controller is told of the actuators; None where they are ideal.
+        """Actuators as the controller knows them; None where they are ideal.
 
         Raises:
             InputError: The robot file says nothing of them.
@@ -378,7 +378,7 @@ class WalkScene:
             ),
             speed_limit=self.robot.velocity_limit(system.actuated_names),
             balance=Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s),
-            # At every friction: told to keep its speed, the base would have to push the legs' reaction into the ground.
+            # At every friction: to keep its speed, the base would have to push the legs' reaction into the ground.
             constant_momentum=True,
         )
         flat = config.terrain == "plane" or config.disturbance.unseen_ground
@@ -517,7 +517,7 @@ class WalkScene:
         return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h)
 
     def _told(self, planner: WalkPlanner) -> Callable[[State], Reference]:
-        """The plan as the controller is told it."""
+        """The plan as the controller gets it."""
         told: Callable[[State], Reference] = planner
         late = self.config.disturbance.touchdown_late_s
         if late != 0.0:
@@ -579,7 +579,7 @@ class WalkScene:
 
     @property
     def _told_ground(self) -> Terrain:
-        """The ground as the controller is told it."""
+        """The ground as the controller knows it."""
         return plane() if self.config.disturbance.unseen_ground else self.ground
 
     @property
@@ -589,7 +589,7 @@ class WalkScene:
         return gait
 
     def _told_feet(self) -> SphereContacts:
-        """The feet on the ground as sensing is told it."""
+        """The feet on the ground as sensing knows it."""
         return self.robot.contacts(self.config.mu, self._told_ground, self.robot.system(self.actuators()))
 
     def _of_plant(self, mu: float) -> float:
@@ -618,7 +618,7 @@ class SimulatedWalk:
         start: State at time zero, all feet on the ground.
         guide: Source of the walking commands.
         planner: The planner; it follows `guide`.
-        told: The plan as the controller is told it: `planner`, or that with a wrong schedule.
+        told: The plan as the controller gets it: `planner`, or that with a wrong schedule.
         sense: Turns the true state into the one that planner and controller see; None leaves it as it is.
         ahead: Predicts the state in which a command arrives; None where no delay is known of.
         controller: The controller.

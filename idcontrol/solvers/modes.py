@@ -39,7 +39,7 @@ def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> 
         max_nodes: Quadratic programs allowed, all islands together.
 
     Returns:
-        A solution y = (f_N, f_S, f_T), to the 1e-9 of a contact velocity with which modes are told apart, or None;
+        A solution y = (f_N, f_S, f_T), to the 1e-9 of a contact velocity with which modes are distinguished, or None;
         whether the question is settled, so that None means that there is none; quadratic programs solved.
     """
     n, y, nodes, found = mu.size, np.zeros(v0.size), 0, True

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from idcontrol import controllers
-from idcontrol.controllers.load import LEARNT_S, UNTOLD
+from idcontrol.controllers.load import LEARNT_S, UNMODELLED
 from idcontrol.scenes.disturbances import Disturbance, Kick
 from idcontrol.scenes.walk import WalkConfig, WalkScene
 from tests import scenes
@@ -42,7 +42,7 @@ def test_a_trot_with_its_own_weight_on_its_back_does_not_sag():
 @pytest.mark.parametrize("mu", [0.1, 0.8])
 def test_a_robot_without_a_load_is_left_alone_to_the_bit(mu):
     load, height = walked(1.5, mu=mu)
-    assert 0.0 < np.linalg.norm(load, axis=1).max() < UNTOLD * WEIGHT
+    assert 0.0 < np.linalg.norm(load, axis=1).max() < UNMODELLED * WEIGHT
     np.testing.assert_array_equal(height, walked(1.5, mu=mu, learns=False)[1])
 
 

@@ -4,7 +4,7 @@ r"""SAP: compliant contact as an unconstrained convex problem in velocities (mat
 
 γ is the projection of ``-R⁻¹(J v - v̂)`` onto the friction cone, a circle (`cone`); R and v̂ come from stiffness,
 damping and friction (`regularization`). The optimum always exists, and with finite friction it is unique and depends
-continuously on all data: inverse, too, where joints are told to squeeze (torques are then as large as contacts are
+continuously on all data: inverse, too, where joints are to squeeze (torques are then as large as contacts are
 stiff). With prescribed joints the unknowns are the unactuated velocities alone, and R is that of the whole machine, so
 that both modes agree.
 

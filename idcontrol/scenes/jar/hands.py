@@ -40,7 +40,7 @@ SETTLING = 300
 
 @dataclass
 class Arm:
-    """One arm with its hand: where it is told to be, and the drive that takes it there.
+    """One arm with its hand: where it is to be, and the drive that takes it there.
 
     Attributes:
         system: The machine; its terms are those of the present state.
@@ -74,7 +74,7 @@ class Arm:
 
     @property
     def pose(self) -> pin.SE3:
-        """The pose that the arm is told to have at present."""
+        """The commanded pose of the arm."""
         return self.ik.pose()
 
     def stop(self) -> None:

@@ -190,7 +190,7 @@ def _at(pose: pin.SE3) -> Goal:
 
 
 def _raised(arm: int, up: Array) -> Goal:
-    """Move a palm by `up` [m] from where it is told to be."""
+    """Move a palm by `up` [m] from where it is to be."""
     return lambda scene: pin.SE3(scene.arms[arm].pose.rotation, scene.arms[arm].pose.translation + up)
 
 
