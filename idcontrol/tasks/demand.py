@@ -98,7 +98,11 @@ def free_demand(
     for i in range(r):
         G[m + p, i] = d[i]
     for i in range(p):
-        G[m + i, r + i], G[m + p, r + i] = 1.0 / np.sqrt(weight[i]), y[i]
+        # a slack that is longer than its row would make all other rows seem short
+        scale = min(1.0, np.sqrt(weight[i]))
+        for k in range(m):
+            G[k, r + i] *= scale
+        G[m + i, r + i], G[m + p, r + i] = scale / np.sqrt(weight[i]), scale * y[i]
     widest, longest, squares = 0.0, 0.0, zeros(arena, rows)
     for k in range(u):
         widest = max(widest, dot(G[k], G[k]))

@@ -88,6 +88,21 @@ def test_dependent_contact_rows_change_nothing():
     np.testing.assert_allclose(twice, once, atol=1e-9 * np.abs(once).max())
 
 
+@pytest.mark.parametrize("faded", [1e-16, 1e-24])
+def test_a_task_that_fades_out_leaves_the_others_as_they_are(faded):
+    rng = np.random.default_rng(3)
+    of = moving(rng)
+    rows, J, d = problem(rng, of, (0, 1, 2, 3))
+    momentum = slice(len(rows.y) - 6, len(rows.y))
+    without, weight = rows.weight.copy(), rows.weight.copy()
+    without[momentum], weight[momentum] = 0.0, faded
+    kept = without > 0.0
+    joints = rows.joints, np.ones(12), HEAP
+    wanted = free_demand(J, d, rows.A[kept], rows.y[kept], without[kept], *joints)
+    found = free_demand(J, d, rows.A, rows.y, weight, *joints)
+    np.testing.assert_allclose(found, wanted, atol=1e-9 * np.abs(wanted).max())
+
+
 def limited(of: Moving, J, d, limit) -> Dynamics:
     a = of.system.n_actuated
     return Dynamics(
