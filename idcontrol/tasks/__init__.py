@@ -77,6 +77,8 @@ class _Rows:
         is_set: True if `set` has been called.
     """
 
+    __slots__ = ("_name", "_own", "_part", "_rooms", "_strict", "is_set")  # a misspelt attribute is refused
+
     def __init__(
         self, name: str, part: slice, kp: npt.ArrayLike, kd: npt.ArrayLike | None, weight: npt.ArrayLike, strict: bool
     ) -> None:
@@ -105,24 +107,32 @@ class _Rows:
 
     @property
     def error(self) -> Array:
-        """Reference less actual value at the last step of the controller that took the task last [m, rad]."""
+        """Reference less actual value at the last step of the controller that took the task last [m, rad, N m s]."""
         targets, at = self._rooms[-1] if self._rooms else (self._own, 0)
         return targets.error[at, self._part].copy()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
         """Leave out the arrays of controllers: a copied controller takes the copied tasks itself."""
-        return self.__dict__ | {"_rooms": []}
+        state: Any = super().__getstate__()  # of slots: (None, their values)
+        return None, state[1] | {"_rooms": []}
 
     def _write(self, field: str, values: Array, part: Any = Ellipsis) -> None:
         """Write values of one reference, here and into the arrays of all controllers."""
         for targets, at in ((self._own, 0), *self._rooms):
             getattr(targets, field)[at, part] = values
 
-    def _set(self, velocity: npt.ArrayLike | None, acceleration: npt.ArrayLike | None) -> None:
+    def _set(self, velocity: npt.ArrayLike | None, acceleration: npt.ArrayLike | None, **place: Array) -> None:
+        """Write a reference whose place is checked; one with wrong numbers changes nothing."""
         size = (self._part.stop - self._part.start,)
-        for field, values in (("velocity", velocity), ("acceleration", acceleration)):
-            given = np.zeros(size) if values is None else _numbers(f"{field} of {self._name}", values, size)
-            self._write(field, given, self._part)
+        rates = {"velocity": velocity, "acceleration": acceleration}
+        checked = {
+            field: np.zeros(size) if values is None else _numbers(f"{field} of {self._name}", values, size)
+            for field, values in rates.items()
+        }
+        for field, values in checked.items():
+            self._write(field, values, self._part)
+        for field, values in place.items():
+            self._write(field, values)
         self.is_set = True
 
     def join(self, targets: Targets, at: int) -> None:
@@ -134,6 +144,8 @@ class _Rows:
 
 class Frame(_Rows):
     """Position, orientation or both of a frame of the URDF."""
+
+    __slots__ = ("frame", "kind")
 
     def __init__(
         self,
@@ -189,13 +201,13 @@ class Frame(_Rows):
             new["rotation"] = R = _numbers(f"rotation of {self._name}", rotation, (3, 3))
             if np.abs(R @ R.T - np.eye(3)).max() > 1e-3 or np.linalg.det(R) < 0.0:
                 raise InputError(f"rotation of {self._name} must be a rotation matrix, not {R.tolist()}")
-        self._set(velocity, acceleration)
-        for field, values in new.items():
-            self._write(field, values)
+        self._set(velocity, acceleration, **new)
 
 
 class CoM(_Rows):
     """The centre of mass."""
+
+    __slots__ = ()
 
     def __init__(
         self,
@@ -221,12 +233,13 @@ class CoM(_Rows):
             InputError: These are no such numbers.
         """
         position = _numbers("position of the centre of mass", position, (3,))
-        self._set(velocity, acceleration)
-        self._write("position", position)
+        self._set(velocity, acceleration, position=position)
 
 
 class Momentum(_Rows):
     """The angular momentum about the centre of mass."""
+
+    __slots__ = ()
 
     def __init__(self, *, kd: npt.ArrayLike = 10.0, weight: npt.ArrayLike = 1.0, strict: bool = False) -> None:
         """Choose gain [1/s] and weight as for `Frame`; the weight counts (N m)⁻² here. Until `set` it is to be zero."""
@@ -245,6 +258,8 @@ class Momentum(_Rows):
 class Posture:
     """How the joints follow the reference of the controller's call beside the other tasks."""
 
+    __slots__ = ("gains", "joint_weight")
+
     def __init__(self, *, kp: float | None = None, kd: float | None = None, weight: npt.ArrayLike = 1e-2) -> None:
         """Choose gains and weight.
 
@@ -258,12 +273,15 @@ class Posture:
         """
         if kp is None and kd is not None:
             raise InputError("the posture has a kd without a kp; give both, or none for the gains of the robot file")
-        gains = None if kp is None else (kp, 2.0 * np.sqrt(max(kp, 0.0)) if kd is None else kd)
-        if gains is not None and not all(np.isfinite(gain) and gain >= 0.0 for gain in gains):
-            raise InputError(f"gains of the posture must be finite and not negative, not {gains}")
-        self.gains: tuple[float, float] | None = gains
-        self.joint_weight = np.asarray(weight, dtype=np.float64)
-        if not ((self.joint_weight > 0.0) & np.isfinite(self.joint_weight)).all():
+        self.gains: tuple[float, float] | None = None
+        if kp is not None:
+            stiffness = float(_numbers("kp of the posture", kp, ()))
+            damping = 2.0 * np.sqrt(max(stiffness, 0.0)) if kd is None else float(_numbers("kd of the posture", kd, ()))
+            if stiffness < 0.0 or damping < 0.0:
+                raise InputError(f"gains of the posture must not be negative: kp {stiffness}, kd {damping}")
+            self.gains = stiffness, damping
+        self.joint_weight = _numbers("weights of the posture", weight, np.shape(weight))
+        if not (self.joint_weight > 0.0).all():
             raise InputError(f"weights of the posture must be positive, not {weight!r}")
 
 

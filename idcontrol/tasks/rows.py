@@ -53,7 +53,8 @@ class Targets(NamedTuple):
         kp: Stiffness, shape (k, 6) [1/s²].
         kd: Damping, shape (k, 6) [1/s].
         weight: Weight of each row, shape (k, 6): 0 leaves the row out, inf makes it strict.
-        error: Overwritten with the error ``reference - actual`` of each row, shape (k, 6) [m, rad].
+        error: Overwritten with the error ``reference - actual`` of each row, shape (k, 6) [m, rad]; of angular momentum
+            that of its value [N m s].
     """
 
     kind: Integers
@@ -201,7 +202,7 @@ def _centroid(
     centre = (M[5, 1] / mass, M[3, 2] / mass, M[4, 0] / mass)
     for x in range(3):
         r[x] = R[x, 0] * centre[0] + R[x, 1] * centre[1] + R[x, 2] * centre[2]
-        error[x], error[x + 3] = targets.position[i, x] - at.position[1, x] - r[x], 0.0
+        error[x] = targets.position[i, x] - at.position[1, x] - r[x]
     for half in (0, 3):
         for x in range(3):
             drift[half + x] = R[x, 0] * bias[half] + R[x, 1] * bias[half + 1] + R[x, 2] * bias[half + 2]
@@ -220,6 +221,8 @@ def _centroid(
         now = 0.0
         for k in range(m):
             now += A[x, k] * v[k]
+        if x >= 3:
+            error[x] = targets.velocity[i, x] - now
         change = targets.acceleration[i, x] + targets.kp[i, x] * error[x]
         y[x] = change + targets.kd[i, x] * (targets.velocity[i, x] - now) - drift[x]
 

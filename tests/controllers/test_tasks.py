@@ -185,6 +185,25 @@ def test_tasks_may_serve_two_controllers_and_copies_have_their_own():
     np.testing.assert_array_equal(twin(state, reference).tau, torque)
 
 
+def test_a_reference_with_wrong_numbers_changes_nothing():
+    com = tasks.CoM()
+    com.set([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+    with pytest.raises(InputError, match="acceleration"):
+        com.set(np.zeros(3), np.zeros(3), [np.nan, 0.0, 0.0])
+    controllers.make("id-coulomb-qp", robots.load("go1"), mu=0.6, tasks=[com])
+    targets, at = com._rooms[0]
+    np.testing.assert_array_equal(targets.position[at], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(targets.velocity[at, :3], [4.0, 5.0, 6.0])
+
+
+@pytest.mark.parametrize("task", [tasks.CoM(), tasks.Frame("trunk"), tasks.Momentum(), tasks.Posture()])
+def test_an_attribute_that_a_task_does_not_have_is_refused(task):
+    with pytest.raises(AttributeError):
+        task.wieght = 0.0
+    with pytest.raises(AttributeError):
+        task.kp = 5.0
+
+
 def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
     of = moving(np.random.default_rng(0), "talos")
     from idcontrol.controllers.step import as_rigid
@@ -212,7 +231,9 @@ def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
         (lambda: tasks.Frame("trunk", "orientation").set(2.0 * np.eye(3)), InputError, "rotation matrix"),
         (lambda: tasks.Posture(weight=0.0), InputError, "positive"),
         (lambda: tasks.Posture(kd=3.0), InputError, "without a kp"),
-        (lambda: tasks.Posture(kp=-1.0), InputError, "not negative"),
+        (lambda: tasks.Posture(kp=-1.0), InputError, "not be negative"),
+        (lambda: tasks.Posture(kp=[1.0, 2.0]), InputError, "kp of the posture"),  # type: ignore[arg-type]
+        (lambda: tasks.Posture(weight="heavy"), InputError, "weights of the posture must be numbers"),
     ],
 )
 def test_what_cannot_be_a_task_is_refused_in_one_line(make, error, words):

@@ -91,6 +91,7 @@ def test_rows_of_the_centroid_are_pinocchios(robot):
     np.testing.assert_allclose(A, np.vstack([A_g[:3] / mass, A_g[3:]]), atol=SAME)
     np.testing.assert_allclose(y, wanted, atol=SAME * np.abs(wanted).max())
     np.testing.assert_allclose(com.error, error, atol=SAME)
+    np.testing.assert_allclose(momenta.error, spin - momentum[3:], atol=SAME)
 
 
 def test_a_motion_that_obeys_the_rows_changes_a_frame_as_its_reference_asks():
