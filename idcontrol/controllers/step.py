@@ -102,6 +102,10 @@ push or load needs more, staying upright takes priority over the rate, and the s
 SOLE_RANK: Final = 1e-7
 """Motions of a sole's corners shorter than this, relative to the longest, are none: two corners do not twist."""
 
+END_SLACK: Final = 1e-6
+"""Distance by which tasks may carry a joint too far towards its end in a period before a program forbids it
+[rad or m]: a gripper that rests at its end is asked for less than that by rounding and by tasks elsewhere."""
+
 NEAR_M: Final = 1e-3
 """A foot that is planned to stand and believed to be farther than this from the ground [m] is a contact ..."""
 
@@ -633,21 +637,21 @@ def wished(machine: Machine, v: Array, b: Array, contacts: ContactArrays, target
 def within_limits(bound: Bound, posed: Posed, arena: Arena) -> Posed:
     """Return the step with the motion that tasks ask for within the limits of friction and motors.
 
-    That is `posed` itself where its contacts can stick within them.
+    That is `posed` itself where its contacts can stick within them and no joint is asked beyond its ends.
     """
     machine = bound.borrowed
     terms, tasks, h = machine.terms, machine.tasks, machine.h
     n, a = posed.which.shape[0], posed.b.shape[0]
     v, b, least, most = velocity(machine, arena), vector(arena, a), vector(arena, a), vector(arena, a)
     demand(terms, machine.joints, h, machine.inputs, v, b)
-    wish = wished(machine, v, b, posed.contacts, posed.target, arena)
-    within = True
-    for j in range(a):
-        within = within and wish.slowest[j] <= posed.b[j] <= wish.fastest[j]
-    if within and ask(tasks.certificate, (posed, zeros(arena, 3 * n), arena)).ending == SOLVED:
-        return posed
     for j in range(a):
         least[j], most[j] = posed.bounds.least[j] / h, posed.bounds.most[j] / h
+    wish = wished(machine, v, b, posed.contacts, posed.target, arena)
+    short = True
+    for j in range(a):
+        short = short and wish.slowest[j] - END_SLACK / h <= posed.b[j] <= wish.fastest[j] + END_SLACK / h
+    if short and ask(tasks.certificate, (posed, zeros(arena, 3 * n), arena)).ending == SOLVED:
+        return posed
     b = bounded_velocities(tasks, terms.M, terms.bias, wish, posed.cones.mu, least, most, arena)
     if tasks.outcome[0] == INFEASIBLE:
         return posed

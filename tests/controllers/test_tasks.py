@@ -185,6 +185,24 @@ def test_tasks_may_serve_two_controllers_and_copies_have_their_own():
     np.testing.assert_array_equal(twin(state, reference).tau, torque)
 
 
+def test_no_task_drives_a_joint_beyond_its_end():
+    robot = robots.load("talos")
+    system, state, reference = robot.system(), robot.standing_state(), robot.standing_reference()
+    j = system.actuated_names.index("arm_left_4_joint")
+    q = state.q.copy()
+    q[7 + j] = system.limits.upper[j]
+    beyond, data = q.copy(), system.model.createData()
+    beyond[7 + j] += 1.0
+    pin.framesForwardKinematics(system.model, data, beyond)
+    elbow, torso = (tasks.Frame(name, "orientation", kp=20.0) for name in ("arm_left_4_link", "torso_2_link"))
+    elbow.set(data.oMf[system.frame("arm_left_4_link")].rotation)
+    listed = [elbow, torso, tasks.CoM(kp=60.0), tasks.Posture(kp=30.0, weight=1e-4)]
+    controller = controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=listed)
+    state, reference = structs.replace(state, q=q), structs.replace(reference, q=q[7:])
+    assert controller(state, reference).demand == "qp"  # motors could turn it further
+    assert controller.problem(state, reference).b[j] < 1e-9
+
+
 def test_a_reference_with_wrong_numbers_changes_nothing():
     com = tasks.CoM()
     com.set([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
