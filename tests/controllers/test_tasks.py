@@ -147,25 +147,6 @@ def test_in_flight_the_joints_follow_and_momentum_is_conserved():
     np.testing.assert_allclose(found, [1.0, 2.0, 3.0], atol=1e-9)
 
 
-def test_a_task_does_not_drive_a_joint_through_its_end():
-    robot = robots.load("go1")
-    system = robot.system()
-    state, knee = robot.standing_state(system), system.actuated_names.index("FL_calf_joint")
-    q = state.q.copy()
-    q[2] += 0.5
-    at, end = system.joint_q[knee], system.limits.upper[knee]
-    q[at] = end - 1e-4
-    foot = tasks.Frame("FL_foot", "position", kp=0.0, kd=0.0)
-    controller = controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[foot])
-    foot.set(np.zeros(3), acceleration=[0.0, 0.0, -300.0])  # the leg is to stretch
-    reference = structs.replace(robot.standing_reference(), stance=np.zeros(4, dtype=np.bool_))
-    command = controller(structs.replace(state, q=q), reference)
-    system.update(q, state.v)
-    v_plus = H * np.linalg.solve(system.M, np.r_[np.zeros(6), command.tau] - system.bias)
-    assert command.demand == "qp"
-    assert 0.0 < H * v_plus[6 + knee] <= end - q[at]
-
-
 def test_tasks_may_serve_two_controllers_and_copies_have_their_own():
     robot = robots.load("go1")
     com = tasks.CoM()
