@@ -499,21 +499,23 @@ def drags(w: Whitened, cones: Cones, y: Array, arena: Arena) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _slides(w: Whitened, v_tol: float, x: Array, y: Array) -> bool:  # pragma: no cover - compiled
-    """True if a contact that presses slides faster than v_tol [m/s], and than rounding lets it.
+    """True if a contact that presses slides faster than v_tol [m/s]; where that is zero, than rounding lets it.
 
     Args:
-        w: The whitened problem.
+        w: The whitened problem, where v_tol is zero with its rounding bounds (`whitened.uncertain`).
         v_tol: As in `Cones`.
         x: The whitened velocity change ρᵀy, shape (k,).
         y: Impulses in block order [N; S; T], shape (3 n,) [N s].
     """
     found, n = False, y.shape[0] // 3
     for i in range(n):
-        slip, exact = 0.0, 0.0
+        slip, exact = 0.0, v_tol
         for r in (n + i, 2 * n + i):
             change = dot(w.rho[r], x)
             slip, exact = np.hypot(slip, w.c[r] + change), max(exact, TOLERANCE * (abs(w.c[r]) + abs(change)))
-        found = found or (y[i] > 0.0 and slip > max(v_tol, exact))
+            if v_tol == 0.0:
+                exact = max(exact, w.left[r])
+        found = found or (y[i] > 0.0 and slip > exact)
     return found
 
 
