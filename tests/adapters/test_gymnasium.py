@@ -24,6 +24,7 @@ def test_the_checker_of_gymnasium_passes():
     check_env(gymnasium.make(NAME).unwrapped, skip_render_check=True)
 
 
+@pytest.mark.slow
 def test_targets_are_reached_and_standing_at_home_lasts():
     environment = JointTargets(spread_rad=0.0)
     environment.reset(seed=1)

@@ -157,6 +157,7 @@ def soft(model: mujoco.MjModel, rotors: float) -> mujoco.MjModel:
     return model
 
 
+@pytest.mark.slow
 def test_a_go1_of_other_hands_trots():
     found = mujoco_go1.trot(foreign.go1(), 2.0)
     assert found["fell_at_s"] is None
