@@ -101,7 +101,7 @@ def _cross(a: Array, b: Array, out: Array) -> None:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def rotation_vector(goal: Array, actual: Array, out: Array) -> None:
+def rotation_vector(goal: Array, actual: Array, out: Array, arena: Arena) -> None:
     """Write the rotation vector of ``goal actualᵀ``, shape (3,) [rad], at most π long.
 
     By the quaternion, whose largest entry is at least 1/2, so that no angle is special (Shepperd 1978).
@@ -110,8 +110,9 @@ def rotation_vector(goal: Array, actual: Array, out: Array) -> None:
         goal: Rotation matrix, shape (3, 3).
         actual: Rotation matrix, shape (3, 3).
         out: Result, in the axes in which both are given.
+        arena: Where arrays come from.
     """
-    R = np.empty((3, 3))
+    R = matrix(arena, 3, 3)
     for i in range(3):
         for j in range(3):
             R[i, j] = goal[i, 0] * actual[j, 0] + goal[i, 1] * actual[j, 1] + goal[i, 2] * actual[j, 2]
@@ -165,7 +166,7 @@ def _frame(at: Placement, targets: Targets, i: int, A: Array, y: Array, arena: A
             A[:, k] = 0.0
     for x in range(3):
         error[x] = targets.position[i, x] - p[x]
-    rotation_vector(targets.rotation[i], R, error[3:])
+    rotation_vector(targets.rotation[i], R, error[3:], arena)
     goal, change = vector(arena, 6), vector(arena, 6)
     for x in range(6):
         goal[x], change[x] = targets.velocity[i, x], targets.acceleration[i, x]

@@ -9,7 +9,9 @@ import pytest
 from msgspec import structs
 
 from idcontrol import controllers, plants, robots, tasks
+from idcontrol.controllers.step import as_rigid
 from idcontrol.errors import InputError, UnknownName
+from idcontrol.kernels.arena import HEAP
 from idcontrol.types import Status
 from tests.tasks.machine import moving
 
@@ -205,9 +207,6 @@ def test_an_attribute_that_a_task_does_not_have_is_refused(task):
 
 def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
     of = moving(np.random.default_rng(0), "talos")
-    from idcontrol.controllers.step import as_rigid
-    from idcontrol.kernels.arena import HEAP
-
     near = of.contacts.detect(np.inf)
     asked = np.random.default_rng(1).standard_normal(24)
     target = asked.copy()

@@ -119,7 +119,7 @@ def test_rotation_vectors_are_right_at_every_angle(angle):
         axis /= np.linalg.norm(axis)
         actual = pin.exp3(rng.standard_normal(3))
         found = np.empty(3)
-        rotation_vector(pin.exp3(angle * axis) @ actual, actual, found)
+        rotation_vector(pin.exp3(angle * axis) @ actual, actual, found, HEAP)
         np.testing.assert_allclose(pin.exp3(found), pin.exp3(angle * axis), atol=1e-14)
         assert np.linalg.norm(found) <= np.pi * (1 + 1e-15)
 
