@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pinocchio as pin
 from msgspec import structs
@@ -121,25 +119,6 @@ def first_command(name: str, *, acceleration: Array | None = None, limit: float 
     """First command for the standing walker, with the demanded joint accelerations `acceleration` (12,) [m/s²]."""
     control, state = controller(name, limit=limit)
     return control(state, standing(acceleration))
-
-
-def walker_step(rng: np.random.Generator, *, inverse: bool) -> StepProblem:
-    """One step of the walker in any pose, with feet on and above grounds of any friction.
-
-    Forward, under random motor forces; inverse, with random velocities that the joints must reach.
-    """
-    system, contacts = walker()
-    q = pin.integrate(system.model, walker_state(system).q, 0.2 * rng.normal(size=18))
-    moving = 0.3 * rng.normal(size=18)
-    system.update(q, moving)
-    v = system.from_pinocchio(moving)
-    near = replace(
-        contacts.detect(np.inf).take(range(4)),
-        gap=rng.choice([0.0, 0.0, 1e-4, 1e-3], 4),
-        mu=rng.choice([0.0, 0.3, 0.7, 1.0], 4),
-    )
-    wanted = 10.0 * rng.normal(size=12)
-    return inverse_step(system, v, v[6:] + H * wanted, near) if inverse else forward_step(system, v, H * wanted, near)
 
 
 def chain(links: int) -> System:

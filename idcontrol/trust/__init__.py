@@ -1,10 +1,9 @@
 """Why one may trust a torque: claims that physics decides, each measured anew on this computer.
 
 Every claim compares a result of idcontrol with something independent of it: the judge of contact laws, a weight, a
-textbook formula, Pinocchio's forward dynamics, the same bits twice. The machines are built in `idcontrol.problems`, so
-that nothing but the library is needed. What a computer cannot change is left to the tests, and the tests that a claim
-names go further: on real robots, with random input and for longer. To add a claim, write a function that measures it
-under the decorator `claims.claim`, in the module of its part.
+textbook formula, Pinocchio's forward dynamics. The list is short: what another compiler, processor or package would
+break first. The machines are built in `idcontrol.problems`, so that nothing but the library is needed. The tests that a
+claim names go further: on real robots, with random input and for longer.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from idcontrol.trust import controllers, loop, models, plants, records
+from idcontrol.trust import controllers, models, plants
 from idcontrol.trust.claims import Claim, Verdict, claims_of, weigh
 
 __all__ = ["CLAIMS", "Claim", "Verdict", "weigh"]
@@ -21,7 +20,5 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
     "models": claims_of(models),
     "controllers": claims_of(controllers),
     "plants": claims_of(plants),
-    "loop": claims_of(loop),
-    "records": claims_of(records),
 }
 """All claims by part of the library."""

@@ -1,4 +1,4 @@
-"""Measures the claims on controllers: weight, acceleration, torque limits, NaN, determinism."""
+"""Measures the claims on controllers: weight, acceleration, torque limits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pinocchio as pin
 from msgspec import structs
 
-from idcontrol import controllers, plants
+from idcontrol import controllers
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.dynamics.system import System
 from idcontrol.problems import machines
 from idcontrol.trust.claims import claim
-from idcontrol.types import Array, Command, Controller, State, Status
+from idcontrol.types import Array, Command, State
 
 EXACT: Final = (
     "id-noslip-lcp",
@@ -119,55 +119,3 @@ def torque_excess() -> float:
         far = structs.replace(machines.standing(1e4 * rng.normal(size=12)), q=1e4 * rng.normal(size=12))
         torques.append(control(state, far).tau)
     return float(np.max([np.abs(tau).max() - limit for tau in torques]))
-
-
-@claim(
-    "a state with a NaN gives zero torque and is forgotten",
-    0.0,
-    "tests/controllers/test_inverse.py",
-    unit="controllers that fail",
-)
-def trouble_with_nan() -> float:
-    """Number of controllers that answer a NaN with anything but zero torque and FAILED, or remember it."""
-    count = 0
-    for name in PREDICTING:
-        control, state = machines.controller(name)
-        sound = control(state, machines.standing())
-        control.reset()
-        broken = control(structs.replace(state, v=np.full_like(state.v, np.nan)), machines.standing())
-        silent = broken.status is Status.FAILED and not broken.tau.any()
-        control.reset()
-        after = control(state, machines.standing())
-        count += not (silent and np.array_equal(after.tau, sound.tau))
-    return float(count)
-
-
-@claim(
-    "equal runs give equal bits, with new controllers and with reset ones",
-    0.0,
-    "tests/test_determinism.py",
-    unit="numbers that differ",
-)
-def differing_bits() -> float:
-    """Number of values that differ between closed-loop runs of a controller: new, reset, and new again."""
-
-    def run(control: Controller) -> Array:
-        own, ground = machines.walker()
-        plant = plants.build("coulomb-lcp", plants.Setup(system=own, contacts=ground, dt=machines.H))
-        state = plant.reset(machines.walker_state(own))
-        reference = structs.replace(machines.standing(), q=0.005 * np.random.default_rng(0).normal(size=12))
-        rows = []
-        for _ in range(50):
-            tau = control(state, reference).tau
-            state = plant.step(tau, machines.H)
-            rows.append(np.concatenate((tau, state.q, state.v)))
-        return np.array(rows)
-
-    count = 0
-    for name in PREDICTING:
-        control, _ = machines.controller(name)
-        first = run(control)
-        control.reset()
-        count += int(np.count_nonzero(run(control) != first))
-        count += int(np.count_nonzero(run(machines.controller(name)[0]) != first))
-    return float(count)

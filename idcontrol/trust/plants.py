@@ -15,8 +15,6 @@ from idcontrol.types import Array
 NO_JOINTS: Final[Array] = np.zeros(0)
 STIFF: Final = ("coulomb-lcp", "coulomb-cone", "dissipation", "noslip", "constraint")
 """Plants whose contacts are rigid, or yield by less than a millionth."""
-CONES: Final = ("coulomb-lcp", "coulomb-cone", "dissipation")
-"""Rigid plants with a friction cone."""
 SLOPE: Final = float(np.deg2rad(15.0))
 
 
@@ -62,18 +60,3 @@ def missed_slide() -> float:
     # velocities are stepped before positions, so the sum is n (n + 1) h² / 2 where the textbook has t² / 2
     expected = 0.5 * machines.G * (np.sin(SLOPE) - mu * np.cos(SLOPE)) * machines.H**2 * steps * (steps + 1)
     return float(abs(downhill @ (state.q[:3] - start.q[:3]) / expected - 1.0))
-
-
-@claim("contact gives a tumbling body no energy", 1e-6, "tests/plants/test_every_plant.py")
-def gained_energy() -> float:
-    """Return the largest gain of energy of a tumbling sled in a step, relative to all that friction dissipates."""
-    worst = [0.0]
-    for name in CONES:
-        plant = plants.build(name, machines.sled(plane(), machines.SLIDING))
-        state = plant.reset(machines.sled_state(v=np.array([0.5, 0.3, 0.0, 0.3, -0.4, 1.0])))
-        energies = []
-        for _ in range(300):
-            state = plant.step(NO_JOINTS, machines.H)
-            energies.append(machines.sled_energy(state))
-        worst.append(np.max(np.diff(energies)) / (energies[0] - energies[-1]))
-    return float(np.max(worst))

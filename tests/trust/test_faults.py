@@ -20,18 +20,6 @@ print(trust.__file__, trust.weigh(claim).holds)
 """
 
 FAULTS = {
-    "brake removed": (
-        "loop/brake.py",
-        "return np.clip(-limits.damping * after, -limits.torque, limits.torque)",
-        "return np.zeros_like(after)",
-        "a loop that ends brakes its machine",
-    ),
-    "last rows lost": (
-        "record/recording.py",
-        "            self._write_block()\n            offset, _ = self._position",
-        "            offset, _ = self._position",
-        "a record that was closed has every row",
-    ),
     "sign of friction": (
         "models/whitened.py",  # within a solver it would not last: judged by the law, the answer is searched anew
         "x[i] += w.rho[r, i] * f[r]",
