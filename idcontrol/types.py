@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from idcontrol.errors import InputError
+
+if TYPE_CHECKING:
+    from idcontrol.contact.soles import Soles
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -79,11 +84,32 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
             sphere it is its index.
         force: Force of the ground on the machine, world axes, shape (n, 3) [N].
         normal: Contact normals, world axes, pointing to the machine, shape (n, 3).
+        soles: Returns where the feet of the machine are; None where that is not known.
     """
 
     identity: Integers
     force: Array
     normal: Array
+    soles: Callable[[], Soles] | None = None
+
+    def wrench(self, sole: str) -> Array:
+        """Return the wrench of the ground on one foot: force, then moment, shape (6,) [N, N m]; zeros in flight.
+
+        The moment is about the origin of the sole's frame, along the axes of the world (``LOCAL_WORLD_ALIGNED``). A
+        point foot has no moment about its contact point.
+
+        Args:
+            sole: Frame of the sole or foot in the robot file.
+
+        Raises:
+            UnknownName: No foot is on that frame.
+            InputError: It is not known where the feet are, as for forces of a plant: see `SphereContacts.soles`.
+        """
+        if self.soles is None:
+            raise InputError("these forces do not know the soles; take contacts.soles(q).wrenches(forces)")
+        soles = self.soles()
+        wrench: Array = soles.wrenches(self)[soles.number(sole)]
+        return wrench
 
     @staticmethod
     def none() -> ContactForces:

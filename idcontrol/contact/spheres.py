@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pinocchio as pin
 
 from idcontrol.config.configuration import is_number
 from idcontrol.contact.contacts import Contacts, contact_rows, write_axes
+from idcontrol.contact.soles import Soles
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.dynamics.friction import require_friction
 from idcontrol.dynamics.system import Motion, System
@@ -223,6 +225,37 @@ class SphereContacts:
         """Tangential speed of every sphere's contact point at the last `detect`, shape (k,) [m/s]; `v` in our order."""
         _slip_speed(self.system.jacobian, self.system.support, self._joint, self.point, self.axes, v, self._slip)
         return self._slip
+
+    def soles(self, q: Array) -> Soles:
+        """Return where all feet are at configuration `q`, shape (nq,), whatever the last `detect` has measured."""
+        measured, placed = self._elsewhere
+        pin.forwardKinematics(self.system.model, self.system.scratch, q)
+        self._detect(measured, -np.inf)
+        corners = [np.flatnonzero(self.patch == foot) for foot in range(max(self.patch, default=-1) + 1)]
+        nearest = np.array([of[placed.gap[of].argmin()] for of in corners], dtype=np.int64)
+        point = placed.point.copy()
+        return Soles(
+            frames=tuple(self._frames[of[0]] for of in corners),
+            patch=self.patch,
+            corner=point,
+            origin=np.array([point[of[0]] if of.size == 1 else self._origin(of[0]) for of in corners]).reshape(-1, 3),
+            ground=point[nearest],
+            normal=placed.axes[nearest, 0],
+        )
+
+    @cached_property
+    def _elsewhere(self) -> tuple[Bound, Placed]:
+        """The spheres at the placements of the system's scratch data, and where the kernel writes how they lie."""
+        position, rotation = placement_views(self.system.scratch.oMi)
+        placed = Placed(*map(np.zeros_like, (self.centre, self.gap, self.point, self.axes)))
+        mounted = self._mounted()._replace(joint_position=position, joint_rotation=rotation)
+        return bind(Spheres(mounted, placed, _room(self.gap.size, self.system.n_velocities))), placed
+
+    def _origin(self, sphere: int) -> Array:
+        """Return the origin of the frame that carries a sphere, in the scratch data, shape (3,) [m]."""
+        frame = self.system.model.frames[int(self._frame[sphere])]
+        origin: Array = self.system.scratch.oMi[frame.parentJoint].act(frame.placement.translation)
+        return origin
 
     def first(self, n: int) -> Contacts:
         """The n contacts that `detect`, or `find` in compiled code, has found last: views."""

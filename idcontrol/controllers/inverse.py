@@ -21,9 +21,11 @@ from typing import Any
 
 import numpy as np
 import pinocchio as pin
+from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import landing_rates
+from idcontrol.contact.soles import Soles
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
@@ -102,7 +104,7 @@ class InverseDynamics:
         self._scheme, v_tol = _scheme_for(scheme, s)
         self._system, self._contacts, self._h = system, contacts, h
         self._rough = self._scheme.sticks and not s.repair
-        patch = getattr(contacts, "patch", None)
+        patch, self._soles = getattr(contacts, "patch", None), getattr(contacts, "soles", None)
         self._intake = Intake(system, patch=patch)
         most = max(FEET, contacts.radius.size) if type(contacts) is SphereContacts else FEET
         result = _result(np.full(system.n_actuated, np.nan), most)
@@ -187,7 +189,9 @@ class InverseDynamics:
         """The command of a step that has torques, from `Machine.result`."""
         ending, sticking, clipped, residual, stands, gap, lands = ended
         view = self._views[stands]
-        predicted = ContactForces(identity=view.identity.copy(), force=view.force.copy(), normal=view.normal.copy())
+        predicted = ContactForces(
+            identity=view.identity.copy(), force=view.force.copy(), normal=view.normal.copy(), soles=self._placed()
+        )
         return Command(
             tau=self._machine.result.tau.copy(),
             predicted=self._with_impacts(near, predicted) if lands and self._settings.impacts else predicted,
@@ -301,12 +305,19 @@ class InverseDynamics:
         return Command(
             tau=np.nan_to_num(self._machine.result.tau),
             predicted=ContactForces(
-                identity=posed.contacts.identity, force=forces, normal=posed.contacts.axes[:, 0].copy()
+                identity=posed.contacts.identity,
+                force=forces,
+                normal=posed.contacts.axes[:, 0].copy(),
+                soles=self._placed(),
             ),
             status=Status.FALLBACK,
             residual=ended.residual,
             dropped=("tracking", "prediction"),
         )
+
+    def _placed(self) -> Callable[[], Soles] | None:
+        """Return what places the feet at the state that was taken in, which the next step overwrites."""
+        return None if self._soles is None else partial(self._soles, self._intake.inputs.q.copy())
 
     def _pose(self, near: Contacts) -> Posed:
         """The assembled problem with all joints tracked."""
@@ -318,7 +329,7 @@ class InverseDynamics:
         if self._impact is not None:
             solved, identity, force, normal = self._impact(self._bound, near.bound)
             if solved:
-                return ContactForces(identity=identity, force=force, normal=normal)
+                return structs.replace(predicted, identity=identity, force=force, normal=normal)
         posed, which, moving = impact(self._bound, near.arrays, HEAP)
         contacts = replace(near.take(which), gap=moving.gap, surface_velocity=moving.surface_velocity)
         try:
@@ -329,7 +340,7 @@ class InverseDynamics:
         if solution.status is Status.FALLBACK:
             return predicted
         force = contacts.force_world(solution.impulses, self._h)
-        return ContactForces(identity=contacts.identity, force=force, normal=contacts.axes[:, 0])
+        return structs.replace(predicted, identity=contacts.identity, force=force, normal=contacts.axes[:, 0])
 
 
 def _scheme_for(scheme: Scheme, settings: InverseSettings) -> tuple[Scheme, float]:

@@ -1,0 +1,127 @@
+"""Wrench, centre of pressure and yaw moment of soles: what the contacts of a foot do together.
+
+A sole touches the ground with its corners. Many forces at corners have the same sum and moment, and contact models
+return any of them, so a sole is judged by its wrench. A point foot is a sole with one corner.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.errors import UnknownName
+from idcontrol.kernels.jit import njit
+from idcontrol.types import Array, ContactForces, Integers
+
+TOUCHING_N: Final = 1e-3
+"""Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
+
+
+class Soles(NamedTuple):
+    """Where the n feet of a machine and their k corners are, world frame.
+
+    Attributes:
+        frames: Frame that carries each foot.
+        patch: Foot that each corner belongs to, shape (k,).
+        corner: Contact points of the corners, near the ground or not, shape (k, 3) [m].
+        origin: Origin of the frame of each sole; of a point foot, its contact point, shape (n, 3) [m].
+        ground: Contact point of each foot's corner that is nearest to the ground, shape (n, 3) [m].
+        normal: Unit normal of the ground there, shape (n, 3).
+    """
+
+    frames: tuple[str, ...]
+    patch: Integers
+    corner: Array
+    origin: Array
+    ground: Array
+    normal: Array
+
+    def number(self, sole: str) -> int:
+        """Return the number of a foot, by its frame, as in `Reference.stance`.
+
+        Raises:
+            UnknownName: No foot is on that frame.
+        """
+        if sole not in self.frames:
+            raise UnknownName("sole", sole, self.frames)
+        return self.frames.index(sole)
+
+    def wrenches(self, forces: ContactForces) -> Array:
+        """Return force and moment of the ground on each foot, about `origin`, world axes, shape (n, 6) [N, N m].
+
+        A foot without contact has zeros; contacts that belong to no foot are left out.
+        """
+        out = np.zeros((len(self.frames), 6))
+        _add_wrenches(forces.identity, forces.force, self.patch, self.corner, self.origin, out)
+        return out
+
+    def pressure_centres(self, wrenches: Array) -> Array:
+        """Return the centre of pressure of each foot, shape (n, 3) [m], from its wrench, shape (n, 6)."""
+        return self.origin + centre_of_pressure(wrenches, self.normal, self.ground - self.origin)
+
+
+@njit(cache=True, error_model="numpy")
+def _add_wrenches(identity: Integers, force: Array, patch: Integers, corner: Array, origin: Array, out: Array) -> None:
+    """Add the forces at corners, and their moments about the origins of their feet, to the wrenches `out`, (n, 6)."""
+    for i in range(identity.shape[0]):
+        if identity[i] >= patch.shape[0]:
+            continue
+        foot, f = patch[identity[i]], force[i]
+        for x in range(3):
+            y, z = (x + 1) % 3, (x + 2) % 3
+            arm_y, arm_z = corner[identity[i], y] - origin[foot, y], corner[identity[i], z] - origin[foot, z]
+            out[foot, x] += f[x]
+            out[foot, x + 3] += arm_y * f[z] - arm_z * f[y]
+
+
+@njit(cache=True, error_model="numpy")
+def centre_of_pressure(wrench: Array, normal: Array, ground: Array) -> Array:
+    """Return the points of planes about which wrenches have no moment along the plane, shape (n, 3) [m].
+
+    Without load it is the point nearest to the wrench's origin, so that it is always a number. Sardain and Bessonnet
+    (2004), "Forces acting on a biped robot. Center of pressure - zero moment point".
+
+    Args:
+        wrench: Force and moment about an origin, shape (n, 6) [N, N m].
+        normal: Unit normal of each plane, shape (n, 3).
+        ground: Any point of each plane relative to that origin, shape (n, 3) [m].
+
+    Returns:
+        Positions relative to that origin.
+    """
+    out = np.zeros((wrench.shape[0], 3))
+    for i in range(wrench.shape[0]):
+        f, m, n = wrench[i, :3], wrench[i, 3:], normal[i]
+        load, depth = _dot(f, n), _dot(ground[i], n)
+        for x in range(3):
+            y, z = (x + 1) % 3, (x + 2) % 3
+            out[i, x] = depth * n[x]
+            if load > TOUCHING_N:
+                out[i, x] = (n[y] * m[z] - n[z] * m[y] + depth * f[x]) / load
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def yaw_moment(wrench: Array, normal: Array, at: Array) -> Array:
+    """Return the moments of wrenches about normals through points, shape (n,) [N m].
+
+    Args:
+        wrench: Force and moment about an origin, shape (n, 6) [N, N m].
+        normal: Unit normals, shape (n, 3).
+        at: The points relative to that origin, such as `centre_of_pressure`, shape (n, 3) [m].
+    """
+    out = np.zeros(wrench.shape[0])
+    for i in range(wrench.shape[0]):
+        f, p = wrench[i, :3], at[i]
+        for x in range(3):
+            y, z = (x + 1) % 3, (x + 2) % 3
+            out[i] += normal[i, x] * (wrench[i, x + 3] - p[y] * f[z] + p[z] * f[y])
+    return out
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _dot(a: Array, b: Array) -> float:
+    """Return the product of two vectors of three."""
+    product: float = a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+    return product
