@@ -11,10 +11,10 @@ import numpy as np
 
 from idcontrol.experiments.grasp import FIG_18, NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
 from idcontrol.experiments.headings import headed
-from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other, claimed
+from idcontrol.experiments.tables.claims import statement_table
 from idcontrol.experiments.tables.printed import scored, scored_alike, verdicts
 from idcontrol.experiments.tables.results import CHATTER, PAPER
-from idcontrol.experiments.verdicts import Judged, compared
+from idcontrol.experiments.verdicts import Judged, compared, verdict
 from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import load
 from idcontrol.sweeps.figures import COLORS
@@ -69,14 +69,14 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         verdicts(judged(outcomes)),
         _held(outcomes),
         _scores(outcomes),
-        beside_each_other(tuple(_claims(outcomes))),
+        statement_table(tuple(_arms(outcomes))),
         _curves(outcomes),
     )
 
 
 def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
     """What the paper prints of grasps, beside the runs."""
-    return (*_numbers(outcomes), *scored(_scores(outcomes)), *claimed(tuple(_claims(outcomes))))
+    return (*_numbers(outcomes), *scored(_scores(outcomes)), *_arms(outcomes))
 
 
 def _numbers(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
@@ -133,33 +133,21 @@ def _score(outcome: RunOutcome | None, baseline: float | None) -> str | None:
     return "pass"
 
 
-def _claims(outcomes: Sequence[RunOutcome]) -> Iterator[PaperClaim]:
-    """Claims about the runs in which nothing slips."""
-    aware = [
-        o
-        for o in outcomes
-        if math.isinf(o.setting("mu")) and o.setting("controller") != "pid" and o.metrics is not None
-    ]
+def _arms(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
+    """Judge how far arms are off where nothing slips, beside pid's."""
     baseline = _at(outcomes, "pid", math.inf)
-    if not aware:
-        return
-    dropping = [str(o.setting("controller")) for o in aware if o.metric("dropped_at_s") is not None]
-    yield PaperClaim(
-        what="at mu inf all that know contacts hold the box to the end",
-        default=f"{len(aware) - len(dropping)} of {len(aware)}",
-        holds=not dropping,
-    )
     error = None if baseline is None else baseline.metric("q_err_held_rad")
+    aware = [o for o in outcomes if math.isinf(o.setting("mu")) and o.setting("controller") != "pid"]
     known = [o for o in aware if o.metric("q_err_held_rad") is not None]  # none where it was dropped at once
     if error is not None and known:
         worst = max(known, key=lambda o: o.metric("q_err_held_rad"))
         off = worst.metric("q_err_held_rad")
-        yield PaperClaim(
-            what="at mu inf their arm is off by at most half of pid's",
+        yield Judged(
             source=FIG_18,
+            what="at mu inf their arm is off by at most half of pid's",
             printed=f"pid {PAPER_ERROR[NO_SLIP_MU]:.2g} rad, recorded",
-            default=f"worst {worst.setting('controller')} {off:.3g} rad, pid {error:.3g} rad",
-            holds=off <= 0.5 * error,
+            found=f"worst {worst.setting('controller')} {off:.3g} rad, pid {error:.3g} rad",
+            verdict=verdict(off <= 0.5 * error),
         )
 
 

@@ -6,14 +6,14 @@ Each is a named comparison, ``idcontrol compare trot --study NAME``; the figures
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from idcontrol.experiments.headings import headed
-from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other, claimed
-from idcontrol.experiments.tables.results import PAPER, SOURCE
+from idcontrol.experiments.tables.claims import comparisons, statement_table
+from idcontrol.experiments.tables.results import Results
 from idcontrol.experiments.trot import SOUGHT_GAINS
 from idcontrol.experiments.verdicts import Judged
 from idcontrol.scenes.settings import GAINS
@@ -50,9 +50,6 @@ PLANTS = (
     "mujoco",
     "pybullet",
 )
-
-ROUGH_CLAIM: float = PAPER["claims"]["rough_q_err_below_pid"]
-"""Share by which id-coulomb-qp's joint error is below pid's in Zapolsky & Drumwright 2017, Fig. 16."""
 
 QUANTITIES = {"tracking": "q_err_rad", "rate": "dtau_mean_nm_s", "force": "force_err_rel"}
 """Quantities in the tables of a study: name of the table, key of the metric."""
@@ -183,38 +180,12 @@ def _bumps_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
             beside = None if error is None or baseline is None or controller == "pid" else _below(error, baseline)
             failed = [str(o.reason) for o in of_it if o.setting("controller") == controller and not o.done]
             rows.append((preset, controller, error, beside, "; ".join(failed) or "done"))
-    return (
-        headed("fig16-bumps", rows),
-        beside_each_other(tuple(_bumps_claims(outcomes))),
-    )
+    return headed("fig16-bumps", rows), statement_table(judged_bumps(outcomes))
 
 
 def judged_bumps(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
     """What the paper says of Fig. 16, beside the runs."""
-    return tuple(claimed(tuple(_bumps_claims(outcomes))))
-
-
-def _bumps_claims(outcomes: Sequence[RunOutcome]) -> Iterator[PaperClaim]:
-    """How id-coulomb-qp follows joints on bumps beside pid, and beside inverse dynamics on sensed forces."""
-    pairs = (
-        ("id-coulomb-qp", "pid", 1.0 - ROUGH_CLAIM, f"{ROUGH_CLAIM:.0%} below"),
-        ("id-sensed-1", "id-coulomb-qp", 1.0, "consistently better"),
-    )
-    for preset in dict.fromkeys(o.row.preset for o in outcomes):
-        of_it = [o for o in outcomes if o.row.preset == preset]
-        for better, worse, share, printed in pairs:
-            if not {better, worse} <= {o.setting("controller") for o in of_it}:
-                continue
-            error, other = _mean_error(of_it, better), _mean_error(of_it, worse)
-            texts = {} if error is None or other is None else {preset: f"{error:.3g} against {other:.3g} rad"}
-            amount = f"at least {ROUGH_CLAIM:.0%} " if share < 1.0 else ""
-            yield PaperClaim(
-                what=f"in the preset {preset} {better}'s joint error on bumps is {amount}below {worse}'s",
-                source=SOURCE.format("Fig. 16"),
-                printed=printed,
-                holds=error is not None and other is not None and error <= share * other,
-                **texts,
-            )
+    return tuple(comparisons(Results(outcomes, {"bumps": ("bumps", {})})))
 
 
 def _below(error: float, baseline: float) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from idcontrol.experiments.tables import figures
-from idcontrol.experiments.tables.claims import beside_each_other, claimed, claims
+from idcontrol.experiments.tables.claims import statement_table, statements
 from idcontrol.experiments.tables.printed import (
     force_prediction,
     numbers,
@@ -22,7 +22,6 @@ from idcontrol.experiments.tables.printed import (
 from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
-    OWN_PLANTS,
     PRESETS,
     SMOOTHNESS_ON,
     TERRAINS,
@@ -34,15 +33,12 @@ from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
-RUNS = (
-    *(
-        run | TERRAINS[terrain][1]
-        for terrain in TERRAINS
-        for run in product(
-            {"preset": PRESETS, "controller": CONTROLLERS + (MITIGATION if terrain == SMOOTHNESS_ON else ())}
-        )
-    ),
-    *({"preset": "default", "controller": controller} | own for controller, own in OWN_PLANTS.items()),
+RUNS = tuple(
+    run | settings
+    for terrain, (_, settings) in TERRAINS.items()
+    for run in product(
+        {"preset": PRESETS, "controller": CONTROLLERS + (MITIGATION if terrain == SMOOTHNESS_ON else ())}
+    )
 )
 
 
@@ -56,7 +52,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         force_prediction(results),
         scores(results),
         torque_parts(results),
-        beside_each_other(claims(results)),
+        statement_table(tuple(statements(results))),
         *figures.figures_data(results),
     )
 
@@ -64,7 +60,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
     """What the paper prints in its tables and figures of walking, beside the runs."""
     results = Results(outcomes)
-    return (*numbers(results), *scored(scores(results)), *claimed(claims(results)))
+    return (*numbers(results), *scored(scores(results)), *statements(results))
 
 
 def _line_and_panel(outcome: RunOutcome) -> tuple[str, str]:

@@ -9,25 +9,33 @@ does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from idcontrol.experiments.headings import headed
 from idcontrol.experiments.studies import named
-from idcontrol.experiments.tables.claims import OWN_MODEL, PaperClaim, beside_each_other, on_own_plant, prediction
-from idcontrol.experiments.tables.results import OWN_PLANTS
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
+
+OWN_PLANTS: Mapping[str, dict[str, Any]] = {
+    "id-coulomb-lcp": {"plant": "coulomb-lcp", "mu": 0.8},
+    "id-noslip-lcp": {"plant": "noslip", "mu": float("inf")},
+    "id-coulomb-qp": {"plant": "dissipation", "mu": 0.8},
+}
+"""Plants with the controller's own contact model, where only discretization and contacts that come and go separate
+predicted from real forces."""
 
 DURATION_S = 5.0
 """Length of a run: sixteen gait periods. More change nothing."""
 
-BY_DEFAULT, UNPREDICTED, AT_ONCE = "by default", "impacts not predicted", "gaps closed at once"
-
 TREATMENTS: Mapping[str, dict[str, Any]] = {
-    BY_DEFAULT: {},
-    UNPREDICTED: {"inverse.impacts": False},
-    AT_ONCE: {"inverse.impacts": False, "inverse.landing.closing_s": 1e-3, "inverse.landing.decay_s": 1e-3},
+    "by default": {},
+    "impacts not predicted": {"inverse.impacts": False},
+    "gaps closed at once": {
+        "inverse.impacts": False,
+        "inverse.landing.closing_s": 1e-3,
+        "inverse.landing.decay_s": 1e-3,
+    },
 }
 """Settings for feet that land: the default, which predicts their impact; no such prediction; and gaps closed within a
 period of 1 ms, as the plant closes them."""
@@ -36,46 +44,28 @@ NOISE_M = (0.0, 1e-4)
 """Standard deviation of the sensed position of the base."""
 
 
+def errors(outcome: RunOutcome) -> tuple[float | None, ...]:
+    """Return the error of the predicted sum of normal forces as shares of the load, and where it is made.
+
+    Mean, median, mean while exactly the feet carry load that were predicted to, the share of the time in which they do,
+    and the part of the error that is made in the rest of the time; None without predicted forces.
+    """
+    keys = ("n", "rel", "median_n", "same_feet_rel")
+    error, mean, median, same_feet = (outcome.metric(f"force_err_{key}") for key in keys)
+    share = outcome.metric("force_same_feet_share")
+    if not error or None in (mean, median, same_feet, share):
+        return (None,) * 5
+    return mean, median * mean / error, same_feet, share, max(0.0, 1.0 - share * same_feet / mean)
+
+
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """Where the error is made, and whether it is as small as it should be."""
+    """Tell where the error is made."""
     rows = []
     for o in outcomes:
-        found = prediction(o.folder) if o.metrics is not None else None
-        rows.append(
-            (
-                o.setting("controller"),
-                o.setting("plant"),
-                _treatment(o),
-                1e3 * o.setting("noise.position_m"),
-                *((None,) * 5 if found is None else (*found, found.landing)),
-                o.metric("dtau_mean_nm_s"),
-                o.reason or "done",
-            )
-        )
-    return (
-        headed("own-plant", rows),
-        beside_each_other([claim for o in outcomes for claim in _claims(o)]),
-    )
-
-
-def _claims(outcome: RunOutcome) -> Iterator[PaperClaim]:
-    """Judge a run without noise: the preset default as it is, or with the gaps closed at once."""
-    if outcome.setting("noise.position_m") != 0.0:
-        return
-    if _treatment(outcome) == BY_DEFAULT:
-        yield from on_own_plant(outcome)
-    forces = prediction(outcome.folder) if outcome.done and _treatment(outcome) == AT_ONCE else None
-    if forces is not None:
-        yield PaperClaim(
-            what=f"{outcome.setting('controller')} that closes gaps at once predicts forces to {OWN_MODEL:.1%} while "
-            "the predicted feet carry load",
-            default=f"{forces.same_feet:.2g} of the load",
-            holds=forces.same_feet <= OWN_MODEL,
-        )
-
-
-def _treatment(outcome: RunOutcome) -> str:
-    return named(outcome, TREATMENTS)
+        noise_mm = 1e3 * o.setting("noise.position_m")
+        where = (o.setting("controller"), o.setting("plant"), named(o, TREATMENTS), noise_mm)
+        rows.append((*where, *errors(o), o.metric("dtau_mean_nm_s"), o.reason or "done"))
+    return (headed("own-plant", rows),)
 
 
 study = Study(
@@ -90,6 +80,6 @@ study = Study(
     tables=tables,
     grouping=lambda outcome: (
         outcome.setting("controller"),
-        f"{_treatment(outcome)}, noise {1e3 * outcome.setting('noise.position_m'):g} mm",
+        f"{named(outcome, TREATMENTS)}, noise {1e3 * outcome.setting('noise.position_m'):g} mm",
     ),
 )

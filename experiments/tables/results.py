@@ -26,14 +26,6 @@ TERRAINS: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 """The paper's terrains: their titles and settings."""
 
-OWN_PLANTS: Mapping[str, dict[str, Any]] = {
-    "id-coulomb-lcp": {"plant": "coulomb-lcp", "mu": 0.8},
-    "id-noslip-lcp": {"plant": "noslip", "mu": float("inf")},
-    "id-coulomb-qp": {"plant": "dissipation", "mu": 0.8},
-}
-"""Plants with the controller's own contact model, where only discretization and contacts that come and go separate
-predicted from real forces."""
-
 CONTROLLERS = (
     "id-coulomb-qp",
     "id-noslip-qp",
@@ -79,16 +71,15 @@ def derivation_of(controller: str, terrain: str, key: str, printed: float | None
 class Results:
     """Outcomes by preset, controller and terrain; several seeds of one are averaged."""
 
-    def __init__(self, outcomes: Sequence[RunOutcome]) -> None:
+    def __init__(
+        self, outcomes: Sequence[RunOutcome], terrains: Mapping[str, tuple[str, dict[str, Any]]] = TERRAINS
+    ) -> None:
+        self.terrains = terrains
         self._by_place: dict[tuple[str, str, str], list[RunOutcome]] = {}
-        self._own: dict[str, RunOutcome] = {}
         for o in outcomes:
-            for terrain, (_, settings) in TERRAINS.items():
-                if o.setting("plant") == settings["plant"] and o.setting("mu") == settings["mu"]:
+            for terrain, (_, settings) in terrains.items():
+                if all(o.setting(key) == value for key, value in settings.items()):
                     self._by_place.setdefault((o.row.preset, o.setting("controller"), terrain), []).append(o)
-            own = OWN_PLANTS.get(o.setting("controller"))
-            if own and o.row.preset == "default" and all(o.setting(key) == value for key, value in own.items()):
-                self._own[o.setting("controller")] = o
 
     def at(self, preset: str, controller: str, terrain: str) -> list[RunOutcome]:
         """The runs at this place; an empty list if there are none."""
@@ -102,10 +93,6 @@ class Results:
             for run in self.at(preset, controller, terrain)[:1]:
                 if run.metrics is not None:
                     yield preset, terrain, controller, run
-
-    def on_own_plant(self, controller: str) -> RunOutcome | None:
-        """The run of the preset default on the plant with the controller's own contact model; None if there is none."""
-        return self._own.get(controller)
 
     def done(self, preset: str, controller: str, terrain: str) -> bool:
         """True if there are runs at this place, and all did their task."""

@@ -112,11 +112,11 @@ def test_bumps_compare_with_pid_of_the_same_preset(error, words, verdict):
     table, claims = studies.bumps.tables(outcomes)
     assert ("default", "id-coulomb-qp", error, words, "done") in table.rows
     assert ("paper", "id-coulomb-qp", 0.015, "50% above", "done") in table.rows
-    rows = {row[0][14:25]: row[1:5] for row in claims.rows if row[0].endswith("below pid's")}
-    assert rows["paper id-co"] == ("19% below", "0.015 against 0.01 rad", "–", UNEXPLAINED)
-    assert rows["default id-"] == ("19% below", "–", f"{error:.3g} against 0.01 rad", verdict)
+    rows = {row[0][14:25]: row[1:] for row in claims.rows if row[0].endswith("below pid's")}
+    assert rows["paper id-co"] == ("19% below", "id-coulomb-qp 0.015, pid 0.01", UNEXPLAINED)
+    assert rows["default id-"] == ("19% below", f"id-coulomb-qp {error:.3g}, pid 0.01", verdict)
     # sensed forces: 0.02 rad, where the paper has the smaller error
-    assert [row[4] for row in claims.rows if "id-sensed-1's" in row[0]] == [UNEXPLAINED] * 2
+    assert [row[3] for row in claims.rows if "id-sensed-1's" in row[0]] == [UNEXPLAINED] * 2
 
 
 def test_a_claim_on_bumps_does_not_hold_where_pid_fell():
@@ -125,4 +125,4 @@ def test_a_claim_on_bumps_does_not_hold_where_pid_fell():
         for run in studies.bumps.runs
     ]
     _, claims = studies.bumps.tables(outcomes)
-    assert [row[4] for row in claims.rows if row[0].endswith("below pid's")] == [UNEXPLAINED] * 2
+    assert [row[3] for row in claims.rows if row[0].endswith("below pid's")] == [UNEXPLAINED] * 2
