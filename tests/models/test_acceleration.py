@@ -12,12 +12,9 @@ from idcontrol.errors import InputError
 from idcontrol.models import acceleration, coulomb, no_slip
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.models.step import Prescribed, StepProblem
-from idcontrol.solvers.interior_point import pyramid_start, solve_interior_point
 from idcontrol.solvers.lemke import proves_infeasible
-from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Status
 from tests import scenes
-from tests.models.test_no_slip import gripper
 
 GRAVITY = 9.81
 
@@ -152,26 +149,6 @@ def test_drift_is_the_acceleration_of_the_material_point_without_its_centripetal
         np.testing.assert_allclose(offset.reshape(3, 4)[:, i], expected, atol=1e-6)
 
 
-def test_lemke_and_the_interior_point_of_001_find_the_same_forces(quadruped):
-    rng = np.random.default_rng(43)
-    compared = 0
-    for _ in range(20):
-        _, v, contacts, offset = random_instant(quadruped, rng, 0.15)
-        problem = forward(quadruped, v, contacts, offset, rng.normal(size=12))
-        _, held = acceleration.whitened(problem)
-        lcp = acceleration.pyramid_lcp(problem, held)
-        start = pyramid_start(lcp.Q, lcp.r, contacts.mu[lcp.touching], lcp.rolling)
-        assert start is not None
-        inside = solve_interior_point(lcp.Q, lcp.r, start)
-        assert inside.status is SolverStatus.SOLVED
-        lemke = acceleration.solve(problem)
-        forces = acceleration.contact_forces(lcp, inside.z, 4)
-        # the interior point stops at a relative residual of 1e-9
-        np.testing.assert_allclose(forces, lemke.forces, rtol=0, atol=1e-5 * max(1.0, np.abs(lemke.forces).max()))
-        compared += 1
-    assert compared == 20
-
-
 @pytest.mark.parametrize("model", [no_slip.solve, coulomb.solve])
 def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
     """math.md 16, test 4. The velocity is what the step before leaves: rows of q₀ held, used where it leads.
@@ -236,13 +213,6 @@ def test_a_block_on_an_incline_slides_as_the_textbook_says(mu, v):
     np.testing.assert_allclose(acceleration.solve(block(mu, v=v)).acceleration, [expected, 0.0, 0.0], atol=1e-12)
 
 
-def test_a_block_sticks_above_the_angle_of_friction():
-    """The tangent of 15° is 0.26795."""
-    solution = acceleration.solve(block(0.268))
-    np.testing.assert_allclose(solution.acceleration, 0.0, atol=1e-12)
-    assert solution.forces[0, 1] == pytest.approx(-2.0 * GRAVITY * np.sin(np.radians(15.0)), rel=1e-12)
-
-
 def rod(mu, theta, v):
     """Painlevé's rod: 1 m, 1 kg, its lower end slides at v; order: x, z, angle."""
     x, z = -0.5 * np.cos(theta), -0.5 * np.sin(theta)
@@ -279,21 +249,6 @@ def test_painleves_rod_has_no_force_when_friction_is_large_and_the_ray_proves_it
     # the other way, or with less friction, there is a force
     for other in (rod(2.0, theta, 1.0), rod(0.5, theta, -1.0)):
         assert acceleration.solve(other).status is Status.SOLVED
-
-
-def test_a_squeeze_is_called_one():
-    step = gripper(0.1)
-    problem = AccelerationProblem(
-        M=step.M,
-        force=np.zeros(3),
-        v=np.zeros(3),
-        contacts=step.contacts,
-        drift=np.zeros(6),
-        prescribed=step.prescribed,
-    )
-    solution = acceleration.solve(problem)
-    assert solution.status is Status.FALLBACK
-    assert solution.note == coulomb.SQUEEZE
 
 
 def test_infinite_friction_and_shapes_that_do_not_fit_are_refused():

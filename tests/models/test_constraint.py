@@ -13,11 +13,10 @@ from idcontrol.contact.contacts import Contacts, concatenate
 from idcontrol.errors import InputError
 from idcontrol.judge import unbalanced
 from idcontrol.kernels.arena import HEAP
-from idcontrol.models import constraint, coulomb, dissipation
+from idcontrol.models import constraint
 from idcontrol.models.constraint import solver, unilateral
-from idcontrol.models.step import Bilateral, Prescribed, StepProblem
+from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_no_slip import gripper, moving_problem
@@ -128,19 +127,6 @@ def test_the_same_bilateral_constraint_twice_shares_its_load():
     assert v_twice[0] == pytest.approx(v_once[0], rel=1e-12)
 
 
-def test_springs_folded_into_the_inertia_are_the_same_springs(quadruped):
-    """`reduce` adds rowᵀ row / C to M; here rows keep their own compliance: equal where both are accurate."""
-    rng = np.random.default_rng(2)
-    for inverse in (True, False):
-        problem = moving_problem(quadruped, rng, inverse=inverse)
-        problem = replace(problem, contacts=replace(problem.contacts, mu=np.zeros(4)))
-        ties = Bilateral(
-            rows=0.3 * rng.normal(size=(2, 18)), target=0.1 * rng.normal(size=2), compliance=np.array([0.2, 0.5])
-        )
-        tied = replace(problem, bilateral=ties)
-        np.testing.assert_allclose(constraint.solve(tied).v_plus, dissipation.solve(tied).v_plus, rtol=0, atol=1e-10)
-
-
 # -- unilateral -------------------------------------------------------------------------------------------------------
 
 
@@ -159,19 +145,6 @@ def test_the_symmetric_lcp_is_the_nonnegative_least_squares_problem(seed):
     expected, _ = nnls(A.T, -np.linalg.lstsq(A, c, rcond=None)[0])
     # Λ is unique; its condition number is that of ρρᵀ + C, up to some 1e6 here
     np.testing.assert_allclose(z, expected, rtol=0, atol=1e-8 * np.abs(expected).max(initial=1e-300))
-
-
-@pytest.mark.parametrize("compliance", [1e-13, 1e-8, 1.0, 1e4])
-def test_a_thousand_springs_under_one_body_are_solved_to_rounding(compliance):
-    """Constraints that some motion satisfies, as in forward dynamics; repeated rows, rows at their kink."""
-    rng = np.random.default_rng(3)
-    rho = np.repeat(rng.normal(size=(500, 6)), 2, axis=0)
-    c = -rho @ rng.normal(size=6) + np.maximum(0.0, rng.normal(size=1000))
-    status, z, iterations, residual = unilateral.solve_springs(rho, c, np.full(1000, compliance))
-    assert status == 0
-    assert residual <= 1e-8
-    assert iterations <= 50
-    assert z.min() >= 0.0
 
 
 def test_coupled_unilateral_springs_push_by_the_law_max_0():
@@ -245,24 +218,6 @@ def test_a_damper_alone_pushes_only_while_it_is_compressed():
     assert leaving.impulses[0, 0] == 0.0
 
 
-@pytest.mark.parametrize("B", [0.0, 1.0])
-@pytest.mark.parametrize("h", [1e-6, 1e-3, 1.0, 1e3])
-def test_a_stiff_contact_is_stable_at_every_step(h, B):
-    """L-stability: whatever h√(K/m) is, a step leaves less energy than it found, and next to none as that grows."""
-    K, m = 1e12, 2.0
-    v, x = -1.0, 0.0
-    before = 0.5 * m
-    for _ in range(3):
-        problem = particle(x, v, h, K=K, B=B, mass=m)
-        solution = constraint.solve(replace(problem, kappa=-m * np.array([0.0, 0.0, v])))
-        v, x = solution.v_plus[2], x + h * solution.v_plus[2]
-        energy = 0.5 * m * v * v + (0.5 * K * x * x if x < 0.0 else 0.0)
-        assert energy <= before * (1.0 + 1e-12)
-        before = energy
-    if h >= 1e-3:  # h√(K/m) = 700 and more: dead, as an L-stable method must be
-        assert energy < 1e-5
-
-
 def test_a_body_at_rest_sinks_by_its_weight_over_the_stiffness():
     h, v, x = 1e-2, 0.0, 0.0
     for _ in range(400):
@@ -282,23 +237,6 @@ def test_hertz_comes_to_rest_at_its_own_depth():
         x += h * v
     depth = (2.0 * G / (4.0 / 3.0 * E * np.sqrt(r))) ** (2.0 / 3.0)
     assert -x == pytest.approx(depth, rel=1e-12)
-
-
-def test_hertz_is_linearized_where_the_contact_is():
-    contacts = particle(-1e-5, 0.0, 1e-3, K=0.0, B=0.0).contacts
-    law = constraint.hertz(1e9, 0.02, damping=3.0)(contacts)
-    k_H = 4.0 / 3.0 * 1e9 * np.sqrt(0.02)
-    # force and stiffness of the law at that depth
-    assert -law.stiffness[0] * law.gap[0] == pytest.approx(k_H * 1e-5**1.5, rel=1e-12)
-    assert law.stiffness[0] == pytest.approx(1.5 * k_H * np.sqrt(1e-5), rel=1e-12)
-    assert law.damping[0] == 3.0
-
-
-def test_an_elastic_foundation_is_as_stiff_as_the_column_under_each_contact():
-    contacts = unilateral_rows(np.zeros((3, 2)), np.zeros(3), np.zeros(3), np.zeros(3))
-    law = constraint.elastic_foundation(1e7, 0.5, [1.0, 0.01, 0.0], damping=2.0)(contacts)
-    np.testing.assert_allclose(law.stiffness, [2e7, 2e5, 0.0])
-    np.testing.assert_allclose(law.damping, 2.0)
 
 
 # -- friction ---------------------------------------------------------------------------------------------------------
@@ -353,39 +291,6 @@ def test_forward_solutions_obey_springs_dampers_and_coulomb(quadruped):
         assert laws_missed(problem, solution) <= 1e-8
 
 
-def test_groups_that_are_solved_apart_end_as_the_worst_of_them(monkeypatch):
-    """Three contacts in two groups; each is given its own rows, and what is said of the whole is true of both."""
-    worst = SolverStatus.INACCURATE
-    ends = {
-        1: solver._Outcome(
-            f=np.arange(3.0), status=SolverStatus.INACCURATE, iterations=5, residual=0.2, regularization=1e-9
-        ),
-        2: solver._Outcome(f=np.arange(3.0, 9.0), status=SolverStatus.ITERATIONS, iterations=7, residual=0.1),
-    }
-    asked = []
-
-    def together(*arrays):
-        asked.append([np.asarray(each).tolist() for each in arrays])
-        return ends[arrays[4].size]
-
-    monkeypatch.setattr(solver, "_together", together)
-    one, two = [1, 4, 7], [0, 2, 3, 5, 6, 8]  # rows of contact 1, and of 0 and 2
-    data = np.diag(np.arange(9.0)), np.arange(9.0), np.arange(9.0) / 8, np.arange(9.0) / 4
-    mu, frictional = np.array([0.1, 0.2, 0.3]), np.array([1, 2])
-    expected = [
-        [*(each[one].tolist() for each in data), [0.2], [0]],
-        [*(each[two].tolist() for each in data), [0.1, 0.3], [1]],
-    ]
-    for groups in ([np.array([1]), np.array([0, 2])], [np.array([0, 2]), np.array([1])]):
-        asked.clear()
-        whole = solver._apart(*data, mu, frictional, groups)
-        assert asked == (expected if groups[0].size == 1 else expected[::-1])
-        assert whole.f[one].tolist() == [0.0, 1.0, 2.0]
-        assert whole.f[two].tolist() == [3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
-        assert whole.status is worst
-        assert (whole.iterations, whole.residual, whole.regularization) == (12, 0.2, 1e-9)
-
-
 @pytest.mark.parametrize("mu", [0.0, np.inf, "mixed"])
 def test_no_friction_and_no_slip_are_its_limits(quadruped, mu):
     rng = np.random.default_rng(7)
@@ -417,19 +322,6 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped):
         assert laws_missed(forward, inverse) <= 1e-8
 
 
-def test_rigid_ground_is_the_coulomb_lcp_up_to_creep(quadruped):
-    """K = inf: C = 0 and φ/h; what is left is the tangents' compliance, 1e-6 of the free speed."""
-    rng = np.random.default_rng(10)
-    compared = 0
-    for _ in range(100):
-        problem = moving_problem(quadruped, rng, inverse=False)
-        ours, rigid = constraint.solve(problem), coulomb.solve(problem)
-        assert laws_missed(problem, ours) <= 1e-8
-        if np.abs(ours.v_plus - rigid.v_plus).max() < 1e-4:  # else another of the LCP's motions
-            compared += 1
-    assert compared >= 90
-
-
 def test_a_squeeze_has_an_answer_on_compliant_contacts_and_a_status_on_rigid_ones():
     rigid = gripper(0.1)
     assert constraint.solve(rigid).status is Status.FALLBACK
@@ -438,30 +330,6 @@ def test_a_squeeze_has_an_answer_on_compliant_contacts_and_a_status_on_rigid_one
     soft = constraint.compliant(constraint.springs(1e4, 1.0))(rigid, None)
     assert soft.status is Status.SOLVED
     assert (soft.impulses[:, 0] > 0.0).all()
-
-
-def test_contact_in_a_plane_is_contact_whose_second_tangent_does_not_exist():
-    """2-D: a disc on the ground, order x, z, turn; the same disc in three dimensions rolls alike."""
-    h, mu, r = 1e-3, 0.2, 0.1
-    flat = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, r], [0.0, 0.0, 0.0]])
-    contacts = Contacts(
-        **points(1), gap=np.zeros(1), mu=np.array([mu]), jacobian=flat, stiffness=np.array([1e9]), damping=np.ones(1)
-    )
-    M = np.diag([1.0, 1.0, 0.5 * r * r])
-    v = np.array([1.0, 0.0, 0.0])
-    solution = constraint.solve(StepProblem(h=h, M=M, kappa=-M @ v + np.array([0.0, h * G, 0.0]), contacts=contacts))
-    assert solution.impulses[0] == pytest.approx([h * G, -mu * h * G, 0.0], rel=1e-2)
-    spatial = np.zeros((3, 6))
-    spatial[:, [0, 2, 4]] = flat
-    spatial[2, [1, 3]] = 1.0, -r
-    M6 = np.diag([1.0, 1.0, 1.0, *(0.5 * r * r * np.ones(3))])
-    v6, load = np.zeros(6), np.zeros(6)
-    v6[0], load[2] = 1.0, h * G
-    rolling = constraint.solve(
-        StepProblem(h=h, M=M6, kappa=-M6 @ v6 + load, contacts=replace(contacts, jacobian=spatial))
-    )
-    # sliding does not feel the creep, which alone differs
-    np.testing.assert_allclose(rolling.v_plus[[0, 2, 4]], solution.v_plus, rtol=0, atol=1e-12)
 
 
 # -- the block on the incline -----------------------------------------------------------------------------------------
@@ -516,16 +384,6 @@ def test_the_block_sticks_just_above_tan_15_degrees_and_slides_just_below(law, h
 # -- joint limits, and what cannot be used ----------------------------------------------------------------------------
 
 
-def test_joint_limits_are_frictionless_contacts_of_the_joints_in_range():
-    limits = constraint.joint_limits(
-        np.array([1, 3]), np.array([0.2, -1.0]), np.array([0.0, -np.inf]), np.array([1.0, 0.5]), 4
-    )
-    assert limits.identity.tolist() == [-3, -4, -8]
-    np.testing.assert_allclose(limits.gap, [0.2, 0.8, 1.5])
-    np.testing.assert_allclose(limits.N, [[0, 1, 0, 0], [0, -1, 0, 0], [0, 0, 0, -1.0]])
-    assert not limits.mu.any()
-
-
 def test_a_joint_runs_into_its_limit_and_stops_there_beside_the_feet(quadruped):
     rng = np.random.default_rng(13)
     problem = moving_problem(quadruped, rng, inverse=False)
@@ -557,16 +415,3 @@ def test_values_that_mean_nothing_are_refused_in_one_line():
         with pytest.raises(InputError) as error:
             make()
         assert "\n" not in str(error.value)
-
-
-def test_prescribed_joints_take_the_multipliers_of_rigid_bilateral_rows(quadruped):
-    """P among the bilateral rows with C = 0 (math.md 11.4) is the elimination of `Prescribed`."""
-    rng = np.random.default_rng(15)
-    problem = stiffened(moving_problem(quadruped, rng), rng)
-    assert isinstance(problem.prescribed, Prescribed)
-    rows = np.zeros((12, 18))
-    rows[:, 6:] = np.eye(12)
-    ties = Bilateral(rows=rows, target=problem.prescribed.velocity, compliance=np.zeros(12))
-    by_rows = constraint.solve(replace(problem, prescribed=None, bilateral=ties))
-    eliminated = constraint.solve(problem)
-    np.testing.assert_allclose(by_rows.v_plus, eliminated.v_plus, rtol=0, atol=1e-8)

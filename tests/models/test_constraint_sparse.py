@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from idcontrol.models import constraint
-from idcontrol.models.sparse import WORLD
 from idcontrol.types import Status
 from tests.models.test_constraint import laws_missed
 from tests.models.test_sap_sparse import dense, flat, random_problem
@@ -52,19 +51,6 @@ def test_with_friction_answers_obey_the_law_of_the_dense_problem(mu):
     assert answered >= (30 if mu > 1.0 else 5)
 
 
-def test_impulses_obey_the_law_of_the_springs():
-    """Λ = max(0, -h (K φ⁺ + B φ̇⁺)) with φ⁺ = φ + h φ̇⁺, B of closed contacts only."""
-    problem = springs(3)
-    found = constraint.solve_sparse(problem)
-    speed = found.contact_velocity[:, 0]
-    damping = np.where(problem.gap > 0.0, 0.0, problem.damping)
-    law = -problem.h * (problem.stiffness * (problem.gap + problem.h * speed) + damping * speed)
-    size = found.impulses[:, 0].max()
-    assert size > 0.0
-    assert np.abs(found.impulses[:, 0] - np.maximum(0.0, law)).max() <= 1e-8 * size
-    assert found.residual <= 1e-9
-
-
 def test_what_slides_or_is_rigid_is_left_to_the_dense_solver():
     problem = springs(3)
     pressing = constraint.solve_sparse(problem).impulses[:, 0] > 0.0
@@ -72,13 +58,3 @@ def test_what_slides_or_is_rigid_is_left_to_the_dense_solver():
     assert constraint.solve_sparse(replace(problem, mu=np.full(5, 1e-3))) is None
     assert constraint.solve_sparse(replace(problem, mu=np.full(5, np.inf))) is None
     assert constraint.solve_sparse(replace(problem, stiffness=np.full(5, np.inf))) is None
-
-
-def test_bodies_that_do_not_touch_do_not_feel_each_other():
-    problem = springs(5, sizes=(6, 6), n=4)
-    apart = replace(problem, tree=np.array([[0, WORLD], [0, WORLD], [1, WORLD], [1, WORLD]]))
-    apart = replace(apart, rows=np.nan_to_num(problem.rows))
-    first = replace(apart, v_star=np.vstack((apart.v_star[:1], 2.0 * apart.v_star[1:])))
-    here, there = constraint.solve_sparse(apart), constraint.solve_sparse(first)
-    assert np.allclose(here.v_plus[0], there.v_plus[0], rtol=1e-12, atol=1e-14)
-    assert not np.allclose(here.v_plus[1], there.v_plus[1])

@@ -4,7 +4,6 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
-import pinocchio as pin
 import pytest
 
 from idcontrol import judge
@@ -23,22 +22,6 @@ from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Status
 from tests import scenes
-
-
-def random_forward(system, rng, *, penetration=0.0):
-    """A moving quadruped, driven by random torques, on ground that is not flat; some feet in the air, some smooth."""
-    v = scenes.moving(system, rng, speed=rng.choice([0.0, 0.1, 1.0]))
-    feet = tuple(rng.permutation(4)[: rng.integers(1, 5)])
-    n = len(feet)
-    contacts = scenes.foot_contacts(
-        system,
-        rng.choice([0.0, 0.1, 0.6, 1.0], n) * rng.uniform(0.5, 1.0, n),
-        normals=scenes.tilted(rng, n, rng.choice([0.0, 0.3])),
-        gap=rng.choice([0.0, 1e-4, 5e-3, -penetration], n),
-        feet=feet,
-        angle=rng.uniform(0, np.pi),
-    )
-    return forward_step(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
 
 
 def unbalanced(problem):
@@ -195,45 +178,11 @@ def test_of_many_contacts_few_are_solved_for_and_all_obey_the_law():
     assert pressed > 20
 
 
-def test_copies_of_four_contacts_change_no_velocity_that_joints_prescribe(quadruped):
-    """Zapolsky & Drumwright 2017, section 8.4.2: contacts under the same feet, artificially many."""
-    once = swaying_demand(quadruped, 0.3)
-    first = coulomb.solve(once)
-    for n in (14, 40, 100):
-        problem = copied(once, n)
-        many = coulomb.solve(problem)
-        assert many.status is Status.SOLVED
-        np.testing.assert_allclose(many.v_plus, first.v_plus, rtol=0, atol=1e-12)
-        assert violation(problem, many) <= 1e-12
-
-
 def test_fingers_that_squeeze_with_many_contacts_are_told_so():
     """Few contacts without a solution prove nothing of all; all of them are tried, and the proof is theirs."""
     solution = coulomb.solve(copied(scenes.squeeze(0.5), 14))
     assert solution.status is Status.FALLBACK
     assert solution.note == "squeeze"
-
-
-def test_the_whole_scene_may_be_moved_and_turned(quadruped):
-    """Base velocities are in the base's own axes, so v⁺ does not change when all turn together."""
-    rng = np.random.default_rng(9)
-    for _ in range(10):
-        q = pin.integrate(quadruped.model, scenes.home(quadruped), 0.15 * rng.normal(size=18))
-        v = 0.3 * rng.normal(size=18)
-        yaw, shift = rng.uniform(-np.pi, np.pi), np.append(3.0 * rng.normal(size=2), 0.0)
-        place = pin.SE3(pin.rpy.rpyToMatrix(0.0, 0.0, yaw), shift)
-        moved = q.copy()
-        moved[:7] = pin.SE3ToXYZQUAT(place * pin.XYZQUATToSE3(q[:7]))
-        solutions = []
-        for configuration, angle in ((q, 0.0), (moved, yaw)):
-            quadruped.update(configuration, v)
-            problem = forward_step(
-                quadruped, quadruped.from_pinocchio(v), np.zeros(12), scenes.foot_contacts(quadruped, 0.3, angle=angle)
-            )
-            solutions.append(coulomb.solve(problem))
-        # the Jacobian at the world origin loses a digit when the machine stands some metres away
-        np.testing.assert_allclose(solutions[0].v_plus, solutions[1].v_plus, rtol=0, atol=1e-9)
-        np.testing.assert_allclose(solutions[0].impulses, solutions[1].impulses, rtol=0, atol=1e-9)
 
 
 def hand_of_boxes(seed, contacts):
@@ -283,12 +232,6 @@ def test_what_a_short_search_leaves_open_is_not_called_a_squeeze():
     solution = coulomb.solve(problem)
     assert solution.status is Status.FALLBACK
     assert solution.note == "no solution found"
-
-
-def test_fingers_that_do_not_close_are_no_squeeze():
-    solution = coulomb.solve(scenes.squeeze(0.5, closing=0.0))
-    assert solution.status is Status.SOLVED
-    assert solution.v_plus[0] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_more_contacts_than_lemke_can_hold_are_refused(quadruped):
@@ -418,17 +361,6 @@ def test_the_vertex_of_the_last_step_is_kept_while_it_is_a_solution(quadruped):
         cold = coulomb.solve(problem)
         np.testing.assert_allclose(solution.v_plus, cold.v_plus, atol=1e-9)
     assert kept == 5
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_whatever_is_remembered_the_laws_hold(quadruped, seed):
-    rng = np.random.default_rng(seed)
-    problem = random_forward(quadruped, rng)
-    warm = dict(zip(problem.contacts.identity.tolist(), rng.integers(0, 64, len(problem.contacts)), strict=True))
-    solution = coulomb.solve(problem, warm)
-    assert solution.status is Status.SOLVED
-    # a remembered vertex is accepted at a residual of 1e-8; these are no solutions, or exact ones
-    assert violation(problem, solution) < 1e-12
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol import judge
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.models import dissipation
@@ -30,12 +29,6 @@ def random_problem(system, rng, *, inverse, mu=None):
     if inverse:
         return inverse_step(system, v, v[6:] + scenes.H * rng.normal(scale=30.0, size=12), contacts)
     return forward_step(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
-
-
-def assert_obeys(problem, solution):
-    """Momentum balances, and the conditions of the projection hold, which prove the answer without another solver."""
-    assert np.abs(judge.unbalanced(problem, solution)).max() < 1e-9 * np.abs(problem.kappa).max()
-    assert judge.missed("dissipation", problem, solution.impulses) < 1e-9
 
 
 def test_a_loaded_contact_lifts_as_it_slides_and_only_then(quadruped):
@@ -78,29 +71,6 @@ def test_rigid_rows_join_the_projection(quadruped):
         )
         expected = v_tied + Z @ dissipation.solve(inner).v_plus
         np.testing.assert_allclose(solution.v_plus, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
-
-
-def test_a_thousand_contacts_on_one_body_are_one_small_problem():
-    """The dual has as many unknowns as there are free velocities, not contacts."""
-    rng = np.random.default_rng(60)
-    n = 1000
-    p = np.column_stack((rng.uniform(-0.3, 0.3, (n, 2)), np.full(n, -0.2)))
-    axis = [np.array([0, 0, 1.0]), np.array([1.0, 0, 0]), np.array([0, 1.0, 0])]
-    jacobian = np.vstack([np.column_stack((np.tile(e, (n, 1)), np.cross(p, e))) for e in axis])
-    contacts = Contacts(
-        identity=np.arange(n),
-        point=p,
-        axes=np.tile(np.array(axis), (n, 1, 1)),
-        gap=np.zeros(n),
-        mu=np.full(n, 0.5),
-        jacobian=jacobian,
-    )
-    M = np.diag([2.0, 2.0, 2.0, 0.02, 0.03, 0.04])
-    problem = StepProblem(h=1e-3, M=M, kappa=-M @ np.array([0.01, 0.0, -0.3, 0.1, -0.2, 0.0]), contacts=contacts)
-    solution = dissipation.solve(problem)
-    assert solution.status is Status.SOLVED
-    assert np.count_nonzero(solution.impulses[:, 0]) <= 6
-    assert_obeys(problem, solution)
 
 
 @pytest.mark.parametrize(("closing", "note"), [(0.0, "jam"), (0.1, "squeeze")])

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
@@ -12,7 +11,6 @@ from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation, distribution, no_slip, specification
 from idcontrol.models.distribution import (
     MET,
-    RIDGE,
     Bounds,
     Cones,
     TorqueMap,
@@ -21,7 +19,7 @@ from idcontrol.models.distribution import (
     unbounded,
     within,
 )
-from idcontrol.models.whitened import Whitened, recover, whiten
+from idcontrol.models.whitened import recover, whiten
 from idcontrol.problems.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
@@ -274,85 +272,6 @@ def test_a_motor_that_is_bounded_on_one_side_stays_on_it(quadruped, side):
     assert bounded @ bounded > free @ free
 
 
-def test_the_motion_stays_and_the_torque_does_not_grow(quadruped):
-    rng = np.random.default_rng(2)
-    for _ in range(50):
-        problem = random_problem(quadruped, rng, projected=bool(rng.integers(2)))
-        first = dissipation.solve(problem)
-        f, v_plus, motor_impulse = redistribute(problem, first)
-        np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-9 * np.abs(first.v_plus).max())
-        assert np.linalg.norm(motor_impulse) <= np.linalg.norm(first.multipliers) * (1.0 + 1e-6)
-        room = problem.contacts.mu * f[:, 0] - np.abs(f[:, 1]) - np.abs(f[:, 2])
-        assert room.min() > -1e-9 * max(f[:, 0].max(), WEIGHT_IMPULSE)
-
-
-def test_a_listed_foot_that_is_5_mm_up_gets_nothing_and_the_machine_moves_as_predicted(quadruped):
-    """Without the edge rule it would get a quarter of the weight, and v⁺ be missed by 1 rad/s (math.md 7.4, 16.11)."""
-    rng = np.random.default_rng(3)
-    for _ in range(30):
-        problem = random_problem(quadruped, rng, projected=True)
-        first = dissipation.solve(problem)
-        f, v_plus, motor_impulse = redistribute(problem, first, v_tol=1e-9)
-        np.testing.assert_array_equal(f[problem.contacts.gap > 0.0], 0.0)
-        kappa = problem.kappa.copy()
-        kappa[6:] -= motor_impulse
-        forward = dissipation.solve(replace(problem, kappa=kappa, prescribed=None))
-        # edges slower than v_tol count as at rest: ten times that at the feet, and light links are faster
-        np.testing.assert_allclose(forward.v_plus, v_plus, rtol=0, atol=1e-7)
-
-
-def test_a_sliding_foot_keeps_only_the_edges_that_oppose_its_motion(quadruped):
-    rng = np.random.default_rng(4)
-    sliding = 0
-    for _ in range(40):
-        problem = random_problem(quadruped, rng, projected=False, mu=0.3)
-        first = dissipation.solve(problem)
-        f, v_plus, _ = redistribute(problem, first, v_tol=1e-6)
-        contacts = problem.contacts
-        normal, s, t = (contacts.jacobian @ v_plus).reshape(3, 4)
-        normal = normal + contacts.gap / problem.h
-        for i in range(4):
-            if f[i, 0] < 1e-9 or max(abs(s[i]), abs(t[i])) < 1e-2:
-                continue
-            sliding += 1
-            # all of μ f_N, against the faster of the two tangential velocities
-            assert abs(f[i, 1]) + abs(f[i, 2]) == pytest.approx(0.3 * f[i, 0], rel=1e-7)
-            assert f[i, 1] * s[i] + f[i, 2] * t[i] == pytest.approx(
-                -0.3 * f[i, 0] * max(abs(s[i]), abs(t[i])), rel=1e-3
-            )
-    assert sliding > 10
-
-
-def test_the_answer_does_not_depend_on_the_impulses_it_starts_from(quadruped):
-    """Of the many optima of stage I any may come in; stage II has one answer."""
-    rng = np.random.default_rng(5)
-    for _ in range(10):
-        problem = standing_problem(quadruped, rng)
-        first = dissipation.solve(problem)
-        f, _, motor_impulse = redistribute(problem, first)
-        assert np.abs(first.multipliers - motor_impulse).max() > 1e-2 * np.abs(motor_impulse).max()
-        for share in (0.0, 0.5):
-            between = share * first.impulses + (1.0 - share) * f
-            torque = share * first.multipliers + (1.0 - share) * motor_impulse
-            g, _, again = redistribute(problem, structs.replace(first, impulses=between, multipliers=torque))
-            np.testing.assert_allclose(motor_impulse, again, rtol=0, atol=1e-9 * np.abs(motor_impulse).max())
-            # the ridge, 1e-8, is all that fixes some directions: half the digits
-            np.testing.assert_allclose(f, g, rtol=0, atol=1e-7 * np.abs(f).max())
-
-
-def test_duplicate_contacts_share_evenly(quadruped):
-    rng = np.random.default_rng(6)
-    problem = standing_problem(quadruped, rng)
-    doubled = replace(problem, contacts=problem.contacts.take([0, 1, 2, 3, 2, 2]))
-    f, _, once = redistribute(problem, dissipation.solve(problem))
-    g, _, twice = redistribute(doubled, dissipation.solve(doubled))
-    np.testing.assert_allclose(g[2], g[4], rtol=0, atol=1e-6 * np.abs(f).max())
-    np.testing.assert_allclose(g[2], g[5], rtol=0, atol=1e-6 * np.abs(f).max())
-    # thirds weigh less in the ridge than a whole: 1e-8 of the torque
-    np.testing.assert_allclose(twice, once, rtol=0, atol=1e-6 * np.abs(once).max())
-    np.testing.assert_allclose(g[[2, 4, 5]].sum(axis=0), f[2], rtol=0, atol=1e-5 * np.abs(f).max())
-
-
 @pytest.mark.parametrize(
     ("mu", "weighted"),
     [(None, True), (0.9, False), (0.3, False), (0.2, False)],
@@ -389,59 +308,6 @@ def test_many_contacts_get_the_torque_that_clarabel_finds(quadruped, mu, weighte
     assert reduced > 3 or mu in (0.3, 0.2)
 
 
-def test_many_contacts_at_their_cones_and_motors_at_their_bounds_get_the_least_torque():
-    """The faces of cones that are reached depend on the bounds, too; oracle: quadprog, in the edges of all cones."""
-    quadprog = pytest.importorskip("quadprog")
-    rng, n, p = np.random.default_rng(0), 48, 6
-    for _ in range(12):
-        rho, torque = rng.normal(size=(3 * n, 6)), rng.normal(size=(p, 3 * n))
-        mu, weight = np.full(n, rng.uniform(0.1, 0.3)), rng.uniform(0.01, 0.1, n)
-        press = rng.exponential(size=n)
-        y = np.concatenate((press, mu * press * rng.uniform(-0.7, 0.7, n), mu * press * rng.uniform(-0.3, 0.3, n)))
-        x, rest = rho.T @ y, 3.0 * rng.normal(size=p) - torque @ y
-        none, k = np.zeros(0, dtype=np.int64), 6
-        at_rest = Whitened(
-            np.eye(k), np.zeros(k), np.arange(k), none, np.eye(k), np.zeros(k), np.zeros((3 * n, k)), rho,
-            -rho @ x, np.zeros(3 * n),
-        )  # fmt: skip
-        where, bounds = Cones(mu, np.zeros(n, dtype=np.bool_), weight, 1e-3), unbounded(p)
-        B, A = generated(np.zeros(3 * n), where)
-        scale = 3 * n / np.square(torque).sum()
-        H = B.T @ (scale * torque.T @ torque + np.diag(np.tile(RIDGE + weight, 3))) @ B
-        out = np.zeros(3 * n)
-        assert share_kernel(at_rest, where, bounds, x, TorqueMap(torque, rest), out, HEAP)
-        free = np.abs(torque @ out + rest)
-        most = np.argsort(free)[-2:]
-        bounds.most[most], bounds.least[most] = 0.9 * free[most], -0.9 * free[most]
-        motors = (torque[most] @ B).T
-        rows = np.hstack((B.T @ rho, A.T, -motors, motors))
-        given = (x, np.zeros(len(A)), rest[most] - bounds.most[most], bounds.least[most] - rest[most])
-        linear = scale * B.T @ torque.T @ rest
-        expected = B @ quadprog.solve_qp(H, -linear, rows, np.concatenate(given), k)[0]
-        assert share_kernel(at_rest, where, bounds, x, TorqueMap(torque, rest), out, HEAP)
-        np.testing.assert_allclose(out, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
-
-
-def test_no_impulse_is_outside_its_cone_by_as_little_as_rounding(quadruped):
-    """Not even where the feet carry nothing, and what is rounded is the torque of a hard demand."""
-    problem = standing_problem(quadruped, np.random.default_rng(6))
-    doubled = replace(problem, contacts=problem.contacts.take([0, 0, 1, 2, 3, 3]))
-    b = problem.prescribed.velocity + 0.05 * np.random.default_rng(6).normal(size=12)
-    rising = np.concatenate((np.ones(6), b))  # so that no foot has to press
-    for kappa in (problem.kappa, -problem.M @ rising):
-        step = replace(doubled, kappa=kappa, prescribed=replace(problem.prescribed, velocity=b))
-        f, _, _ = redistribute(step, dissipation.solve(step), v_tol=10.0)
-        assert (f[:, 0] >= 0.0).all()
-        # one rounding of the sum, one of the share
-        assert (np.abs(f[:, 1:]).sum(axis=1) <= 0.7 * f[:, 0] * (1.0 + 4e-16)).all()
-
-
-def test_smooth_feet_get_no_friction(quadruped):
-    problem = standing_problem(quadruped, np.random.default_rng(7), mu=np.array([0.0, 0.7, 0.0, 0.7]))
-    f, _, _ = redistribute(problem, dissipation.solve(problem))
-    np.testing.assert_array_equal(f[[0, 2], 1:], 0.0)
-
-
 def test_friction_of_held_feet_has_no_bound_but_they_only_press(quadruped):
     problem = standing_problem(quadruped, np.random.default_rng(8), mu=np.inf)
     first = dissipation.solve(problem)
@@ -453,27 +319,6 @@ def test_friction_of_held_feet_has_no_bound_but_they_only_press(quadruped):
     np.testing.assert_allclose(v_bounded, v_plus, rtol=0, atol=1e-9)  # nothing slips here
     # a smaller set of forces cannot have a smaller best torque
     assert np.linalg.norm(free) <= np.linalg.norm(within) * (1.0 + 1e-6)
-
-
-def test_a_heavy_weight_empties_a_foot(quadruped):
-    problem = standing_problem(quadruped, np.random.default_rng(9))
-    first = dissipation.solve(problem)
-    shares = []
-    for weight in (0.0, 1.0, 30.0):
-        f, v_plus, _ = redistribute(problem, first, weight=np.array([weight, 0.0, 0.0, 0.0]))
-        np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-9)
-        shares.append(f[0, 0] / f[:, 0].sum())
-    assert shares[0] > shares[1] > shares[2]
-    # a quarter, 1/30 of it and a little more
-    assert shares[2] < 0.04
-
-
-def test_the_nearest_torque_to_one_that_is_possible_is_that_one(quadruped):
-    problem = standing_problem(quadruped, np.random.default_rng(10))
-    first = dissipation.solve(problem)
-    _, _, found = redistribute(problem, first, reference=first.multipliers)
-    # but for the ridge
-    np.testing.assert_allclose(found, first.multipliers, rtol=0, atol=1e-5 * np.abs(first.multipliers).max())
 
 
 def test_on_straight_legs_the_answer_is_finite_and_the_same_from_everywhere(quadruped):

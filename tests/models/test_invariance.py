@@ -7,12 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol.models import acceleration, constraint, dissipation, sap
-from idcontrol.types import Status
+from idcontrol.models import acceleration, constraint, dissipation
 from tests import scenes
 from tests.models.test_acceleration import random_instant
 from tests.models.test_degenerate import MODELS, WITHOUT_FRICTION_BOUND, instant, step
-from tests.models.test_sap_sparse import random_problem
 
 every_model = pytest.mark.parametrize(
     ("name", "solve"),
@@ -55,20 +53,6 @@ def test_velocities_do_not_depend_on_the_unit_of_mass(quadruped, name, solve, in
         np.testing.assert_array_equal(other.impulses, unit * one.impulses)
         np.testing.assert_array_equal(other.multipliers, unit * one.multipliers)
         assert (other.iterations, other.warm) == (one.iterations, one.warm)
-
-
-@pytest.mark.parametrize("sizes", [(6, 6, 6), (3, 6, 1)])
-@other_units
-def test_nor_do_those_of_many_bodies(sizes, unit):
-    rng = np.random.default_rng(3)
-    for _ in range(3):
-        problem = random_problem(rng, sizes, 8)
-        same = replace(problem, M=unit * problem.M, stiffness=unit * problem.stiffness, damping=unit * problem.damping)
-        one, other = sap.solve_sparse(problem), sap.solve_sparse(same)
-        assert other.status is one.status is Status.SOLVED
-        np.testing.assert_array_equal(other.v_plus, one.v_plus)
-        np.testing.assert_array_equal(other.impulses, unit * one.impulses)
-        np.testing.assert_array_equal(other.contact_velocity, one.contact_velocity)
 
 
 @both_directions

@@ -198,18 +198,3 @@ def test_with_infinite_friction_another_motion_that_comes_back_obeys_the_law_as_
             others += 1
             assert (held & (problem.contacts.gap <= CLOSED_GAP)).any()
     assert others > 0
-
-
-def test_halving_the_step_halves_the_distance_to_the_limit_torque(quadruped, standing):
-    """Torque converges at first order in h (math.md 16, test 4): checked where contacts do not switch."""
-    rng = np.random.default_rng(2)
-    quadruped.update(scenes.home(quadruped), np.zeros(18))
-    a = rng.normal(scale=1.0, size=12)
-    contacts = scenes.foot_contacts(quadruped, 0.8)
-    torques = []
-    for h in (4e-3, 2e-3, 1e-3):
-        problem = inverse_step(quadruped, standing, h * a, contacts)
-        problem = replace(problem, h=h, kappa=h * quadruped.bias)
-        torques.append(dissipation.solve(problem).multipliers / h)
-    # from rest the problem is homogeneous in h: the torque does not depend on it at all
-    np.testing.assert_allclose(torques[0], torques[2], rtol=0, atol=1e-9)

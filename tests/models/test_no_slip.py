@@ -125,19 +125,6 @@ def test_normal_velocities_alone_are_those_of_the_whole_solution(quadruped, inve
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max() + 1e-12)
 
 
-def test_standing_forces_carry_exactly_the_weight_and_are_symmetric_after_distribution(quadruped, standing):
-    problem = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
-    solution = no_slip.solve(problem)
-    weight = quadruped.mass * 9.81
-    assert solution.status is Status.SOLVED
-    assert solution.impulses[:, 0].sum() / scenes.H == pytest.approx(weight, rel=1e-9)
-    impulses, _ = distributed(problem, solution)
-    force = impulses / scenes.H
-    assert force[:, 0].sum() == pytest.approx(weight, rel=1e-9)
-    # left and right feet mirror each other; the machine's file is symmetric to its digits
-    np.testing.assert_allclose(force[[0, 2], 0], force[[1, 3], 0], rtol=1e-4)
-
-
 @pytest.mark.parametrize("degrees", [1.0, 5.0])
 def test_on_tilted_ground_only_distributed_forces_carry_the_weight(quadruped, standing, degrees):
     """Tangential rows of rank 6 hold the machine alone, until the forces are distributed (math.md 4.3)."""
@@ -157,18 +144,6 @@ def test_on_tilted_ground_only_distributed_forces_carry_the_weight(quadruped, st
     assert min(raw) < 0.9 * weight
     # torques are those of standing on level ground, not of bracing: 0.72 N m in math.md's table for half the weight
     assert max(torque) < 3.0
-
-
-def test_warm_start_keeps_the_rows_of_the_same_contacts_wherever_they_are_listed(quadruped, standing):
-    contacts = scenes.foot_contacts(quadruped, 0.6)
-    problem = inverse_step(quadruped, standing, np.zeros(12), contacts)
-    first = no_slip.solve(problem)
-    turned = replace(problem, contacts=contacts.take([3, 2, 1, 0]))
-    cold, warm = no_slip.solve(turned), no_slip.solve(turned, first.warm)
-    assert warm.warm == first.warm != cold.warm
-    assert warm.iterations < cold.iterations
-    # 1e-12: the same arithmetic up to the order of sums
-    np.testing.assert_allclose(warm.impulses[::-1], first.impulses, rtol=0, atol=1e-12)
 
 
 def test_a_foot_that_lifts_is_not_pulled_sideways(quadruped, standing):
@@ -198,23 +173,6 @@ def test_footholds_that_the_joints_contradict_are_reported(quadruped, standing):
     assert normal.min() > -1e-9
     assert solution.status is Status.REPAIRED
     assert solution.note == LEFT_OUT
-
-
-def test_noise_on_projected_demands_does_not_make_the_torque_jump(quadruped, standing):
-    """math.md 6.4: 1 rad/s² of white noise; warm starts, distribution, 200 steps."""
-    rng = np.random.default_rng(12)
-    contacts = scenes.foot_contacts(quadruped, 0.6)
-    warm, last, jumps = {}, None, 0
-    for _ in range(200):
-        b = allowed(quadruped, standing, contacts, scenes.H * rng.normal(size=12))
-        problem = inverse_step(quadruped, standing, b, contacts)
-        solution = no_slip.solve(problem, warm)
-        assert solution.status is Status.SOLVED
-        warm = solution.warm
-        torque = distributed(problem, solution)[1] / scenes.H
-        jumps += last is not None and np.abs(torque - last).max() > 0.2
-        last = torque
-    assert jumps <= 1
 
 
 # --- degenerate cases of its own; those of every model are in test_degenerate ---

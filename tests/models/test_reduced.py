@@ -71,21 +71,6 @@ def test_the_reduced_program_has_the_answer_of_the_whole_one(torques):
             np.testing.assert_allclose(rho.T @ y, x, rtol=0, atol=1e-11 * largest * n)
 
 
-def test_motions_that_depend_on_others_are_dropped():
-    """Contacts on one line cannot turn about it: that row is a combination of the others, but for rounding."""
-    rng = np.random.default_rng(1)
-    n = 12
-    rho = rng.normal(size=(3 * n, K))
-    rho[:, 3] = rho[:, 0] - 2.0 * rho[:, 5] + 1e-15 * rng.normal(size=3 * n)
-    pressed = rng.normal(size=3 * n)
-    T, t = rng.normal(size=(P, 3 * n)), rng.normal(size=P)
-    cone, mu, weight = np.full(n, ALL_EDGES), np.full(n, MU), np.full(n, 1e-6)
-    y = solved(reduce_kernel(rho, rho.T @ pressed, T, t, cone, mu, weight, HEAP))
-    np.testing.assert_allclose(rho.T @ y, rho.T @ pressed, rtol=0, atol=1e-12 * n)
-    expected = smallest(rho, rho.T @ pressed, T, t, np.eye(3 * n), np.full(3 * n, 1e-6))
-    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-9)
-
-
 @pytest.mark.parametrize("cone", [1, 2, 4, 8, 3, 12, 5, 6, 9, 10, 7, 11, 13, 14, ALL_EDGES])
 def test_an_impulse_is_in_a_cone_if_and_only_if_its_edges_give_it(cone):
     rng = np.random.default_rng(cone)

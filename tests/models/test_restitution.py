@@ -118,15 +118,6 @@ def test_undoing_overlap_adds_no_more_energy_than_normal_impulses_take_at_its_sp
     assert grew > 0
 
 
-def test_a_sled_at_rest_does_not_hop():
-    setup = machines.sled(plane(), 0.5, settings=plants.GroundSettings(restitution=1.0))
-    plant = plants.build("coulomb-lcp", setup)
-    state = plant.reset(machines.sled_state())
-    for _ in range(50):
-        state = plant.step(np.zeros(0), H)
-    assert abs(state.q[2] - machines.SLED_HEIGHT) < 1e-9
-
-
 def test_on_springs_that_it_is_told_a_sled_sinks_by_its_weight_over_their_stiffness():
     settings = plants.GroundSettings(stiffness_n_m=2e3, damping_n_s_m=100.0)
     plant = plants.build("sap", machines.sled(plane(), 0.5, settings=settings))

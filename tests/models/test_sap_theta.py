@@ -61,13 +61,6 @@ def test_each_scheme_has_its_order(theta, order):
     assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.05)
 
 
-def test_explicit_euler_knows_nothing_of_the_end_of_its_step():
-    q, v, h = np.array([0.1, -0.05]), np.array([0.2, 0.3]), 0.05
-    q_plus, v_plus = advance(EXPLICIT_EULER, q, v, h)
-    np.testing.assert_allclose(v_plus, v + h * np.linalg.solve(M, PUSH - K @ q - D @ v), rtol=0, atol=1e-15)
-    np.testing.assert_array_equal(q_plus, q + h * v)
-
-
 def energy(q, v):
     return 0.5 * v @ M @ v + 0.5 * q @ K @ q
 

@@ -48,14 +48,6 @@ def test_what_presses_sticks_and_what_parts_is_let_go():
     assert settle(ALL, ALL, answers(table)) == ((True, False), "")
 
 
-def test_what_was_let_go_and_presses_sticks_again():
-    table = {
-        (True, True): ([False, True], [False, False]),
-        (False, True): ([True, True], [False, False]),
-    }
-    assert settle(ALL, np.array([False, True]), answers(table)) == ((True, True), "")
-
-
 JAM = {
     (True, True): ([False, True], [True, False]),
     (False, True): ([True, True], [False, False]),
@@ -394,13 +386,3 @@ def test_friction_beside_a_contact_that_sticks_is_solved_only_if_it_opposes_its_
             assert solution.note == INEXACT
     assert endings[Status.SOLVED] > 0
     assert endings[Status.FALLBACK] == 0
-
-
-def test_where_nothing_slides_pyramid_and_cone_are_one_law():
-    """Cones without bound have no shape."""
-    for seed in range(40):
-        problem = some_problem(np.random.default_rng(seed), 4)
-        one, other = coulomb.solve(problem, None), coulomb_cone.solve(problem, None)
-        assert one.status is other.status
-        assert one.note == other.note
-        assert np.array_equal(one.impulses, other.impulses)

@@ -8,7 +8,7 @@ import pytest
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.judge import unbalanced
-from idcontrol.models import dissipation, viscous
+from idcontrol.models import viscous
 from idcontrol.models.step import StepProblem
 from idcontrol.problems.machines import forward_step
 from idcontrol.types import Status
@@ -74,26 +74,6 @@ def test_momentum_balances_with_the_drag_that_is_reported(quadruped, form, inver
         assert np.abs(f_n * normal).max() < 1e-10
 
 
-def test_both_forms_agree_as_the_step_shrinks(quadruped):
-    """Acceleration from one state; the difference of the two drags is of first order in h."""
-    rng = np.random.default_rng(32)
-    v = scenes.moving(quadruped, rng)
-    contacts = scenes.foot_contacts(quadruped, 0.0)
-    # contacts that neither press nor part leave drag alone to compare
-    contacts = replace(contacts, damping=np.full(4, 5.0), gap=np.full(4, 1e-5))
-    apart = []
-    for h in (1e-6, 5e-7):
-        lift = np.zeros(18)
-        lift[2] = 100.0
-        problem = StepProblem(
-            h=h, M=quadruped.M, kappa=h * quadruped.bias - quadruped.M @ (v + lift), contacts=contacts
-        )
-        one, other = viscous.solve(problem), viscous.solve_explicit(problem, v + lift)
-        assert not one.impulses[:, 0].any()
-        apart.append(np.abs(one.v_plus - other.v_plus).max() / h)
-    assert apart[1] == pytest.approx(0.5 * apart[0], rel=0.01)
-
-
 def sliding_block(h, damping, v):
     """A block of 2 kg that slides at v on level ground, one contact, order x, y, z."""
     contacts = Contacts(
@@ -106,16 +86,6 @@ def sliding_block(h, damping, v):
         damping=np.array([damping]),
     )
     return StepProblem(h=h, M=2.0 * np.eye(3), kappa=-2.0 * v + h * 2.0 * np.array([0.0, 0.0, 9.81]), contacts=contacts)
-
-
-def test_a_sliding_block_slows_down_exponentially():
-    """As exp(-μ_v t / m); implicit Euler is off by (μ_v / m)² t h / 2."""
-    h, v = 1e-4, np.array([1.0, -0.5, 0.0])
-    for _ in range(5000):
-        solution = viscous.solve(sliding_block(h, 4.0, v))
-        v = solution.v_plus
-        assert solution.impulses[0, 0] == pytest.approx(2.0 * 9.81 * h, rel=1e-12)
-    np.testing.assert_allclose(v, np.exp(-1.0) * np.array([1.0, -0.5, 0.0]), atol=1e-12, rtol=1.1 * 2.0 * 0.5 * h)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -133,13 +103,3 @@ def test_only_the_implicit_form_is_stable_for_every_step():
         problem = sliding_block(0.01, ratio * 2.0 / 0.01, v)
         assert (abs(viscous.solve_explicit(problem, v).v_plus[0]) > 1.0) == explicit_grows
         assert 0.0 < viscous.solve(problem).v_plus[0] < 1.0
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_without_drag_it_is_the_frictionless_model_whatever_mu_is(quadruped, form):
-    rng = np.random.default_rng(33)
-    problem = moving_problem(quadruped, rng)
-    smooth = replace(problem, contacts=replace(problem.contacts, mu=np.zeros(4)))
-    solution, expected = solve(form, problem, velocity(quadruped, problem)), dissipation.solve(smooth)
-    np.testing.assert_allclose(solution.v_plus, expected.v_plus, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(solution.impulses, expected.impulses, rtol=0, atol=1e-13)
