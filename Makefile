@@ -35,6 +35,7 @@ check: $(VENV)/.dev
 	$(FAST) tests/contact tests/solvers tests/models tests/plants tests/controllers/test_inverse.py tests/dynamics/test_multibody.py
 
 slow: $(VENV)/.dev
+	.ci/install $(VENV) --editable '.[film]'
 	$(BIN)/pytest -m slow
 	.ci/wheel every
 
@@ -53,7 +54,7 @@ PLACES ?= 60
 SEED ?= 0
 mutants: export OPENBLAS_NUM_THREADS = 1
 mutants: $(VENV)/.dev
-	$(BIN)/pip install --quiet --editable '.[mutants]'
+	.ci/install $(VENV) --editable '.[mutants]'
 	$(BIN)/python tests/mutants.py $(FOLDER) --places $(PLACES) --seed $(SEED)
 
 lint: $(VENV)/.dev
@@ -91,14 +92,13 @@ $(BIN)/pip:
 	  || { echo "Python's venv module is missing: apt-get install python3-venv, then run this again"; exit 2; }
 
 $(VENV)/.core: pyproject.toml | $(BIN)/pip
-	$(BIN)/pip install --quiet --editable .
+	.ci/install $(VENV) --editable .
 	@touch $@
 
-# Modules are compiled when they are first imported: most of what is installed never is.
 $(VENV)/.dev: pyproject.toml | $(BIN)/pip
-	$(BIN)/pip install --quiet --no-compile --editable '.[robots,cvx,gpl,mujoco,bullet,viz,film,gym,dev]'
+	.ci/install $(VENV) --editable '.[robots,cvx,gpl,mujoco,bullet,viz,gym,dev]'
 	@touch $(VENV)/.core $@
 
 $(VENV)/.docs: $(VENV)/.core
-	$(BIN)/pip install --quiet --editable '.[docs,mujoco,gym]'
+	.ci/install $(VENV) --editable '.[docs,mujoco,gym]'
 	@touch $@

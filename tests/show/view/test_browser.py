@@ -240,6 +240,7 @@ def test_a_film_is_a_gif_with_every_picture():
     np.testing.assert_allclose(found[:, 0, 0, 0], [0, 100, 200], atol=8)
 
 
+@pytest.mark.slow
 def test_a_film_is_an_mp4_where_the_encoder_is_installed():
     pytest.importorskip("imageio_ffmpeg")
     frames = [np.full((32, 48, 3), shade, np.uint8) for shade in (0, 100, 200)]
