@@ -31,6 +31,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline", "deflist"
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the notebook holds its outputs; `make figures` runs it
 nitpicky = False
+toc_object_entries = False  # with the 5000 objects, copying the navigation into each page takes most of the time
 exclude_patterns = ["notes"]  # dated notes, for people who change the code
 default_role = "py:obj"  # single backticks of docstrings: a link where there is something to link to
 suppress_warnings = ["ref.python"]  # two classes have a member of that name: the link goes to the first
