@@ -108,16 +108,6 @@ def test_forces_stay_within_the_friction_that_was_shown(quadruped):
     assert ratio.max() > 0.05
 
 
-def test_a_last_torque_that_is_not_known_shows_nothing_and_spoils_nothing(quadruped):
-    controller, state = walker.controller(), walker.at_home(quadruped)
-    v = np.zeros(18)
-    for k in range(3):
-        v[:2] = k  # nothing may be learnt of it but by sliding
-        controller(structs.replace(state, t=k * scenes.H, v=v), walker.stand())
-        controller._machine.result.tau[:] = np.nan
-    assert np.isfinite(controller._friction.balance).all()
-
-
 def test_a_copy_remembers_the_ground_and_reset_forgets_it(quadruped):
     controller = walker.controller()
     controller._friction.mu[0] = 0.3
@@ -172,11 +162,6 @@ def slid(system, foot, *, speed=0.1, angle=0.0, mu=0.1, carries=0.5, ticks=40, m
 @pytest.mark.parametrize("mu", [0.1, 0.3])
 def test_a_foot_that_slides_shows_its_own_friction(quadruped, foot, mu):
     assert slid(quadruped, foot, mu=mu) == pytest.approx(mu, rel=1e-6)
-
-
-@pytest.mark.parametrize(("angle", "between"), [(0.0, 1.0), (np.pi / 2, 1.0), (-3 * np.pi / 4, (1 + np.sqrt(2.0)) / 2)])
-def test_friction_is_read_halfway_between_a_circle_and_a_pyramid(quadruped, angle, between):
-    assert slid(quadruped, 2, angle=angle) == pytest.approx(0.1 * between, rel=1e-6)
 
 
 @pytest.mark.parametrize(

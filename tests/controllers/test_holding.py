@@ -56,12 +56,6 @@ def test_feet_that_will_lift_or_have_just_landed_ask_for_none(standing, changes)
     np.testing.assert_allclose(held.tau, rest.tau, atol=1e-9)
 
 
-def test_friction_bounds_inner_forces(standing):
-    force = command(standing, 1e3).predicted.force
-    assert force[:, 2].min() >= 0.0
-    assert (np.abs(force[:, 0]) + np.abs(force[:, 1]) - 10.0 * force[:, 2]).max() < 1e-6
-
-
 def test_feet_creep_ever_slower_on_viscous_ground():
     config = WalkConfig(robot="links", plant="viscous", path=WalkPath(kind="command", stand_from_s=0.0))
     walk = WalkScene.of(config).simulated()

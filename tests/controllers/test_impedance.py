@@ -122,11 +122,3 @@ def test_a_reference_that_is_none_gives_a_drive_nothing_to_do(quadruped, name, p
     command = driven(walker.at_home(quadruped), structs.replace(walker.stand(), **{part: value}))
     assert command.status is Status.FAILED
     np.testing.assert_array_equal(command.driven, np.zeros((5, 12)))
-
-
-@pytest.mark.parametrize("name", ["pid", "id-sensed-1"])
-def test_a_drive_is_told_the_same_by_lists(quadruped, name):
-    reference = walker.stand(v=np.full(12, 0.1), a=np.full(12, 2.0))
-    lists = structs.replace(reference, **{part: getattr(reference, part).tolist() for part in ("q", "v", "a")})
-    driven, state = controllers.build(name, setup(walker.TORQUE_GAINS)), walker.at_home(quadruped)
-    np.testing.assert_array_equal(driven(state, lists).driven, driven(state, reference).driven)

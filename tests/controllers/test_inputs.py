@@ -15,10 +15,9 @@ import pytest
 from msgspec import structs
 
 from idcontrol import controllers
-from idcontrol.contact.contacts import ContactArrays
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.controllers import inputs, inverse, schemes
-from idcontrol.controllers.inputs import Intake, are_plain
+from idcontrol.controllers import schemes
+from idcontrol.controllers.inputs import Intake
 from idcontrol.controllers.step import control_bound
 from idcontrol.dynamics.system import LARGEST, System
 from idcontrol.types import ContactForces, Status
@@ -255,18 +254,6 @@ def test_a_step_that_raises_says_what_and_where():
     assert reason == f"contacts or step raised RuntimeError in raises (test_inputs.py:{line}): no camera"
 
 
-@pytest.mark.parametrize("change", [np.asfortranarray, lambda x: x.astype(np.float32).astype(np.float64)[::1]])
-def test_a_detector_may_update_arrays_of_any_layout_in_place(change):
-    """What has to be converted for kernels is converted anew at every use."""
-    near = scenes.foot_contacts(scenes.links(), 0.7)
-    kept = replace(near, jacobian=change(near.jacobian))
-    kept.jacobian[:] = 1.0
-    assert (ContactArrays(*kept.packed).jacobian == 1.0).all()
-    frozen = near.gap.copy()
-    frozen.flags.writeable = False
-    assert replace(near, gap=frozen).packed[2].flags.writeable
-
-
 def test_a_reference_of_another_number_of_feet_is_no_misfit():
     """Contacts of four feet, of which the reference knows two: refused; of which it knows six: two have no contact."""
     control = controller(schemes.COULOMB_QP)
@@ -274,19 +261,6 @@ def test_a_reference_of_another_number_of_feet_is_no_misfit():
     assert control(state, walker.stand(feet=2)).status is Status.FAILED
     assert control(state, walker.stand(feet=6)).status is Status.SOLVED
     assert control(state, walker.stand(feet=4)).status is Status.SOLVED
-
-
-def test_arrays_are_bound_once(monkeypatch):
-    """To bind them again takes ten times as long as the step."""
-    control, (state, reference) = controller(schemes.COULOMB_QP), at_home()
-    first = control(state, reference)
-
-    def never(values):
-        raise AssertionError("bound again")
-
-    monkeypatch.setattr(inputs, "bind", never)
-    monkeypatch.setattr(inverse, "bind", never)
-    assert control(state, reference).status is first.status
 
 
 @pytest.mark.parametrize("feet", [5, 40])
@@ -429,13 +403,3 @@ def test_a_controller_that_two_threads_call_at_once_answers_one_of_them_and_tell
     assert second.status is Status.FAILED
     assert "two threads" in second.dropped[0]
     assert control(*at_home()).status is Status.SOLVED
-
-
-def test_vectors_of_inputs_are_plain_also_without_feet():
-    inputs = Intake(scenes.links()).inputs
-    assert are_plain(*inputs)
-    assert inputs.stance.size == 0
-    assert not are_plain(*inputs._replace(q=inputs.q.astype(np.float32)))
-    assert not are_plain(*inputs._replace(stance=np.zeros(4, dtype=np.bool_)[::2]))
-    assert not are_plain(*inputs._replace(v=np.ma.masked_array(inputs.v)))
-    assert not are_plain(*inputs._replace(joint_q=inputs.joint_q[:, None]))

@@ -79,13 +79,6 @@ def test_standing_the_predicted_forces_carry_the_weight(quadruped, name):
     assert in_cones(command.predicted, 0.7, name)
 
 
-def test_on_a_symmetric_machine_feet_carry_equal_shares(quadruped):
-    force = walker.controller()(walker.at_home(quadruped), walker.stand()).predicted.force
-    # the ridge of stage II decides what torque leaves open, to 1e-8 of the weight
-    np.testing.assert_allclose(force[:, 2], walker.WEIGHT / 4, rtol=0, atol=1e-6 * walker.WEIGHT)
-    np.testing.assert_allclose(np.abs(force[:, 1]), abs(force[0, 1]), rtol=0, atol=1e-6 * walker.WEIGHT)
-
-
 @pytest.mark.parametrize("name", [*INVERSE, "id-sensed-1"])
 def test_in_the_air_joints_accelerate_as_feedback_asks(quadruped, name):
     """Without contacts this is computed torque: q̈ = a_des + kp (q_des - q) + kd (v_des - v), exactly."""
@@ -164,16 +157,6 @@ def test_torque_is_smooth_though_the_demand_is_noisy(quadruped, name):
     np.testing.assert_allclose(weights, walker.WEIGHT, rtol=0.08)
 
 
-def test_stage_one_alone_chatters(quadruped):
-    """Without projection and second stage the solution jumps between feet in nearly every step.
-
-    Zapolsky & Drumwright 2017, Figs. 6 and 15.
-    """
-    torques, _ = swaying_torques("id-coulomb-qp-raw", quadruped)
-    jumps = np.abs(np.diff(torques, axis=0)).max(axis=1)
-    assert np.count_nonzero(jumps > 0.2) > 100
-
-
 def test_the_printed_objective_brakes_a_walking_base(quadruped):
     """A base at 0.2 m/s over feet at rest: as printed, contacts are predicted to stop it.
 
@@ -237,20 +220,6 @@ def test_torques_change_no_faster_than_the_robot_s_motors_whatever_is_asked(quad
     assert np.abs(control(walker.at_home(quadruped), walker.stand()).tau).max() > 2.0 * scenes.H * rate
 
 
-@pytest.mark.parametrize(("seed", "least", "most"), [(7, 270.0, 300.0), (0, 335.0, 345.0), (11, 684.0, 690.0)])
-def test_torques_go_on_smoothly_where_more_joints_are_released(quadruped, seed, least, most):
-    """Joints released together may stay at bounds where one spares others, 2 N m; one by one goes in circles."""
-    controller, state = walker.controller(limit=1.2), walker.at_home(quadruped)
-    direction = np.random.default_rng(seed).normal(size=12) * np.tile([1.0, 3.0, 6.0], 4)
-    torques = []
-    for accelerates in np.arange(least, most, 0.3):
-        controller.reset()  # torques depend on the demand alone
-        command = controller(state, walker.stand(a=accelerates * direction / np.linalg.norm(direction)))
-        assert command.dropped == ("tracking",)
-        torques.append(command.tau)
-    assert np.abs(np.diff(torques, axis=0)).max() < 0.1  # for 0.3 rad/s² more
-
-
 def test_the_rate_is_given_up_where_joints_have_been_let_go_too_often_and_comes_back_when_it_is_calm(
     quadruped, monkeypatch
 ):
@@ -280,21 +249,6 @@ def test_the_rate_is_given_up_where_joints_have_been_let_go_too_often_and_comes_
     assert driven_wildly()[MOST_LET_GO - 2] > 100.0  # one was let go before, and calm periods are not saved up
 
 
-def test_contacts_share_the_load_so_that_torques_that_change_slowly_give_the_same_motion(quadruped):
-    """A foot that is about to lift is unloaded as fast as motors can, and no joint misses what is asked of it."""
-    state, lifting = walker.at_home(quadruped), np.array([np.inf, np.inf, 0.002, np.inf])
-    taken = {}
-    for rate in (np.inf, 100.0):
-        control = walker.controller("id-coulomb-qp", limits={"torque_rate": rate})
-        control(state, walker.stand())
-        command = control(state, walker.stand(to_liftoff=lifting))
-        assert command.status is Status.SOLVED
-        assert command.dropped == ()
-        taken[rate] = command.predicted.force
-        assert command.predicted.force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=1e-9)
-    assert taken[np.inf][2, 2] < 0.7 * taken[100.0][2, 2]  # without a bound the foot is unloaded at once
-
-
 @pytest.mark.parametrize(("asked", "largest"), [("robot", 100.0), (50.0, 50.0), (None, np.inf)])
 def test_the_rate_of_torques_is_the_robot_s_or_a_setting_or_has_no_bound(quadruped, asked, largest):
     control = walker.controller("id-coulomb-lcp", limits={"torque_rate": 100.0}, rate_limit_nm_s=asked)
@@ -302,23 +256,6 @@ def test_the_rate_of_torques_is_the_robot_s_or_a_setting_or_has_no_bound(quadrup
     command = control(walker.at_home(quadruped), walker.stand(a=np.full(12, 100.0)))
     change = np.abs(command.tau - still.tau).max() / scenes.H
     assert change == pytest.approx(largest, rel=1e-9) if np.isfinite(largest) else change > 200.0
-
-
-def test_joints_are_asked_to_come_to_rest_at_their_ends(quadruped):
-    """Each period covers a fifth of what is left of the way, so that the end itself is met by no joint."""
-    limits = {"lower": -3.0, "upper": 1.3}
-    control = walker.controller("id-coulomb-qp", limits=limits, project=False)
-    state, rng = walker.at_home(quadruped), np.random.default_rng(2)
-    q = quadruped.joint_positions(state.q)
-    for _ in range(50):
-        wanted = 30.0 * scenes.H**-1 * rng.normal(size=12)
-        asked = control.problem(state, walker.stand(a=wanted)).b
-        free = walker.controller("id-coulomb-qp", project=False).problem(state, walker.stand(a=wanted)).b
-        ends = 0.2 * (np.array([-3.0, 1.3])[:, None] - q) / scenes.H
-        np.testing.assert_allclose(asked, np.clip(free, *ends), rtol=1e-12)
-    beyond = quadruped.configuration(np.full(12, 1.5), state.q[:7])
-    pushed_back = control.problem(State(t=0.0, q=beyond, v=state.v), walker.stand()).b
-    np.testing.assert_allclose(pushed_back, 0.2 * -0.2 / scenes.H, rtol=1e-12)
 
 
 def test_the_torque_of_a_motor_falls_with_its_speed_to_nothing_at_no_load(quadruped):
@@ -340,25 +277,6 @@ def test_a_motor_without_torque_limit_has_none_below_its_no_load_speed_and_no_to
     bounds = control.problem(State(t=0.0, q=state.q, v=quadruped.to_pinocchio(v)), walker.stand()).bounds
     assert bounds.most[:5].tolist() == [np.inf, np.inf, 0.0, np.inf, np.inf]
     assert bounds.least[:5].tolist() == [-np.inf, -np.inf, -np.inf, 0.0, -np.inf]
-
-
-@pytest.mark.parametrize(("limit", "most"), [(2.0, 1.0), (np.inf, np.inf)])
-def test_where_the_rate_is_given_up_a_fast_motor_still_gives_no_more_than_its_speed_allows(quadruped, limit, most):
-    bounds = {"speed": 5.0, "no_load": 10.0, "torque_rate": 2000.0}
-    control, state = walker.controller(limit=limit, limits=bounds), walker.at_home(quadruped)
-    air, v = np.zeros(4, dtype=bool), np.zeros(18)
-    v[6:] = np.tile([7.5, 12.0], 6)
-    moving = State(t=0.0, q=state.q, v=quadruped.to_pinocchio(v))
-    control(moving, walker.stand(stance=air))
-    faster = False
-    for _ in range(MOST_LET_GO + 2):
-        command = control(moving, walker.stand(a=np.full(12, 1e5), stance=air))
-        assert command.dropped[0] == "tracking"
-        faster = faster or "rate" in command.dropped
-        assert (command.tau[::2] <= most).all()
-        assert (command.tau[1::2] <= 0.0).all()
-    assert control._machine.let_go[0] == MOST_LET_GO
-    assert faster == (limit == np.inf)  # else torques are at their limits before
 
 
 def test_where_a_speed_takes_torque_away_faster_than_its_rate_the_step_says_so(quadruped):
@@ -460,18 +378,6 @@ def test_a_state_that_is_not_finite_gives_zero_torque_and_is_forgotten(quadruped
     np.testing.assert_array_equal(control(good, reference).tau, fresh(good, reference).tau)
 
 
-@pytest.mark.parametrize("name", INVERSE)
-def test_impossible_demands_never_raise(quadruped, name):
-    rng = np.random.default_rng(3)
-    control = walker.controller(name, limit=20.0)
-    for demand in (1e2, 1e4, 1e6, 1e9):
-        for _ in range(5):
-            command = control(moving_state(quadruped, rng), walker.stand(a=demand * rng.normal(size=12)))
-            assert np.isfinite(command.tau).all()
-            assert np.abs(command.tau).max() <= 20.0
-            assert in_cones(command.predicted, 0.7, name)
-
-
 class Walls:
     """Detector of a machine that braces its left feet against one wall and its right feet against the other."""
 
@@ -530,13 +436,6 @@ def test_joints_told_to_squeeze_give_way_as_servos_would(name):
     assert np.abs(projected.tau).max() < 0.1 * np.abs(command.tau).max()
 
 
-def test_a_foot_that_is_not_planned_to_stand_carries_nothing(quadruped):
-    stance = np.array([True, True, False, True])
-    command = walker.controller()(walker.at_home(quadruped), walker.stand(stance=stance))
-    assert command.predicted.identity.tolist() == [0, 1, 3]
-    assert command.status is Status.SOLVED
-
-
 def raise_foot(system, state, foot):
     """The velocity, in our order, of a leg that lifts its foot at 1 m/s while the base rests."""
     system.update(state.q, np.zeros(18))
@@ -566,18 +465,6 @@ def test_a_foot_planned_to_stand_but_5_mm_up_is_a_contact_only_while_it_rests(qu
     command = walker.controller()(state, reference)
     assert command.status is Status.SOLVED
     assert command.predicted.identity.tolist() == contacts
-
-
-def test_a_landing_foot_counts_only_once_it_has_met_the_ground(quadruped):
-    """Its impact is left to happen: asked to stop within one period it would take the whole machine with it."""
-    state = lifted(quadruped, 1, 2e-4)
-    state = structs.replace(state, v=quadruped.to_pinocchio(-0.1 * raise_foot(quadruped, state, 1)))
-    just_now, long_ago = np.full(4, np.inf), np.full(4, np.inf)
-    just_now[1] = 1e-3
-    landing = walker.controller()(state, walker.stand(since_touchdown=just_now))
-    standing = walker.controller()(state, walker.stand(since_touchdown=long_ago))
-    assert landing.predicted.identity.tolist() == [0, 2, 3]
-    assert standing.predicted.identity.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("planned", [True, False])
@@ -636,21 +523,6 @@ def test_the_ramp_unloads_feet_before_they_lift_and_after_they_land(quadruped, n
     assert command.predicted.force[[0, 3], 2].sum() < 0.1 * walker.WEIGHT
 
 
-def test_two_spheres_at_one_place_share_one_foots_force_evenly(quadruped):
-    rng = np.random.default_rng(5)
-    frames = (*scenes.FEET, "RH_FOOT")
-    for _ in range(5):
-        state = walker.at_home(quadruped)
-        reference = walker.stand(a=3.0 * rng.normal(size=12))
-        once = walker.controller()(state, reference)
-        doubled = walker.stand(feet=5, a=reference.a)
-        twice = walker.controller(frames=frames)(state, doubled)
-        # the ridge of stage II weighs two halves less than one whole: 1e-8 of the torque
-        np.testing.assert_allclose(twice.tau, once.tau, rtol=0, atol=1e-6)
-        np.testing.assert_allclose(twice.predicted.force[3], twice.predicted.force[4], rtol=0, atol=1e-6)
-        np.testing.assert_allclose(twice.predicted.force[3:].sum(axis=0), once.predicted.force[3], rtol=0, atol=1e-4)
-
-
 def test_the_order_of_feet_changes_no_torque(quadruped):
     rng = np.random.default_rng(6)
     for _ in range(5):
@@ -661,47 +533,6 @@ def test_the_order_of_feet_changes_no_torque(quadruped):
         permuted = walker.controller(frames=tuple(scenes.FEET[i] for i in order))
         second = permuted(state, walker.stand(a=a))
         np.testing.assert_allclose(second.tau, first.tau, rtol=0, atol=1e-8 * max(1.0, np.abs(first.tau).max()))
-
-
-def episode(control, system, seed=7, steps=40):
-    """Torques over a short noisy episode in which feet come and go."""
-    rng = np.random.default_rng(seed)
-    torques = []
-    for _ in range(steps):
-        stance = rng.random(4) < 0.8
-        command = control(moving_state(system, rng, speed=0.1), walker.stand(a=rng.normal(size=12), stance=stance))
-        torques.append(command.tau)
-    return np.array(torques)
-
-
-@pytest.mark.parametrize("name", INVERSE)
-def test_two_controllers_agree_to_the_last_bit(quadruped, name):
-    first = episode(walker.controller(name), quadruped)
-    second = episode(walker.controller(name), quadruped)
-    np.testing.assert_array_equal(first, second)
-
-
-@pytest.mark.parametrize("name", INVERSE)
-def test_reset_forgets_everything(quadruped, name):
-    control = walker.controller(name)
-    first = episode(control, quadruped)
-    episode(control, quadruped, seed=8)
-    control.reset()
-    np.testing.assert_array_equal(episode(control, quadruped), first)
-
-
-def test_commands_are_not_overwritten_by_the_next_step(quadruped):
-    """A recorder keeps them."""
-    rng = np.random.default_rng(9)
-    control = walker.controller()
-    command = control(walker.at_home(quadruped), walker.stand())
-    kept = [array.copy() for array in (command.tau, command.predicted.force, command.predicted.normal)]
-    identity = command.predicted.identity.copy()
-    for _ in range(3):
-        control(moving_state(quadruped, rng), walker.stand(stance=np.array([True, False, True, True])))
-    for array, old in zip((command.tau, command.predicted.force, command.predicted.normal), kept, strict=True):
-        np.testing.assert_array_equal(array, old)
-    np.testing.assert_array_equal(command.predicted.identity, identity)
 
 
 @pytest.mark.parametrize("seed", range(10))

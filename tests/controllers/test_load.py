@@ -94,13 +94,6 @@ def test_some_periods_tell_nothing(quadruped, changes):
     assert not second_step(quadruped, dv=1e-5, **changes)[0].load.any()
 
 
-def test_a_step_after_next_to_no_time_tells_nothing(quadruped):
-    controller, state = walker.controller(), walker.at_home(quadruped)
-    controller(state, walker.stand())
-    controller(structs.replace(state, t=5e-324, v=np.full(18, 0.1)), walker.stand())
-    assert not controller.load.any()
-
-
 def test_what_holds_a_robot_in_the_air_is_no_load(quadruped):
     """It hangs from a hoist and does not move; its feet will have to carry it when they are let down."""
     controller, state = walker.controller(), walker.at_home(quadruped)

@@ -48,13 +48,6 @@ def test_beside_another_controller_the_torques_add_up_and_are_clipped_once(quadr
     assert np.abs(clipped.tau).max() == limit
 
 
-def test_beside_another_controller_lists_are_read_as_it_reads_them(quadruped):
-    state, reference = errors(quadruped, np.random.default_rng(3))
-    both = walker.controller("id-sensed-1", beside=True)
-    lists = [structs.replace(given, q=given.q.tolist(), v=given.v.tolist()) for given in (state, reference)]
-    np.testing.assert_array_equal(both(*lists).tau, both(state, reference).tau)
-
-
 def test_beside_a_controller_that_has_failed_no_feedback_acts(quadruped):
     state, reference = errors(quadruped, np.random.default_rng(3))
     command = walker.controller("id-coulomb-qp", beside=True)(state, structs.replace(reference, q=np.full(12, np.nan)))
@@ -72,9 +65,3 @@ def test_what_is_not_finite_gives_zero_torque(quadruped, part):
     ):
         assert command.status is Status.FAILED
         np.testing.assert_array_equal(command.tau, 0.0)
-
-
-def test_accelerations_that_it_does_not_use_may_be_missing(quadruped):
-    state, reference = errors(quadruped, np.random.default_rng(3))
-    command = walker.controller("pid")(state, structs.replace(reference, a=np.full(12, np.nan)))
-    assert command.status is Status.SOLVED

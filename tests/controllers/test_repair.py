@@ -87,14 +87,6 @@ def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
         assert np.abs(rest).max() < 1e-9 * np.abs(problem.kappa).max()
 
 
-def test_a_demand_that_can_be_met_is_met(quadruped):
-    """Consistent joints on rough ground: the nearest motion is the demand itself."""
-    problem = standing(quadruped, np.random.default_rng(1), mu=0.7, demand=0.0)
-    solution = nearest(problem)
-    # what the weight of motor impulses costs: joints accelerate by less than 1e-3 rad/s²
-    np.testing.assert_allclose(solution.v_plus, 0.0, rtol=0, atol=1e-3 * scenes.H)
-
-
 def starting_aside(quadruped, acceleration, lift=0.0):
     """At rest, with feet of friction 0.2, the joints are told to move the base aside at `acceleration` [m/s²].
 
@@ -236,17 +228,6 @@ def test_exactness_is_given_up_only_where_the_exact_problem_failed(quadruped, st
     assert GIVEN_UP[answer.ending] == dropped
     assert answer.impulse is solution.multipliers
     assert (f == 1.0).all()
-
-
-@pytest.mark.parametrize("name", ["id-noslip-lcp", "id-noslip-qp"])
-def test_joints_that_gave_way_leave_no_memory_of_active_rows(quadruped, name):
-    control = walker.controller(name, mu=0.2)
-    state = walker.at_home(quadruped)
-    control(state, walker.stand())
-    moved = control(state, walker.stand(a=100.0 * np.random.default_rng(0).normal(size=12)))
-    assert moved.dropped == ("tracking",)
-    memory = control._machine.memory
-    assert not memory.active[: memory.used[0]].any()
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-3, 4e-3])

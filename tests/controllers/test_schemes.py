@@ -45,21 +45,6 @@ def test_a_step_whose_problem_was_regularized_says_what_was_given_up(scheme, reg
     assert answered(in_python, asked(problem, np.zeros(found.multipliers.size))).dropped == dropped
 
 
-def test_where_friction_has_no_bound_the_nearest_torque_is_that_of_the_same_motion(quadruped, standing):
-    contacts = scenes.foot_contacts(quadruped, np.inf)
-    problem = inverse_step(quadruped, standing, np.zeros(12), contacts)
-    found = coulomb.solve(problem)
-    assert found.status is Status.SOLVED
-    # feet that push against each other by a newton or so
-    last = found.multipliers + scenes.H * np.random.default_rng(2).normal(scale=0.1, size=12)
-    outcome = answered(schemes.COULOMB_SMOOTH, asked(problem, last))
-    v_plus, motor_impulse = recover(whiten(problem), outcome.impulses.T.ravel())
-    # rounding, relative to the 0.01 m/s of gravity in a step and the torques of some N m
-    np.testing.assert_allclose(v_plus, found.v_plus, atol=1e-12)
-    np.testing.assert_allclose(motor_impulse, outcome.motor_impulse, atol=1e-12)
-    assert np.linalg.norm(outcome.motor_impulse - last) < 0.9 * np.linalg.norm(found.multipliers - last)
-
-
 def test_of_all_torques_the_nearest_to_one_that_is_possible_is_that_one(quadruped, standing):
     """Two solutions of one standing step: from either, the search ends at the torques of the other."""
     problem = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.7, feet=(0, 3)))
@@ -152,21 +137,6 @@ def test_feet_that_slide_keep_their_friction_on_the_circle_while_they_ramp():
     force = command.predicted.force
     assert command.status is Status.SOLVED
     np.testing.assert_allclose(np.hypot(force[:, 0], force[:, 1]), 0.3 * force[:, 2], rtol=1e-6)
-
-
-@pytest.mark.parametrize("seed", [5, 24, 34])
-def test_forces_of_compliant_ground_are_kept_where_a_loaded_foot_slides_while_others_ramp(seed):
-    """Otherwise feet that stand take over its load, and it slides without the friction that takes its power."""
-    state, a = walker.at_home(scenes.links()), np.random.default_rng(seed).normal(0.0, 5.0, 12)
-    ramping = walker.stand(a=a, to_liftoff=np.array([0.01, np.inf, 0.003, np.inf]))
-    shared, own = (
-        walker.controller("id-sap", mu=0.2, project=False, ramp_s=ramp_s)(state, ramping) for ramp_s in (0.025, 0.0)
-    )
-    force = own.predicted.force
-    slides = (force[:, 2] > 1.0) & (np.hypot(force[:, 0], force[:, 1]) > (0.2 - 1e-9) * force[:, 2])
-    assert slides.any()
-    assert shared.status is Status.SOLVED
-    np.testing.assert_allclose(shared.predicted.force, force, rtol=0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("row", range(12))

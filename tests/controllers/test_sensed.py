@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from msgspec import structs
 
 from idcontrol.models import coulomb
 from idcontrol.problems.machines import forward_step
@@ -62,17 +61,6 @@ def test_friction_bounds_what_is_collected(quadruped):
     assert most == pytest.approx(mu, rel=1e-6)
     endless = standing_forces(quadruped, np.inf, 0.02, steps=150)[-1]
     assert np.abs(endless[:, 1]).max() > 1.5 * mu * walker.WEIGHT / 4
-
-
-def test_a_foot_that_is_not_planned_to_stand_does_not_count(quadruped):
-    state = walker.at_home(quadruped)
-    weight = np.array([[0.0, 0.0, walker.WEIGHT / 4]] * 4)
-    on_all = ContactForces(identity=np.arange(4), force=weight, normal=np.tile([0.0, 0.0, 1.0], (4, 1)))
-    three = np.array([True, True, True, False])
-    on_three = ContactForces(identity=np.arange(3), force=weight[:3], normal=on_all.normal[:3])
-    ignored = walker.controller("id-sensed-1")(structs.replace(state, forces=on_all), walker.stand(stance=three)).tau
-    absent = walker.controller("id-sensed-1")(structs.replace(state, forces=on_three), walker.stand()).tau
-    np.testing.assert_array_equal(ignored, absent)
 
 
 def test_torques_keep_their_limits_and_that_is_said(quadruped):

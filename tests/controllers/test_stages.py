@@ -10,11 +10,9 @@ from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers import InverseSettings, giving_way
-from idcontrol.controllers.giving_way import servo
 from idcontrol.controllers.schemes import COULOMB_QP
-from idcontrol.controllers.step import GIVEN_UP, MOVED, SERVO_SLIPS, SOLVED, assembled, problem_of
+from idcontrol.controllers.step import MOVED, assembled, problem_of
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation, no_slip
 from idcontrol.models.distribution import Bounds, Cones
 from idcontrol.models.step import Prescribed, StepProblem
@@ -80,25 +78,6 @@ def test_a_foot_lands_until_it_neither_nears_the_ground_nor_slides(quadruped, ve
     landed = np.full(4, np.inf)
     landed[1] = since
     found = posed(state, walker.stand(since_touchdown=landed)).contacts.identity
-    assert found.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
-
-
-@pytest.mark.parametrize(
-    ("velocity", "gap", "counts"),
-    [
-        ((0.0, 0.0, 0.0), 0.004, True),  # it rests: the sensors are wrong
-        ((0.18, 0.0, 0.0), 0.004, True),
-        ((0.22, 0.0, 0.0), 0.004, False),  # it moves: the plan is wrong
-        ((-0.22, 0.0, 0.0), 0.004, False),
-        ((0.0, 0.15, 0.15), 0.004, False),
-        ((0.22, 0.0, 0.0), 5e-4, True),  # at the ground it may slip and be pushed
-        ((0.0, 0.22, 0.0), 5e-4, True),
-    ],
-)
-def test_a_foot_that_is_planned_to_stand_counts_away_from_the_ground_only_while_it_rests(
-    quadruped, velocity, gap, counts
-):
-    found = posed(moving_foot(quadruped, velocity, gap), walker.stand()).contacts.identity
     assert found.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
 
 
@@ -171,24 +150,6 @@ def asked(problem, **changes):
     return assembled(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=np.zeros(12), **changes)
 
 
-def test_servos_follow_to_one_ten_thousandth_of_what_is_asked_and_their_torque_moves_the_machine(quadruped):
-    """Feet that are to go into the ground at 1 m/s: no motion has that, and the joints give way."""
-    J = scenes.foot_contacts(quadruped, 0.7).jacobian
-    down = np.linalg.solve(J[:, 6:], np.concatenate((-np.ones(4), np.zeros(8))))
-    for demand, lost in ((down / scenes.H, 3.0), (np.random.default_rng(0).normal(size=12), 2e-4)):
-        problem = stood(quadruped, demand)
-        f, b = np.zeros(12), problem.prescribed.velocity
-        answer = servo(problem, dissipation.solve, f, ending=SERVO_SLIPS)
-        assert GIVEN_UP[answer.ending] == ("tracking", "no-slip")
-        v = velocity(asked(problem).w, f, answer.impulse)
-        assert np.abs(v[6:] - b).max() < lost  # what holds the weight over the stiffness
-        stiffness = np.diag(problem.M)[6:] / giving_way.SERVO_COMPLIANCE
-        # v⁺ here is that of the impulses, whose digits the stiff servos take
-        np.testing.assert_allclose(
-            answer.impulse, stiffness * (b - v[6:]), rtol=0, atol=1e-6 * max(1.0, np.abs(answer.impulse).max())
-        )
-
-
 def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_hold():
     """Velocities: a body, and two fingers told to close on it; the first, faster one would leave a wall."""
     x, left, right = np.eye(3)
@@ -211,52 +172,6 @@ def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_h
     np.testing.assert_allclose(velocity(posed.w, f, answer.impulse), 0.0, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("side", [(1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1)])
-def test_a_base_told_to_start_to_any_side_faster_than_friction_can_starts_as_friction_can(quadruped, side):
-    """Each edge of the pyramids bounds what the feet can give, and impulses there give the motion that is told."""
-    mu, wanted = 0.2, np.zeros(6)
-    wanted[:2] = 5.0 * np.array(side)
-    quadruped.update(walker.at_home(quadruped).q, np.zeros(18))
-    J = scenes.foot_contacts(quadruped, mu).jacobian
-    problem = stood(quadruped, np.linalg.solve(J[:, 6:], -J[:, :6] @ wanted), mu)
-    found = nearest(problem)
-    f_N, f_S, f_T = found.impulses.T
-    pull = np.array([f_S.sum(), f_T.sum()])
-    assert np.abs(pull).sum() == pytest.approx(mu * f_N.sum(), rel=1e-6)
-    assert pull @ side > 0.7 * np.linalg.norm(pull) * np.linalg.norm(side)  # a corner at most to the side
-    rest = problem.M @ found.v_plus + problem.kappa - J.T @ found.impulses.T.ravel()
-    rest[6:] -= found.motor_impulse
-    assert np.abs(rest).max() < 1e-9  # N s, of a weight of 0.05
-
-
-@pytest.mark.parametrize("mu", [0.0, 0.7, np.inf])
-def test_feet_do_not_pull_a_base_down_that_is_told_to_fall_faster_than_it_can(quadruped, mu):
-    told = np.array([0.0, 0.0, -2.0 * 9.81, 0.0, 0.0, 0.0])
-    quadruped.update(walker.at_home(quadruped).q, np.zeros(18))
-    J = scenes.foot_contacts(quadruped, mu).jacobian
-    problem = stood(quadruped, np.linalg.solve(J[:, 6:], -J[:, :6] @ told), mu)
-    found = nearest(problem)
-    assert (found.impulses[:, 0] >= 0.0).all()
-    # the centre of mass falls as a stone; the base is ahead of it, for the legs do not fall with it
-    assert -1.25 * 9.81 * scenes.H < found.v_plus[2] < -9.81 * scenes.H
-    rest = problem.M @ found.v_plus + problem.kappa - J.T @ found.impulses.T.ravel()
-    rest[6:] -= found.motor_impulse
-    assert np.abs(rest).max() < 1e-9  # N s, of a weight of 0.05
-
-
-@pytest.mark.parametrize("name", sorted(SCHEMES))
-def test_a_machine_that_stands_needs_no_more_than_its_compiled_scheme(quadruped, name):
-    """What is solved in Python takes milliseconds."""
-    for reference in (walker.stand(), walker.stand(to_liftoff=np.array([0.01, np.inf, np.inf, 0.01]))):
-        p = controller(SCHEMES[name]).problem(walker.at_home(quadruped), reference)
-        f = np.zeros(12)
-        answer = SCHEMES[name].solve(p, f, HEAP)
-        assert answer.ending == SOLVED
-        assert f[:4].sum() == pytest.approx(scenes.H * walker.WEIGHT, rel=1e-2)  # compliant ground gives way
-        motion = p.w.rho @ (p.w.rho.T @ f) + p.w.c
-        assert np.abs(motion).max() < 1e-4  # m/s, of 0.01 m/s in a period of free fall
-
-
 @pytest.mark.parametrize("name", sorted(SCHEMES))
 def test_a_scheme_gives_the_same_torque_in_python_as_compiled(quadruped, name):
     """With a foot that ramps, and a last torque that is not the one which is wanted now."""
@@ -269,20 +184,6 @@ def test_a_scheme_gives_the_same_torque_in_python_as_compiled(quadruped, name):
     assert python.status is compiled.status is Status.SOLVED
     np.testing.assert_allclose(python.motor_impulse, compiled.motor_impulse, rtol=0, atol=1e-8)
     np.testing.assert_allclose(python.impulses, compiled.impulses, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("weight", [1.0, 30.0])
-def test_of_two_contacts_at_one_place_the_one_that_ramps_carries_less(quadruped, weight):
-    state = walker.at_home(quadruped)
-    quadruped.update(state.q, np.zeros(18))
-    contacts = scenes.foot_contacts(quadruped, 0.7, feet=(0, 1, 2, 3, 3))
-    problem = inverse_step(quadruped, np.zeros(18), np.zeros(12), contacts)
-    weights = np.array([0.0, 0.0, 0.0, 0.0, weight])
-    found = nearest(problem, weight=weights)
-    f_N = found.impulses[:, 0]
-    assert f_N.sum() == pytest.approx(scenes.H * walker.WEIGHT, rel=1e-6)
-    # equal marginal costs: (1 + weight) f of the one is f of the other
-    assert f_N[3] == pytest.approx((1.0 + weight) * f_N[4], rel=1e-3)
 
 
 def test_a_contact_without_a_bound_on_friction_may_brace_and_motors_have_their_own_limits(quadruped):

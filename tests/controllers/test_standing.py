@@ -82,10 +82,3 @@ def test_no_mode_of_standing_grows_and_joint_errors_that_creep_decay(controller)
 @pytest.mark.parametrize("controller", [*CONTROLLERS, *FORGETS, "id-coulomb-lcp"])
 def test_no_mode_of_standing_grows_where_feet_stick(controller):
     assert np.abs(StandingLoop(controller, "coulomb-lcp").eigenvalues()).max() < 1.0 + ROUNDING
-
-
-@pytest.mark.parametrize("robot", ["links", "go1"])
-def test_lemkes_solution_moves_no_base_that_stands(robot):
-    walk = scene("id-coulomb-lcp", "coulomb-lcp", robot).simulated()
-    bases = [tick.state.q[:3] for k, tick in enumerate(walk.ticks(6001)) if k % 3000 == 0]
-    assert np.linalg.norm(bases[2] - bases[1]) < 1e-3

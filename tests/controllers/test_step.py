@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol.contact.contacts import ContactArrays
 from idcontrol.contact.landing import Landing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
@@ -22,7 +21,6 @@ from idcontrol.kernels.arena import HEAP
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
-from tests.controllers.answers import answered
 
 SCHEMES = {
     "id-coulomb-qp": schemes.COULOMB_QP,
@@ -66,17 +64,6 @@ class ThreeFeet(SphereContacts):
         return near.take(near.identity != 3)
 
 
-class Listed:
-    """A detector that shares nothing with `SphereContacts` but what it returns: copies, in another order."""
-
-    def __init__(self, *arguments):
-        self._feet = SphereContacts(*arguments)
-
-    def detect(self, margin):
-        near = self._feet.detect(margin)
-        return near.take(np.arange(len(near))[::-1])
-
-
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_detector_that_overrides_detect_is_obeyed(quadruped, name):
     command = controller(SCHEMES[name], detector=ThreeFeet)(walker.at_home(quadruped), walker.stand())
@@ -118,15 +105,6 @@ def test_joints_are_asked_for_what_the_feedback_law_says_whatever_kind_they_are(
     assert b[2] == nearing(angle[2], 0.5, h) < wanted[2]
 
 
-def test_any_detector_gives_the_torques_of_its_contacts(quadruped):
-    feet, listed = (controller(schemes.COULOMB_QP, detector=d) for d in (SphereContacts, Listed))
-    for state, reference in steps(quadruped, np.random.default_rng(3)):
-        one, other = feet(state, reference), listed(state, reference)
-        # the order of contacts decides the order of sums
-        np.testing.assert_allclose(other.tau, one.tau, rtol=0, atol=1e-8)
-        np.testing.assert_array_equal(np.sort(other.predicted.identity), one.predicted.identity)
-
-
 @pytest.mark.parametrize("name", TWO_STAGES)
 def test_the_shortcut_gives_the_torques_of_the_scheme_and_says_who_solved_the_step(quadruped, name):
     short, full = (controller(SCHEMES[name], shortcut=on) for on in (True, False))
@@ -157,19 +135,6 @@ def test_every_torque_of_the_smooth_scheme_is_proved_the_nearest(quadruped):
         assert np.isnan(other.gap)
 
 
-def test_forces_that_nothing_asks_for_fade(quadruped):
-    """Two feet that were unloaded take their share again, as if the machine had always stood like this."""
-    control, fresh = (controller(schemes.COULOMB_SMOOTH) for _ in range(2))
-    state, all_stand = walker.at_home(quadruped), walker.stand()
-    away = control(state, walker.stand(to_liftoff=np.array([0.001, np.inf, np.inf, 0.001]))).tau.copy()
-    settled = fresh(state, all_stand).tau.copy()  # there is no last torque: the smallest
-    left = []
-    for _ in range(100):  # ten times `schemes.FADES_S`
-        left.append(np.linalg.norm(control(state, all_stand).tau - settled))
-    assert left[0] > 0.8 * np.linalg.norm(away - settled) > 0.1  # nothing jumps
-    assert left[-1] < 1e-3 * left[0]
-
-
 def test_a_search_that_is_stopped_says_how_much_nearer_a_torque_may_be(quadruped, monkeypatch):
     """In interpreted code, where the budget can be taken away."""
     monkeypatch.setattr(schemes, "tick_nodes", lambda contacts: 1)
@@ -182,14 +147,6 @@ def test_a_search_that_is_stopped_says_how_much_nearer_a_torque_may_be(quadruped
         if answer.ending == step.SOLVED and f.size:
             gaps.append(schemes.nearest.py_func(posed, f, answer.impulse, HEAP)[1] / scenes.H)
     assert max(gaps) > 0.01
-
-
-@pytest.mark.parametrize("name", TWO_STAGES)
-def test_with_infinite_friction_the_model_decides(quadruped, name):
-    """Feet that all but slip could be braced against each other with any force."""
-    command = controller(SCHEMES[name], mu=np.inf)(walker.at_home(quadruped), walker.stand())
-    assert command.solved_by == SCHEMES[name].name
-    assert command.status is Status.SOLVED
 
 
 @pytest.mark.parametrize("name", TWO_STAGES)
@@ -228,31 +185,6 @@ def test_where_sticking_takes_more_friction_than_there_is_the_model_decides(quad
     # on level ground with tangents along x and y; impulses of 1e-2 N s to rounding
     assert (np.abs(force[:, :2]).sum(axis=1) <= 0.2 * force[:, 2] + 1e-9).all()
     assert np.hypot(*force[:, :2].sum(axis=0)) > 0.1 * force[:, 2].sum()
-
-
-def test_the_sticking_motion_neither_slips_nor_parts_and_carries_the_weight(quadruped):
-    """The stage alone: what `stick` returns obeys the balance of momentum with all feet at their target velocities."""
-    control = controller(schemes.COULOMB_QP)
-    posed = control.problem(walker.at_home(quadruped), walker.stand(a=np.full(12, 0.1)))
-    f = np.zeros(12)
-    answer = schemes.stick(posed, f, HEAP)
-    assert answer.sticking
-    velocity = posed.w.c + posed.w.rho @ (posed.w.rho.T @ f)
-    # relative to the free velocity of some mm/s after a period of gravity
-    np.testing.assert_allclose(velocity, 0.0, rtol=0, atol=1e-12)
-    force = f.reshape(3, 4) / scenes.H
-    assert force[0].sum() == pytest.approx(walker.WEIGHT, rel=0.05)
-    assert (np.abs(force[1]) + np.abs(force[2]) <= 0.7 * force[0] + 1e-9).all()
-
-
-def test_the_posed_problem_is_the_one_that_is_solved(quadruped):
-    control = controller(schemes.COULOMB_QP, learn_load=False, impacts=False)  # a step learns first
-    for state, reference in steps(quadruped, np.random.default_rng(7)):
-        asked = control.problem(state, reference)
-        expected = answered(schemes.COULOMB_QP, asked)
-        command = control(state, reference)
-        np.testing.assert_array_equal(command.tau, expected.motor_impulse / scenes.H)
-        np.testing.assert_array_equal(command.predicted.identity, asked.contacts.identity)
 
 
 @pytest.mark.parametrize(
@@ -336,12 +268,3 @@ def test_a_step_whose_torque_just_meets_its_limit_is_solved(quadruped, mu):
     assert command.clipped
     assert command.dropped == ()
     assert command.status is Status.SOLVED
-
-
-def test_contacts_are_taken_with_all_that_belongs_to_them():
-    rng, which = np.random.default_rng(3), np.array([3, 0, 2])
-    contacts = scenes.foot_contacts(scenes.links(), 0.7)
-    contacts = replace(contacts, surface_velocity=rng.normal(size=12), drift=rng.normal(size=12), mu=rng.random(4))
-    taken_here = step.take(ContactArrays(*contacts.packed), which, HEAP)
-    for taken, expected in zip(taken_here, contacts.take(which).packed, strict=True):
-        np.testing.assert_array_equal(taken, expected)

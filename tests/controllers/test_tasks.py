@@ -261,12 +261,3 @@ def test_tasks_that_do_not_fit_a_robot_are_refused_in_one_line(robot, listed, er
 def test_controllers_without_a_demand_refuse_tasks(name):
     with pytest.raises(InputError, match=f"'{name}' takes no tasks"):
         controllers.make(name, robots.load("go1"), mu=0.6, tasks=[tasks.CoM()])
-
-
-def test_a_reference_with_another_number_of_soles_is_refused():
-    robot = robots.load("talos")
-    controller = controllers.make("id-coulomb-qp", robot, mu=0.6)
-    reference = structs.replace(robot.standing_reference(), stance=np.ones(8, dtype=np.bool_))
-    command = controller(robot.standing_state(), reference)
-    assert command.status is Status.FAILED
-    assert command.dropped == ("reference.stance has 8 entries; it needs 2",)
