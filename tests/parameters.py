@@ -8,6 +8,6 @@ from typing import Any
 import pytest
 
 
-def one_fast(values: Iterable[Any], fast: Any) -> list[Any]:
-    """Return the values as parameters of a test: `fast` runs in `make test`, the others in `make slow`."""
-    return [value if value == fast else pytest.param(value, marks=pytest.mark.slow) for value in values]
+def one_fast(values: Iterable[Any], *fast: Any) -> list[Any]:
+    """Return the values as parameters of a test: the `fast` ones run in `make test`, the others in `make slow`."""
+    return [value if value in fast else pytest.param(value, marks=pytest.mark.slow) for value in values]

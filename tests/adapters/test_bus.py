@@ -165,14 +165,6 @@ def test_a_robot_that_falls_silent_is_heard_no_more_by_the_loop(rig):
     assert rig.last[0] == {SERVO}  # commands go on, should it hear
 
 
-def test_a_loop_that_leaves_before_anything_moved_ends_the_bridge(rig):
-    rig.tick(Mode.READY)
-    for _ in range(20):
-        rig.tick(Mode.STOPPED)
-    assert rig.bridge.finished
-    assert rig.bus.sent == []
-
-
 def test_a_robot_without_the_order_is_refused():
     session = resolve("idcontrol.experiments.live:loop", WalkConfig(robot="links"))
     with pytest.raises(InputError, match=r"links has no order of joints named unitree: \[orders.unitree\]"):

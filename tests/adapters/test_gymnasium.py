@@ -10,7 +10,6 @@ from gymnasium.utils.env_checker import check_env
 from idcontrol.adapters.gymnasium import NAME, JointTargets
 from idcontrol.errors import InputError
 from idcontrol.types import State
-from tests.robots import descriptions
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +37,6 @@ def test_targets_are_reached_and_standing_at_home_lasts():
         seen, _, fallen, _, _ = environment.step(share * crouch)
     assert not fallen
     np.testing.assert_allclose(seen[10:22], 0.5 * crouch, atol=0.03)  # feet that stand allow no exact one
-
-
-def test_a_robot_whose_root_frame_is_on_the_ground_has_not_fallen(tmp_path):
-    environment = JointTargets(str(descriptions.footprint(tmp_path)), plant="mujoco", spread_rad=0.0)
-    environment.reset(seed=0)
-    seen, _, fallen, _, _ = environment.step(np.zeros(12))
-    assert seen[0] < 0.0  # on soft ground the root frame sinks below it
-    assert not fallen
 
 
 def test_the_environment_ends_where_a_recorded_walk_has_fallen(environment):

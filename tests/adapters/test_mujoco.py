@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-
 import mujoco
 import numpy as np
 import pytest
@@ -34,13 +31,6 @@ def moving(robot) -> State:
     return State(t=0.0, q=q, v=rng.standard_normal(18))
 
 
-def test_what_is_placed_is_observed(model, robot):
-    state, data = moving(robot), mujoco.MjData(model)
-    seen = Bridge(model, robot).place(data, state)
-    np.testing.assert_allclose(seen.q, state.q, atol=1e-12)
-    np.testing.assert_allclose(seen.v, state.v, atol=1e-12)
-
-
 @pytest.mark.parametrize("name", ["arm", "panda", "links", "solo12", "anymal"])
 def test_every_robot_agrees_with_its_own_machine(name):
     robot, model = robots.load(name), foreign.same(robot=name)
@@ -49,18 +39,6 @@ def test_every_robot_agrees_with_its_own_machine(name):
     seen = bridge.place(data, State(t=0.0, q=state.q, v=np.linspace(-1.0, 1.0, system.model.nv)))
     np.testing.assert_allclose(seen.q, state.q, atol=1e-12)
     np.testing.assert_allclose(seen.v, np.linspace(-1.0, 1.0, system.model.nv), atol=1e-12)
-
-
-def test_continuous_joints_are_observed_by_cosine_and_sine(robot, tmp_path):
-    text = robot.urdf.read_text(encoding="utf-8")
-    text = re.sub(r'(<joint name="F._thigh_joint" type=)"revolute"', r'\1"continuous"', text)
-    (tmp_path / "endless.urdf").write_text(text, encoding="utf-8")
-    robot = replace(robot, urdf=tmp_path / "endless.urdf")
-    system, model = robot.system(), foreign.same()
-    assert system.joint_circle.sum() == 2
-    q = system.integrate(robot.standing_state().q, np.linspace(0.5, -0.5, 18), 1.0)
-    seen = Bridge(model, robot).place(mujoco.MjData(model), State(t=0.0, q=q, v=np.linspace(-1.0, 1.0, 18)))
-    np.testing.assert_allclose(seen.q, q, atol=1e-12)
 
 
 def test_a_free_fall_is_the_one_of_the_robot(model, robot):
@@ -173,6 +151,7 @@ def test_a_go1_on_soft_feet_with_rotors_stands_to_the_end(rotors):
     assert found["q_err_rad"] < 0.015
 
 
+@pytest.mark.slow
 def test_the_example_says_when_the_robot_fell():
     model = foreign.go1()
     model.geom_friction[:] = 0.0

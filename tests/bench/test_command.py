@@ -46,6 +46,7 @@ def test_json_is_what_the_contract_says(quick, capsys, words, names):
         assert row["steps_per_s"] is None
 
 
+@pytest.mark.slow
 def test_a_section_that_cannot_be_measured_costs_none_of_the_others(quick, monkeypatch, capsys):
     from idcontrol.bench import execute
     from idcontrol.errors import InputError
@@ -99,6 +100,7 @@ def test_a_tick_has_rows_of_its_parts(quick, capsys, monkeypatch):
     assert all(found[part]["us"]["p50"] > 0.0 for part in ("tick", *parts))
 
 
+@pytest.mark.slow
 def test_the_table_names_bars_and_peers(quick, capsys):
     pytest.importorskip("daqp")
     assert main(["bench", "solvers", "--contacts", "4", *FEW]) == 0

@@ -21,17 +21,6 @@ def test_a_cholesky_factor_takes_a_third_of_the_cube_and_a_triangle_the_square(n
     assert np.allclose(A @ x, np.ones(n), rtol=1e-10)
 
 
-def test_arrays_count_once_for_each_entry_and_whole_numbers_do_not_count():
-    def kernel(x, n):
-        n += 3 * n
-        y = 2.0 * x
-        y[:n] -= x[:n] / x[:n]
-        return np.sqrt(abs(-y[0]))
-
-    x = np.arange(1.0, 11.0)
-    assert operations.count(kernel, x, 1).total() == 10 + 4 + 4 + 1
-
-
 def test_kernels_that_are_called_count_under_their_own_names_and_write_what_they_would():
     rng = np.random.default_rng(1)
     m, k, n = 9, 6, 2

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from idcontrol.bench import timing
-from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, measure
-from idcontrol.bench.timing import Job, answers, in_turns, percentiles
+from idcontrol.bench.measurement import Benchmark, Effort, Peer, measure
+from idcontrol.bench.timing import Job, in_turns
 from idcontrol.loop.clock import VirtualClock
 
 
@@ -67,17 +67,6 @@ def test_garbage_collection_is_left_as_it_was(collecting):
         (gc.enable if before else gc.disable)()
 
 
-def test_percentiles_are_those_of_the_times():
-    found = percentiles(np.arange(1001.0))
-    assert found == pytest.approx({"p50": 500.0, "p99": 990.0, "p999": 999.0})
-
-
-def test_answers_come_in_order_after_a_reset():
-    state = [5]
-    job = Job(run=lambda i: state.append(i) or list(state), reset=state.clear)
-    assert answers(job, 2) == [[0], [0, 1]]
-
-
 def benchmark(job, states, **more):
     floor = Job(run=lambda i: None)
     return Benchmark(what="job", contacts=4, job=job, floor=floor, states=states, **more)
@@ -101,33 +90,3 @@ def test_answers_that_differ_are_shown_not_hidden():
     off = row(lambda i: i + (0.5 if i == 7 else 0.0))
     assert not off.agrees
     assert off.difference.startswith("5.0e-01")
-
-
-def test_what_the_peer_did_not_solve_is_counted_and_not_compared():
-    found = row(lambda i: None if i % 2 else float(i))
-    assert found.peer_unsolved == 5
-    assert found.agrees
-
-
-def test_a_peer_that_solves_nothing_never_agrees():
-    assert not row(lambda i: None).agrees
-
-
-def test_only_counted_states_are_in_the_percentiles():
-    counted = np.arange(10) == 3
-    assert row(float, counted=counted).samples == 5  # fifty samples, every tenth state
-
-
-@pytest.mark.parametrize(("of", "against"), [("floor", "floor_ratio"), ("peer", "peer_ratio")])
-def test_a_bar_is_met_if_the_ratio_is_within_it(of, against):
-    found = row(float, bar=Bar(of=of, bar=1e9, goal=1e-9)).as_json()
-    assert found["met"] is True
-    assert found["goal_met"] is False
-    assert found[against] > 0.0
-
-
-def test_a_bar_against_a_peer_that_is_not_installed_is_not_judged():
-    job = Job(run=lambda i: None)
-    alone = measure(benchmark(job, 5, bar=Bar(of="peer", bar=1.0, goal=0.5)), Effort(samples=5))
-    assert alone.as_json()["met"] is None
-    assert alone.peer_ratio is None

@@ -50,12 +50,7 @@ def test_an_error_that_contacts_forbid_asks_for_inner_forces_with_the_stiffness_
     np.testing.assert_allclose(held.predicted.force.sum(axis=0), rest.predicted.force.sum(axis=0), atol=1e-6)
 
 
-@pytest.mark.parametrize("changes", [{"to_liftoff": np.full(4, 0.5)}, {"since_touchdown": np.array([9.0, 9, 9, 0])}])
-def test_feet_that_will_lift_or_have_just_landed_ask_for_none(standing, changes):
-    rest, held = command(standing, 0.0, **changes), command(standing, **changes)
-    np.testing.assert_allclose(held.tau, rest.tau, atol=1e-9)
-
-
+@pytest.mark.slow
 def test_feet_creep_ever_slower_on_viscous_ground():
     config = WalkConfig(robot="links", plant="viscous", path=WalkPath(kind="command", stand_from_s=0.0))
     walk = WalkScene.of(config).simulated()

@@ -249,15 +249,6 @@ def test_the_rate_is_given_up_where_joints_have_been_let_go_too_often_and_comes_
     assert driven_wildly()[MOST_LET_GO - 2] > 100.0  # one was let go before, and calm periods are not saved up
 
 
-@pytest.mark.parametrize(("asked", "largest"), [("robot", 100.0), (50.0, 50.0), (None, np.inf)])
-def test_the_rate_of_torques_is_the_robot_s_or_a_setting_or_has_no_bound(quadruped, asked, largest):
-    control = walker.controller("id-coulomb-lcp", limits={"torque_rate": 100.0}, rate_limit_nm_s=asked)
-    still = control(walker.at_home(quadruped), walker.stand())
-    command = control(walker.at_home(quadruped), walker.stand(a=np.full(12, 100.0)))
-    change = np.abs(command.tau - still.tau).max() / scenes.H
-    assert change == pytest.approx(largest, rel=1e-9) if np.isfinite(largest) else change > 200.0
-
-
 def test_the_torque_of_a_motor_falls_with_its_speed_to_nothing_at_no_load(quadruped):
     """And only the torque that would make it faster: braking has all of it."""
     control = walker.controller(limit=2.0, limits={"speed": 5.0, "no_load": 10.0})
@@ -267,16 +258,6 @@ def test_the_torque_of_a_motor_falls_with_its_speed_to_nothing_at_no_load(quadru
     bounds = control.problem(State(t=0.0, q=state.q, v=quadruped.to_pinocchio(v)), walker.stand()).bounds
     np.testing.assert_allclose(bounds.most[:5] / scenes.H, [2.0, 1.0, 2.0, 0.0, 2.0], rtol=1e-12)
     np.testing.assert_allclose(bounds.least[:5] / scenes.H, [-2.0, -2.0, -1.0, -2.0, -2.0], rtol=1e-12)
-
-
-def test_a_motor_without_torque_limit_has_none_below_its_no_load_speed_and_no_torque_from_there_on(quadruped):
-    control = walker.controller(limit=np.inf, limits={"speed": 5.0, "no_load": 10.0})
-    state = walker.at_home(quadruped)
-    v = np.zeros(18)
-    v[6:10] = [4.0, 9.0, 10.0, -12.0]
-    bounds = control.problem(State(t=0.0, q=state.q, v=quadruped.to_pinocchio(v)), walker.stand()).bounds
-    assert bounds.most[:5].tolist() == [np.inf, np.inf, 0.0, np.inf, np.inf]
-    assert bounds.least[:5].tolist() == [-np.inf, -np.inf, -np.inf, 0.0, -np.inf]
 
 
 def test_where_a_speed_takes_torque_away_faster_than_its_rate_the_step_says_so(quadruped):
@@ -305,6 +286,7 @@ class Sticky(SphereContacts):
         return replace(near, stiffness=np.full(len(near), -1.0))
 
 
+@pytest.mark.slow
 def test_a_landing_that_the_model_does_not_take_is_predicted_without_its_impact(quadruped):
     system = scenes.links()
     setup = Setup(system=system, contacts=Sticky(system, scenes.FEET, scenes.RADIUS, plane(), 0.7), h=scenes.H)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from idcontrol import robots
-from idcontrol.experiments.chatter import Config, NoisyRun, experiment, swaying
+from idcontrol.experiments.chatter import Config, experiment, swaying
 from idcontrol.experiments.verdicts import AGREES
 from idcontrol.robots.robot import foot_centres
+from tests.parameters import one_fast
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def test_feet_stay_where_they_are_while_the_base_sways(robot):
 
 
 @pytest.mark.parametrize(("controller", "most"), [("id-coulomb-qp", 0), ("id-coulomb-smooth", 0), ("id-noslip-lcp", 1)])
-@pytest.mark.parametrize("noise", [0.01, 1.0])
+@pytest.mark.parametrize("noise", one_fast((0.01, 1.0), 1.0))
 def test_mitigated_controllers_do_not_jump(metrics, controller, most, noise):
     assert row(metrics, controller, noise=noise)["jumps"] <= most
     assert row(metrics, controller, noise=noise)["unsolved_steps"] == 0
@@ -67,24 +68,6 @@ def test_on_a_trot_stage_one_alone_is_bounded_by_friction_alone(metrics):
     assert metrics["verdicts"]["trot_factor_mu_1000"] == AGREES
 
 
-def test_the_less_noise_the_larger_the_factor(metrics):
-    """What is left of the smooth torque is the noise: a hundredth of it makes a tenth of the derivative or less."""
-    assert metrics["factor_noise_001"] > 5 * metrics["factor_noise_1"]
-
-
-def test_every_controller_carries_the_weight(metrics):
-    """4.8 kg, whose base accelerates up and down by 0.5 m/s²."""
-    for r in metrics["rows"]:
-        assert 0.9 * 4.8 * 9.81 < r["normal_n"]["least"] <= r["normal_n"]["most"] < 1.1 * 4.8 * 9.81
-
-
 def test_the_run_passes_its_own_checks_and_says_what_the_paper_says(metrics):
     assert metrics["completed"]
     assert metrics["paper"]["factor_noise_1"] == 1e5
-
-
-def test_a_jump_is_a_change_of_more_than_a_fifth_of_a_newton_metre_in_a_step():
-    torque = np.array([[0.0, 0.0], [0.19, 0.0], [0.19, 0.3], [0.19, 0.3]])
-    noisy = NoisyRun(controller="x", projected=True, noise=0.0, torque=torque, normal=np.ones(4), unsolved=0, h=1e-3)
-    assert noisy.row()["jumps"] == 1
-    assert noisy.row()["dtau_max_nm_s"] == pytest.approx(300.0)

@@ -18,7 +18,7 @@ from idcontrol.experiments.contact_problems import (
     judge_model,
     judge_solver,
 )
-from idcontrol.models import coulomb, dissipation, no_slip
+from idcontrol.models import coulomb, dissipation
 from idcontrol.models.sticking import LEFT_OUT
 from idcontrol.models.whitened import INEXACT
 from idcontrol.problems.lcps import edge_rows
@@ -63,14 +63,6 @@ def test_impulses_that_lose_too_many_digits_are_kept_and_not_called_solved(solve
     if solution.status is not Status.SOLVED:  # said by the impulses' own residual, or by the rows that they should hold
         inexact = solution.note == INEXACT and solution.residual > contact_problems.TOLERANCE
         assert inexact or solution.note == LEFT_OUT
-
-
-def test_what_elimination_knows_to_many_digits_is_called_solved():
-    """Held rows that nearly depend on each other, and forces of 3.5 kN."""
-    problem = numbered_step(80720)
-    solution = no_slip.solve(problem)
-    assert solution.status is Status.SOLVED
-    assert judge.missed("no_slip", problem, solution.impulses) <= 1e-11
 
 
 @pytest.mark.parametrize("number", [87575, 95253])

@@ -1,12 +1,7 @@
 """The envelope: bisection finds the limit of whoever has one, and ends."""
 
-from dataclasses import replace
-
-import pytest
-
 from idcontrol.experiments import trot
 from idcontrol.experiments.envelope import HALVINGS, HARDSHIPS, further, limits, pictures, study, tables
-from idcontrol.sweeps.record import NOT_RUN
 from tests.experiments.outcomes import outcome, walked
 
 SURVIVED = dict(zip([h.name for h in HARDSHIPS], (0.6, 0.03, 0.9, 0.5, 0.005, 0.01, 0.05, 0.3, 1.5), strict=True))
@@ -61,13 +56,6 @@ def test_whoever_survives_nothing_or_everything_is_not_halved():
         assert len(table.rows) == len(HARDSHIPS)
 
 
-def test_a_sweep_that_was_stopped_asks_for_nothing_before_its_runs_are_made():
-    waiting = [replace(tried(run), metrics=None, reason=NOT_RUN) for run in study.runs]
-    assert further(waiting) == []
-    for hardship in HARDSHIPS:
-        assert limits(waiting, hardship, "pid") == (None, None)  # nor does it call them lost
-
-
 def test_the_table_says_what_was_survived_and_what_was_not_and_bars_show_it():
     outcomes, _ = swept()
     (table,) = tables(outcomes)
@@ -75,9 +63,3 @@ def test_the_table_says_what_was_survived_and_what_was_not_and_bars_show_it():
     assert delay[1] == "0.005 (0.006)"
     (drawn,) = pictures(outcomes)
     assert drawn.source.startswith("data:image/svg")
-
-
-@pytest.mark.parametrize("hardship", HARDSHIPS, ids=lambda h: h.name)
-def test_the_middle_lies_between(hardship):
-    low, high = sorted((hardship.easy, hardship.hard))
-    assert low < hardship.between(hardship.easy, hardship.hard) < high

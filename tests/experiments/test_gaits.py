@@ -7,6 +7,7 @@ from idcontrol.errors import InputError
 from idcontrol.experiments.trot import experiment
 from idcontrol.record.recording import load
 from idcontrol.scenes.walk import WalkConfig, WalkGait, WalkPath, WalkScene
+from tests.parameters import one_fast
 
 AHEAD = WalkPath(kind="command")
 ROBOTS = ("links", "solo12", "go1", "anymal")
@@ -35,7 +36,7 @@ def walks_well(metrics, arrays):
     assert metrics["base_height_err_m"] < 0.05 * arrays["base_ref"][0, 2]
 
 
-@pytest.mark.parametrize("kind", ["pace", "flying-trot"])
+@pytest.mark.parametrize("kind", one_fast(("pace", "flying-trot"), "flying-trot"))
 def test_a_gait_walks_as_far_as_it_is_told_on_the_feet_that_it_plans(tmp_path, kind):
     metrics, record = run(tmp_path / kind, path=AHEAD, gait=WalkGait(kind=kind), duration_s=2.5)
     walks_well(metrics, record.arrays)
@@ -46,6 +47,7 @@ def test_a_gait_walks_as_far_as_it_is_told_on_the_feet_that_it_plans(tmp_path, k
         assert np.mean(two[:, 0] == two[:, 2]) > 0.95
 
 
+@pytest.mark.slow
 def test_gaits_follow_each_other_and_the_reference_never_jumps(tmp_path):
     gaits = ((0.8, "walk"), (1.9, "flying-trot"), (3.0, "stand"), (3.8, "trot"))
     metrics, record = run(tmp_path / "many", path=WalkPath(kind="command", gaits=gaits), duration_s=5.0)

@@ -51,15 +51,6 @@ def test_forces_are_predicted_where_controller_and_plant_have_one_model(held):
     assert record.arrays["normal"][1:].min() > 1.0
 
 
-def test_the_hand_carries_the_weight_of_the_box(held):
-    """The mean of all forces over a period of the swing is the weight: momentum comes back to itself."""
-    _, record = held
-    up = record.arrays["force"].sum(axis=1)[:, 2]
-    period = round(2.0 * np.pi / 10.0 * 1000.0)
-    # forces are those of the box on the fingers; start and end of the period differ by the first tick and the drift
-    assert -up[:period].mean() == pytest.approx(9.81 * 6000.0 * 0.05071**3, rel=0.02)
-
-
 def test_the_record_shows_robot_and_box_to_whoever_replays_it(held):
     _, record = held
     film = Film(record, robots.load)
@@ -69,6 +60,7 @@ def test_the_record_shows_robot_and_box_to_whoever_replays_it(held):
     assert begin.measured.shape == (4, 2, 3)
 
 
+@pytest.mark.slow
 def test_error_feedback_alone_drops_the_box_at_mu_1_as_the_check_has_said(tmp_path):
     metrics = run(tmp_path / "run", controller="pid", mu=1.0, duration_s=0.3)
     assert not metrics["completed"]
@@ -109,13 +101,6 @@ def test_fingers_that_must_close_on_the_box_ask_for_what_no_hand_can_do(tmp_path
     assert arrays["normal"].max() > 100.0
 
 
-@pytest.mark.slow
-def test_the_record_is_the_same_whenever_it_is_made(tmp_path):
-    for name in ("a", "b"):
-        run(tmp_path / name, duration_s=0.02)
-    assert (tmp_path / "a" / "arrays.h5").read_bytes() == (tmp_path / "b" / "arrays.h5").read_bytes()
-
-
 @pytest.mark.parametrize("robot", ["links", "solo12"])
 def test_a_robot_without_a_hand_is_refused(tmp_path, robot):
     with pytest.raises(InputError, match="has no hand"):
@@ -135,6 +120,7 @@ def test_engines_that_nobody_here_wrote_let_the_same_controller_hold_the_box(tmp
     assert -up.mean() == pytest.approx(9.81 * 6000.0 * 0.05071**3, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", one_fast(("mujoco", "pybullet", "penalty"), "mujoco"))
 def test_error_feedback_alone_drops_the_box_at_mu_1_on_every_plant(tmp_path, plant):
     if plant != "penalty":
@@ -158,6 +144,7 @@ def test_springs_at_the_fingertips_approach_rigid_ones_as_they_stiffen(tmp_path)
     assert stiff["force_err_rel"] < 0.2 * soft["force_err_rel"] < 0.2 * 0.02
 
 
+@pytest.mark.slow
 def test_a_run_whose_plant_diverges_ends_as_a_drop_and_keeps_its_record(tmp_path):
     """Inverse dynamics of rigid contacts with soft tips, at a period in which these hardly give way."""
     soft = GroundSettings(stiffness_n_m=2e4)
@@ -189,11 +176,6 @@ def test_a_box_that_is_not_between_the_fingertips_is_refused_and_their_place_is_
 def test_a_run_shorter_than_a_period_is_refused(tmp_path):
     with pytest.raises(InputError, match="shorter than one period"):
         run(tmp_path / "run", duration_s=1e-4)
-
-
-def test_each_preset_is_marked_with_its_name():
-    assert all(config.preset == name for name, config in PRESETS.items())
-    assert PRESETS["default"] == GraspConfig()
 
 
 @pytest.mark.slow

@@ -19,12 +19,6 @@ def test_every_model_passes_every_check(tmp_path):
     assert metrics["paper"]["hertz_depth_m"] == 1e-8
 
 
-def test_a_single_model_can_be_chosen(tmp_path):
-    config = incline.Config(plant="noslip", duration_s=0.05)
-    metrics = incline.experiment.run(config, tmp_path / "one", lambda share: None)
-    assert [key for key in metrics if key.startswith("slide")] == ["slide_noslip_m"]
-
-
 def test_finer_steps_come_closer_to_the_closed_form(tmp_path):
     """First order: a tenth of the step leaves a tenth of the error."""
     errors = []

@@ -14,7 +14,6 @@ from idcontrol.experiments.lcp_suite import (
     by_principal_pivoting,
     data_sets,
     experiment,
-    inner_point,
     residual,
 )
 from idcontrol.models import acceleration
@@ -54,18 +53,6 @@ def test_all_methods_that_solve_a_data_set_meet_the_residual():
             assert one.solved == (one.residual <= 1e-8)
             solved[name] += one.solved
     assert min(solved.values()) >= 5
-
-
-def test_the_inner_point_is_inside_or_there_is_none():
-    rng = np.random.default_rng(5)
-    found = 0
-    for lcp, mu, _ in data_sets(rng, 30, 10):
-        z = inner_point(lcp, mu)
-        if z is not None:
-            found += 1
-            assert z.min() > 0.0
-            assert (lcp.Q @ z + lcp.r).min() > 0.0
-    assert found >= 5
 
 
 def test_a_wrong_answer_has_a_residual():

@@ -14,18 +14,6 @@ def test_columns_stand_under_both_models_and_sink_as_their_laws_say(tmp_path):
     assert metrics["growth_sap"] < 1.5
 
 
-def test_no_step_of_a_column_takes_dense_matrices(monkeypatch):
-    """Dense, a hundred spheres take seconds for each second; an impact travels up by one contact in each iteration."""
-
-    def refused(problem, warm=None):
-        raise AssertionError
-
-    monkeypatch.setattr(sphere_stack.constraint, "solve", refused)
-    stack = sphere_stack.simulate(Config(steps=60), "constraint", 100)
-    assert stack.solved
-    assert stack.ground_force > 0.5  # they have come down on each other
-
-
 def test_the_depth_of_a_single_sphere_is_its_weight_over_the_stiffness():
     config = Config(modulus_pa=1e6, radius_m=0.1, damping_n_s_m=0.0)
     weight = 7850.0 * 4.0 / 3.0 * np.pi * 1e-3 * 9.81

@@ -363,16 +363,6 @@ def test_each_part_is_found_where_it_is_all_there_is(standing, part):
     assert standing(part).share(part) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_torques_beside_inverse_dynamics_are_feedback(standing):
-    assert standing("feedback beside").share("feedback") == pytest.approx(1.0, abs=1e-9)
-
-
-def test_feet_that_stand_forbid_half_of_what_twelve_joints_may_ask(standing):
-    """Twelve joints under a base of six degrees of freedom: noise in all of them has a forbidden part."""
-    assert standing("feedback").forbidden > 0.1
-    assert standing("internal").forbidden == pytest.approx(0.0, abs=1e-9)
-
-
 def test_data_of_the_figures_are_written_but_not_printed(walk):
     found = tables.tables(comparison(walk))
     data = {t.name: t for t in found if not t.printed}

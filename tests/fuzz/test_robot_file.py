@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from idcontrol import cli, robots
 from idcontrol.robots import schema
 from tests.fuzz import EFFORT, explore
+from tests.parameters import one_fast
 from tests.robots import descriptions
 
 SOUND = descriptions.ROBOT_FILE
@@ -38,7 +39,7 @@ VALUES = [
 ENTRY = re.compile(r"^(\S+) = (.+)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
+@pytest.mark.parametrize("value", one_fast(VALUES, *VALUES[::5]), ids=range(len(VALUES)))
 def test_no_entry_takes_every_value(tmp_path, value):
     """Each key of the file in turn; some values fit some keys."""
     told_of = 0
@@ -90,13 +91,6 @@ def test_a_key_of_absurdly_many_parts_is_refused_at_once(tmp_path, key):
 
 def test_a_mark_in_front_is_passed_over(tmp_path):
     assert told(tmp_path, "\ufeff" + SOUND).fit
-
-
-def test_a_joint_whose_name_is_a_pattern_can_be_named(tmp_path):
-    descriptions.write(tmp_path)
-    for path in (tmp_path / "robot.toml", tmp_path / "mule.urdf"):
-        path.write_text(path.read_text().replace("FL_knee", "FL_knee[0]").replace('"*_knee"', '"*_knee*"'))
-    assert robots.check(tmp_path).fit
 
 
 def test_a_robot_file_of_absurd_size_is_not_read(tmp_path):

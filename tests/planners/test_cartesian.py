@@ -16,22 +16,6 @@ def test_the_motion_is_monotonic_and_the_same_backwards(share):
     assert smooth(share) <= smooth(min(1.0, share + 1e-3))
 
 
-def test_the_motion_begins_and_ends_at_rest_and_stays_there():
-    assert smooth(-1.0) == smooth(0.0) == 0.0
-    assert smooth(1.0) == smooth(2.0) == 1.0
-    assert smooth(1e-4) < 1e-11  # of third order: speed and acceleration are 0
-
-
-def test_halfway_lies_in_the_middle_and_is_turned_by_half_the_angle():
-    start = pin.SE3(np.eye(3), np.zeros(3))
-    end = pin.SE3(pin.exp3(np.array([0.0, 0.0, 1.2])), np.array([1.0, 2.0, 3.0]))
-    middle = between(start, end, 0.5)
-    assert middle.translation == pytest.approx([0.5, 1.0, 1.5])
-    assert pin.log3(middle.rotation) == pytest.approx([0.0, 0.0, 0.6])
-    assert between(start, end, 0.0).isApprox(start)
-    assert between(start, end, 1.0).isApprox(end)
-
-
 SYSTEM, _ = arm_with_hand(np.zeros(3), left=False)
 
 

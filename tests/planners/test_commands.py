@@ -32,13 +32,6 @@ def test_the_command_never_changes_faster_than_its_limits_and_arrives_exactly(st
     assert not rate.any()
 
 
-def test_no_time_no_change():
-    limited = LimitedCommand(np.ones(3), np.ones(3))
-    limit_command(0.0, (5.0, 5.0, 5.0), 0.5, 8.0, limited)
-    assert limited.velocity.tolist() == [1.0, 1.0, 1.0]
-    assert not limited.acceleration.any()
-
-
 def test_a_schedule_stands_then_holds_each_piece_until_the_next():
     schedule = Schedule([(1.0, 0.2, 0.0, 0.0), (2.0, 0.0, 0.1, 0.5)], stand_from_s=3.0)
     where = np.zeros(3)
@@ -46,10 +39,6 @@ def test_a_schedule_stands_then_holds_each_piece_until_the_next():
     assert schedule(1.0, where, 0.0) == VelocityCommand(v_x=0.2)
     assert schedule(2.5, where, 0.0) == VelocityCommand(v_y=0.1, omega=0.5)
     assert schedule(3.0, where, 0.0) == VelocityCommand(walk=False)
-
-
-def test_a_constant_command_may_be_a_trot_on_the_spot():
-    assert Schedule.constant(0.0)(7.0, np.zeros(3), 0.0) == VelocityCommand(walk=True)
 
 
 def test_schedules_and_limits_that_make_no_sense_are_refused():

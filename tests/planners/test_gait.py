@@ -31,33 +31,10 @@ def test_the_papers_trot_lifts_diagonal_pairs_at_zero_and_half_a_period():
         assert gait.timing(t).stance.tolist() == stance
 
 
-def test_all_feet_stand_before_the_gait_begins_and_know_their_first_lift_off():
-    timing = Gait().timing(-0.05)
-    assert timing.stance.all()
-    assert np.all(np.isinf(timing.since_touchdown))
-    assert timing.to_liftoff == pytest.approx([0.05, 0.2, 0.2, 0.05])
-    assert timing.to_touchdown == pytest.approx([0.125, 0.275, 0.275, 0.125])
-
-
-def test_a_gait_that_never_begins_plans_no_lift_off():
-    timing = Gait().timing(-math.inf)
-    assert timing.stance.all()
-    assert np.all(np.isinf(timing.to_liftoff))
-
-
 def test_a_foot_has_no_touchdown_behind_it_until_it_has_landed_once():
     gait = Gait()
     assert np.isinf(gait.timing(0.01).since_touchdown[1])
     assert gait.timing(0.08).since_touchdown[0] == pytest.approx(0.005)
-
-
-def test_a_swing_that_began_before_the_gait_is_not_made():
-    # Touchdown at 0.1 with duty 0.6: the foot would be in mid-swing at time zero.
-    gait = Gait(period_s=1.0, duty=0.6, touchdown=(0.1,))
-    assert gait.timing(0.0).stance[0]
-    assert gait.timing(0.05).stance[0]
-    assert gait.timing(0.05).to_liftoff[0] == pytest.approx(0.65)
-    assert not gait.timing(0.71).stance[0]
 
 
 @settings(deadline=None)  # the first call compiles

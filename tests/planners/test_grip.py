@@ -28,13 +28,6 @@ def test_an_internal_force_is_balanced_on_any_body_and_by_the_arm(grip, seed):
     assert (force[:4] > 0.8 * grip).all()
 
 
-def test_opposite_fingertips_press_with_the_grip_itself():
-    _, tips, _ = hands.machine()
-    force = internal_force(tips.detect(np.inf), 6, 2.0)
-    np.testing.assert_allclose(force[:4], 2.0, atol=1e-12)
-    np.testing.assert_allclose(force[4:], 0.0, atol=1e-12)
-
-
 class FixedAnswer:
     """A controller that answers the same always and remembers what it was shown."""
 

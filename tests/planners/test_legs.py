@@ -5,7 +5,7 @@ from scipy.optimize import least_squares
 
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
-from idcontrol.planners.legs import Feet, LegPose, Legs, leg_bias, leg_jacobian, leg_solve, place_leg, reach
+from idcontrol.planners.legs import Feet, LegPose, Legs, leg_bias, leg_jacobian, place_leg, reach
 from tests.planners.walker import machine
 
 # Feet whose sphere is off the frame (anymal), and trees whose order is LF, LH, RF, RH (anymal).
@@ -107,25 +107,6 @@ def test_an_unreachable_target_leaves_the_leg_at_the_nearest_pose(m, legs):
         assert left == pytest.approx(np.linalg.norm(best.fun), abs=1e-4)
         assert left > 1.0
         assert np.all(np.isfinite(q))
-
-
-def test_a_stretched_leg_gets_finite_joint_velocities(m, legs):
-    _, J = leg_at(legs, 0, np.zeros(3))
-    J[:, 2] = J[:, 1]
-    x = np.empty(3)
-    leg_solve(J, np.array([0.0, 0.0, 1.0]), x)
-    assert np.all(np.isfinite(x))
-
-
-def test_the_regularized_solution_is_the_exact_one_for_a_bent_leg(m, legs):
-    rng = np.random.default_rng(2)
-    for i in range(4):
-        _, J = leg_at(legs, i, m.home[legs.actuated[i]])
-        b, x = rng.normal(size=3), np.empty(3)
-        leg_solve(J, b, x)
-        # Regularization 1e-10 m² against the smallest squared singular value.
-        error = 1e-10 / np.linalg.svd(J)[1].min() ** 2
-        assert np.linalg.norm(J @ x - b) <= 2.0 * error * np.linalg.norm(b)
 
 
 def foot_on(system, frame):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from idcontrol.planners.packing import dtype_of, pack
+from idcontrol.planners.packing import pack
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,3 @@ def test_a_record_holds_copies_and_its_views_show_what_kernels_write():
     assert given.moving.position.tolist() == [1.0, 2.0]
     views.moving.position[0] = 7.0
     assert record["moving"]["position"][0].tolist() == [7.0, 3.0]
-
-
-def test_records_that_are_alike_share_one_dtype_object():
-    assert pack(parts())[0].dtype is pack(parts())[0].dtype
-
-
-def test_a_part_is_copied_with_its_booleans_and_nobody_can_write_into_the_copy():
-    record, views = pack(parts())
-    copy = np.ndarray((), dtype_of(views.moving), record["moving"].tobytes())
-    advance_record(record)
-    assert copy["position"].tolist() == [1.0, 2.0]
-    assert copy["stands"].tolist() == [True, False]
-    assert not copy["position"].flags.writeable

@@ -3,16 +3,14 @@ import math
 import numpy as np
 import pytest
 
-from idcontrol import robots
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.planners.commands import Schedule, VelocityCommand
 from idcontrol.planners.feet import STANDING, SWINGING
-from idcontrol.planners.gait import Gait, named_gait
+from idcontrol.planners.gait import Gait
 from idcontrol.types import State
 from tests.parameters import one_fast
 from tests.planners.walker import TICK, Smooth, follow_exactly, machine, within_limits
-from tests.robots import descriptions
 
 ROBOTS = ("links", "solo12", "go1", "anymal")
 MIXED = [(0.0, 0.2, 0.0, 0.0), (0.6, 0.1, 0.05, 0.5)]
@@ -84,16 +82,6 @@ def test_every_swing_is_twice_differentiable_and_lands_on_its_foothold_with_the_
     assert swings >= 4 * 3
 
 
-def test_a_standing_foot_without_a_sole_stays_where_it_landed():
-    m = machine("solo12", points=True)
-    run = record(m, m.planner(Schedule(MIXED)), 1500)
-    for i in range(4):
-        both = run["stance"][1:, i] & run["stance"][:-1, i]
-        # what is left of the planned velocity within the period of the touchdown decays as a slide, and the height is
-        # corrected by as little
-        assert np.abs(np.diff(run["p"][:, i], axis=0)[both]).max() < 1e-5
-
-
 def test_a_foot_with_a_sole_rolls_by_millimetres_in_each_stance():
     m = machine("links")
     run = record(m, m.planner(Schedule.constant(0.2)), 2000)
@@ -104,48 +92,6 @@ def test_a_foot_with_a_sole_rolls_by_millimetres_in_each_stance():
         begin, end = edges[-2], edges[-1]
     # planner.md 4.2: 3 mm with soles of 1 cm.
     assert 1e-3 < run["p"][end - 1, 0, 0] - run["p"][begin, 0, 0] < 5e-3
-
-
-def test_walking_straight_on_average_the_feet_are_under_the_machine():
-    m = machine("links")
-    run = record(m, m.planner(Schedule.constant(0.2)), 2000)
-    period = slice(1400, 1700)
-    mean = (run["p"][period].mean(axis=(0, 1)) - run["base"][period].mean(axis=0))[:2]
-    # Rolling and the discrete footholds shift the mean by millimetres; half a stride is 3 cm.
-    assert np.abs(mean).max() < 4e-3
-
-
-def test_turning_on_the_spot_the_feet_walk_on_circles():
-    m = machine("links", points=True)
-    run = record(m, m.planner(Schedule.constant(0.0, 0.0, 0.8)), 2500)
-    assert run["yaw"][-1] > 1.0
-    assert np.abs(run["base"][:, :2]).max() < 1e-6
-    nominal = np.linalg.norm(m.planner(Schedule.constant(0.0)).nominal[:, :2], axis=1)
-    landings = run["landing"][-1, :, :2]
-    # Landings are nominal feet turned about the base.
-    assert np.linalg.norm(landings, axis=1) == pytest.approx(nominal, abs=1e-6)
-
-
-def test_before_the_first_step_the_machine_stands_still_and_the_command_waits():
-    m = machine("links")
-    planner = m.planner(Schedule.constant(0.2))
-    for state, plan in follow_exactly(m, planner, 200):
-        assert plan.stance.all()
-        assert np.abs(plan.q - m.home).max() < 1e-9
-        assert not planner.command.any()
-        assert plan.to_liftoff.min() == pytest.approx(0.2 - state.t, abs=1e-9)
-
-
-def test_feet_that_land_for_the_first_time_as_the_gait_ends_have_landed_then():
-    m = machine("links")
-    walk = named_gait("walk", m.gait, m.planner(Schedule.constant(0.0)).nominal)
-    lands = m.gait.start_s + m.gait.swing_s
-    for then in (walk, None):
-        planner = m.planner(Schedule.constant(0.2), changes=[(lands - 0.5 * m.gait.swing_s, then)])
-        since = np.array([plan.since_touchdown for _, plan in follow_exactly(m, planner, 320)])
-        counted = np.where(np.isinf(since), 0.0, since)  # in the air, or not landed yet
-        assert counted[-1].max() == pytest.approx(0.319 - lands, abs=3 * TICK)  # a foot may land a little early or late
-        assert np.all(np.diff(counted.max(axis=1)) <= TICK + 1e-12)
 
 
 def test_told_to_stop_it_slows_down_and_stands_from_the_first_four_foot_phase_on():
@@ -211,35 +157,6 @@ def test_walking_on_after_the_machine_was_carried_moves_no_joint_before_a_foot_l
     # The base is as good as over its feet after 7 s: (1 + 14) e⁻¹⁴ of 1 cm at 0.3 m.
     assert np.abs(joints[7000:] - joints[7000]).max() < 1e-6
     assert np.abs(planner.plan.position[:, :2].mean(axis=0) - poses[-1, :2]).max() < 0.05
-
-
-def pushed_footholds(m, speed):
-    """Landing points as the first feet lift, of a machine whose base moves sideways at a speed, shape (n, 2) [m]."""
-    planner = m.planner(Schedule.constant(0.1))
-    planner.reset(m.standing(planner.height))
-    pose, k = np.array([0.0, 0.0, planner.height, 0.0]), 0
-    while not (planner.plan.phase == SWINGING).any():
-        k += 1
-        planner(m.state(k * TICK, pose, np.array([0.0, speed, 0.0, 0.0]), m.home, np.zeros_like(m.home)))
-    return planner.plan.landing[planner.plan.phase == SWINGING, :2]
-
-
-def test_a_push_is_captured_alike_wherever_the_root_frame_is(tmp_path):
-    trunk = machine(str(descriptions.write(tmp_path / "trunk")))
-    ground = machine(str(descriptions.footprint(tmp_path / "ground")))
-    still, pushed = pushed_footholds(trunk, 0.0), pushed_footholds(trunk, 0.1)
-    assert pushed_footholds(ground, 0.1) == pytest.approx(pushed, abs=1e-9)
-    # half of the shift of the capture point
-    com = robots.load(tmp_path / "trunk").standing_height()
-    assert pushed - still == pytest.approx(np.tile([0.0, 0.05 * math.sqrt(com / 9.81)], (2, 1)), abs=1e-9)
-
-
-def test_told_to_walk_again_it_stands_first_and_then_steps():
-    m = machine("links")
-    planner = m.planner(WalkFrom(0.5))
-    steps = [(state.t, plan.stance.all()) for state, plan in follow_exactly(m, planner, 1000)]
-    first = next(t for t, all_stand in steps if not all_stand)
-    assert first == pytest.approx(0.501 + m.gait.start_s, abs=2e-3)
 
 
 def test_the_same_states_give_the_same_plan_to_the_last_bit_also_after_a_reset():
@@ -337,14 +254,6 @@ def test_on_uneven_ground_feet_land_on_the_ground_and_the_base_keeps_its_height_
     assert abs(np.mean(heights[500:]) - planner.height - np.mean(levels[500:])) < 1e-3
     # Smooth: the base accelerates vertically by no more than bandwidth² times a step of the mean level.
     assert np.abs(np.diff(heights, 2)).max() / TICK**2 < (2.0 / planner.gait.period_s) ** 2 * np.ptp(levels)
-
-
-def test_on_a_flat_ground_object_the_plan_is_that_of_no_ground_at_all():
-    m = machine("links")
-    plain = record(m, m.planner(Schedule.constant(0.2)), 500)
-    waves = record(m, m.planner(Schedule.constant(0.2), ground=Waves(b=0.0)), 500)
-    for key in plain:
-        assert plain[key] == pytest.approx(waves[key], abs=1e-15)
 
 
 def test_the_nominal_feet_lie_around_the_centre_of_mass():

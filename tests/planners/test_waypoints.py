@@ -39,16 +39,6 @@ def test_a_unicycle_walks_the_diamond_round_and_round():
         assert rows[at, 7:9] == pytest.approx(DIAMOND[count % 4])
 
 
-def test_it_keeps_to_the_lines_while_it_walks():
-    rows = drive(Waypoints(DIAMOND, speed=0.2, turn=1.0), 30.0)
-    walking = rows[rows[:, 4] == 0.0]
-    ahead = walking[:, 7:9] - walking[:, 5:7]
-    gone = walking[:, :2] - walking[:, 5:7]
-    aside = np.abs(ahead[:, 0] * gone[:, 1] - ahead[:, 1] * gone[:, 0]) / np.linalg.norm(ahead, axis=1)
-    # It turns to the next line as soon as it is within the radius of a waypoint, that far from the line at most.
-    assert aside.max() <= RADIUS + 1e-3
-
-
 def test_turning_on_the_spot_begins_above_an_eighth_of_a_half_turn_and_ends_below_006():
     waypoints = Waypoints([(5.0, 0.0)], speed=0.2, turn=1.0)
     here = np.zeros(3)
@@ -60,20 +50,6 @@ def test_turning_on_the_spot_begins_above_an_eighth_of_a_half_turn_and_ends_belo
         assert command.omega == pytest.approx(min(1.0, -(TURN_GAIN if turning else 2.0) * yaw))
 
 
-def test_it_slows_down_towards_a_waypoint_but_never_below_a_crawl():
-    waypoints = Waypoints([(1.0, 0.0)], speed=0.4, turn=1.0)
-    waypoints.reset(np.zeros(3))
-    assert waypoints(0.0, np.array([0.2, 0.0, 0.0]), 0.0).v_x == pytest.approx(0.4)
-    assert waypoints(0.0, np.array([0.9, 0.0, 0.0]), 0.0).v_x == pytest.approx(math.sqrt(0.5 * 0.1))
-    assert waypoints(0.0, np.array([1.0 - 1.01 * RADIUS, 0.0, 0.0]), 0.0).v_x > 0.04
-
-
-def test_pushed_off_the_line_it_comes_back():
-    rows = drive(Waypoints([(3.0, 0.0), (-3.0, 0.0)], speed=0.2, turn=1.0), 8.0, pose=(0.0, 0.0, 0.3))
-    assert np.abs(rows[:, 1]).max() < 0.05
-    assert abs(rows[-1, 1]) < 2e-3
-
-
 def test_from_the_given_time_on_it_asks_to_stand():
     waypoints = Waypoints(DIAMOND, speed=0.2, turn=1.0, stand_from_s=2.0)
     waypoints.reset(np.zeros(3))
@@ -81,23 +57,6 @@ def test_from_the_given_time_on_it_asks_to_stand():
     said = waypoints(2.0, np.zeros(3), 3.0)
     assert not said.walk
     assert not waypoints.turning
-
-
-def test_a_reset_begins_again_from_where_the_machine_is():
-    waypoints = Waypoints(DIAMOND, speed=0.2, turn=1.0)
-    first = drive(waypoints, 5.0)
-    assert waypoints.reached > 0
-    again = drive(waypoints, 5.0)
-    assert np.array_equal(first, again)
-    waypoints.reset(np.array([0.5, 0.6, 0.2]))
-    assert waypoints.previous.tolist() == [0.5, 0.6]
-
-
-def test_a_machine_on_its_waypoint_at_the_start_goes_to_the_next():
-    waypoints = Waypoints([(0.0, 0.0), (1.0, 0.0)], speed=0.2, turn=1.0)
-    waypoints.reset(np.zeros(3))
-    assert waypoints(0.0, np.zeros(3), 0.0).v_x == pytest.approx(0.2)
-    assert waypoints.reached == 1
 
 
 def test_a_single_waypoint_that_has_been_reached_is_approached_again_without_a_fault():

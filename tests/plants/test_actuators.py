@@ -103,23 +103,6 @@ def test_a_joint_that_is_pushed_by_less_than_its_dry_friction_creeps_at_that_par
     assert (v <= 0.75 * STICK_RAD_S * (1 + 1e-9)).all()
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_a_joint_that_is_pushed_by_more_turns_as_the_rest_has_it(name):
-    v = speeds(plant_of(name, actuators(friction=0.2)), 0.0, 0.5, 2000)
-    assert np.diff(v)[-100:] == pytest.approx(H * (0.5 - 0.2) / INERTIA, rel=0.02)
-
-
-@pytest.mark.parametrize("step", [1e-4, 1e-2, 1.0])
-def test_friction_takes_energy_however_long_the_steps_are(step):
-    system = wheel(actuators(damping=3.0, friction=5.0))
-    contacts = ground(system)
-    plant = plants.build("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=step))
-    plant.reset(turning(7.0))
-    v = [7.0, *(plant.step(np.zeros(1), step).v[0] for _ in range(50))]
-    assert (np.diff(v) <= 0.0).all()
-    assert min(v) >= 0.0
-
-
 def test_friction_in_a_joint_of_a_flying_machine_leaves_its_angular_momentum_as_it_is():
     """A base and a wheel on it end up turning together."""
     base_inertia = 0.05
@@ -155,14 +138,6 @@ def test_torques_come_so_late_as_each_joint_has_it():
     motors = Motors(wheel(late))
     given = [motors(np.array([float(k)]), np.zeros(1), H)[0] for k in range(15)]
     assert given == [0.0] * 7 + [float(k) for k in range(8)]
-
-
-def test_a_motor_has_had_its_first_torque_for_ever_and_a_reset_forgets_all():
-    motors = Motors(wheel(actuators(bandwidth=5.0, delay=3 * H)))
-    for _ in range(2):
-        assert [motors(np.ones(1), np.zeros(1), H)[0] for _ in range(5)] == [1.0] * 5
-        motors(np.full(1, 9.0), np.zeros(1), H)
-        motors.reset()
 
 
 def test_a_torque_that_speeds_its_joint_up_falls_from_full_speed_to_none():

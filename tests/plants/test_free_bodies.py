@@ -12,9 +12,9 @@ from idcontrol.contact.body_contacts import BodyContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.dynamics.bodies import Body, BodyState, Obstacle, Surface, kinetic_energy, momentum, solid
 from idcontrol.errors import InputError
-from idcontrol.models import coulomb, dissipation, no_slip, sap, viscous
+from idcontrol.models import coulomb, dissipation, sap
 from idcontrol.models.sparse import SparseProblem, SparseSolution
-from idcontrol.models.step import ContactModel, StepProblem
+from idcontrol.models.step import ContactModel
 from idcontrol.plants.bodies import FreeBodies, dense
 from idcontrol.types import Array, Status
 
@@ -102,32 +102,6 @@ def test_collisions_in_free_space_keep_both_momenta_and_lose_energy(model: Conta
     assert after[1] == pytest.approx(before[1], abs=1e-12)
 
 
-@pytest.mark.parametrize("model", EVERY)
-def test_contact_never_adds_energy_where_nothing_overlaps(model: ContactModel) -> None:
-    """v⁺ᵀMv⁺ ≤ v*ᵀMv* (math.md, section 16, test 9), for the problems of a falling heap."""
-    rng = np.random.default_rng(1)
-    plant = FreeBodies([cube(f"cube{i}") for i in range(3)], dense(model), terrain=plane())
-    plant.reset(moving([[0.02 * i, 0.0, 0.07 + 0.13 * i] for i in range(3)], rng.normal(size=(3, 6)).tolist()))
-    for _ in range(40):
-        plant.step(5e-3)
-        assert plant.problem is not None
-        assert plant.last is not None
-        if (plant.problem.gap >= 0.0).all():
-            after, free = plant.last.v_plus, plant.problem.v_star
-            energy = [np.einsum("ni,nij,nj->", v, plant.problem.M, v) for v in (after, free)]
-            assert energy[0] <= energy[1] * (1.0 + 1e-9)
-
-
-def test_a_push_at_the_centre_slides_a_cube_against_its_friction() -> None:
-    plant = FreeBodies([cube(mu=0.2)], dense(coulomb.solve), terrain=plane())
-    plant.reset(BodyState.at_rest(np.array([[0.0, 0.0, 0.05]])))
-    wrench = np.array([[3.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
-    for _ in range(100):
-        state = plant.step(1e-3, wrench)
-    assert state.velocity[0, 0] == pytest.approx((3.0 - 0.2 * G) * 0.1, abs=1e-9)
-    assert plant.contact_forces().force.sum(axis=0) == pytest.approx([-0.2 * G, 0.0, G], abs=1e-6)
-
-
 def test_a_ball_between_walls_comes_to_rest_on_both() -> None:
     """A V of two fixed slabs at 45 degrees: each carries m g / √2."""
     half = np.pi / 8
@@ -163,15 +137,6 @@ def test_bodies_that_start_inside_each_other_part_slowly() -> None:
         assert plant.contacts is not None
         assert plant.contacts.gap.min(initial=0.0) > -2e-3
         assert np.isfinite(state.position).all()
-
-
-def test_a_run_repeats_to_the_last_bit() -> None:
-    def run() -> Array:
-        plant = FreeBodies([cube("one"), ball("two")], dense(dissipation.solve), terrain=plane())
-        plant.reset(moving([[0.0, 0, 0.1], [0.02, 0, 0.21]], np.ones((2, 6)).tolist()))
-        return np.array([plant.step(0.01).position for _ in range(100)])
-
-    assert np.array_equal(run(), run())
 
 
 @pytest.mark.parametrize("h", [0.0, -1e-3, np.nan, np.inf])
@@ -238,24 +203,6 @@ def test_ten_thousand_contacts_are_solved_and_carry_the_weight() -> None:
     assert cubes.contact_forces().force[:, 2].sum() == pytest.approx(2500 * G, rel=1e-4)  # still settling
 
 
-@pytest.mark.parametrize("model", [dissipation.solve, no_slip.solve, viscous.solve, sap.solve])
-def test_ten_thousand_contacts_of_one_body_are_solved(model: ContactModel) -> None:
-    """Each of the four corners is listed 2500 times; the rank stays six."""
-    alone = FreeBodies([cube()], dense(dissipation.solve), terrain=plane())
-    alone.reset(BodyState.at_rest(np.array([[0.0, 0.0, 0.05]])))
-    alone.step(1e-3)
-    assert alone.contacts is not None
-    assert alone.problem is not None
-    few, M = alone.contacts.dense(1), alone.problem.M[0]
-    many = replace(few.take(np.arange(10_000) % 4), identity=np.arange(10_000))
-    falling = np.array([0.0, 0.0, -G * 1e-3, 0.0, 0.0, 0.0])
-    solution = model(StepProblem(h=1e-3, M=M, kappa=-M @ falling, contacts=many), None)
-    assert solution.status is Status.SOLVED
-    assert np.abs(solution.v_plus).max() < 1e-6
-    # SAP's contacts are slightly compliant: 1e-6 m/s out of 9.8e-3 is a share of 1e-4
-    assert solution.impulses[:, 0].sum() == pytest.approx(G * 1e-3, rel=1e-4 if model is sap.solve else 1e-9)
-
-
 def test_a_problem_carries_the_impulses_that_its_contacts_had_in_the_step_before() -> None:
     """Of two cubes one rests on the ground, the other lands on it; no contact, no impulse."""
     problems: list[SparseProblem] = []
@@ -283,14 +230,6 @@ def test_a_problem_carries_the_impulses_that_its_contacts_had_in_the_step_before
     plant.reset(plant.state)
     plant.step(0.01)
     assert problems[-1].impulses is None
-
-
-def test_no_body_at_all_is_a_scene_too() -> None:
-    plant = FreeBodies([], dense(coulomb.solve), terrain=plane())
-    assert plant.step(1e-3).position.shape == (0, 3)
-    assert plant.last is not None
-    assert plant.last.status is Status.SOLVED
-    assert plant.contact_forces().force.shape == (0, 3)
 
 
 def test_a_step_of_sap_in_one_call_is_the_step_by_parts() -> None:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idcontrol.plants.parts import averaged, touch
-from idcontrol.types import ContactForces
 
 touches = st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(-9, 9)), max_size=4), min_size=1, max_size=4)
 
@@ -27,12 +26,3 @@ def test_forces_are_averaged_contact_by_contact_and_normals_are_the_last(found):
     for contact, force, normal in zip(mean.identity, mean.force, mean.normal, strict=True):
         np.testing.assert_allclose(force, total[int(contact)] * np.array([1.0, 2.0, 3.0]) / len(found), atol=1e-12)
         assert normal.tolist() == [last[int(contact)]] * 3
-
-
-def test_a_single_substep_is_its_own_average():
-    only = ContactForces(identity=np.array([1, 2]), force=np.ones((2, 3)), normal=np.ones((2, 3)))
-    assert averaged([only], 1) is only
-
-
-def test_without_a_touch_there_is_no_force():
-    assert averaged([], 3).identity.size == 0

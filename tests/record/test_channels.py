@@ -33,8 +33,3 @@ def test_numbers_that_stand_side_by_side_are_written_together_and_nothing_else_i
     np.testing.assert_array_equal(row.values, [*[np.nan] * 2, 0.5, 3.0, 1.0, *[np.nan] * 6])
     with pytest.raises(struct.error):
         write(0.5, 3)
-
-
-def test_only_channels_of_one_number_are_written_together():
-    with pytest.raises(AssertionError):
-        ChannelRow(CHANNELS).writer(["t", "q"])

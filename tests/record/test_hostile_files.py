@@ -145,12 +145,6 @@ def test_no_file_of_a_record_leads_out_of_its_folder(run, secret, name, capsys):
     assert not (run / "report.html").exists()
 
 
-def test_a_link_within_the_folder_is_followed(run):
-    (run / "arrays.h5").rename(run / "kept.h5")
-    (run / "arrays.h5").symlink_to("kept.h5")
-    assert load(run).complete
-
-
 @pytest.mark.parametrize("name", ["record.log", "arrays.h5", "config.json"])
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run, name, capsys):
     (run / name).unlink(missing_ok=True)

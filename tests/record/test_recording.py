@@ -61,15 +61,6 @@ def test_a_finished_run_reads_back_to_the_last_bit(tmp_path, n):
     assert not (tmp_path / "run" / "record.log").exists()
 
 
-def test_run_json_says_seed_and_versions_from_the_first_moment(tmp_path):
-    recorder = record(tmp_path / "run", rows(0), finish=False)
-    said = json.loads((tmp_path / "run" / "run.json").read_text())
-    recorder.close()
-    assert said["seed"] == 7
-    assert said["versions"]["numpy"] == np.__version__
-    assert {"python", "pin", "numba", "idcontrol", "platform"} <= set(said["versions"])
-
-
 def test_other_tools_find_one_dataset_with_its_unit_for_each_channel(tmp_path):
     record(tmp_path / "run", rows(5))
     with h5py.File(tmp_path / "run" / "arrays.h5") as file:
@@ -152,23 +143,6 @@ def test_a_flipped_bit_is_never_read_as_data(cut_off, data):
         (folder / "record.log").write_bytes(whole)
 
 
-def test_what_was_appended_before_an_exception_is_kept(tmp_path):
-    data = rows(BLOCK_ROWS + 20)
-
-    def run() -> None:
-        with Recorder(tmp_path / "run", CHANNELS, UNITS, {}) as recorder:
-            for i in range(BLOCK_ROWS + 20):
-                recorder.append(**{name: values[i] for name, values in data.items()})
-            raise RuntimeError("the planner broke")
-
-    with pytest.raises(RuntimeError, match="the planner broke"):
-        run()
-    run = load(tmp_path / "run")
-    assert same(run.arrays, data, BLOCK_ROWS + 20)
-    assert not run.complete
-    assert "stopped before its end" in run.note
-
-
 def test_the_handler_of_sigterm_is_put_back(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     with Recorder(tmp_path / "run", CHANNELS, UNITS, {}) as recorder:
@@ -224,15 +198,6 @@ def test_an_interrupted_close_keeps_the_rows(tmp_path, monkeypatch):
     run = load(tmp_path / "run")
     assert same(run.arrays, data, 10)
     assert not run.complete
-
-
-def test_rows_so_far_are_available_while_the_record_is_open(tmp_path):
-    data = rows(BLOCK_ROWS + 3)
-    recorder = record(tmp_path / "run", data, finish=False)
-    assert same(recorder.arrays(), data, BLOCK_ROWS + 3)
-    recorder.append(**{name: values[0] for name, values in data.items()})
-    recorder.close({})
-    assert len(load(tmp_path / "run").arrays["t"]) == BLOCK_ROWS + 4
 
 
 def test_channels_that_a_row_leaves_out_are_nan(tmp_path):

@@ -43,13 +43,6 @@ def test_at_home_the_arms_fingertips_are_as_far_apart_as_the_papers_box_is_wide(
     np.testing.assert_allclose(tips[:, 2], [0.18, 0.22, 0.18, 0.22], atol=1e-12)
 
 
-def test_a_smaller_finger_angle_closes_the_hand():
-    angles = SYSTEM.joint_positions(HOME.q)
-    angles[7:] -= 0.01
-    wide = np.abs(robots.foot_centres(ARM, SYSTEM, HOME.q)[:, 1])
-    assert (np.abs(robots.foot_centres(ARM, SYSTEM, SYSTEM.configuration(angles))[:, 1]) < wide).all()
-
-
 def test_the_arms_inverse_dynamics_without_contact_is_the_originals():
     """The first tick: all joints are to accelerate with -10 rad/s² from rest."""
     SYSTEM.update(HOME.q, HOME.v)

@@ -141,19 +141,6 @@ def test_a_leg_that_the_planner_of_steps_would_refuse_is_not_fit_to_walk(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('<link name="FL_foot"/>', '<link name="FL_foot"><collision><geometry><mesh/></geometry></collision></link>'),
-        ('<mass value="', '<mass value="-'),  # the URDF cannot be used
-    ],
-)
-def test_problems_of_both_files_are_told_together(tmp_path, old, new):
-    problems = check(tmp_path, '"FL_knee" = 8', '"FL_kne" = 8', urdf_old=old, urdf_new=new).problems
-    assert problems[0].startswith("mule.urdf: ")
-    assert 'robot.toml: limits.torque_nm."FL_kne": matches no actuated joint; the nearest is FL_knee' in problems
-
-
-@pytest.mark.parametrize(
     ("more", "urdf"),
     [("\nradius = 1", {}), ("", {"urdf_old": '<mass value="', "urdf_new": '<mass value="-'})],
     ids=["robot file", "URDF"],
@@ -165,32 +152,6 @@ def test_a_foot_that_the_urdf_does_not_have_is_told_where_either_file_cannot_be_
         in report.problems
     )
     assert len(report.problems) > 1
-
-
-def test_a_home_beyond_its_limits_is_told_beside_a_foot_that_does_not_exist(tmp_path):
-    path = descriptions.write(tmp_path, old='frame = "FL_foot"', new='frame = "FL_fot"')
-    path.write_text(path.read_text().replace('"*_knee" = -1.0', '"*_knee" = -1.0\nFL_knee = -2.5'))
-    assert robots.check(path).problems == (
-        "robot.toml: feet.LF.frame: no frame 'FL_fot' in the URDF; the nearest: FL_foot, FL_sole, FL_thigh",
-        "robot.toml: home.joints_rad: FL_knee is -2.5, beyond its limits [-2, 2]; move it inside",
-    )
-
-
-def test_what_is_wrong_in_tables_is_told_beside_keys_that_do_not_exist(tmp_path):
-    """One mistake in each table: whoever mends them all needs one round."""
-    path = descriptions.write(tmp_path, old="duty", new="dutty")
-    text = path.read_text().replace('"*_thigh" = 0.5', '"*_thigh" = 2.5').replace('"FL_knee" = 8', '"FL_kne" = 8')
-    path.write_text(text.replace("LF = 0.25", "XX = 0.25").replace('kd_nm_s_rad = { "*"', 'kd_nm_s_rad = { "F*"'))
-    told = [line.removeprefix("robot.toml: ").split(":")[0] for line in robots.check(path).problems]
-    assert told == [
-        "gait.dutty",
-        "gait.duty",
-        "gait.touchdown.XX",
-        "gait.touchdown.LF",
-        'limits.torque_nm."FL_kne"',
-        "gains.torque.kd_nm_s_rad",
-        *["home.joints_rad"] * 4,
-    ]
 
 
 def test_one_warning_names_all_links_of_which_it_is_true(tmp_path):
@@ -224,15 +185,6 @@ def test_an_inertia_matrix_that_is_singular_is_a_problem(tmp_path):
     (tmp_path / "mule.urdf").write_text(head + descriptions.INERTIAL.format(mass=0.1, i=0) + tail)
     (told,) = robots.check(path).problems
     assert "the inertia matrix is not positive definite: what joint 'HR_knee' moves has no inertia along it" in told
-
-
-def test_the_frame_of_another_foot_is_not_proposed(tmp_path):
-    path = descriptions.write(tmp_path)
-    for file in (path, tmp_path / "mule.urdf"):
-        file.write_text(file.read_text().replace("FL_foot", "FL_paw"))
-    path.write_text(path.read_text().replace('"FL_paw"', '"FL_foot"'))
-    (told,) = robots.check(path).problems
-    assert told == "robot.toml: feet.LF.frame: no frame 'FL_foot' in the URDF; the nearest: FL_sole, FL_thigh, FL_paw"
 
 
 def test_a_body_that_lies_on_a_frame_that_does_not_exist_is_not_fit(tmp_path):
@@ -389,14 +341,6 @@ def test_what_does_not_exist_is_a_problem_and_not_an_exception(name, line):
     report = robots.check(name)
     assert report.problems[0].startswith(line)
     assert report.robot == name
-
-
-def test_a_missing_urdf_names_the_path_that_was_tried(tmp_path):
-    path = descriptions.write(tmp_path, old="mule.urdf", new="mole.urdf")
-    (told,) = robots.check(path).problems
-    assert (
-        told == f"{path}: urdf: no file at {tmp_path / 'mole.urdf'}; correct the path, which starts at the robot file"
-    )
 
 
 @pytest.mark.parametrize("name", robots.names())

@@ -32,13 +32,8 @@ def mule(tmp_path):
     return descriptions.write(tmp_path / "mule")
 
 
-ARMS = ("arm", "panda")
 BIPEDS = {"bolt": 1.25, "g1": 33.34, "talos": 90.27}
 """Mass of robots on two legs, of their URDFs [kg]."""
-
-
-def test_the_library_lists_exactly_the_robots_that_come_along():
-    assert robots.names() == tuple(sorted((*MASS, *ARMS, *BIPEDS)))
 
 
 def test_the_entry_point_leads_to_names_load_and_check():
@@ -93,13 +88,6 @@ def test_at_home_the_centre_of_mass_is_above_both_diagonals(robot):
         assert abs(along[0] * off[1] - along[1] * off[0]) < 5e-3
 
 
-def test_foot_names_say_where_the_feet_are(robot):
-    system = robot.system()
-    q = robot.standing_state(system).q
-    for foot, (x, y, _) in zip(robot.description.feet, robots.foot_centres(robot, system, q), strict=True):
-        assert foot.name == ("L" if y > 0 else "R") + ("F" if x > 0 else "H")
-
-
 def test_foot_spheres_are_the_lowest_points_of_the_makers_own_foot_geometry(robot):
     """The sphere reaches as deep as the collision shape that the URDF has there, within half a millimetre."""
     system = robot.system()
@@ -146,28 +134,12 @@ def test_legs_come_from_the_tree_from_the_hip_outwards(robot):
         assert [name for name, far in zip(names, shift, strict=True) if far > 1e-3] == [foot.name]
 
 
-def test_the_anymals_joint_order_differs_from_the_order_of_its_feet():
-    """The trap that legs by position in a list fall into."""
-    robot = robots.load("anymal")
-    assert [leg[0] // 3 for leg in robots.legs(robot, robot.system())] == [0, 2, 1, 3]
-
-
 def test_torque_limits_are_those_of_the_real_motors():
     limits = {name: robots.load(name).system().effort_limit for name in MASS}
     assert set(limits["links"]) == {4.0}
     assert set(limits["solo12"]) == {2.7}
     assert set(limits["go1"]) == {23.7, 35.55}
     assert set(limits["anymal"]) == {80.0}
-
-
-def test_limits_of_go1_and_anymal_are_those_of_their_urdf():
-    for name in ("go1", "anymal"):
-        robot = robots.load(name)
-        system = robot.system()
-        joints = [system.model.joints[system.model.getJointId(joint)].idx_v for joint in system.actuated_names]
-        np.testing.assert_array_equal(system.effort_limit, np.asarray(system.model.upperEffortLimit)[joints])
-        speeds = np.asarray(system.model.upperVelocityLimit)[joints]
-        np.testing.assert_array_equal(robot.velocity_limit(system.actuated_names), speeds)
 
 
 def test_motors_can_hold_the_robot_on_two_feet(robot):
@@ -257,13 +229,6 @@ def test_actuators_are_as_the_robot_file_says_and_without_a_word_ideal(mule):
     np.testing.assert_allclose(added[6:], found.armature, atol=1e-15)
     np.testing.assert_array_equal(added[:6], 0.0)
     assert {row["bandwidth_hz"] for row in robots.check(mule).summary["actuators"]} == {80.0}
-
-
-def test_a_robot_whose_file_says_nothing_of_actuators_has_none_to_ask_for(mule):
-    robot = robots.load(mule)
-    with pytest.raises(InputError, match=r"it says nothing of actuators; add \[actuators\]"):
-        robot.actuators(robot.system().actuated_names)
-    assert "actuators" not in robots.check(mule).summary
 
 
 def test_a_copy_of_a_system_has_its_actuators():

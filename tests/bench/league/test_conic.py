@@ -9,6 +9,7 @@ from idcontrol.experiments.general_solvers import SAP, beside, speedup
 from idcontrol.models import sap
 from idcontrol.models.sparse import dense_inertia, dense_rows
 from idcontrol.scenes.clutter import drop
+from tests.parameters import one_fast
 
 SIGMA, BETA = 1e-3, 1.0
 
@@ -23,7 +24,7 @@ def problem():
     return plant.problem
 
 
-@pytest.mark.parametrize("name", conic.SOLVERS)
+@pytest.mark.parametrize("name", one_fast(conic.SOLVERS, "clarabel"))
 def test_a_general_solver_finds_the_motion_and_the_impulses_of_sap(name, problem):
     pytest.importorskip(name)
     asked = conic.program(problem, SIGMA, BETA)

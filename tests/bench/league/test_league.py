@@ -83,13 +83,6 @@ def test_a_file_that_is_no_problem_is_refused_in_one_line(tmp_path, arrays, told
     assert "bad.npz" in str(refused.value)
 
 
-def test_what_is_no_archive_or_not_there_is_refused_in_one_line(tmp_path):
-    (tmp_path / "bad.npz").write_text("no archive")
-    for path in (tmp_path, tmp_path / "nothing", tmp_path / "bad.npz"):
-        with pytest.raises(InputError, match="data: "):
-            read([path])
-
-
 @pytest.mark.parametrize("solver", [s for s in entered() if s.name != OURS], ids=lambda solver: solver.name)
 def test_the_peers_solve_an_easy_problem_so_that_they_are_given_what_they_understand(solver, monkeypatch):
     monkeypatch.setattr(solvers, "LIMIT_S", GUARD_S)  # some take long to import on a busy computer
