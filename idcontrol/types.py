@@ -76,6 +76,10 @@ class ContactLaw(NamedTuple):
     detects: bool = True
 
 
+TOUCHING_N: Final = 1e-3
+"""Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
+
+
 class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
     """Forces at named contacts, from a plant (measured) or a controller (predicted).
 

@@ -10,6 +10,7 @@ One concept a file, from when to where to how:
     balance    optional righting by the stance legs
     trot       all of them, once per control period                  packing    all their arrays as one argument
     paper      the original planner of the paper, for comparison
+    stand      nothing but a pose, for robots of any legs
 
 For hands that hold a body:
 

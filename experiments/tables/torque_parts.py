@@ -23,11 +23,11 @@ from idcontrol import robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.experiments.headings import headed
 from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, Results
-from idcontrol.record.metrics import TOUCHING_N, Layout
+from idcontrol.record.metrics import Layout
 from idcontrol.record.recording import Run, load
 from idcontrol.scenes.settings import FeedbackGains
 from idcontrol.sweeps.study import Table
-from idcontrol.types import Array, Booleans, Integers
+from idcontrol.types import TOUCHING_N, Array, Booleans, Integers
 
 SWITCH_S = 0.005
 """Torque changes within this time before or after a foot is set down or lifted count as contact switching."""

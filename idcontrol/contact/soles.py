@@ -6,16 +6,13 @@ return any of them, so a sole is judged by its wrench. A point foot is a sole wi
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from idcontrol.errors import UnknownName
 from idcontrol.kernels.jit import njit
-from idcontrol.types import Array, ContactForces, Integers
-
-TOUCHING_N: Final = 1e-3
-"""Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
+from idcontrol.types import TOUCHING_N, Array, ContactForces, Integers
 
 
 class Soles(NamedTuple):
@@ -59,6 +56,32 @@ class Soles(NamedTuple):
     def pressure_centres(self, wrenches: Array) -> Array:
         """Return the centre of pressure of each foot, shape (n, 3) [m], from its wrench, shape (n, 6)."""
         return self.origin + centre_of_pressure(wrenches, self.normal, self.ground - self.origin)
+
+
+def by_foot(forces: ContactForces, patch: Integers | None) -> ContactForces:
+    """Return the sum of the forces on each foot that touches, as sensors in feet measure it; identities are feet.
+
+    Args:
+        forces: Forces at contacts; those that belong to no foot are left out.
+        patch: Foot of each contact, by its identity, shape (k,); None where each contact is a foot.
+    """
+    if patch is None:
+        return forces
+    identity, force, normal = _sums(forces.identity, forces.force, forces.normal, patch)
+    return ContactForces(identity=identity, force=force, normal=normal)
+
+
+@njit(cache=True, error_model="numpy")
+def _sums(identity: Integers, force: Array, normal: Array, patch: Integers) -> tuple[Integers, Array, Array]:
+    """Return numbers of the feet that touch, the sums of their forces, and the normal at one contact of each."""
+    feet = patch.max() + 1
+    contact, total = np.full(feet, -1), np.zeros((feet, 3))
+    for i in range(identity.shape[0]):
+        if identity[i] < patch.shape[0]:
+            contact[patch[identity[i]]] = i
+            total[patch[identity[i]]] += force[i]
+    touching = np.flatnonzero(contact >= 0)
+    return touching, total[touching], normal[contact[touching]]
 
 
 @njit(cache=True, error_model="numpy")

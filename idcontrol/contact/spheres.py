@@ -226,36 +226,63 @@ class SphereContacts:
         _slip_speed(self.system.jacobian, self.system.support, self._joint, self.point, self.axes, v, self._slip)
         return self._slip
 
+    @property
+    def n_feet(self) -> int:
+        """Number of feet."""
+        return len(self._corners)
+
+    @property
+    def sole_patch(self) -> Integers | None:
+        """`patch` if a foot has more than one corner; None if each sphere is a foot."""
+        return self.patch if self.n_feet < self.patch.size else None
+
+    @property
+    def foot_gap(self) -> Array:
+        """Smallest gap of the corners of each foot at the last `detect`, shape (n_feet,) [m]."""
+        return np.array([self.gap[of].min() for of in self._corners])
+
+    @cached_property
+    def _corners(self) -> list[npt.NDArray[np.intp]]:
+        """The spheres of each foot."""
+        return [np.flatnonzero(self.patch == foot) for foot in range(max(self.patch, default=-1) + 1)]
+
+    @cached_property
+    def foot_mounting(self) -> tuple[Integers, Array]:
+        """The joint that carries each foot, shape (f,), and its place in that joint's frame, shape (f, 3) [m].
+
+        The place of a sole is the origin of its frame, that of a point foot its centre.
+        """
+        joint, centre = self.mounting()
+        frames = [self.system.model.frames[int(frame)].placement.translation for frame in self._frame]
+        places = [frames[of[0]] if of.size > 1 else centre[of[0]] for of in self._corners]
+        return joint[[of[0] for of in self._corners]], np.array(places).reshape(-1, 3)
+
     def soles(self, q: Array) -> Soles:
         """Return where all feet are at configuration `q`, shape (nq,), whatever the last `detect` has measured."""
-        measured, placed = self._elsewhere
+        bound, mounted, placed = self._elsewhere
         pin.forwardKinematics(self.system.model, self.system.scratch, q)
-        self._detect(measured, -np.inf)
-        corners = [np.flatnonzero(self.patch == foot) for foot in range(max(self.patch, default=-1) + 1)]
-        nearest = np.array([of[placed.gap[of].argmin()] for of in corners], dtype=np.int64)
-        point = placed.point.copy()
+        self._detect(bound, -np.inf)
+        joint, offset = self.foot_mounting
+        origin = mounted.joint_position[joint] + np.einsum("ijk,ik->ij", mounted.joint_rotation[joint], offset)
+        nearest = np.array([of[placed.gap[of].argmin()] for of in self._corners], dtype=np.int64)
+        corner, alone = placed.point.copy(), [of.size == 1 for of in self._corners]
+        origin[alone] = corner[nearest[alone]]
         return Soles(
-            frames=tuple(self._frames[of[0]] for of in corners),
+            frames=tuple(self._frames[of[0]] for of in self._corners),
             patch=self.patch,
-            corner=point,
-            origin=np.array([point[of[0]] if of.size == 1 else self._origin(of[0]) for of in corners]).reshape(-1, 3),
-            ground=point[nearest],
+            corner=corner,
+            origin=origin,
+            ground=corner[nearest],
             normal=placed.axes[nearest, 0],
         )
 
     @cached_property
-    def _elsewhere(self) -> tuple[Bound, Placed]:
+    def _elsewhere(self) -> tuple[Bound, Mounted, Placed]:
         """The spheres at the placements of the system's scratch data, and where the kernel writes how they lie."""
         position, rotation = placement_views(self.system.scratch.oMi)
         placed = Placed(*map(np.zeros_like, (self.centre, self.gap, self.point, self.axes)))
         mounted = self._mounted()._replace(joint_position=position, joint_rotation=rotation)
-        return bind(Spheres(mounted, placed, _room(self.gap.size, self.system.n_velocities))), placed
-
-    def _origin(self, sphere: int) -> Array:
-        """Return the origin of the frame that carries a sphere, in the scratch data, shape (3,) [m]."""
-        frame = self.system.model.frames[int(self._frame[sphere])]
-        origin: Array = self.system.scratch.oMi[frame.parentJoint].act(frame.placement.translation)
-        return origin
+        return bind(Spheres(mounted, placed, _room(self.gap.size, self.system.n_velocities))), mounted, placed
 
     def first(self, n: int) -> Contacts:
         """The n contacts that `detect`, or `find` in compiled code, has found last: views."""

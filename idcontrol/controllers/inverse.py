@@ -104,7 +104,7 @@ class InverseDynamics:
         self._scheme, v_tol = _scheme_for(scheme, s)
         self._system, self._contacts, self._h = system, contacts, h
         self._rough = self._scheme.sticks and not s.repair
-        patch, self._soles = getattr(contacts, "patch", None), getattr(contacts, "soles", None)
+        patch, sole_patch, self._soles = (getattr(contacts, name, None) for name in ("patch", "sole_patch", "soles"))
         self._intake = Intake(system, patch=patch)
         most = max(FEET, contacts.radius.size) if type(contacts) is SphereContacts else FEET
         result = _result(np.full(system.n_actuated, np.nan), most)
@@ -113,7 +113,7 @@ class InverseDynamics:
             result=result,
             v_tol=v_tol,
             tasks=_task_terms(tasks, system, start),
-            patch=_soles(patch),
+            patch=np.zeros(0, dtype=np.int64) if sole_patch is None else sole_patch,
         )
         none, unbound = Contacts.none(system.n_velocities), bind(machine)
         predicts = self._scheme.impact if s.impacts else None
@@ -420,11 +420,6 @@ def _task_terms(tasks: Sequence[Task], system: System, start: Array | None) -> T
         certificate=0,
         outcome=np.zeros(1, dtype=np.int64),
     )
-
-
-def _soles(patch: Integers | None) -> Integers:
-    """Foot of each contact, as `Machine.patch`; none where each contact is a foot of its own."""
-    return np.zeros(0, dtype=np.int64) if patch is None or np.unique(patch).size == patch.size else patch
 
 
 def _result(tau: Array, contacts: int) -> Result:

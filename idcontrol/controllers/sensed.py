@@ -11,6 +11,7 @@ from idcontrol.contact.contacts import Detector
 from idcontrol.controllers.feedback import Gains, nearing, overcoming, proportional_derivative
 from idcontrol.controllers.inputs import Intake, alone, failed, unmasked
 from idcontrol.dynamics.system import LARGEST, System
+from idcontrol.errors import InputError
 from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
 
 
@@ -43,7 +44,12 @@ class SensedForces:
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].
             delay: Age of the forces in control periods, 1 or more.
+
+        Raises:
+            InputError: The machine stands on soles: sensors measure no forces at their corners.
         """
+        if getattr(contacts, "sole_patch", None) is not None:
+            raise InputError("sensed forces at the corners of soles are unknown; take a controller that predicts them")
         self._made = (system, contacts, gains, h, delay)
         self._system, self._contacts, self._gains, self._h = system, contacts, gains, float(h)
         self._intake = Intake(system)

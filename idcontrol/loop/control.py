@@ -140,7 +140,9 @@ class Control:
         telemetry.lap("plan")
         command = parts.controller(state.sealed(), reference)
         telemetry.lap("control")
-        check_command(command, parts.controller, state, len(of["tau"]), len(of["stance"]))
+        patch = parts.wire.patch
+        contacts = len(of["stance"]) if patch is None else len(patch)
+        check_command(command, parts.controller, state, len(of["tau"]), contacts)
         telemetry.record(reference, command)
         if parts.notes:
             of["notes"][:] = parts.planner.notes()

@@ -312,7 +312,8 @@ class _Work:
             controllers.warm(parts.controller, planner, session.start)
             planner.reset(session.start)
         parts.controller.reset()
-        rehearsal = ticks(session.plant(h), planner, parts.controller, session.start, h=h, steps=round(REHEARSAL_S / h))
+        steps, patch = round(REHEARSAL_S / h), self.wire.patch
+        rehearsal = ticks(session.plant(h), planner, parts.controller, session.start, h=h, steps=steps, patch=patch)
         for tick in rehearsal:
             if not np.abs(tick.after.v).max() <= FASTEST:
                 raise Diverged(

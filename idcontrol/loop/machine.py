@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from idcontrol.contact.soles import by_foot
 from idcontrol.kernels.jit import njit
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import Cycle
@@ -173,6 +174,7 @@ class Machine:
 
     def _feet(self, forces: ContactForces) -> ContactForces:
         """Return the forces of the feet; other bodies that touch the ground have larger numbers."""
+        forces = by_foot(forces, self._wire.patch)
         of = forces.identity < self._wire.n_feet
         if of.all():
             return forces

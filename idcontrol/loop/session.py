@@ -161,6 +161,7 @@ def wire_format(session: Session) -> Format:
         floating=system.n_unactuated >= 6,
         torque_limit=system.effort_limit,
         n_feet=len(session.feet),
+        patch=getattr(session, "patch", None),  # sessions of users know point feet
         joints=names_number(system.actuated_names),
         model=model_number(system.model),
     )

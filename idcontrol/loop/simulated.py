@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from idcontrol.contact.soles import by_foot
 from idcontrol.controllers.answer import check_command, check_finite
 from idcontrol.kernels import stopwatch
 from idcontrol.sensing.ahead import Ahead
-from idcontrol.types import Command, ContactForces, Controller, Plant, Reference, State
+from idcontrol.types import Command, ContactForces, Controller, Integers, Plant, Reference, State
 
 Planner = Callable[[State], Reference]
 Sensor = Callable[[State], State]
@@ -47,6 +48,7 @@ def ticks(
     steps: int,
     sense: Sensor | None = None,
     ahead: Ahead | None = None,
+    patch: Integers | None = None,
 ) -> Iterator[Tick]:
     """Run the loop; the caller takes tick after tick, and may stop at any.
 
@@ -60,6 +62,7 @@ def ticks(
         sense: Gives the sensed state from the true one; None senses everything.
         ahead: Gives the state in which a command will arrive; None where it arrives at once. A tick has the reference
             that belongs to its beginning, and the command that is sent there.
+        patch: Foot of each contact of plant and controller, for machines on soles; states have forces by feet.
 
     Yields:
         One `Tick` a period.
@@ -77,14 +80,15 @@ def ticks(
         began = stopwatch.wall_s()
         command = controller(sealed, reference)
         spent = stopwatch.wall_s() - began
-        check_command(command, controller, state, len(reference.q), len(reference.stance))
+        contacts = len(reference.stance) if patch is None else len(patch)
+        check_command(command, controller, state, len(reference.q), contacts)
         check_finite(command, controller, state)
         if ahead is not None:
             reference = ahead.sent(command, reference)
         after = plant.step(command.driven, h)
         forces = plant.contact_forces()
         # k h, not a sum of h: no drift over long runs
-        after = State(t=start.t + (step + 1) * h, q=after.q, v=after.v, forces=forces)
+        after = State(t=start.t + (step + 1) * h, q=after.q, v=after.v, forces=by_foot(forces, patch))
         yield Tick(
             state=state,
             sensed=sensed,

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from idcontrol.contact.soles import by_foot
 from idcontrol.kernels.bound import Bound, Form, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
@@ -96,7 +97,7 @@ class Telemetry:
 
     def __init__(self, wire: Format, notes: int) -> None:
         """Lay out the row."""
-        layout = channels(wire, notes)
+        layout, self._patch = channels(wire, notes), wire.patch
         self.row = ChannelRow(layout)
         for name in ("dropped", "tau_wanted", "tau"):
             self.row.of[name][:] = 0.0
@@ -132,7 +133,7 @@ class Telemetry:
             ValueError: An array of the reference has another shape than its channel.
         """
         r, predicted = reference, command.predicted
-        forces = NO_FORCES if predicted is None else predicted
+        forces = NO_FORCES if predicted is None else by_foot(predicted, self._patch)
         answer: Any = (r.q, r.v, r.a, r.base_position, r.stance, r.feet, forces.identity, forces.force)
         fits = FORM.fits(answer)
         if not fits:  # a user's planner may return arrays of other types

@@ -305,6 +305,7 @@ class Format:
         floating: True if the first seven values of a configuration are a position and a quaternion.
         torque_limit: Torque limit of each actuated joint, shape (a,) [N m]; inf where there is none.
         n_feet: Feet with force sensors.
+        patch: Foot of each contact of plant and controller, shape (k,); None where each contact is a foot.
         joints: Number of the joints' order (`names_number`); NaN if unknown.
         model: Number of the model (`model_number`); NaN if unknown.
         state: Names and shapes of the values of a state, side by side in this order.
@@ -316,6 +317,7 @@ class Format:
     floating: bool
     torque_limit: Array
     n_feet: int
+    patch: Integers | None = None
     joints: float = NOT_MEASURED
     model: float = NOT_MEASURED
     state: dict[str, tuple[int, ...]] = field(init=False, repr=False, compare=False)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from idcontrol.record.metrics import Layout
+from idcontrol.record.metrics import SOLES, Layout
 
 Column = str | tuple[str, ...]
 """Name of a number; a pair (foot, axis) where a channel has an array of them."""
@@ -31,7 +31,7 @@ OF_BASE: Mapping[str, Mapping[Column, str]] = {
 """Channels of a walk that are about its base, with names and units of their numbers."""
 PER_JOINT = ("q_des", "v_des", "a_des", "tau", "tau_wanted", "tau_applied")
 PER_FOOT = ("stance", "gap", "slip")
-PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred")
+PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred", *SOLES)
 
 
 def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | None) -> dict[Column, str]:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idcontrol.record.metrics import TOUCHING_N, Layout, distance_to_segment
+from idcontrol.record.metrics import Layout, distance_to_segment
 from idcontrol.record.plots import COLORS, DARK, DRAWABLE, QUIET, Curve, Moment, Panel, Plots, Section, intervals
-from idcontrol.types import Array, Status
+from idcontrol.types import TOUCHING_N, Array, Status
 
 NEAR = 1.3
 """Torque limits within this multiple of the largest torque are drawn."""
@@ -69,10 +69,11 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Map
     if len(arrays["t"]) < 3:
         return None
     walk = drawable(arrays, layout)
+    drawn = (glance, path, joints, torques, forces, *((pressure,) if "cop" in arrays else ()), feet)
     return Plots(
         t=arrays["t"],
         overview=Curve("largest torque rate", np.abs(walk.torque_rate).max(axis=1), COLORS[1], look="area"),
-        sections=[draw(walk) for draw in (glance, path, joints, torques, forces, feet)],
+        sections=[draw(walk) for draw in drawn],
         choices={"Joints": layout.joints, "Feet": layout.feet},
         shown=(*layout.joints[:JOINTS], *layout.feet),
         moments=moments(walk, events),
@@ -209,6 +210,29 @@ def forces(walk: Walk) -> Section:
         "Contact forces",
         "Vertical contact force of each foot and their sum: in the plant (lines) and as predicted (dashed).",
         [Panel("force [N]", _beside(walk.layout.feet, real, predicted, "predicted")), Panel("sum [N]", together)],
+    )
+
+
+def pressure(walk: Walk) -> Section:
+    """Centres of pressure of soles, and moments about the vertical there."""
+    names, feet = walk.layout.feet, walk.arrays["feet"]
+    away, moment = list[Array](), list[Array]()
+    for ending in ("", "_pred"):
+        force, turn, cop = (walk.arrays[f"{name}{ending}"] for name in ("force", "moment", "cop"))
+        arm = cop - feet
+        away.append(np.where(np.linalg.norm(force, axis=2, keepdims=True) > TOUCHING_N, 1e3 * arm, np.nan))
+        moment.append((turn - np.cross(arm, force))[:, :, 2])
+    return Section(
+        "Soles",
+        "Centre of pressure of each sole from the origin of its frame, and moment about the vertical there: in the "
+        "plant (lines) and as predicted (dashed).",
+        [
+            *(
+                Panel(f"pressure, {axis} [mm]", _beside(names, away[0][:, :, k], away[1][:, :, k], "predicted"))
+                for k, axis in enumerate("xy")
+            ),
+            Panel("yaw moment [N m]", _beside(names, moment[0], moment[1], "predicted")),
+        ],
     )
 
 

@@ -8,11 +8,16 @@ actuated joints and `nf` feet (shape of one row, unit)::
     q_des, v_des, a_des (a,)         reference of the actuated joints                              rad, rad/s, rad/s²
     tau (a,)                         joint torques of the period that begins at t                  N m
     stance (nf,)                     1 where the plan has the foot on the ground, else 0
-    feet, feet_des (nf, 3)           measured and planned centres of the foot spheres, world       m
-    gap (nf,), slip (nf,)            gap; tangential speed of the contact point                    m, m/s
+    feet, feet_des (nf, 3)           measured and planned centres of the foot spheres, or origins
+                                     of the frames of soles, world                                 m
+    gap (nf,), slip (nf,)            gap; tangential speed of the contact point; of a sole the
+                                     smallest and the largest of its corners                       m, m/s
     force, force_pred (nf, 3)        the plant's and the predicted contact forces, world, averages
                                      over the period that begins at t; 0 for a foot without force,
-                                     NaN where nothing was predicted                               N
+                                     NaN where nothing was predicted; of a sole the sum            N
+    moment, moment_pred (nf, 3)      the same for moments about ``feet``; robots with soles alone  N m
+    cop, cop_pred (nf, 3)            centres of pressure, world; of a foot without force the point
+                                     of the ground below it; robots with soles alone               m
     status, residual, clipped ()     as in the controller's `idcontrol.types.Command`
     rate_off ()                      1 where ``"rate"`` was dropped; absent in records of older versions
     solved_by ()                     who solved the step: a place in `idcontrol.types.SOLVED_BY`, NaN for none of them
@@ -44,7 +49,7 @@ import numpy as np
 
 from idcontrol.errors import InputError
 from idcontrol.record.files import checked
-from idcontrol.types import SOLVED_BY, Array, Booleans, Integers, Status
+from idcontrol.types import SOLVED_BY, TOUCHING_N, Array, Booleans, Integers, Status
 
 FALLEN_HEIGHT = 0.5
 """A base that has sunk by more than this share of the robot's standing height has fallen."""
@@ -59,8 +64,10 @@ POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is reported [Hz]."""
 AT_REST_S = 3.0
 """A robot that stops has come to rest over its feet after this time [s]."""
-TOUCHING_N = 1e-3
-"""Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
+ARM_M = 0.1
+"""About half the length of a sole [m]."""
+SOLES = ("moment", "moment_pred", "cop", "cop_pred")
+"""Channels of robots with soles alone."""
 
 
 Index = Annotated[int, msgspec.Meta(ge=0)]
@@ -131,6 +138,7 @@ def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) 
         **dict.fromkeys(("plant_status", "plant_residual", "plant_regularization"), ()),
         **dict.fromkeys({"commanded", "granted"} & arrays.keys(), (3,)),
         **dict.fromkeys({"base_seen"} & arrays.keys(), (13,)),
+        **dict.fromkeys(SOLES if "cop" in arrays else (), (*feet, 3)),
         **{"base_ref": (4,), "com": (3,), "target": (2,), "segment": (2,)},
     }
     fits = all(name in arrays and arrays[name].shape[1:] == shape for name, shape in shapes.items())
@@ -190,6 +198,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "rate_bound_off_steps": marked(arrays, "rate_off"),
         **at_limits(arrays["q"][:, list(layout.joint_q)], arrays["v"][:, list(layout.joint_v)], layout),
         **contact_forces(arrays["force"][:, :, 2], arrays["force_pred"][:, :, 2]),
+        **(sole_wrenches(arrays) if "cop" in arrays else {}),
         **estimate(arrays["q"], arrays["v"], arrays.get("base_seen")),
         "base_pos_err_m": _mean(np.linalg.norm(base - arrays["base_ref"][:, :3], axis=1)),
         "base_height_err_m": height_error(
@@ -437,6 +446,26 @@ def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
         "force_err_same_feet_rel": _relative(error[same], total[same]),
         "force_same_feet_share": _mean(same),
     }
+
+
+def sole_wrenches(arrays: Mapping[str, Array]) -> dict[str, float | None]:
+    """Errors of the predicted wrenches of soles that carry load, in ticks with a prediction.
+
+    Args:
+        arrays: The channels ``force`` and `SOLES`, and those of the prediction.
+
+    Returns:
+        ``wrench_err_rel``, the median of ``|Δw| / |w|``, in which a moment counts as a force at `ARM_M`; and
+        ``cop_err_m``, the mean distance between the centres of pressure.
+    """
+    wrench, predicted = (
+        np.concatenate((arrays[f"force{of}"], arrays[f"moment{of}"] / ARM_M), axis=2) for of in ("", "_pred")
+    )
+    size, error = np.linalg.norm(wrench, axis=2), np.linalg.norm(predicted - wrench, axis=2)
+    counted = (size > TOUCHING_N) & np.isfinite(error)
+    ratio = error[counted] / size[counted]
+    away = np.linalg.norm(arrays["cop_pred"] - arrays["cop"], axis=2)[counted]
+    return {"wrench_err_rel": _finite(np.median(ratio)) if ratio.size else None, "cop_err_m": _mean(away)}
 
 
 def _relative(error: Array, total: Array) -> float | None:

@@ -127,6 +127,8 @@ QUANTITIES = (
         1e2,
         more_is_better=True,
     ),
+    Quantity("Contact forces", "wrench_err_rel", "predicted wrench of a sole, median relative error", "%", 1e2),
+    Quantity("Contact forces", "cop_err_m", "predicted centre of pressure, mean error", "mm", 1e3),
     Quantity("Body and feet", "base_pos_err_m", "base position error, mean", "mm", 1e3),
     Quantity("Body and feet", "base_height_err_m", "base height over a gait period, largest error", "mm", 1e3),
     Quantity("Body and feet", "base_tilt_rad", "base tilt, mean", "mrad", 1e3),

@@ -12,6 +12,7 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.config.configuration import jsonable
+from idcontrol.contact.soles import Soles
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import sphere_gap
 from idcontrol.dynamics.system import System
@@ -28,7 +29,7 @@ from idcontrol.record.recording import Recorder
 from idcontrol.scenes.disturbances import drive_of
 from idcontrol.scenes.settings import control_periods
 from idcontrol.scenes.walk import WalkGuide, WalkPlanner, WalkScene
-from idcontrol.types import Array, Booleans, Event, Integers, Status
+from idcontrol.types import Array, Booleans, ContactForces, Event, Integers, Status
 
 UNREACHABLE_M = 1e-6
 """A planned foot farther than this from where the joints can put it is out of reach [m] (planner.md 5)."""
@@ -44,12 +45,13 @@ POSTURE = ("feet", "gap", "slip", "base_tilt", "com")
 """Channels that follow from a state alone."""
 
 
-def channels(system: System, feet: int) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+def channels(system: System, feet: int, *, soles: bool) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
     """The recorded channels of a walk: shape of one row, and unit where there is one, by name.
 
     Args:
         system: The robot.
         feet: Number of its feet.
+        soles: True if there are soles among them.
     """
     a, per_foot = (system.n_actuated,), (feet,)
     rows: dict[str, tuple[tuple[int, ...], str]] = {
@@ -87,6 +89,9 @@ def channels(system: System, feet: int) -> tuple[dict[str, tuple[int, ...]], dic
         "plant_residual": ((), ""),
         "plant_regularization": ((), ""),
     }
+    if soles:
+        rows |= dict.fromkeys(("moment", "moment_pred"), ((feet, 3), "N m"))
+        rows |= dict.fromkeys(("cop", "cop_pred"), ((feet, 3), "m"))
     return {name: shape for name, (shape, _) in rows.items()}, {name: unit for name, (_, unit) in rows.items() if unit}
 
 
@@ -114,7 +119,7 @@ def _finite(limits: Array) -> tuple[float | None, ...]:
 
 def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
     """The facts that the recorded arrays do not say."""
-    system, path, limits = scene.robot.system(), scene.config.path, scene.robot.description.command
+    system, limits, guide = scene.robot.system(), scene.robot.description.command, scene.guide()
     joints = [system.model.joints[system.model.getJointId(name)] for name in system.actuated_names]
     return Layout(
         joints=system.actuated_names,
@@ -129,7 +134,9 @@ def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
         gait_period_s=planner.gait.period_s,
         swing_s=planner.gait.swing_s,
         base_height_m=scene.robot.standing_height(system),
-        waypoints=tuple((float(x), float(y)) for x, y in path.waypoints_m) if path.kind == "waypoints" else (),
+        waypoints=()
+        if progress_of(guide) is None
+        else tuple((float(x), float(y)) for x, y in scene.config.path.waypoints_m),
         acceleration_m_s2=limits.acceleration_m_s2,
         turn_acceleration_rad_s2=limits.turn_acceleration_rad_s2,
     )
@@ -162,7 +169,7 @@ def record_walk(
     periods = control_periods(config.duration_s, config.rate_hz)
     walk, observer = scene.simulated(), scene.observer()
     facts = layout(scene, walk.planner)
-    shapes, units = channels(observer.system, len(facts.feet))
+    shapes, units = channels(observer.system, observer.n_feet, soles=observer.sole_patch is not None)
     estimated = config.sensing.base == "estimated"
     if estimated:
         shapes["base_seen"] = (13,)
@@ -228,7 +235,8 @@ class TickRow:
             planner: Tells what it was asked, and what of it is granted.
         """
         self._asked = planner.commanded, planner.command
-        shapes, _ = channels(observer.system, observer.radius.size)
+        shapes, _ = channels(observer.system, observer.n_feet, soles=observer.sole_patch is not None)
+        self._soles = None if observer.sole_patch is None else observer.soles
         self._plant, self._drive, self._progress = plant, drive_of(plant), progress
         self._row = ChannelRow(shapes)
         self._motion = self._row.values[span(shapes, MOTION)]
@@ -247,13 +255,9 @@ class TickRow:
         of["feet_des"][:] = reference.feet
         of["base_ref"][:3], of["base_ref"][3] = reference.base_position, reference.base_yaw
         of["commanded"][:], of["granted"][:] = self._asked
-        of["force"][:] = 0.0
-        of["force"][tick.forces.identity] = tick.forces.force
-        if command.predicted is None:
-            of["force_pred"][:] = np.nan
-        else:
-            of["force_pred"][:] = 0.0
-            of["force_pred"][command.predicted.identity] = command.predicted.force
+        soles = None if self._soles is None else self._soles(state.q)
+        self._write_forces("", tick.forces, soles)
+        self._write_forces("_pred", command.predicted, soles)
         solver = solver_number(command.solved_by)
         rate_off = "rate" in command.dropped
         self._write_outcome(command.status, command.residual, command.clipped, rate_off, solver, command.gap)
@@ -266,6 +270,19 @@ class TickRow:
             *((math.nan,) * 3 if last is None else (last.status, last.residual, last.regularization)),
         )
         return self._row.values
+
+    def _write_forces(self, ending: str, forces: ContactForces | None, soles: Soles | None) -> None:
+        """Write the channels of forces whose names end so; NaN where there are none."""
+        of = self._row.of
+        force = of[f"force{ending}"]
+        force[:] = np.nan if forces is None else 0.0
+        if soles is None:
+            if forces is not None:
+                force[forces.identity] = forces.force
+            return
+        wrenches = np.full((len(force), 6), np.nan) if forces is None else soles.wrenches(forces)
+        force[:], of[f"moment{ending}"][:] = wrenches[:, :3], wrenches[:, 3:]
+        of[f"cop{ending}"][:] = np.nan if forces is None else soles.pressure_centres(wrenches)
 
     @property
     def tilt(self) -> float:
@@ -289,22 +306,26 @@ class Posture:
         system = observer.system
         self._model, self._data = system.model, system.model.createData()
         joint, offset = observer.mounting()
+        foot_joint, foot_offset = observer.foot_mounting
         moves = np.empty((len(joint), system.n_velocities), dtype=np.bool_)
         moves[:, system.order] = system.support[joint]
         position, rotation = placement_views(self._data.oMi)
-        feet = _MovingFeet(
+        moving = _MovingFeet(
             position=position,
             rotation=rotation,
             jacobian=self._data.J,
             joint=joint,
             moves=moves,
             offset=offset,
+            patch=observer.patch,
+            foot_joint=foot_joint,
+            foot_offset=foot_offset,
             radius=observer.radius,
             parameters=observer.terrain.parameters,
             coefficients=observer.terrain.coefficients,
         )
         written = _WrittenPosture(feet=out["feet"], gap=out["gap"], slip=out["slip"], tilt=out["base_tilt"])
-        self._com, self._bound = out["com"], bind((feet, written))
+        self._com, self._bound = out["com"], bind((moving, written))
         self(pin.neutral(system.model), np.zeros(system.n_velocities))  # loads it: a recorder must not fall behind
 
     def __call__(self, q: Array, v: Array) -> None:
@@ -324,6 +345,9 @@ class _MovingFeet(NamedTuple):
         joint: The joint that carries each sphere, shape (k,).
         moves: Which velocities move each sphere, in Pinocchio's order, shape (k, nv).
         offset: Centre of each sphere in its joint's frame, shape (k, 3) [m].
+        patch: Foot that each sphere belongs to, shape (k,).
+        foot_joint: The joint that carries each foot, shape (f,).
+        foot_offset: Place of each foot in its joint's frame, shape (f, 3) [m].
         radius: Radii, shape (k,) [m].
         parameters: `idcontrol.contact.terrain.Terrain.parameters` of the ground.
         coefficients: `idcontrol.contact.terrain.Terrain.coefficients` of the ground.
@@ -335,13 +359,16 @@ class _MovingFeet(NamedTuple):
     joint: Integers
     moves: Booleans
     offset: Array
+    patch: Integers
+    foot_joint: Integers
+    foot_offset: Array
     radius: Array
     parameters: Array
     coefficients: Array
 
 
 class _WrittenPosture(NamedTuple):
-    """The channels that `_write_posture` writes: shapes (k, 3), (k,), (k,) and ()."""
+    """The channels that `_write_posture` writes: shapes (f, 3), (f,), (f,) and ()."""
 
     feet: Array
     gap: Array
@@ -349,15 +376,29 @@ class _WrittenPosture(NamedTuple):
     tilt: Array
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _carry(at: Array, turn: Array, offset: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """Write where a point that a joint carries is in the world."""
+    for k in range(3):
+        out[k] = at[k] + turn[k, 0] * offset[0] + turn[k, 1] * offset[1] + turn[k, 2] * offset[2]
+
+
 @njit(cache=True, error_model="numpy")
 def _write_posture(bound: Bound, q: Array, v: Array) -> None:  # pragma: no cover - compiled
-    """Centres and gaps of the spheres, speeds of the material contact points across the normals, tilt of the base."""
+    """Write places of feet, smallest gap and fastest slip of the corners of each, and the tilt of the base.
+
+    Slip is the speed of a material contact point across the normal.
+    """
     on, out = bound.borrowed
+    for foot in range(on.foot_joint.shape[0]):
+        joint = on.foot_joint[foot]
+        _carry(on.position[joint], on.rotation[joint], on.foot_offset[foot], out.feet[foot])
+        out.gap[foot], out.slip[foot] = np.inf, 0.0
+    centre = np.empty(3)
     for i in range(on.joint.shape[0]):
-        at, turn, offset, centre = on.position[on.joint[i]], on.rotation[on.joint[i]], on.offset[i], out.feet[i]
-        for k in range(3):
-            centre[k] = at[k] + turn[k, 0] * offset[0] + turn[k, 1] * offset[1] + turn[k, 2] * offset[2]
-        out.gap[i], n, p = sphere_gap(on.parameters, on.coefficients, centre[0], centre[1], centre[2], on.radius[i])
+        foot = on.patch[i]
+        _carry(on.position[on.joint[i]], on.rotation[on.joint[i]], on.offset[i], centre)
+        gap, n, p = sphere_gap(on.parameters, on.coefficients, centre[0], centre[1], centre[2], on.radius[i])
         twist = np.zeros(6)
         for j in range(v.shape[0]):
             if on.moves[i, j]:
@@ -367,6 +408,9 @@ def _write_posture(bound: Bound, q: Array, v: Array) -> None:  # pragma: no cove
         x, y, z = twist[0] + wy * p[2] - wz * p[1], twist[1] + wz * p[0] - wx * p[2], twist[2] + wx * p[1] - wy * p[0]
         along = n[0] * x + n[1] * y + n[2] * z
         x, y, z = x - along * n[0], y - along * n[1], z - along * n[2]
-        out.slip[i] = np.sqrt(x * x + y * y + z * z)
+        slip = np.sqrt(x * x + y * y + z * z)
+        # false for a NaN, which is written
+        out.gap[foot] = out.gap[foot] if out.gap[foot] <= gap else gap
+        out.slip[foot] = out.slip[foot] if out.slip[foot] >= slip else slip
     # the cosine of the angle between the base's z axis and the world's, from the base's quaternion (x, y, z, w)
     out.tilt[()] = math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (q[3] * q[3] + q[4] * q[4]))))

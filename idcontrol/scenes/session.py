@@ -65,6 +65,7 @@ class WalkSession:
         start: State at the start, all feet on the ground.
         limits: Limits of the robot file and of the URDF.
         feet: Names of the feet.
+        patch: Foot of each contact; None where each is a foot of its own.
         notes: `NOTES`.
         orders: Orders of joints of the robot file.
         lying: State in which it lies where it starts; None where the robot file has no such place, or the ground is no
@@ -88,7 +89,7 @@ class WalkSession:
         observer = self._scene.observer()
         self.orders = self._scene.robot.description.orders
         self.robot, self.feet = self._scene.robot.name, self._scene.feet
-        self.system = observer.system
+        self.system, self.patch = observer.system, observer.sole_patch
         self.start = self._scene.start(np.random.default_rng(config.seed))
         self.limits = self._limits()
         shapes, _ = self.channels()
@@ -127,8 +128,8 @@ class WalkSession:
         return Between(self._rise, kp, kd)
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """The channels of every walk."""
-        return channels(self.system, len(self.feet))
+        """The channels of every walk; datagrams have no moments."""
+        return channels(self.system, len(self.feet), soles=False)
 
     def derive(self, row: Mapping[str, Array]) -> dict[str, Any]:
         """The channels that follow from the state, and how far the walk has come."""

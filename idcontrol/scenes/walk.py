@@ -35,12 +35,12 @@ from idcontrol.planners.gait import Gait, named_gait
 from idcontrol.planners.governor import least_standing
 from idcontrol.planners.legs import Feet
 from idcontrol.planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlanner
+from idcontrol.planners.stand import StandPlanner
 from idcontrol.planners.trot import TrotPlanner, TrotSettings
 from idcontrol.planners.waypoints import Waypoints
 from idcontrol.plants import SimulatedPlant, Stepping
 from idcontrol.plants.drive import Driven
 from idcontrol.record.scenery import DrawableGround, Scenery
-from idcontrol.robots import schema
 from idcontrol.scenes.disturbances import (
     Delayed,
     Disturbance,
@@ -61,7 +61,7 @@ from idcontrol.scenes.disturbances import (
 from idcontrol.scenes.settings import AssumedFriction, FeedbackGains
 from idcontrol.sensing import Sensing, sense, stance
 from idcontrol.sensing.ahead import Ahead
-from idcontrol.types import ContactLaw, Controller, Reference, Sensed, State
+from idcontrol.types import ContactLaw, Controller, Integers, Reference, Sensed, State
 
 DIAMOND = ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
 """The waypoints of Zapolsky & Drumwright 2017, Fig. 17 [m]; the robot starts at the origin."""
@@ -236,7 +236,7 @@ MODEL, MODEL_STEP_S = "coulomb-lcp", 1e-3
 """The plant that predicts the state over a known delay, and its longest step [s]: it is computed in every period."""
 
 WalkGuide = Schedule | Joystick | Waypoints | OriginalWaypoints
-WalkPlanner = TrotPlanner | PaperPlanner
+WalkPlanner = TrotPlanner | PaperPlanner | StandPlanner
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +271,10 @@ class WalkScene:
             raise InputError(f"path.gaits: the times must increase; they are {times}")
         if config.actuators.kind == "ideal" and config.actuators != ActuatorSettings():
             raise InputError("actuators.error, bandwidth_hz and delay_s are for actuators.kind=robot")
-        if robot.description.gait is None or robot.description.base != "free-flyer":
-            raise InputError(f"robot {robot.name!r} has no gait or no floating base: it cannot trot")
+        if robot.description.base != "free-flyer":
+            raise InputError(f"robot {robot.name!r} has no floating base: it cannot walk")
+        if robot.description.gait is None and (config.gait != WalkGait(kind="stand") or config.path.gaits):
+            raise InputError(f"robot {robot.name!r} has no gait: it can only stand; --set gait.kind=stand")
         return WalkScene(config, robot, _ground(config))
 
     @property
@@ -283,7 +285,7 @@ class WalkScene:
     @property
     def feet(self) -> tuple[str, ...]:
         """Names of the feet."""
-        return tuple(foot.name for foot in self.robot.description.feet)
+        return self.robot.patches
 
     def actuators(self) -> Actuators | None:
         """Actuators as the controller knows them; None where they are ideal.
@@ -343,7 +345,9 @@ class WalkScene:
 
     def guide(self) -> WalkGuide:
         """The source of the walking commands."""
-        path, gait = self.config.path, self._gait
+        path, gait = self.config.path, self.robot.description.gait
+        if gait is None:
+            return Schedule(((0.0, 0.0, 0.0, 0.0),))
         stand_from = np.inf if path.stand_from_s is None else path.stand_from_s
         if path.kind == "command":
             return Schedule(path.command, stand_from_s=stand_from)
@@ -356,8 +360,10 @@ class WalkScene:
 
     def planner(self, guide: WalkGuide) -> WalkPlanner:
         """The planner that follows `guide`; it must be reset before it is called."""
-        config, description, gait, system = self.config, self.robot.description, self._gait, self.robot.system()
-        feet = self.planned_feet(system)
+        config, description, system = self.config, self.robot.description, self.robot.system()
+        gait, feet = description.gait, self.planned_feet(system)
+        if gait is None:
+            return StandPlanner(self.robot.standing_reference())
         home = self.robot.home_joints(system.actuated_names)
         own = Gait(
             period_s=gait.period_s,
@@ -499,6 +505,7 @@ class WalkScene:
             ahead=self._ahead(),
             controller=controller,
             plant=plant,
+            patch=self.observer().sole_patch,
         )
 
     def _ahead(self) -> Ahead | None:
@@ -582,12 +589,6 @@ class WalkScene:
         """The ground as the controller knows it."""
         return plane() if self.config.disturbance.unseen_ground else self.ground
 
-    @property
-    def _gait(self) -> schema.DefaultGait:
-        gait = self.robot.description.gait
-        assert gait is not None  # `of` has checked it
-        return gait
-
     def _told_feet(self) -> SphereContacts:
         """The feet on the ground as sensing knows it."""
         return self.robot.contacts(self.config.mu, self._told_ground, self.robot.system(self.actuators()))
@@ -623,6 +624,7 @@ class SimulatedWalk:
         ahead: Predicts the state in which a command arrives; None where no delay is known of.
         controller: The controller.
         plant: The plant with its disturbances.
+        patch: Foot of each contact; None where each is a foot of its own.
     """
 
     period_s: float
@@ -634,6 +636,7 @@ class SimulatedWalk:
     ahead: Ahead | None
     controller: Controller
     plant: SimulatedPlant
+    patch: Integers | None
 
     def ticks(self, periods: int) -> Iterator[Tick]:
         """Walk for so many control periods; see `idcontrol.loop.simulated.ticks`."""
@@ -646,6 +649,7 @@ class SimulatedWalk:
             steps=periods,
             sense=self.sense,
             ahead=self.ahead,
+            patch=self.patch,
         )
 
 

@@ -97,7 +97,7 @@ def stance(settings: Sensing, feet: Feet) -> Callable[[State, Reference], Refere
     if settings.contacts == "planned":
         return None
     spheres = feet()
-    geometry, touch = Geometry(spheres), Touch(spheres.radius.size)
+    geometry, touch = Geometry(spheres), Touch(spheres.n_feet)
     sources: dict[str, StanceSource] = {
         "geometry": geometry,
         "sensed": touch,

@@ -45,7 +45,7 @@ class Geometry:
         """Whether the gap of each foot is below `NEAR_M`, shape (n_feet,)."""
         self._feet.system.update(state.q, state.v)
         self._feet.detect(0.0)
-        near: Booleans = self._feet.gap < NEAR_M
+        near: Booleans = self._feet.foot_gap < NEAR_M
         return near
 
 

@@ -20,6 +20,7 @@ from msgspec import structs
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.dynamics.system import Terms
+from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
@@ -85,7 +86,13 @@ class Legs:
     """
 
     def __init__(self, spheres: SphereContacts) -> None:
-        """Watch the feet `spheres`, which are on a system of their own."""
+        """Watch the feet `spheres`, which are on a system of their own.
+
+        Raises:
+            InputError: Some are soles.
+        """
+        if spheres.sole_patch is not None:
+            raise InputError("sensing: base and forces are estimated on point feet alone; leave both at plant")
         self.system = system = spheres.system
         joint, offset = spheres.mounting()
         k, m = len(joint), system.n_velocities

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol import controllers, plants, robots
-from idcontrol.contact.soles import centre_of_pressure, yaw_moment
+from idcontrol.contact.soles import by_foot, centre_of_pressure, yaw_moment
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError, UnknownName
@@ -132,3 +132,13 @@ def test_unknown_soles_get_one_line(standing):
         forces([0], UP[None]).wrench("left_sole_link")
     arm = SphereContacts(robots.load("arm").system(), (), (), plane(), 0.5)
     assert arm.soles(pin.neutral(arm.system.model)).frames == ()
+
+
+def test_sensors_in_feet_feel_the_sum_over_their_corners():
+    patch = np.array([0, 0, 1, 1, 2])
+    felt = by_foot(forces([0, 4, 1, 7], np.arange(12.0).reshape(4, 3)), patch)
+    assert felt.identity.tolist() == [0, 2]
+    np.testing.assert_array_equal(felt.force, [[6.0, 8.0, 10.0], [3.0, 4.0, 5.0]])
+    np.testing.assert_array_equal(felt.normal, [UP, UP])
+    assert by_foot(ContactForces.none(), patch).identity.size == 0
+    assert by_foot(felt, None) is felt

@@ -11,14 +11,20 @@ from scipy.spatial.transform import Rotation
 
 from idcontrol.record.recording import load
 from idcontrol.scenes.locomotion import POSTURE, Posture, channels, record_walk
-from idcontrol.scenes.walk import WalkConfig, WalkScene
+from idcontrol.scenes.walk import WalkConfig, WalkGait, WalkScene
 from idcontrol.sweeps.record import why_not
 from idcontrol.types import Command, Status
 from tests.robots import descriptions
 
 
 @pytest.mark.parametrize(
-    "ground", [{"robot": "links"}, {"robot": "go1"}, {"terrain": "heightmap", "height_map": "bumps"}]
+    "ground",
+    [
+        {"robot": "links"},
+        {"robot": "go1"},
+        {"terrain": "heightmap", "height_map": "bumps"},
+        {"robot": "g1", "gait": WalkGait(kind="stand")},
+    ],
 )
 def test_posture_agrees_with_the_whole_machine(ground):
     """Feet, gaps, slip, tilt and centre of mass against `System` and `SphereContacts`, which compute all terms."""
@@ -27,7 +33,7 @@ def test_posture_agrees_with_the_whole_machine(ground):
     system, model = observer.system, observer.system.model
     rng = np.random.default_rng(0)
     home = scene.start(rng)
-    shapes, _ = channels(system, len(scene.feet))
+    shapes, _ = channels(system, observer.n_feet, soles=observer.sole_patch is not None)
     out = {name: np.full(shapes[name], np.nan) for name in POSTURE}
     posture = Posture(observer, out)
     for _ in range(20):
@@ -35,11 +41,14 @@ def test_posture_agrees_with_the_whole_machine(ground):
         posture(q, v)
         system.update(q, v)
         observer.detect(0.0)
+        corners = [observer.patch == foot for foot in range(observer.n_feet)]
+        slip = observer.slip(system.from_pinocchio(v))
+        sole = [system.data.oMf[system.frame(sole.frame)].translation for sole in scene.robot.description.soles]
         # rounding: offsets are summed in another order
         for name, wanted in (
-            ("feet", observer.centre),
-            ("gap", observer.gap),
-            ("slip", observer.slip(system.from_pinocchio(v))),
+            ("feet", sole or observer.centre),
+            ("gap", [observer.gap[of].min() for of in corners]),
+            ("slip", [slip[of].max() for of in corners]),
             ("com", system.com(q)),
             ("base_tilt", np.arccos(Rotation.from_quat(q[3:7]).as_matrix()[2, 2])),
         ):

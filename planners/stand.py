@@ -1,0 +1,36 @@
+"""Standing still, on feet of any kind and with legs of any joints."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from msgspec import structs
+
+from idcontrol.planners.gait import Gait
+from idcontrol.types import Array, Reference, State
+
+
+class StandPlanner:
+    """Keeps the joints in one pose, all feet on the ground.
+
+    Attributes:
+        gait: A gait that is never walked; metrics average over its period.
+        commanded: No velocity, shape (3,).
+        command: No velocity, shape (3,).
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        """Hold the joints of `reference`."""
+        self.gait, self.commanded, self.command = Gait(), np.zeros(3), np.zeros(3)
+        self._reference = reference
+
+    def reset(self, state: State) -> None:
+        """Let the base stay where it is in `state`, level."""
+        place: Array = state.q[:3].copy()
+        yaw = 2.0 * math.atan2(state.q[5], state.q[6])
+        self._reference = structs.replace(self._reference, base_position=place, base_yaw=yaw)
+
+    def __call__(self, state: State) -> Reference:
+        """Return the reference of the joints at `state`, which does not matter."""
+        return self._reference

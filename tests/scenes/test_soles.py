@@ -1,0 +1,103 @@
+"""A robot on soles: what is recorded of it, and what it senses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idcontrol import controllers
+from idcontrol.config.configuration import build
+from idcontrol.errors import InputError
+from idcontrol.record.metrics import sole_wrenches
+from idcontrol.record.recording import Run, load
+from idcontrol.scenes.locomotion import record_walk
+from idcontrol.scenes.walk import WalkConfig, WalkScene
+from idcontrol.show.report import report
+
+STANDS = {"robot": "talos", "gait.kind": "stand", "mu": 0.6, "duration_s": 0.05}
+
+
+def scene(**changes) -> WalkScene:
+    return WalkScene.of(build(WalkConfig(), STANDS | changes))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Run:
+    folder = tmp_path_factory.mktemp("stand") / "run"
+    record_walk(scene(), folder)
+    return load(folder)
+
+
+def test_forces_are_recorded_by_sole(run):
+    weight = 9.81 * scene().robot.system().mass
+    assert run.layout.feet == ("left", "right")
+    assert run.arrays["force"].shape[1:] == run.arrays["moment"].shape[1:] == run.arrays["cop"].shape[1:] == (2, 3)
+    np.testing.assert_allclose(run.arrays["force"][10:, :, 2].sum(axis=1), weight, rtol=0.02)
+    assert run.metrics["completed"]
+
+
+def test_recorded_wrenches_balance_the_weight(run):
+    """Statics: at rest, forces at the centres of pressure and yaw moments carry the weight at the centre of mass."""
+    arrays = run.arrays
+    force, moment, cop = (arrays[name][-1] for name in ("force", "moment", "cop"))
+    at_cop = moment - np.cross(cop - arrays["feet"][-1], force)
+    np.testing.assert_allclose(at_cop[:, :2], 0.0, atol=1e-9)
+    total = (moment + np.cross(arrays["feet"][-1] - arrays["com"][-1], force)).sum(axis=0)
+    weight = 9.81 * scene().robot.system().mass
+    np.testing.assert_allclose(total / weight, 0.0, atol=2e-3)  # it has just begun to stand
+    inside = np.abs(cop - arrays["feet"][-1]) <= np.array([0.1, 0.065, 1e-6]) + 1e-9
+    assert inside.all()
+
+
+def test_predicted_wrenches_are_those_of_the_plant(run):
+    for name in ("force", "moment", "cop"):
+        np.testing.assert_allclose(run.arrays[f"{name}_pred"], run.arrays[name], atol=1e-5)
+    assert run.metrics["wrench_err_rel"] < 1e-6
+    assert run.metrics["cop_err_m"] < 1e-8
+
+
+def test_a_wrench_error_counts_moments_as_forces_at_a_tenth_of_a_metre():
+    arrays = {name: np.zeros((4, 2, 3)) for name in ("force", "moment", "cop", "force_pred", "moment_pred", "cop_pred")}
+    arrays["force"][:, 0, 2] = arrays["force_pred"][:, 0, 2] = 100.0  # the other sole is in the air
+    arrays["moment_pred"][:3, 0, 1], arrays["cop_pred"][:, 0, 0] = 1.0, 0.01
+    arrays["force_pred"][3] = arrays["cop_pred"][3] = np.nan
+    assert sole_wrenches(arrays) == pytest.approx({"wrench_err_rel": 0.1, "cop_err_m": 0.01})
+    assert set(sole_wrenches({name: values[:0] for name, values in arrays.items()}).values()) == {None}
+
+
+def test_columns_and_report_know_soles(run):
+    pandas = pytest.importorskip("pandas")
+    table = run.frame("cop_pred")
+    assert isinstance(table, pandas.DataFrame)
+    assert table["left", "y"].iloc[-1] == run.arrays["cop_pred"][-1, 0, 1]
+    page = report(run.folder).read_text(encoding="utf-8")
+    assert "pressure, x [mm]" in page
+    assert "predicted wrench of a sole" in page
+
+
+def test_point_feet_record_no_moments(tmp_path):
+    metrics = record_walk(WalkScene.of(WalkConfig(duration_s=0.01)), tmp_path / "run")
+    arrays = load(tmp_path / "run").arrays
+    assert not {"moment", "moment_pred", "cop", "cop_pred"} & arrays.keys()
+    assert not {"wrench_err_rel", "cop_err_m"} & metrics.keys()
+
+
+@pytest.mark.parametrize("contacts", ["geometry", "sensed", "fused"])
+def test_stance_is_sensed_by_sole(contacts):
+    for tick in scene(**{"sensing.contacts": contacts}).simulated().ticks(20):
+        assert tick.state.forces is None or tick.state.forces.identity.tolist() == [0, 1]
+        assert tick.reference.stance.shape == (2,)
+    assert tick.reference.stance.all()
+    np.testing.assert_allclose(tick.after.forces.force.sum(axis=0), tick.forces.force.sum(axis=0))
+
+
+def test_a_robot_without_a_gait_can_only_stand():
+    with pytest.raises(InputError, match=r"no gait: it can only stand; --set gait\.kind=stand"):
+        scene(**{"gait.kind": "trot"})
+
+
+def test_what_needs_point_feet_says_so():
+    with pytest.raises(InputError, match="point feet alone"):
+        scene(**{"sensing.base": "estimated"}).simulated()
+    with pytest.raises(InputError, match="corners of soles"):
+        controllers.make("id-sensed-1", scene().robot, mu=0.6)
