@@ -18,8 +18,11 @@ from idcontrol.types import Array
 BODY: Colour = (0.30, 0.33, 0.38)
 LIMB: Colour = (0.72, 0.74, 0.78)
 FOOT: Colour = (0.25, 0.26, 0.28)
+OUTLINE: Colour = (0.0, 0.62, 0.45)
 ROD_SHARE = 0.04
 """Radius of a rod as a share of the machine's reach."""
+OUTLINE_SHARE = 0.03
+"""Radius of the outline of a sole as a share of the distance from its middle to its corners."""
 SMALLEST_M = 0.1
 """Smallest reach assumed for a machine [m], which matters for a single joint."""
 
@@ -32,10 +35,19 @@ class DrawableFoot(Protocol):
     offset_m: tuple[float, float, float]
 
 
+class DrawableSole(Protocol):
+    """A flat sole on a frame."""
+
+    frame: str
+    radius_m: float
+    corners_m: Sequence[tuple[float, float, float]]
+
+
 class DrawableDescription(Protocol):
     """The part of a robot file that is drawn."""
 
     feet: Sequence[DrawableFoot]
+    soles: Sequence[DrawableSole]
 
 
 class DrawableRobot(Protocol):
@@ -67,6 +79,10 @@ class DrawableLink:
 def drawable_links(robot: DrawableRobot, model: Any) -> tuple[DrawableLink, ...]:
     """Meshes of each joint of `robot`, whose Pinocchio model is `model`; joints without meshes are left out."""
     meshes = _visuals(robot, model) or _rods(robot, model)
+    for sole in robot.description.soles:
+        frame = model.frames[model.getFrameId(sole.frame)]
+        outline = (mesh.moved(frame.placement.rotation, frame.placement.translation) for mesh in _outline(sole))
+        meshes.setdefault(frame.parentJoint, []).extend(outline)
     return tuple(DrawableLink(str(model.names[joint]), joint, tuple(found)) for joint, found in sorted(meshes.items()))
 
 
@@ -101,6 +117,16 @@ def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
             placed = mesh.moved(thing.placement.rotation, thing.placement.translation)
             found.setdefault(thing.parentJoint, []).append(placed)
     return found
+
+
+def _outline(sole: DrawableSole) -> list[Mesh]:
+    """Rods from corner to corner of a sole, in its frame."""
+    corners = np.array(sole.corners_m)
+    away = corners - corners.mean(axis=0)
+    across = away @ np.linalg.svd(away)[2][:2].T  # in the plane of the sole
+    ring = corners[np.argsort(np.arctan2(across[:, 1], across[:, 0]))]
+    radius = OUTLINE_SHARE * float(np.linalg.norm(away, axis=1).max())
+    return [rod(start, end, radius, OUTLINE) for start, end in zip(ring, np.roll(ring, -1, axis=0), strict=True)]
 
 
 def _rods(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:

@@ -45,7 +45,8 @@ class Shot:
 
     Attributes:
         poses: Pose of each node, position [m] and quaternion (x, y, z, w), shape (n, 7).
-        contact: Pose of the contact frame of each foot, z along the normal, x along the first tangent, shape (k, 7).
+        contact: Pose of the contact frame of each foot, z along the normal, x along the first tangent, shape (k, 7);
+            of a sole at its centre of pressure, or below its middle where that is unknown.
         loaded: Which feet carry load, shape (k,).
         measured: Arrows of the plant's forces, tail and head for each foot, shape (k, 2, 3) [m]; both coincide where
             there is no force.
@@ -100,6 +101,9 @@ class Stage:
             self._feet = tuple(
                 (self._model.getFrameId(foot.frame), np.array(foot.offset_m), foot.radius_m)
                 for foot in robot.description.feet
+            ) + tuple(
+                (self._model.getFrameId(sole.frame), np.mean(sole.corners_m, axis=0), sole.radius_m)
+                for sole in robot.description.soles
             )
             nodes += [Node(link.name, link.meshes) for link in seen]
             self.floating = self._model.joints[1].nq == 7
@@ -126,8 +130,9 @@ class Stage:
 
         Args:
             row: Channels of the row: ``q`` (nq,) of the robot; ``pose_NAME`` (7,) of bodies that move; ``force`` and
-                ``force_pred`` (k, 3) at the feet [N], NaN or left out where unknown; ``q_ref`` (nq,), the configuration
-                that the reference wants, left out where unknown.
+                ``force_pred`` (k, 3) at the feet [N], NaN or left out where unknown; ``cop`` and ``cop_pred`` (k, 3),
+                where the forces of soles act [m], likewise; ``q_ref`` (nq,), the configuration that the reference
+                wants, left out where unknown.
 
         Raises:
             InputError: ``q`` or forces do not fit the robot.
@@ -143,13 +148,15 @@ class Stage:
                 contact[i] = self._contact_frame(centre[i], radius)
         for i, body in enumerate(self.scenery.bodies, start=len(self._joints)):
             poses[i] = row.get(f"pose_{body.name}", np.array(body.pose))
-        measured, predicted = self._forces(row, "force"), self._forces(row, "force_pred")
+        below, none = contact[:, :3].copy(), np.zeros((self.feet, 3))
+        measured, predicted = self._at_feet(row, "force", none), self._at_feet(row, "force_pred", none)
+        contact[:, :3] = self._at_feet(row, "cop", below)
         return Shot(
             poses=poses,
             contact=contact,
             loaded=np.maximum(np.linalg.norm(measured, axis=1), np.linalg.norm(predicted, axis=1)) > self._heavy,
-            measured=self._arrows(contact, measured, 0.5 * APART * self.size),
-            predicted=self._arrows(contact, predicted, -0.5 * APART * self.size),
+            measured=self._arrows(contact[:, :3], measured, 0.5 * APART * self.size),
+            predicted=self._arrows(self._at_feet(row, "cop_pred", below), predicted, -0.5 * APART * self.size),
             reference=reference,
         )
 
@@ -167,19 +174,20 @@ class Stage:
             )
         return q
 
-    def _forces(self, row: Mapping[str, Array], name: str) -> Array:
-        forces = row.get(name, np.zeros((self.feet, 3)))
-        if forces.shape != (self.feet, 3):
+    def _at_feet(self, row: Mapping[str, Array], name: str, unknown: Array) -> Array:
+        """Return a channel with a vector at each foot, shape (k, 3); `unknown` where it is left out or NaN."""
+        values = row.get(name, unknown)
+        if values.shape != (self.feet, 3):
             raise InputError(
-                f"the robot {self.scenery.robot} has {self.feet} feet, {name} of the record has shape {forces.shape}: "
+                f"the robot {self.scenery.robot} has {self.feet} feet, {name} of the record has shape {values.shape}: "
                 "it has changed since; record the run again"
             )
-        return np.nan_to_num(forces, nan=0.0)
+        return np.where(np.isnan(values), unknown, values)
 
-    def _arrows(self, contact: Array, force: Array, aside: float) -> Array:
-        """Arrows that begin at the contacts, moved aside so that two equal forces are both visible."""
+    def _arrows(self, at: Array, force: Array, aside: float) -> Array:
+        """Arrows that begin at points (k, 3), moved aside so that two equal forces are both visible."""
         # sideways as seen by the first camera
-        tail = contact[:, :3] + aside * np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
+        tail = at + aside * np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
         return np.stack([tail, tail + self.metres_per_newton * force], axis=1)
 
     def _contact_frame(self, centre: Array, radius: float) -> Array:

@@ -14,6 +14,7 @@ from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, load
 from idcontrol.record.scenery import DrawableBody, DrawableGround, Scenery
 from idcontrol.show.view.film import Film
+from idcontrol.show.view.machine import OUTLINE
 from idcontrol.show.view.shapes import coarsened, pyramid, rod, solid
 from idcontrol.show.view.stage import Stage
 from tests.show.view.runs import ROWS, STEP_S, walk
@@ -255,3 +256,32 @@ def test_a_coarse_mesh_stays_within_a_cell_of_the_fine_one():
     # a cell is 2/300 wide, its diagonal √3 times that
     assert np.abs(np.linalg.norm(coarse.vertices, axis=1) - 1.0).max() <= np.sqrt(3.0) * 2.0 / 300.0
     assert coarse.faces.max() < len(coarse.vertices)
+
+
+@pytest.fixture(scope="module")
+def humanoid():
+    return Stage(Scenery(robot="talos", mu=0.6), find_robot)
+
+
+def test_a_sole_has_one_arrow_at_its_centre_of_pressure(humanoid):
+    q, cop = robots.load("talos").standing_state().q, np.array([[0.02, 0.09, 0.0], [-0.03, -0.08, 0.0]])
+    row = {"q": q, "force": np.tile([0.0, 0.0, 400.0], (2, 1)), "force_pred": np.full((2, 3), np.nan)}
+    shot = humanoid.at(row | {"cop": cop, "cop_pred": np.full((2, 3), np.nan)})
+    np.testing.assert_array_equal(shot.contact[:, :3], cop)
+    np.testing.assert_allclose(shot.measured[:, 0] - cop, (shot.measured[:, 0] - cop)[::-1])  # only moved aside
+    np.testing.assert_allclose(np.diff(shot.measured, axis=1)[:, 0], humanoid.metres_per_newton * row["force"])
+    assert np.isfinite(shot.predicted).all()
+    middle = humanoid.at(row).contact[:, :3]  # a loop records no centre of pressure
+    np.testing.assert_allclose(middle, [[middle[0, 0], 0.085, 0.0], [middle[0, 0], -0.085, 0.0]], atol=1e-3)
+    with pytest.raises(InputError, match="has 2 feet, cop of the record has shape"):
+        humanoid.at(row | {"cop": cop[:1]})
+
+
+def test_soles_have_outlines(humanoid):
+    model = robots.load("talos").system().model
+    frame = model.frames[model.getFrameId("left_sole_link")]
+    node = next(node for node in humanoid.nodes if node.name == model.names[frame.parentJoint])
+    rods = [mesh for mesh in node.meshes if mesh.colour == OUTLINE]
+    points = np.concatenate([(mesh.vertices - frame.placement.translation) @ frame.placement.rotation for mesh in rods])
+    assert len(rods) == 4
+    np.testing.assert_allclose(np.abs(points).max(axis=0), [0.1, 0.065, 0.0], atol=5e-3)
