@@ -8,21 +8,24 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# A process that may not keep modules compiled compiles all that it imports, which takes 7 s for what the tests need.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: trot about test check slow coverage mutants lint size docs figures verdicts gallery
 
 trot: $(VENV)/.core
 	$(BIN)/idcontrol run trot
 
-# Each worker begins with tests that lie side by side, which share kernels and fixtures.
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
-FAST := $(PYTEST) -m "not slow and not wallclock"
+# Each worker begins with tests that lie side by side, which share kernels and fixtures; each takes up to 2 GB.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+FAST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow and not wallclock"
 # The other files are not collected again, which takes as long as these tests.
-WALLCLOCK = $(PYTEST) -m "wallclock and not slow" $$(grep -rl --include='test_*.py' mark.wallclock tests)
+WALLCLOCK = $(BIN)/pytest -n 2 --dist worksteal -m "wallclock and not slow" $$(grep -rl --include='test_*.py' mark.wallclock tests)
 
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:
 	@echo "make test: installs what tests need, runs the fast tests, then those on the wall clock;" \
-	  "about ten minutes on two cores the first time, which compiles kernels; longer on a busy computer"
+	  "about eight minutes on two idle cores the first time, which compiles kernels"
 
 test: about $(VENV)/.dev
 	@trap 'exit 130' INT; failed=0; \
