@@ -33,7 +33,7 @@ from idcontrol.controllers.giving_way import solve
 from idcontrol.controllers.impacts import impact, model_at, predict
 from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.controllers.load import Load, weigh
-from idcontrol.controllers.schemes import Scheme, as_printed, as_specified, certify
+from idcontrol.controllers.schemes import Scheme, as_printed, certify
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
     GIVEN_UP,
@@ -97,7 +97,7 @@ class InverseDynamics:
                 one.
 
         Raises:
-            InputError: A task cannot be used, or the reference solver is asked for where there is none.
+            InputError: A task cannot be used.
         """
         self._arguments = (scheme, system, contacts, gains, h, settings, tasks, start)
         self._settings = s = settings or InverseSettings()
@@ -344,15 +344,9 @@ class InverseDynamics:
 
 
 def _scheme_for(scheme: Scheme, settings: InverseSettings) -> tuple[Scheme, float]:
-    """Return the scheme that the settings ask for, and the speed below which a contact counts as at rest [m/s].
-
-    Raises:
-        InputError: As `as_specified`.
-    """
+    """Return the scheme that the settings ask for, and the speed below which a contact counts as at rest [m/s]."""
     v_tol = settings.edge_speed_m_s
-    if settings.solver == "reference":
-        scheme = as_specified(scheme)
-    elif settings.objective == "printed" and scheme.printed is not None:
+    if settings.objective == "printed" and scheme.printed is not None:
         # the printed optimum knows nothing of contact velocities, so neither can the edge rule
         scheme, v_tol = as_printed(scheme), np.inf
     return scheme, 0.0 if scheme.rigid else float(v_tol)

@@ -17,13 +17,12 @@ from typing import Any, Final, SupportsIndex
 import numpy as np
 
 from idcontrol.controllers.repair import ACCURATE, nearest_motion_kernel
-from idcontrol.controllers.step import ANSWER, MOVED, NO_SOLUTION, SOLVED, Answer, Posed, Solve, problem_of
-from idcontrol.errors import InputError
+from idcontrol.controllers.step import ANSWER, MOVED, NO_SOLUTION, SOLVED, Answer, Posed, Solve
 from idcontrol.kernels.arena import Arena, flags, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import late, linked
-from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, forward, no_slip, sap, specification
+from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, forward, no_slip, sap
 from idcontrol.models.constraint import solver as springs
 from idcontrol.models.coulomb import continued_lcp_kernel
 from idcontrol.models.coulomb_cone import cone_kernel
@@ -43,12 +42,12 @@ from idcontrol.models.distribution import (
 )
 from idcontrol.models.forward import Attempt
 from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel
-from idcontrol.models.step import ContactModel, Ending
-from idcontrol.models.whitened import finish, recover_kernel, uncertain
+from idcontrol.models.step import ContactModel
+from idcontrol.models.whitened import recover_kernel, uncertain
 from idcontrol.solvers import status
 from idcontrol.solvers.basis import column_basis
 from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tick_nodes
-from idcontrol.types import Array, Booleans, Status
+from idcontrol.types import Array, Booleans
 
 STICKING_RANK: Final = 1e-2
 """Directions of ρ shorter than this, relative to the longest, are not looked at by `stick`: as in the model without
@@ -449,8 +448,6 @@ class Scheme:
             section 12.1), and torques change no faster than the motors' rate.
         law: The friction law that impulses obey when they are shared anew (`idcontrol.models.distribution`).
         rigid: True if they obey it to the tolerance of the contact model, whatever `InverseSettings.edge_speed_m_s`.
-        specified: The contact model, solved by a general library as it is stated (`idcontrol.models.specification`);
-            None where its problem is not convex.
         printed: The contact model with the objective that Zapolsky & Drumwright 2017 print; None where it has none.
     """
 
@@ -464,41 +461,12 @@ class Scheme:
     calms: bool = True
     law: int = DISSIPATION
     rigid: bool = False
-    specified: ContactModel | None = None
     printed: ContactModel | None = None
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         """A row of the table is pickled by its name."""
         names = [name for name, value in globals().items() if value is self]
         return names[0] if names else super().__reduce_ex__(protocol)
-
-
-def _share_as_specified(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Stage II by a general library."""
-    problem = problem_of(p)
-    solution = finish(problem, p.w, f, Ending(Status.SOLVED, answer.residual, 0))
-    shared = specification.smallest_torque(problem, solution, p.cones, p.held, p.bounds)
-    if shared is None:
-        return answer._replace(ending=NO_SOLUTION)
-    f[:] = shared[1].T.ravel()
-    return answer._replace(impulse=shared[0])
-
-
-def as_specified(scheme: Scheme) -> Scheme:
-    """The scheme with its problems solved as they are stated, by a general library; never compiled.
-
-    Raises:
-        InputError: The scheme's problem is not convex, or the library is not installed.
-    """
-    if scheme.specified is None:
-        raise InputError(
-            "inverse.solver=reference: this controller's contact problem is not convex; those of id-coulomb-qp, "
-            "id-coulomb-qp-raw, id-coulomb-qp-1 and id-noslip-qp are"
-        )
-    specification.require()
-    after = _share_as_specified if scheme.after is share else scheme.after
-    model, forward = scheme.specified, specification.dissipation
-    return replace(scheme, solve=None, model=model, forward=forward, impact=None, after=after)
 
 
 def as_printed(scheme: Scheme) -> Scheme:
@@ -515,7 +483,6 @@ COULOMB_QP = Scheme(
     forward=dissipation.solve,
     impact=forward.dissipation,
     after=share,
-    specified=specification.dissipation,
     printed=dissipation.solve_printed,
 )
 COULOMB_QP_RAW = replace(COULOMB_QP, solve=coulomb_qp_raw, after=None, calms=False)
@@ -525,7 +492,6 @@ COULOMB_QP_1 = Scheme(
     model=dissipation.one_stage,
     forward=dissipation.one_stage,
     after=unload,
-    specified=specification.one_stage,
 )
 NO_SLIP_LCP = Scheme(
     name="no_slip",
@@ -540,7 +506,6 @@ NO_SLIP_QP = replace(
     NO_SLIP_LCP,
     solve=no_slip_qp,
     model=dissipation.no_slip_qp,
-    specified=specification.no_slip,
 )
 COULOMB_LCP = Scheme(
     name="coulomb",

@@ -58,9 +58,6 @@ class InverseSettings:
             friction, as the original.
         objective: Objective of stage I of maximal dissipation: consistent with the contact model, or as Zapolsky &
             Drumwright 2017 print it (eqs. 69 and 97; math.md, section 7.2).
-        solver: Solver of the contact problem: the fast solvers, or a general library as the executable specification
-            (`idcontrol.models.specification`): tens of milliseconds a step, for the convex schemes, with the consistent
-            objective.
 
     Raises:
         InputError: The settings contradict each other, or a time is negative.
@@ -81,11 +78,8 @@ class InverseSettings:
     impacts: bool = True
     repair: bool = True
     objective: Objective = "consistent"
-    solver: Literal["fast", "reference"] = "fast"
 
     def __post_init__(self) -> None:
-        if self.solver == "reference" and self.objective != "consistent":
-            raise InputError("inverse.solver=reference states the consistent objective only; drop inverse.objective")
         if not self.ramp_s >= 0.0:
             raise InputError(f"inverse.ramp_s is {self.ramp_s}; it must not be negative")
         rate = self.rate_limit_nm_s

@@ -17,12 +17,13 @@ from idcontrol.controllers.projection import project
 from idcontrol.controllers.step import MOST_LET_GO, meets_ground
 from idcontrol.dynamics.multibody import machine
 from idcontrol.errors import InputError
-from idcontrol.models import coulomb, dissipation, specification
+from idcontrol.models import coulomb, dissipation
 from idcontrol.models.distribution import Cones
 from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Reference, State, Status
 from tests import scenes
 from tests.controllers import walker
+from tests.models import specification
 
 INVERSE = (
     "id-noslip-lcp",

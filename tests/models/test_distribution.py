@@ -8,7 +8,7 @@ import pytest
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.kernels.arena import HEAP
-from idcontrol.models import dissipation, distribution, no_slip, specification
+from idcontrol.models import dissipation, distribution, no_slip
 from idcontrol.models.distribution import (
     MET,
     Bounds,
@@ -23,6 +23,7 @@ from idcontrol.models.whitened import recover, whiten
 from idcontrol.problems.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
+from tests.models import specification
 
 WEIGHT_IMPULSE = 4.8 * 9.81 * scenes.H
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from idcontrol.controllers.projection import project
-from idcontrol.errors import InputError, install_command
 from idcontrol.judge import unbalanced
-from idcontrol.models import dissipation, specification
+from idcontrol.models import dissipation
 from idcontrol.models.step import Bilateral
 from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
+from tests.models import specification
 from tests.models.test_no_slip import gripper
 
 PAIRS = {
@@ -84,10 +82,3 @@ def test_a_squeeze_has_no_solution_here_either(name):
     assert solution.note == "squeeze"
     assert not solution.impulses.any()
     assert specified(gripper(-0.1)).status is Status.SOLVED
-
-
-def test_without_the_library_the_message_says_how_to_get_it(monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "clarabel" else found(name))
-    with pytest.raises(InputError, match=re.escape(f"needs clarabel, not installed: {install_command('cvx')}")):
-        specification.require()

@@ -1,4 +1,4 @@
-r"""The convex contact problems as math.md states them, solved by a general library: the executable specification.
+r"""The convex contact problems as math.md states them, solved by a general library: an oracle of the fast models.
 
 Over the whitened change of velocity x (`idcontrol.models.whitened`), with ``J v⁺ = ρ x + c``, and with math.md's
 sections on the right:
@@ -9,20 +9,18 @@ sections on the right:
     `smallest_torque`  min ½|hτ(y)|² over the impulses y of the same motion, within the edge rule      (7.4)
 
 The multipliers of the rows are the contact impulses. Clarabel answers, and where it fails ECOS if installed; a step
-takes tens of milliseconds and is good to six digits or so. This needs the extra ``cvx``.
+takes tens of milliseconds and is good to six digits or so.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import warnings
 from typing import Any, Final
 
+import cvxpy
 import numpy as np
 from msgspec import structs
 
-from idcontrol.errors import InputError, install_command
 from idcontrol.models.dissipation import SQUEEZED, held_contacts
 from idcontrol.models.distribution import PARTING, Bounds, Cones
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart
@@ -41,17 +39,6 @@ _SOLVERS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
     ("CLARABEL", {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}),
     ("ECOS", {"abstol": 1e-11, "reltol": 1e-11, "feastol": 1e-11}),
 )
-
-
-def require() -> None:
-    """Make sure that the library is there.
-
-    Raises:
-        InputError: cvxpy or Clarabel is not installed.
-    """
-    missing = [name for name in ("cvxpy", "clarabel") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(f"solver=reference needs {' and '.join(missing)}, not installed: {install_command('cvx')}")
 
 
 def dissipation(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -111,7 +98,6 @@ def smallest_torque(
     Returns:
         Motor impulses hτ (p,) and contact impulses (n, 3); None where the library finds none.
     """
-    cvxpy = importlib.import_module("cvxpy")
     h, n, held = problem.h, len(problem.contacts), cones.held
     r = whiten(problem)
     J_b, J_q = problem.contacts.jacobian[:, r.free], problem.contacts.jacobian[:, r.fixed]
@@ -194,7 +180,6 @@ def _without_slip(problem: StepProblem, closed: Booleans, mu: Array, epsilon: fl
 
 def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float, out: Booleans) -> StepSolution:
     """The first three programs of the module; `mu` bounds friction where it is not held, `out` take no part."""
-    cvxpy = importlib.import_module("cvxpy")
     r, n, h = whiten(problem), len(problem.contacts), problem.h
     edges = _edges(np.where(held, 0.0, mu))
     edges = edges[:, ~(edges[:n][out] > 0.0).any(axis=0)]
@@ -231,7 +216,6 @@ def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float,
 
 def _solved(program: Any) -> bool:
     """True if Clarabel, or where it fails ECOS if that is installed, has an answer."""
-    cvxpy = importlib.import_module("cvxpy")
     for solver, options in _SOLVERS:
         try:
             with warnings.catch_warnings():
