@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.bench import empty_loop
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import InputError
@@ -33,7 +32,7 @@ BARS = {
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Rows of the whole tick and of its parts, and of a tick at 4 kHz beside the ticks that an empty loop misses.
+    """Rows of the whole tick and of its parts, and of a tick at 4 kHz.
 
     Each loop works as long as six rows may take.
 
@@ -50,22 +49,16 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
         taken = found["parts_us"][part] if part in found["parts_us"] else found["compute_cpu_us"]
         note = f"{found['missed']} ticks missed" if part == "tick" else ""
         yield _row(part, taken, round(duration * RATE_HZ), floor_us, note)
-    found, empty = _loop(walk.robot, FAST_HZ, duration), empty_loop.missed(FAST_HZ, duration)
+    found = _loop(walk.robot, FAST_HZ, duration)
     ends = "" if found["ended"] == "duration" else f"the loop ended ({found['ended']}): {found['error']}"
-    yield _row(
-        f"tick at {FAST_HZ} Hz", found["compute_cpu_us"], round(duration * FAST_HZ), floor_us, ends,
-        peer=None if empty is None else "empty loop in C",
-        difference=f"{found['missed']} ticks missed, {empty} without work",
-        agrees=None if empty is None else not ends and found["missed"] <= empty,
-    )  # fmt: skip
+    note = ends or f"{found['missed']} ticks missed"
+    yield _row(f"tick at {FAST_HZ} Hz", found["compute_cpu_us"], round(duration * FAST_HZ), floor_us, note)
 
 
-def _row(
-    what: str, taken: Mapping[str, float | None], samples: int, floor_us: float, note: str, **beside: Any
-) -> TimingRow:
+def _row(what: str, taken: Mapping[str, float | None], samples: int, floor_us: float, note: str) -> TimingRow:
     us = {name: np.nan if (value := taken[name]) is None else value for name in ("p50", "p99", "p999")}
     asked = Benchmark(what=what, bar=BARS.get(what), note=note)
-    return TimingRow(benchmark=asked, us=us, floor_ratio=us["p50"] / floor_us, samples=samples, **beside)
+    return TimingRow(benchmark=asked, us=us, floor_ratio=us["p50"] / floor_us, samples=samples)
 
 
 def _loop(robot: str, rate_hz: int, duration_s: float) -> dict[str, Any]:

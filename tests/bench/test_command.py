@@ -77,12 +77,6 @@ def test_a_thousand_robots_have_rows_with_a_bar(quick, capsys):
         assert row["steps_per_s"] == pytest.approx(row["robots"] / (1e-6 * row["us"]["p50"]))
 
 
-def test_a_plain_step_takes_memory_from_the_heap_for_the_arrays_of_its_call_alone(monkeypatch):
-    """Numba takes a handle for each array that Python passes: eight of state and reference."""
-    monkeypatch.setattr(memory, "PERIODS", 40)
-    assert memory.handles() == {"control": 8.0, "plant": 0.0}
-
-
 @pytest.mark.slow  # its loops at 4 kHz do not bear a test beside them
 @pytest.mark.wallclock
 def test_a_tick_has_rows_of_its_parts(quick, capsys, monkeypatch):

@@ -19,7 +19,8 @@ from idcontrol.models.whitened import whiten
 from idcontrol.types import Array
 
 RECORDED: Final = Path(__file__).parent / "recorded"
-"""Problems that trots and grasps of ours have met (`idcontrol.bench.league.record`)."""
+"""Plant steps of our trots (links at μ 0.1 and 0.8, go1 at 0.1, anymal at 0.8, on command) and grasps (μ 0.3 and 1),
+from the 300th of a run on every 97th, as `of_step` gives them."""
 
 
 class FrictionProblem(NamedTuple):
@@ -70,12 +71,6 @@ def _read(file: Path) -> FrictionProblem:
     if not (np.isfinite(W).all() and np.isfinite(q).all() and np.isfinite(mu).all() and (mu >= 0.0).all()):
         raise InputError(f"data: {file}: W, q and mu must be finite, and mu not negative")
     return FrictionProblem(f"{file.parent.name}/{file.stem}", np.ascontiguousarray(0.5 * (W + W.T)), q, mu)
-
-
-def write(folder: Path, problem: FrictionProblem) -> None:
-    """Write a problem to a file of its name in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / f"{problem.name}.npz", W=problem.W, q=problem.q, mu=problem.mu)
 
 
 def of_step(name: str, step: StepProblem) -> FrictionProblem:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from idcontrol.bench.league import solvers
-from idcontrol.bench.league.problems import RECORDED, FrictionProblem, of_step, read, write
+from idcontrol.bench.league.problems import RECORDED, FrictionProblem, of_step, read
 from idcontrol.bench.league.solvers import OURS, Solver, entered, plain
 from idcontrol.cli import main
 from idcontrol.errors import InputError
@@ -57,6 +57,11 @@ def test_our_solver_solves_the_public_problems_of_up_to_a_hundred_contacts():
         outcome, r = coulomb_cone.solve_delassus(problem.W, problem.q, problem.mu)
         assert outcome.status == SOLVED, problem.name
         assert miss(problem.W, problem.q, problem.mu, r) < 1e-8, problem.name
+
+
+def write(folder, problem):
+    folder.mkdir()
+    np.savez(folder / f"{problem.name}.npz", **{key: getattr(problem, key) for key in ("W", "q", "mu")})
 
 
 def test_a_problem_is_read_as_it_was_written(tmp_path):
