@@ -45,8 +45,6 @@ from idcontrol.types import Array, Status
 
 BRUTE_FORCE_CASES: Final = {1: 200, 2: 200, 3: 3}
 """Number of steps on which brute force runs, by the number of contacts: at three, each takes half a second."""
-LIMITS: Final = (3, 30, 100)
-"""Quadratic programs after which the search is cut off, to compare its answers by then."""
 GOAL_FLOORS: Final = 40.0
 """Goal for the median time of a proof, in times of the rigid-body terms."""
 TROT_MU: Final = (0.05, 0.1, 0.2)
@@ -89,8 +87,6 @@ class SearchedStep:
         brute_us: Time of brute force over bases; NaN where it did not run.
         excess: Relative amount by which the nearest basic solution is farther than the search's; NaN where brute force
             did not run.
-        cut: For each of `LIMITS`: time [us], quadratic programs, whether proved, relative amount by which the answer is
-            farther than the nearest, and by which its lower bound is too high, shape (limits, 5).
     """
 
     contacts: int
@@ -101,7 +97,6 @@ class SearchedStep:
     improved: float
     brute_us: float
     excess: float
-    cut: Array
 
 
 def run(config: Config, progress: Progress) -> Results:
@@ -242,20 +237,6 @@ def measure(nearest: NearestProblem, start: Array, problem: StepProblem | None) 
         improved=(first.value - full.value) / scale,
         brute_us=brute_us,
         excess=excess,
-        cut=np.array([cut_off(nearest, start, limit, full.value) for limit in LIMITS]),
-    )
-
-
-def cut_off(nearest: NearestProblem, start: Array, limit: int, value: float) -> tuple[float, ...]:
-    """One row of `SearchedStep.cut`, where `value` is the objective of the nearest solution."""
-    found = nearest_solution(nearest, start, max_nodes=limit)
-    scale = 0.5 * float(np.sum((nearest.t0 - nearest.target) ** 2))
-    return (
-        microseconds(lambda: nearest_solution(nearest, start, max_nodes=limit)),
-        found.nodes,
-        found.proved,
-        (found.value - value) / scale,
-        (found.lower_bound - value) / scale,
     )
 
 
@@ -321,7 +302,6 @@ def table_row(steps: Sequence[SearchedStep], floor_us: float) -> dict[str, Any]:
         for name in ("proof_us", "first_us", "nodes", "brute_us", "excess")
     )
     ran = np.isfinite(brute)
-    cut = np.array([step.cut for step in steps])
     return {
         "contacts": steps[0].contacts,
         "cases": len(steps),
@@ -331,17 +311,6 @@ def table_row(steps: Sequence[SearchedStep], floor_us: float) -> dict[str, Any]:
         "nodes": percentiles(nodes),
         "floor_ratio": float(np.median(proof)) / floor_us,
         "first_us": percentiles(first),
-        "cut_off": [
-            {
-                "limit": limit,
-                "us": percentiles(cut[:, at, 0]),
-                "nodes_most": int(cut[:, at, 1].max()),
-                "proved": int(cut[:, at, 2].sum()),
-                "farther": int((cut[:, at, 3] > 1e-6).sum()),
-                "bound_excess": float(cut[:, at, 4].max()),
-            }
-            for at, limit in enumerate(LIMITS)
-        ],
         "brute_force": {
             "cases": int(ran.sum()),
             "us": float(np.median(brute[ran])) if ran.any() else None,
@@ -370,15 +339,6 @@ def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
             ),
             Finding(f"nodes_{n}", row["nodes"]["p50"]),
             Finding(f"first_{n}_us", row["first_us"]["p50"]),
-        ]
-        out += [
-            Finding(
-                f"cut_{cut['limit']}_{n}_us",
-                cut["us"]["max"],
-                # the search may exceed its limit by no program, and a bound above the optimum would be a false proof
-                holds=cut["nodes_most"] <= cut["limit"] and cut["bound_excess"] <= 1e-6,
-            )
-            for cut in row["cut_off"]
         ]
         if brute["cases"]:
             out += [

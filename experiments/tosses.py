@@ -10,9 +10,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 import numpy as np
 import pinocchio as pin
-from matplotlib.patches import Polygon
 from scipy.optimize import minimize
-from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
 from idcontrol import plants
@@ -308,14 +306,7 @@ def run(config: Config, progress: Progress) -> Results:
     return Results(
         findings=[*_of_cube(cube, hits), *_of_engines(scores)],
         series=_replay(scored, scores[shown], (median, worst)),
-        drawings=[
-            _against_time(scored, scores),
-            *(
-                _strip(what, shown, scored[k], scores[shown].poses[k], cube)
-                for what, k in (("median", median), ("worst", worst))
-            ),
-            _impacts_drawing(hits),
-        ],
+        drawings=[_against_time(scored, scores)],
         extra={
             "engines": {name: each.metrics() for name, each in scores.items()},
             "tosses": len(scored),
@@ -431,38 +422,3 @@ def _against_time(tosses: Sequence[Toss], scores: Mapping[str, Score]) -> Drawin
 
 APART_M = 0.6
 """Distance of the two tosses of the replay."""
-
-INSTANTS = 6
-"""Instants of a toss that its picture shows."""
-
-
-def _strip(what: str, name: str, toss: Toss, pose: Array, cube: Cube) -> Drawing:
-    """The cube seen from the side it passes by, measured and simulated."""
-    moved = toss.pose[-1, :2] - toss.pose[0, :2]
-    along = np.append(moved, 0.0) / max(float(np.linalg.norm(moved)), 1e-9)
-    simulated = record.corners_of(pose, cube)
-    rows = np.linspace(0, len(pose) - 1, INSTANTS).round().astype(int)
-    with axes(columns=INSTANTS, size=(11.0, 2.2), sharex=True, sharey=True) as plots:
-        for plot, row in zip(plots, rows, strict=True):
-            for corners, look in (
-                (toss.corners[row], {"facecolor": "0.8", "edgecolor": "0.3"}),
-                (simulated[row], {"facecolor": "none", "edgecolor": "C0", "linewidth": 1.6}),
-            ):
-                flat = np.column_stack((corners @ along - toss.pose[0, :3] @ along, corners[:, 2]))
-                plot.add_patch(Polygon(flat[ConvexHull(flat).vertices], **look))
-            plot.axhline(0.0, color="0.5", linewidth=0.8)
-            plot.set_aspect("equal")
-            plot.set(title=f"{PERIOD * row:.2f} s", ylim=(-0.02, 0.22))
-        span = np.concatenate((toss.corners, simulated)) @ along - toss.pose[0, :3] @ along
-        plots[0].set(xlim=(span.min() - 0.02, span.max() + 0.02), ylabel="[m]")
-    return Drawing(f"The {what} toss", plots[0].figure)
-
-
-def _impacts_drawing(hits: Impacts) -> Drawing:
-    with axes(columns=2, size=(8.0, 3.0)) as (friction, restitution):
-        friction.hist(hits.friction, bins=30)
-        restitution.hist(hits.restitution, bins=30)
-        friction.set(xlabel="horizontal over vertical impulse", ylabel="impacts", xlim=(0.0, None))
-        restitution.set(xlabel="speed of the corner, after over before", xlim=(0.0, None))
-        friction.figure.tight_layout()
-    return Drawing("Impacts of single corners, without any engine", friction.figure)

@@ -50,9 +50,9 @@ SOUGHT_GAINS = FeedbackGains(
 )
 """Gains of the preset `paper`. They are ours: no record says which gains gave the tables of the paper.
 
-A search against Tables 3 and 4 found them (study `gains`). The authors' program (Pacer) of 2015 has (5e4, 100) for
-accelerations, with which most controllers fall here within 1.5 s at joint errors of a fifth of the printed ones; for
-pid it has 10 (2014) and 20 N m/rad (2015).
+A search by CMA-ES against Tables 3 and 4 found them (docs/howto/reproduce.md). The authors' program (Pacer) of 2015
+has (5e4, 100) for accelerations, with which most controllers fall here within 1.5 s at joint errors of a fifth of the
+printed ones; for pid it has 10 (2014) and 20 N m/rad (2015).
 """
 
 PRESETS = {

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from idcontrol import judge, robots
-from idcontrol.experiments.enumeration import LIMITS, TROT_MU, Config, experiment, measure, nearest_problem
+from idcontrol.experiments.enumeration import TROT_MU, Config, experiment, measure, nearest_problem
 from idcontrol.models.whitened import recover, whiten
+from idcontrol.solvers.enumerate import nearest_solution
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +39,19 @@ def test_the_start_solves_its_step_and_the_torque_is_the_steps(machine, contacts
 def test_no_basis_is_nearer_than_what_the_search_proves_to_be_nearest(machine):
     rng = np.random.default_rng(0)
     for number in range(10):
-        case = measure(*nearest_problem(rng, *machine, 2, still=number % 2 == 0))
+        nearest, start, problem = nearest_problem(rng, *machine, 2, still=number % 2 == 0)
+        case = measure(nearest, start, problem)
         assert case.proved
         assert case.nodes < 30  # of 10^2 mode combinations and their parents
         assert case.excess > -1e-6
         assert case.improved > -1e-9
-        _, nodes, proved, farther, above = case.cut.T
-        assert np.all(nodes <= LIMITS)
-        assert np.all(np.diff(farther) <= 1e-12)  # a longer search is never worse
-        assert np.all(above <= 1e-9)  # a lower bound bounds from below, wherever the search stops
-        assert proved[-1] == 1.0
+        limits = (3, 30, 100)
+        cut = [nearest_solution(nearest, start, max_nodes=limit) for limit in limits]
+        assert all(found.nodes <= limit for found, limit in zip(cut, limits, strict=True))
+        assert np.all(np.diff([found.value for found in cut]) <= 1e-12 * cut[0].value)  # longer is never worse
+        # a lower bound bounds from below, wherever the search stops
+        assert all(found.lower_bound <= (1.0 + 1e-9) * cut[-1].value for found in cut)
+        assert cut[-1].proved
 
 
 def test_the_run_counts_every_case_and_finds_nothing_nearer(tmp_path):

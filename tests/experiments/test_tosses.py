@@ -87,7 +87,7 @@ def test_a_run_fits_on_one_half_scores_on_the_other_and_can_be_replayed(made, tm
     told = metrics["engines"]["coulomb-lcp"]
     assert {"position_m", "rotation_rad", "rest_m"} <= set(told)
     assert told["parameters"].keys() == TRUE.keys()
-    assert (tmp_path / "figure-2.svg").is_file()
+    assert (tmp_path / "figure-1.svg").is_file()
 
 
 @pytest.mark.slow
