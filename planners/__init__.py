@@ -12,6 +12,10 @@ One concept a file, from when to where to how:
     paper      the original planner of the paper, for comparison
     stand      nothing but a pose, for robots of any legs
 
+For machines moved by whole-body tasks:
+
+    dcm        footsteps, and a motion of the centre of mass that standing feet can carry
+
 For hands that hold a body:
 
     arm_swing  the motion of the arm                                 grip       internal forces of the fingertips

@@ -1,0 +1,254 @@
+"""Walks step by step: places of the feet, and a motion of the centre of mass that standing feet can carry.
+
+The divergent component of motion ξ = x + ẋ/ω of a centre of mass x at constant height z, with ω = √(g/z), obeys
+``ξ̇ = ω (ξ - p)`` where p is the zero-moment point, and x follows it: ``ẋ = ω (ξ - x)`` (Englsberger, Ott &
+Albu-Schäffer 2015, Three-dimensional bipedal walking control based on divergent component of motion). ξ is unstable
+forwards in time, so it is computed backwards from where the walk ends, as there. Here p moves evenly between knots,
+which gives a closed form: over a piece from t0 to t1 with ``ṗ = s``,
+
+    ξ = p + s/ω + D e^{ω (t - t1)},     x = p + D/2 e^{ω (t - t1)} + B e^{-ω (t - t0)}
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from idcontrol.config.configuration import NotNegative, Positive
+from idcontrol.types import Array
+
+GRAVITY: Final = 9.81
+"""[m/s²]."""
+SETTLE_S: Final = 1.5
+"""The centre of mass approaches the middle of the soles for this long after the last shift of load [s]."""
+
+
+class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A walk of equal steps; the last one keeps the middle of the feet where it is.
+
+    Attributes:
+        count: Number of steps.
+        together: Names of the feet that step at once, group after group; null steps foot after foot.
+        first: Name of a foot that begins; null is the first of the robot file, or the second for a walk to the right.
+        length_m: How far each step takes the middle of the feet ahead: a biped's foot lands so far ahead of the other.
+        sideways_m: How far to the left.
+        turn_rad: How far the feet turn to the left with each step.
+        single_s: Time on one foot.
+        double_s: Time on both feet between steps.
+        height_m: How high a foot is lifted.
+        touchdown_m_s: Speed with which it is lowered onto the ground.
+    """
+
+    count: Annotated[int, msgspec.Meta(ge=0)] = 0
+    together: tuple[tuple[str, ...], ...] | None = None
+    first: str | None = None
+    length_m: float = 0.2
+    sideways_m: float = 0.0
+    turn_rad: float = 0.0
+    single_s: Positive = 0.7
+    double_s: Positive = 0.3
+    height_m: Positive = 0.05
+    touchdown_m_s: NotNegative = 0.03
+
+
+class Footstep(NamedTuple):
+    """One step.
+
+    Attributes:
+        feet: The k feet that swing.
+        lift_s: Time of lift-off [s].
+        land_s: Time of touchdown [s].
+        places: Where they land: x, y [m] and yaw [rad], shape (k, 3).
+    """
+
+    feet: tuple[int, ...]
+    lift_s: float
+    land_s: float
+    places: Array
+
+
+class Motion(NamedTuple):
+    """Value, velocity and acceleration of the same shape."""
+
+    value: Array
+    velocity: Array
+    acceleration: Array
+
+
+class DcmPlan(NamedTuple):
+    """A horizontal motion of the centre of mass in k pieces, the last without an end.
+
+    Attributes:
+        omega: ω [1/s].
+        begin: Begin of each piece, shape (k,) [s].
+        end: Its end, shape (k,) [s]; that of the last is inf.
+        zmp: Zero-moment point at its begin, shape (k, 2) [m].
+        slope: Velocity of the zero-moment point, shape (k, 2) [m/s].
+        growing: D of each piece, shape (k, 2) [m].
+        fading: B of each piece, shape (k, 2) [m].
+    """
+
+    omega: float
+    begin: Array
+    end: Array
+    zmp: Array
+    slope: Array
+    growing: Array
+    fading: Array
+
+
+def compose(at: Array, relative: Array) -> Array:
+    """Go from the place `at` (x, y, yaw) by `relative`, in its own axes."""
+    c, s = math.cos(at[2]), math.sin(at[2])
+    x, y, yaw = relative
+    return at + np.array([c * x - s * y, s * x + c * y, yaw])
+
+
+def footsteps(steps: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begin_s: float) -> list[Footstep]:
+    """Place the steps of a walk.
+
+    Args:
+        steps: The walk.
+        feet: Places of the n feet at its begin, shape (n, 3).
+        groups: Feet that step at once, in their order.
+        begin_s: Time of the first lift-off [s].
+    """
+    middle = feet.mean(axis=0)
+    c, s = math.cos(middle[2]), math.sin(middle[2])
+    beside = (feet - middle) @ np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])  # in axes of the middle
+    beside[:, 2] = 0.0
+    stride = np.array([steps.length_m, steps.sideways_m, steps.turn_rad])
+    out = []
+    for k in range(steps.count):
+        group = groups[k % len(groups)]
+        if k < steps.count - 1:
+            middle = compose(middle, stride)
+        lift = begin_s + k * (steps.single_s + steps.double_s)
+        places = np.array([compose(middle, beside[foot]) for foot in group])
+        out.append(Footstep(group, lift, lift + steps.single_s, places))
+    return out
+
+
+def zmp_knots(steps: Sequence[Footstep], feet: Array, double_s: float, begin_s: float) -> tuple[Array, Array]:
+    """Place the zero-moment point amid the feet that stand, and on the way while a step has not begun.
+
+    Args:
+        steps: The steps.
+        feet: Places of the n feet at the begin, shape (n, 3).
+        double_s: Time of a shift between steps [s].
+        begin_s: Time at which the motion begins, before the first shift [s].
+
+    Returns:
+        Times, shape (k,) [s], and places, shape (k, 2) [m]; in the first two, at the begin and at that of the first
+        shift, it is amid all feet.
+    """
+    feet = feet[:, :2].copy()
+    times, zmp = [begin_s, steps[0].lift_s - double_s], [feet.mean(axis=0)] * 2
+    for step in steps:
+        times += [step.lift_s, step.land_s]
+        zmp += [np.delete(feet, step.feet, axis=0).mean(axis=0)] * 2
+        feet[list(step.feet)] = step.places[:, :2]
+    return np.array([*times, times[-1] + double_s]), np.array([*zmp, feet.mean(axis=0)])
+
+
+def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array) -> DcmPlan:
+    """Find the motion whose zero-moment point passes through knots and rests at the last one.
+
+    The second knot is moved so that the motion begins with the divergent component `dcm`: to walk off to the left, the
+    zero-moment point first goes to the right.
+
+    Args:
+        times: Times of knots, increasing, shape (k,) [s].
+        zmp: Their places, shape (k, 2) [m].
+        omega: ω [1/s].
+        com: Centre of mass at the begin, shape (2,) [m].
+        dcm: Its divergent component there, shape (2,) [m].
+    """
+    decay = np.exp(-omega * np.diff(times))
+
+    def backwards(zmp: Array) -> Array:
+        """ξ at all knots."""
+        xi = zmp.copy()
+        for i in reversed(range(len(decay))):
+            ahead = (zmp[i + 1] - zmp[i]) / (times[i + 1] - times[i]) / omega
+            xi[i] = zmp[i] + ahead + (xi[i + 1] - zmp[i + 1] - ahead) * decay[i]
+        return xi
+
+    moved, unit = zmp.copy(), np.zeros_like(zmp)
+    unit[1] = 1.0
+    moved[1] += (dcm - backwards(zmp)[0]) / backwards(unit)[0]  # ξ is linear in the knots
+    xi = backwards(moved)
+    slope = np.vstack([np.diff(moved, axis=0) / np.diff(times)[:, None], np.zeros((1, 2))])
+    growing = np.vstack([xi[1:] - moved[1:] - slope[:-1] / omega, np.zeros((1, 2))])
+    fading, x = np.empty_like(moved), np.array(com, dtype=np.float64)
+    for i, e in enumerate((*decay, 0.0)):
+        fading[i] = x - moved[i] - 0.5 * growing[i] * e
+        if i < len(decay):
+            x = moved[i + 1] + 0.5 * growing[i] + fading[i] * e
+    return DcmPlan(omega, times, np.append(times[1:], np.inf), moved, slope, growing, fading)
+
+
+def zmp_at(plan: DcmPlan, t: float) -> Array:
+    """Zero-moment point at a time from the begin on, shape (2,) [m]."""
+    i = max(int(np.searchsorted(plan.begin, t, side="right")) - 1, 0)
+    return np.asarray(plan.zmp[i] + plan.slope[i] * (t - plan.begin[i]))
+
+
+def com_at(plan: DcmPlan, t: float) -> Motion:
+    """Centre of mass at a time from the begin on, horizontally; its divergent component is value + velocity / ω."""
+    i = max(int(np.searchsorted(plan.begin, t, side="right")) - 1, 0)
+    omega, p = plan.omega, plan.zmp[i] + plan.slope[i] * (t - plan.begin[i])
+    growing = 0.5 * plan.growing[i] * math.exp(omega * (t - plan.end[i]))
+    fading = plan.fading[i] * math.exp(-omega * (t - plan.begin[i]))
+    return Motion(p + growing + fading, plan.slope[i] + omega * (growing - fading), omega**2 * (growing + fading))
+
+
+def smooth(s: float) -> tuple[float, float, float]:
+    """Rise from 0 to 1 as s does, at rest at both ends, with the least jerk (Flash & Hogan 1985); s may be beyond."""
+    s = min(max(s, 0.0), 1.0)
+    return s**3 * (10.0 - 15.0 * s + 6.0 * s**2), 30.0 * (s * (1.0 - s)) ** 2, 60.0 * s * (1.0 - s) * (1.0 - 2.0 * s)
+
+
+def blend(a: Array, b: Array, begin_s: float, end_s: float, t: float) -> Motion:
+    """Go from `a` to `b` between two times, at rest before and after."""
+    T = end_s - begin_s
+    s, ds, dds = smooth((t - begin_s) / T)
+    return Motion(a + s * (b - a), ds / T * (b - a), dds / T**2 * (b - a))
+
+
+def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, float]:
+    """Height of a swinging foot above where it left the ground, and its rates [m, m/s, m/s²].
+
+    It leaves the ground smoothly and comes back with the touchdown speed, with which it goes on until it lands.
+    """
+    T, v = step.land_s - step.lift_s, steps.touchdown_m_s
+    s = (t - step.lift_s) / T
+    if s >= 1.0:
+        return -v * (t - step.land_s), -v, 0.0
+    up, down = 64.0 * steps.height_m, v * T  # of s³(1-s)³, which is 1/64 in the middle, and s³(1-s)(4-3s)
+    rise, landing = s**3 * (1.0 - s) ** 3, s**3 * (1.0 - s) * (4.0 - 3.0 * s)
+    d_rise = 3.0 * s**2 * (1.0 - s) ** 2 * (1.0 - 2.0 * s)
+    dd_rise = 6.0 * s * (1.0 - s) * (1.0 - 5.0 * s + 5.0 * s**2)
+    d_landing, dd_landing = s**2 * (12.0 - 28.0 * s + 15.0 * s**2), s * (24.0 - 84.0 * s + 60.0 * s**2)
+    return (
+        up * rise + down * landing,
+        (up * d_rise + down * d_landing) / T,
+        (up * dd_rise + down * dd_landing) / T**2,
+    )
+
+
+def heading_at(steps: Sequence[Footstep], feet: Array, t: float) -> tuple[float, float, float]:
+    """Yaw amid the feet and its rates: it turns with the foot that swings [rad, rad/s, rad/s²]."""
+    yaw = feet[:, 2].copy()
+    for step, following in itertools.zip_longest(steps, steps[1:]):
+        before = yaw.mean()
+        yaw[list(step.feet)] = step.places[:, 2]
+        if following is None or t < following.lift_s:
+            value, velocity, acceleration = blend(before, yaw.mean(), step.lift_s, step.land_s, t)
+            return float(value), float(velocity), float(acceleration)
+    return float(yaw.mean()), 0.0, 0.0
