@@ -132,22 +132,6 @@ def test_the_ground_has_the_friction_of_what_touches_it_unless_told() -> None:
         assert contacts.body.tolist() == [[0, WORLD]]
 
 
-def test_far_bodies_and_obstacles_among_themselves_have_no_contact() -> None:
-    walls = [Obstacle(name="wall", shape=coal.Box(1, 1, 1), position=np.zeros(3)) for _ in range(2)]
-    detector = BodyDetector([solid("ball", coal.Sphere(0.1), 1000.0)], walls, terrain=plane())
-    contacts = found_by(detector, np.array([[5.0, 0.0, 5.0]]), Rotation.identity(1), 0.1)
-    assert len(contacts) == 0
-    assert contacts.dense(1).jacobian.shape == (0, 6)
-
-
-def test_each_body_brings_its_own_reach() -> None:
-    detector = BodyDetector([solid(f"ball{i}", coal.Sphere(0.1), 1000.0) for i in range(2)], terrain=plane())
-    position, turn = np.array([[0.0, 0.0, 0.15], [0.25, 0.0, 0.15]]), np.stack([np.eye(3)] * 2)
-    assert len(detector.detect(position, turn, np.array([0.04, 0.0]))) == 0
-    assert len(detector.detect(position, turn, np.array([0.06, 0.0]))) == 2
-    assert len(detector.detect(position, turn, np.array([0.03, 0.03]))) == 1
-
-
 def test_an_obstacle_without_a_place_is_refused() -> None:
     for position in (np.full(3, np.nan), np.zeros(2)):
         with pytest.raises(InputError, match="'wall': position and quaternion"):

@@ -112,13 +112,6 @@ def test_boxes_edge_to_edge_and_corner_to_corner_have_their_closed_form() -> Non
         assert witness == pytest.approx([np.sqrt(2.0) + 0.5 * gap, 0.0, 0.1], abs=1e-9)
 
 
-def test_a_ball_inside_a_box_leaves_through_the_nearest_face() -> None:
-    things = [coal.Sphere(0.1), coal.Box(2, 2, 2)]
-    distance, direction, _ = measured(things, np.array([[0.3, -0.8, 0.1], [0.0, 0, 0]]), np.stack([np.eye(3)] * 2))
-    assert distance == pytest.approx(-0.3, abs=1e-15)
-    assert np.array_equal(direction, [0.0, -1.0, 0.0])
-
-
 def test_centres_that_coincide_still_have_a_direction() -> None:
     for kinds in (("ball", "ball"), ("ball", "crate"), ("crate", "crate")):
         distance, direction, _ = measured(

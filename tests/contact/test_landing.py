@@ -72,13 +72,6 @@ def test_the_closing_speed_is_bounded_on_both_sides() -> None:
         assert out.surface_velocity[:4] == pytest.approx(np.full(4, 0.2 * speed), rel=1e-12)
 
 
-def test_a_foot_that_the_last_period_held_still_is_told_to_rest() -> None:
-    """Along the rows of this period it moves by the drift h J̇v of the last one, which is no motion of the foot."""
-    contacts, v = feet()
-    held = dataclasses.replace(contacts, gap=np.zeros(4), drift=contacts.jacobian @ v / H)
-    assert np.abs(landing_contacts(held, v, H, BELT).surface_velocity).max() < 1e-16
-
-
 def test_on_a_conveyor_velocities_are_relative_to_it() -> None:
     contacts, v = feet(surface=True)
     still = dataclasses.replace(
@@ -107,16 +100,6 @@ def test_without_a_settling_time_no_foot_ever_settles() -> None:
     contacts, v = feet()
     old = landing_contacts(contacts, v, H, BELT, since_touchdown=np.full(4, np.inf))
     assert np.array_equal(old.surface_velocity, landing_contacts(contacts, v, H, BELT).surface_velocity)
-
-
-def test_periods_longer_than_the_decay_stop_at_once() -> None:
-    contacts, v = feet()
-    closed = dataclasses.replace(contacts, gap=np.zeros(4))
-    assert not landing_contacts(closed, v, 0.02, BELT).surface_velocity.any()
-
-
-def test_no_contacts_stay_none() -> None:
-    assert len(landing_contacts(Contacts.none(5), np.zeros(5), H, Landing())) == 0
 
 
 @pytest.mark.parametrize(("name", "value"), [("decay_s", 0.0), ("closing_s", np.nan), ("slip_m_s", -1.0)])

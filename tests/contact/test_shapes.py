@@ -51,23 +51,6 @@ def test_a_box_has_eight_corners_and_six_faces_of_four() -> None:
     assert_closed(shape)
 
 
-def test_round_shapes_are_corners_with_a_radius() -> None:
-    sphere, _ = from_coal(coal.Sphere(0.1), "ball")
-    assert np.array_equal(sphere.corners, np.zeros((1, 3)))
-    assert sphere.rounding == 0.1
-    capsule, _ = from_coal(coal.Capsule(0.05, 0.4), "rod")
-    assert np.array_equal(capsule.corners, [[0, 0, -0.2], [0, 0, 0.2]])
-    assert np.array_equal(capsule.half_extents[1], [0.05, 0.05, 0.25])
-
-
-def test_a_cylinder_has_two_caps() -> None:
-    shape, _ = from_coal(coal.Cylinder(0.1, 0.4), "can")
-    assert shape.cylinder == (0.1, 0.2)
-    assert np.hypot(*shape.corners[:, :2].T) == pytest.approx(0.1)
-    assert len(shape.faces) == 2
-    assert_closed(shape)
-
-
 def test_triangles_in_one_plane_are_one_face() -> None:
     """A box as a mesh, turned and far from its frame, is six faces of four corners."""
     turn = Rotation.from_rotvec([0.3, -1.0, 0.7])

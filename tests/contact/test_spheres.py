@@ -112,27 +112,6 @@ def test_the_tangential_rows_belong_to_the_touching_point_not_to_the_centre(syst
     assert detector.slip(system.from_pinocchio(v))[0] < 1e-16
 
 
-def test_slip_is_the_speed_along_the_tangential_rows(system: System, ground: Terrain) -> None:
-    rng = np.random.default_rng(3)
-    detector = SphereContacts(system, FEET, RADII, ground, 0.5, offsets=OFFSETS, orientation=0.4)
-    q, v = near_ground(system, rng)
-    system.update(q, v)
-    contacts = detector.detect(np.inf)
-    expected = np.hypot(contacts.S @ system.from_pinocchio(v), contacts.T @ system.from_pinocchio(v))
-    assert detector.slip(system.from_pinocchio(v)) == pytest.approx(expected, rel=1e-13)
-
-
-def test_the_orientation_turns_the_tangents_and_nothing_else(system: System, ground: Terrain) -> None:
-    rng = np.random.default_rng(4)
-    system.update(*near_ground(system, rng))
-    straight = SphereContacts(system, FEET, RADII, ground, 0.5).detect(np.inf)
-    turned = SphereContacts(system, FEET, RADII, ground, 0.5, orientation=0.3).detect(np.inf)
-    assert np.array_equal(turned.N, straight.N)
-    assert np.array_equal(turned.gap, straight.gap)
-    assert np.abs(turned.S - (np.cos(0.3) * straight.S + np.sin(0.3) * straight.T)).max() < 1e-15
-    assert np.abs(turned.T - (np.cos(0.3) * straight.T - np.sin(0.3) * straight.S)).max() < 1e-15
-
-
 def test_only_near_spheres_are_listed_with_their_own_number_and_friction(system: System, ground: Terrain) -> None:
     rng = np.random.default_rng(5)
     mu = np.array([0.1, 0.2, np.inf, 0.0])

@@ -1,14 +1,12 @@
 """Compiled multibody terms are Pinocchio's to rounding, wherever the machine is."""
 
-import pickle
-
 import numpy as np
 import pinocchio as pin
 import pytest
 
 from idcontrol import robots
 from idcontrol.dynamics.multibody import CompiledSystem, integrate_kernel, machine
-from idcontrol.dynamics.system import Actuators, FreeBody, System
+from idcontrol.dynamics.system import FreeBody, System
 from idcontrol.errors import InputError
 from tests.dynamics.test_system import chain, random_state
 
@@ -105,28 +103,6 @@ def test_gravity_may_be_changed():
     require_same(compiled, system)
 
 
-def test_rotors_add_to_the_diagonal():
-    none = np.zeros(12)
-    rotors = Actuators(np.linspace(0.01, 0.12, 12), none, none, np.full(12, np.inf), none)
-    system = System(robots.load("go1").system().model, actuators=rotors)
-    compiled = CompiledSystem.of(system)
-    assert compiled.actuators is not None
-    q, v = random_state(system, np.random.default_rng(7))
-    system.update(q, v)
-    compiled.update(q, v)
-    require_same(compiled, system)
-
-
-def test_a_copy_computes_the_same_terms():
-    compiled = CompiledSystem.of(robots.load("links").system())
-    again = pickle.loads(pickle.dumps(compiled))
-    q, v = random_state(compiled, np.random.default_rng(7))
-    compiled.update(q, v)
-    again.update(q, v)
-    assert type(again) is CompiledSystem
-    assert all((a == b).all() for a, b in zip(terms(compiled), terms(again), strict=True))
-
-
 def test_a_joint_about_three_axes_is_refused_by_name():
     model = pin.Model()
     ball = model.addJoint(0, pin.JointModelSpherical(), pin.SE3.Identity(), "shoulder")
@@ -162,8 +138,3 @@ def test_vectors_of_another_machine_are_refused(nq, nv):
     compiled = CompiledSystem.of(robots.load("links").system())
     with pytest.raises(InputError, match=rf"\({nq},\) and \({nv},\), not \(19,\) and \(18,\)"):
         compiled.update(np.zeros(nq), np.zeros(nv))
-
-
-def test_a_machine_without_joints_has_terms_of_pinocchio():
-    """The point of reference of compiled terms is the first joint, which they would read beyond the end of all."""
-    assert type(machine(pin.Model())) is System

@@ -1,6 +1,5 @@
 """Multibody terms agree with Pinocchio's own algorithms, in our order of velocities."""
 
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -126,13 +125,6 @@ def test_support_marks_the_velocities_that_move_a_joint(machine):
         assert not J[:, ~machine.support[j]].any()
 
 
-def test_integration_stays_on_the_manifold(machine):
-    q, v = random_state(machine, np.random.default_rng(2))
-    moved = machine.integrate(q, machine.from_pinocchio(v), 0.1)
-    np.testing.assert_array_equal(moved, pin.integrate(machine.model, q, 0.1 * v))
-    assert np.linalg.norm(moved[3:7]) == pytest.approx(1.0, abs=1e-12)
-
-
 def rotation(q: np.ndarray) -> np.ndarray:
     return pin.Quaternion(q[6], *q[3:6]).matrix()
 
@@ -236,12 +228,6 @@ def test_a_missing_file_and_an_unknown_joint_say_so(tmp_path):
         System.from_urdf(chain(tmp_path), free_flyer=True, actuated=["root_joint"])
 
 
-def test_nothing_is_warned_about(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert System.from_urdf(chain(tmp_path), free_flyer=True).describe()
-
-
 def test_a_link_is_found_although_a_fixed_joint_has_its_name(tmp_path):
     fixed = """<link name="tool"/><joint name="tool" type="fixed"><parent link="l3"/><child link="tool"/>
       <origin xyz="0 0 0.2"/></joint></robot>"""
@@ -264,14 +250,3 @@ def test_a_model_whose_joints_are_not_in_depth_first_order_is_refused():
         model.appendBodyToJoint(joint, pin.Inertia.Random(), pin.SE3.Identity())
     with pytest.raises(InputError, match="joint 'left': what hangs on it does not follow it"):
         System(model)
-
-
-def test_a_machine_with_a_single_velocity_has_its_terms():
-    model = pin.Model()
-    model.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "hinge")
-    model.appendBodyToJoint(1, pin.Inertia(2.0, np.array([0.0, 0.5, 0.0]), 0.1 * np.eye(3)), pin.SE3.Identity())
-    system = System(model)
-    system.update(np.zeros(1), np.zeros(1))
-    np.testing.assert_allclose(system.M, [[0.1 + 2.0 * 0.25]])
-    np.testing.assert_allclose(system.bias, [2.0 * 9.81 * 0.5])
-    np.testing.assert_allclose(system.jacobian[:, 0], [0, 0, 0, 1, 0, 0])

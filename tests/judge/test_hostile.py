@@ -170,22 +170,6 @@ def test_where_held_contacts_creep_too_far_the_search_over_roles_finds_others(nu
     assert judge.violation(law, problem, solution) <= judge.TOLERANCE
 
 
-def test_smooth_contacts_get_no_friction_from_the_search_over_modes():
-    """One of them 16 km away, beside which a friction of 3e-4 N s was rounding."""
-    problem = hostile_step(31811, seed=41)
-    solution = MODELS["coulomb"](problem, None)
-    assert solution.status is not Status.SOLVED or judge.violation("coulomb", problem, solution) <= 1e-6
-    assert not solution.impulses[problem.contacts.mu == 0.0, 1:].any()
-
-
-def test_friction_that_moves_nothing_is_judged_in_the_units_of_its_normal_impulse():
-    """A normal impulse of -5e-17 N s beside others of 2 N s bounds friction of 1e-9 by -5e-26 N s."""
-    law = "coulomb"
-    solve = MODELS[law]
-    problem = hostile_step(480825, seed=31)
-    assert judge.violation(law, problem, solve(problem, None)) <= judge.TOLERANCE
-
-
 @pytest.mark.parametrize("mu", [0.5, 1e6])
 def test_friction_on_what_it_cannot_move_is_all_of_its_bound(mu):
     """A mass that stuck is dragged along by motors: friction brakes them, and not the mass."""

@@ -239,6 +239,13 @@ def test_hertz_comes_to_rest_at_its_own_depth():
     assert -x == pytest.approx(depth, rel=1e-12)
 
 
+def test_an_elastic_foundation_is_as_stiff_as_the_column_under_each_contact():
+    contacts = unilateral_rows(np.zeros((3, 2)), np.zeros(3), np.zeros(3), np.zeros(3))
+    law = constraint.elastic_foundation(1e7, 0.5, [1.0, 0.01, 0.0], damping=2.0)(contacts)
+    np.testing.assert_allclose(law.stiffness, [2e7, 2e5, 0.0])
+    np.testing.assert_allclose(law.damping, 2.0)
+
+
 # -- friction ---------------------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ def test_without_friction_sparse_and_dense_find_the_same_motion_and_impulses():
     assert solved >= 18
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [1.0, 1e6])
 def test_with_friction_answers_obey_the_law_of_the_dense_problem(mu):
     """There may be several: with much friction, a contact that opens in one may hold in another.

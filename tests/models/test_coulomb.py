@@ -325,30 +325,6 @@ def test_where_all_means_fail_the_best_answer_is_kept_or_what_is_known_is_said(m
     assert coulomb._ending(outcome).status is Status.FALLBACK
 
 
-def test_what_a_vertex_may_miss_that_is_kept_grows_with_what_impulses_change_up_to_the_fastest_motion():
-    """A point mass of 2 kg in two contacts of which one presses: rows answer to impulses by half."""
-    rho = np.vstack((np.eye(3), np.eye(3)))[[0, 3, 1, 4, 2, 5]] / np.sqrt(2.0)
-    c, left = np.array([-3.0, -50.0, 0.2, 0.0, 0.1, 0.0]), np.full(6, 1e-15)
-    f = np.array([4.0, 0.0, -1.0, 0.0, 60.0, 0.0])
-    problem = friction_lcp.Unbalanced(rho, c, left, np.zeros(6), np.full(2, 0.5), np.array([0, 1]))
-    worn = coulomb._worn(problem, f, HEAP)
-    changed = np.array([2.0, 2.0, 0.5, 0.5, 3.0, 3.0])  # of 30 no more than the 3 m/s of the one that presses
-    np.testing.assert_allclose(worn.left, left + coulomb.KEPT * changed, rtol=1e-12)
-    np.testing.assert_array_equal(left, 1e-15)
-
-
-def test_an_answer_that_is_off_in_its_fifth_digit_is_refined(quadruped):
-    """Standing on four feet that stick."""
-    quadruped.update(scenes.home(quadruped), np.zeros(18))
-    problem = forward_step(quadruped, np.zeros(18), np.zeros(12), scenes.foot_contacts(quadruped, 0.7))
-    posed, _ = unbalanced(problem)
-    f = coulomb.solve(problem).impulses.T.ravel() * (1.0 + 1e-5 * np.random.default_rng(0).normal(size=12))
-    off = friction_lcp.judged(posed, f, HEAP)
-    assert off > TOLERANCE
-    assert friction_lcp._refined(posed, off, f, HEAP) <= TOLERANCE
-    assert friction_lcp.judged(posed, f, HEAP) <= TOLERANCE
-
-
 def test_the_vertex_of_the_last_step_is_kept_while_it_is_a_solution(quadruped):
     first = coulomb.solve(swaying_demand(quadruped, 0))
     kept, solution = 0, first

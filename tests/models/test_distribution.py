@@ -10,7 +10,6 @@ from idcontrol.controllers.projection import project
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation, distribution, no_slip
 from idcontrol.models.distribution import (
-    MET,
     Bounds,
     Cones,
     TorqueMap,
@@ -123,41 +122,6 @@ def test_motors_stay_within_their_bounds_where_some_impulses_of_the_same_motion_
     assert left > 2
 
 
-def generated(u, cones):
-    """What `_allowed`, `_generators` and `_facets` write: B (3 n x d) and A (rows x d), for velocities u (3 n,)."""
-    n3 = u.size
-    cone = np.full(n3 // 3, -1)
-    d = distribution._allowed(np.zeros(n3), u, cones, cone)
-    row, other, weight = distribution._generators(cone, cones.mu, d, HEAP)
-    xi, A, least = np.arange(1.0, d + 1.0), np.full((4 * n3 // 3, d), 9.0), np.full(4 * n3 // 3, 9.0)
-    rows = distribution._facets(cone, cones.mu, xi, np.eye(d), A, least)
-    np.testing.assert_allclose(least[:rows], -A[:rows] @ xi, rtol=0, atol=1e-14 * d)  # to the rounding of ξ
-    B = np.zeros((n3, d))
-    for j in range(d):
-        B[row[j], j] += 1.0
-        B[other[j], j] += weight[j]
-    return B, A[:rows]
-
-
-def test_each_contact_has_the_generators_that_the_edge_rule_leaves_it():
-    """Six contacts: sticking, held, held but parting, smooth, smooth but parting, and sliding along -s."""
-    mu, held = np.array([0.5, 9.0, 9.0, 0.0, 0.0, 0.4]), np.array([False, True, True, False, False, False])
-    u = np.zeros((3, 6))
-    u[0, [2, 4]], u[1, 5] = 2e-3, -1.0
-    B, A = generated(u.ravel(), Cones(mu, held, np.zeros(6), 1e-3))
-    expected = np.zeros((3, 6, 10))
-    expected[[0, 1, 2], 0, [0, 1, 2]] = 1.0
-    expected[[0, 1, 2], 1, [3, 4, 5]] = 1.0
-    expected[0, 3, 6] = 1.0
-    expected[0, 5, 7:] = 1.0
-    expected[1, 5, 7], expected[2, 5, 8], expected[2, 5, 9] = 0.4, 0.4, -0.4
-    np.testing.assert_array_equal(B, expected.reshape(18, 10))
-    rows = np.zeros((9, 10))
-    rows[:4, 0], rows[:4, 1], rows[:4, 2] = 0.5, [1.0, 1.0, -1.0, -1.0], [1.0, -1.0, 1.0, -1.0]
-    rows[4, 3] = rows[5, 6] = rows[6, 7] = rows[7, 8] = rows[8, 9] = 1.0
-    np.testing.assert_array_equal(A, rows)
-
-
 PLUS_S, MINUS_S, PLUS_T, MINUS_T = 1, 2, 4, 8
 
 
@@ -185,15 +149,6 @@ def test_a_contact_keeps_the_edges_that_its_law_has_press_and_near_rest_all_of_t
     if exact and edges == 15:
         edges = {distribution.CIRCLE: 0, distribution.COULOMB: MINUS_T, distribution.DISSIPATION: PLUS_S + MINUS_T}[law]
     assert cone[0] == edges
-
-
-def test_a_facet_along_which_no_way_leads_is_no_row_but_its_side_stays():
-    """Of two contacts without friction the second carries what it has to: what rounding leaves of its row is no way."""
-    A, least = np.full((2, 1), 9.0), np.full(2, 9.0)
-    cone, ways = np.array([1, 1]), np.array([[1.0, 1e-17]])
-    assert distribution._facets(cone, np.zeros(2), np.array([3.0, -4.0]), ways, A, least) == 2
-    assert A.tolist() == [[1.0], [0.0]]
-    assert least.tolist() == [-3.0, 4.0]
 
 
 def test_impulses_that_rounding_puts_outside_come_back_into_their_cones():
@@ -225,24 +180,6 @@ def test_motor_impulses_answer_to_contacts_as_the_whole_machine_does(quadruped):
     y = np.random.default_rng(2).normal(size=12)
     change = recover(w, y)[1] - recover(w, np.zeros(12))[1]
     np.testing.assert_allclose(distribution.torque_map(w, 4) @ y, change, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("least", "most", "impulse", "inside"),
-    [
-        (-1.0, 3.0, 3.0 + 3.9 * MET, True),
-        (-1.0, 3.0, 3.0 + 4.1 * MET, False),
-        (-1.0, 3.0, -1.0 - 3.9 * MET, True),
-        (-1.0, 3.0, -1.0 - 4.1 * MET, False),
-        (-np.inf, 2.0, 2.0 + 1.9 * MET, True),
-        (-np.inf, 2.0, 2.0 + 2.1 * MET, False),
-        (-np.inf, np.inf, 1e300, True),
-        (-1.0, 3.0, np.nan, False),
-    ],
-)
-def test_a_motor_is_within_its_bounds_to_a_part_of_their_room(least, most, impulse, inside):
-    bounds = Bounds(np.array([-9.0, least]), np.array([9.0, most]))
-    assert within(bounds, np.array([0.0, impulse])) == inside
 
 
 def test_bounds_on_both_sides_of_a_motor_are_two_rows_also_where_kernels_run_as_python():

@@ -8,90 +8,7 @@ import pytest
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import friction_lcp
 from idcontrol.models.friction_lcp import Unbalanced
-from idcontrol.solvers.status import SOLVED, TOLERANCE
-
-
-def drawn(seed=0, n=3, k=5):
-    """Whitened rows, constants, compliances and friction of three contacts, the middle one without friction."""
-    rng = np.random.default_rng(seed)
-    normal, tangential = rng.uniform(0.1, 1.0, n), rng.uniform(0.1, 1.0, n)
-    compliance = np.r_[normal, tangential, tangential]
-    return rng.normal(size=(3 * n, k)), rng.normal(size=3 * n), compliance, np.array([0.3, 0.0, 1.7])
-
-
-def test_the_matrix_is_that_of_the_module_s_formula():
-    rho, c, compliance, mu = drawn()
-    frictional = friction_lcp.frictional_contacts(mu, HEAP)
-    assert frictional.tolist() == [0, 2]
-    lcp = friction_lcp.assemble(rho, c, compliance, mu, frictional, HEAP)
-    n, t = 3, frictional
-    N, S, T = rho[:n], rho[n : 2 * n][t], rho[2 * n :][t]
-    F, c_F = np.vstack((S, -S, T, -T)), np.r_[c[n : 2 * n][t], -c[n : 2 * n][t], c[2 * n :][t], -c[2 * n :][t]]
-    soft = np.kron(np.eye(2), np.kron([[1.0, -1.0], [-1.0, 1.0]], np.diag(compliance[n : 2 * n][t])))
-    E = np.tile(np.eye(2), (4, 1))
-    friction = np.zeros((2, n))
-    friction[[0, 1], t] = mu[t]
-    Q = np.block(
-        [
-            [N @ N.T + np.diag(compliance[:n]), N @ F.T, np.zeros((n, 2))],
-            [F @ N.T, F @ F.T + soft, E],
-            [friction, -E.T, np.zeros((2, 2))],
-        ]
-    )
-    np.testing.assert_allclose(lcp.Q, Q, atol=1e-15)
-    np.testing.assert_array_equal(lcp.r, np.r_[c[:n], c_F, 0.0, 0.0])
-    np.testing.assert_array_equal(lcp.scale, 1.0)
-
-
-def test_each_contact_has_one_factor_that_undoes_its_mean_mobility():
-    rho, c, compliance, mu = drawn()
-    lcp = friction_lcp.assemble(rho, c, compliance, mu, np.array([0, 2]), HEAP)
-    friction_lcp.balance_contacts(lcp, rho)
-    square = (rho**2).sum(axis=1).reshape(3, 3).mean(axis=0)
-    s = 1.0 / np.sqrt(square)
-    np.testing.assert_allclose(lcp.scale, np.r_[s, np.tile(s[[0, 2]], 4), 1.0 / s[[0, 2]]], rtol=1e-14)
-
-
-def test_a_contact_that_nothing_moves_has_the_largest_factor_of_the_others():
-    rho, c, compliance, mu = drawn()
-    rho[[0, 3, 6]] = 0.0
-    lcp = friction_lcp.assemble(rho, c, compliance, mu, np.array([0, 2]), HEAP)
-    friction_lcp.balance_contacts(lcp, rho)
-    assert lcp.scale[0] == lcp.scale[1:3].max()
-    friction_lcp.balance_contacts(lcp, np.zeros_like(rho))
-    np.testing.assert_array_equal(lcp.scale, 1.0)
-
-
-@pytest.mark.parametrize("frictional", [[0, 2], [0]])
-def test_one_factor_for_all_contacts_undoes_the_median_of_the_diagonal(frictional):
-    rho, c, compliance, mu = drawn()
-    lcp = friction_lcp.assemble(rho, c, compliance, mu, np.array(frictional), HEAP)
-    friction_lcp.balance_uniformly(lcp, HEAP)
-    count = 3 + 4 * len(frictional)
-    factor = np.median(np.diag(lcp.Q)[:count]) ** -0.5
-    np.testing.assert_allclose(lcp.scale, np.r_[np.full(count, factor), np.full(len(frictional), 1.0 / factor)])
-
-
-def test_impulses_are_differences_of_edges_where_the_contact_presses():
-    rho, c, compliance, mu = drawn()
-    lcp = friction_lcp.assemble(rho, c, compliance, mu, np.array([0, 2]), HEAP)
-    z, f = np.array([3.0, 2.0, 0.0, 0.5, 0.1, 0.2, 0.3, 0.7, 0.4, 0.1, 0.6, 9.0, 9.0]), np.full(9, np.nan)
-    friction_lcp.contact_impulses(lcp, z, f)
-    np.testing.assert_allclose(f, [3.0, 2.0, 0.0, 0.3, 0.0, 0.0, 0.6, 0.0, 0.0])  # the third presses by nothing
-
-
-def test_on_its_support_the_complement_is_zero():
-    rho, c, compliance, mu = drawn()
-    lcp = friction_lcp.assemble(rho, c - 5.0, compliance, mu, np.array([0, 2]), HEAP)
-    friction_lcp.balance_contacts(lcp, rho)
-    members, z = np.array([0, 2]), np.full(13, np.nan)
-    assert friction_lcp.on_support(lcp, members, z, HEAP)
-    expected = np.linalg.solve(lcp.Q[np.ix_(members, members)], -lcp.r[members])
-    np.testing.assert_allclose(z[members], np.maximum(expected, 0.0), rtol=1e-12)
-    assert not np.delete(z, members).any()
-    lcp.Q[np.ix_(members, members)] = 0.0
-    assert not friction_lcp.on_support(lcp, members, z, HEAP)
-
+from idcontrol.solvers.status import TOLERANCE
 
 MASS = 2.0
 
@@ -164,18 +81,6 @@ def test_impulses_that_cancel_leave_no_digit_to_be_called_solved():
     assert friction_lcp.judged(problem, np.array([1e-9, 0.0, 0.0, 0.0, 0.0, 0.0]), HEAP) <= TOLERANCE
 
 
-def test_lemke_s_answer_is_judged_and_written():
-    rho, c, mu = np.eye(3) / np.sqrt(MASS), np.array([-1.0, 5.0, 0.0]), np.array([0.5])
-    lcp = friction_lcp.assemble(rho, c, np.zeros(3), mu, np.array([0]), HEAP)
-    friction_lcp.balance_contacts(lcp, rho)
-    z, f = np.empty(6), np.empty(3)
-    status, pivots, residual = friction_lcp.solve_lcp(lcp, point(c), 0.0, z, f, HEAP)
-    assert (status, residual <= TOLERANCE) == (SOLVED, True)
-    assert 2 <= pivots <= 6
-    np.testing.assert_allclose(f, [2.0, -1.0, 0.0], atol=1e-12)
-    np.testing.assert_allclose(z, [2.0, 0.0, 1.0, 0.0, 0.0, 4.5], atol=1e-12)
-
-
 def test_an_answer_is_brought_to_rest_by_the_smallest_change_where_it_sticks_and_nowhere_else():
     sticking, sliding = point((-1.0, 0.3, -0.1)), point((-1.0, 5.0, 0.0))
     f = np.array([2.001, -0.59, 0.21])
@@ -186,10 +91,3 @@ def test_an_answer_is_brought_to_rest_by_the_smallest_change_where_it_sticks_and
     f = np.array([2.001, -1.0005, 0.0])
     friction_lcp._refined(sliding, friction_lcp.judged(sliding, f, HEAP), f, HEAP)
     np.testing.assert_allclose(f, [2.0, -1.0005, 0.0], rtol=1e-9)  # friction at its bound is kept
-
-
-def test_what_cannot_be_refined_stays_as_it_is():
-    problem, f = point((1.0, 0.0, 0.0)), np.array([-0.1, 0.0, 0.0])
-    residual = friction_lcp.judged(problem, f, HEAP)
-    assert friction_lcp._refined(problem, residual, f, HEAP) == residual
-    np.testing.assert_array_equal(f, [-0.1, 0.0, 0.0])

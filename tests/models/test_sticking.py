@@ -16,7 +16,7 @@ from idcontrol.models import coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.constraint import solver as constraint
 from idcontrol.models.constraint.solver import YIELD
 from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Prescribed, StepProblem
-from idcontrol.models.sticking import CONTRADICTED, LEFT_OUT, MANY, MOST, UNSETTLED, Attempt, search, sets, settle
+from idcontrol.models.sticking import MANY, MOST, UNSETTLED, Attempt, search, settle
 from idcontrol.models.whitened import INEXACT, outcomes, whiten
 from idcontrol.problems.machines import forward_step
 from idcontrol.types import Status
@@ -24,80 +24,6 @@ from tests import scenes
 from tests.parameters import one_fast
 
 ALL = np.array([True, True])
-
-
-def answers(table):
-    """An attempt by table: which contacts stick -> (presses, parts), or None where there are no impulses."""
-
-    def attempt(stick, out, _):
-        answer = table[tuple(stick.tolist())]
-        none = np.zeros(stick.size, dtype=bool)
-        presses, parts = (none, none) if answer is None else map(np.array, answer)
-        return Attempt(
-            found=tuple(stick.tolist()), solved=answer is not None, presses=presses, parts=parts, impossible=not answer
-        )
-
-    return attempt
-
-
-def test_what_presses_sticks_and_what_parts_is_let_go():
-    table = {
-        (True, True): ([True, False], [False, True]),
-        (True, False): ([True, False], [False, True]),
-    }
-    assert settle(ALL, ALL, answers(table)) == ((True, False), "")
-
-
-JAM = {
-    (True, True): ([False, True], [True, False]),
-    (False, True): ([True, True], [False, False]),
-    (True, False): ([False, True], [True, False]),
-    (False, False): ([True, True], [False, False]),
-}
-"""The first contact parts if it sticks and presses if it slips, the second presses."""
-
-
-def test_what_parts_if_it_sticks_and_presses_if_it_slips_holds_and_is_reported():
-    assert settle(ALL, ALL, answers(JAM)) == ((True, True), CONTRADICTED)
-
-
-def test_a_set_that_trying_passes_by_is_found_by_the_search():
-    alone = {(True, False): ([True, False], [False, False])}
-    assert settle(ALL, ALL, answers(JAM | alone)) == ((True, False), "")
-
-
-def test_what_no_impulses_hold_slips_and_is_reported():
-    tried = []
-
-    def attempt(stick, out, _):
-        tried.append(stick)
-        # both in turn until trying and searching end; then both shall hold
-        return answers(JAM if len(tried) <= 9 else JAM | {(True, True): None})(stick, out, _)
-
-    assert settle(ALL, ALL, attempt) == ((False, True), CONTRADICTED)
-
-
-def test_rows_left_out_that_move_are_reported_and_prove_nothing():
-    def attempt(stick, out, _):
-        nothing = np.zeros(2, dtype=bool)
-        return Attempt(found=None, solved=True, presses=stick, parts=nothing, moves=float(stick.all()))
-
-    assert search(ALL, ALL, lambda *roles: attempt(*roles)._replace(presses=ALL)) == (None, UNSETTLED)
-    assert settle(ALL, ALL, lambda *roles: attempt(*roles)._replace(presses=ALL))[1] == LEFT_OUT
-
-
-def test_what_is_impossible_is_so_for_more_contacts_too():
-    """Of eight sets those with the first contact are tried once: the first alone, when its turn comes."""
-    tried = []
-
-    def attempt(stick, out, _):
-        tried.append(tuple(stick.tolist()))
-        nothing = np.zeros(3, dtype=bool)
-        return Attempt(found=None, solved=not stick[0], presses=~stick, parts=nothing, impossible=bool(stick[0]))
-
-    assert search(np.ones(3, dtype=bool), np.array([True, False, False]), attempt) == (None, CONTRADICTED)
-    assert tried.count((True, False, False)) == 1
-    assert sum(stick[0] for stick in tried) == 1
 
 
 def test_without_any_held_contact_an_impossible_step_is_a_squeeze():
@@ -322,15 +248,6 @@ def test_sets_that_were_not_all_tried_prove_nothing(n):
     may = np.ones(n, dtype=np.bool_)
     _, look = no_slip.frictionless(whiten(problem), 1e-9, may)
     assert look(may) == (None, UNSETTLED)
-
-
-def test_all_sets_are_looked_at_once_and_those_like_the_last_first():
-    may, near = np.array([True, True, False, True]), np.array([True, False, True, False])
-    found = sets(may, near)
-    assert len({row.tobytes() for row in found}) == len(found) == 8
-    assert not found[:, 2].any()
-    changed = (found != (near & may)).sum(axis=1)
-    assert changed.tolist() == sorted(changed)
 
 
 def test_tangents_that_nearly_contradict_each_other_do_not_hide_that_another_contact_is_right():

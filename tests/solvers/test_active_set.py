@@ -73,47 +73,6 @@ def test_every_feasible_program_is_solved_to_its_optimality_conditions(seed, k, 
     assert np.all(u * (A @ x - b) <= 1e-8 * size * reach)
 
 
-def test_without_rows_the_minimum_is_newtons():
-    rng = np.random.default_rng(1)
-    root = rng.normal(size=(5, 5))
-    H, g = root @ root.T + np.eye(5), rng.normal(size=5)
-    np.testing.assert_allclose(solve_qp(H, g).x, np.linalg.solve(H, -g), rtol=1e-12)
-
-
-def test_rows_that_hold_at_the_minimum_of_the_objective_change_nothing_and_one_that_is_missed_is_met():
-    """Such rows are not whitened; here all hold with equality."""
-    H, g, A, _, _, _ = feasible_program(np.random.default_rng(4), 6, 0, 16)
-    alone = solve_qp(H, g)
-    reached = np.array([sum(a * x for a, x in zip(row, alone.x, strict=True)) for row in A])  # in the order of kernels
-    with_rows = solve_qp(H, g, A, reached)
-    np.testing.assert_array_equal(with_rows.x, alone.x)
-    np.testing.assert_array_equal(with_rows.multipliers, 0.0)
-    assert with_rows.active.size == 0
-    missed = reached - np.linalg.norm(A, axis=1)  # far from all rows but one
-    missed[3] = reached[3] + 1e-3 * abs(reached[3])
-    found = solve_qp(H, g, A, missed)
-    assert found.active.tolist() == [3]
-    assert A[3] @ found.x == pytest.approx(missed[3], rel=1e-12)
-
-
-def test_with_equalities_only_the_minimum_is_that_of_the_kkt_system():
-    rng = np.random.default_rng(2)
-    H, g, _, _, E, e = feasible_program(rng, 9, 2, 0)
-    kkt = np.block([[H, -E.T], [E, np.zeros((2, 2))]])
-    solution = np.linalg.solve(kkt, np.r_[-g, e])
-    result = solve_qp(H, g, E=E, e=e)
-    np.testing.assert_allclose(result.x, solution[:9], rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(result.equality_multipliers, solution[9:], rtol=1e-9, atol=1e-10)
-
-
-def test_a_box_clips_a_separable_program():
-    g = np.array([-3.0, 0.5, 2.0])
-    result = solve_qp(np.eye(3), g, np.vstack([np.eye(3), -np.eye(3)]), np.full(6, -1.0))
-    np.testing.assert_allclose(result.x, [1.0, -0.5, -1.0], atol=1e-15)
-    np.testing.assert_allclose(result.multipliers, [0, 0, 1.0, 2.0, 0, 0], atol=1e-15)
-    assert sorted(result.active) == [2, 3]
-
-
 def test_dependent_equalities_that_agree_are_skipped():
     E = np.array([[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]])
     result = solve_qp(np.eye(2), np.zeros(2), E=E, e=np.array([1.0, 2.0, 0.0]))

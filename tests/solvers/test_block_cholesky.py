@@ -87,20 +87,6 @@ def test_a_tree_is_factorized_without_fill():
     assert len(analyze(n, edges).column) == n - 1
 
 
-def test_a_grid_fills_in_far_less_than_a_dense_matrix():
-    width = 20
-    number = np.arange(width * width).reshape(width, width)
-    edges = np.concatenate(
-        [
-            np.stack((number[:-1], number[1:]), -1).reshape(-1, 2),
-            np.stack((number[:, :-1], number[:, 1:]), -1).reshape(-1, 2),
-        ]
-    )
-    # nested dissection is known to fill in about 8 n log₂ n, smallest degree to be near it
-    n = width * width
-    assert len(analyze(n, edges).column) < 8 * n * np.log2(n) / 4
-
-
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_a_matrix_that_is_not_positive_definite_is_told(where):
     rng = np.random.default_rng(1)

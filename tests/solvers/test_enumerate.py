@@ -10,7 +10,7 @@ from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_solution
 from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.solvers.modes import find_solution
 from tests.solvers.modes import nearest_of_all_modes, random_problem
-from tests.solvers.oracles import all_lcp_bases, coulomb_lcp, standing_feet
+from tests.solvers.oracles import all_lcp_bases, coulomb_lcp
 
 
 def assert_coulomb(problem, y):
@@ -131,36 +131,6 @@ def test_the_enumeration_of_bases_without_solution_returns_none():
     assert nearest_basis(Q, r, np.eye(2), np.zeros(2), np.zeros(2)) == (None, np.inf)
 
 
-def test_contacts_that_are_all_apart_carry_nothing():
-    N, S, T = standing_feet(np.random.default_rng(1), 3)
-    J = np.r_[N, S, T]
-    v0 = np.r_[np.full(3, 0.5), np.full(6, 0.1)]
-    problem = NearestProblem(
-        V=J @ J.T, v0=v0, mu=np.full(3, 0.5), T=np.eye(9), t0=np.ones(9), target=np.zeros(9), weights=np.ones(9)
-    )
-    result = nearest_solution(problem, np.zeros(9))
-    assert result.proved
-    assert not result.y.any()
-    assert result.value == pytest.approx(4.5)
-
-
-def test_one_program_is_enough_where_the_motion_is_unique():
-    """Duplicate contacts: any split is a solution, the motion is not at stake."""
-    rng = np.random.default_rng(2)
-    N, S, T = standing_feet(rng, 1)
-    J = np.vstack([np.tile(rows, (2, 1)) for rows in (N, S, T)])
-    v0 = J @ np.array([0.01, 0.0, -0.2, 0.0, 0.0, 0.0])
-    problem = NearestProblem(
-        V=J @ J.T, v0=v0, mu=np.full(2, 0.9), T=np.eye(6), t0=np.zeros(6), target=np.zeros(6), weights=np.ones(6)
-    )
-    alone = np.linalg.lstsq(J @ J.T, -v0, rcond=None)[0]
-    lopsided = np.r_[2 * alone[0], 0.0, 2 * alone[2], 0.0, 2 * alone[4], 0.0]
-    first, last = nearest_solution(problem, lopsided, max_nodes=1), nearest_solution(problem, lopsided)
-    np.testing.assert_allclose(first.y, alone, atol=1e-9 * np.abs(alone).max())
-    assert last.proved
-    assert last.value == first.value
-
-
 @pytest.mark.parametrize("seed", [24, 29])
 def test_another_motion_is_found_where_the_start_has_not_the_nearest(seed):
     """Two feet that could stand, or slide: the target is far from the torque of the start, whatever that is."""
@@ -272,10 +242,3 @@ def test_a_search_that_meets_its_limit_settles_nothing():
     assert y is None
     assert not settled
     assert nodes == 2
-
-
-def test_contacts_that_part_by_themselves_need_no_search():
-    y, settled, nodes = find_solution(np.eye(3), np.array([0.1, -1.0, 1.0]), np.array([0.5]))
-    np.testing.assert_array_equal(y, 0.0)
-    assert settled
-    assert nodes == 0

@@ -86,14 +86,6 @@ def test_the_solution_depends_neither_on_units_nor_on_the_scale():
         np.testing.assert_allclose(solve_lemke(a * Q, b * r).z, b / a * reference, rtol=1e-9)
 
 
-def test_a_nonnegative_constant_needs_no_impulse():
-    result = solve_lemke(np.eye(3), np.array([0.0, 1.0, 2.0]))
-    assert result.status is SolverStatus.SOLVED
-    assert result.iterations == 0
-    assert not result.z.any()
-    assert solve_lemke(np.zeros((0, 0)), np.zeros(0)).status is SolverStatus.SOLVED
-
-
 def test_fingers_told_to_squeeze_end_on_a_ray_that_proves_it():
     Q, r = np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([-0.1, -0.1])
     result = solve_regularized(Q, r)  # regularization must not invent a solution
@@ -119,17 +111,6 @@ def test_a_problem_made_to_need_exponentially_many_pivots_is_solved_or_reported(
     np.testing.assert_allclose(other.z, np.eye(n)[0], atol=1e-14)
     stopped = solve_lemke(Q, r, np.ones(n), max_pivots=1)
     assert (stopped.status, stopped.residual) == (SolverStatus.ITERATIONS, np.inf)
-
-
-def test_many_feet_on_a_plane_are_solved_without_regularization():
-    """Up to 24 feet whose rows have rank 6: on some 1 in 1000 of these the first covering vector loses its way."""
-    rng = np.random.default_rng(15)
-    for _ in range(40):
-        n = int(rng.integers(5, 25))
-        Q, r, scale = coulomb_lcp(*standing_feet(rng, n), body_velocity(rng, 0.3), rng.uniform(0.01, 1.5, n))
-        result = solve_lemke(Q, r, scale)
-        assert result.status is SolverStatus.SOLVED
-        assert_complementary(Q, r, result)
 
 
 def test_regularization_is_reported_where_it_was_used_and_only_there():

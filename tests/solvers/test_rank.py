@@ -28,13 +28,6 @@ def test_feet_on_a_plane_have_two_translations_and_one_yaw(n):
     assert found.kept[2] in (2, 3)
 
 
-def test_one_foot_has_two_rows_and_no_foot_none():
-    _, S, T = standing_feet(np.random.default_rng(0), 1)
-    assert find_indices(tangents(S, T), np.zeros(2)).kept.tolist() == [0, 1]
-    assert find_indices(np.zeros((0, 6)), np.zeros(0)).kept.size == 0
-    assert find_indices(np.zeros((3, 6)), np.zeros(3)).kept.size == 0
-
-
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 12), rank=st.integers(1, 6))
 @settings(max_examples=80, deadline=None)
 def test_as_many_rows_are_kept_as_the_rank_and_they_are_independent(seed, n, rank):

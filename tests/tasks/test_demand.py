@@ -78,16 +78,6 @@ def test_balance_rows_are_what_contact_forces_cannot_change(stand, rank):
         np.testing.assert_allclose(balance @ a, constants, atol=1e-10)
 
 
-def test_dependent_contact_rows_change_nothing():
-    rng = np.random.default_rng(2)
-    of = moving(rng)
-    rows, J, d = problem(rng, of, (0, 3))
-    arguments = rows.A, rows.y, rows.weight, rows.joints, rows.joint_weight, HEAP
-    once = free_demand(J, d, *arguments)
-    twice = free_demand(np.vstack([J, J]), np.r_[d, d], *arguments)
-    np.testing.assert_allclose(twice, once, atol=1e-9 * np.abs(once).max())
-
-
 @pytest.mark.parametrize("faded", [1e-16, 1e-24])
 def test_a_task_that_fades_out_leaves_the_others_as_they_are(faded):
     rng = np.random.default_rng(3)
