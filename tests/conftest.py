@@ -25,9 +25,9 @@ hypothesis.settings.load_profile("repeatable")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Tests of every plant and controller take coulomb-cone with the long ones: it compiles for half a minute each."""
+    """Put parameters that compile for 5 to 30 seconds, for no other test, with the long tests."""
     for item in items:
-        if "coulomb-cone" in item.name:
+        if any(name in item.name for name in ("coulomb-cone", "id-sap", "id-constraint")):
             item.add_marker(pytest.mark.slow)
 
 

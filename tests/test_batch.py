@@ -9,8 +9,7 @@ from idcontrol import controllers, robots
 from idcontrol.batch import Commands, Controllers, References
 from idcontrol.controllers import Gains, InverseSettings, Setup
 from idcontrol.dynamics.system import System
-from idcontrol.errors import InputError, UnknownName
-from idcontrol.experiments.examples import many_robots
+from idcontrol.errors import InputError
 from idcontrol.types import State, Status
 
 ROBOT = robots.load("solo12")
@@ -153,17 +152,6 @@ def test_an_array_of_another_shape_is_refused_by_name(field):
 def test_what_cannot_be_a_batch_is_refused(name, change, line):
     with pytest.raises(InputError, match=line):
         Controllers(**{"name": name, "robot": ROBOT, "n": N, "mu": 0.7, "threads": 1} | change)
-
-
-def test_an_unknown_controller_is_refused():
-    with pytest.raises(UnknownName, match="id-teleport"):
-        Controllers("id-teleport", ROBOT, N, mu=0.7)
-
-
-def test_robots_on_ice_slide_and_others_stand(capsys):
-    slid = many_robots.sway(np.array([0.02, 0.6, 0.9]), 0.1)
-    assert "; 0 of 3 robots fell" in capsys.readouterr().out
-    assert slid[0] > 3 * slid[1:].max()  # those move by the rounding of their feet on the ground
 
 
 def test_calls_from_two_threads_come_one_after_the_other():

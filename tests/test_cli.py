@@ -315,15 +315,6 @@ def test_a_run_that_is_stopped_keeps_what_it_had(command, controller, code):
     assert run.metrics is None
 
 
-def test_list_says_what_each_thing_is(command):
-    status, out, _ = command("list")
-    assert status == 0
-    for word in ("controllers", "plants", "robots", "terrains", "experiments", "a number falls", "4.8 kg, 2 joints"):
-        assert word in out
-    assert "unfit" in out
-    assert "not fit to run: joint 'kne' does not exist" in out
-
-
 def test_one_broken_package_does_not_hide_the_others(command):
     _, out, _ = command("list", "experiments", "--json")
     assert json.loads(out) == {
@@ -338,14 +329,6 @@ def test_list_json_of_all_is_one_object_of_names_and_lines(command):
     assert set(got) == {"controllers", "plants", "robots", "terrains", "experiments", "studies"}
     assert all(isinstance(line, str) and line for entries in got.values() for line in entries.values())
     assert "pid" in got["controllers"]
-
-
-def test_check_of_a_fit_robot_shows_its_table_and_warnings(command):
-    status, out, err = command("check", "fit")
-    assert status == 0
-    assert err == ""
-    for word in ("fit is fit to run", "4.8 kg", "torque [N m]", "[knee]", "warning: the hip is heavy"):
-        assert word in out
 
 
 def test_check_lists_every_problem_and_says_the_first_on_stderr(command):

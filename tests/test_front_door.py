@@ -42,12 +42,6 @@ def test_every_name_is_there_and_no_other_is_shown():
         idc.teleport  # noqa: B018
 
 
-def test_the_registries_show_what_a_user_needs():
-    for registry in (idc.controllers, idc.plants, idc.robots):
-        assert dir(registry) == sorted(registry.__all__)
-    assert {"Setup", "available", "build", "make", "register"} <= set(dir(idc.controllers))
-
-
 def test_a_controller_and_a_plant_are_made_in_an_empty_folder(tmp_path):
     code = """
 import idcontrol as idc
@@ -76,17 +70,6 @@ def test_a_robot_stands_in_its_standing_state(name):
     assert contacts.detect(1e-9).gap == pytest.approx(np.zeros(4), abs=1e-9)
     assert (contacts.system.joint_positions(state.q) == reference.q).all()
     assert reference.stance.tolist() == [True] * 4
-
-
-def test_a_robot_without_feet_has_no_contacts(tmp_path):
-    text = (ROOT / "robots" / "arm" / "robot.toml").read_text()
-    bare = "\n".join(block for block in text.split("\n\n") if "[[feet]]" not in block)
-    (tmp_path / "robot.toml").write_text(bare)
-    (tmp_path / "arm.urdf").symlink_to(ROOT / "robots" / "arm" / "arm.urdf")
-    robot = idc.robots.load(tmp_path)
-    assert len(robot.contacts(mu=0.8).radius) == 0
-    command = idc.controllers.make("pid", robot, mu=0.8)(robot.standing_state(), robot.standing_reference())
-    assert command.tau == pytest.approx(np.zeros(11))
 
 
 @pytest.mark.parametrize("registry", [idc.controllers, idc.plants])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idcontrol.config.configuration import build, keys, parse_setting
+from idcontrol.config.configuration import build, parse_setting
 from idcontrol.errors import InputError, UnknownName
 
 
@@ -83,16 +83,6 @@ def test_any_text_is_a_setting_or_one_line(text):
             parse_setting(text)
 
 
-def test_nothing_changed_is_the_default():
-    assert build(Config(), {}) == Config()
-
-
-def test_dotted_keys_reach_into_tables():
-    config = build(Config(), {"friction.cap": 2, "mu": math.inf, "friction.edges": [3]})
-    assert config == Config(mu=math.inf, friction=Friction(cap=2.0, edges=(3.0,)))
-    assert build(Config(), {"friction": {"cap": 1.5}}).friction == Friction(cap=1.5)
-
-
 def test_the_last_part_of_a_key_is_enough_where_it_names_one_setting():
     assert build(Config(), {"cap": 2.0}) == Config(friction=Friction(cap=2.0))
     with pytest.raises(InputError, match=r"^friction.cap: expected a number > 0.0; it is -1.0"):
@@ -111,21 +101,10 @@ def test_the_last_part_of_several_keys_is_refused_with_them():
         build(Pair(), {"radius": 0.2})
 
 
-def test_every_key_is_known():
-    assert list(keys(Config())) == [
-        "mu", "seed", "preset", "mode", "friction", "friction.cap", "friction.estimate", "friction.edges",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("key", ["friction.cpa", "frictoin.cap", "mu.x", "seeds", "friction.cap.x", ""])
 def test_an_unknown_key_is_refused_with_the_known_ones(key):
     with pytest.raises(UnknownName, match=r"known: friction, friction.cap"):
         build(Config(), {key: 1})
-
-
-def test_the_nearest_key_is_offered():
-    with pytest.raises(UnknownName, match=r"did you mean 'friction.cap'"):
-        build(Config(), {"friction.cpa": 1})
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ def test_a_comparison_runs_what_is_installed(folder):
     assert [row["reason"] for row in found["rows"]] == [None, None]
 
 
+@pytest.mark.slow
 @pytest.mark.wallclock
 def test_a_loop_runs_what_is_installed_with_a_controller_of_this_folder(folder):
     words = ["loop", "--experiment", "arm", "--controller", "robots.law:Limp", "--duration", "0.2", "--json"]

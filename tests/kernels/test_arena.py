@@ -32,12 +32,6 @@ def test_zeros_are_zeros_in_memory_that_was_used_before():
     assert arena.used[0] == 5 + 5 * 6 + 5 + 5
 
 
-def test_the_heap_is_never_used_up():
-    for _ in range(3):
-        filled(HEAP, 5)
-    assert HEAP.used[0] == 0
-
-
 @njit
 def fill_each(arena, n):
     """Take arrays of every kind, and write the number of the kind into each."""
@@ -88,19 +82,6 @@ def frames_or_heap(arena, n):
     taken = frames(arena, n)
     taken[:] = 2.0
     return taken.sum(), arena.used[0]
-
-
-@njit
-def kept(arena, n):
-    out = vector(arena, n)
-    out[:] = 7.0
-    return out
-
-
-def test_what_comes_from_the_heap_may_be_kept():
-    arrays = [kept(HEAP, 1000) for _ in range(20)]
-    assert all(np.all(array == 7.0) for array in arrays)
-    assert len({array.ctypes.data for array in arrays}) == 20
 
 
 @njit

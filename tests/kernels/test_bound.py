@@ -130,8 +130,3 @@ ODD = {
 @pytest.mark.parametrize("what", ODD)
 def test_values_that_compiled_code_would_misread_have_another_form(what):
     assert not FORM.fits((ODD[what], *FITTING[1:]))
-
-
-def test_more_or_fewer_values_have_another_form():
-    assert not FORM.fits((*FITTING, FITTING[0]))
-    assert not FORM.fits(FITTING[:2])

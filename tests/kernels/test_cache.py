@@ -120,6 +120,7 @@ def test_a_file_under_the_name_of_another_is_damaged(tmp_path, capsys):
     assert "is damaged: compiled anew" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(PLAIN or config.DISABLE_JIT, reason="Numba keeps what is compiled, or nothing is")
 def test_a_linked_kernel_with_a_flipped_bit_gives_what_it_gives(tmp_path):
     lines = "from tests.kernels.linking import total", "print(total(np.ones(3), 2))"
@@ -156,6 +157,7 @@ def test_environments_that_share_sources_keep_a_file_each(tmp_path, monkeypatch)
     assert SealedFiles([tmp_path], "kernel", "version").load("float64") == {"code": 1.5}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
 def test_kernels_without_a_folder_to_write_to_are_kept_in_a_temporary_one(tmp_path):
     shutil.copy(linking.__file__, tmp_path / "linking.py")

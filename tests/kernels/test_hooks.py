@@ -83,6 +83,7 @@ def test_a_version_of_numba_that_is_not_tested_has_no_hooks_and_says_so():
     assert run(code, IDCONTROL_PLAIN_NUMBA=1) == (["True"], "")
 
 
+@pytest.mark.slow
 def test_plain_numba_gives_the_same(tmp_path):
     lines = (
         "import numba",

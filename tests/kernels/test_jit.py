@@ -80,6 +80,7 @@ def test_an_inner_function_has_no_wrapper_and_python_calls_it_all_the_same():
         scaled()
 
 
+@pytest.mark.slow
 @hooked
 def test_the_copy_of_an_inner_function_for_python_comes_from_the_cache(tmp_path):
     lines = (

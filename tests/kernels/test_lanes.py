@@ -28,11 +28,6 @@ def test_a_sum_is_exact_to_the_rounding_of_its_terms(length):
     assert abs(_dot(a, b) - exact) <= length * np.finfo(float).eps * (np.abs(a) @ np.abs(b))
 
 
-def test_rows_of_a_matrix_may_begin_anywhere():
-    A = np.random.default_rng(0).normal(size=(3, 33))  # no row but the first begins at a multiple of 16 bytes
-    assert _dot(A[1], A[2]) == lanes._dot(A[1], A[2])
-
-
 @pytest.mark.skipif(config.DISABLE_JIT, reason="interpreted code steps over gaps")
 def test_rows_with_gaps_are_refused():
     a = np.ones(8)

@@ -63,6 +63,7 @@ def told(tmp_path, *lines):
     return [(*map(int, counts[at : at + 4]),) for at in range(0, len(counts), 4)]
 
 
+@pytest.mark.slow
 @hooked
 def test_a_late_kernel_is_compiled_when_it_is_entered_and_known_whoever_compiled_its_callers(tmp_path):
     """A loop on the wall clock has it before its first tick, and what it calls, although all come from the cache."""

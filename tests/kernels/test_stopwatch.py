@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from types import SimpleNamespace
 
 import pytest
 from numba import config
 from numba.core import event
-from numba.core.compiler_lock import global_compiler_lock
 
 from idcontrol.kernels import stopwatch
 from idcontrol.kernels.hooks import PLAIN
@@ -64,48 +61,3 @@ def test_all_other_time_is_counted(clock, stops):
     while clock() - began < 0.02:
         pass
     assert stops() - since >= 0.02
-
-
-@contextlib.contextmanager
-def another_thread(within):
-    """Another thread is within a context; ended by the event, or with this."""
-    begun, over = threading.Event(), threading.Event()
-
-    def wait():
-        with within:
-            begun.set()
-            over.wait()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    begun.wait()
-    try:
-        yield over
-    finally:
-        over.set()
-        thread.join()
-
-
-@pytest.mark.parametrize(("clock", "stops"), CLOCKS)
-def test_time_in_which_another_thread_compiles_is_counted(clock, stops):
-    """A run of this thread goes on, and would end before it began."""
-    with another_thread(stopwatch.stopped()):
-        since, began = stops(), clock()
-        while clock() - began < 0.02:
-            pass
-    assert stops() - since >= 0.02
-
-
-@hooked
-def test_time_in_which_a_function_waits_until_others_are_compiled_is_not_counted(hands):
-    @contextlib.contextmanager
-    def compiling():
-        with global_compiler_lock:
-            yield
-            hands.now += 60.0
-
-    with another_thread(compiling()) as over:
-        since = stopwatch.wall_s()
-        hands.looked = over.set  # others are done only once the function's clock has stopped
-        assert njit()(lambda x: x + 1.0)(1.0) == 2.0
-    assert stopwatch.wall_s() == since

@@ -9,7 +9,6 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from idcontrol import cli
@@ -83,6 +82,7 @@ def test_what_was_recorded_before_an_error_is_kept(command, monkeypatch, tmp_pat
     assert run.arrays["t"].size > 10
 
 
+@pytest.mark.slow
 def test_percentiles_of_period_and_computing_are_printed(command):
     status, out, _ = command("--duration", "0.1")
     assert status == 0
@@ -118,20 +118,6 @@ def test_an_answer_that_is_no_command_ends_the_loop_in_a_line(command):
     assert err.count("\n") == 1
 
 
-class Closing(Pd):
-    """Raises what closes a generator."""
-
-    def reset(self):
-        raise GeneratorExit
-
-
-def test_a_controller_that_closes_generators_in_its_start_is_a_line(command):
-    status, _, err = command("--controller", "tests.loop.test_command:Closing")
-    assert status == 2
-    assert "GeneratorExit" in err
-    assert err.count("\n") == 1
-
-
 def test_what_was_opened_before_a_signal_ended_the_preparation_is_removed(command, monkeypatch, tmp_path):
     class Slow(Pd):
         def __init__(self):
@@ -150,31 +136,6 @@ class Short(Pd):
 
     def __init__(self):
         super().__init__(wrong=lambda call, command: Command(tau=command.tau[call >= 100 :]))
-
-
-class Overflowing(Pd):
-    """Its gain is larger than floating point is."""
-
-    def __init__(self):
-        super().__init__(wrong=lambda call, command: Command(tau=1e300 * (1e300 * np.ones(2))))
-
-
-def test_torques_that_overflow_are_a_fault_that_is_named_and_no_warning(command):
-    status, out, err = command("--controller", "tests.loop.test_command:Overflowing", "--json")
-    assert status == 1
-    assert err == "idcontrol: torques or states were no finite numbers\n"
-    found = json.loads(out)
-    assert (found["ended"], found["fault"]) == ("fault", "not_finite")
-    assert found["error"] == "torques or states were no finite numbers"
-
-
-def test_settings_of_the_loop_and_of_the_experiment_are_told_apart(command, tmp_path):
-    status, _, _ = command("--duration", "0.1", "--set", "loop.policy.damp_s=0.05", "--set", "seed=7", "--json")
-    assert status == 0
-    config = load(tmp_path / "run").config
-    assert config["seed"] == 7
-    assert config["loop"]["policy"]["damp_s"] == 0.05
-    assert config["loop"]["transport"] == "inprocess"
 
 
 @pytest.mark.parametrize(

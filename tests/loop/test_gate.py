@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol.loop.safety import Fault
 from idcontrol.loop.telemetry import Telemetry
 from idcontrol.loop.wire import Format
 from idcontrol.types import Command, ContactForces, Reference
-from tests.loop.rig import ArmSession, Pd, Rig, Swing
+from tests.loop.rig import ArmSession, Rig, Swing
 
 FORCES = ContactForces(identity=np.array([3, 0]), force=np.arange(6.0).reshape(2, 3), normal=np.ones((2, 3)))
 
@@ -55,13 +54,6 @@ def test_a_reference_with_an_array_of_another_shape_is_refused(name):
             record(reference(**{name: misfit}))
 
 
-class Deaf(Pd):
-    """A controller that does not look at its reference."""
-
-    def __call__(self, state, reference):
-        return Command(tau=np.zeros(2))
-
-
 class Odd(Swing):
     """A planner that gives its demand in other arrays."""
 
@@ -92,12 +84,3 @@ def test_a_users_planner_may_give_any_arrays_that_numbers_can_be_read_from(made)
         assert not rig.loop.counts.error
         rows[kind] = np.array([row["q_des"] for row in rig.rows])
     np.testing.assert_allclose(rows[made], rows[np.array], atol=1e-7, rtol=0.0)  # as exact as single precision is
-
-
-def test_a_reference_that_does_not_fit_brakes_the_machine_and_the_error_says_which():
-    session = OddSession()
-    session.made = lambda x: np.full((1, 2), 0.1)  # which a controller may well take
-    rig = Rig(session=session, controller=Deaf())
-    rig.run()
-    assert rig.loop.safety.ended_by & Fault.RAISED
-    assert "reference.q (1, 2)" in rig.loop.counts.error

@@ -63,13 +63,6 @@ def test_drives_follow_a_reference_as_the_controller_would():
     assert errors[0] < 1.1 * errors[1]
 
 
-def test_the_torques_of_drives_stay_within_the_limits():
-    rig = driven(lambda call, command: structs.replace(command, q=command.q + 0.3)).run()
-    applied = np.array([row["tau"] for row in rig.machine_rows if int(row["mode"]) == Mode.RUNNING])
-    assert (np.abs(applied) <= TORQUE).all()
-    assert (np.abs(applied) == TORQUE).any()
-
-
 def test_over_a_silence_drives_hold_the_last_command_and_then_the_machine_brakes():
     rig = driven(duration_s=0.4)
     rig.clock.at(round(0.25e9), lambda: setattr(rig.to_machine, "cut", True))

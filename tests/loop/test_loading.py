@@ -69,7 +69,7 @@ def in_a_process(call: str) -> list[str]:
 @pytest.mark.parametrize(
     "keywords",
     [
-        {"plant": "penalty"},
+        pytest.param({"plant": "penalty"}, marks=pytest.mark.slow),
         pytest.param({"plant": "dissipation"}, marks=pytest.mark.slow),
         pytest.param(BUMPS, marks=pytest.mark.slow),
         # a search that no other test compiles: half a minute

@@ -12,11 +12,10 @@ from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.loop import launch
 from idcontrol.loop.order import MachineOrder, translation
-from idcontrol.loop.safety import Fault, Mode
 from idcontrol.loop.session import wire_format
 from idcontrol.scenes.walk import WalkConfig
 from tests.loop import rig
-from tests.loop.rig import ArmSession, Rig
+from tests.loop.rig import ArmSession
 from tests.scenes import loops
 
 UNITREE = [f"{leg}_{joint}_joint" for leg in ("FR", "FL", "RR", "RL") for joint in ("hip", "thigh", "calf")]
@@ -92,44 +91,6 @@ def test_what_a_drive_makes_of_a_command_is_the_same_in_any_order(joints, turned
     applied = torque(made.command(command.ravel()).reshape(5, 2), theirs)
     told = made.state(np.r_[theirs[:5], applied, theirs[7:]])
     np.testing.assert_allclose(told[5:7], meant, rtol=0, atol=1e-12)
-
-
-def test_an_arm_in_another_order_swings_as_the_loop_means():
-    order = ArmSession().orders["swapped"]
-    made = translation(order, ArmSession().system, (), wire_format(ArmSession()))
-    put, back = made.command, made.state
-    plain, swapped = Rig(), Rig(parts={"translation": made})
-    there = swapped.machine
-
-    # limits of its joints in its own order
-    ends = np.stack([put(end) for end in wire_format(ArmSession()).command_range()])
-    there.endpoint.inbox._low, there.endpoint.inbox._high = ends.min(axis=0), ends.max(axis=0)
-    # the machine's electronics: its own order towards the wire, the model's towards its joints
-    post, poll = there.endpoint.post, there.endpoint.poll
-
-    def speak(mode, values, now):
-        post(mode, inverse(back, values), now)
-
-    def listen(now):
-        fresh = poll(now)
-        newest = there.endpoint.newest
-        if fresh and newest is not None:
-            there.endpoint.newest = structs.replace(newest, values=inverse(put, newest.values))
-        return fresh
-
-    there.endpoint.post, there.endpoint.poll = speak, listen
-    plain.run()
-    swapped.run()
-    assert swapped.faults() == Fault.NONE
-    assert swapped.ticks(Mode.RUNNING) == 400
-    for name in ("q", "tau"):
-        np.testing.assert_array_equal([row[name] for row in swapped.rows], [row[name] for row in plain.rows])
-
-
-def inverse(affine, image):
-    values = np.empty_like(image)
-    values[affine.source] = (image - affine.shift) / affine.factor
-    return values
 
 
 @pytest.mark.parametrize(

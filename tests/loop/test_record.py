@@ -149,17 +149,6 @@ def written(out, size):
     return views(loop, loop_channels(session))
 
 
-@pytest.mark.parametrize("size", [7, 30])
-def test_rows_in_pieces_of_any_size_leave_the_same_bytes(tmp_path, size):
-    written(tmp_path / "one", 1)
-    written(tmp_path / "other", size)
-    for name in ("arrays.h5", "timing.h5", "events.jsonl", "metrics.json"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
-        if name != "metrics.json":
-            machines = [(tmp_path / run / "machine" / name).read_bytes() for run in ("one", "other")]
-            assert machines[0] == machines[1]
-
-
 def test_the_record_begins_with_the_first_torque_and_has_the_forces_that_came_of_it(tmp_path):
     sent = written(tmp_path / "run", 7)
     run = load(tmp_path / "run")
@@ -243,14 +232,6 @@ def test_a_loop_that_never_ran_has_metrics_of_nothing(tmp_path):
     assert (metrics["steps"], metrics["completed"], metrics["period_mean_us"]) == (0, False, None)
     assert set(metrics["dropped"].values()) == {0}
     assert not load(tmp_path / "run").arrays["t"].size
-
-
-def test_units_of_a_loop_and_its_machine_are_in_their_records(tmp_path):
-    written(tmp_path / "run", 30)
-    units = {"t": "s", "t_machine": "s", "tau": "N m", "tau_wanted": "N m", "tau_applied": "N m", "age_us": "us"}
-    assert units.items() <= load(tmp_path / "run").units.items()
-    body = load(tmp_path / "run" / "machine").units
-    assert {"t": "s", "tau": "N m", "force": "N", "silence_us": "us", "late_us": "us"}.items() <= body.items()
 
 
 @pytest.mark.parametrize("most", [None, 200, 250])

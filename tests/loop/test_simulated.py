@@ -87,13 +87,6 @@ def test_time_is_a_multiple_of_the_period_after_any_number_of_steps():
     assert last.state.t == (n - 1) * H
 
 
-def test_time_counts_from_the_start_that_was_given():
-    diary = Diary()
-    first = next(iter(ticks(diary, diary.plan, diary.control, state(2.5, 0.0), h=H, steps=1)))
-    assert first.state.t == 2.5
-    assert first.after.t == 2.5 + H
-
-
 def test_planner_and_controller_see_only_what_is_sensed():
     diary = Diary()
 
@@ -115,17 +108,6 @@ def test_the_state_carries_the_forces_of_the_period_before():
     assert first.after.forces is first.forces
     np.testing.assert_array_equal(second.state.forces.force, first.forces.force)
     assert second.forces.force[0, 2] != first.forces.force[0, 2]
-
-
-def test_nothing_runs_before_it_is_asked_for_and_nothing_after_it_is_stopped():
-    diary = Diary()
-    loop = run(diary, 1000)
-    assert diary.calls == []
-    for count, _ in enumerate(loop, 1):
-        if count == 3:
-            break
-    loop.close()
-    assert sum(call[0] == "step" for call in diary.calls) == 3
 
 
 @pytest.mark.parametrize("array", [lambda s: s.q, lambda s: s.v, lambda s: s.forces.force])

@@ -12,6 +12,7 @@ from idcontrol.plants import Stepping
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
+from tests.parameters import one_fast
 
 
 def plant(mu=0.8):
@@ -31,7 +32,7 @@ def test_predicted_forces_are_those_that_the_plant_delivers(quadruped):
     assert np.abs(tick.after.q - start.q).max() < 1e-6
 
 
-@pytest.mark.parametrize("name", ["sap", "mujoco", "penalty"])
+@pytest.mark.parametrize("name", one_fast(("sap", "mujoco", "penalty"), "penalty"))
 def test_standing_on_ground_that_gives_way_is_quiet(name, quadruped):
     """The feet sink as they settle, which dies away as the joints' feedback has it, with 20/s, and so do the torques.
 
@@ -52,29 +53,3 @@ def test_standing_on_ground_that_gives_way_is_quiet(name, quadruped):
     )
     rate = np.abs(np.diff(torques[-50:], axis=0)) / scenes.H
     assert rate.max() < 1e-2
-
-
-def test_a_swaying_base_is_tracked_while_the_feet_stay(quadruped):
-    path = [
-        (quadruped.joint_positions(state.q).copy(), quadruped.joint_velocities(state.v).copy(), a)
-        for state, a in walker.swaying(quadruped, 150)
-    ]
-    start = walker.at_home(quadruped)
-
-    def plan(seen):
-        q, v, a = path[round(seen.t / scenes.H)]
-        return walker.stand(q=q, v=v, a=a)
-
-    errors = []
-    for tick in ticks(plant(), plan, walker.controller(), start, h=scenes.H, steps=150):
-        assert tick.command.status is Status.SOLVED
-        errors.append(np.abs(tick.reference.q - quadruped.joint_positions(tick.state.q)).max())
-    # joints move by 60 mrad; rows measured against the velocity that a foot still has feed a little drift back, which
-    # costs 2 mrad, and the explicit path is a step of 0.7 mrad ahead
-    assert max(errors) < 3e-3
-    quadruped.update(tick.after.q, tick.after.v)
-    feet = quadruped.frame_position[[quadruped.frame(foot) for foot in scenes.FEET]]
-    quadruped.update(start.q, start.v)
-    slip = np.abs(feet - quadruped.frame_position[[quadruped.frame(foot) for foot in scenes.FEET]])
-    # spheres of 1 cm roll by 0.06 rad
-    assert slip.max() < 1e-3

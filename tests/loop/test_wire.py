@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from idcontrol.loop.wire import (
     AHEAD,
-    HEAD_BYTES,
     Drop,
     Format,
     Inbox,
@@ -20,7 +19,6 @@ from idcontrol.loop.wire import (
     Outbox,
     model_number,
     names_number,
-    robot_number,
     within,
 )
 from idcontrol.types import ContactForces, State
@@ -150,15 +148,6 @@ def test_where_the_session_is_known_no_other_is_listened_to():
     assert receiver.accept(sealed(session=6))
 
 
-def test_a_replay_of_another_session_is_dropped():
-    receiver = inbox()
-    assert receiver.accept(sealed(session=5))
-    sender = outbox(session=6)
-    later = [sealed(sender=sender) for _ in range(3)]
-    assert all(receiver.accept(data) is None for data in later)
-    assert receiver.dropped[Drop.OLD] == 3
-
-
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 71), st.integers(1, 255))
 def test_no_changed_byte_goes_unnoticed(at, change):
@@ -198,11 +187,6 @@ def test_a_state_comes_through_whole():
     np.testing.assert_array_equal(read.state.forces.identity, [1, 3])
     np.testing.assert_array_equal(read.state.forces.force, forces.force)
     np.testing.assert_array_equal(read.state.forces.normal, forces.normal)
-
-
-def test_a_robot_is_known_by_its_name():
-    assert robot_number("links") != robot_number("go1")
-    assert HEAD_BYTES == 48
 
 
 def test_a_command_may_be_as_large_as_its_limit_and_no_larger():
@@ -286,7 +270,3 @@ def test_the_number_of_a_model_tells_masses_and_places_apart_but_no_rounding():
     moved.jointPlacements[2].translation[2] += 1e-3
     assert model_number(rounded) == number
     assert len({number, model_number(heavier), model_number(moved)}) == 3
-
-
-def test_the_kind_of_a_datagram_is_1_for_commands_and_2_for_states():
-    assert [struct.unpack_from("<H", sealed(kind=kind), 4) for kind in (Kind.COMMAND, Kind.STATE)] == [(1,), (2,)]

@@ -36,6 +36,7 @@ def test_a_trot_that_is_helped_tracks_nearly_as_without_delay_at_full_rate(tmp_p
         assert tracking(tmp_path / str(k), robot, duration_s, settings) <= 1.5 * plain
 
 
+@pytest.mark.slow
 def test_a_delay_that_is_known_costs_nothing_where_the_model_is_right(tmp_path):
     """Its friction is the best estimate: the share of it that controllers count on had feet slide as they land."""
     plain = tracking(tmp_path / "plain", "anymal", 2.0, {})

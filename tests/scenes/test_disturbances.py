@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
-import pinocchio as pin
 import pytest
 
 from idcontrol import robots
@@ -15,7 +12,6 @@ from idcontrol.planners.gait import Gait
 from idcontrol.scenes.disturbances import (
     Delayed,
     Disturbance,
-    DrawnFriction,
     LeaningSpheres,
     Patch,
     Patched,
@@ -69,16 +65,6 @@ def test_delayed_torques_arrive_in_order_and_so_many_periods_late(periods):
     assert plant.torques == [max(0, k - periods) for k in range(8)]
 
 
-def test_a_reset_forgets_commands_that_were_on_their_way():
-    plant = Scripted()
-    delayed = Delayed(plant, 2)
-    for _ in range(2):
-        delayed.reset(state())
-        for k in range(3):
-            delayed.step(np.array([float(k)]), H)
-        assert plant.torques == [0.0, 0.0, 0.0]
-
-
 def test_a_delay_that_is_no_whole_number_of_periods_is_refused():
     assert delay_periods("disturbance.delay_s", 0.003, H) == 3
     with pytest.raises(InputError, match=r"whole number of control periods of 0.001 s"):
@@ -99,20 +85,6 @@ def spheres_of(links, system, lean=None):
     home = links.standing_state(system)
     system.update(home.q, 0.1 * np.ones(system.model.nv))
     return spheres
-
-
-def test_friction_is_drawn_for_a_foot_when_it_leaves_the_ground_and_for_no_other(links):
-    contacts = spheres_of(links, links.system())
-    plant = Scripted([[0, 1], [0, 1], [1], [0, 1], [0, 1]])
-    drawn = DrawnFriction(plant, contacts, (0.1, 1.5), np.random.default_rng(0))
-    drawn.reset(state())
-    seen = [contacts.mu.copy()]
-    for _ in range(5):
-        drawn.step(np.zeros(1), H)
-        seen.append(contacts.mu.copy())
-    changes = [set(np.flatnonzero(after != before).tolist()) for before, after in itertools.pairwise(seen)]
-    assert changes == [set(), set(), {0}, set(), set()]
-    assert all(((mu >= 0.1) & (mu <= 1.5)).all() for mu in seen)
 
 
 def test_feet_on_the_strip_have_its_friction_and_others_that_of_the_ground(links):
@@ -195,17 +167,6 @@ def test_a_payload_adds_its_mass_where_the_base_has_its_own(links):
     assert bare.mass == pytest.approx(links.system().mass)
     assert heavy.actuated_names == bare.actuated_names
     assert heavy.effort_limit == pytest.approx(bare.effort_limit)
-
-
-def test_a_machine_without_a_floating_base_carries_no_payload():
-    from idcontrol.dynamics.system import System
-
-    model, parent = pin.Model(), 0
-    for name in ("shoulder", "elbow"):
-        parent = model.addJoint(parent, pin.JointModelRZ(), pin.SE3.Identity(), name)
-        model.appendBodyToJoint(parent, pin.Inertia(1.0, np.array([0.1, 0, 0]), 0.01 * np.eye(3)), pin.SE3.Identity())
-    with pytest.raises(InputError, match="needs a floating base"):
-        loaded(System(model), 0.1)
 
 
 @pytest.mark.parametrize(

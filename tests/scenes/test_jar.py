@@ -25,10 +25,6 @@ def settled() -> Scene:
     return scene
 
 
-def test_the_scene_has_the_160_velocities_of_the_paper(settled):
-    assert settled.plant.velocities == 160
-
-
 def test_marbles_at_rest_in_the_jar_carry_their_weight_and_the_table_carries_all(settled):
     plant = settled.plant
     from_jar = sum(plant.force_between(JAR, 2 + things.FIRST_MARBLE + i)[2] for i in range(things.MARBLES))
@@ -91,11 +87,6 @@ def test_the_left_hand_is_the_right_one_in_a_mirror():
     # fingers are numbered from +y on both hands
     ours = {tuple(point.round(9) + 0.0) for point in mirrored}
     assert ours == {tuple(point.round(9) + 0.0) for point in right}
-
-
-def test_points_are_in_the_bowl_within_its_walls_and_below_its_rim():
-    inside, beside, above, below = [0.0, 0.0, 0.0], [0.11, 0.0, 0.0], [0.0, 0.0, 0.2], [0.0, 0.0, -0.2]
-    assert things.in_bowl(np.array([inside, beside, above, below])).tolist() == [True, False, False, False]
 
 
 def test_a_keyframe_that_waits_in_vain_fails(settled):

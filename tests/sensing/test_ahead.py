@@ -51,11 +51,3 @@ def test_the_state_that_a_controller_is_asked_for_is_the_one_in_which_its_comman
         np.testing.assert_allclose(asked[k].v, arrives.v, rtol=0, atol=1e-13)
         # the reference of a tick is that of its time, though it was asked for before
         assert run[k + periods].reference.q[0] == pytest.approx(np.sin(9.0 * arrives.t))
-
-
-def test_a_reset_forgets_the_commands_that_were_on_their_way():
-    ahead, start = Ahead(Mass(), 3, H), State(t=0.0, q=np.zeros(1), v=np.zeros(1))
-    ahead.sent(Command(tau=np.array([50.0])), planned(start))
-    assert ahead(start).v[0] == pytest.approx(3 * H * (50.0 - 9.81))
-    ahead.reset()
-    np.testing.assert_array_equal(ahead(start).v, start.v)

@@ -38,18 +38,6 @@ def test_force_has_hysteresis():
     assert told == [False, True, True, False, False]
 
 
-def test_noise_between_the_two_thresholds_makes_no_chatter():
-    rng, touch = np.random.default_rng(0), Touch(1)
-    touch.feel(felt([5.1]))
-    told = [touch.feel(felt([rng.uniform(2.01, 50.0)]))[0] for _ in range(500)]
-    assert all(told)
-
-
-def test_tangential_force_is_no_touch():
-    forces = ContactForces(identity=np.array([0]), force=np.array([[90.0, 0.0, 0.5]]), normal=UP[None])
-    assert not Touch(1).feel(State(t=0.0, q=np.zeros(0), v=np.zeros(0), forces=forces))[0]
-
-
 def test_a_foot_of_which_no_force_comes_is_not_touched_and_the_first_touch_takes_more_than_the_upper_threshold():
     touch = Touch(3, on_n=0.5, off_n=0.2)
     assert touch.feel(felt([0.5, 0.51, 0.0])).tolist() == [False, True, False]

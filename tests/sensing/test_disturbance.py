@@ -6,7 +6,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from idcontrol.sensing.disturbance import Bias, BiasLevel, Delay, Noise, NoiseLevel
+from idcontrol.sensing.disturbance import Bias, BiasLevel, Noise, NoiseLevel
 from idcontrol.types import ContactForces, Sensed, State
 from tests import scenes
 
@@ -68,14 +68,3 @@ def test_a_bias_is_as_large_as_was_asked_and_the_same_at_all_times(quadruped, se
     assert not np.delete(seen.state.v, [3, 4, 5]).any()
     np.testing.assert_array_equal(seen.state.q, again.state.q)
     np.testing.assert_array_equal(seen.accelerometer, again.accelerometer)
-
-
-def test_another_seed_turns_a_bias_another_way(quadruped):
-    a, b = (Bias(BiasLevel(attitude_rad=1.0), quadruped.model, np.random.default_rng(seed)).q for seed in (0, 1))
-    assert not np.allclose(a, b)
-
-
-def test_a_delay_shows_what_was_sensed_so_many_calls_ago(quadruped):
-    delay = Delay(3)
-    shown = [delay(sensed(quadruped, t=float(k))).state.t for k in range(6)]
-    assert shown == [0.0, 0.0, 0.0, 0.0, 1.0, 2.0]

@@ -26,11 +26,6 @@ def drawn(system, seed):
     return q, rng.normal(size=18), 5.0 * rng.normal(size=18), orientation(q)
 
 
-def test_the_orientation_is_that_of_the_quaternion(quadruped):
-    q, _, _, R = drawn(quadruped, 0)
-    np.testing.assert_allclose(R, pin.XYZQUATToSE3(q[:7]).rotation, atol=1e-15)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_feet_are_and_turn_as_their_links_do_in_the_bases_axes(quadruped, seed):
     q, v, _, R = drawn(quadruped, seed)

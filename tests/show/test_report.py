@@ -208,31 +208,6 @@ def at(values, key):
     return values
 
 
-def test_the_command_of_a_page_repeats_the_run(tmp_path, capsys):
-    changes = {"friction.cap": np.inf, "inverse.landing.settle_s": 0.1, "start_spread_rad": 1e-3}
-    first = running.run("trot", controller="pid", duration_s=0.01, mu=np.inf, out=tmp_path / "first", **changes)
-    words = shlex.split(command(first))
-    assert cli.main([*words[1:], "--out", str(tmp_path / "again"), "--json"]) == 0
-    for name in ("config.json", "arrays.h5"):
-        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
-
-
-def test_equal_runs_give_equal_pages(walk, tmp_path):
-    folder, _, got = walk
-    data = load(folder).arrays
-    goals = load(folder).meta["goals"]
-    twin = walks.record(tmp_path / "run", data=data, metrics=got, goals=goals)
-    assert (folder / "report.html").read_bytes() == report(twin).read_bytes()
-
-
-def test_a_run_that_was_stopped_gets_its_page_too(tmp_path):
-    page = Page(report(walks.record(tmp_path / "run", 1.2)).read_text(encoding="utf-8"))
-    assert "stopped before its end" in page.text
-    assert "1200 rows were kept" in page.text
-    assert page.plots == TITLES
-    assert "joint position error, mean" in page.text
-
-
 @pytest.mark.parametrize("rows", [0, 1, 2, 3])
 def test_however_few_rows_there_are_there_is_a_page(tmp_path, rows):
     data = {name: values[:rows] for name, values in walks.arrays(0.5).items()}
@@ -250,13 +225,6 @@ def test_a_run_without_predictions_or_waypoints_that_ends_in_nan_gets_its_page(t
     assert page.plots == TITLES
     assert "predicted contact force, mean" not in page.text
     assert "the line between two waypoints" not in page.text
-
-
-def test_a_fall_is_the_first_thing_that_the_page_says(tmp_path):
-    with Recorder(tmp_path / "run", {"x": ()}, {}, {}) as recorder:
-        recorder.close({"completed": False, "fell_at_s": 0.8})
-    page = Page(report(tmp_path / "run").read_text(encoding="utf-8"))
-    assert re.search(r"run fell at 0.80 s Task completed no", page.text)
 
 
 def test_a_record_of_something_else_gets_a_page_without_figures(tmp_path):

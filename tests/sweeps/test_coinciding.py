@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -24,11 +23,6 @@ def test_controllers_with_the_same_torques_are_named_with_the_reason():
     assert sentence.startswith("a and b coincide at mu 0.8: contacts stuck in 90.0 % of their steps")
     assert "c" not in sentence.split(" coincide")[0]
     assert sentence.count("coincide") == 1
-
-
-def test_without_sticking_no_reason_is_given():
-    runs = [outcome("a", 0.8, 1.0, stuck=0), outcome("b", 0.8, 1.0, stuck=0)]
-    assert coinciding(runs) == "a and b coincide."
 
 
 def test_nothing_is_said_where_controllers_differ():
@@ -54,10 +48,3 @@ def test_every_metric_decides_to_six_digits(key, apart, coincide):
     a, b = outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.0)
     b.metrics[key] += apart
     assert bool(coinciding([a, b])) is coincide
-
-
-def test_runs_without_numbers_coincide_with_none():
-    a, b = outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.0)
-    assert not coinciding([a, dataclasses.replace(b, metrics=None)])
-    a.metrics[COINCIDE[0]] = b.metrics[COINCIDE[0]] = None
-    assert not coinciding([a, b])

@@ -272,11 +272,6 @@ def test_runs_of_a_study_that_name_no_preset_are_those_of_the_default():
     assert [run["seed"] for run in _study_runs(runs, given | {"preset": "paper"}, {})] == [2]
 
 
-def test_list_shows_studies(drift, capsys):
-    assert cli.main(["list", "studies", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["studies"]["positions"] == "positions"
-
-
 @pytest.mark.slow
 def test_python_compares_as_the_command_does_and_tells_the_command_that_continues(drift, compare):
     found = idc.compare("drift", ["pid"], vary={"mu": [0.1, float("inf")], "seed": range(2)}, gain=2.0, out="c")

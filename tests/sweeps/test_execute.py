@@ -268,14 +268,6 @@ def test_a_row_that_the_cluster_gives_up_says_why_and_rows_that_nobody_waits_for
     assert all(key.startswith(f"{name}-") for name, key in cluster.submitted)
 
 
-def test_a_cluster_that_is_not_there_is_refused_in_one_line(cluster, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="no Dask scheduler answers at there"):
-        next(execute.on_a_cluster(ROWS, tmp_path, "there"))
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match="--scheduler needs Dask"):
-        next(execute.on_a_cluster(ROWS, tmp_path, "here"))
-
-
 def conduct(out, ends):
     """A comparison of all rows, each of which ends as `ends` says; returns the shares that were told, and outcomes."""
     shares = []
@@ -290,12 +282,6 @@ def conduct(out, ends):
         ended=lambda outcome, share: shares.append(share),
     )  # fmt: skip
     return shares, found
-
-
-def test_progress_is_the_share_of_the_rows_that_have_ended(tmp_path):
-    shares, found = conduct(tmp_path / "c", lambda row: "fell over")
-    assert shares == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert [o.reason for o in found] == ["fell over"] * 5
 
 
 def test_a_comparison_of_which_some_rows_were_refused_has_outcomes_and_one_of_which_all_were_has_none(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,8 @@ from idcontrol.errors import InputError, install_command
 from idcontrol.experiments.trot import experiment
 from idcontrol.record.metrics import locomotion
 from idcontrol.record.recording import load, write_json
-from idcontrol.sweeps import figures, page, record
-from idcontrol.sweeps.overlay import held, overlay
+from idcontrol.sweeps import page, record
+from idcontrol.sweeps.overlay import overlay
 from idcontrol.sweeps.plan import plan, product
 from idcontrol.sweeps.study import Study, Table
 from tests import walks
@@ -94,56 +93,6 @@ def test_the_page_is_whole_links_the_pages_of_its_runs_alone_and_escapes_what_it
     assert "idcontrol compare trot --out &#39;with &lt;space&gt;&#39;" in text
 
 
-def test_a_number_that_is_varied_gets_curves(tmp_path):
-    rows = plan(
-        experiment, product({"disturbance.delay_s": (0.0, 0.001, 0.002), "controller": ("pid", "id-coulomb-qp")})
-    )
-    with record.opened(tmp_path / "c", rows, experiment="trot", study=None, command=["idcontrol"]) as runs:
-        for seed, row in enumerate(rows):
-            fell = 0.4 if row.config["controller"] == "pid" and row.changes["disturbance.delay_s"] > 0.001 else None
-            walk(runs / row.name, seed, fell=fell)
-    assert "What disturbance.delay_s does" in [p.title for p in figures.pictures(record.load(tmp_path / "c").outcomes)]
-
-
-def test_feet_of_runs_that_fell_are_not_drawn(folder):
-    outcomes = record.load(folder).outcomes
-    assert "Predicted contact force, foot by foot" in [picture.title for picture in figures.pictures(outcomes)]
-    scene = figures._Scene.of(outcomes, None)
-    figure = figures._panels(scene, lambda axes, o, found, color: None, lambda o, found: o.done, x="", y="")
-    assert [axes.get_title() for axes in figure.axes] == ["mu 0.1"]  # at 0.8 the one that ended fell
-
-
-def test_eleven_conditions_differ_in_colour_or_marker(folder):
-    (outcome,) = record.load(folder).outcomes[:1]
-    members = {f"condition {i}": [outcome] for i in range(11)}
-    scene = figures._Scene((outcome,), {outcome.row.name: ("pid", "")}, ("pid",), members, ())
-    figure = figures._torque_rate(scene)
-    looks = [(h.get_color(), h.get_marker()) for h in figure.axes[0].get_lines() if h.get_label().startswith("cond")]
-    assert len(looks) == len(set(looks)) == 11
-
-
-def test_a_run_is_named_by_what_sets_it_apart_from_most():
-    changed = [{}, {}, {}, {"mu": 0.1}, {"noise.angle_rad": 0.01}]
-    rows = plan(experiment, [{"controller": "pid", "mu": 0.8, "noise.angle_rad": 0.0} | change for change in changed])
-    outcomes = [record.RunOutcome(row=row, metrics={}, reason=None, folder=Path("nowhere")) for row in rows]
-    names = [page._which(o, outcomes) for o in outcomes]
-    assert names[3:] == ["mu 0.1", "noise.angle_rad 0.01"]
-
-
-def test_numbers_that_are_infinite_are_no_axis(folder):
-    rows = plan(experiment, product({"mu": (0.1, 0.8, float("inf")), "controller": ("pid", "id-sap")}))
-    outcomes = [record.outcome(row, folder / "runs") for row in rows]
-    assert not figures._is_numeric(outcomes, "mu")
-    assert not figures._is_numeric(outcomes[:4], "mu")  # two values are no curve
-
-
-def test_columns_in_which_all_runs_agree_are_left_out(folder):
-    outcomes = record.load(folder).outcomes
-    header = page.all_rows(outcomes).header
-    assert "predicted contact force, mean error [N]" in header  # its noise has another seed in each walk
-    assert "joint position error, mean [mrad]" not in header
-
-
 def test_a_study_s_tables_are_on_its_page_and_data_of_figures_are_not(folder):
     def tables(outcomes):
         return (
@@ -156,15 +105,6 @@ def test_a_study_s_tables_are_on_its_page_and_data_of_figures_are_not(folder):
     for word in ("what it is for", "Shown", "It says so.", "1.235", "–", "yes"):
         assert word in text
     assert "Hidden" not in text
-
-
-def test_a_comparison_of_nothing_that_ended_has_a_page_without_figures(tmp_path):
-    rows = plan(experiment, [{"controller": "pid"}])
-    with record.opened(tmp_path / "c", rows, experiment="trot", study=None, command=["idcontrol"]):
-        pass
-    text = page.report(record.load(tmp_path / "c"), None).read_text()
-    assert "not run yet" in text
-    assert "<img" not in text
 
 
 def test_what_is_no_comparison_is_refused_in_one_line(tmp_path):
@@ -235,17 +175,3 @@ def test_what_is_laid_over_each_other_is_what_each_run_recorded(folder):
     np.testing.assert_allclose(plots.overview.values[1:], np.maximum(*largest), rtol=1e-6)
     assert plots.shown == ("one", "other", walks.LAYOUT.joints[0], walks.LAYOUT.feet[0])
     assert [len(panel.curves) for panel in (torques, rates, forces, errors)] == [24, 24, 8, 2]
-
-
-def test_values_of_a_slower_run_hold_until_its_next_row():
-    found = held(np.array([0.0, 2e-3, 4e-3]), np.array([1.0, 2.0, 3.0]), 1e-3 * np.arange(-1, 7))
-    np.testing.assert_array_equal(found, [np.nan, 1.0, 1.0, 2.0, 2.0, 3.0, np.nan, np.nan])
-
-
-def test_the_table_shows_what_matters_and_the_fold_everything(folder):
-    outcomes = record.load(folder).outcomes
-    short, whole = page.all_rows(outcomes, page.MATTER), page.all_rows(outcomes)
-    assert set(short.header) < set(whole.header)
-    assert any("slip of stance feet, mean" in name for name in short.header)
-    assert not any("largest" in name for name in short.header)
-    assert short.header[-1] != "outcome"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 import pytest
@@ -22,17 +21,6 @@ class Friction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cap: float = 1.0
 
 
-class Walk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    friction: Friction = Friction()
-
-
-class Walks:
-    """An experiment with a table among its settings."""
-
-    name = "walk"
-    presets: ClassVar = {"default": Walk()}
-
-
 def test_a_product_has_every_combination_once_the_last_axis_fastest():
     runs = product({"controller": ["pid", "id"], "mu": [0.1, math.inf]})
     assert runs == [
@@ -41,10 +29,6 @@ def test_a_product_has_every_combination_once_the_last_axis_fastest():
         {"controller": "id", "mu": 0.1},
         {"controller": "id", "mu": math.inf},
     ]
-
-
-def test_a_product_of_nothing_is_one_run():
-    assert product({}) == [{}]
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -57,12 +41,6 @@ def test_the_command_of_a_row_gives_its_configuration(changes):
     words = row.command(Path("out"))
     read = dict(parse_setting(words[i + 1]) for i, word in enumerate(words) if word == "--set")
     assert repr(build(experiment.presets[row.preset], read)) == repr(msgspec.structs.replace(Config(), **changes))
-
-
-def test_a_setting_named_by_its_last_part_is_planned_by_its_dotted_key():
-    short, full = plan(Walks(), [{"cap": 0.5}, {"friction.cap": 0.5}])
-    assert short == full
-    assert short.changes == {"friction.cap": 0.5}
 
 
 def test_equal_configurations_have_one_name_and_others_have_others():

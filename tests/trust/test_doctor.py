@@ -106,11 +106,6 @@ def test_what_the_operating_system_refuses_is_advice_with_the_line_that_allows_i
         assert word in found["real time", name].remedy
 
 
-def test_where_no_file_keeps_cpus_awake_nothing_is_advised(monkeypatch, no_physics, tmp_path):
-    monkeypatch.setattr(doctor, "LATENCY", tmp_path / "none")
-    assert ("real time", "wakeful CPUs") not in named(doctor.examine())
-
-
 def test_threads_of_blas_are_noticed(monkeypatch, no_physics):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

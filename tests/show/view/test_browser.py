@@ -11,14 +11,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from types import SimpleNamespace
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
 import viser
-from hypothesis import given
-from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -29,8 +26,7 @@ from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, load
 from idcontrol.record.scenery import DrawableGround, Scenery
 from idcontrol.show.view.film import Film
-from idcontrol.show.view.page import HEAD_LENGTH, HOST, WINDOW_S, Page, Player, gif, mp4, photo, serve, stop
-from idcontrol.show.view.shapes import RODS, shaft
+from idcontrol.show.view.page import HEAD_LENGTH, HOST, WINDOW_S, Page, Player, gif, mp4, serve, stop
 from idcontrol.show.view.stage import Stage
 from tests import GUARD_S, walks
 from tests.parameters import one_fast
@@ -149,17 +145,6 @@ def test_arrows_stand_on_their_feet_in_every_frame_and_only_poses_move_them(play
     assert meshes == [id(rod.vertices) for pair in arrows["measured"][0].rods for rod in pair]
 
 
-@given(st.floats(1e-4, 2.0 * RODS[-1]))
-def test_two_rods_make_a_shaft_of_any_length(length):
-    found = shaft(length)
-    if length < RODS[0]:
-        assert found is None
-        return
-    rod, begin = found
-    assert 0.0 <= begin <= RODS[rod]
-    assert begin + RODS[rod] == pytest.approx(length)
-
-
 def test_the_reference_is_a_robot_of_its_own_that_is_hidden_at_first(player):
     film = player._film
     player.toggle()
@@ -188,38 +173,6 @@ def test_curves_are_those_around_the_shown_time_on_axes_that_stand_still(player)
     low, high = plot.scales["y"]["range"]
     assert low <= film.run.arrays["tau"].min() < film.run.arrays["tau"].max() <= high
     assert len(player._curves[titles[1]].data) == 1 + 4 + 1
-
-
-def test_a_page_higher_than_wide_shows_the_stage_above_its_controls(player):
-    camera = SimpleNamespace(aspect=0.5)
-    player._page._step_back(SimpleNamespace(camera=camera))
-    first = player._page.server.initial_camera
-    away = camera.position - camera.look_at
-    np.testing.assert_allclose(away, 2.0 * (first.position - first.look_at))
-    up = np.linalg.norm(away) * np.tan(0.5 * first.fov)
-    assert 0.25 * up < first.look_at[2] - camera.look_at[2] < 0.75 * up
-
-
-def test_single_steps_pause_and_go_forth_and_back(player):
-    player.step(1)
-    player.step(1)
-    player.step(-1)
-    assert not player.playing
-    assert player.slider.value == pytest.approx(STEP_S)
-    player.step(-5)
-    assert player.slider.value == 0.0
-
-
-def test_without_loop_the_film_stands_still_at_its_end(player):
-    player.loop.value = False
-    player.advance(100 * ROWS * STEP_S)
-    assert player.slider.value == pytest.approx((ROWS - 1) * STEP_S)
-
-
-def test_a_photo_has_a_white_background():
-    drawn = np.array([[[10, 20, 30, 255], [10, 20, 30, 0]]], np.uint8)
-    client = SimpleNamespace(get_render=lambda height, width, transport_format: drawn)
-    np.testing.assert_array_equal(photo(client, (1, 2)), [[[10, 20, 30], [255, 255, 255]]])
 
 
 def test_a_published_replay_needs_no_server_and_links_its_curves(tmp_path, capsys):
@@ -271,19 +224,6 @@ def test_time_passes_at_the_chosen_speed_and_begins_anew_after_the_end(player):
     assert player.slider.value == pytest.approx(3 * STEP_S)
     player.advance(2.0 * ROWS * STEP_S)
     assert player.slider.value == 0.0
-
-
-def test_time_stands_while_it_is_paused(player):
-    player.toggle()
-    player.advance(5 * STEP_S)
-    assert player.slider.value == 0.0
-    player.toggle()
-    player.advance(5 * STEP_S / 0.25)
-    assert player.slider.value == pytest.approx(5 * STEP_S)
-
-
-def test_cones_stand_at_loaded_feet_only(player):
-    assert [node(player, f"/stage/cones/{foot}").visible for foot in range(4)] == [True, False, True, True]
 
 
 def test_a_port_that_is_taken_is_one_clear_line(player):

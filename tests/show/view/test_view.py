@@ -15,9 +15,9 @@ from idcontrol.record.recording import Recorder, load
 from idcontrol.record.scenery import DrawableBody, DrawableGround, Scenery
 from idcontrol.show.view.film import Film
 from idcontrol.show.view.machine import OUTLINE
-from idcontrol.show.view.shapes import coarsened, pyramid, rod, solid
+from idcontrol.show.view.shapes import pyramid, solid
 from idcontrol.show.view.stage import Stage
-from tests.show.view.runs import ROWS, STEP_S, walk
+from tests.show.view.runs import ROWS, walk
 
 GRAVITY = 9.81
 
@@ -62,37 +62,6 @@ def test_arrows_are_as_long_as_forces_and_the_whole_weight_is_as_long_as_the_sta
         np.testing.assert_allclose(drawn, arrays[name][7], atol=1e-9)
 
 
-def test_the_largest_force_of_an_arm_is_no_longer_than_the_stage(tmp_path):
-    """Of a motion at 4 N and 50 N; the arm weighs 10.8 N."""
-    q = robots.load("arm").standing_state().q
-    meta = {"scene": msgspec.to_builtins(Scenery(robot="arm", mu=0.8))}
-    recorder = Recorder(tmp_path / "run", {"t": (), "q": q.shape, "force": (4, 3)}, {}, meta)
-    for t, newtons in enumerate((4.0, 50.0)):
-        recorder.append(t=float(t), q=q, force=np.tile([0.0, newtons, 0.0], (4, 1)))
-    recorder.close({})
-    film = Film(load(tmp_path / "run"), find_robot)
-    lengths = [np.linalg.norm(np.diff(film.shot(row).measured, axis=1), axis=2) for row in (0, 1)]
-    np.testing.assert_allclose(lengths[1], film.stage.size)
-    np.testing.assert_allclose(lengths[0], 0.08 * film.stage.size)
-
-
-def test_equal_forces_are_drawn_beside_each_other(film):
-    shot = film.shot(7)
-    apart = np.linalg.norm(shot.measured[:, 0] - shot.predicted[:, 0], axis=1)
-    assert (apart > 0.01 * film.stage.size).all()
-
-
-def test_only_loaded_feet_count_as_loaded(film):
-    np.testing.assert_array_equal(film.shot(7).loaded, [True, False, True, True])
-
-
-def test_where_nothing_is_predicted_there_is_no_arrow(film):
-    row = {name: values[7] for name, values in film.run.arrays.items()}
-    shot = film.stage.at(row | {"force_pred": np.full((4, 3), np.nan)})
-    np.testing.assert_array_equal(shot.predicted[:, 0], shot.predicted[:, 1])
-    assert np.isfinite(shot.predicted).all()
-
-
 def test_contacts_are_below_the_feet_and_their_axes_lean_with_the_ground():
     slope = plane((0.2, -0.1, 1.0), 0.05)
     stage = Stage(Scenery(robot="links", ground=DrawableGround.of(slope)), find_robot)
@@ -114,40 +83,12 @@ def test_a_time_leads_to_the_last_row_that_is_not_later(film, t):
     assert row == ROWS - 1 or film.times[row + 1] > t
 
 
-def test_each_row_is_found_by_its_own_time(film):
-    assert [film.row(t) for t in film.times] == list(range(ROWS))
-
-
-def test_the_torque_rate_is_the_mean_change_over_the_time_between_rows(film):
-    tau = film.run.arrays["tau"]
-    assert film.torque_rate[0] == 0.0
-    assert film.torque_rate[5] == pytest.approx(np.abs(tau[5] - tau[4]).mean() / STEP_S)
-
-
-def test_the_way_begins_and_ends_where_the_base_does(film):
-    base = film.run.arrays["q"][:, :3]
-    np.testing.assert_array_equal(film.path[[0, -1]], base[[0, -1]])
-
-
-def test_the_camera_follows_a_machine_that_walks_out_of_its_sight(tmp_path):
-    # 0.46 m long, it begins in the middle of the picture, of which half shows 0.4 m
-    near, far = (Film(load(walk(tmp_path / str(rows), rows=rows)), find_robot) for rows in (12, 20))
-    assert not near.strays()  # 0.22 m
-    assert far.strays()  # 0.38 m
-
-
 def test_a_run_that_was_cut_short_is_shown_as_far_as_it_goes(tmp_path):
     run = load(walk(tmp_path / "cut", finish=False))
     assert not run.complete
     film = Film(run, find_robot)
     assert len(film.times) == ROWS
     assert np.isfinite(film.shot(ROWS - 1).poses).all()
-
-
-def test_rows_without_a_pose_are_left_out(tmp_path):
-    film = Film(load(walk(tmp_path / "nan", lost=(3, 4, ROWS - 1))), find_robot)
-    assert len(film.times) == ROWS - 3
-    assert film.row(4.5 * STEP_S) == 2
 
 
 def test_bodies_move_as_recorded_or_stay(tmp_path):
@@ -220,16 +161,6 @@ def test_a_robot_without_shapes_is_drawn_by_rods_and_its_feet(tmp_path):
     np.testing.assert_allclose(np.linalg.norm(sphere - centre, axis=1), 0.01, atol=1e-12)
 
 
-def test_a_rod_reaches_from_end_to_end():
-    start, end = np.array([0.1, -0.2, 0.3]), np.array([0.4, 0.1, -0.2])
-    vertices = rod(start, end, 0.02, (0.5, 0.5, 0.5)).vertices
-    along = (end - start) / np.linalg.norm(end - start)
-    reached = (vertices - start) @ along
-    np.testing.assert_allclose([reached.min(), reached.max()], [-0.02, np.linalg.norm(end - start) + 0.02], atol=1e-9)
-    across = vertices - start - np.outer(reached, along)
-    assert np.linalg.norm(across, axis=1).max() == pytest.approx(0.02)
-
-
 @pytest.mark.parametrize(
     ("shape", "size", "box"),
     [
@@ -248,14 +179,6 @@ def test_shapes_are_centred_and_as_large_as_they_are_said_to_be(shape, size, box
 def test_the_edges_of_a_friction_pyramid_are_at_the_friction_limit():
     edges = pyramid(0.3, (0.0, 0.0, 1.0), 0.2).vertices[1:]
     np.testing.assert_allclose(np.abs(edges[:, :2]).sum(axis=1), 0.3 * edges[:, 2])
-
-
-def test_a_coarse_mesh_stays_within_a_cell_of_the_fine_one():
-    fine = solid("sphere", (1.0,), (0.5, 0.5, 0.5))
-    coarse = coarsened(fine)
-    # a cell is 2/300 wide, its diagonal √3 times that
-    assert np.abs(np.linalg.norm(coarse.vertices, axis=1) - 1.0).max() <= np.sqrt(3.0) * 2.0 / 300.0
-    assert coarse.faces.max() < len(coarse.vertices)
 
 
 @pytest.fixture(scope="module")
