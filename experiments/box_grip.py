@@ -1,4 +1,4 @@
-"""Two grippers squeeze a row of boxes and gravity pulls: no slip against Coulomb friction.
+"""Two grippers press a row of boxes together and gravity pulls: no slip against Coulomb friction.
 
 Drumwright 2015, section VII-A.
 """
@@ -35,7 +35,7 @@ SHARED = "theory/no_slip.md#what-a-simulation-gains"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GripModel:
-    """A contact model, and what the paper found with its counterpart.
+    """A contact model, and the paper's results with its counterpart.
 
     Attributes:
         solve: The contact model.
@@ -94,7 +94,7 @@ class Copies:
         self._detector, self._copies = detector, copies
 
     def detect(self, margin: float) -> Contacts:
-        """The detector's contacts, `copies` times each, under identities of their own."""
+        """Return the detector's contacts, `copies` times each, with separate identities."""
         once = self._detector.detect(margin)
         many = once.take(np.tile(np.arange(len(once)), self._copies))
         number = np.repeat(np.arange(self._copies), len(once))
@@ -102,7 +102,7 @@ class Copies:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Squeeze the boxes under each model, then time it.
+    """Grip the boxes under each model, then time it.
 
     Raises:
         UnknownName: There is no such model.
@@ -120,7 +120,7 @@ def run(config: Config, progress: Progress) -> Results:
         trials[name] = np.array([trial.spent for trial in cold])
         solving[name] = float(np.mean([trial.solving for trial in cold]))
         warm[name] = np.array([_grip(config, model.solve, TRIAL_STEPS).spent for _ in range(config.trials)])
-        findings.extend(_found(config, name, model, grip, trials[name], cold[0].pivots))
+        findings.extend(_findings(config, name, model, grip, trials[name], cold[0].pivots))
         progress((done + 1) / len(models))
     for name, model in models.items():
         if name == "coulomb-lcp" or "coulomb-lcp" not in models:
@@ -173,7 +173,7 @@ class _Grip:
 
 
 def _machine(config: Config) -> tuple[System, Any]:
-    """Grippers on rails along x with free boxes between them, and their geometry with the pairs that touch."""
+    """Return grippers on rails along x with free boxes between them, and their geometry with the pairs that touch."""
     side, count = config.side_m, config.boxes
     mass = config.density_kg_m3 * side**3
     inertia = pin.Inertia(mass, np.zeros(3), mass * side**2 / 6.0 * np.eye(3))
@@ -186,14 +186,14 @@ def _machine(config: Config) -> tuple[System, Any]:
         joint = model.addJoint(0, joint_model, origin, name)
         model.appendBodyToJoint(joint, inertia, pin.SE3.Identity())
         geometry.addGeometryObject(pin.GeometryObject(name, joint, pin.SE3.Identity(), coal.Box(side, side, side)))
-    for left in range(count + 1):
-        geometry.addCollisionPair(pin.CollisionPair(left, left + 1))
+    for i in range(count + 1):
+        geometry.addCollisionPair(pin.CollisionPair(i, i + 1))
     model.gravity.linear = np.array([0.0, 0.0, -GRAVITY])
     return System(model, actuated=("left", "right")), geometry
 
 
 def _grip(config: Config, solve: ContactModel, steps: int) -> _Grip:
-    """Squeeze for `steps` steps."""
+    """Grip for `steps` steps."""
     system, geometry = _machine(config)
     detector = Copies(CollisionContacts(system, geometry, config.mu), config.copies)
     solving = 0.0
@@ -211,12 +211,12 @@ def _grip(config: Config, solve: ContactModel, steps: int) -> _Grip:
     for place, at in enumerate(free):
         q[at] = (place - 0.5 * (config.boxes - 1)) * config.side_m
     state = plant.reset(State(t=0.0, q=q, v=np.zeros(system.n_velocities)))
-    squeeze = np.array([config.squeeze_n, -config.squeeze_n])
+    forces = np.array([config.squeeze_n, -config.squeeze_n])
     drop, pivots, listed, loaded = (np.zeros(steps) for _ in range(4))
     held, limit = steps, 0.01 * config.side_m
     began = time.thread_time()
     for step in range(steps):
-        state = plant.step(squeeze, config.step_s)
+        state = plant.step(forces, config.step_s)
         assert plant.last is not None
         drop[step] = max(-state.q[at + 2] for at in free)
         pivots[step], listed[step] = plant.last.iterations, len(plant.last.impulses)
@@ -236,7 +236,7 @@ def _grip(config: Config, solve: ContactModel, steps: int) -> _Grip:
 
 
 def _cold(solve: ContactModel) -> ContactModel:
-    """The model without warm starts."""
+    """Return the model without warm starts."""
     return lambda problem, warm: solve(problem, None)
 
 
@@ -244,10 +244,10 @@ def _word(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _found(
+def _findings(
     config: Config, name: str, model: GripModel, grip: _Grip, trials: Array, cold_pivots: Array
 ) -> list[Finding]:
-    """Findings about one model."""
+    """Return findings about one model."""
     word, usual = _word(name), config == Config(plant=config.plant)
     return [
         Finding(
@@ -267,7 +267,7 @@ def _found(
 
 
 def _drawing(trials: Mapping[str, Array]) -> Drawing:
-    """Times of the trials, the paper's beside them."""
+    """Return times of the trials, the paper's beside them."""
     with axes(size=(6.0, 3.5)) as plot:
         place = np.arange(len(trials))
         plot.bar(place - 0.2, [MODELS[name].trial_s for name in trials], 0.4, label="paper")

@@ -60,17 +60,17 @@ def timed(call: Callable[[], T], repeats: int = 1, clock: Callable[[], float] = 
 
 
 def step_count(duration: float, h: float) -> int:
-    """Number of steps of length `h` [s] in a run, at least one."""
+    """Return the number of steps of length `h` [s] in a run, at least one."""
     return max(1, round(duration / h))
 
 
 def step_ends(h: float, steps: int) -> Array:
-    """Times at which steps of length `h` [s] end, from a start at 0, shape (steps,) [s]."""
+    """Return times at which steps of length `h` [s] end, from a start at 0, shape (steps,) [s]."""
     return np.asarray(h * np.arange(1.0, steps + 1.0))
 
 
 def chosen(models: Mapping[str, T], name: str) -> dict[str, T]:
-    """The model called `name`, or every one if that is ``all``.
+    """Return the model called `name`, or every one if that is ``all``.
 
     Raises:
         UnknownName: No model has that name.
@@ -81,11 +81,11 @@ def chosen(models: Mapping[str, T], name: str) -> dict[str, T]:
 
 
 def exponent(sizes: Sequence[float] | Array, values: Sequence[float] | Array) -> float:
-    """Growth of values with a size: the slope of a line through their logarithms."""
+    """Return the growth of values with a size: the slope of a line through their logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def order(errors: Mapping[float, float]) -> float:
-    """Power of the step size by which an error shrinks, from the two finest steps; `errors` by step size."""
+    """Return the power of the step size by which an error shrinks, from the two finest steps; `errors` by step size."""
     fine, coarse = sorted(errors)[:2]
     return float(np.log(errors[coarse] / errors[fine]) / np.log(coarse / fine))

@@ -53,7 +53,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         duration_s: Length of a run.
         rate_hz: Rate of the control loop.
         seed: Seed of the noise.
-        trot_mu: Friction that controllers are told of on the states of a trot.
+        trot_mu: Friction that controllers assume on the states of a trot.
         noise_rad_s2: Standard deviations of the white noise on the desired joint accelerations; each is a run.
         speed_m_s: Largest speed of the base.
     """
@@ -92,12 +92,12 @@ class NoisyRun:
 
     @property
     def changes(self) -> Array:
-        """Largest change of a joint's torque in each step [N m]."""
+        """Return the largest change of a joint's torque in each step [N m]."""
         largest: Array = np.abs(np.diff(self.torque, axis=0)).max(axis=1)
         return largest
 
     def row(self) -> dict[str, Any]:
-        """The run as plain data for the record."""
+        """Return the run as plain data for the record."""
         return {
             "controller": self.controller,
             "projected": self.projected,
@@ -150,13 +150,13 @@ experiment = Case(
 
 
 def swaying(robot: robots.Robot, h: float, steps: int, speed: float) -> list[tuple[State, Array]]:
-    """A base that sways smoothly while its feet roll in place: states, and the joint accelerations to the next one."""
+    """Return states of a base that sways while its feet roll in place, and the joint accelerations between them."""
     system = robot.system()
     ground = robot.contacts(0.0, system=system)
     n, u = len(robot.description.feet), system.n_unactuated
     q, path = robot.standing_state(system).q, []
     for k in range(steps + 1):
-        for _ in range(3):  # heights drift by h² in a step, and at home they are those of the file
+        for _ in range(3):  # heights drift by h² in a step, and at home the file has them
             system.update(q, np.zeros(system.n_velocities))
             contacts = ground.detect(np.inf)
             error = np.concatenate((-contacts.gap, np.zeros(2 * n)))
@@ -181,7 +181,7 @@ def follow(
     noise: float,
     h: float,
 ) -> NoisyRun:
-    """Torques of one controller along the path: without feedback, so that only the noise disturbs the demand."""
+    """Return torques of one controller along the path: without feedback, so that only the noise disturbs the demand."""
     system = robot.system()
     nothing = Gains(kp=0.0, kd=0.0)
     control = controllers.build(
@@ -215,7 +215,7 @@ def follow(
 
 
 def findings(runs: Sequence[NoisyRun], config: Config) -> list[Finding]:
-    """Jumps and largest derivative of each controller under the largest noise, then the factor gained by smoothing."""
+    """Return jumps and largest derivative of each controller under the largest noise, and the gain by smoothing."""
     out: list[Finding] = []
     rows = [(run, run.row()) for run in runs]
     for run, row in rows:
@@ -242,7 +242,7 @@ def findings(runs: Sequence[NoisyRun], config: Config) -> list[Finding]:
 
 
 class _Trot(NamedTuple):
-    """Largest |dτ/dt| on the states of a trot by controller [N m/s], and the friction that they are told."""
+    """Largest |dτ/dt| on the states of a trot by controller [N m/s], and the friction that they assume."""
 
     mu: float
     raw: float
@@ -278,7 +278,7 @@ def _on_a_trot(config: Config) -> list[_Trot]:
 
 
 def _trot_findings(trots: Sequence[_Trot]) -> list[Finding]:
-    """The factor for each friction; the paper's belongs to the most of it, which stands for infinite."""
+    """Return the factor for each friction; the paper's belongs to the most of it, which stands for infinite."""
     most = max((trot.mu for trot in trots), default=0.0)
     return [
         Finding(
@@ -292,7 +292,7 @@ def _trot_findings(trots: Sequence[_Trot]) -> list[Finding]:
 
 
 def drawing(runs: Sequence[NoisyRun], config: Config) -> Drawing:
-    """The torque of the joint that chatters most, under the largest noise."""
+    """Return the torque of the joint that chatters most, under the largest noise."""
     noise = max(config.noise_rad_s2)
     shown = [o for o in runs if o.noise == noise and o.controller in LINES and o.projected == (o.controller != RAW)]
     raw = next(o for o in shown if o.controller == RAW)

@@ -66,7 +66,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     solver_tolerance: Positive = 1e-8
 
     def parameters(self, sigma: float | None = None) -> sap.Parameters:
-        """SAP's parameters, with another slip parameter if one is given."""
+        """Return SAP's parameters, with another slip parameter if one is given."""
         return sap.Parameters(sigma=self.sigma if sigma is None else sigma, beta=self.beta, tolerance=self.tolerance)
 
 
@@ -103,12 +103,12 @@ class Fall:
 
     @property
     def steady(self) -> slice:
-        """The second half."""
+        """Return the second half."""
         return slice(len(self.iterations) // 2, None)
 
 
 def scene(config: Config, bodies: int, *, walls: bool, sigma: float | None = None) -> tuple[FreeBodies, BodyState]:
-    """The plant and its start (`idcontrol.scenes.clutter`).
+    """Return the plant and its start (`idcontrol.scenes.clutter`).
 
     Args:
         config: Physical constants, seed and settings of the solver.
@@ -192,7 +192,7 @@ def momentum_error(problem: SparseProblem, solution: SparseSolution) -> float:
 
 
 def _mean_slip(solution: SparseSolution, which: Booleans) -> float:
-    """Mean tangential speed of some contacts [m/s]; 0 where there are none."""
+    """Return the mean tangential speed of some contacts [m/s]; 0 where there are none."""
     if not which.any():
         return 0.0
     return float(np.linalg.norm(solution.contact_velocity[which, 1:], axis=1).mean())
@@ -217,14 +217,14 @@ def run(config: Config, progress: Progress) -> Results:
     slipped = {walls: [timed(config.bodies, walls, sigma) for sigma in config.sigmas] for walls in (True, False)}
     findings = [finding for walls in (True, False) for finding in _main(config, walls, main[walls])]
     findings += _of_figures(config, main, slipped[True])
-    found = {
+    solvers_by_heap = {
         (walls, size): beside(fall.problems, config.parameters(), config.solver_tolerance)
         for walls, falls in grown.items()
         for size, fall in zip(config.sizes, falls, strict=True)
         if fall.problems
     }
-    if found:
-        findings += in_heaps(found, config.bodies)
+    if solvers_by_heap:
+        findings += in_heaps(solvers_by_heap, config.bodies)
     for walls in (True, False):
         findings.extend(_growth(config, walls, grown[walls]))
         findings.extend(_slips(config, walls, slipped[walls]))
@@ -233,11 +233,13 @@ def run(config: Config, progress: Progress) -> Results:
         drawings.append(_growth_drawing(config.sizes, grown))
     if config.sigmas:
         drawings.append(_slip_drawing(config, slipped))
-    solvers = [row for (walls, size), each in found.items() for row in as_rows(each, heap=ground(walls), bodies=size)]
+    solvers = [
+        row for (walls, size), each in solvers_by_heap.items() for row in as_rows(each, heap=ground(walls), bodies=size)
+    ]
     return Results(
         findings=findings,
         series=_series(config, main),
-        drawings=[*drawings, *heap_drawings(found)],
+        drawings=[*drawings, *heap_drawings(solvers_by_heap)],
         extra={"solvers": solvers} if solvers else {},
     )
 
@@ -252,7 +254,7 @@ experiment = Case(
 
 
 def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
-    """Findings about the heap that is shown in full."""
+    """Return findings about the heap that is shown in full."""
     where, steady = ground(walls), fall.steady
     bound = _estimate(config)
     inside = np.abs(fall.state.position[:, :2]).max() < 0.5 * CONTAINER_M or not walls
@@ -279,7 +281,7 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
 
 
 def _of_figures(config: Config, main: Mapping[bool, Fall], slipped: Sequence[Fall]) -> list[Finding]:
-    """Contacts with and without walls, two steps, and iterations against the slip parameter: Figs. 10, 11 and 15."""
+    """Return contacts with and without walls, two steps, iterations over the slip parameter: Figs. 10, 11, 15."""
     walled, bare = (float(main[where].contacts[-1]) for where in (True, False))
     findings = [Finding("contacts_open_over_walls", bare / walled if walled else None, agrees=bare > walled)]
     findings += [
@@ -297,7 +299,7 @@ def _of_figures(config: Config, main: Mapping[bool, Fall], slipped: Sequence[Fal
 
 
 def _growth(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
-    """Time of a step against the number of bodies."""
+    """Return the time of a step against the number of bodies."""
     where = ground(walls)
     medians = [float(np.median(fall.step_us)) for fall in falls]
     findings = [
@@ -324,7 +326,7 @@ def _slips(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
 
 
 def _series(config: Config, main: Mapping[bool, Fall]) -> dict[str, Series]:
-    """Histories of the heaps that are shown in full."""
+    """Return histories of the heaps that are shown in full."""
     series = {"t": Series(step_ends(config.step_s, len(main[True].iterations)), "s")}
     for walls, fall in main.items():
         where = ground(walls)

@@ -2,13 +2,13 @@
 
 Answers that are called solved are checked by `idcontrol.judge.missed`, from the problem alone. Problems that are
 reported unsolved are compared with what is known: a forward problem whose gaps are not negative always has a solution
-(math.md, sections 5.1 and 7.3). In an inverse problem prescribed velocities may squeeze. Then a linear program finds a
-certificate, independent of the solvers, that no velocity of the free bodies keeps all contacts apart, or a search over
-all contact modes ends without a solution (`idcontrol.solvers.modes`). The search's work grows exponentially with
-the contacts that act on each other. Where it meets its limit, the problem counts as undecided.
+(math.md, sections 5.1 and 7.3). In an inverse problem prescribed velocities may press bodies into each other. Then a
+linear program finds a certificate, independent of the solvers, that no velocity of the free bodies keeps all contacts
+apart, or a search over all contact modes ends without a solution (`idcontrol.solvers.modes`). The search's work grows
+exponentially with the contacts that act on each other. Where it meets its limit, the problem counts as undecided.
 
-The preset ``hostile`` has problems in which nothing is of one size (`idcontrol.problems.steps.hostile_step`), and
-counts what every model does with them, each contact judged in its own units (`idcontrol.judge.violation`).
+The preset ``hostile`` has problems of mixed sizes (`idcontrol.problems.steps.hostile_step`), and counts what every
+model does with them, each contact judged relative to its own quantities (`idcontrol.judge.violation`).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Tally:
         return self.wrong + self.missed
 
     def row(self) -> dict[str, Any]:
-        """The counts as plain data for the record; times in microseconds."""
+        """Return the counts as plain data for the record; times in microseconds."""
         row = asdict(self)
         times = 1e6 * np.array(row.pop("seconds"))
         return row | {
@@ -139,7 +139,7 @@ class Tally:
 
 
 def rows_of(tallies: Mapping[tuple[str, str], Tally]) -> list[dict[str, Any]]:
-    """One row for each model or solver and kind of problem."""
+    """Return one row for each model or solver and kind of problem."""
     return [{"what": what, "kind": kind, **tally.row()} for (what, kind), tally in tallies.items()]
 
 
@@ -169,7 +169,7 @@ class ContactProblems:
         return save(out, self.name, config, results, began=began)
 
     def rehearsals(self) -> Sequence[Config]:
-        """A few problems."""
+        """Return a few problems."""
         return [Config(problems=40, most_contacts=8)]
 
 
@@ -325,7 +325,7 @@ def judge_solver(
 
 
 def rows_violation(rows: Array, r: Array, z: Array) -> float:
-    """Relative residual of LCP(r, ρρᵀ), recomputed in extended precision and measured as in `judge.missed`."""
+    """Return the relative residual of LCP(r, ρρᵀ), in extended precision, measured as in `judge.missed`."""
     rho = rows.astype(np.longdouble)
     w = (rho @ (rho.T @ z) + r).astype(np.float64)
     unit = float(np.abs(r).max())
@@ -396,13 +396,13 @@ ENDS: Final = ("solved", "no_solution_proved", "beyond_double", "undecided", "mi
 
 
 def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:
-    """The share of the problems of each model and solver that came to each of `ends`, counts in the rows of `table`."""
+    """Draw the share of problems of each model and solver with each of `ends`, counted in the rows of `table`."""
     names = list(dict.fromkeys(row["what"] for row in table))
     counts = np.array([[sum(row[end] for row in table if row["what"] == name) for end in ends] for name in names])
     shares = counts / counts.sum(axis=1, keepdims=True)
-    left = np.cumsum(shares, axis=1) - shares
+    begins = np.cumsum(shares, axis=1) - shares
     with axes(size=(7.0, 0.9 + 0.26 * len(names))) as plot:
-        for end, share, begin in zip(ends, shares.T, left.T, strict=True):
+        for end, share, begin in zip(ends, shares.T, begins.T, strict=True):
             plot.barh(names, share, left=begin, height=0.7, label=end.replace("_", " "))
         plot.set(xlabel="share of the problems", xlim=(0.0, 1.0))
         plot.invert_yaxis()

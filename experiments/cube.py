@@ -26,7 +26,7 @@ from idcontrol.experiments.case import GRAVITY
 from idcontrol.types import Array, Integers, State
 
 PERIOD: Final = 1.0 / 148.0
-"""Time between two rows [s], as stated. The scale of time cannot be told from that of lengths here."""
+"""Time between two rows [s], as stated: the record does not separate the scales of time and length."""
 
 SIGNS: Final = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
 """Corners of a cube of half width 1."""
@@ -54,7 +54,7 @@ class Cube(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The cube, in true lengths.
 
     Attributes:
-        scale: True lengths over those of the record.
+        scale: True lengths, relative to recorded ones.
         half_width_m: Half of the cube's width.
         mass_kg: Mass, as stated by the source; it plays no part in rigid tosses.
         inertia_kg_m2: Moment of inertia about any axis through the mass centre.
@@ -69,7 +69,7 @@ class Cube(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def corners(self) -> Array:
-        """The corners seen from the middle, body axes, shape (8, 3) [m]."""
+        """Return the corners seen from the middle, body axes, shape (8, 3) [m]."""
         return self.half_width_m * SIGNS
 
 
@@ -94,8 +94,8 @@ class Track:
         """
         low = (_turned(self.orientation, STATED.corners) + self.position[:, None])[:, :, 2].min(axis=1)
         ahead = np.concatenate((low[:2], 2.0 * low[1:-1] - low[:-2]))
-        near = np.flatnonzero(np.minimum(low, ahead) < CLEAR_M)
-        return int(near[0]) if near.size else len(low)
+        close_rows = np.flatnonzero(np.minimum(low, ahead) < CLEAR_M)
+        return int(close_rows[0]) if close_rows.size else len(low)
 
 
 RESTING_ROWS: Final = 15
@@ -127,7 +127,7 @@ class Toss:
 
 
 def read(path: Path) -> list[Track]:
-    """The tosses of a file.
+    """Return the tosses of a file.
 
     Raises:
         InputError: The file cannot be read, or is no such record.
@@ -153,7 +153,7 @@ def read(path: Path) -> list[Track]:
 
 
 def prepare(track: Track, cube: Cube) -> Toss | None:
-    """The toss in true lengths with the state before contact; None if it has no two rows of flight.
+    """Return the toss in true lengths with the state before contact; None if it has no two rows of flight.
 
     A parabola with the known gravity is fitted to the mass centre, and a constant rate of turn to the orientation, over
     the last `FLIGHT_ROWS` rows of flight.
@@ -184,7 +184,7 @@ def prepare(track: Track, cube: Cube) -> Toss | None:
 
 
 def undisturbed(corners: Array) -> int:
-    """The number of rows of a toss, shape (rows, 8, 3) [m], before somebody takes a cube away that has come to rest."""
+    """Return the number of rows of a toss, shape (rows, 8, 3) [m], before the resting cube is taken away."""
     still = np.linalg.norm(np.diff(corners, axis=0), axis=2).max(axis=1) < RESTING_M_S * PERIOD
     rests = np.convolve(still, np.ones(RESTING_ROWS), "valid") == RESTING_ROWS
     if len(still) < RESTING_ROWS or not rests.any():
@@ -195,12 +195,12 @@ def undisturbed(corners: Array) -> int:
 
 
 def corners_of(pose: Array, cube: Cube) -> Array:
-    """Corners of a cube in the world, shape (rows, 8, 3) [m], from its poses, shape (rows, 7)."""
+    """Return corners of a cube in the world, shape (rows, 8, 3) [m], from its poses, shape (rows, 7)."""
     return pose[:, None, :3] + _turned(pose[:, 3:], cube.corners)
 
 
 def calibrate(tracks: Sequence[Track]) -> Cube:
-    """Scale, half width, mass centre and inertia of the cube from flights, poses at rest and single impacts.
+    """Return the scale, half width, mass centre and inertia of the cube from flights, poses at rest and single impacts.
 
     Scale and mass centre e minimize what is left of ``position - R e - parabola`` over all flights, the acceleration
     being that of gravity over the scale. The half width is the mean height at rest. The inertia is the regression of
@@ -274,7 +274,7 @@ def impacts(tracks: Sequence[Track], cube: Cube) -> Impacts:
     The impulse is that of the mass, with gravity's taken off; motions before and after are continued to the instant of
     touch.
     """
-    found: list[tuple[int, Array, Array, Array, float, float]] = []
+    collected: list[tuple[int, Array, Array, Array, float, float]] = []
     for track in tracks:
         hit = track.flight()
         after = slice(hit + 1, hit + 1 + AFTER_ROWS)
@@ -294,7 +294,7 @@ def impacts(tracks: Sequence[Track], cube: Cube) -> Impacts:
             speed = came[2] - GRAVITY * t + np.cross(spin, arm)[2]
             t -= (centre[2] + came[2] * t - 0.5 * GRAVITY * t * t + arm[2]) / speed
         impulse = cube.mass_kg * (leaves - came)
-        found.append(
+        collected.append(
             (
                 track.number,
                 spin_after - spin,
@@ -304,7 +304,7 @@ def impacts(tracks: Sequence[Track], cube: Cube) -> Impacts:
                 float(np.hypot(*impulse[:2]) / impulse[2]),
             )
         )
-    number, turned, moment, drift, restitution, friction = zip(*found, strict=True) if found else ((),) * 6
+    number, turned, moment, drift, restitution, friction = zip(*collected, strict=True) if collected else ((),) * 6
     return Impacts(
         number=np.array(number, dtype=np.int64),
         spin=np.array(turned).reshape(-1, 3),
@@ -316,7 +316,7 @@ def impacts(tracks: Sequence[Track], cube: Cube) -> Impacts:
 
 
 def _motion(track: Track, cube: Cube, rows: slice, at: int) -> tuple[Array, Array, Array, Array]:
-    """The free motion through `rows`, at the time of row `at`.
+    """Return the free motion through `rows`, at the time of row `at`.
 
     Returns:
         Mass centre [m] and its velocity [m/s], rotation vector from the measured orientation at `at` [rad] and angular
@@ -333,6 +333,6 @@ def _motion(track: Track, cube: Cube, rows: slice, at: int) -> tuple[Array, Arra
 
 
 def _turned(orientation: Array, points: Array) -> Array:
-    """Points in body axes turned into world axes by each orientation, shape (rows, points, 3)."""
+    """Return points in body axes turned into world axes by each orientation, shape (rows, points, 3)."""
     turned: Array = np.einsum("tij,kj->tki", Rotation.from_quat(orientation).as_matrix(), points)
     return turned

@@ -97,12 +97,12 @@ def count(tau: Array, status: Array, clipped: Array, limit: Array) -> StepCount:
 
 
 def random_walk(controller: str, seed: int, walk_s: float) -> WalkConfig:
-    """A new command each second, one push, friction that changes with each footstep, wrongly told by up to a half."""
+    """Return a run: a new command each second, one push, friction changing by footstep, its estimate up to half off."""
     rng = np.random.default_rng(seed)
     pieces = []
     for t in range(int(np.ceil(walk_s))):
-        forward, left, turn = rng.uniform([-0.3, -0.2, -1.0], [0.3, 0.2, 1.0]).tolist()
-        pieces.append((float(t), forward, left, turn))
+        forward, lateral, turn = rng.uniform([-0.3, -0.2, -1.0], [0.3, 0.2, 1.0]).tolist()
+        pieces.append((float(t), forward, lateral, turn))
     push = rng.uniform(-0.4, 0.4, 3) * [1.0, 1.0, 0.25]
     return WalkConfig(
         robot=ROBOT,
@@ -178,7 +178,7 @@ def drawing(unsolved: Array, fell: Booleans, memory: Array) -> Drawing:
 
 
 def findings(total: StepCount, fell: list[bool], memory: Array) -> list[Finding]:
-    """The counts and the memory of a run, and whether each passes."""
+    """Return the counts and the memory of a run, and whether each passes."""
     growth = float(memory[2:].max(initial=memory[min(1, len(memory) - 1)]) - memory[min(1, len(memory) - 1)])
     return [
         Finding("control_steps", total.steps),

@@ -148,7 +148,7 @@ experiment = Case(
 
 
 def drawing(steps: Sequence[SearchedStep]) -> Drawing:
-    """Time of the search and of brute force, step by step, against the number of contacts."""
+    """Return the time of the search and of brute force, step by step, against the number of contacts."""
     aside = np.random.default_rng(0).uniform(-0.12, 0.12, len(steps))
     contacts = np.array([step.contacts for step in steps])
     with axes(size=(7.0, 3.6)) as plot:
@@ -165,7 +165,7 @@ def drawing(steps: Sequence[SearchedStep]) -> Drawing:
 def nearest_problem(
     rng: np.random.Generator, feet: SphereContacts, home: Array, contacts: int, *, still: bool
 ) -> tuple[NearestProblem, Array, StepProblem]:
-    """A step on some feet, a solution of it, and a torque to be near to: that of a solution with other shares.
+    """Return a step on some feet, a solution of it, and a torque to be near to: that of a solution with other shares.
 
     Args:
         rng: Source of pose, velocity, demand, and of which feet touch.
@@ -252,26 +252,26 @@ def searches_of(robot: str, mu: float, duration_s: float) -> Iterator[tuple[floa
     again = InverseDynamics(schemes.COULOMB_SMOOTH, setup.system, setup.contacts, setup.acceleration_gains, setup.h)
     feet = len(scene.robot.description.feet)
     for tick in scene.simulated().ticks(round(duration_s / scene.period_s)):
-        posed = again.problem(tick.state, tick.reference)
+        step = again.problem(tick.state, tick.reference)
         again(tick.state, tick.reference)
-        if posed.which.size < feet:
+        if step.which.size < feet:
             continue
-        solution = coulomb.solve(problem_of(posed))
+        solution = coulomb.solve(problem_of(step))
         if solution.status is Status.SOLVED:
             f = solution.impulses.T.ravel()
             search = partial(
                 nearest_solution,
-                schemes.nearest_problem(posed, f, solution.multipliers, HEAP),
+                schemes.nearest_problem(step, f, solution.multipliers, HEAP),
                 f,
                 max_nodes=tick_nodes(feet),
             )
             # processor time: other processes do not count
-            found, seconds = timed(search, REPEATED, time.thread_time)
-            yield 1e6 * float(seconds.min()), found.nodes, found.proved
+            search_result, seconds = timed(search, REPEATED, time.thread_time)
+            yield 1e6 * float(seconds.min()), search_result.nodes, search_result.proved
 
 
 def trot_row(mu: float, searches: Sequence[tuple[float, int, bool]]) -> dict[str, Any]:
-    """Percentiles of the searches of a trot."""
+    """Return percentiles of the searches of a trot."""
     us, nodes, proved = np.array(searches, dtype=np.float64).reshape(-1, 3).T
     return {
         "mu": mu,
@@ -283,7 +283,7 @@ def trot_row(mu: float, searches: Sequence[tuple[float, int, bool]]) -> dict[str
 
 
 def trot_findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:
-    """True if the search proves its answer within a small part of a control period."""
+    """Return whether the search proves its answer within a small part of a control period."""
     return [
         Finding(
             f"trot_{row['mu']}_{name}_us",
@@ -296,7 +296,7 @@ def trot_findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:
 
 
 def table_row(steps: Sequence[SearchedStep], floor_us: float) -> dict[str, Any]:
-    """Percentiles for one number of contacts."""
+    """Return percentiles for one number of contacts."""
     proof, first, nodes, brute, excess = (
         np.array([getattr(step, name) for step in steps], dtype=np.float64)
         for name in ("proof_us", "first_us", "nodes", "brute_us", "excess")
@@ -321,13 +321,13 @@ def table_row(steps: Sequence[SearchedStep], floor_us: float) -> dict[str, Any]:
 
 
 def percentiles(values: Array) -> dict[str, float]:
-    """Median, 90th and 99th percentile, and the largest."""
+    """Return the median, 90th and 99th percentile, and the largest."""
     p50, p90, p99, most = (float(np.percentile(values, p)) for p in (50, 90, 99, 100))
     return {"p50": p50, "p90": p90, "p99": p99, "max": most}
 
 
 def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
-    """Time and nodes of the search by contacts, and whether brute force finds anything nearer."""
+    """Return the time and nodes of the search by contacts, and whether brute force finds anything nearer."""
     out = [Finding("floor_us", floor_us)]
     for row in table:
         n, brute = row["contacts"], row["brute_force"]
@@ -349,6 +349,6 @@ def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
 
 
 def series(steps: Sequence[SearchedStep]) -> dict[str, Series]:
-    """Every step, for the record."""
+    """Return every step, for the record."""
     names = ("contacts", "first_us", "proof_us", "nodes", "proved", "improved", "brute_us", "excess")
     return histories({name: np.array([getattr(step, name) for step in steps], np.float64) for name in names}, {})

@@ -2,7 +2,7 @@
 
 A walk survives if it does what it was asked (`completed`). Every limit is bracketed by an easy case and a hard one, and
 halved `HALVINGS` times; that what is harder is not survived where something easier is not, is taken for granted.
-Whoever survives the hard case has no limit within the bracket.
+A controller that survives the hard case has no limit within the bracket.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROUGH_MU = 0.8
 """Friction of the ground but where it is the hardship [-]."""
 
 TRUE_MU = 0.3
-"""Friction on which a wrong friction is told [-]."""
+"""Friction of runs with a wrong friction estimate [-]."""
 
 
 class Hardship(NamedTuple):
@@ -55,17 +55,17 @@ class Hardship(NamedTuple):
     geometric: bool = False
 
     def between(self, a: float, b: float) -> float:
-        """The value in the middle, to four digits."""
+        """Return the value in the middle, to four digits."""
         return float(f"{math.sqrt(a * b) if self.geometric else 0.5 * (a + b):.4g}")
 
 
 def _by_setting(name: str, key: str, easy: float, hard: float, *, geometric: bool = False, **more: Any) -> Hardship:
-    """A hardship that is one setting, beside others of its own."""
+    """Return a hardship that is one setting, beside others of its own."""
 
     def value(o: RunOutcome) -> float | None:
-        found = o.setting(key)
+        value = o.setting(key)
         alike = all(o.setting(other) == wanted for other, wanted in more.items())
-        return None if not found or not alike else float(found)
+        return None if not value or not alike else float(value)
 
     return Hardship(name, easy, hard, lambda x: {key: x, **more}, value, geometric)
 
@@ -106,19 +106,19 @@ HARDSHIPS = (
 
 def _of(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> dict[float, bool | None]:
     """By value, whether all its runs did their task; None where one is still to be made."""
-    found: dict[float, bool | None] = {}
+    survival: dict[float, bool | None] = {}
     for o in outcomes:
         value = hardship.value(o)
         if value is None or o.setting("controller") != controller:
             continue
         done = None if o.reason == NOT_RUN else o.done
-        before = found.get(value, True)
-        found[value] = None if done is None or before is None else done and before
-    return found
+        before = survival.get(value, True)
+        survival[value] = None if done is None or before is None else done and before
+    return survival
 
 
 def limits(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> tuple[float | None, float | None]:
-    """The hardest value that is survived before one that is not, and the easiest that is not; None where none is."""
+    """Return the hardest value that is survived before the first failure, and the easiest failure; None for none."""
     harder = 1.0 if hardship.hard > hardship.easy else -1.0
     survived = None
     for value, done in sorted(_of(outcomes, hardship, controller).items(), key=lambda item: harder * item[0]):
@@ -133,7 +133,7 @@ def _controllers(outcomes: Sequence[RunOutcome]) -> list[Any]:
 
 
 def further(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
-    """The runs that halve the brackets that can be halved; none when all are narrow enough."""
+    """Return the runs that halve the brackets that can be halved; none when all are narrow enough."""
     runs = []
     for hardship in HARDSHIPS:
         for controller in _controllers(outcomes):
@@ -154,9 +154,9 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     controllers = _controllers(outcomes)
     rows = []
     for hardship in HARDSHIPS:
-        found = [limits(outcomes, hardship, controller) for controller in controllers]
-        if any(pair != (None, None) for pair in found):
-            rows.append((hardship.name, *(_in_words(*pair) for pair in found)))
+        pairs = [limits(outcomes, hardship, controller) for controller in controllers]
+        if any(pair != (None, None) for pair in pairs):
+            rows.append((hardship.name, *(_in_words(*pair) for pair in pairs)))
     return (headed("envelope", rows, controllers),)
 
 
@@ -167,7 +167,7 @@ def _in_words(survived: float | None, lost: float | None) -> str:
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
-    """Bars up to the hardest value that each controller survives, with the bracket that is left."""
+    """Return bars up to the hardest value that each controller survives, with the bracket that is left."""
     controllers = _controllers(outcomes)
     shown = [h for h in HARDSHIPS if any(limits(outcomes, h, c)[0] is not None for c in controllers)]
     if not shown:

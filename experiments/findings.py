@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError
-from idcontrol.experiments.verdicts import near, verdict
+from idcontrol.experiments.verdicts import close, verdict
 from idcontrol.record.drawing import STYLE
 from idcontrol.record.quantities import words
 from idcontrol.record.recording import Recorder
@@ -47,7 +47,7 @@ class Finding:
         paper: The paper's number; None where the paper shows none.
         source: The place where the paper prints it: "Drumwright 2019, Table 1".
         derivation: The page that derives how the number differs from the paper's; "" if none does.
-        unit: Its unit as text; "" takes the one that the key ends with.
+        unit: Its unit as text; "" for the unit at the end of the key.
         note: What the number is, or why the paper's is wrong.
     """
 
@@ -66,9 +66,9 @@ class Finding:
         """Fill what the finding lacks from its row of the table: its own, or that of the longest pattern that fits."""
         fitting = [pattern for pattern in rows if fnmatchcase(self.key, pattern)]
         row = rows.get(self.key) or rows.get(max(fitting, key=len, default=""), {})
-        found = replace(self, **{name: value for name, value in row.items() if not getattr(self, name)})
-        paper = found.paper.get(self.key) if isinstance(found.paper, dict) else found.paper
-        return replace(found, unit=found.unit or words(self.key)[1], paper=paper if self.beside else None)
+        filled = replace(self, **{name: value for name, value in row.items() if not getattr(self, name)})
+        paper = filled.paper.get(self.key) if isinstance(filled.paper, dict) else filled.paper
+        return replace(filled, unit=filled.unit or words(self.key)[1], paper=paper if self.beside else None)
 
     @property
     def verdict(self) -> str | None:
@@ -76,15 +76,15 @@ class Finding:
         if self.paper is None:
             return None
         if isinstance(self.paper, str):
-            said = self.holds if self.agrees is None else self.agrees
-            return None if said is None else verdict(said, self.derivation)
-        found = isinstance(self.value, int | float) and near(self.value, self.paper)
-        return verdict(found, self.derivation)
+            outcome = self.holds if self.agrees is None else self.agrees
+            return None if outcome is None else verdict(outcome, self.derivation)
+        agrees = isinstance(self.value, int | float) and close(self.value, self.paper)
+        return verdict(agrees, self.derivation)
 
 
 @lru_cache
 def table(experiment: str) -> Mapping[str, Mapping[str, Any]]:
-    """Rows of ``paper/EXPERIMENT.toml``: findings by key or pattern, and sentences of ``figures`` by title.
+    """Return rows of ``paper/EXPERIMENT.toml``: findings by key or pattern, and sentences of ``figures`` by title.
 
     The row of a pattern may have the paper's numbers as a table by key.
 
@@ -208,7 +208,7 @@ def save(
 
 @contextmanager
 def axes(rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (7.0, 4.0), **shared: Any) -> Iterator[Any]:
-    """Axes of a new figure, to be drawn on within the ``with``, where they have the style of all pages.
+    """Return axes of a new figure, to be drawn on within the ``with``, where they have the style of all pages.
 
     Args:
         rows: Number of rows of axes.

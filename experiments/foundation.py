@@ -159,16 +159,16 @@ def settle(bed: Bed, config: Config) -> Array:
 def _printed_forces(contacts: Contacts, M: Array, v_free: Array, h: float) -> Array:
     """Drumwright 2019, eqs. 83-85, over the springs that may close within the step."""
     N = contacts.N
-    near = contacts.gap + h * np.minimum(0.0, N @ v_free) <= 0.0
+    touching = contacts.gap + h * np.minimum(0.0, N @ v_free) <= 0.0
     force = np.zeros(len(contacts))
-    rows = N[near]
-    force[near] = printed.unilateral_forces(
+    rows = N[touching]
+    force[touching] = printed.unilateral_forces(
         rows @ np.linalg.solve(M, rows.T),
-        contacts.gap[near],
+        contacts.gap[touching],
         rows @ v_free,
         h,
-        contacts.stiffness[near],
-        contacts.damping[near],
+        contacts.stiffness[touching],
+        contacts.damping[touching],
     )
     return force
 
@@ -179,7 +179,7 @@ where the vibration has died down to 1e-12 m, and by 0.02 rad on the softest, wh
 
 
 def reference(bed: Bed, duration: float, samples: int) -> Array:
-    """The place at equal intervals by the classical Runge-Kutta method, in steps that resolve the springs.
+    """Return the place at equal intervals by the classical Runge-Kutta method, in steps that resolve the springs.
 
     Returns:
         Shape (samples, 7): x, y, z and the quaternion.
@@ -197,7 +197,7 @@ def reference(bed: Bed, duration: float, samples: int) -> Array:
 
 
 def _start() -> Array:
-    """Place, quaternion (x, y, z, w), velocity and angular velocity, world axes, shape (13,)."""
+    """Return the place, quaternion (x, y, z, w), velocity and angular velocity, world axes, shape (13,)."""
     state = np.zeros(13)
     state[2], state[6] = 0.5 * SIDE_M, 1.0
     return state
@@ -209,7 +209,7 @@ def _arguments(bed: Bed) -> tuple[Array, float, float, float]:
 
 @njit(cache=True)
 def _rate(t: float, y: Array, points: Array, K: float, B: float, load: float, out: Array) -> None:
-    """Time derivative of the state: each spring pushes up with max(0, -K φ - B φ̇) where φ < 0."""
+    """Write the time derivative of the state: each spring pushes up with max(0, -K φ - B φ̇) where φ < 0."""
     qx, qy, qz, qw = y[3], y[4], y[5], y[6]
     s = 2.0 / (qx * qx + qy * qy + qz * qz + qw * qw)
     xx, xy, xz = 1.0 - s * (qy * qy + qz * qz), s * (qx * qy - qz * qw), s * (qx * qz + qy * qw)
@@ -282,7 +282,7 @@ class Integrated(NamedTuple):
 
 
 def integrate(bed: Bed, duration: float, method: Integrator, time_limit: float) -> Integrated:
-    """The time of a SciPy integrator at its default tolerances, stopped after `time_limit` [s]."""
+    """Return the time of a SciPy integrator at its default tolerances, stopped after `time_limit` [s]."""
     arguments, out = _arguments(bed), np.empty(13)
     reached = 0.0
     begin = time.perf_counter()
@@ -304,19 +304,19 @@ def integrate(bed: Bed, duration: float, method: Integrator, time_limit: float) 
 
 
 def _grid(n: int) -> Array:
-    """Centres of n equal squares of the lower face, shape (k², 3) with k = √n, rounded."""
+    """Return centres of n equal squares of the lower face, shape (k², 3) with k = √n, rounded."""
     k = max(1, round(np.sqrt(n)))
     centre = SIDE_M * ((np.arange(k) + 0.5) / k - 0.5)
     return np.array([[x, y, -0.5 * SIDE_M] for x in centre for y in centre])
 
 
 def _key(case: tuple[int, float, float]) -> str:
-    """Part of a finding's key: n100_e1e07_f50 for (100, 1e7, 50)."""
+    """Return the part of a finding's key: n100_e1e07_f50 for (100, 1e7, 50)."""
     return f"n{case[0]}_e{case[1]:.0e}_f{case[2]:g}".replace("+", "")
 
 
 def _of_solver(config: Config, case: tuple[int, float, float], took: float, error: float, size: float) -> list[Finding]:
-    """Time and error of the constraint solver beside Tables 1 and 2."""
+    """Return the time and error of the constraint solver beside Tables 1 and 2."""
     key, same = _key(case), config.step_s == Config().step_s and config.duration_s == Config().duration_s
     printed = table("foundation")["error_*"]["paper"].get(f"error_{key}")
     better = None if printed is None or not same or config.form == "as-printed" else error <= printed
@@ -328,9 +328,9 @@ def _of_solver(config: Config, case: tuple[int, float, float], took: float, erro
 
 
 def _of_integrator(config: Config, case: tuple[int, float, float], bed: Bed, name: Integrator) -> Finding:
-    """Time of a SciPy integrator beside Table 1's MATLAB ones."""
-    found = integrate(bed, config.duration_s, name, config.time_limit_s)
-    return Finding(f"time_{name.lower()}_{_key(case)}_s", found.wall_s)
+    """Return the time of a SciPy integrator beside Table 1's MATLAB ones."""
+    motion = integrate(bed, config.duration_s, name, config.time_limit_s)
+    return Finding(f"time_{name.lower()}_{_key(case)}_s", motion.wall_s)
 
 
 def _drawing(t: Array, errors: Mapping[str, Array]) -> Drawing:

@@ -73,20 +73,20 @@ def beside(problems: Sequence[SparseProblem], parameters: sap.Parameters, tolera
                     answer.solved,
                 )
             )
-    return {name: Beside(name, *np.array(told).reshape(-1, 6).T) for name, told in rows.items()}
+    return {name: Beside(name, *np.array(numbers).reshape(-1, 6).T) for name, numbers in rows.items()}
 
 
 def _sap(problem: SparseProblem, parameters: sap.Parameters) -> SparseSolution:
     return sap.solve_sparse(problem, sigma=parameters.sigma, beta=parameters.beta, tolerance=parameters.tolerance)
 
 
-def speedup(found: Mapping[str, Beside], solver: str, over: str) -> float:
-    """How many times as long `over` takes as `solver`, all steps together."""
-    return float(found[over].us.sum() / found[solver].us.sum())
+def speedup(results: Mapping[str, Beside], solver: str, over: str) -> float:
+    """Return how many times as long `over` takes as `solver`, all steps together."""
+    return float(results[over].us.sum() / results[solver].us.sum())
 
 
-def as_rows(found: Mapping[str, Beside], **where: object) -> list[dict[str, object]]:
-    """Means and extremes as plain data, one row a solver, with `where` in front of each."""
+def as_rows(results: Mapping[str, Beside], **where: object) -> list[dict[str, object]]:
+    """Return means and extremes as plain data, one row a solver, with `where` in front of each."""
     return [
         {
             **where,
@@ -94,7 +94,7 @@ def as_rows(found: Mapping[str, Beside], **where: object) -> list[dict[str, obje
             "steps": len(one.us),
             "solved": int(one.solved.sum()),
             "us_median": float(np.median(one.us)),
-            "sap_speedup": speedup(found, SAP, name),
+            "sap_speedup": speedup(results, SAP, name),
             "iterations": float(one.iterations.mean()),
             **{
                 f"{what}_{kind}": float(take(getattr(one, what)))
@@ -102,7 +102,7 @@ def as_rows(found: Mapping[str, Beside], **where: object) -> list[dict[str, obje
                 for kind, take in (("mean", np.mean), ("median", np.median), ("max", np.max))
             },
         }
-        for name, one in found.items()
+        for name, one in results.items()
     ]
 
 
@@ -117,21 +117,21 @@ SAME = 1e-2
 """Answers are compared before times: largest median distance of one from SAP's. Castro et al. 2022 print none."""
 
 
-def in_heaps(found: Heaps, bodies: int) -> list[Finding]:
-    """Findings beside what Castro et al. 2022, section X-C, say of solvers in heaps: Figs. 9, 12 and 13.
+def in_heaps(results: Heaps, bodies: int) -> list[Finding]:
+    """Return findings beside what Castro et al. 2022, section X-C, say of solvers in heaps: Figs. 9, 12 and 13.
 
     Args:
-        found: Every heap.
+        results: Every heap.
         bodies: Number of bodies of Fig. 9.
     """
-    solvers = [name for name in next(iter(found.values()), {}) if name != SAP]
+    solvers = [name for name in next(iter(results.values()), {}) if name != SAP]
     findings = []
     for name in solvers:
-        median = max(float(np.median(each[name].distance)) for each in found.values() if len(each[name].us))
+        median = max(float(np.median(each[name].distance)) for each in results.values() if len(each[name].us))
         findings.append(Finding(f"distance_{name}", median, holds=median <= SAME))
-    worst = max((float(each[SAP].slackness.max(initial=0.0)) for each in found.values()), default=0.0)
+    worst = max((float(each[SAP].slackness.max(initial=0.0)) for each in results.values()), default=0.0)
     findings.append(Finding("slackness_sap", worst, holds=worst < 1e-12))
-    sizes = sorted({size for _, size in found})
+    sizes = sorted({size for _, size in results})
     few, many = [n for n in sizes if n <= FEW], [n for n in sizes if n > MANY]
     for key, over, grounds, among, take in (
         ("walls_few", GUROBI, (True,), few, max),
@@ -141,37 +141,39 @@ def in_heaps(found: Heaps, bodies: int) -> list[Finding]:
         ("over_ecos_most", GEODESIC, (True, False), sizes, np.median),
         ("over_ecos_few", GEODESIC, (True, False), [n for n in sizes if n <= FEWEST], np.median),
     ):
-        heaps = [found[walls, n] for walls in grounds for n in among if (walls, n) in found]
+        heaps = [results[walls, n] for walls in grounds for n in among if (walls, n) in results]
         times = [speedup(heap, SAP, over) for heap in heaps if over in solvers and len(heap[SAP].us)]
         if times:
             factor = float(take(times))
             findings.append(Finding(f"speedup_{key}_bodies", factor, agrees=factor < 1.0))
     if GUROBI in solvers:
-        if (True, bodies) in found:
-            findings.append(Finding("iterations_walls_clarabel", float(found[True, bodies][GUROBI].iterations.mean())))
+        if (True, bodies) in results:
+            findings.append(
+                Finding("iterations_walls_clarabel", float(results[True, bodies][GUROBI].iterations.mean()))
+            )
         means = {
-            name: np.concatenate([each[name].momentum_error for each in found.values()]).mean()
+            name: np.concatenate([each[name].momentum_error for each in results.values()]).mean()
             for name in (SAP, *solvers)
         }
         largest = bool(means[GUROBI] == max(means.values()))
         findings.append(Finding("momentum_error_of_general_solver_largest", largest, agrees=largest))
     if GEODESIC in solvers:
-        worst = max(float(each[GEODESIC].slackness.mean()) for each in found.values() if len(each[GEODESIC].us))
+        worst = max(float(each[GEODESIC].slackness.mean()) for each in results.values() if len(each[GEODESIC].us))
         findings.append(Finding("slackness_ecos", worst, agrees=worst < 1e-5))
     return findings
 
 
-def in_a_grip(found: Mapping[str, Beside]) -> list[Finding]:
-    """Findings beside what Castro et al. 2022, section X-D, say of other solvers that hold the bar."""
+def in_a_grip(results: Mapping[str, Beside]) -> list[Finding]:
+    """Return findings beside what Castro et al. 2022, section X-D, say of other solvers that hold the bar."""
     findings = []
     for name in (GUROBI, GEODESIC):
-        if name not in found:
+        if name not in results:
             continue
-        one = found[name]
+        one = results[name]
         worst, median = float(one.momentum_error.max()), float(np.median(one.distance))
         findings += [
             Finding(f"distance_{name}", median, holds=median <= SAME),
-            Finding(f"speedup_over_{name}", speedup(found, SAP, name)),
+            Finding(f"speedup_over_{name}", speedup(results, SAP, name)),
             Finding(f"iterations_{name}", float(one.iterations.mean())),
             Finding(f"momentum_error_{name}", worst, agrees=worst < 2e-6 if name == GEODESIC else None),
         ]
@@ -183,9 +185,9 @@ def ground(walls: bool) -> str:
     return "walls" if walls else "open"
 
 
-def heap_drawings(found: Heaps) -> list[Drawing]:
-    """Speed and errors of the solvers in heaps of growing size."""
-    kept = {key: each for key, each in found.items() if len(each[SAP].us)}
+def heap_drawings(results: Heaps) -> list[Drawing]:
+    """Return the speed and errors of the solvers in heaps of growing size."""
+    kept = {key: each for key, each in results.items() if len(each[SAP].us)}
     if not kept or GUROBI not in next(iter(kept.values())):
         return []
     speed: Row = ("speed-up over Clarabel", lambda heap, name: speedup(heap, name, GUROBI))

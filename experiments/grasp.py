@@ -48,7 +48,7 @@ PRESETS = {
     "default": GraspConfig(),
     # The original: fingers that are to close, its gains, joint feedback besides, a friction of 100 for none that slips,
     # contacts known as the plant has them. Its inverse dynamics delivered a thousandth of the contact forces, by an
-    # oversight; delivered in full, the squeeze that it asks for throws the box out of the hand (`planners.grip`).
+    # oversight; delivered in full, its demanded grip throws the box out of the hand (`planners.grip`).
     "paper": GraspConfig(
         preset="paper",
         plant="coulomb-lcp",
@@ -80,12 +80,12 @@ def run(config: GraspConfig, progress: Progress) -> Results:
     arrays = _recorded(run, scene, plant, steps, progress)
     arrays["q_err_arm"] = np.abs(arrays["q_err"][:, ~scene.fingers]).mean(axis=1)
     progress(1.0)
-    found = _measured(arrays, scene, h, steps)
+    numbers = _measured(arrays, scene, h, steps)
     return Results(
-        findings=[*_results(scene, found), *check],
+        findings=[*_results(scene, numbers), *check],
         series=histories(arrays, UNITS),
         drawings=_drawings(arrays, scene),
-        extra=found,
+        extra=numbers,
         scene=scene.scenery(),
     )
 
@@ -117,7 +117,7 @@ UNITS = {
 def _recorded(
     run: Iterable[Tick], scene: GraspScene, plant: plants.SimulatedPlant, steps: int, progress: Callable[[float], None]
 ) -> dict[str, Array]:
-    """The record of a run, one row a tick, until its end, or until the plant diverges or the state is not finite."""
+    """Return a run's record, one row a tick, to its end, or until the plant diverges or the state is not finite."""
     system = scene.system()
     model, data = system.model, system.data
     i, j = model.getJointId(scene.mount), model.getJointId(BOX)
@@ -147,7 +147,7 @@ def _recorded(
 
 
 def _while_bounded(run: Iterable[Tick]) -> Iterator[Tick]:
-    """The first tick of a run, and those that follow until the motion leaves all bounds."""
+    """Return the first tick of a run, and those that follow until the motion leaves all bounds."""
     ticks = iter(run)
     yield next(ticks)
     with contextlib.suppress(Diverged):
@@ -158,7 +158,7 @@ def _while_bounded(run: Iterable[Tick]) -> Iterator[Tick]:
 
 
 def _row(tick: Tick, system: System, tips: int) -> dict[str, Any]:
-    """State, error, torque and forces of a tick; forces are those of the box on the fingertips."""
+    """Return the state, error, torque and forces of a tick; forces act from the box on the fingertips."""
     state, reference, command = tick.state, tick.reference, tick.command
     force, predicted = np.zeros((tips, 3)), np.full((tips, 3), np.nan)
     normal, normal_predicted = np.zeros(tips), np.full(tips, np.nan)
@@ -192,7 +192,7 @@ def _row(tick: Tick, system: System, tips: int) -> dict[str, Any]:
 
 
 def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float, steps: int) -> dict[str, Any]:
-    """The numbers of a run, under the names that all experiments use."""
+    """Return the numbers of a run, under the names that all experiments use."""
     away = np.linalg.norm(arrays["box_in_hand"], axis=1)
     gone = np.flatnonzero(~(away <= DROPPED_SIDES * scene.config.box_side_m))
     end = int(gone[0]) if gone.size else len(away)
@@ -222,17 +222,17 @@ def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float, steps: i
 
 
 def _force_errors(arrays: Mapping[str, Array], held: slice) -> dict[str, Any]:
-    """Errors of the predicted sum of normal forces.
+    """Return errors of the predicted sum of normal forces.
 
     Which fingertips share it is indeterminate, so that what `metrics` says of walking feet, the error while the very
     ones that were predicted to carry load do, says nothing here.
     """
-    found = metrics.contact_forces(arrays["normal"][held], arrays["normal_pred"][held])
-    return {key: value for key, value in found.items() if "same_feet" not in key}
+    numbers = metrics.contact_forces(arrays["normal"][held], arrays["normal_pred"][held])
+    return {key: value for key, value in numbers.items() if "same_feet" not in key}
 
 
 def _grip_while(arrays: Mapping[str, Array], held: slice) -> dict[str, float]:
-    """How much of the friction was used, and for how long a fingertip was off the box: why it is dropped."""
+    """Return how much of the friction was used, and for how long a fingertip was off the box: why it is dropped."""
     force, normal = arrays["force"][held][1:], arrays["normal"][held][1:]  # no force has acted before the first tick
     if not len(normal):
         return {"friction_used": 0.0, "tips_off": 0.0}
@@ -253,18 +253,18 @@ def _check(scene: GraspScene, swing: ArmSwing) -> list[Finding]:
     loads = grasp_feasibility.grasp_loads(system, tips, plan, BOX, scene.mount)
     limit, fingers = system.effort_limit, scene.fingers
     needed = grasp_feasibility.grip_needed(loads, scene.pyramid_mu, fingers, limit)
-    given = _given_grip(scene, tips, start, system)
-    mu = grasp_feasibility.least_friction(loads, given, fingers, limit)
+    grip = _grip_torque(scene, tips, start, system)
+    mu = grasp_feasibility.least_friction(loads, grip, fingers, limit)
     return [
         Finding("can_hold", bool(np.isfinite(needed))),
         Finding("grip_needed_nm", needed if np.isfinite(needed) else None),
-        Finding("grip_given_nm", given),
+        Finding("grip_given_nm", grip),
         Finding("mu_needed_by_given_grip", mu if np.isfinite(mu) else None),
     ]
 
 
-def _given_grip(scene: GraspScene, tips: Fingertips, start: State, system: System) -> float:
-    """Largest finger torque of the planned grip, and of the servos whose goals lie inside the box [N m]."""
+def _grip_torque(scene: GraspScene, tips: Fingertips, start: State, system: System) -> float:
+    """Return the largest finger torque of the planned grip, and of the servos whose goals lie inside the box [N m]."""
     system.update(start.q, start.v)
     contacts = tips.detect(np.inf)
     press = scene.config.grip_n * contacts.N[:, system.n_unactuated :].sum(axis=0)
@@ -272,12 +272,12 @@ def _given_grip(scene: GraspScene, tips: Fingertips, start: State, system: Syste
     return float(np.abs(-press - scene.config.closing_rad * stiffness)[scene.fingers].max())
 
 
-def _results(scene: GraspScene, found: Mapping[str, Any]) -> list[Finding]:
-    """True if the box was held, and the paper's numbers beside ours."""
+def _results(scene: GraspScene, numbers: Mapping[str, Any]) -> list[Finding]:
+    """Return whether the box was held, and the paper's numbers beside ours."""
     config = scene.config
     usual = scene.robot.name == "arm" and config.duration_s == GraspConfig().duration_s
     friction = NO_SLIP_MU if config.mu >= NO_SLIP_MU else config.mu
-    dropped = found["dropped_at_s"]
+    dropped = numbers["dropped_at_s"]
     return [
         Finding(
             "held_s",
@@ -287,19 +287,19 @@ def _results(scene: GraspScene, found: Mapping[str, Any]) -> list[Finding]:
         ),
         Finding(
             "q_err_arm_rad",
-            found["q_err_rad"],
+            numbers["q_err_rad"],
             paper=PAPER_ERROR.get(friction) if usual and config.controller == "pid" else None,
         ),
-        Finding("q_err_held_rad", found["q_err_held_rad"]),
-        Finding("box_pos_max_m", found["box_pos_max_m"]),
-        Finding("friction_used", found["friction_used"]),
-        Finding("tips_off", found["tips_off"]),
-        Finding("box_turn_max_rad", found["box_turn_max_rad"]),
+        Finding("q_err_held_rad", numbers["q_err_held_rad"]),
+        Finding("box_pos_max_m", numbers["box_pos_max_m"]),
+        Finding("friction_used", numbers["friction_used"]),
+        Finding("tips_off", numbers["tips_off"]),
+        Finding("box_turn_max_rad", numbers["box_turn_max_rad"]),
     ]
 
 
 def _drawings(arrays: Mapping[str, Array], scene: GraspScene) -> list[Drawing]:
-    """Error of the arm, box in the hand, forces predicted and measured."""
+    """Return the error of the arm, box in the hand, forces predicted and measured."""
     t = arrays["t"]
     with axes(size=(6.0, 3.0)) as error:
         error.plot(t, 1e3 * arrays["q_err_arm"])

@@ -37,7 +37,7 @@ CONTROLLERS = (
     "id-sensed-1",
     "id-sensed-2",
 )
-"""Controllers of the paper; those of its Table 6 come first."""
+"""Controllers of the paper, first its Table 6."""
 
 TASKS = {4: math.inf, 5: 1.0}
 """Friction of the rows of Table 6 that are grasps, by row number."""
@@ -47,7 +47,7 @@ DERIVED = {
     "id-noslip-qp": "theory/no_slip.md",
     "id-coulomb-lcp": "theory/index.md",
 }
-"""Pages that derive why controllers pass that fail in Table 6: without slip joints give way where there is too little
+"""Pages that derive why controllers pass that fail in Table 6: without slip, joints deviate where there is too little
 friction, and demands that are projected onto the contacts do not chatter."""
 
 DROPS = ("id-coulomb-qp", "pid")
@@ -64,7 +64,7 @@ FRAMES = 150
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """The outcomes in the form of the paper's tables and figures."""
+    """Return the outcomes in the form of the paper's tables and figures."""
     return (
         verdicts(judged(outcomes)),
         _held(outcomes),
@@ -80,14 +80,14 @@ def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
 
 
 def _numbers(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """The numbers of Fig. 18: when the box falls, and how far pid's arm is off."""
+    """Return the numbers of Fig. 18: when the box falls, and how far pid's arm is off."""
     for o in outcomes:
         controller, mu = o.setting("controller"), o.setting("mu")
         fell = PAPER_DROP_S if mu == 1.0 and controller in DROPS else None
         error = PAPER_ERROR[min(mu, NO_SLIP_MU)] if controller == "pid" else None
         for key, printed in zip(JUDGED, (fell, error), strict=True):
-            if printed is not None and (said := compared(found := o.metric(key), printed)) is not None:
-                yield Judged(FIG_18, f"{key}, {controller}, µ {mu:g}", printed, found, said)
+            if printed is not None and (said := compared(value := o.metric(key), printed)) is not None:
+                yield Judged(FIG_18, f"{key}, {controller}, µ {mu:g}", printed, value, said)
 
 
 def _at(outcomes: Sequence[RunOutcome], controller: str, mu: float) -> RunOutcome | None:
@@ -95,7 +95,7 @@ def _at(outcomes: Sequence[RunOutcome], controller: str, mu: float) -> RunOutcom
 
 
 def _held(outcomes: Sequence[RunOutcome]) -> Table:
-    """How long each controller held the box, and how far off the arm was."""
+    """Return how long each controller held the box, and how far off the arm was."""
     rows = []
     for o in outcomes:
         of_it = {one.what.partition(",")[0]: one for one in _numbers([o])}
@@ -107,16 +107,16 @@ def _held(outcomes: Sequence[RunOutcome]) -> Table:
 
 
 def _scores(outcomes: Sequence[RunOutcome]) -> Table:
-    """The grasping rows of Table 6, by what was measured."""
+    """Return the grasping rows of Table 6, by what was measured."""
     rows: list[tuple[Any, ...]] = []
     for number, mu in TASKS.items():
         scored = PAPER["scores"]["rows"][number]
         baseline = _at(outcomes, "pid", mu)
         rate = None if baseline is None else baseline.metric("dtau_mean_nm_s")
         for controller, printed in zip(PAPER["scores"]["columns"], scored["result"], strict=True):
-            found = _score(_at(outcomes, controller, mu), rate)
-            derivation = DERIVED.get(controller, "") if found == "pass" else ""
-            rows.append((scored["task"], controller, printed, found, scored_alike(found, printed, derivation)))
+            score = _score(_at(outcomes, controller, mu), rate)
+            derivation = DERIVED.get(controller, "") if score == "pass" else ""
+            rows.append((scored["task"], controller, printed, score, scored_alike(score, printed, derivation)))
     return headed("table6-grasp", rows)
 
 
@@ -152,7 +152,7 @@ def _arms(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
 
 
 def _curve(outcome: RunOutcome) -> tuple[Array, Array]:
-    """Time and mean error of the joints of the arm, in `FRAMES` means [s, rad]."""
+    """Return the time and mean error of the joints of the arm, in `FRAMES` means [s, rad]."""
     arrays = load(outcome.folder).arrays
     t, error = arrays["t"], arrays["q_err_arm"]
     first = np.unique(np.linspace(0, len(t), min(FRAMES, len(t)), endpoint=False).astype(np.int64))
@@ -161,7 +161,7 @@ def _curve(outcome: RunOutcome) -> tuple[Array, Array]:
 
 
 def _curves(outcomes: Sequence[RunOutcome]) -> Table:
-    """The curves of Fig. 18 as a table."""
+    """Return the curves of Fig. 18 as a table."""
     rows = []
     for o in outcomes:
         if o.metrics is not None:

@@ -98,7 +98,7 @@ class Log:
 
 
 def read(path: Path, period: float) -> Log:
-    """The log in a file, with the robot beside it; jumps of the motion capture are filled in.
+    """Return the log in a file, with the robot beside it; jumps of the motion capture are filled in.
 
     Raises:
         InputError: A file cannot be read, or is no such log.
@@ -120,7 +120,7 @@ def read(path: Path, period: float) -> Log:
 
 
 def _mended(base: Array, period: float) -> tuple[Array, int]:
-    """The base's coordinates without jumps, and how many rows were filled in."""
+    """Return the base's coordinates without jumps, and how many rows were filled in."""
     speed = np.linalg.norm(np.diff(base[:, :3], axis=0), axis=1) / period
     bad = np.zeros(len(base), dtype=bool)
     for row in np.flatnonzero(speed > FASTEST_M_S):
@@ -130,13 +130,13 @@ def _mended(base: Array, period: float) -> tuple[Array, int]:
 
 
 def _continuous(quaternion: Array) -> Array:
-    """Quaternions without changes of sign from row to row."""
+    """Return quaternions without changes of sign from row to row."""
     turns = np.where((quaternion[1:] * quaternion[:-1]).sum(axis=1) < 0.0, -1.0, 1.0)
     return quaternion * np.concatenate(([1.0], np.cumprod(turns)))[:, None]
 
 
 def smooth(values: Array, cutoff_hz: float, period: float) -> Array:
-    """Values without what is faster than a frequency, along the rows: Butterworth, second order, both ways.
+    """Return values without what is faster than a frequency, along the rows: Butterworth, second order, both ways.
 
     They are continued by a period of that frequency at both ends, point-symmetrically.
     """
@@ -147,14 +147,14 @@ def smooth(values: Array, cutoff_hz: float, period: float) -> Array:
 
 
 def smooth_motion(q: Array, cutoff_hz: float, period: float) -> Array:
-    """Configurations whose every coordinate is smoothed; the base turns little enough for its quaternion to be."""
+    """Return configurations with every coordinate smoothed; the base turns little enough for its quaternion."""
     out = smooth(q, cutoff_hz, period)
     out[:, 3:7] /= np.linalg.norm(out[:, 3:7], axis=1)[:, None]
     return out
 
 
 def ground_wrench(system: System, q: Array, period: float) -> Array:
-    """Force and moment about the world origin with which the ground makes the motion, shape (rows, 6) [N, N m]."""
+    """Return the ground's force and moment about the world origin for the motion, shape (rows, 6) [N, N m]."""
     model, data = system.model, system.model.createData()
     v, a = np.zeros((len(q), model.nv)), np.zeros((len(q), model.nv))
     for row in range(1, len(q) - 1):
@@ -170,7 +170,7 @@ def ground_wrench(system: System, q: Array, period: float) -> Array:
 
 
 def sole_corners(system: System, q: Array, sole: tuple[float, float, float, float]) -> Array:
-    """Corners of the left and the right sole, world frame, shape (rows, 2, 4, 3) [m]."""
+    """Return corners of the left and the right sole, world frame, shape (rows, 2, 4, 3) [m]."""
     model, data = system.model, system.model.createData()
     frames = [system.frame(name) for name in SOLES]
     flat = np.array([[x, y, 0.0] for x in sole[:2] for y in sole[2:]])
@@ -183,10 +183,10 @@ def sole_corners(system: System, q: Array, sole: tuple[float, float, float, floa
 
 
 def share(wrench: Array, corners: Array, weight: Array, ridge: float) -> Array:
-    """Vertical forces of the two feet that make a wrench: the smallest at their corners.
+    """Return the vertical forces of the two feet that make a wrench: the smallest at their corners.
 
     The corners push, and those with a small weight push less. Where the centre of pressure leaves the soles, the total
-    force is kept and the moment gives way.
+    force is kept and the moment deviates.
 
     Args:
         wrench: Force and moment about the world origin, shape (6,).
@@ -207,7 +207,7 @@ def share(wrench: Array, corners: Array, weight: Array, ridge: float) -> Array:
 
 
 def predict(config: Config, wrench: Array, corners: Array) -> Array:
-    """Vertical forces of both feet in every row, shape (rows, 2) [N]."""
+    """Return the vertical forces of both feet in every row, shape (rows, 2) [N]."""
     height = corners[..., 2] - config.floor_m - config.floor_slope * corners[..., 0]
     above = np.maximum(height - config.sole_noise_m, 0.0)
     weight = np.maximum(np.exp(-above / config.lift_m), 1e-12)
@@ -215,7 +215,7 @@ def predict(config: Config, wrench: Array, corners: Array) -> Array:
 
 
 def naive(wrench: Array, corners: Array) -> Array:
-    """The split by the place of the centre of pressure between the soles' middles, shape (rows, 2) [N]."""
+    """Return the split by the place of the centre of pressure between the soles' middles, shape (rows, 2) [N]."""
     left, right = (corners[:, foot, :, :2].mean(axis=1) for foot in (0, 1))
     pressure = np.column_stack((-wrench[:, 4], wrench[:, 3])) / wrench[:, 2:3]
     across = left - right
@@ -224,7 +224,7 @@ def naive(wrench: Array, corners: Array) -> Array:
 
 
 def delay(total: Array, measured: Array, period: float) -> int:
-    """Rows by which the measured total force comes after the predicted one: no split plays a part in it."""
+    """Return rows by which the measured total force comes after the predicted one: no split plays a part in it."""
     seen = smooth(measured, ALIGN_HZ, period)
     end = len(total) - LONGEST_DELAY
     agrees = [np.corrcoef(total[:end], seen[k : k + end])[0, 1] for k in range(LONGEST_DELAY + 1)]
@@ -232,12 +232,12 @@ def delay(total: Array, measured: Array, period: float) -> int:
 
 
 def late(forces: Array, rows: int) -> Array:
-    """Forces that come some rows later; the first row is held."""
+    """Return forces that come some rows later; the first row is held."""
     return forces[np.maximum(np.arange(len(forces)) - rows, 0)]
 
 
 def weighed(wrench: Array, corners: Array, measured: Array) -> Array:
-    """The wrench with the mass centre moved across the feet by what the first rows of standing say of it."""
+    """Return the wrench with the mass centre moved across the feet by what the first rows of standing say of it."""
     left, right = (corners[:, foot, :, :2].mean(axis=1) for foot in (0, 1))
     across = (left - right) / np.linalg.norm(left - right, axis=1)[:, None]
     first = slice(0, WEIGHED_ROWS)
@@ -252,7 +252,7 @@ def weighed(wrench: Array, corners: Array, measured: Array) -> Array:
 
 
 def agreement(predicted: Array, measured: Array) -> dict[str, Any]:
-    """Correlation and error of both feet, and the worse of each: `r`, `rms_n`."""
+    """Return the correlation and error of both feet, and the worse of each: `r`, `rms_n`."""
     r = [float(np.corrcoef(predicted[:, foot], measured[:, foot])[0, 1]) for foot in (0, 1)]
     rms = np.sqrt(np.mean((predicted - measured) ** 2, axis=0)).tolist()
     return {"r": min(r), "rms_n": max(rms), "r_feet": r, "rms_feet_n": rms}

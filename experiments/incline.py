@@ -29,7 +29,7 @@ from idcontrol.types import Array
 MODULUS_PA, FOOT_RADIUS_M = 1e11, 0.01
 """Young's modulus of the ramp and radius of the round feet there."""
 
-NEAR_THRESHOLD = 1e-4
+THRESHOLD_OFFSET = 1e-4
 """The threshold is tried this far below and above the friction that just holds the box."""
 
 
@@ -176,7 +176,7 @@ def _slide(config: Config, model: RampModel, mu: float) -> _Slide:
 
 
 def _dragging(drag: float) -> ContactModel:
-    """The viscous model with the same drag [N s/m] at every contact, which it reads as their damping."""
+    """Return the viscous model with the same drag [N s/m] at every contact, which it reads as their damping."""
 
     def solve(problem: StepProblem, warm: WarmStart | None) -> StepSolution:
         contacts = problem.contacts
@@ -186,13 +186,13 @@ def _dragging(drag: float) -> ContactModel:
 
 
 def _key(what: str, name: str, mu: float | None = None) -> str:
-    """A finding's key: slide_coulomb_lcp_mu_0125 for ``slide``, ``coulomb-lcp``, 0.125."""
+    """Return a finding's key: slide_coulomb_lcp_mu_0125 for ``slide``, ``coulomb-lcp``, 0.125."""
     friction = "" if mu is None else "_mu_" + f"{mu:g}".replace(".", "")
     return f"{what}_{name.replace('-', '_')}{friction}"
 
 
 def closed_form(config: Config, model: RampModel, mu: float | None) -> float:
-    """Way of the box in `duration_s` [m]: ``½ g (sin α - μ cos α) t²``, 0 if it sticks; under drag its own formula."""
+    """Return the way of the box in `duration_s` [m]: ``½ g (sin α - μ cos α) t²``, 0 if it sticks, or under drag."""
     slope, t = np.deg2rad(config.slope_deg), config.duration_s
     if model.friction == "drag":
         decay = config.mass_kg / (4.0 * config.drag_n_s_m)
@@ -203,36 +203,36 @@ def closed_form(config: Config, model: RampModel, mu: float | None) -> float:
 
 
 def _distance(config: Config, model: RampModel, mu: float | None, key: str, slide: _Slide) -> Finding:
-    """The distance, which should be right to first order in h; or the creep of a box that sticks."""
+    """Return the distance, which should be right to first order in h; or the creep of a box that sticks."""
     exact = closed_form(config, model, mu)
-    found = float(slide.distance[-1])
+    value = float(slide.distance[-1])
     if exact > 0.0:
         # h t a / 2 is the first-order error of stepping; in convex models a sliding contact also lifts by h μ v
-        holds = abs(found - exact) <= 1.5 * config.step_s / config.duration_s * exact
+        holds = abs(value - exact) <= 1.5 * config.step_s / config.duration_s * exact
     else:
         holds = abs(slide.speed) <= model.creep * (1.0 if mu is None else mu) * GRAVITY * config.step_s
-    return Finding(key, found, holds=bool(holds))
+    return Finding(key, value, holds=bool(holds))
 
 
 def _corner_force(config: Config, name: str, model: RampModel) -> Finding:
-    """Mean normal force of the corners while the box sticks."""
+    """Return the mean normal force of the corners while the box sticks."""
     slope = np.deg2rad(config.slope_deg)
     exact = config.mass_kg * GRAVITY * np.cos(slope) / 4.0
-    found = _slide(config, model, 2.0 * np.tan(slope)).corner_force
+    value = _slide(config, model, 2.0 * np.tan(slope)).corner_force
     return Finding(
         f"{_key('corner_force', name)}_n",
-        found,
+        value,
         # no model is stiffer in time than a step: what is left after the first ones is below a thousandth
-        holds=bool(abs(found - exact) <= 1e-3 * exact),
+        holds=bool(abs(value - exact) <= 1e-3 * exact),
         beside=name == "constraint" and config == Config(plant=config.plant),
     )
 
 
 def _threshold(config: Config, name: str, model: RampModel) -> Finding:
-    """Friction just below tan α must let the box go, just above must hold it."""
+    """Check that friction just below tan α lets the box slide, and just above holds it."""
     slope = np.deg2rad(config.slope_deg)
-    below, above = (_slide(config, model, float(np.tan(slope)) + sign * NEAR_THRESHOLD).speed for sign in (-1.0, 1.0))
-    missing = NEAR_THRESHOLD * GRAVITY * np.cos(slope) * config.duration_s
+    below, above = (_slide(config, model, float(np.tan(slope)) + sign * THRESHOLD_OFFSET).speed for sign in (-1.0, 1.0))
+    missing = THRESHOLD_OFFSET * GRAVITY * np.cos(slope) * config.duration_s
     creep = model.creep * np.tan(slope) * GRAVITY * config.step_s
     return Finding(
         f"{_key('speed_at_threshold', name)}_m_s",
@@ -242,17 +242,17 @@ def _threshold(config: Config, name: str, model: RampModel) -> Finding:
 
 
 def _hertz_depth(config: Config) -> Finding:
-    """Depth of round feet that rest on an elastic half-space, by the constraint model with Hertz' law."""
+    """Return the depth of round feet that rest on an elastic half-space, by the constraint model with Hertz' law."""
     slope = np.deg2rad(config.slope_deg)
     law = constraint.hertz(MODULUS_PA, FOOT_RADIUS_M, damping=1.0)
-    found = _slide(config, RampModel(solve=constraint.compliant(law)), 2.0 * np.tan(slope)).depth
+    value = _slide(config, RampModel(solve=constraint.compliant(law)), 2.0 * np.tan(slope)).depth
     load = config.mass_kg * GRAVITY * np.cos(slope) / 4.0
     exact = (load / (4.0 / 3.0 * MODULUS_PA * np.sqrt(FOOT_RADIUS_M))) ** (2.0 / 3.0)
     return Finding(
         "hertz_depth_m",
-        found,
+        value,
         # the two lower feet carry more, and depth grows as the 2/3 power of the load: the mean differs a little
-        holds=bool(abs(found - exact) <= 0.01 * exact),
+        holds=bool(abs(value - exact) <= 0.01 * exact),
     )
 
 
@@ -261,7 +261,7 @@ AS_PRINTED_MU = 0.125
 
 
 def _thrown(config: Config) -> Finding:
-    """A box that should slide, under the cone program of Drumwright 2019, eqs. 109-120, as printed."""
+    """Return a box that should slide, under the cone program of Drumwright 2019, eqs. 109-120, as printed."""
     coarse = msgspec.structs.replace(config, step_s=max(config.step_s, Config().step_s))  # milliseconds a step
     model = constraint.compliant(constraint.NEARLY_RIGID, printed.solve)
     slide = _slide(coarse, RampModel(solve=model), AS_PRINTED_MU)
@@ -269,13 +269,13 @@ def _thrown(config: Config) -> Finding:
 
 
 def _ratio(slides: Mapping[str, Array]) -> Finding:
-    """How much farther the box of the paper's model slides at half the friction."""
-    far, near = (float(slides[_key("slide", "constraint", mu) + "_m"][-1]) for mu in (0.125, 0.25))
-    return Finding("slide_ratio_constraint", far / near)
+    """Return how much farther the box of the paper's model slides at half the friction."""
+    longer, shorter = (float(slides[_key("slide", "constraint", mu) + "_m"][-1]) for mu in (0.125, 0.25))
+    return Finding("slide_ratio_constraint", longer / shorter)
 
 
 def _drawing(config: Config, models: Mapping[str, RampModel], t: Array, slides: Mapping[str, Array]) -> Drawing:
-    """Distance against time: a colour for each friction, a line for each model, dots for the closed form."""
+    """Return the distance against time: a colour for each friction, a line for each model, dots for the closed form."""
     with axes() as plot:
         dots = slice(len(t) // 20, None, max(1, len(t) // 10))
         for mu in config.frictions:

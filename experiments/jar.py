@@ -118,9 +118,9 @@ class Watch:
             )
         )
         foot = float(scene.pose(JAR).translation[2]) - things.JAR_CENTRE_M
-        if not plant.force_between(JAR, WORLD).any() and plant.squeeze(RIGHT, JAR) > 0.0:
+        if not plant.force_between(JAR, WORLD).any() and plant.pressing_force(RIGHT, JAR) > 0.0:
             self.lifted = max(self.lifted, foot)
-        if plant.squeeze(LEFT, LID) > 0.0 and not plant.force_between(JAR, LID).any():
+        if plant.pressing_force(LEFT, LID) > 0.0 and not plant.force_between(JAR, LID).any():
             self.opened = max(self.opened, max(lid_offset(scene)))
         if len(self.steps) % EVERY == 0:
             self.times.append(plant.state.t)
@@ -128,7 +128,7 @@ class Watch:
         self._began = time.thread_time()
 
     def _drawn(self) -> Array:
-        """Poses of all parts, then of all bones, shape (k, 7)."""
+        """Return poses of all parts, then of all bones, shape (k, 7)."""
         position, rotation = self.scene.plant.place
         poses = [pin.SE3ToXYZQUAT(pin.SE3(turn, np.array(at))) for at, turn in zip(position, rotation, strict=True)]
         for arm, drawn in zip(self.scene.arms, self.bones, strict=True):
@@ -199,7 +199,7 @@ def _scene(config: Config, parameters: sap.Parameters) -> Scene:
 
 
 def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]:
-    """Verdicts on the task, by where things are at the end and were on the way."""
+    """Return verdicts on the task, by where things are at the end and were on the way."""
     plant, jar = scene.plant, scene.pose(JAR)
     count, (along, across) = marbles_in_bowl(scene), lid_offset(scene)
     standing = jar.translation - np.array([0.0, 0.0, things.JAR_CENTRE_M])
@@ -208,7 +208,7 @@ def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]
     closed = max(along, across) < SEATED_M and lid_tilt < UPRIGHT_RAD
     away = float(np.linalg.norm(standing - JAR_AT))
     stands = bool(plant.force_between(JAR, WORLD)[2] > 0.0)
-    released = plant.squeeze(RIGHT, JAR) == 0.0 and plant.squeeze(LEFT, LID) == 0.0
+    released = plant.pressing_force(RIGHT, JAR) == 0.0 and plant.pressing_force(LEFT, LID) == 0.0
     back = away < BACK_M and tilt < UPRIGHT_RAD and stands and released
     steps = [
         Finding("keyframes", played, holds=played == len(KEYFRAMES)),
@@ -224,7 +224,7 @@ def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]
 
 
 def _counts(config: Config, scene: Scene, steps: Array) -> list[Finding]:
-    """Counts, errors and times."""
+    """Return counts, errors and times."""
     contacts, _, iterations, momentum, residual, complementarity, spent, solved = steps
     velocities, simulated = scene.plant.velocities, config.step_s * len(spent)
     return [
@@ -257,7 +257,7 @@ MARBLE_COLOUR, ARM_COLOUR = (0.8, 0.15, 0.25), (0.95, 0.6, 0.2)
 
 
 def _scenery(scene: Scene, watch: Watch) -> Scenery:
-    """All parts, and the arms as capsules."""
+    """Return all parts, and the arms as capsules."""
     bodies = []
     for part in scene.plant.parts:
         shape = part.shape

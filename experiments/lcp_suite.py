@@ -32,7 +32,7 @@ from idcontrol.solvers.lemke import solve_lemke
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Array
 
-LEFT_OPEN: Final = "theory/acceleration.md#the-papers-table"
+OPEN_QUESTION: Final = "theory/acceleration.md#the-papers-table"
 """The section that derives the shares of data sets that can be solved."""
 METHODS: Final = ("lemke", "interior_point")
 """The methods that the table compares."""
@@ -143,7 +143,7 @@ experiment = Case(
 
 
 def data_sets(rng: np.random.Generator, size: int, count: int) -> list[tuple[PyramidLcp, float, int]]:
-    """Problems of one size, each at several μ: the LCP, μ, and how many contacts slide.
+    """Return problems of one size, each at several μ: the LCP, μ, and how many contacts slide.
 
     A rolling contact takes five variables, a sliding one takes one: of size 2 are two sliding contacts.
     """
@@ -196,7 +196,7 @@ def attempt(lcp: PyramidLcp, mu: float, sliding: int, config: Config, rng: np.ra
 
 
 def residual(lcp: PyramidLcp, z: Array) -> float:
-    """Relative complementarity residual (math.md, section 13.3), negative entries included.
+    """Return the relative complementarity residual (math.md, section 13.3), negative entries included.
 
     It is measured in balanced variables, where forces and accelerations are comparable.
     """
@@ -207,7 +207,7 @@ def residual(lcp: PyramidLcp, z: Array) -> float:
 
 
 def by_lemke(lcp: PyramidLcp, starts: int, rng: np.random.Generator) -> Attempt:
-    """Lemke's method, restarted after a ray with other scales, that is, other covering vectors."""
+    """Return Lemke's method, restarted after a ray with other scales, that is, other covering vectors."""
     pivots, scale = 0, lcp.scale
     for start in range(1, starts + 1):
         result = solve_lemke(lcp.Q, lcp.r, scale)
@@ -251,7 +251,7 @@ def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
 
 
 def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
-    """A point with z > 0 and Qz + r > 0 for the interior point to start from; None if there is none.
+    """Return a point with z > 0 and Qz + r > 0 for the interior point to start from; None if there is none.
 
     The paper's own start asks for normal forces that part all contacts at once. Where bodies are held from all sides
     there are none, and a linear program looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced variables.
@@ -276,7 +276,7 @@ def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
 
 
 def table_row(paper: dict[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:
-    """One row as `idcontrol run lcp-suite --json` prints it: shares of all data sets, means over the solved ones."""
+    """Return a row of `idcontrol run lcp-suite --json`: shares of all data sets, means over the solved ones."""
     solvable = [t for t in trials if t.existence is Existence.SOLUTION]
     without = [t for t in trials if t.existence is Existence.NONE]
     return {
@@ -304,7 +304,7 @@ def table_row(paper: dict[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def shares(attempts: Sequence[Attempt], solvable: int) -> dict[str, float | None]:
-    """Share solved of all, share solved of those that have a solution, mean iterations of the solved."""
+    """Return the share solved of all, share solved of those that have a solution, mean iterations of the solved."""
     solved = [a for a in attempts if a.solved]
     return {
         "solved": share([a.solved for a in attempts], len(attempts)),
@@ -314,17 +314,17 @@ def shares(attempts: Sequence[Attempt], solvable: int) -> dict[str, float | None
 
 
 def share(yes: Sequence[bool], of: int) -> float | None:
-    """The share; None of nothing."""
+    """Return the share; None of nothing."""
     return sum(yes) / of if of else None
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The mean; None of nothing."""
+    """Return the mean; None of nothing."""
     return float(np.mean(values)) if values else None
 
 
 def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Shares solved beside the paper's, by size; then what is known of the rest."""
+    """Return shares solved beside the paper's, by size; then what is known of the rest."""
     out: list[Finding] = []
     for row in table:
         for method in METHODS:
@@ -339,7 +339,7 @@ def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
                     ours["solved"],
                     holds=ours["solved_of_solvable"] in (1.0, None) if method == "lemke" else None,
                     paper=printed["solved"],
-                    derivation=LEFT_OPEN if known else "",
+                    derivation=OPEN_QUESTION if known else "",
                 ),
                 Finding(
                     f"{method}_iterations_{row['size']}",
@@ -358,7 +358,7 @@ def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
 
 
 def series(trials: Sequence[Trial]) -> dict[str, Series]:
-    """Every data set, for the record."""
+    """Return every data set, for the record."""
     names = ("size", "mu", "contacts", "sliding", "existence", "nodes")
     columns = {name: [getattr(trial, name) for trial in trials] for name in names}
     for method in ("lemke", "ppm", "interior"):
@@ -369,7 +369,7 @@ def series(trials: Sequence[Trial]) -> dict[str, Series]:
 
 
 def drawing(table: Sequence[dict[str, Any]]) -> Drawing:
-    """Share solved against size."""
+    """Return the share solved against size."""
     with axes(size=(7.0, 3.6)) as plot:
         at = np.arange(len(table))
         lines = (

@@ -62,26 +62,26 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def problems(config: Config) -> list[FrictionProblem]:
-    """All problems of a league.
+    """Return all problems of a league.
 
     Raises:
         InputError: `data` has none.
     """
-    found = read([RECORDED, *config.data])
+    collection = read([RECORDED, *config.data])
     random = (numbered_step(number, seed=config.seed, most_contacts=MOST_CONTACTS) for number in itertools.count())
     hostile = (hostile_step(number, seed=config.seed) for number in itertools.count())
     for name, steps, wanted in (("random", random, config.random), ("hostile", hostile, config.hostile)):
-        posed = (
+        finite = (
             of_step(f"{name}-{number}", step)
             for number, step in enumerate(steps)
             if len(step.contacts) and np.isfinite(step.contacts.mu).all()
         )
-        found += itertools.islice(posed, wanted)
-    return found
+        collection += itertools.islice(finite, wanted)
+    return collection
 
 
 def solvers(config: Config) -> list[Solver]:
-    """The installed solvers, and those of the user.
+    """Return the installed solvers and the user's.
 
     Raises:
         UnknownName: A file or module does not define a solver.
@@ -97,21 +97,21 @@ def run(config: Config, progress: Progress) -> Results:
         UnknownName: A solver of the user's is not there.
         InputError: A set or a solver of the user's cannot be read.
     """
-    field, posed = solvers(config), problems(config)
-    missed = np.full((len(field), len(posed)), np.nan)  # NaN where there is no claim
-    seconds = np.full((len(field), len(posed)), np.inf)
+    field, field_problems = solvers(config), problems(config)
+    missed = np.full((len(field), len(field_problems)), np.nan)  # NaN where there is no claim
+    seconds = np.full((len(field), len(field_problems)), np.inf)
     for s, solver in enumerate(field):
-        solver.answer(posed[0])  # what is compiled or started the first time is no part of the times
-        for p, problem in enumerate(posed):
+        solver.answer(field_problems[0])  # what is compiled or started the first time is no part of the times
+        for p, problem in enumerate(field_problems):
             if problem.mu.size > solver.most:
                 continue
             answer = solver.answer(problem)
             seconds[s, p] = answer.seconds
             if answer.r is not None:
                 missed[s, p] = miss(problem.W, problem.q, problem.mu, answer.r)
-            progress((s * len(posed) + p + 1) / (len(field) * len(posed)))
+            progress((s * len(field_problems) + p + 1) / (len(field) * len(field_problems)))
     times = np.where(missed <= SOLVED, seconds, np.inf)
-    rows = [standing(solver, posed, missed[s], seconds[s], times) for s, solver in enumerate(field)]
+    rows = [standing(solver, field_problems, missed[s], seconds[s], times) for s, solver in enumerate(field)]
     detail = [
         {
             "problem": problem.name,
@@ -121,36 +121,38 @@ def run(config: Config, progress: Progress) -> Results:
                 for s, solver in enumerate(field)
             },
         }
-        for p, problem in enumerate(posed)
+        for p, problem in enumerate(field_problems)
     ]
     return Results(
-        findings=findings(rows, posed, missed),
+        findings=findings(rows, field_problems, missed),
         drawings=[profile(field, times)],
-        extra={"problems": len(posed), "solvers": rows, "answers": detail},
+        extra={"problems": len(field_problems), "solvers": rows, "answers": detail},
     )
 
 
 def standing(
-    solver: Solver, posed: Sequence[FrictionProblem], missed: Array, seconds: Array, times: Array
+    solver: Solver, field_problems: Sequence[FrictionProblem], missed: Array, seconds: Array, times: Array
 ) -> dict[str, Any]:
     """What became of a solver's problems, from what it `missed`, its `seconds`, and the `times` of all that solved."""
-    given = np.array([problem.mu.size <= solver.most for problem in posed])
+    fits = np.array([problem.mu.size <= solver.most for problem in field_problems])
     solved, solvable, best = missed <= SOLVED, np.isfinite(times).any(axis=0), times.min(axis=0)
     return {
         "name": solver.name,
-        "given": int(given.sum()),
+        "given": int(fits.sum()),
         "solved": int(solved.sum()),
         "loose": int(((missed > SOLVED) & (missed <= FALSE)).sum()),
         "false_success": int((missed > FALSE).sum()),
-        "unsolved_though_solvable": int((given & solvable & np.isnan(missed)).sum()),
+        "unsolved_though_solvable": int((fits & solvable & np.isnan(missed)).sum()),
         "crashed": int(np.isnan(seconds).sum()),
         "median_us": float(np.median(1e6 * seconds[solved])) if solved.any() else None,
         "fastest": int((solved & (seconds == best)).sum()),
     }
 
 
-def findings(rows: Sequence[Mapping[str, Any]], posed: Sequence[FrictionProblem], missed: Array) -> list[Finding]:
-    """Our standing, and what the judge knows of the problems."""
+def findings(
+    rows: Sequence[Mapping[str, Any]], field_problems: Sequence[FrictionProblem], missed: Array
+) -> list[Finding]:
+    """Return our standing, and what the judge knows of the problems."""
     ours, solved = rows[0], missed <= SOLVED
     assert ours["name"] == OURS
     return [
@@ -163,12 +165,12 @@ def findings(rows: Sequence[Mapping[str, Any]], posed: Sequence[FrictionProblem]
 
 
 def _number(value: float) -> float | None:
-    """A number as JSON has it."""
+    """Return a number as JSON has it."""
     return float(value) if np.isfinite(value) else None
 
 
 def profile(field: Sequence[Solver], times: Array) -> Drawing:
-    """Performance profile: share of the problems that a solver solved within τ times the best solver's time."""
+    """Return the performance profile: share of problems solved within τ times the best solver's time."""
     best = times.min(axis=0)
     known = np.isfinite(best)
     with axes(size=(7.0, 4.0)) as plot:

@@ -63,7 +63,7 @@ STUDIES: Final[Mapping[str, Callable[[Sequence[RunOutcome]], Iterable[Judged]]]]
 
 
 def judged(folder: Path) -> Iterator[Judged]:
-    """The verdicts of a recorded run or comparison, of whose runs those count that have been tried; or those of a file.
+    """Return verdicts of a recorded run, of the completed runs of a comparison, or of a file.
 
     Raises:
         InputError: The folder holds neither, or a comparison of a study that no paper has.
@@ -83,7 +83,7 @@ def judged(folder: Path) -> Iterator[Judged]:
 
 
 def summed(everything: Sequence[Judged]) -> dict[str, Any]:
-    """Every place with the number of verdicts of each kind, and every verdict, as plain data.
+    """Return every place with the number of verdicts of each kind, and every verdict, as plain data.
 
     Raises:
         InputError: A verdict is on something that no paper prints, or a place has more of them than numbers.
@@ -92,16 +92,16 @@ def summed(everything: Sequence[Judged]) -> dict[str, Any]:
     places = []
     for place in PLACES:
         agree, derived, unexplained = counts.pop(f"{place.paper}, {place.where}", (0, 0, 0))
-        left = place.printed - agree - derived - unexplained
-        if left < 0:
-            raise InputError(f"{place.paper}, {place.where} has {-left} more verdicts than numbers; one folder each")
+        rest = place.printed - agree - derived - unexplained
+        if rest < 0:
+            raise InputError(f"{place.paper}, {place.where} has {-rest} more verdicts than numbers; one folder each")
         places.append(
             {
                 **msgspec.structs.asdict(place),
                 "agree": agree,
                 "derived": derived,
                 "unexplained": unexplained,
-                "not_compared": left,
+                "not_compared": rest,
             }
         )
     if counts:
@@ -110,7 +110,7 @@ def summed(everything: Sequence[Judged]) -> dict[str, Any]:
 
 
 def newest(everything: Iterable[Judged]) -> list[Judged]:
-    """The last verdict on each printed number."""
+    """Return the last verdict on each printed number."""
     return list({(one.source, one.what): one for one in everything}.values())
 
 
@@ -130,7 +130,7 @@ if __name__ == "__main__":
     try:
         with contextlib.redirect_stdout(sys.stderr):
             folders = [Path(name) for name in sys.argv[1:]] or list(conduct(Path("runs/papers")))
-        found = summed(newest(one for folder in folders for one in judged(folder)))
+        summary = summed(newest(one for folder in folders for one in judged(folder)))
     except InputError as error:
         sys.exit(str(error))
-    print(json.dumps(jsonable(found), ensure_ascii=False, indent=1, allow_nan=False))
+    print(json.dumps(jsonable(summary), ensure_ascii=False, indent=1, allow_nan=False))

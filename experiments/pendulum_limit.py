@@ -115,7 +115,7 @@ def bounce(config: Config, h: float) -> Bounce:
 
 @njit(cache=True, inner=True)
 def limit_impulse(angle: float, speed: float, h: float, inertia: float, K: float, B: float) -> float:
-    """Λ of the one-constraint LCP (math.md, section 11.2) for θ ≥ 0; `speed` is the speed without it.
+    """Return Λ of the one-constraint LCP (math.md, section 11.2) for θ ≥ 0; `speed` is the speed without it.
 
     `idcontrol.models.constraint.solve` computes the same for one row; this takes the few nanoseconds that 10⁸ steps
     allow.
@@ -130,31 +130,31 @@ def limit_impulse(angle: float, speed: float, h: float, inertia: float, K: float
 def _swing(
     angle: float, h: float, every: int, weight: float, inertia: float, K: float, B: float, out: Array
 ) -> tuple[float, float, float, float]:  # pragma: no cover - compiled
-    """Time of the first contact, speed before and after it, deepest angle beyond the limit; `out` gets samples."""
+    """Return time of the first contact, speeds before and after, deepest angle beyond the limit; fill `out`."""
     speed, before, after, first, deepest = 0.0, 0.0, 0.0, -1.0, 0.0
-    left = False
+    parted = False
     for sample in range(out.size):
         for step in range(every):
             free = speed - h * weight / inertia * np.sin(angle)
             impulse = limit_impulse(angle, free, h, inertia, K, B)
             if impulse > 0.0 and first < 0.0:
                 first, before = (sample * every + step) * h, free
-            if impulse == 0.0 and first >= 0.0 and not left:
-                left, after = True, speed
+            if impulse == 0.0 and first >= 0.0 and not parted:
+                parted, after = True, speed
             speed = free + impulse / inertia
             angle += h * speed
             deepest = max(deepest, -angle)
         out[sample] = angle
-    return first, before, after if left else speed, deepest
+    return first, before, after if parted else speed, deepest
 
 
 def quarter_swing(config: Config) -> float:
-    """Time from horizontal to the limit: √(l/g) K(sin² 45°), K the complete elliptic integral [s]."""
+    """Return the time from horizontal to the limit: √(l/g) K(sin² 45°), K the complete elliptic integral [s]."""
     return float(np.sqrt(config.length_m / GRAVITY) * ellipk(0.5))
 
 
 def elastic_limit(config: Config, h: float) -> float:
-    """Restitution of implicit Euler while h ω is small: each of π/(hω) steps shrinks the swing by 1/√(1 + h²ω²).
+    """Return implicit Euler's restitution for small h ω: each of π/(hω) steps scales the swing by 1/√(1 + h²ω²).
 
     With damping B it is less; the paper's case has none.
     """

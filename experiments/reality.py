@@ -24,14 +24,14 @@ MOST_CONTACTS: Final = 60
 
 
 def claims(folder: Path) -> tuple[Claim, ...]:
-    """The claims that can be measured with what is in `folder` (docs/reality.md, docs/league.md).
+    """Return the claims that can be measured with what is in `folder` (docs/reality.md, docs/league.md).
 
     Raises:
         InputError: Nothing is.
     """
-    found = []
+    rows = []
     if (folder / TOSSES).is_file():
-        found.append(
+        rows.append(
             Claim(
                 statement="corners of a thrown cube are where they were measured: mean distance, tosses not fitted",
                 measure=partial(off_the_cube, folder / TOSSES),
@@ -41,7 +41,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
             )
         )
     if (folder / WALK).is_file():
-        found.append(
+        rows.append(
             Claim(
                 statement="a walking humanoid's feet press as its motion says: 1 - correlation, the worse foot",
                 measure=partial(uncorrelated, folder / WALK),
@@ -50,7 +50,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
             )
         )
     if (folder / PROBLEMS).is_dir():
-        found.append(
+        rows.append(
             Claim(
                 statement=f"public contact problems up to {MOST_CONTACTS} contacts are solved, by the league's judge",
                 measure=partial(missed, folder / PROBLEMS),
@@ -61,25 +61,25 @@ def claims(folder: Path) -> tuple[Claim, ...]:
                 ),
             )
         )
-    if not found:
+    if not rows:
         raise InputError(f"--data: {folder} has none of {TOSSES}, {WALK} and {PROBLEMS}/ (see docs/reality.md)")
-    return tuple(found)
+    return tuple(rows)
 
 
 def off_the_cube(path: Path) -> float:
-    """Mean distance of the corners under the circular cone with restitution, on the odd tosses [m]."""
+    """Return the mean distance of the corners under the circular cone with restitution, on the odd tosses [m]."""
     config = tosses.Config(data=str(path), plant="coulomb-cone", evaluations=0)
     results = tosses.run(config, _silent)
     return next(float(f.value or np.nan) for f in results.findings if f.key == "corner_coulomb_cone_m")
 
 
 def uncorrelated(path: Path) -> float:
-    """One less the correlation of predicted and measured vertical forces, of the worse foot."""
+    """Return one less the correlation of predicted and measured vertical forces, of the worse foot."""
     return 1.0 - float(icub_forces.run(icub_forces.Config(data=str(path)), _silent).extra["r"])
 
 
 def missed(folder: Path) -> float:
-    """How far answers miss Coulomb's law, at most; inf where a problem is left unsolved."""
+    """Return how far answers miss Coulomb's law, at most; inf where a problem is left unsolved."""
     worst = 0.0
     for problem in read([folder]):
         if problem.mu.size <= MOST_CONTACTS:

@@ -16,7 +16,7 @@ import numpy as np
 from idcontrol import plants
 from idcontrol.experiments.headings import headed
 from idcontrol.experiments.trot import PRESETS, WalkExperiment
-from idcontrol.experiments.verdicts import DERIVED, TIMES, Judged, near, verdict
+from idcontrol.experiments.verdicts import DERIVED, TIMES, Judged, close, verdict
 from idcontrol.models import dissipation, viscous
 from idcontrol.models.step import Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.whitened import Whitened, finish
@@ -66,7 +66,7 @@ drumwright_shell: plants.Factory = plants.stepping(dissipation.solve)
 
 
 def viscous_by_lemke(setup: plants.Setup) -> plants.SimulatedPlant:
-    """The plant ``viscous`` with its normal impulses from Lemke's method instead of principal pivoting."""
+    """Return the plant ``viscous`` with its normal impulses from Lemke's method instead of principal pivoting."""
 
     def step(problem: StepProblem, warm: WarmStart | None) -> StepSolution:
         drag = np.full(len(problem.contacts), setup.settings.drag_n_s_m)
@@ -77,11 +77,11 @@ def viscous_by_lemke(setup: plants.Setup) -> plants.SimulatedPlant:
 
 def _by_lemke(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> StepSolution:
     n, f = len(problem.contacts), np.zeros(whitened.c.size)
-    found = solve_regularized(whitened.rho[:n] @ whitened.rho[:n].T, whitened.c[:n])
-    solved = found.status is SolverStatus.SOLVED
-    f[:n] = found.z if solved else 0.0
+    answer = solve_regularized(whitened.rho[:n] @ whitened.rho[:n].T, whitened.c[:n])
+    solved = answer.status is SolverStatus.SOLVED
+    f[:n] = answer.z if solved else 0.0
     status = Status.SOLVED if solved else Status.FALLBACK
-    return finish(problem, whitened, f, Ending(status, found.residual, found.iterations, found.regularization, ""))
+    return finish(problem, whitened, f, Ending(status, answer.residual, answer.iterations, answer.regularization, ""))
 
 
 WALKS: Mapping[str, tuple[str, float, dict[str, Any]]] = {
@@ -101,26 +101,26 @@ it is another here. The text calls the former "nearly 28%" and the latter, as 29
 
 
 def _seconds(outcomes: Sequence[RunOutcome]) -> dict[str, float]:
-    """Processor time of `TIMED_S` of each walk that was run, as long as it lasted [s]."""
-    found = {}
+    """Return the processor time of `TIMED_S` of each walk that was run, as long as it lasted [s]."""
+    seconds = {}
     for o in outcomes:
         name = next(name for name, (_, _, settings) in WALKS.items() if o.setting("plant") == settings["plant"])
         if o.metric("cpu_s") is not None:
-            found[name] = TIMED_S * o.metric("cpu_s") * o.setting("rate_hz") / o.metric("steps")
-    return found
+            seconds[name] = TIMED_S * o.metric("cpu_s") * o.setting("rate_hz") / o.metric("steps")
+    return seconds
 
 
 def judged_times(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """Tables II and III of Drumwright 2015, beside the runs."""
-    found, place = _seconds(outcomes), "Drumwright 2015, Tables II and III"
+    """Return Tables II and III of Drumwright 2015, beside the runs."""
+    seconds, place = _seconds(outcomes), "Drumwright 2015, Tables II and III"
     for name, (_, printed, _) in WALKS.items():
-        if name in found:
-            yield Judged(place, f"time of ten seconds, {name} [s]", printed, found[name], f"{DERIVED} ({TIMES})")
+        if name in seconds:
+            yield Judged(place, f"time of ten seconds, {name} [s]", printed, seconds[name], f"{DERIVED} ({TIMES})")
     for table, (slow, fast, printed, page) in SAVED.items():
-        if {slow, fast} <= set(found):
-            saved = 1.0 - found[fast] / found[slow]
+        if {slow, fast} <= set(seconds):
+            saved = 1.0 - seconds[fast] / seconds[slow]
             yield Judged(
-                place, f"share of the time that is saved, {table}", printed, saved, verdict(near(saved, printed), page)
+                place, f"share of the time that is saved, {table}", printed, saved, verdict(close(saved, printed), page)
             )
 
 

@@ -24,7 +24,7 @@ from idcontrol.models.coulomb import MOST_CONTACTS
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.whitened import recover_kernel, whiten_kernel
 from idcontrol.problems import walks
-from idcontrol.problems.walks import PosedProblem, RecordedWalk, problems
+from idcontrol.problems.walks import RecordedWalk, WalkStep, problems
 from idcontrol.sweeps.figures import COLORS
 from idcontrol.types import Array
 
@@ -89,13 +89,13 @@ def run(config: Config, progress: Progress) -> Results:
     walk = walks.walk(config.robot, "coulomb-lcp", PERIODS)
     sizes = len(counts)
     medians, floors = np.full((2, len(names), sizes), np.nan)
-    posed: dict[int, tuple[Sequence[PosedProblem], Job]] = {}
+    sets: dict[int, tuple[Sequence[WalkStep], Job]] = {}
     for k, name in enumerate(names):
         for j, n in enumerate(counts):
             if name == "id-coulomb-lcp" and n > MOST_CONTACTS:
                 break
-            posed[n] = posed.get(n) or _pose(walk, n)
-            medians[k, j], floors[k, j] = _medians(config, name, *posed[n])
+            sets[n] = sets.get(n) or _steps(walk, n)
+            medians[k, j], floors[k, j] = _medians(config, name, *sets[n])
             progress((k * sizes + j + 1) / (len(names) * sizes))
             if medians[k, j] > config.slowest_us:
                 break
@@ -126,25 +126,25 @@ experiment = Case(
 )
 
 
-def _pose(walk: RecordedWalk, contacts: int) -> tuple[Sequence[PosedProblem], Job]:
-    """The problems of a walk whose feet are copied, and the floor of the same moments."""
-    posed = problems(walk, contacts)
-    if not posed:
+def _steps(walk: RecordedWalk, contacts: int) -> tuple[Sequence[WalkStep], Job]:
+    """Return the problems of a walk whose feet are copied, and the floor of the same moments."""
+    steps = problems(walk, contacts)
+    if not steps:
         raise InputError(f"the trot of {walk.robot} never has all feet on the ground; take a robot whose does")
-    return posed, floor(replace(walk, moments=[walk.moments[each.moment] for each in posed]))
+    return steps, floor(replace(walk, moments=[walk.moments[each.moment] for each in steps]))
 
 
-def _medians(config: Config, name: str, posed: Sequence[PosedProblem], below: Job) -> tuple[float, float]:
-    """Median time of a scheme, warm, and of the floor in turns with it [us]."""
-    job = scheme_job(SCHEMES[name], posed, warm=True)
+def _medians(config: Config, name: str, steps: Sequence[WalkStep], below: Job) -> tuple[float, float]:
+    """Return the median time of a scheme, warm, and of the floor in turns with it [us]."""
+    job = scheme_job(SCHEMES[name], steps, warm=True)
     job.run(0)  # loads what is compiled
-    times, _ = in_turns([job, below], len(posed), config.samples, config.budget_s)
-    found = np.median(times, axis=0)
-    return float(found[0]), float(found[1])
+    times, _ = in_turns([job, below], len(steps), config.samples, config.budget_s)
+    medians_us = np.median(times, axis=0)
+    return float(medians_us[0]), float(medians_us[1])
 
 
 def growth(contacts: Sequence[int], medians: Array) -> float | None:
-    """Exponent of the median in the number of contacts, from `MANY` on; None for fewer than two numbers."""
+    """Return the exponent of the median in the number of contacts, from `MANY` on; None for fewer than two numbers."""
     n = np.asarray(contacts, dtype=np.float64)
     used = (n >= MANY) & np.isfinite(medians)
     return exponent(n[used], medians[used]) if used.sum() > 1 else None
@@ -170,9 +170,9 @@ def _findings(name: str, contacts: Sequence[int], medians: Array, floors: Array)
 
 
 def table_1(m: int, joints: int, n: int, k: int) -> int:
-    """Operations of all rows of Table 1 of Zapolsky & Drumwright 2017.
+    """Return operations of all rows of Table 1 of Zapolsky & Drumwright 2017.
 
-    Its row for F X⁻¹Fᵀ, ``2 m n k² - m n k``, is that of one contact's k edges; the printed sums are those of all
+    Its row for F X⁻¹Fᵀ, ``2 m n k² - m n k``, counts one contact's k edges; the printed sums count all
     ``n k`` edges, ``2 m (n k)² - m n k``.
 
     Args:
@@ -190,7 +190,7 @@ def table_1(m: int, joints: int, n: int, k: int) -> int:
 
 
 def stage_one(m: int, joints: int, n: int) -> int:
-    """Operations that our kernels take to set up stage I and to find the torques from its impulses, counted.
+    """Return operations that our kernels take to set up stage I and to find the torques from its impulses, counted.
 
     The count depends on the sizes alone but for some comparisons of rounding; the problem is drawn at random. The
     solver's own work is left out, as in the paper.
@@ -198,18 +198,26 @@ def stage_one(m: int, joints: int, n: int) -> int:
     rng = np.random.default_rng(0)
     root, J = rng.normal(size=(m, m)), rng.normal(size=(3 * n, m))
     free, fixed = np.split(np.arange(m), [m - joints])
-    posed = (root @ root.T + np.eye(m), rng.normal(size=m), free, fixed, rng.normal(size=joints), J, HEAP)
-    whitened, f = whiten_kernel(*posed), np.ones(3 * n)
-    edges = (whitened.rho, whitened.c, whitened.left, np.ones(n), np.zeros(n, dtype=np.int64), np.empty(3 * n), HEAP)
+    arrays = (root @ root.T + np.eye(m), rng.normal(size=m), free, fixed, rng.normal(size=joints), J, HEAP)
+    whitened, f = whiten_kernel(*arrays), np.ones(3 * n)
+    edges = (
+        whitened.rho,
+        whitened.c,
+        whitened.roundoff,
+        np.ones(n),
+        np.zeros(n, dtype=np.int64),
+        np.empty(3 * n),
+        HEAP,
+    )
     return (
-        operations.count(whiten_kernel, *posed).total()
+        operations.count(whiten_kernel, *arrays).total()
         + operations.count(edge_lcp_kernel, *edges)[edge_lcp_kernel.__name__]
         + operations.count(recover_kernel, whitened, f, HEAP).total()
     )
 
 
 def _operations() -> list[Finding]:
-    """Tables 1 and 2: the paper's operations, and ours."""
+    """Return Tables 1 and 2: the paper's operations, and ours."""
     theirs = {joints: table_1(VELOCITIES, joints, FEET, EDGES) for joints in JOINTS}
     ours = {joints: stage_one(VELOCITIES, joints, FEET) for joints in JOINTS}
     most = max(JOINTS)

@@ -84,13 +84,13 @@ def grip_force(config: Config, t: float) -> float:
 
 
 def patch_radius(config: Config, force: float) -> float:
-    """Radius of a round patch [m], which may exceed half the bar's height."""
+    """Return the radius of a round patch [m], which may exceed half the bar's height."""
     depth = np.sqrt(force / (np.pi * config.gradient_pa_m * config.pad_radius_m))
     return float(np.sqrt(2.0 * config.pad_radius_m * depth))
 
 
 def friction_torque(config: Config, force: float) -> float:
-    """Torque about their axis that both pads can hold while they hold nothing else [N m]."""
+    """Return the torque about their axis that both pads can hold while they hold nothing else [N m]."""
     return 2.0 * 8.0 / 15.0 * config.friction * force * patch_radius(config, force)
 
 
@@ -139,7 +139,7 @@ class Gripper:
         return float(np.arctan2(-along[2], along[0]))
 
     def step(self, force: float, torque: float = 0.0, gravity: float = GRAVITY) -> None:
-        """One step under the grip `force` [N] and an outer `torque` on the bar about the pads' axis [N m].
+        """Take a step under the grip `force` [N] and an outer `torque` on the bar about the pads' axis [N m].
 
         Each finger is a motor that drives towards the other, far beyond the bar, so that its effort limit is its force.
         """
@@ -173,7 +173,7 @@ class Gripper:
         self.grip = float(solution.impulses[:, 0].sum() / (2.0 * h))
 
     def _contacts(self) -> Contacts:
-        """Contacts of the cells of both pads that are within a millimetre of the bar's sides."""
+        """Return contacts of the cells of both pads that are within a millimetre of the bar's sides."""
         config, system = self.config, self.system
         bar, left, right = (system.frame(name) for name in ("bar", "left", "right"))
         centre, R = system.frame_position[bar], system.frame_rotation[bar]
@@ -183,10 +183,10 @@ class Gripper:
             cells = cells + system.frame_position[finger]
             local = (cells - centre) @ R
             gap = side * local[:, 1] - 0.5 * config.bar_m[1]
-            near = (np.abs(local[:, [0, 2]]) <= 0.5 * np.array(config.bar_m)[[0, 2]]).all(axis=1) & (gap < 1e-3)
+            inside = (np.abs(local[:, [0, 2]]) <= 0.5 * np.array(config.bar_m)[[0, 2]]).all(axis=1) & (gap < 1e-3)
             # the normal pushes the bar: into it, from the pad
             axes = np.array([-side * R[:, 1], R[:, 0], -side * np.cross(R[:, 1], R[:, 0])])
-            parts.append((np.flatnonzero(near), cells[near], gap[near], axes, system.frame_joint[finger]))
+            parts.append((np.flatnonzero(inside), cells[inside], gap[inside], axes, system.frame_joint[finger]))
         count = [len(part[0]) for part in parts]
         n = sum(count)
         identity: Integers = np.concatenate([parts[0][0], parts[1][0] + len(self._cells)]).astype(np.int64)
@@ -210,7 +210,7 @@ class Gripper:
 
 
 def _machine(config: Config) -> System:
-    """The bar and two fingers that slide along y."""
+    """Return the bar and two fingers that slide along y."""
     model = pin.Model()
     x, y, z = config.bar_m
     inertia = config.bar_kg / 12.0 * np.diag([y * y + z * z, x * x + z * z, x * x + y * y])
@@ -243,7 +243,7 @@ UNITS = {"t": "s", "force": "N", "pitch": "rad", "creep": "m/s", "step_us": "us"
 
 
 def simulate(config: Config, progress: Progress = lambda share: None) -> tuple[GripHistory, bool, list[SparseProblem]]:
-    """The whole square wave; whether every step was solved; and `Config.solver_steps` of them, at equal distances."""
+    """Return the square wave; True if every step was solved; and `Config.solver_steps` of them, equally spaced."""
     gripper = Gripper(config)
     steps = round(config.periods * config.period_s / config.step_s)
     rows = np.empty((len(GripHistory._fields), steps))
@@ -270,7 +270,7 @@ def simulate(config: Config, progress: Progress = lambda share: None) -> tuple[G
 
 
 def torque_that_slips(config: Config, force: float) -> float:
-    """Torque about the pads' axis at which the bar begins to turn, without gravity, by bisection [N m]."""
+    """Return the torque about the pads' axis at which the bar begins to turn, without gravity, by bisection [N m]."""
     low, high = 0.0, 2.0 * friction_torque(config, force)
     for _ in range(9):
         torque = 0.5 * (low + high)
@@ -290,13 +290,13 @@ def run(config: Config, progress: Progress) -> Results:
     findings = [*_sizes(config, history), *_motion(config, history), *_solver(config, history, solved)]
     progress(0.9)
     findings.append(_torque(config))
-    found = beside(problems, sap.Parameters(tolerance=config.tolerance), config.solver_tolerance) if problems else {}
-    findings += in_a_grip(found)
+    results = beside(problems, sap.Parameters(tolerance=config.tolerance), config.solver_tolerance) if problems else {}
+    findings += in_a_grip(results)
     return Results(
         findings=findings,
         series=histories(history._asdict(), UNITS),
         drawings=[_drawing(history)],
-        extra={"solvers": as_rows(found)} if found else {},
+        extra={"solvers": as_rows(results)} if results else {},
     )
 
 
@@ -322,7 +322,7 @@ def _late(config: Config, history: GripHistory, *, firm: bool) -> Booleans:
 
 
 def _sizes(config: Config, history: GripHistory) -> list[Finding]:
-    """Contacts and forces."""
+    """Return contacts and forces."""
     findings = []
     for name, force, firm in (("firm", config.firm_n, True), ("loose", config.loose_n, False)):
         late = _late(config, history, firm=firm)
@@ -331,13 +331,13 @@ def _sizes(config: Config, history: GripHistory) -> list[Finding]:
         if radius > height:
             covered = 2.0 * (height * np.sqrt(radius**2 - height**2) + radius**2 * np.arcsin(height / radius))
         expected = 2.0 * covered / config.cell_m**2
-        found = float(history.contacts[late].mean())
+        count = float(history.contacts[late].mean())
         findings.append(
             Finding(
                 f"contacts_{name}",
-                found,
+                count,
                 # a cell is inside or not: the rim of the patch decides about as many as it is long
-                holds=bool(abs(found - expected) <= 2.0 * 2.0 * np.pi * radius / config.cell_m * 0.5),
+                holds=bool(abs(count - expected) <= 2.0 * 2.0 * np.pi * radius / config.cell_m * 0.5),
             )
         )
         grip = float(history.grip[late].mean())
@@ -346,7 +346,7 @@ def _sizes(config: Config, history: GripHistory) -> list[Finding]:
 
 
 def _motion(config: Config, history: GripHistory) -> list[Finding]:
-    """How far the bar pitches, and that it does not where it is held."""
+    """Return how far the bar pitches, and that it does not where it is held."""
     firm = _late(config, history, firm=True)
     rate = np.abs(np.gradient(history.pitch, history.t))
     bound = SIGMA * config.friction * GRAVITY * config.step_s
@@ -372,7 +372,7 @@ def _motion(config: Config, history: GripHistory) -> list[Finding]:
 
 
 def _solver(config: Config, history: GripHistory, solved: bool) -> list[Finding]:
-    """Iterations, errors, time."""
+    """Return iterations, errors, time."""
     iterations = float(history.iterations.mean())
     error = float(history.momentum_error.max())
     same = config.tolerance == Config().tolerance
@@ -384,14 +384,14 @@ def _solver(config: Config, history: GripHistory, solved: bool) -> list[Finding]
 
 
 def _torque(config: Config) -> Finding:
-    """Largest torque about the pads' axis under the loose grip."""
-    found, exact = torque_that_slips(config, config.loose_n), friction_torque(config, config.loose_n)
+    """Return the largest torque about the pads' axis under the loose grip."""
+    torque, exact = torque_that_slips(config, config.loose_n), friction_torque(config, config.loose_n)
     radius = patch_radius(config, config.loose_n)
     return Finding(
         "torque_loose_n_m",
-        found,
+        torque,
         # cells stand for their middle: an error of the second order in their size
-        holds=bool(abs(found - exact) < (config.cell_m / radius) ** 2 * exact),
+        holds=bool(abs(torque - exact) < (config.cell_m / radius) ** 2 * exact),
     )
 
 

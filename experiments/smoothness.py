@@ -21,7 +21,7 @@ from idcontrol.sweeps.study import Study, Table
 from idcontrol.types import Array
 
 PLANTS = ("coulomb-lcp", "sap", "mujoco")
-"""Rigid ground, and two kinds of ground that gives way."""
+"""Rigid ground, and two kinds of compliant ground."""
 
 BEFORE_FALL_S = 0.5
 """The last part of a fall, which is not counted among the largest values of a robot [s]."""
@@ -31,7 +31,7 @@ SHOWN_S = 2.0
 
 
 class Torques(NamedTuple):
-    """The torques of a run; joints are those of the robot.
+    """The torques of a run by joint of the robot.
 
     Attributes:
         t: Time, shape (rows,) [s].
@@ -56,7 +56,7 @@ class Torques(NamedTuple):
 
 @lru_cache(maxsize=64)
 def torques_in(folder: Path, fell_at: float | None) -> Torques:
-    """The torques that are recorded in `folder`, of a robot that fell at `fell_at` [s], if it did."""
+    """Return the torques that are recorded in `folder`, of a robot that fell at `fell_at` [s], if it did."""
     run = load(folder)
     layout = run.layout
     assert layout is not None  # a walk
@@ -84,7 +84,7 @@ def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """Rates and spectrum of each run, and the parts of its rate."""
+    """Return rates and spectrum of each run, and the parts of its rate."""
     rates: list[tuple[Any, ...]] = []
     parts: list[tuple[Any, ...]] = []
     for o in outcomes:
@@ -92,18 +92,18 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         if o not in _ended(outcomes):
             rates.append((*who, *([None] * 11), o.reason))
             continue
-        found = _torques(o)
+        torques = _torques(o)
         keys = ("mean", "rms", "p50", "p99", "p999")
         above = [o.metric(f"dtau_power_above.{f}") for f in ("20", "50", "100")]
-        relative = found.largest / found.limit
+        relative = torques.largest / torques.limit
         rates.append(
             (
                 *who,
                 *(o.metric(f"dtau_{key}_nm_s") for key in keys),
-                float(found.largest.max()),
+                float(torques.largest.max()),
                 float(np.nanmax(relative)) if np.isfinite(relative).any() else None,
                 *above,
-                found.bend,
+                torques.bend,
                 o.reason or "done",
             )
         )
@@ -117,7 +117,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
-    """The torques of all controllers over one stride, of the joint whose rate is largest, one panel a plant."""
+    """Return the torques of all controllers over one stride, of the joint whose rate is largest, one panel a plant."""
     shown = [
         (plant, [o for o in _ended(outcomes) if o.setting("plant") == plant])
         for plant in dict.fromkeys(o.setting("plant") for o in outcomes)
@@ -130,12 +130,12 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
         for axis, (plant, runs) in zip(axes[:, 0], shown, strict=True):
             worst = int(np.argmax(np.max([_torques(o).largest for o in runs], axis=0)))
             for o in runs:
-                found = _torques(o)
-                begin = max(min(SHOWN_S, found.t[-1] - 2.0 * found.stride_s), 0.0)
-                rows = (found.t >= begin) & (found.t < begin + found.stride_s)
+                torques = _torques(o)
+                begin = max(min(SHOWN_S, torques.t[-1] - 2.0 * torques.stride_s), 0.0)
+                rows = (torques.t >= begin) & (torques.t < begin + torques.stride_s)
                 axis.step(
-                    (found.t[rows] - begin) / found.stride_s,
-                    found.tau[rows, worst],
+                    (torques.t[rows] - begin) / torques.stride_s,
+                    torques.tau[rows, worst],
                     where="post",
                     linewidth=0.9,
                     label=o.setting("controller"),

@@ -85,8 +85,8 @@ def _constraint(config: Config) -> BodyModel:
     whole = dense(constraint.solve)
 
     def solve(problem: SparseProblem, contacts: BodyContacts) -> SparseSolution:
-        found = constraint.solve_sparse(problem)
-        return whole(problem, contacts) if found is None else found
+        solution = constraint.solve_sparse(problem)
+        return whole(problem, contacts) if solution is None else solution
 
     return solve
 
@@ -126,9 +126,9 @@ def simulate(config: Config, name: str, spheres: int) -> Stack:
 
 
 def depth(config: Config, name: str, spheres: int) -> float:
-    """Depth of all contacts of a column under the weight above each, by the law of the model [m].
+    """Return the depth of all contacts of a column under the weight above each, by the law of the model [m].
 
-    Springs ``K = E r / 2`` give way by load / K. SAP's contacts are as soft as Castro et al. 2022, eq. 21, makes
+    Springs ``K = E r / 2`` compress by load / K. SAP's contacts are as soft as Castro et al. 2022, eq. 21, makes
     near-rigid ones: at rest ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``.
     """
     r, h = config.radius_m, config.step_s
@@ -165,7 +165,7 @@ def run(config: Config, progress: Progress) -> Results:
     for name, each in sizes.items():
         for spheres, stack in zip(each, stacks[name], strict=True):
             series[f"height_{name}_{spheres}_m"] = Series(stack.height, "m")
-            findings.extend(_found(config, name, spheres, stack))
+            findings.extend(_findings(config, name, spheres, stack))
         if len(set(each)) > 1:
             findings.append(Finding(f"growth_{name}", exponent(each, [stack.spent_s for stack in stacks[name]])))
     return Results(findings=findings, series=series, drawings=[_drawing(config, sizes, stacks)])
@@ -184,8 +184,8 @@ experiment = Case(
 )
 
 
-def _found(config: Config, name: str, spheres: int, stack: Stack) -> list[Finding]:
-    """Findings about one column."""
+def _findings(config: Config, name: str, spheres: int, stack: Stack) -> list[Finding]:
+    """Return findings about one column."""
     key, exact = f"{name}_{spheres}", depth(config, name, spheres)
     virtual = config.steps * config.step_s
     stands = stack.drift < 1e-3 * config.radius_m and stack.solved

@@ -76,7 +76,7 @@ class Oscillation:
 def simulate(config: Config, theta: Theta, h: float, duration: float, mu: float) -> Oscillation:
     """Release the stretched spring, the cylinder at rest as deep in the ground as its weight demands.
 
-    Velocities are those of x along the ground, of z upwards, and of the rotation with which it rolls along x.
+    Velocities: x along the ground, z upwards, and the rotation with which it rolls along x.
     """
     m, r, n = config.mass_kg, config.radius_m, config.contacts
     M = np.diag([m, m, 0.5 * m * r * r])
@@ -108,12 +108,12 @@ def simulate(config: Config, theta: Theta, h: float, duration: float, mu: float)
 
 
 def frequency(config: Config, *, rolling: bool) -> float:
-    """Angular frequency of the oscillation [rad/s]; a rolling cylinder weighs half as much again."""
+    """Return the angular frequency of the oscillation [rad/s]; a rolling cylinder weighs half as much again."""
     return float(np.sqrt(config.spring_n_m / (config.mass_kg * (1.5 if rolling else 1.0))))
 
 
 def loss_rate(config: Config) -> float:
-    """Share of the energy that the regularized friction takes [1/s], to first order in small losses.
+    """Return the share of the energy that the regularized friction takes [1/s], to first order in small losses.
 
     Each of n points carries the n-th part of the friction, whose amplitude is a third of the spring's, and slips at
     ``R_t h f/n``: the power is ``h R_t f²/n``, f² in the mean half of its largest.
@@ -169,14 +169,14 @@ experiment = Case(
 
 
 def _distance(config: Config, x: Array, h: float) -> float:
-    """Position error of the rolling cylinder, root mean square [m]; e_q of Castro et al. 2022."""
+    """Return the position error of the rolling cylinder, root mean square [m]; e_q of Castro et al. 2022."""
     t = step_ends(h, len(x))
     exact = config.start_m * np.cos(frequency(config, rolling=True) * t)
     return float(np.sqrt(np.mean((x - exact) ** 2)))
 
 
 def _ideal_error(config: Config, theta: Theta, h: float) -> float:
-    """The error of the scheme if rolling were ideal: of an oscillator with half as much mass again."""
+    """Return the error of the scheme if rolling were ideal: of an oscillator with half as much mass again."""
     m, k = 1.5 * config.mass_kg, config.spring_n_m
     x, v = config.start_m, 0.0
     path = np.empty(round(config.duration_s / h))
@@ -212,8 +212,8 @@ def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping
         Finding("energy_band_midpoint_rolling", rolling_band, holds=bool(rolling_band < 1.5 * lost + 2e-4)),
     ]
     for name, motions in (("sliding", sliding), ("rolling", rolling)):
-        left = float(motions["implicit"].energy[-1])
-        findings.append(Finding(f"energy_left_implicit_{name}", left, holds=left < 1e-3))
+        rest = float(motions["implicit"].energy[-1])
+        findings.append(Finding(f"energy_left_implicit_{name}", rest, holds=rest < 1e-3))
     return findings
 
 
@@ -238,7 +238,7 @@ def _orders(config: Config, steps: Array, errors: Mapping[str, Array]) -> list[F
 
 
 def _loss(config: Config, name: str) -> Finding:
-    """Share of the energy that is lost in the long run, between the means of its first and last ten periods."""
+    """Return the energy lost in the long run, between the means of its first and last ten periods, relative."""
     energy = simulate(config, SCHEMES[name], config.step_s, config.long_s, config.friction).energy
     window = round(20.0 * np.pi / (frequency(config, rolling=True) * config.step_s))
     lost = 1.0 - float(np.mean(energy[-window:]) / np.mean(energy[:window]))

@@ -1,6 +1,6 @@
 """A quadruped that stands, in five situations: which torques and forces do four packages answer?
 
-The robot is at rest on point feet, and is asked for accelerations: none, or those of a foot that lifts. idcontrol and
+The robot is at rest on point feet, with demanded accelerations: none, or a lifting foot's. idcontrol and
 TSID choose torques and forces together. MuJoCo's ``mj_inverse`` and Pinocchio's ``contactInverseDynamics`` read the
 forces off the deformation of a soft ground; they are given a robot that has come to rest on theirs. Every answer is
 then held against rigid contact with Coulomb's law, by the same code.
@@ -39,11 +39,11 @@ from idcontrol.types import Array, Booleans, Controller, Reference, State
 H: Final = 1e-3
 """Control period [s]."""
 MU: Final = 0.6
-"""Friction that everyone is told."""
+"""Friction that all packages assume."""
 PUSH: Final = 0.95
 """Share of what friction holds that the push takes."""
 SLIPPERY: Final = 0.2
-"""Friction where it is less than told."""
+"""True friction where it is less than assumed."""
 WEAK_PUSH: Final = 0.3
 """Horizontal push there, of the weight: it needs friction of 0.3."""
 SLOPE: Final = np.deg2rad(10.0)
@@ -56,7 +56,7 @@ UP: Final = np.array([0.0, 0.0, 1.0])
 SETTLE_S: Final = 2.0
 """Time that MuJoCo's robot gets to come to rest in its ground [s]."""
 COMPLIANCE: Final = 1e-4
-"""Of the ground that Pinocchio is told of [m/N]; the forces of a robot at rest do not depend on it."""
+"""Compliance of Pinocchio's ground [m/N]; the forces of a robot at rest do not depend on it."""
 REPEATS: Final = 300
 """Calls that are timed; the median counts."""
 SCRIPT: Final = Path(__file__).parent / "standing_tsid.py"
@@ -88,7 +88,7 @@ class Situation(NamedTuple):
         a: Asked accelerations, Pinocchio's layout, shape (nv,).
         normal: Normal of the ground, which passes through all feet, shape (3,).
         gravity: Gravity, and a push that acts on every body like it, shape (3,) [m/s²].
-        mu: Friction as told, and as it is.
+        mu: Assumed and true friction.
         stance: Feet that are planned to stand, shape (4,).
     """
 
@@ -107,7 +107,7 @@ class Answer(NamedTuple):
     Attributes:
         tau: Joint torques, shape (12,) [N m].
         forces: Forces of the ground on the feet, world axes, shape (4, 3) [N].
-        a: Accelerations that it takes for those of its torques and forces, shape (nv,).
+        a: Accelerations that it expects from its torques and forces, shape (nv,).
         seconds: Median time of a call.
     """
 
@@ -136,7 +136,7 @@ class Machine:
             raise InputError(f"robot: {name} has not four legs of three joints; links, solo12, go1 and anymal have")
 
     def at_rest(self, slope: float = 0.0) -> Array:
-        """The home pose with legs bent so far that the feet are on a plane that rises with x at `slope` [rad].
+        """Return the home pose with legs bent so far that the feet are on a plane that rises with x at `slope` [rad].
 
         Raises:
             InputError: They do not reach it.
@@ -155,7 +155,7 @@ class Machine:
         return q
 
     def look(self, q: Array) -> tuple[Array, Array]:
-        """Jacobian of the feet, world axes, shape (12, nv), and where they are, shape (4, 3) [m]."""
+        """Return the Jacobian of the feet, world axes, shape (12, nv), and where they are, shape (4, 3) [m]."""
         pin.computeJointJacobians(self.model, self.data, q)
         pin.updateFramePlacements(self.model, self.data)
         frames = [self.model.getFrameId(foot) for foot in self.feet]
@@ -163,7 +163,7 @@ class Machine:
         return np.vstack(rows), np.array([self.data.oMf[f].translation for f in frames])
 
     def terms(self, situation: Situation) -> tuple[Array, Array, Array]:
-        """Inertia, gravity's generalized force against which motors work, and the feet's Jacobian."""
+        """Return the inertia, gravity's generalized force against which motors work, and the feet's Jacobian."""
         M = pin.crba(self.model, self.data, situation.q)
         M = np.triu(M) + np.triu(M, 1).T
         at_earth = self.model.gravity.linear.copy()
@@ -174,7 +174,7 @@ class Machine:
 
 
 def situations(machine: Machine) -> list[Situation]:
-    """The five questions."""
+    """Return the five questions."""
     level, tilted = machine.at_rest(), machine.at_rest(SLOPE)
     none = np.zeros(machine.model.nv)
     down, all_feet = -GRAVITY * UP, np.ones(4, dtype=np.bool_)
@@ -198,14 +198,14 @@ def situations(machine: Machine) -> list[Situation]:
 
 
 def _on_points(machine: Machine, system: System, situation: Situation, radius: float) -> SphereContacts:
-    """Feet on the situation's ground; spheres of `radius` [m] have the same contact points."""
+    """Return feet on the situation's ground; spheres of `radius` [m] have the same contact points."""
     _, feet = machine.look(situation.q)
     ground = plane(situation.normal, float(situation.normal @ feet[0]) - radius)
     return SphereContacts(system, machine.feet, radius, ground, situation.mu[0])
 
 
 def _holding(name: str, machine: Machine, situation: Situation) -> tuple[Controller, Reference]:
-    """A controller of ours that is told of the situation, and what it is asked for."""
+    """Return our controller for the situation, and its reference."""
     system = machine.robot.system()
     system.model.gravity.linear = situation.gravity
     contacts = _on_points(machine, system, situation, 0.0)
@@ -218,7 +218,7 @@ def _holding(name: str, machine: Machine, situation: Situation) -> tuple[Control
 
 
 def ours(name: str, machine: Machine, situation: Situation) -> Answer:
-    """A controller of ours: torques and predicted forces."""
+    """Return a controller of ours: torques and predicted forces."""
     controller, reference = _holding(name, machine, situation)
     state = State(t=0.0, q=situation.q, v=np.zeros(machine.model.nv))
     command, seconds = timed(lambda: controller(state, reference), REPEATS)
@@ -257,7 +257,7 @@ def mujoco(machine: Machine, situation: Situation) -> Answer:
 
 
 def pinocchio(machine: Machine, situation: Situation) -> Answer:
-    """``contactInverseDynamics``, told of a ground deformed by the forces that id-coulomb-cone predicts at rest.
+    """Answer by ``contactInverseDynamics`` for a ground deformed by the forces that id-coulomb-cone predicts at rest.
 
     The torques that version 4.1.0 returns have no contact forces in them; they are taken off here.
     """
@@ -295,12 +295,12 @@ def pinocchio(machine: Machine, situation: Situation) -> Answer:
 
 
 def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, list[Answer | None]]:
-    """TSID's version and answers, by its own interpreter; None where its program has no solution.
+    """Return TSID's version and answers, by its own interpreter; None where its program has no solution.
 
     Raises:
         InputError: The interpreter cannot be run, or has no TSID.
     """
-    told = {
+    request = {
         "urdf": str(machine.robot.urdf),
         "feet": machine.feet,
         "torque_limit": machine.system.effort_limit.tolist(),
@@ -310,7 +310,7 @@ def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, li
     try:
         done = subprocess.run(
             [python, str(SCRIPT)],
-            input=json.dumps(told),
+            input=json.dumps(request),
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
@@ -324,22 +324,22 @@ def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, li
     return said["version"], [None if a is None else _answer(a) for a in said["answers"]]
 
 
-def _answer(told: Mapping[str, Any]) -> Answer:
-    return Answer(np.array(told["tau"]), np.array(told["forces"]), np.array(told["a"]), float(told["seconds"]))
+def _answer(reply: Mapping[str, Any]) -> Answer:
+    return Answer(np.array(reply["tau"]), np.array(reply["forces"]), np.array(reply["a"]), float(reply["seconds"]))
 
 
 def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, float | None]:
     """What an answer's torques do to the rigid robot on ground with its true friction, and which laws its forces break.
 
     Returns:
-        ``wrench``: forces and moments on the trunk that the answer takes for granted and nobody supplies, largest
-        entry [N, N m]; ``friction``: largest |f_T| / (μ f_N) of a foot, as told; ``trunk``: how far the linear
+        ``wrench``: forces and moments on the trunk that the answer assumes and nothing supplies, largest
+        entry [N, N m]; ``friction``: largest |f_T| / (μ f_N) of a foot, μ as assumed; ``trunk``: how far the linear
         acceleration of the trunk is from the asked one [m/s²]; ``slip``: fastest slip of a planned stance foot after
         a period, over the period [m/s²]; ``torque``: mean |τ| [N m]; ``us``: time of a call.
     """
     M, g, J = machine.terms(situation)
     torque = np.concatenate((np.zeros(6), answer.tau))
-    left = M @ answer.a + g - J.T @ answer.forces.ravel() - torque
+    imbalance = M @ answer.a + g - J.T @ answer.forces.ravel() - torque
     z = situation.normal
     axes = np.array([z, np.cross([0.0, 1.0, 0.0], z), [0.0, 1.0, 0.0]])
     rows = np.vstack([axes @ J[3 * foot : 3 * foot + 3] for foot in range(4)])
@@ -356,7 +356,7 @@ def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, 
     friction = np.linalg.norm(answer.forces - np.outer(normal, z), axis=1)
     pressed = normal > 1e-6
     return {
-        "wrench": float(np.abs(left[:6]).max()),
+        "wrench": float(np.abs(imbalance[:6]).max()),
         "friction": float((friction[pressed] / (situation.mu[0] * normal[pressed])).max()) if pressed.any() else None,
         "trunk": float(np.linalg.norm(a[:3] - situation.a[:3])),
         "slip": float(slip.max()),
@@ -368,7 +368,7 @@ def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, 
 def collected(
     config: Config, machine: Machine, asked: list[Situation], progress: Progress
 ) -> tuple[dict[str, str], dict[str, list[Answer | None]]]:
-    """Versions of the packages that are installed, and their answers in the order of the situations."""
+    """Return versions of the packages that are installed, and their answers in the order of the situations."""
     versions = {"Pinocchio": pin.__version__}
     packages: dict[str, Callable[[Machine, Situation], Answer]] = {
         "id-coulomb-qp": partial(ours, "id-coulomb-qp"),
@@ -378,13 +378,13 @@ def collected(
     if installed("mujoco"):
         packages["MuJoCo"] = mujoco
         versions["MuJoCo"] = importlib.import_module("mujoco").__version__
-    found: dict[str, list[Answer | None]] = {}
+    answers: dict[str, list[Answer | None]] = {}
     for done, (name, answer) in enumerate(packages.items()):
-        found[name] = [answer(machine, situation) for situation in asked]
+        answers[name] = [answer(machine, situation) for situation in asked]
         progress((done + 1) / (len(packages) + 1))
     if config.tsid_python is not None:
-        versions["TSID"], found["TSID"] = tsid(config.tsid_python, machine, asked)
-    return versions, found
+        versions["TSID"], answers["TSID"] = tsid(config.tsid_python, machine, asked)
+    return versions, answers
 
 
 def run(config: Config, progress: Progress) -> Results:
@@ -396,10 +396,10 @@ def run(config: Config, progress: Progress) -> Results:
     """
     machine = Machine(config.robot)
     asked = situations(machine)
-    versions, given = collected(config, machine, asked, progress)
+    versions, answers = collected(config, machine, asked, progress)
     rows = [
         {"situation": situation.name, "package": package, **judged(machine, situation, answer)}
-        for package, its in given.items()
+        for package, its in answers.items()
         for situation, answer in zip(asked, its, strict=True)
         if answer is not None
     ]
@@ -411,7 +411,7 @@ KEPT: Final = ("standing", "pushed", "tilted ground")
 
 
 def findings(rows: list[dict[str, Any]]) -> list[Finding]:
-    """How far each package's trunk is from what was asked; ours must keep it where it can be kept."""
+    """Return how far each package's trunk is from what was asked; ours must keep it where it can be kept."""
     return [
         Finding(
             f"trunk off, {row['situation']}: {row['package']}",
@@ -425,7 +425,7 @@ def findings(rows: list[dict[str, Any]]) -> list[Finding]:
 
 
 def drawing(asked: list[Situation], rows: list[dict[str, Any]]) -> Drawing:
-    """Bars: where the trunk goes instead, and what nobody supplies."""
+    """Draw bars: where the trunk goes instead, and the force that nothing supplies."""
     packages = list(dict.fromkeys(row["package"] for row in rows))
     width = 0.8 / len(packages)
     with axes(rows=2, size=(8.0, 5.0)) as plots:

@@ -5,7 +5,7 @@ A JSON object on stdin: ``urdf``, ``feet`` (frames), ``torque_limit`` [N m], ``r
 ``answers``: ``tau``, ``forces`` (world axes), ``a`` and ``seconds`` (median of a call); null where TSID finds
 nothing.
 
-The tasks are those of TSID's examples: contacts, the trunk's pose and the joints' posture, each with weight 1 and
+The tasks are as in TSID's examples: contacts, the trunk's pose and the joints' posture, each with weight 1 and
 without feedback, as the robot is where it should be; forces are regularized with weight 1e-5.
 """
 
@@ -28,16 +28,16 @@ MOST_FORCE = 1e3
 """Bound on the normal force of a foot [N]."""
 
 
-def answer(told: dict[str, Any], situation: dict[str, Any]) -> dict[str, Any] | None:
-    """TSID's answer to one situation."""
+def answer(request: dict[str, Any], situation: dict[str, Any]) -> dict[str, Any] | None:
+    """Return TSID's answer to one situation."""
     q, a = np.array(situation["q"]), np.array(situation["a"])
-    robot = tsid.RobotWrapper(told["urdf"], pin.StdVec_StdString(), pin.JointModelFreeFlyer(), False)
+    robot = tsid.RobotWrapper(request["urdf"], pin.StdVec_StdString(), pin.JointModelFreeFlyer(), False)
     robot.setGravity(pin.Motion(np.array(situation["gravity"]), np.zeros(3)))
     still = np.zeros(robot.nv)
     program = tsid.InverseDynamicsFormulationAccForce("standing", robot, False)
     program.computeProblemData(0.0, q, still)
     data = program.data()
-    standing = [foot for foot, stands in zip(told["feet"], situation["stance"], strict=True) if stands]
+    standing = [foot for foot, stands in zip(request["feet"], situation["stance"], strict=True) if stands]
     contacts = []
     for foot in standing:
         contact = tsid.ContactPoint(foot, robot, foot, np.array(situation["normal"]), situation["mu"], 0.0, MOST_FORCE)
@@ -63,14 +63,14 @@ def answer(told: dict[str, Any], situation: dict[str, Any]) -> dict[str, Any] | 
     trunk.setReference(goal)
     program.addMotionTask(trunk, 1.0, 1, 0.0)
     bounds = tsid.TaskActuationBounds("torques", robot)
-    limit = np.array(told["torque_limit"])
+    limit = np.array(request["torque_limit"])
     bounds.setBounds(-limit, limit)
     program.addActuationTask(bounds, 1.0, 0, 0.0)
     solver = tsid.SolverHQuadProgFast("solver")
     problem = program.computeProblemData(0.0, q, still)
     solver.resize(program.nVar, program.nEq, program.nIn)
     seconds = []
-    for _ in range(told["repeats"]):
+    for _ in range(request["repeats"]):
         began = time.perf_counter()
         problem = program.computeProblemData(0.0, q, still)
         result = solver.solve(problem)
@@ -78,9 +78,9 @@ def answer(told: dict[str, Any], situation: dict[str, Any]) -> dict[str, Any] | 
         seconds.append(time.perf_counter() - began)
     if result.status != 0:
         return None
-    forces = np.zeros((len(told["feet"]), 3))
+    forces = np.zeros((len(request["feet"]), 3))
     for foot, contact in zip(standing, contacts, strict=True):
-        forces[told["feet"].index(foot)] = contact.getForceGeneratorMatrix @ program.getContactForce(foot, result)
+        forces[request["feet"].index(foot)] = contact.getForceGeneratorMatrix @ program.getContactForce(foot, result)
     return {
         "tau": np.asarray(tau).ravel().tolist(),
         "forces": forces.tolist(),

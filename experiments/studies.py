@@ -1,6 +1,6 @@
 """Studies beyond the papers: the cost of a wrong contact model, of wrong knowledge, and of each missing correction.
 
-Each is a named comparison, ``idcontrol compare trot --study NAME``; the figures are those of any comparison.
+Each is a named comparison, ``idcontrol compare trot --study NAME``; with the figures of any comparison.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ def against(rows: str, what: str, columns: str = "controller") -> Callable[[Sequ
 
 
 def _cell(outcomes: Sequence[RunOutcome], place: Mapping[str, Any], metric: str) -> float | str | None:
-    """Mean over the seeds if all runs did their task; otherwise the share that failed."""
-    found = [o for o in outcomes if all(o.setting(key) == value for key, value in place.items())]
-    failed = [o for o in found if not o.done]
+    """Return the mean over the seeds if all runs did their task; otherwise the share that failed."""
+    chosen = [o for o in outcomes if all(o.setting(key) == value for key, value in place.items())]
+    failed = [o for o in chosen if not o.done]
     if failed:
-        return failed[0].reason if len(found) == 1 else f"{len(failed)} of {len(found)} failed"
-    numbers = [o.metric(metric) for o in found if o.metric(metric) is not None]
+        return failed[0].reason if len(chosen) == 1 else f"{len(failed)} of {len(chosen)} failed"
+    numbers = [o.metric(metric) for o in chosen if o.metric(metric) is not None]
     return float(np.mean(numbers)) if numbers else None
 
 
@@ -130,7 +130,7 @@ def _robustness(key: str, what: str, values: Sequence[float], mu: float = 0.8, *
 
 
 def _draws(count: int) -> tuple[dict[str, Any], ...]:
-    """Settings of `count` plausible days in the field, the same at every call."""
+    """Return settings of `count` plausible days in the field, the same at every call."""
     rng = np.random.default_rng(2015)
     return tuple(
         {
@@ -189,12 +189,12 @@ def judged_bumps(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
 
 
 def _below(error: float, baseline: float) -> str:
-    """The relative distance of `error` from `baseline`, in words."""
+    """Return the relative distance of `error` from `baseline`, in words."""
     return f"{abs(1.0 - error / baseline):.0%} {'below' if error <= baseline else 'above'}"
 
 
 def _mean_error(outcomes: Sequence[RunOutcome], controller: str) -> float | None:
-    """Mean joint error over the seeds; None if one failed."""
+    """Return the mean joint error over the seeds; None if one failed."""
     of_it = [o for o in outcomes if o.setting("controller") == controller]
     return float(np.mean([o.metric("q_err_rad") for o in of_it])) if of_it and all(o.done for o in of_it) else None
 

@@ -75,7 +75,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
     "mujoco": Engine("mujoco", {"mu": 0.1795, "time_constant_s": 0.009245, "damping_ratio": 0.6697}),
     "pybullet": Engine("pybullet", {"mu": 0.1787, "restitution": 0.1147}),
 }
-"""What is compared: each contact law with what it has to be told of a surface."""
+"""The contact laws of the comparison, each with its parameters of a surface."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,15 +144,15 @@ class Score:
     errors: Sequence[Errors]
 
     def mean(self, what: str) -> float:
-        """Mean over the tosses of an error's mean over the rows."""
+        """Return the mean over the tosses of an error's mean over the rows."""
         return float(np.mean([getattr(each, what).mean() for each in self.errors]))
 
     def last(self, what: str) -> float:
-        """Mean over the tosses of an error in the last row, where the cube rests."""
+        """Return the mean over the tosses of an error in the last row, where the cube rests."""
         return float(np.mean([getattr(each, what)[-1] for each in self.errors]))
 
     def metrics(self) -> dict[str, Any]:
-        """The numbers of this engine; `turned_share` of the tosses end more than 45° from the measured."""
+        """Return the numbers of this engine; `turned_share` of the tosses end more than 45° from the measured."""
         return {
             "corner_m": self.mean("corner"),
             "position_m": self.mean("position"),
@@ -167,7 +167,7 @@ class Score:
 
 
 def engine(entry: Engine, parameters: Mapping[str, float], cube: Cube, h: float) -> plants.SimulatedPlant:
-    """The plant with the cube on the board.
+    """Return the plant with the cube on the board.
 
     Args:
         entry: Which plant.
@@ -178,13 +178,13 @@ def engine(entry: Engine, parameters: Mapping[str, float], cube: Cube, h: float)
     Raises:
         InputError: The plant needs a package that is not installed, or a parameter is impossible.
     """
-    given = {**(entry.fixed or {}), **parameters}
-    contact = {name: given.pop(name) for name in ("time_constant_s", "damping_ratio") if name in given}
-    mu = given.pop("mu", 0.0)
+    options = {**(entry.fixed or {}), **parameters}
+    contact = {name: options.pop(name) for name in ("time_constant_s", "damping_ratio") if name in options}
+    mu = options.pop("mu", 0.0)
     system = System(_model(cube))
     offsets = (cube.half_width_m - POINT_M) * SIGNS
     contacts = SphereContacts(system, ["cube"] * 8, POINT_M, plane(), mu, offsets=offsets)
-    settings = msgspec.convert(given, plants.GroundSettings)
+    settings = msgspec.convert(options, plants.GroundSettings)
     plant = plants.build(entry.plant, plants.Setup(system=system, contacts=contacts, dt=h, settings=settings, mu=mu))
     if contact:
         plant.model.geom_solref[:, :2] = contact["time_constant_s"], contact["damping_ratio"]  # type: ignore[attr-defined]
@@ -201,7 +201,7 @@ def _model(cube: Cube) -> Any:
 
 
 def simulate(plant: plants.SimulatedPlant, toss: Toss) -> Array:
-    """Poses of the simulated toss at the rows of the measured one, shape (rows, 7)."""
+    """Return poses of the simulated toss at the rows of the measured one, shape (rows, 7)."""
     poses, nothing, resting = np.empty_like(toss.pose), np.zeros(0), 0
     state = plant.reset(toss.start)
     poses[0] = state.q
@@ -216,7 +216,7 @@ def simulate(plant: plants.SimulatedPlant, toss: Toss) -> Array:
 
 
 def compare(toss: Toss, pose: Array, cube: Cube) -> Errors:
-    """Errors of simulated poses, shape (rows, 7)."""
+    """Return errors of simulated poses, shape (rows, 7)."""
     corners = record.corners_of(pose, cube)
     turned = Rotation.from_quat(pose[:, 3:]) * Rotation.from_quat(toss.pose[:, 3:]).inv()
     return Errors(
@@ -230,7 +230,7 @@ def compare(toss: Toss, pose: Array, cube: Cube) -> Errors:
 def fit(
     entry: Engine, tosses: Sequence[Toss], cube: Cube, config: Config, progress: Callable[[], None]
 ) -> dict[str, float]:
-    """Parameters with which the corners are least far from the measured ones, in the mean over rows and tosses.
+    """Return parameters with which the corners are least far from the measured ones, in the mean over rows and tosses.
 
     Nelder and Mead's method on the logarithms of the parameters: tosses are chaotic, so that there is no gradient.
     """
@@ -245,17 +245,17 @@ def fit(
             return LOST_M
 
     simplex = np.vstack((start, start + FIRST_STEP * np.eye(len(names))))
-    found = minimize(
+    optimum = minimize(
         miss,
         start,
         method="Nelder-Mead",
         options={"initial_simplex": simplex, "maxfev": config.evaluations, "xatol": 5e-3, "fatol": 1e-5},
     )
-    return _named(names, found.x)
+    return _named(names, optimum.x)
 
 
 def _named(names: Sequence[str], logarithms: Array) -> dict[str, float]:
-    """Parameters by name; of a restitution above 1 no engine knows."""
+    """Return parameters by name; of a restitution above 1 no engine knows."""
     values = np.exp(logarithms)
     return {
         name: float(min(value, 1.0) if name == "restitution" else value)
@@ -370,7 +370,7 @@ def _of_engines(scores: Mapping[str, Score]) -> list[Finding]:
 
 
 def _replay(tosses: Sequence[Toss], shown: Score, numbers: Sequence[int]) -> dict[str, Series]:
-    """Poses of the median and the worst toss, measured and simulated, side by side."""
+    """Return poses of the median and the worst toss, measured and simulated, side by side."""
     rows = max(len(tosses[k].pose) for k in numbers)
     series = {"t": Series(np.asarray(PERIOD * np.arange(rows)), "s")}
     for place, (what, k) in enumerate(zip(("median", "worst"), numbers, strict=True)):
@@ -394,7 +394,7 @@ def _scene(cube: Cube) -> Scenery:
 
 
 def _against_time(tosses: Sequence[Toss], scores: Mapping[str, Score]) -> Drawing:
-    """Medians over the tosses that are still measured at a time; a toss that has ended counts with its last error."""
+    """Return medians over the tosses by time; a toss that has ended counts with its last error."""
     rows = int(np.median([len(toss.pose) for toss in tosses]))
     t = PERIOD * np.arange(rows)
 

@@ -111,7 +111,7 @@ class WalkExperiment:
         return record_walk(scene, out, meta=meta, progress=progress)
 
     def rehearsals(self) -> Sequence[WalkConfig]:
-        """A step and a turn on ground of each kind with each controller."""
+        """Return a step and a turn on ground of each kind with each controller."""
         names = controllers.available()
         return [WalkConfig(controller=name, mu=mu, duration_s=0.6) for mu in (0.1, np.inf) for name in names]
 
@@ -120,7 +120,7 @@ experiment = WalkExperiment(name="trot", summary="a quadruped trots between wayp
 
 
 def _goals(scene: WalkScene) -> dict[str, Any]:
-    """Goals of planner.md 10 for the paper's robot on its path, shown beside the figures; nothing for other runs."""
+    """Return the goals of planner.md 10 for the paper's robot on its path, shown beside the figures; else none."""
     config = scene.config
     if scene.robot.name != "links" or config.path != WalkPath() or config.controller not in ("id-coulomb-qp", "pid"):
         return {}

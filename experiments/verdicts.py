@@ -30,31 +30,31 @@ MOST_FACTOR: Final = "theory/dissipation.md#how-much-smoothing-can-gain"
 """The section that derives by what factor smoothing can lower the largest torque rate."""
 
 
-def near(found: float, printed: float) -> bool:
+def close(value: float, printed: float) -> bool:
     """True if a number is within `WITHIN` of the printed one."""
-    return bool(abs(found - printed) <= WITHIN * abs(printed))
+    return bool(abs(value - printed) <= WITHIN * abs(printed))
 
 
 def verdict(agrees: bool, derivation: str = "") -> str:
-    """The verdict on a result; `derivation` is the page that derives how it differs, "" if none does."""
+    """Return the verdict on a result; `derivation` is the page that derives how it differs, "" if none does."""
     if agrees:
         return AGREES
     return f"{DERIVED} ({derivation})" if derivation else UNEXPLAINED
 
 
-def compared(found: float | str | None, printed: float | None, derivation: str = "") -> str | None:
-    """The verdict on a run's number, or the reason why it has none, beside what is printed for it.
+def compared(value: float | str | None, printed: float | None, derivation: str = "") -> str | None:
+    """Return the verdict on a run's number, or the reason why it has none, beside what is printed for it.
 
     Args:
-        found: The number, or why the run did not do its task; None where nothing was run.
+        value: The number, or why the run did not do its task; None where nothing was run.
         printed: The paper's number; None where its robot fell.
         derivation: The page that derives how they differ, "" if none does.
     """
-    if found is None:
+    if value is None:
         return None
-    if isinstance(found, str):
-        return verdict(printed is None and found.startswith("fell"), derivation)
-    return verdict(printed is not None and near(found, printed), derivation)
+    if isinstance(value, str):
+        return verdict(printed is None and value.startswith("fell"), derivation)
+    return verdict(printed is not None and close(value, printed), derivation)
 
 
 class Judged(NamedTuple):
@@ -76,10 +76,11 @@ class Judged(NamedTuple):
 
 
 def by_source(judged: Iterable[Judged]) -> dict[str, tuple[int, ...]]:
-    """How many there are of each of `VERDICTS`, by the place where they are printed."""
-    told: dict[str, list[str]] = {}
+    """Return how many there are of each of `VERDICTS`, by the place where they are printed."""
+    kinds: dict[str, list[str]] = {}
     for one in judged:
-        told.setdefault(one.source, []).append(one.verdict)
+        kinds.setdefault(one.source, []).append(one.verdict)
     return {
-        source: tuple(sum(each.startswith(kind) for each in said) for kind in VERDICTS) for source, said in told.items()
+        source: tuple(sum(each.startswith(kind) for each in verdicts) for kind in VERDICTS)
+        for source, verdicts in kinds.items()
     }

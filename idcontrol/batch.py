@@ -3,7 +3,7 @@
 Arrays go in and come out with one row for each robot. Nothing in Python runs for each robot: a compiled loop takes the
 row, computes its multibody terms (`idcontrol.dynamics.multibody`), finds its contacts and takes the control step,
 without the interpreter's lock, so that threads share the rows. A row whose step does not end at once is stepped again
-by the controller in Python, which gives way.
+by the controller in Python, which relaxes a demand.
 
 A row gets, to the bit, what `Controllers.single` would give it, a controller for one robot.
 
@@ -47,7 +47,7 @@ REPAIRED: Final = int(Status.REPAIRED)
 
 
 class References(NamedTuple):
-    """References of n robots, one row for each; the fields are those of `idcontrol.types.Reference`.
+    """References of n robots, one row for each; its fields are named as in `idcontrol.types.Reference`.
 
     Attributes:
         q: Joint positions, shape (n, a) [rad].
@@ -73,7 +73,7 @@ class References(NamedTuple):
         return References(q, np.zeros_like(q), np.zeros_like(q), np.ones(shape, dtype=np.bool_), never, never)
 
     def row(self, i: int) -> Reference:
-        """The reference of robot i."""
+        """Return the reference of robot i."""
         return structs.replace(
             Reference.standing(self.q[i], self.stance.shape[1]),
             v=self.v[i],
@@ -92,7 +92,7 @@ class Commands(NamedTuple):
         force: Predicted force on each foot, world axes, shape (n, n_feet, 3) [N]; zeros without contact.
         status: How each step ended, a `idcontrol.types.Status`, shape (n,).
         residual: Relative residual of each contact problem, shape (n,).
-        clipped: Whether a torque is at its limit, shape (n,).
+        clipped: True if a torque is at its limit, shape (n,).
     """
 
     tau: Array
@@ -125,7 +125,7 @@ class _Rows(NamedTuple):
 
     @staticmethod
     def forgotten(n: int, m: int, a: int, k: int) -> _Rows:
-        """Nothing has been seen of n machines."""
+        """Return empty memories of n machines."""
         whole = np.int64
         return _Rows(
             identity=np.zeros((n, k), dtype=whole),
@@ -160,8 +160,8 @@ class _Worker(NamedTuple):
     intake: Bound
 
 
-class _Given(NamedTuple):
-    """Times, states and references of all rows, and the friction that each may count on."""
+class _Call(NamedTuple):
+    """Times, states and references of all rows, and the friction that each assumes."""
 
     t: Array
     q: Array
@@ -189,9 +189,9 @@ class Controllers:
 
         Args:
             name: A controller of inverse dynamics that predicts its contact forces, e.g. ``"id-coulomb-qp"``.
-            robot: As `idcontrol.robots.load` gives it.
-            n: How many.
-            mu: Friction that each may count on, one number or shape (n,); inf means no slip.
+            robot: A robot from `idcontrol.robots.load`.
+            n: Number of controllers.
+            mu: Assumed friction of each, one number or shape (n,); inf means no slip.
             rate_hz: Rate at which they will be called [Hz].
             terrain: The ground; None is the plane z = 0.
             settings: Settings of their steps; impacts are not predicted.
@@ -203,7 +203,7 @@ class Controllers:
         """
         if n < 1:
             raise InputError(f"a batch of {n} controllers: give 1 or more")
-        self._made = name, robot, period(rate_hz), terrain, replace(settings or InverseSettings(), impacts=False)
+        self._settings = name, robot, period(rate_hz), terrain, replace(settings or InverseSettings(), impacts=False)
         friction = np.asarray(mu, dtype=np.float64)
         if friction.shape not in ((), (n,)) or not (friction >= 0.0).all():
             raise InputError(f"mu must be one number from 0 to inf, or {n} of them")
@@ -224,16 +224,16 @@ class Controllers:
             (worker, int(begin), int(end)) for worker, begin, end in zip(workers, bounds, bounds[1:], strict=False)
         ]
         nothing = References.standing(np.zeros((n, a)), k)
-        given = _Given(np.zeros(n), np.zeros((n, nq)), np.zeros((n, m)), nothing, self._mu)
+        call = _Call(np.zeros(n), np.zeros((n, nq)), np.zeros((n, m)), nothing, self._mu)
         worker, out = workers[0], self._commands()
-        self._run = entry(_steps, worker, self._rows, given, out, 0, 0)
-        self._take, self._keep = entry(_take_row, worker, self._rows, given, 0), entry(_keep_row, worker, self._rows, 0)
+        self._run = entry(_steps, worker, self._rows, call, out, 0, 0)
+        self._take, self._keep = entry(_take_row, worker, self._rows, call, 0), entry(_keep_row, worker, self._rows, 0)
         self._pool = ThreadPoolExecutor(len(workers)) if len(workers) > 1 else None
         self._busy = Lock()
 
     def single(self, mu: float) -> InverseDynamics:
-        """A controller for one robot that gives, to the bit, what a row gives that may count on friction `mu`."""
-        name, robot, h, terrain, settings = self._made
+        """Return a controller for one robot with exactly the commands of a row with friction `mu`."""
+        name, robot, h, terrain, settings = self._settings
         contacts = robot.contacts(mu, terrain, CompiledSystem.of(robot.system()))
         if not 0 < len(robot.description.feet) <= MOST_FEET:
             raise InputError(f"batches are for robots with 1 to {MOST_FEET} feet")
@@ -259,36 +259,36 @@ class Controllers:
             mine[slice(None) if which is None else which] = new
 
     def __call__(self, t: npt.ArrayLike, q: Array, v: Array, references: References) -> Commands:
-        """Torques for the periods that begin at `t`; a row that cannot be used harms no other.
+        """Return torques for the periods that begin at `t`; a row that cannot be used harms no other.
 
         Args:
             t: Time of all rows, or of each, shape (n,) [s].
             q: Configurations in Pinocchio's layout, shape (n, nq).
             v: Velocities in Pinocchio's layout, shape (n, nv).
-            references: What the joints are to do.
+            references: Motion of the joints.
 
         Raises:
             InputError: An array has another shape.
         """
         times: Array = np.array(np.broadcast_to(np.asarray(t, dtype=np.float64), (self.n,)))
-        given = _Given(times, self._real("q", q, "q"), self._real("v", v, "v"), self._asked(references), self._mu)
+        call = _Call(times, self._real("q", q, "q"), self._real("v", v, "v"), self._asked(references), self._mu)
         out = self._commands()
-        run = [(worker, self._rows, given, out, begin, end) for worker, begin, end in self._shares]
-        with self._busy:  # workers and what robots remember are for one call at a time
+        run = [(worker, self._rows, call, out, begin, end) for worker, begin, end in self._shares]
+        with self._busy:  # workers and memories of robots serve one call at a time
             if self._pool is None:
                 self._run(*run[0])
             else:
                 list(self._pool.map(lambda arguments: self._run(*arguments), run))
             for i in np.flatnonzero(out.status == Status.FALLBACK).tolist():
-                self._give_way(i, given, out)
+                self._step_in_python(i, call, out)
         return out
 
-    def _give_way(self, i: int, given: _Given, out: Commands) -> None:
+    def _step_in_python(self, i: int, call: _Call, out: Commands) -> None:
         """Step row i by a controller in Python."""
         single, (worker, _, _) = self._singles[0], self._shares[0]
-        self._take(worker, self._rows, given, i)
-        state = State(t=float(given.t[i]), q=given.q[i], v=given.v[i])
-        command: Command = single(state, given.references.row(i))
+        self._take(worker, self._rows, call, i)
+        state = State(t=float(call.t[i]), q=call.q[i], v=call.v[i])
+        command: Command = single(state, call.references.row(i))
         self._keep(worker, self._rows, i)
         out.tau[i], out.residual[i], out.clipped[i] = command.tau, command.residual, command.clipped
         out.status[i] = command.status
@@ -309,15 +309,15 @@ class Controllers:
     def _real(self, what: str, values: Array, kind: str) -> Array:
         return _rows_of(what, values, self._shape[kind], np.float64)
 
-    def _asked(self, given: References) -> References:
+    def _asked(self, references: References) -> References:
         def real(name: str, kind: str) -> Array:
-            return self._real(f"references.{name}", getattr(given, name), kind)
+            return self._real(f"references.{name}", getattr(references, name), kind)
 
         return References(
             q=real("q", "joint"),
             v=real("v", "joint"),
             a=real("a", "joint"),
-            stance=_rows_of("references.stance", given.stance, self._shape["foot"], np.bool_),
+            stance=_rows_of("references.stance", references.stance, self._shape["foot"], np.bool_),
             since_touchdown=real("since_touchdown", "foot"),
             to_liftoff=real("to_liftoff", "foot"),
         )
@@ -328,7 +328,7 @@ def _processors() -> int:
 
 
 def _rows_of(what: str, values: Any, shape: tuple[int, ...], kind: Any) -> Any:
-    """Values as a contiguous array of that shape and type.
+    """Return values as a contiguous array of that shape and type.
 
     Raises:
         InputError: They have another shape.
@@ -340,7 +340,7 @@ def _rows_of(what: str, values: Any, shape: tuple[int, ...], kind: Any) -> Any:
 
 
 def _worker(single: InverseDynamics) -> _Worker:
-    """A controller as kernels take it; it must not be used by another thread meanwhile."""
+    """Return a controller as kernels take it; it must not be used by another thread meanwhile."""
     system, contacts = single._system, single._contacts
     assert isinstance(contacts, SphereContacts)
     feet = contacts.radius.size
@@ -360,11 +360,11 @@ def _standing(system: System, feet: int) -> Reference:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _take_row(worker: _Worker, rows: _Rows, given: _Given, i: int) -> None:
-    """Let the worker remember what robot i does, and count on its friction."""
+def _take_row(worker: _Worker, rows: _Rows, call: _Call, i: int) -> None:
+    """Copy the memory and friction of robot i to the worker."""
     whole = worker.whole.borrowed
     machine, friction, load = whole.machine.borrowed, whole.friction.borrowed, whole.load.borrowed
-    assign(whole.spheres.borrowed.mounted.mu, given.mu[i])
+    assign(whole.spheres.borrowed.mounted.mu, call.mu[i])
     assign(machine.memory.identity, rows.identity[i])
     assign(machine.memory.active, rows.active[i])
     assign(machine.memory.used, rows.used[i])
@@ -386,7 +386,7 @@ def _take_row(worker: _Worker, rows: _Rows, given: _Given, i: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
-    """Let robot i remember what the worker does."""
+    """Copy the worker's memory to robot i."""
     whole = worker.whole.borrowed
     machine, friction, load = whole.machine.borrowed, whole.friction.borrowed, whole.load.borrowed
     k = rows.identity.shape[1]
@@ -410,25 +410,25 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _steps(worker: _Worker, rows: _Rows, given: _Given, out: Commands, begin: int, end: int) -> None:
-    """Step the rows from `begin` to `end`; one that is not solved at once is left as it was, with status FALLBACK."""
-    told, machine = given.references, worker.whole.borrowed.machine.borrowed
+def _steps(worker: _Worker, rows: _Rows, call: _Call, out: Commands, begin: int, end: int) -> None:
+    """Step the rows from `begin` to `end`; a row not solved at once is unchanged, with status FALLBACK."""
+    references, machine = call.references, worker.whole.borrowed.machine.borrowed
     for i in range(begin, end):
         row = (
-            given.q[i],
-            given.v[i],
-            told.q[i],
-            told.v[i],
-            told.a[i],
-            told.stance[i],
-            told.since_touchdown[i],
-            told.to_liftoff[i],
+            call.q[i],
+            call.v[i],
+            references.q[i],
+            references.v[i],
+            references.a[i],
+            references.stance[i],
+            references.since_touchdown[i],
+            references.to_liftoff[i],
         )
         if not copy_inputs(worker.intake, row):
             out.status[i] = FAILED
             continue
-        _take_row(worker, rows, given, i)
-        ended, _ = whole_step(worker.whole, given.t[i])
+        _take_row(worker, rows, call, i)
+        ended, _ = whole_step(worker.whole, call.t[i])
         if ended.ending < 0:
             out.status[i] = FALLBACK
             continue

@@ -1,4 +1,4 @@
-"""Every error that this package raises on purpose, and the one that a user mends without it.
+"""Every error that this package raises on purpose, and a fault that a user mends without them.
 
 Constructors may raise. A control step raises only for a problem that its contact model does not accept (hundreds of
 contacts, infinite drag); it reports everything else in its `Status`.
@@ -43,9 +43,9 @@ class UnknownName(IdControlError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        near = difflib.get_close_matches(str(name), self.known, n=1)
-        hints = [f"did you mean {near[0]!r}?"] if near else []
-        if not near or len(self.known) <= MANY:
+        likely = difflib.get_close_matches(str(name), self.known, n=1)
+        hints = [f"did you mean {likely[0]!r}?"] if likely else []
+        if not likely or len(self.known) <= MANY:
             hints.append(f"known: {', '.join(self.known) or 'none'}")
         super().__init__(f"no {kind} {name!r}; {' '.join(hints)}")
 

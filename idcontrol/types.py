@@ -29,7 +29,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Return a copy of `array` that nobody can write into: its memory is read-only, and ``setflags`` cannot change it.
+    """Return a copy of `array` without write access: its memory is read-only, and ``setflags`` cannot change it.
 
     A controller may write into what it is handed, and the record takes that later.
     """
@@ -69,7 +69,7 @@ class ContactLaw(NamedTuple):
     Attributes:
         cone: Shape of the friction cones: ``pyramid``, a diamond along the tangents, ``circle``, or ``none`` where
             friction is not read; None if it is not known.
-        detects: True if contacts, and their friction, are those of the detector of the setup.
+        detects: True if contacts, and their friction, come from the detector of the setup.
     """
 
     cone: Literal["pyramid", "circle", "none"] | None = None
@@ -290,7 +290,7 @@ class Controller(Protocol):
     """Any object with these calls; no base class is needed."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """The torques for the period that begins at `state.t`; never raises, never returns NaN."""
+        """Return the torques for the period that begins at `state.t`; never raises, never returns NaN."""
         ...
 
     def reset(self) -> None:
@@ -310,7 +310,7 @@ class Plant(Protocol):
         ...
 
     def contact_forces(self) -> ContactForces:
-        """The contact forces of the last step, averaged over it."""
+        """Return the contact forces of the last step, averaged over it."""
         ...
 
 

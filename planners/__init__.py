@@ -1,4 +1,4 @@
-"""Planners: from a command and the measured state to what every joint should do next (planner.md).
+"""Planners: from a command and the measured state to the motion of every joint (planner.md).
 
 One concept a file, from when to where to how:
 

@@ -16,10 +16,10 @@ class ArmSwing:
 
     Attributes:
         home: Joint positions at the beginning, shape (a,) [rad or m].
-        arm: Which joints swing; the others are fingers, shape (a,).
+        arm: True for joints that swing; the others are fingers, shape (a,).
         amplitude: A [rad].
         rate: ω [rad/s].
-        closing: How far the goals of the fingers lie beyond `home`, towards smaller values [rad or m].
+        closing: How far the finger targets lie beyond `home`, towards smaller values [rad or m].
         tips: Number of fingertips.
     """
 
@@ -31,11 +31,11 @@ class ArmSwing:
     tips: int
 
     def __call__(self, state: State) -> Reference:
-        """The reference at `state.t`."""
+        """Return the reference at `state.t`."""
         return self.at(state.t)
 
     def at(self, t: float) -> Reference:
-        """The reference at time `t` [s]."""
+        """Return the reference at time `t` [s]."""
         phase = self.rate * t
         moved = self.amplitude * self.arm
         return structs.replace(

@@ -12,10 +12,10 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """Gains from roll and pitch to the angular acceleration that is asked of the base; zero by default.
+    """Gains from roll and pitch to the demanded angular acceleration of the base; zero by default.
 
-    The joint feedback of standing legs, whose reference is level, holds the base by itself. These gains help where that
-    feedback is soft or the machine is pushed.
+    The joint feedback of standing legs, whose reference is level, holds the base by itself. These gains help if that
+    feedback is soft or the robot is pushed.
 
     Attributes:
         stiffness_1_s2: Gain on roll and pitch, K_p [1/s²].
@@ -29,7 +29,7 @@ class Balance:
     damping_1_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse gains that would tip the machine over."""
+        """Raise for gains that would tip the robot over."""
         for name in ("stiffness_1_s2", "damping_1_s"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0.0):
                 raise InputError(f"balance {name} is {getattr(self, name)}; it must be zero or positive")
@@ -39,10 +39,10 @@ class Balance:
 def righting_acceleration(
     stiffness: float, damping: float, rotation: Array, omega_B: Array
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Angular acceleration that rights the base, ``α_b = -K_p θ - K_v ω`` about its horizontal axes [rad/s²].
+    """Return the angular acceleration that rights the base, ``α_b = -K_p θ - K_v ω`` about horizontal axes [rad/s²].
 
-    θ = (Rᵀe_z) × e_z is the rotation vector from level to the measured tilt, (roll, pitch, 0) where they are small.
-    Standing feet, which stay where they are, turn it into ``q̈ = -J⁻¹ (α_b × p)`` (`joints.move_joints`).
+    θ = (Rᵀe_z) × e_z is the rotation vector from level to the measured tilt, (roll, pitch, 0) for small angles.
+    Standing feet stay in place and convert it to ``q̈ = -J⁻¹ (α_b × p)`` (`joints.move_joints`).
 
     Args:
         stiffness: K_p [1/s²].

@@ -1,4 +1,4 @@
-"""Where the base should be: level, moved by the command, pulled to a goal by a leash (planner.md 3.2)."""
+"""The reference of the base: level, moved by the command, pulled to a goal by a leash (planner.md 3.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from idcontrol.planners.commands import LimitedCommand
 from idcontrol.types import Array
 
 LEASH = 2.0
-"""Rate at which the reference is pulled to its goal [1/s]: slow against a gait, quick against drift."""
+"""Rate at which the reference is pulled to its goal [1/s]: slow against a gait, fast against drift."""
 
 
 class BaseReference(NamedTuple):
@@ -24,10 +24,10 @@ class BaseReference(NamedTuple):
         pose: Position and heading, shape (4,) [m, m, m, rad].
         twist: Their velocities, shape (4,) [m/s, rad/s].
         rate: Their accelerations, shape (4,) [m/s², rad/s²].
-        sway: What a gait that sways adds: the way ahead, to the left and up, roll and pitch, with their first and
-            second time derivatives, shape (3, 5) [m, m, m, rad, rad; s]. Pose, twist and rate contain the ways.
-        extent: Part of the sway that has built up, with its derivatives, shape (3,) [-; s].
-        goal: Where the leash pulls the reference: x, y and heading, shape (3,) [m, m, rad].
+        sway: Displacement of a swaying gait, ahead, left and up, and its roll and pitch, with first and second time
+            derivatives, shape (3, 5) [m, m, m, rad, rad; s]. Pose, twist and rate contain the displacements.
+        extent: Share of the sway that has built up, with its derivatives, shape (3,) [-; s].
+        goal: Goal of the leash: x, y and heading, shape (3,) [m, m, rad].
     """
 
     pose: Array
@@ -39,16 +39,18 @@ class BaseReference(NamedTuple):
 
     @staticmethod
     def at_rest() -> BaseReference:
-        """At rest at the origin."""
+        """Return a reference at rest at the origin."""
         return BaseReference(np.zeros(4), np.zeros(4), np.zeros(4), np.zeros((3, 5)), np.zeros(3), np.zeros(3))
 
 
 class Push(NamedTuple):
-    """The effect of each of n feet on the base of a machine.
+    """The effect of each of n feet on the base.
 
     Attributes:
-        acceleration: Of the coordinates of `BaseReference.sway`, for m g/n at each foot, shape (5, n) [m/s², rad/s²].
-        reaction: Roll and pitch against the leg, for a way of each foot over the base, shape (n, 2, 3) [rad/m].
+        acceleration: Acceleration of the coordinates of `BaseReference.sway` for m g/n at each foot, shape (5, n)
+        [m/s², rad/s²].
+        reaction: Roll and pitch against the leg, per displacement of each foot relative to the base, shape (n, 2, 3)
+        [rad/m].
     """
 
     acceleration: Array
@@ -63,7 +65,7 @@ def wrap(angle: float) -> float:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True)
 def advance_base(dt: float, base: BaseReference) -> None:  # pragma: no cover - compiled
-    """Move the pose by `dt` [s], with the twist and the rate that the reference had at the beginning of that time."""
+    """Move the pose by `dt` [s] with the twist and rate at the beginning of that time."""
     pose, twist, rate = base.pose, base.twist, base.rate
     for k in range(4):
         pose[k] += dt * (twist[k] + 0.5 * dt * rate[k])
@@ -72,12 +74,12 @@ def advance_base(dt: float, base: BaseReference) -> None:  # pragma: no cover - 
 
 @njit(cache=True, inner=True)
 def follow_machine(position: Array, yaw: float, lead: Array, base: BaseReference) -> None:  # pragma: no cover
-    """Make the measured pose the goal, and keep the reference within the reach of the feet of it.
+    """Make the measured pose the goal, and keep the reference within the feet's reach of it.
 
     Args:
         position: Measured base position, shape (3,) [m].
         yaw: Measured heading [rad].
-        lead: How far the reference may be away along the ground [m], and in heading [rad], shape (2,).
+        lead: Largest distance of the reference along the ground [m], and in heading [rad], shape (2,).
         base: In and out: its pose; out: its goal.
     """
     pose, goal = base.pose, base.goal
@@ -94,10 +96,10 @@ def follow_machine(position: Array, yaw: float, lead: Array, base: BaseReference
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True)
 def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  # pragma: no cover - compiled
-    """Move the goal of a machine that stands to where its planned feet are nominal, at the rate `LEASH`.
+    """Move the goal of a standing robot to where its planned feet are nominal, at the rate `LEASH`.
 
-    A standing leg holds the base where the reference is over the planned feet. Pulled to the measured base, reference
-    and base would run away together, driven by whatever keeps them apart: encoders with a bias, feet that creep.
+    A standing leg holds the base where the reference is relative to the planned feet. With the measured base as the
+    goal, reference and base would drift away together, driven by encoder biases or creeping feet.
 
     Args:
         dt: Time since the last tick [s].
@@ -106,7 +108,7 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
         goal: In and out: x, y and heading, shape (3,) [m, m, rad].
     """
     n, c, s = feet.shape[0], math.cos(goal[2]), math.sin(goal[2])
-    # the rigid motion in the goal's axes that brings the nominal feet nearest to the planned ones (Kabsch 1976)
+    # the rigid motion in the goal's axes that brings the nominal feet closest to the planned ones (Kabsch 1976)
     mean = np.zeros(4)
     for i in range(n):
         dx, dy = feet[i, 0] - goal[0], feet[i, 1] - goal[1]
@@ -130,9 +132,9 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
 
 @njit(cache=True, inner=True)
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return a foot's push `since` its touchdown (both in cycles) less m g/n, and its integrals of mean zero.
+    """Return a foot's push minus m g/n at the time `since` touchdown (in cycles), and its integrals of mean zero.
 
-    The push is that of `sway_base`, in m g/n; T² and T times the integrals are a way and a velocity.
+    The push is that of `sway_base`, in m g/n; T² and T times the integrals are a displacement and a velocity.
     """
     swing = 1.0 - duty
     mean = -duty * duty * (1.0 / math.pi**2 + duty / 24.0) + swing * (swing * swing / 12.0 - duty * duty / 8.0)
@@ -150,7 +152,7 @@ def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma
 
 @njit(cache=True, inner=True)
 def _way_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return a foot's way over the base `since` its touchdown (in cycles), in T times the command, and derivatives."""
+    """Return a foot's displacement relative to the base `since` touchdown (in cycles), in T times the command."""
     if since < duty:
         return duty * (0.5 - since / duty), -1.0, 0.0
     swing = 1.0 - duty
@@ -172,13 +174,13 @@ def sway_base(
     builds: bool,
     base: BaseReference,
 ) -> None:  # pragma: no cover - compiled
-    """Move the base as the forces of a gait do that cannot hold it level (planner.md 4.5).
+    """Move the base as the forces of a gait do if they cannot hold it level (planner.md 4.5).
 
-    A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed part of its stance: by
-    m g/n on average over the cycle. What this is above m g/n accelerates the base, and its integrals of mean zero are
-    the motion. Beside it the base turns against the legs that swing. The motion builds up within a cycle, before a foot
-    lifts: all feet together can push the base as it must move, those that stand at first cannot hold it level. It fades
-    within a cycle, too.
+    A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed part of its stance: by m
+    g/n on average over the cycle. The deviation from m g/n accelerates the base, and its integrals of mean zero are the
+    motion. In addition the base rotates against the swinging legs. The motion builds up within a cycle, before a foot
+    lifts: all feet together can push the base as required, the first standing ones cannot hold it level. It also fades
+    within a cycle.
 
     Args:
         phase: Time since the gait began, in cycles [-].
@@ -186,8 +188,8 @@ def sway_base(
         period: T [s].
         duty: D [-].
         touchdown: Touchdown of each foot as a part of the cycle, shape (n,).
-        push: What each foot does to the base.
-        command: The command that the feet follow.
+        push: Effect of each foot on the base.
+        command: The command of the feet.
         builds: True if the motion builds up; it fades otherwise.
         base: In and out: sway and extent.
     """
@@ -221,9 +223,9 @@ def sway_base(
 
 @njit(cache=True, inner=True)
 def turned_base(base: BaseReference, R: Array) -> tuple[float, float, float, float, float, float]:  # pragma: no cover
-    """Write the rotation R = Rz(yaw) Ry(pitch) Rx(roll) of the reference; angular velocity and acceleration, its axes.
+    """Write the rotation R = Rz(yaw) Ry(pitch) Rx(roll) of the reference, and its angular velocity and acceleration.
 
-    Products of two rates of sway and yaw are left out of the acceleration.
+    The acceleration neglects products of two rates of sway and yaw.
     """
     c, s = math.cos(base.pose[3]), math.sin(base.pose[3])
     cr, sr = math.cos(base.sway[0, 3]), math.sin(base.sway[0, 3])
@@ -251,13 +253,13 @@ def command_base(
     bandwidth: float,
     base: BaseReference,
 ) -> None:  # pragma: no cover - compiled
-    """Velocity and acceleration of the reference at its present pose (planner.md 3.2).
+    """Compute velocity and acceleration of the reference at its current pose (planner.md 3.2).
 
         v_r = Rz(ψ_r) V + k_l (g - x_r),   ω_r = ω + k_l wrap(g_ψ - ψ_r),   a_r = Rz(ψ_r) dV/dt + ω e_z × Rz(ψ_r) V
 
-    with the goal g, the measured pose of a machine that walks and the pose over the feet of one that stands.
+    with the goal g: the measured pose of a walking robot, the pose over the feet of a standing one.
 
-    The derivative of the leash is left out of a_r: it would feed measured velocities, with their jumps at touchdown,
+    The derivative of the leash is not part of a_r: it would feed measured velocities, with their jumps at touchdown,
     straight into torque. The height follows the mean ground under the feet, critically damped, so that steps of the
     ground move the base smoothly.
 

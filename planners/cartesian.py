@@ -1,8 +1,8 @@
-"""Straight motions of an arm's hand between keyframes, and the joint positions that make them.
+"""Straight motions of an arm's hand between keyframes, and their joint positions.
 
-Between two keyframes the position moves along a line and the orientation about one axis, at rest at both ends, with the
-least jerk (Flash & Hogan 1985). Joint positions follow by damped least squares from those before, redundant joints
-being drawn to a posture (Nakamura & Hanafusa 1986).
+Between two keyframes the position moves along a line and the orientation about one axis, at rest at both ends, with
+minimum jerk (Flash & Hogan 1985). Joint positions follow by damped least squares from the previous ones, with redundant
+joints drawn to a posture (Nakamura & Hanafusa 1986).
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ import pinocchio as pin
 from idcontrol.types import Array
 
 DAMPING = 1e-4
-"""Damping of the least squares, squared [m², rad²]: next to a singularity the hand is late, and no joint is fast."""
+"""Damping of the least squares, squared [m², rad²]: close to a singularity the hand lags, and no joint is fast."""
 
 POSTURE = 0.02
-"""Share of the way to the posture that redundant joints are drawn in each iteration."""
+"""Share of the way to the posture that redundant joints move in each iteration."""
 
 
 def smooth(share: float) -> float:
-    """The way that is done after this share of the time, with the least jerk: 0 before 0, 1 after 1."""
+    """Return the completed share of a minimum-jerk motion after this share of the time: 0 before 0, 1 after 1."""
     s = min(max(share, 0.0), 1.0)
     return s * s * s * (10.0 - 15.0 * s + 6.0 * s * s)
 
 
 def between(start: pin.SE3, end: pin.SE3, way: float) -> pin.SE3:
-    """The pose after the share `way` of the way from `start` to `end`."""
+    """Return the pose after the share `way` of the motion from `start` to `end`."""
     turn = pin.log3(start.rotation.T @ end.rotation)
     return pin.SE3(start.rotation @ pin.exp3(way * turn), (1.0 - way) * start.translation + way * end.translation)
 
 
 @dataclass
 class InverseKinematics:
-    """Joint positions that bring a frame to a pose, from those of the call before.
+    """Joint positions that bring a frame to a pose, starting from the previous call's.
 
     Attributes:
         model: The machine.
         frame: Index of the frame.
-        joints: How many joints, the first ones of the model, move the frame.
-        posture: Positions that redundant joints are drawn to, shape (joints,) [rad].
+        joints: Number of joints, the first of the model, that move the frame.
+        posture: Preferred positions of redundant joints, shape (joints,) [rad].
         q: Positions of all joints, shape (nq,) [rad]; the result of the last call.
     """
 
@@ -57,7 +57,7 @@ class InverseKinematics:
         self._data = self.model.createData()
 
     def __call__(self, pose: pin.SE3, iterations: int = 3) -> Array:
-        """Positions that bring the frame to `pose`, of the joints that move it, shape (joints,) [rad]."""
+        """Return the positions of the frame's joints that bring it to `pose`, shape (joints,) [rad]."""
         n, low, high = self.joints, self.model.lowerPositionLimit, self.model.upperPositionLimit
         for _ in range(iterations):
             J = pin.computeFrameJacobian(self.model, self._data, self.q, self.frame, pin.ReferenceFrame.LOCAL)[:, :n]
@@ -69,10 +69,10 @@ class InverseKinematics:
         return self.q[:n].copy()
 
     def pose(self) -> pin.SE3:
-        """The pose of the frame with the positions `q`."""
+        """Return the pose of the frame with the positions `q`."""
         pin.framesForwardKinematics(self.model, self._data, self.q)
         return self._data.oMf[self.frame].copy()
 
     def error(self, pose: pin.SE3) -> float:
-        """How far the frame is from `pose`: metres and radians as one norm."""
+        """Return how far the frame is from `pose`: metres and radians as one norm."""
         return float(np.linalg.norm(pin.log6(self.pose().actInv(pose)).vector))

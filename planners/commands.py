@@ -1,4 +1,4 @@
-"""Velocity commands: a planar velocity for the machine, made continuous by a limiter (planner.md 3.1)."""
+"""Velocity commands: a planar velocity for the robot, made continuous by a limiter (planner.md 3.1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class VelocityCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A command in the horizontal frame (base position, heading only).
 
     Attributes:
-        v_x: Speed ahead [m/s].
+        v_x: Forward speed [m/s].
         v_y: Speed to the left [m/s].
         omega: Turning rate, counter-clockwise [rad/s].
         walk: False: come to rest, then stand on all feet. True with zero velocity: trot on the spot.
@@ -33,20 +33,20 @@ class VelocityCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandSource(Protocol):
-    """Where velocity commands come from: a schedule, waypoints, a joystick."""
+    """A source of velocity commands: a schedule, waypoints, a joystick."""
 
     def reset(self, position: Array) -> None:
-        """Begin anew with the base at `position`, world frame, shape (3,) [m]."""
+        """Restart with the base at `position`, world frame, shape (3,) [m]."""
         ...
 
     def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
-        """The command at time `t` [s] for a base at `position`, world frame, shape (3,) [m], heading `yaw` [rad]."""
+        """Return the command at time `t` [s] for a base at `position`, world frame, (3,) [m], heading `yaw` [rad]."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLimits:
-    """How fast the command may change; friction has to provide these accelerations.
+    """Limits on the change of the command; friction has to provide these accelerations.
 
     Attributes:
         linear_m_s2: Largest norm of the planar acceleration [m/s²].
@@ -60,7 +60,7 @@ class CommandLimits:
     angular_rad_s2: float = 8.0
 
     def __post_init__(self) -> None:
-        """Refuse limits that would never let the machine move."""
+        """Raise for limits that would never let the robot move."""
         for name in ("linear_m_s2", "angular_rad_s2"):
             if not getattr(self, name) > 0.0:
                 raise InputError(f"command limit {name} is {getattr(self, name)}; it must be positive")
@@ -79,15 +79,15 @@ class LimitedCommand(NamedTuple):
 
     @staticmethod
     def at_rest() -> LimitedCommand:
-        """The command zero."""
+        """Return the command zero."""
         return LimitedCommand(velocity=np.zeros(3), acceleration=np.zeros(3))
 
 
 class Schedule:
-    """Commands by the clock: each piece ``(t, v_x, v_y, omega)`` holds from its time until that of the next."""
+    """Commands by time: each piece ``(t, v_x, v_y, omega)`` holds until the next one's time."""
 
     def __init__(self, pieces: Sequence[tuple[float, float, float, float]], *, stand_from_s: float = math.inf) -> None:
-        """Hold `pieces` [s, m/s, m/s, rad/s]; the machine stands before the first one and from `stand_from_s` [s] on.
+        """Hold `pieces` [s, m/s, m/s, rad/s]; the robot stands before the first one and from `stand_from_s` [s] on.
 
         Raises:
             InputError: A number is not finite or the times do not increase.
@@ -102,14 +102,14 @@ class Schedule:
 
     @staticmethod
     def constant(v_x: float, v_y: float = 0.0, omega: float = 0.0) -> Schedule:
-        """One command that holds for ever [m/s, m/s, rad/s]."""
+        """Return one constant command [m/s, m/s, rad/s]."""
         return Schedule([(0.0, v_x, v_y, omega)])
 
     def reset(self, position: Array) -> None:
         """Do nothing: a schedule depends on time alone."""
 
     def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
-        """The piece that holds at time `t` [s], whatever the pose."""
+        """Return the piece that holds at time `t` [s], whatever the pose."""
         if t < self._stand_from:
             for begin, v_x, v_y, omega in reversed(self._pieces):
                 if t >= begin:
@@ -118,22 +118,22 @@ class Schedule:
 
 
 class Joystick:
-    """Commands by a joystick; the machine stands while no axis is moved, or no joystick is there."""
+    """Commands by a joystick; the robot stands while no axis is moved, or without a joystick."""
 
     def __init__(self, *, speed: float, turn: float) -> None:
-        """Reach `speed` [m/s] and `turn` [rad/s] at the end of an axis."""
+        """Set the speeds at the end of an axis: `speed` [m/s] and `turn` [rad/s]."""
         self._most = np.array([speed, speed, turn])
         self._asked = np.zeros(3)
 
     def steer(self, axes: Array) -> None:
-        """Take its axes: ahead, left, turn to the left, and any more, -1 to 1; NaN where there is none."""
+        """Take the axes: forward, left, turn to the left, and any others, -1 to 1; NaN for missing ones."""
         self._asked[:] = np.nan_to_num(axes[:3]) * self._most
 
     def reset(self, position: Array) -> None:
-        """Do nothing: where the axes are is known with the next `steer`."""
+        """Do nothing: the next `steer` updates the axes."""
 
     def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
-        """Return the velocity that the axes ask for; time and pose do not matter."""
+        """Return the velocity of the axes; time and pose do not matter."""
         v_x, v_y, omega = self._asked.tolist()
         return VelocityCommand(v_x=v_x, v_y=v_y, omega=omega, walk=bool(self._asked.any()))
 
@@ -160,7 +160,7 @@ def limit_command(
     share = min(1.0, linear * dt / norm) if norm > 0.0 else 1.0
     turn = min(max(target[2] - V[2], -angular * dt), angular * dt)
     dV[0], dV[1], dV[2] = share * dx / dt, share * dy / dt, turn / dt
-    # Exactly the target where it is within reach: a machine that stops has the command zero, not almost zero.
+    # exactly the target if within reach: a robot that stops has the command zero, not almost zero
     V[0] = target[0] if share == 1.0 else V[0] + share * dx
     V[1] = target[1] if share == 1.0 else V[1] + share * dy
     V[2] = target[2] if turn == target[2] - V[2] else V[2] + turn

@@ -1,4 +1,4 @@
-"""Where the feet should be: footholds, swings and stance anchors (planner.md 4). All vectors are in the world frame."""
+"""Targets of the feet: footholds, swings and stance anchors (planner.md 4). All vectors are in the world frame."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ LATE_GAP = 1e-3
 """A foot that no longer descends, but is farther above the expected ground than this, has not landed [m] ..."""
 
 BLOCKED = 5e-4
-"""... unless it is this far above where it was sent [m]: something holds it up."""
+"""... unless it is this far above its target [m]: something holds it up."""
 
 HELD = 0.1
-"""... and hardly descends: this share of the touchdown speed, at most [-]."""
+"""... and hardly descends: at most at this share of the touchdown speed [-]."""
 
 LATE_DEPTH = 0.01
 """Depth below the expected ground to which a late foot searches [m]."""
 
 TOUCH_GAP = 2e-4
-"""A foot that no longer descends before its time, and is nearer to the expected ground than this, has landed [m]."""
+"""A foot that stops descending early, and is closer to the expected ground than this, has landed [m]."""
 
 SETTLE_S = 0.03
-"""Time after touchdown in which a foot tells how high the ground is [s] ..."""
+"""Time after touchdown in which a foot measures the height of the ground [s] ..."""
 
 SETTLING = 5e-3
-"""... and the time constant with which it does [s]."""
+"""... and the time constant of the measurement [s]."""
 
 BRAKING = 5e-3
-"""Time constant with which a foot that slides as it lands is brought to rest [s]."""
+"""Time constant for stopping a foot that slides at landing [s]."""
 
 STANDING, SWINGING, LATE = 0, 1, 2
 """Phases of a foot; a late foot is due to stand but has not met the ground."""
 
 
 class Ground(Protocol):
-    """The ground as the planner sees it; x and y are arrays of shape (n,) [m]."""
+    """The ground as known to the planner; x and y are arrays of shape (n,) [m]."""
 
     def height(self, x: Array, y: Array) -> Array:
         """Height of the ground at the points, shape (n,) [m]."""
@@ -65,15 +65,15 @@ class Ground(Protocol):
 
 
 class NominalStance(NamedTuple):
-    """The machine as it stands at its home pose.
+    """The robot in its home pose.
 
     Attributes:
         height: Height of the base over the ground, z0 [m].
         com_height: Height of the centre of mass over the ground, z_c [m].
         feet: Foot centres in the horizontal frame, their mean under the centre of mass, shape (n, 3) [m].
         radius: Radii of the foot spheres, shape (n,) [m].
-        lead: How far the reference of the base may be away from the base along the ground [m], and in heading [rad],
-            shape (2,).
+        lead: Largest distance of the base reference from the base along the ground [m], and in heading [rad], shape
+            (2,).
     """
 
     height: float
@@ -84,10 +84,10 @@ class NominalStance(NamedTuple):
 
 
 class GroundSamples(NamedTuple):
-    """The ground at one point for each foot; arrays change in place.
+    """The ground at one point per foot; arrays change in place.
 
     Attributes:
-        points: x and y of the points: where a foot will land, is anchored, or is, shape (2, n) [m].
+        points: x and y of the points: the landing point, the anchor, or the current point, shape (2, n) [m].
         height: Height of the ground, shape (n,) [m].
         normal: Upward unit normals of the ground, shape (n, 3).
     """
@@ -98,7 +98,7 @@ class GroundSamples(NamedTuple):
 
     @staticmethod
     def of(n: int) -> GroundSamples:
-        """Samples of the plane z = 0 for `n` feet."""
+        """Return samples of the plane z = 0 for `n` feet."""
         return GroundSamples(
             points=np.zeros((2, n)),
             height=np.zeros(n),
@@ -115,11 +115,11 @@ class FootPlan(NamedTuple):
         velocity: Their velocities, shape (n, 3) [m/s].
         acceleration: Their accelerations, shape (n, 3) [m/s²].
         course: Position, velocity and acceleration of each swing without its arch, shape (n, 3, 3).
-        slide: Remainder of the velocity with which each standing foot slid when it landed, shape (n, 3) [m/s].
-        landing: Where the centre of each foot will land or has landed, shape (n, 3) [m].
-        level: Height of the ground under the last foothold of each foot, as the foot has shown it, shape (n,) [m].
-        offset: How much higher it was than expected, shape (n,) [m]: of the ground, or of what the sensors make of it.
-        touched: When each foot touched down, -inf before the first time, shape (n,) [s].
+        slide: Remaining slip velocity of each standing foot since landing, shape (n, 3) [m/s].
+        landing: Landing point of each foot's centre, future or past, shape (n, 3) [m].
+        level: Height of the ground under the last foothold of each foot, as measured by the foot, shape (n,) [m].
+        offset: Its difference to the expected height, shape (n,) [m], due to the ground or to the sensors.
+        touched: Last touchdown of each foot, -inf if none, shape (n,) [s].
     """
 
     phase: Integers
@@ -135,7 +135,7 @@ class FootPlan(NamedTuple):
 
     @staticmethod
     def of(n: int) -> FootPlan:
-        """Room for `n` feet."""
+        """Allocate a plan for `n` feet."""
         return FootPlan(
             phase=np.zeros(n, dtype=np.int64),
             position=np.zeros((n, 3)),
@@ -152,7 +152,7 @@ class FootPlan(NamedTuple):
 
 @njit(cache=True, inner=True)
 def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> bool:  # pragma: no cover - compiled
-    """True if a foot that stands is due to lift while one that should carry in its place still looks for the ground.
+    """True if a standing foot is due to lift while a foot that should replace it is still searching for the ground.
 
     Args:
         t: Time [s].
@@ -183,20 +183,19 @@ def _meets(
 def notice_touchdowns(
     t: float, gait: Gait, stride: Stride, measured: Measured, timing: Timing, plan: FootPlan
 ) -> None:  # pragma: no cover - compiled
-    """Let feet stand that have met the ground before their time, and remember when each foot touched down.
+    """Let feet stand that have met the ground early, and record each foot's touchdown.
 
-    In the last part of its swing a foot stands from the moment when it has stopped descending, and is at the ground
-    that was expected or held up above where it was sent.
-    Left to swing on, it would be dragged and pushed against the ground until its planned touchdown. Touchdowns are
-    remembered even after the gait that planned them has ended.
+    In the last part of its swing a foot stands once it has stopped descending and is at the expected ground or held up
+    above its target. Otherwise it would be dragged and pushed against the ground until its planned touchdown.
+    Touchdowns are recorded even after their gait has ended.
 
     Args:
         t: Time [s].
         gait: The gait.
         stride: The stride.
         measured: Foot centres and their velocities are read.
-        timing: In: the planned timing at `t`; out: with the feet that have landed early, and the time since touchdown
-            of every foot that stands and has touched down at least once.
+        timing: In: the planned timing at `t`; out: including early landings, and the time since touchdown of every
+            standing foot that has touched down.
         plan: In: phases, and landing points with the heights of the last call of `move_feet`; out: `touched`.
     """
     stance_s, swing_s = stride.duty[0] * stride.period[0], (1.0 - stride.duty[0]) * stride.period[0]
@@ -224,7 +223,7 @@ def notice_touchdowns(
 def _predict_base(
     base: tuple[float, float], yaw: float, command: Array, ahead: float
 ) -> tuple[float, float, float, float]:  # pragma: no cover - compiled
-    """Predict a base at (x, y) [m] that heads for `yaw` [rad] and follows the command for the time `ahead` [s].
+    """Predict a base at (x, y) [m] with heading `yaw` [rad] that follows the command for the time `ahead` [s].
 
     Returns:
         x_m, y_m [m], and cosine and sine of ψ_m (`choose_footholds`).
@@ -248,24 +247,23 @@ def choose_footholds(
     plan: FootPlan,
     ground: GroundSamples,
 ) -> None:  # pragma: no cover - compiled
-    """Horizontal landing point of each swinging foot, and the points where the ground has to be known (planner.md 4.3).
+    """Choose the horizontal landing point of each swinging foot, and where the ground must be known (planner.md 4.3).
 
-    The base is predicted at the middle of the coming stance, t_m ahead, and the nominal foot n_i is put under it:
+    The base is predicted for the middle of the coming stance, t_m ahead, and the nominal foot n_i is put under it:
 
         x_m = x + Rz(ψ + ω t_m/2)(v_x, v_y) t_m,   ψ_m = ψ + ω t_m,
         p_land = x_m + Rz(ψ_m) n_i + k_f √(z_c/g) (v - v_cmd)
 
-    A foothold that the leg cannot reach when the base is where it will be at touchdown is drawn in to the ellipse that
-    it can reach.
+    A foothold beyond the leg's reach at touchdown is moved into the ellipse of its reach.
 
     Args:
         stride: The stride.
-        ability: How far the feet reach.
+        ability: Reach of the feet.
         nominal: The feet n_i and the height z_c.
         command: The command (v_x, v_y, ω).
-        sway: Of the base, which no foothold follows (`base.BaseReference`).
+        sway: Sway of the base, which footholds do not follow (`base.BaseReference`).
         measured: Base x, ψ, v, and the foot centres.
-        timing: The timing, with the feet that have landed early.
+        timing: The timing, including early landings.
         plan: In: phases and positions; out: x and y of the landing points of swinging feet.
         ground: Out: `points`.
     """
@@ -278,7 +276,7 @@ def choose_footholds(
         measured.position[0] - (c * sway[0, 0] - s * sway[0, 1]),
         measured.position[1] - (s * sway[0, 0] + c * sway[0, 1]),
     )
-    # a robot that hangs has its mass centre below its feet: no step catches it
+    # a hanging robot has its mass centre below its feet: no step catches it
     capture_s = CAPTURE_GAIN * math.sqrt(max(nominal.com_height, 0.0) / GRAVITY)
     stance_s = stride.duty[0] * stride.period[0]
     for i in range(timing.stance.shape[0]):
@@ -309,7 +307,7 @@ def advance_quintic(state: Array, target: Array, remaining: float, dt: float) ->
 
     Args:
         state: In and out: position, velocity and acceleration (rows) of each axis (columns), shape (3, 3).
-        target: Where velocity and acceleration become zero, shape (3,) [m].
+        target: Position at rest, shape (3,) [m].
         remaining: Time until then, > 0 [s].
         dt: Time to advance, at most `remaining` [s].
     """
@@ -327,7 +325,7 @@ def advance_quintic(state: Array, target: Array, remaining: float, dt: float) ->
 
 @njit(cache=True, inner=True)
 def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, float, float]:  # pragma: no cover
-    """Height of a swing over its course, with its velocity and acceleration (planner.md 4.4).
+    """Return the height of a swing over its course, with velocity and acceleration (planner.md 4.4).
 
         z = 64 H u³(1-u)³ - v_td T_sw (u⁵ - u⁴),      ż(1) = -v_td
 
@@ -350,7 +348,7 @@ def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, 
 def _swing(
     i: int, dt: float, gait: Gait, stride: Stride, measured: Measured, timing: Timing, plan: FootPlan
 ) -> None:  # pragma: no cover - compiled
-    """Move foot i along the quintic from where its plan is to where it shall land, and over the arch."""
+    """Move foot i along the quintic from its current plan to its landing point, and over the arch."""
     course, since_liftoff, to_touchdown = plan.course[i], timing.since_liftoff[i], timing.to_touchdown[i]
     step = min(dt, since_liftoff)
     if plan.phase[i] != SWINGING:
@@ -371,7 +369,7 @@ def _swing(
 
 @njit(cache=True, inner=True)
 def _search(i: int, depth: float, gait: Gait, plan: FootPlan) -> None:  # pragma: no cover - compiled
-    """Move foot i, which is late, on down to `depth` [m] below where it was to land."""
+    """Move the late foot i further down, to `depth` [m] below its landing point."""
     plan.phase[i] = LATE
     assign(plan.position[i], plan.landing[i])
     plan.position[i, 2] -= min(depth, LATE_DEPTH)
@@ -381,7 +379,7 @@ def _search(i: int, depth: float, gait: Gait, plan: FootPlan) -> None:  # pragma
 
 @njit(cache=True, inner=True)
 def _land(i: int, normal: Array, measured: Measured, timing: Timing, plan: FootPlan) -> None:  # pragma: no cover
-    """Let foot i stand where it is; it slides as it does beside its rolling, along the ground."""
+    """Let foot i stand where it is; its slip beyond rolling continues along the ground."""
     plan.phase[i] = STANDING
     plan.position[i, 0], plan.position[i, 1] = measured.feet[i, 0], measured.feet[i, 1]
     plan.touched[i] += timing.since_touchdown[i]
@@ -416,22 +414,22 @@ def move_feet(
 ) -> None:  # pragma: no cover - compiled
     """Advance the planned feet by `dt` (planner.md 4.2, 4.4).
 
-    A standing foot keeps the place where it touched down (its anchor), moved by the rolling of its sphere, at the
-    height where it stands: what a foot stands on is the ground, whatever map and sensors say, and its next step is
-    planned for as much above or below the map. Sensors with a constant error place every foot wrongly, but in the same
-    way at each of its touchdowns. If it slid as it landed, its own leg brings it to rest within milliseconds, before
-    the machine has to. A swinging foot follows one quintic per axis from where the plan is now to where the foot shall
-    land, planned anew at every call and therefore twice continuously differentiable, plus the arch. A foot whose
-    landing is due goes on down at touchdown speed, to at most 1 cm below, until it no longer descends.
+    A standing foot keeps its touchdown point (its anchor), moved by the rolling of its sphere, at its actual height: a
+    foot stands on the ground, whatever map and sensors say, and its next step is planned with the same offset from the
+    map. Sensors with a constant error misplace every foot in the same way at each touchdown. If it slides at landing,
+    its own leg stops it within milliseconds, before the robot has to. A swinging foot follows one quintic per axis from
+    the current plan to the landing point, replanned at every call and therefore twice continuously differentiable, plus
+    the arch. A foot that is due to land continues downwards at touchdown speed, at most 1 cm, until it stops
+    descending.
 
     Args:
         dt: Time since the last call [s].
         gait: Its touchdown speed is read.
         stride: Its step height is read.
         radius: Radii of the foot spheres, shape (n,) [m].
-        ground: The map of the ground at the points that `choose_footholds` asked for.
+        ground: The map of the ground at the points of `choose_footholds`.
         measured: Foot centres, their velocities, and the angular velocities of the shanks are read.
-        timing: The timing, with the feet that have landed early; out: for a foot that has landed, the time since.
+        timing: The timing, including early landings; out: the time since landing.
         plan: In and out, except that x and y of `landing` are only read.
     """
     for i in range(timing.stance.shape[0]):

@@ -1,4 +1,4 @@
-"""When each foot stands and when it swings: pure functions of the time since the gait began (planner.md 4.1)."""
+"""Stance and swing of each foot: pure functions of the time since the gait began (planner.md 4.1)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans
 
 _ROUNDING = 1e-9
-"""Part of a period by which events come early: a tick on an event belongs to what follows it, however it rounds."""
+"""Part of a period by which events come early: a tick at an event belongs to the following phase, despite rounding."""
 
 
 class Timing(NamedTuple):
-    """Where every foot is in its cycle at one instant; arrays have shape (n_feet,), times are in s.
+    """Phase of every foot at one instant; arrays have shape (n_feet,), times are in s.
 
     Attributes:
         stance: True if the foot is planned to stand.
         since_touchdown: Standing: time since its planned touchdown; inf in swing and before the first touchdown.
-        to_liftoff: Standing: time to its planned lift-off; inf in swing and where none is planned.
+        to_liftoff: Standing: time to its planned lift-off; inf in swing and without one.
         since_liftoff: Swinging: time since lift-off; 0 in stance.
         to_touchdown: Swinging: time to touchdown; in stance, to the touchdown that ends the next swing.
     """
@@ -35,7 +35,7 @@ class Timing(NamedTuple):
 
     @staticmethod
     def of(n: int) -> Timing:
-        """Room for `n` feet."""
+        """Allocate the timing of `n` feet."""
         return Timing(np.ones(n, dtype=np.bool_), *np.zeros((4, n)))
 
 
@@ -45,12 +45,12 @@ class Gait:
 
     Attributes:
         period_s: Time of one cycle T [s].
-        duty: Part D of the cycle that a foot stands [-].
+        duty: Stance part D of the cycle [-].
         touchdown: Touchdown of each foot as a part of the cycle, in the order of the planner's feet [-].
         step_height_m: Apex H of a swing above the line from lift-off to landing [m].
-        touchdown_speed_m_s: Speed downwards at which a foot meets the ground [m/s]; it fixes the time of contact.
-        start_s: How long all feet stand before the first lift-off [s].
-        sways: True if the base moves as the feet push it (planner.md 4.5), because at times they cannot hold it level.
+        touchdown_speed_m_s: Downward speed of a foot at touchdown [m/s]; it fixes the time of contact.
+        start_s: Time with all feet standing before the first lift-off [s].
+        sways: True if the base moves as the feet push it (planner.md 4.5), because they cannot always hold it level.
 
     Raises:
         InputError: A value is out of range.
@@ -65,7 +65,7 @@ class Gait:
     sways: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no robot can walk."""
+        """Raise for parameters that no robot can walk."""
         if not (math.isfinite(self.period_s) and self.period_s > 0.0):
             raise InputError(f"gait period_s is {self.period_s}; it must be positive")
         if not 0.0 < self.duty < 1.0:
@@ -79,18 +79,18 @@ class Gait:
 
     @property
     def stance_s(self) -> float:
-        """Time that a foot stands in each cycle, D T [s]."""
+        """Duration of a stance, D T [s]."""
         return self.duty * self.period_s
 
     @property
     def swing_s(self) -> float:
-        """Time that a foot swings in each cycle, (1 - D) T [s]."""
+        """Duration of a swing, (1 - D) T [s]."""
         return (1.0 - self.duty) * self.period_s
 
     def timing(self, t: float) -> Timing:
-        """The cycle of every foot at time `t` [s] since the gait began; all feet stand before (t < 0).
+        """Return the phase of every foot at time `t` [s] since the gait began; all feet stand for t < 0.
 
-        A swing that would have begun before the gait did is not made: that foot stands until its next lift-off.
+        A swing that would have begun before the gait is omitted: that foot stands until its next lift-off.
         """
         timing = Timing.of(len(self.touchdown))
         write_timing(t, self.period_s, self.duty, np.array(self.touchdown), timing)
@@ -98,14 +98,14 @@ class Gait:
 
 
 class Pattern(NamedTuple):
-    """A named gait, beside the trot that a robot file describes.
+    """A named gait, in addition to the trot of a robot file.
 
     Attributes:
-        duty: Part D of the cycle that a foot stands [-].
-        period: Time of one cycle, in those of the robot's own gait [-].
+        duty: Stance part D of the cycle [-].
+        period: Time of one cycle, relative to the robot's own gait [-].
         height: Apex of a swing, likewise [-].
         sways: As in `Gait`.
-        liftoff: When the left and right fore and the left and right hind foot lift, as parts of the cycle [-].
+        liftoff: Lift-off of the left and right fore and the left and right hind foot, as parts of the cycle [-].
     """
 
     duty: float
@@ -121,19 +121,20 @@ PATTERNS = {
     "bound": Pattern(0.6, 0.5, 0.8, True, (0.0, 0.0, 0.5, 0.5)),
     "flying-trot": Pattern(0.4, 1.0, 1.0, True, (0.0, 0.5, 0.5, 0.0)),
 }
-"""The gaits that have names, beside `trot`, the robot file's, and `stand`."""
+"""The named gaits, in addition to `trot`, the robot file's, and `stand`."""
 
 
 def named_gait(kind: str, own: Gait, feet: Array) -> Gait:
-    """The gait `kind` of a machine.
+    """Return the gait `kind` of a robot.
 
     Args:
         kind: ``trot`` or one of `PATTERNS`.
-        own: The machine's own gait, a trot.
-        feet: Its feet as it stands, seen from their middle, x ahead and y to the left, shape (4, 2 or more) [m].
+        own: The robot's own gait, a trot.
+        feet: Its feet in the standing pose, relative to their middle, x ahead and y to the left, shape (4, 2 or more)
+        [m].
 
     Raises:
-        InputError: The machine has no two fore and two hind feet, left and right.
+        InputError: The robot does not have two fore and two hind feet, left and right.
     """
     if kind == "trot":
         return own

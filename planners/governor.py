@@ -1,18 +1,18 @@
-"""A reference governor: no command asks the legs for more than they can do (planner.md 3.4).
+"""A reference governor: limits commands to what the legs can do (planner.md 3.4).
 
-A foot that stands moves over the ground with -u seen from the base, ``u = v + ω × n``; one that swings has to be
-carried the way ``u T`` of a whole stride within T_sw. Three arguments bound the stride:
+A standing foot moves at -u relative to the base, ``u = v + ω × n``; a swinging one has to cover ``u T``, a whole
+stride, within T_sw. Three arguments bound the stride:
 
     reach:         u T_st ≤ 2 s              a stance lies within the ellipse of half-axes s that the foot can reach
     joint speed:   |J⁻¹| ṗ_B ≤ q̇_max         the quintic's peak over the base is 1.875 u T/T_sw - u in mid-swing; while
                                              the foot rises and sinks fastest, 1.2 u T/T_sw - u and 3.43 H/T_sw upwards
     torque:        |J⁻¹| 5.77 u T/T_sw² ≤ 0.45 q̈_max   the rest of the torque carries the machine
 
-All three let a shorter stance go faster, as animals do: T_sw stays and T_st shrinks, down to the duty at which as many
-feet as ever still stand. Where the joints are too slow for that, the swing is stretched and the step lowered, too. A
-stride also turns no farther than a swing along a chord allows, and a curve takes no more acceleration than the command
-may. What even the best stride cannot do is taken from the command, the same share of v and ω, so that the path keeps
-its curvature.
+For all three a shorter stance allows higher speed, as in animals: T_sw is constant and T_st shrinks, down to the duty
+with the same least number of standing feet. If the joints are too slow for that, the swing is also stretched and the
+step lowered. A stride also turns no farther than a swing along a chord allows, and a curve takes no more acceleration
+than the command may. What exceeds even the best stride is removed from the command, the same share of v and ω, so that
+the path keeps its curvature.
 """
 
 from __future__ import annotations
@@ -34,57 +34,59 @@ QUINTIC_SPEED, QUINTIC_ACCELERATION = 1.875, 5.7735
 """Peaks of a quintic from rest to rest, in lengths per duration and per its square [-]: 15/8 and 10/√3."""
 
 RISING_SPEED, RISING_ARCH = 1.2, 3.435
-"""The quintic's speed where the arch of a swing rises and sinks fastest, and the arch's there, in heights H [-]."""
+"""The quintic's speed where the arch of a swing rises and sinks fastest, and the arch's speed there, in heights H [-].
+"""
 
 TORQUE_SHARE = 0.45
 """Part of the motors' torque that may accelerate a swinging leg [-]; the rest carries the machine."""
 
 CARRYING_SHARE = 0.75
-"""Part of the motors' torque that a standing leg may take to carry its part of the machine [-]."""
+"""Part of the motors' torque that a standing leg may use to carry its part of the robot [-]."""
 
 MOST_TURN = 0.8
 """Largest turn in a stride [rad]: a foot swings along a chord of its circle, 8 % of the radius inside."""
 
 OVERLAP = 0.02
-"""Least part of a stride by which stances overlap beyond what the number of standing feet asks [-]."""
+"""Least overlap of stances as a part of the stride, beyond what the number of standing feet requires [-]."""
 
 OWN_LOAD = 1.15
-"""Part of the joint speeds up to which the stride of the robot file is kept [-]: `limit_joints` cuts short peaks."""
+"""Part of the joint speeds up to which the stride of the robot file is kept [-]: `limit_joints` clips short peaks."""
 
 LOW_STEP = 0.55
-"""The least height of a step, in those of the gait [-]."""
+"""The least height of a step, relative to the gait's [-]."""
 
 REACH_SHARE = 0.8
-"""Part of a foot's reach that a planned stance covers [-]; capture steps and the lag of the base take the rest."""
+"""Part of a foot's reach that a planned stance covers [-]; capture steps and the lag of the base use the rest."""
 
 STEADY, UNSTEADY = 0.03, 0.15
-"""Angles by which a base leans away from level in a gait that keeps it level, at which it begins to slow down, and to
-stand [rad]. Sideways, a quick trot may lean further with every step: it recovers when it slows down."""
+"""Tilt of the base in a level gait at which it begins to slow down, and to stand [rad]. Sideways, a fast trot may lean
+further with every step: it recovers by slowing down."""
 
 SMOOTHED_S = 0.01
-"""Time over which the lean of the base is averaged [s]."""
+"""Time constant of the average tilt [s]."""
 
 REGAINED_S = 5.0
-"""Time in which a base that has stood still for leaning is at its speed again [s]."""
+"""Time in which a base regains its speed after stopping for tilt [s]."""
 
 HALVINGS = 12
 """Bisections of a share and of a ratio: to a part in four thousand."""
 
 STRETCHES = 5
-"""How many durations of a swing are tried, from the gait's to twice as long."""
+"""Number of durations of a swing that are tried, from the gait's to twice as long."""
 
 LEAST_GRIP = 2.0 / 3.0
-"""A leg reaches a point with a margin if its Jacobian's least singular value there is this part of that at home [-]."""
+"""A leg reaches a point with a margin if its Jacobian's least singular value there is at least this part of the value
+at home [-]."""
 
 MAKING_UP = 1.0
-"""Speed at which a joint reference makes up for a jump of its plan [rad/s]: 1 mrad in a period of 1 ms."""
+"""Speed at which a joint reference catches up after a jump of its plan [rad/s]: 1 mrad in a period of 1 ms."""
 
 REACH_STEP = 2e-3
 """Step with which the reach of a leg is probed [m]."""
 
 
 WAYS: Array = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
-"""Ahead, back, to the left, to the right."""
+"""Forward, back, left, right."""
 
 
 class JointLimits(NamedTuple):
@@ -94,7 +96,7 @@ class JointLimits(NamedTuple):
         lower: Least angles [rad].
         upper: Largest angles [rad].
         speed: Largest speeds [rad/s].
-        acceleration: Largest accelerations [rad/s²]: all torque of a motor on the inertia that it carries at home.
+        acceleration: Largest accelerations [rad/s²]: full torque of a motor on its inertia at home.
         torque: Largest torques [N m].
     """
 
@@ -106,17 +108,17 @@ class JointLimits(NamedTuple):
 
 
 class Ability(NamedTuple):
-    """Reach, speed and acceleration of n legs near their nominal stance.
+    """Reach, speed and acceleration of n legs about their nominal stance.
 
     Attributes:
-        reach: How far each foot reaches ahead, back, to the left and to the right, shape (n, 4) [m].
-        stroke: The least of all feet along x and along y, shape (2,) [m]: half-axes of an ellipse.
+        reach: Reach of each foot forward, back, left and right, shape (n, 4) [m].
+        stroke: The least over all feet along x and along y, shape (2,) [m]: half-axes of an ellipse.
         speed: Share of a joint's speed limit for a foot velocity along x, y and z, shape (n, 3, 3): leg, joint,
             direction [s/m].
-        speed_at_rim: The largest of them where a foot has gone as far as `stroke` says, likewise [s/m].
+        speed_at_rim: The largest of them for a foot at the distance `stroke`, likewise [s/m].
         acceleration: Share of a joint's acceleration limit for a foot acceleration, likewise [s²/m].
-        duty: Least duty at which the gait has as many standing feet as ever, shape (1,) [-]; with that of the gait
-            itself its stride never changes.
+        duty: Least duty at which the gait has the same least number of standing feet, shape (1,) [-]; if it is the
+            gait's own, the stride never changes.
     """
 
     reach: Array
@@ -130,12 +132,12 @@ class Ability(NamedTuple):
     def of(legs: Legs, home: Array, feet: Array, limits: JointLimits, gait: Gait, weight: float) -> Ability:
         """Probe the legs about their nominal feet.
 
-        A foot reaches a point if the leg is far from stretched there and its motors carry the machine, whose weight
-        rests on as few feet as the gait ever lets stand.
+        A foot reaches a point if the leg is far from stretched there and its motors carry the robot, whose weight rests
+        on the least number of standing feet.
 
         Args:
             legs: The legs.
-            home: Joint angles near which to look, shape (n, 3) [rad].
+            home: Joint angles for the first guess, shape (n, 3) [rad].
             feet: The nominal feet, base axes, shape (n, 3) [m].
             limits: Limits of the joints.
             gait: The gait.
@@ -183,9 +185,9 @@ class Ability(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def least_duty(gait: Gait) -> float:
-    """The least duty up to the gait's own at which no fewer feet stand at any time; its own if it sways.
+    """Return the least duty up to the gait's own with the same least number of standing feet; its own if it sways.
 
-    A planner asks within a tick when it changes its gait, and always for the same few.
+    Planners call this within a tick when they change the gait, always for the same few gaits.
     """
     if gait.sways:
         return gait.duty
@@ -196,21 +198,21 @@ def least_duty(gait: Gait) -> float:
 
 
 def least_standing(gait: Gait, duty: float) -> int:
-    """The least number of feet that ever stand at once."""
+    """Return the least number of feet that ever stand at once."""
     phase = np.linspace(0.0, 1.0, 2000, endpoint=False)[:, None] - np.array(gait.touchdown) + 1e-9
     return int(((phase % 1.0) < duty).sum(axis=1).min())
 
 
 class Stride(NamedTuple):
-    """The stride that the feet are in; arrays of shape (1,) change in place.
+    """The current stride; arrays of shape (1,) change in place.
 
     Attributes:
-        begin: When the gait began or, at the present period, would have begun [s]; inf: it does not walk.
+        begin: When the gait began or, at the current period, would have begun [s]; inf: it does not walk.
         period: Time of one cycle T [s].
-        duty: Part D of it that a foot stands [-].
+        duty: Stance part D [-].
         height: Apex H of a swing above the line from lift-off to landing [m].
-        pace: Share of the speed that the legs could follow which is granted since the base leaned [-].
-        lean: Sines of the angles by which the base leans along its x and y, smoothed, shape (2,).
+        pace: Granted share of the possible speed, reduced by tilt [-].
+        lean: Sines of the base's tilt about its x and y, smoothed, shape (2,).
     """
 
     begin: Array
@@ -222,7 +224,7 @@ class Stride(NamedTuple):
 
     @staticmethod
     def of(gait: Gait) -> Stride:
-        """The stride of the gait itself, not yet begun."""
+        """Return the stride of the gait itself, not yet begun."""
         return Stride(
             begin=np.array([np.inf]),
             period=np.array([gait.period_s]),
@@ -235,14 +237,14 @@ class Stride(NamedTuple):
 
 @njit(cache=True, inner=True)
 def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma: no cover - compiled
-    """The share of its speed at which a base goes on that leans: all of it to `STEADY`, none from `UNSTEADY` on.
+    """Return the share of its speed that a tilted base keeps: all up to `STEADY`, none from `UNSTEADY` on.
 
     Args:
         rotation: Base to world, shape (3, 3).
         dt: Time since the last call [s].
         stride: In and out: `pace`, `lean`.
     """
-    for k in range(2):  # noise would have it lean always
+    for k in range(2):  # noise alone would count as tilt
         stride.lean[k] += dt / (SMOOTHED_S + dt) * (rotation[2, k] - stride.lean[k])
     lean = math.sqrt(stride.lean[0] ** 2 + stride.lean[1] ** 2)
     steady = max((UNSTEADY - lean) / (UNSTEADY - STEADY), 0.0)
@@ -254,14 +256,14 @@ def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma:
 def govern(
     target: tuple[float, float, float], acceleration: float, gait: Gait, feet: Array, ability: Ability
 ) -> tuple[float, tuple[float, float, float]]:  # pragma: no cover - compiled
-    """The share of a command that the legs can follow, and the stride that it needs: the gait's own where it suffices.
+    """Return the share of a command that the legs can follow, and its stride: the gait's own if it suffices.
 
     Args:
         target: The command (v_x, v_y, ω) [m/s, m/s, rad/s].
-        acceleration: Largest acceleration of the base along the ground [m/s²], which a curve takes as well.
+        acceleration: Largest acceleration of the base along the ground [m/s²], also in a curve.
         gait: The gait as the robot file has it.
         feet: Nominal feet in the horizontal frame, shape (n, 3) [m].
-        ability: What the legs can do.
+        ability: Ability of the legs.
 
     Returns:
         The share [-], and period [s], duty [-] and step height [m] of the stride.
@@ -296,7 +298,7 @@ def govern(
 def _most_share(
     least: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> float:  # pragma: no cover - compiled
-    """The largest share of a command that a stride allows, where it allows the share `least`."""
+    """Return the largest share of a command that a stride allows, given that it allows the share `least`."""
     most = 1.0
     if _fits(most, swing_s, ratio, height, load, strain):
         return most
@@ -311,7 +313,7 @@ def _most_share(
 
 @njit(cache=True, inner=True)
 def _strain(target: tuple[float, float, float], feet: Array, ability: Ability) -> Array:  # pragma: no cover - compiled
-    """Load that a command puts on each joint of each leg, shape (3 n, 7); `_fits` compares it with the limits."""
+    """Return the load of a command on each joint of each leg, shape (3 n, 7), for `_fits`."""
     strain = np.zeros((3 * feet.shape[0], 7))
     for i in range(feet.shape[0]):
         u_x, u_y = abs(target[0] - target[2] * feet[i, 1]), abs(target[1] + target[2] * feet[i, 0])
@@ -359,7 +361,7 @@ def _fits(
 def adopt_stride(
     t: float, dt: float, new: tuple[float, float, float], gait: Gait, stride: Stride, timing: Timing
 ) -> None:  # pragma: no cover - compiled
-    """Change the stride in the tick in which a foot touches down while none is in the air: no swing changes its time.
+    """Change the stride in a tick with a touchdown and no foot in the air, so that no swing changes its duration.
 
     Args:
         t: Time [s].
@@ -385,13 +387,13 @@ def adopt_stride(
 
 @njit(cache=True, inner=True)
 def _in_the_air(dt: float, timing: Timing) -> bool:  # pragma: no cover - compiled
-    """True if a foot swings and has not only just begun to."""
+    """True if a foot swings and has not just begun to."""
     return bool(timing.since_liftoff.max() >= dt)  # zero in stance
 
 
 @njit(cache=True, inner=True)
 def within_reach(x: float, y: float, reached: Array) -> float:  # pragma: no cover - compiled
-    """The share, at most 1, of the displacement (x, y) of a foot [m] that lies within its reach, shape (4,) [m]."""
+    """Return the share, at most 1, of a foot's displacement (x, y) [m] within its reach, shape (4,) [m]."""
     x /= reached[0 if x > 0.0 else 1]
     y /= reached[2 if y > 0.0 else 3]
     far = math.sqrt(x * x + y * y)
@@ -404,16 +406,16 @@ def limit_joints(
 ) -> None:  # pragma: no cover - compiled
     """Write the joint reference: the planned motion, made continuous and kept within the limits.
 
-    Where the plan goes over from one base to the other, or a foot is not where it was planned, planned angles jump. The
-    reference then follows the planned velocity and makes up for the jump at 1 rad/s, without asking for that speed.
-    Velocities are means over the period `dt` that ends now: a machine whose accelerations are held for a period each
-    cannot have others. Feedback on the velocities of the instant would drive it ahead of its plan.
+    Where the plan switches from one base to the other, or a foot is off its plan, planned angles jump. The reference
+    then follows the planned velocity and catches up at 1 rad/s, without demanding that speed. Velocities are means over
+    the period `dt` that ends now: a robot whose accelerations are constant over each period cannot have others.
+    Feedback on instantaneous velocities would drive it ahead of its plan.
 
     Args:
         dt: Time since the last tick [s].
         limits: Limits of the joints.
         motion: Planned angles, velocities at this instant, and accelerations, shape (3, n, 3) [rad, rad/s, rad/s²].
-        reference: In: the last reference, NaN before the first; out: the present one. Shape as `motion`.
+        reference: In: the last reference, NaN for none; out: the current one. Shape as `motion`.
     """
     for i in range(motion.shape[1]):
         for k in range(3):

@@ -1,11 +1,11 @@
-"""Grasp feasibility: whether friction and torque limits allow a hand to hold a body through a planned motion at all.
+"""Grasp feasibility: whether friction and torque limits allow a hand to hold a body throughout a planned motion.
 
 At each instant of the plan the body moves with the hand. That fixes all accelerations, hence
 
     J_bᵀ f = (M v̇ + c)_b,        τ = (M v̇ + c)_q - J_qᵀ f,        |f_S| + |f_T| ≤ μ f_N,        |τ| ≤ limit
 
-with friction pyramids as in the rigid contact models; a cone allows more. Whether there are such forces, and how hard
-the fingers must press, is a linear program of 3n + 1 variables. It is solved before anything moves.
+with friction pyramids as in the rigid contact models; a cone allows more. The existence of such forces, and the
+required grip, is a linear program of 3n + 1 variables. It is solved before any motion.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MU_PRECISION = 1e-3
 """Relative precision of `least_friction`."""
 
 MU_LARGEST = 100.0
-"""Largest friction that `least_friction` tries: the coefficient that the original program used for no slip."""
+"""Largest friction that `least_friction` tries: the original program's value for no slip."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraspLoad:
-    """The forces that contacts and motors must provide at one instant of the plan, and the contact rows there.
+    """The forces that contacts and motors must provide at one instant of the plan, and the contact rows.
 
     Attributes:
         N: Normal rows, shape (n, m).
@@ -46,10 +46,10 @@ class GraspLoad:
 
 
 def grasp_loads(system: System, contacts: Detector, plan: Sequence[Reference], held: str, hand: str) -> list[GraspLoad]:
-    """The load at each instant of `plan`, for a body that stays in the hand as it lies there at the last update.
+    """Return the load at each instant of `plan`, for a body fixed in the hand as at the last update.
 
     Args:
-        system: Hand and body, updated at the beginning of the plan; it is left at the end of the plan.
+        system: Hand and body, updated at the beginning of the plan; it ends at the end of the plan.
         contacts: Detector of the fingertips on `system`.
         plan: Instants of the motion, with the fingers at home.
         held: Name of the body's joint.
@@ -59,7 +59,7 @@ def grasp_loads(system: System, contacts: Detector, plan: Sequence[Reference], h
     i, j = model.getJointId(hand), model.getJointId(held)
     inside = data.oMi[i].actInv(data.oMi[j])
     at_q, at_v = model.joints[j].idx_q, model.joints[j].idx_v
-    u, found = system.n_unactuated, []
+    u, loads = system.n_unactuated, []
     ours = np.zeros(system.n_velocities)
     for wanted in plan:
         q = system.configuration(wanted.q)
@@ -72,25 +72,25 @@ def grasp_loads(system: System, contacts: Detector, plan: Sequence[Reference], h
         q[at_q : at_q + 7] = pin.SE3ToXYZQUAT(data.oMi[i] * inside)
         v[at_v : at_v + 6] = velocity.vector
         a[at_v : at_v + 6] = acceleration.vector
-        a[at_v : at_v + 3] += np.cross(velocity.angular, velocity.linear)  # classical, as `System.bias` has it
+        a[at_v : at_v + 3] += np.cross(velocity.angular, velocity.linear)  # classical, as in `System.bias`
         system.update(q, v)
-        near = contacts.detect(np.inf)
+        touching = contacts.detect(np.inf)
         effort = system.M @ system.from_pinocchio(a) + system.bias
-        found.append(GraspLoad(N=near.N.copy(), S=near.S.copy(), T=near.T.copy(), effort=effort))
-    return found
+        loads.append(GraspLoad(N=touching.N.copy(), S=touching.S.copy(), T=touching.T.copy(), effort=effort))
+    return loads
 
 
 def least_grip(load: GraspLoad, mu: float, fingers: Booleans, limit: Array) -> float:
-    """The smallest common torque bound of the fingers with which a load can be borne.
+    """Return the smallest common torque bound of the fingers that suffices for a load.
 
     Args:
         load: The load.
         mu: Friction coefficient; inf means no slip.
-        fingers: Which actuated joints are fingers, shape (a,).
-        limit: Largest torques, shape (a,) [N m]; inf where there is none.
+        fingers: True for actuated joints that are fingers, shape (a,).
+        limit: Largest torques, shape (a,) [N m]; inf for no limit.
 
     Returns:
-        The bound [N m, or N for fingers that slide]; inf if the load cannot be borne at all.
+        The bound [N m, or N for sliding fingers]; inf if the load cannot be borne at all.
     """
     n, a = len(load.N), len(limit)
     u = load.effort.size - a
@@ -121,14 +121,14 @@ def least_grip(load: GraspLoad, mu: float, fingers: Booleans, limit: Array) -> f
 
 
 def grip_needed(plan: Sequence[GraspLoad], mu: float, fingers: Booleans, limit: Array) -> float:
-    """The largest `least_grip` of a plan [N m or N]; inf if the body cannot be held at some instant of it."""
+    """Return the largest `least_grip` of a plan [N m or N]; inf if the body cannot be held at some instant."""
     return max(least_grip(load, mu, fingers, limit) for load in plan)
 
 
 def least_friction(plan: Sequence[GraspLoad], grip: float, fingers: Booleans, limit: Array) -> float:
-    """The smallest friction with which fingers that give at most `grip` hold the body through a plan.
+    """Return the smallest friction with which fingers of at most `grip` hold the body throughout a plan.
 
-    More friction never needs more grip, so it is found by bisection.
+    More friction never needs more grip, so bisection applies.
 
     Returns:
         The friction coefficient; inf if none up to `MU_LARGEST` suffices.

@@ -1,20 +1,20 @@
-r"""A grip: internal forces by which fingertips press on the body that they hold.
+r"""A grip: internal forces of fingertips on the body that they hold.
 
-Motion and grip are kept apart. The goals of the fingers are where their tips touch the body, so that the motion of all
-joints can be prescribed, and the contact model finds the forces that carry the body along. The grip is an *internal*
-force (`internal_force`): forces of the fingertips that balance each other on the body and therefore move nothing,
+Motion and grip are separate. The finger targets are where their tips touch the body, so that the motion of all joints
+can be prescribed, and the contact model computes the forces that carry the body along. The grip is an *internal* force
+(`internal_force`): forces of the fingertips that balance each other on the body and therefore cause no motion,
 
     G f₀ = 0,        τ₀ = -J_qᵀ f₀,        G = J_bᵀ maps contact forces to their wrench on the body.
 
-Hence it may be added to the answer of any controller (`GrippingController`). Where the controller's forces f lie inside
-the friction cones, f + f₀ does, too, and each contact is pressed by at least the grip. Joints that carry the whole hand
-have no part in τ₀. A controller that finds contact forces itself needs the grip only as a margin: pressing harder when
-the body is to move faster is the part of its contact model.
+Hence it may be added to the answer of any controller (`GrippingController`). If the controller's forces f lie inside
+the friction cones, so does f + f₀, and each contact is pressed by at least the grip. Joints that carry the whole hand
+have no part in τ₀. A controller that computes contact forces needs the grip only as a margin: its contact model presses
+harder when the body is to move faster.
 
-The original program (Zapolsky & Drumwright 2017) put the goal of each finger 0.01 rad inside the box and prescribed the
-closing of all eleven joints. Two rigid fingers cannot close on a rigid box: as a problem of inverse dynamics that has
-no solution, and softened it has one whose forces grow with the stiffness of the softening (math.md 12.3). What gripped
-the box there was the finger servo, with 0.01 rad times 10 N m/rad.
+The original program (Zapolsky & Drumwright 2017) put each finger target 0.01 rad inside the box and prescribed the
+closing of all eleven joints. Two rigid fingers cannot close on a rigid box: as inverse dynamics this has no solution,
+and softened it has one whose forces grow with the stiffness of the softening (math.md 12.3). There the finger servo
+gripped the box, with 0.01 rad times 10 N m/rad.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from idcontrol.types import Array, Command, ContactForces, Controller, Reference
 
 
 def internal_force(contacts: Contacts, unactuated: int, grip: float) -> Array:
-    """The internal force nearest to pressing every contact with `grip`: ``f₀ = (I - G⁺G) f``.
+    """Return the internal force closest to pressing every contact with `grip`: ``f₀ = (I - G⁺G) f``.
 
     Args:
-        contacts: Contacts of the fingertips with the body that they hold.
-        unactuated: Number u of unactuated velocities; they come first and are those of the body.
+        contacts: Contacts of the fingertips with the held body.
+        unactuated: Number u of unactuated velocities, the body's, which come first.
         grip: Wanted normal force of each contact [N].
 
     Returns:
@@ -41,19 +41,19 @@ def internal_force(contacts: Contacts, unactuated: int, grip: float) -> Array:
     wanted = np.zeros(3 * len(contacts))
     wanted[: len(contacts)] = grip
     G = contacts.jacobian[:, :unactuated].T
-    found: Array = wanted - np.linalg.lstsq(G, G @ wanted, rcond=None)[0]
-    return found
+    internal: Array = wanted - np.linalg.lstsq(G, G @ wanted, rcond=None)[0]
+    return internal
 
 
 class GrippingController:
-    """A controller with a grip: it adds an internal force and its torques to the answers of another controller."""
+    """A controller with a grip: it adds an internal force and its torques to another controller's answers."""
 
     def __init__(self, controller: Controller, system: System, contacts: Detector, grip: float) -> None:
         """Add a grip to a controller.
 
         Args:
-            controller: Moves the machine as if there were no grip; the forces that it senses lack the grip's share.
-            system: Hand and held body; not the instance that the controller uses.
+            controller: Moves the robot as if there were no grip; its sensed forces exclude the grip's share.
+            system: Hand and held body, separate from the controller's.
             contacts: Detector of the fingertips on `system`; within an infinite margin it lists all of them, in the
                 order of their numbers.
             grip: Normal force of each fingertip [N].
@@ -65,7 +65,7 @@ class GrippingController:
         self._controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Torques for the period that begins at `state.t`."""
+        """Return torques for the period that begins at `state.t`."""
         system, u = self._system, self._system.n_unactuated
         if not (np.isfinite(state.q).all() and np.isfinite(state.v).all()):
             return self._controller(state, reference)
@@ -86,10 +86,10 @@ class GrippingController:
 
 
 def _sensing_more(state: State, force: Array) -> State:
-    """`state` with `force`, shape (k, 3) [N], added to what is sensed at each fingertip that touches."""
+    """Return `state` with `force`, shape (k, 3) [N], added to the sensed force of each touching fingertip."""
     return state if state.forces is None else structs.replace(state, forces=_added(state.forces, force))
 
 
 def _added(forces: ContactForces, more: Array) -> ContactForces:
-    """`forces` plus the rows of `more`, shape (k, 3) [N], that belong to their contacts."""
+    """Return `forces` plus the rows of `more`, shape (k, 3) [N], of their contacts."""
     return structs.replace(forces, force=forces.force + more[forces.identity])

@@ -1,7 +1,7 @@
-"""From feet in the world to joints: each foot is seen from a base that its phase chooses (planner.md 5).
+"""From feet in the world to joints: the phase of a foot decides the base that it is seen from (planner.md 5).
 
 Standing feet are mapped through the reference base, so that the joint error of a standing leg is the pose error of the
-base; swinging and late feet through the measured base, so that theirs is the tracking error of the foot. Vectors
+base; swinging and late feet through the measured base, so that their joint error is the foot's tracking error. Vectors
 without a suffix are in the world frame, those with ``_B`` in the axes of the base.
 """
 
@@ -21,7 +21,7 @@ from idcontrol.planners.measured import Measured
 from idcontrol.types import Array, Integers
 
 UNREACHED = 1e-6
-"""A foot that stays farther than this from its plan is out of reach [m]: its leg is asked to hold still."""
+"""A foot that stays farther than this from its plan is out of reach [m]: its leg holds still."""
 
 
 class LegPlan(NamedTuple):
@@ -35,7 +35,7 @@ class LegPlan(NamedTuple):
         foot: Foot centres, base frame, shape (n, 3) [m].
         jacobian: Jacobians of the foot centres, base frame, shape (n, 3, 3) [m].
         residual: Distance between each foot and its plan, shape (n,) [m].
-        reference: What the joints are asked for (`governor.limit_joints`), shape (3, n, 3) [rad, rad/s, rad/s²].
+        reference: Demanded motion of the joints (`governor.limit_joints`), shape (3, n, 3) [rad, rad/s, rad/s²].
     """
 
     motion: Array
@@ -48,7 +48,7 @@ class LegPlan(NamedTuple):
 
     @staticmethod
     def of(n: int) -> LegPlan:
-        """Room for `n` legs."""
+        """Allocate a plan for `n` legs."""
         return LegPlan(
             motion=np.zeros((3, n, 3)),
             origin=np.zeros((n, 3, 3)),
@@ -70,16 +70,16 @@ def reach_feet(
     measured: Measured,
     leg_plan: LegPlan,
 ) -> None:  # pragma: no cover - compiled
-    """Joint angles that put the feet where they are planned, ``p_B = Rᵀ(p - x)``, or as near as they reach.
+    """Compute joint angles that put the feet on their plan, ``p_B = Rᵀ(p - x)``, or as close as they reach.
 
     Args:
         legs: The legs.
-        ability: How far the feet reach.
-        nominal: The feet from where they reach so far.
+        ability: Reach of the feet.
+        nominal: The feet from which the reach is measured.
         plan: Planned phases and positions of the feet.
         base: The base from which standing feet are seen.
         measured: The base from which all other feet are seen.
-        leg_plan: Out: all but the velocities and accelerations.
+        leg_plan: Out: all but velocities and accelerations.
     """
     p_B = np.empty(3)
     turned = np.empty((3, 3))
@@ -98,8 +98,8 @@ def reach_feet(
         if within < 1.0:
             short = (1.0 - within) * math.sqrt(off_x * off_x + off_y * off_y)
             p_B[0], p_B[1] = nominal.feet[i, 0] + within * off_x, nominal.feet[i, 1] + within * off_y
-        left = reach(zero, p_B, IK_TOLERANCE, leg_plan.motion[0, i], here, leg_plan.jacobian[i])
-        leg_plan.residual[i] = left + short
+        miss = reach(zero, p_B, IK_TOLERANCE, leg_plan.motion[0, i], here, leg_plan.jacobian[i])
+        leg_plan.residual[i] = miss + short
 
 
 @njit(cache=True, inner=True)
@@ -110,7 +110,7 @@ def move_joints(
     measured: Measured,
     leg_plan: LegPlan,
 ) -> None:  # pragma: no cover - compiled
-    """Joint velocities and accelerations for the planned motion of the feet (planner.md 5).
+    """Compute joint velocities and accelerations for the planned motion of the feet (planner.md 5).
 
         ṗ_B = Rᵀ(ṗ - ẋ) - ω × p_B,                                      v = J⁻¹ ṗ_B
         p̈_B = Rᵀ(p̈ - a) - α × p_B - 2ω × ṗ_B - ω × (ω × p_B),           a = J⁻¹(p̈_B - J̇v)
@@ -120,7 +120,7 @@ def move_joints(
     Args:
         plan: Planned phases, velocities and accelerations of the feet.
         base: Reference base.
-        righting: Additional angular acceleration of the base asked of standing legs, base axes [rad/s²].
+        righting: Additional angular acceleration of the base demanded of standing legs, base axes [rad/s²].
         measured: Measured base.
         leg_plan: In: the legs at the planned angles (`reach_feet`); out: velocities and accelerations.
     """
@@ -168,7 +168,7 @@ def move_joints(
 def collect_joints(
     motion: Array, residual: Array, actuated: Integers, joints: tuple[Array, Array, Array]
 ) -> float:  # pragma: no cover - compiled
-    """Put the motion of the legs, shape (3, n, 3), into that of all joints, shapes (a,); the largest residual."""
+    """Copy the legs' motion, shape (3, n, 3), into that of all joints, shapes (a,); return the largest residual."""
     q, v, a = joints
     for i in range(actuated.shape[0]):
         for k in range(3):

@@ -1,11 +1,11 @@
 """Kinematics of legs with three revolute joints: foot position, Jacobian, J̇q̇, and their inverses (planner.md 5).
 
-A leg is held as three screws and the centre of its foot sphere in the base frame at zero joint angles. Position is then
-a product of rotations about fixed lines,
+A leg is represented by three screws and the centre of its foot sphere in the base frame at zero joint angles. Position
+is then a product of rotations about fixed lines,
 
     p(q) = e^{[s₁] q₁} e^{[s₂] q₂} e^{[s₃] q₃} p(0),        s_k the line of joint k at q = 0,
 
-and neither the order of joints in a file nor the frames that it attaches to links matter. All vectors are in base axes.
+and neither the order of joints in a file nor its link frames matter. All vectors are in base axes.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ IK_TOLERANCE = 1e-10
 """Distance at which a foot position counts as reached [m]."""
 
 _IK_PASSES = 12
-"""Most Newton passes in one call of `reach`."""
+"""Limit of Newton iterations in one call of `reach`."""
 
 _IK_DAMPING = 100.0
-"""Factor on the damping after a pass that came no closer."""
+"""Factor on the damping after an iteration without progress."""
 
 _IK_STEP = 0.3
-"""Largest change of a joint angle in one Newton pass [rad]: beyond it the linear model of a leg is too far off."""
+"""Limit on the change of a joint angle in one Newton iteration [rad], within which the linear model of a leg is
+accurate."""
 
 STRETCHED = 0.02
-"""A leg is stretched where its Jacobian's least singular value is less than this part of the largest: a knee that is
-bent by less than 0.1 rad. Legs of our robots have 0.27 to 0.37 at home [-]."""
+"""A leg is stretched if its Jacobian's least singular value is below this part of the largest: a knee bent by less than
+0.1 rad. Legs of our robots have 0.27 to 0.37 at home [-]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feet:
-    """Which points of the machine are its feet.
+    """The feet of a robot.
 
     Attributes:
         names: Their names, for messages and records.
@@ -76,7 +77,7 @@ class LegPose(NamedTuple):
 
 
 class Legs(NamedTuple):
-    """Legs as screws at zero joint angles, and where their joints are in the vectors of the machine.
+    """Legs as screws at zero joint angles, and the indices of their joints in the robot's vectors.
 
     Attributes:
         origin: A point on the line of each joint, shape (n_feet, 3, 3): leg, joint from the hip down, coordinates [m].
@@ -99,8 +100,8 @@ class Legs(NamedTuple):
         """Read the legs from the kinematic tree: the joints between each foot and the floating base.
 
         Raises:
-            InputError: The machine has no floating base in front, or a leg has not exactly three revolute, actuated
-                joints that it shares with no other leg.
+            InputError: The robot has no floating base in front, or a leg does not have exactly three revolute, actuated
+                joints of its own.
         """
         model = system.model
         if model.njoints < 2 or model.nqs[1] != 7 or model.nvs[1] != 6:
@@ -134,7 +135,7 @@ class Legs(NamedTuple):
 
 
 def stretched(J: Array, foot: str) -> str:
-    """Say that a leg is stretched at home if its foot's Jacobian J, shape (3, 3) [m], is nearly singular; else ""."""
+    """Return a message if a leg is stretched at home, its foot's Jacobian J (3, 3) [m] nearly singular; else ""."""
     most, _, least = np.linalg.svd(J)[1]
     if least >= STRETCHED * most:
         return ""
@@ -144,7 +145,7 @@ def stretched(J: Array, foot: str) -> str:
 
 
 def _chain(system: System, name: str, frame: int) -> Sequence[int]:
-    """Joints from the floating base down to `frame`, the base itself left out."""
+    """Return the joints from the floating base, excluded, down to `frame`."""
     model = system.model
     chain: list[int] = []
     joint = int(model.frames[frame].parentJoint)
@@ -192,7 +193,7 @@ def place_leg(zero: LegPose, q: Array, pose: LegPose) -> None:  # pragma: no cov
 
 @njit(cache=True, inner=True)
 def leg_jacobian(pose: LegPose, J: Array) -> None:  # pragma: no cover - compiled
-    """Jacobian of the foot centre, ``ṗ = J q̇``: columns ``a_k × (p - o_k)``, shape (3, 3) [m]."""
+    """Write the Jacobian of the foot centre, ``ṗ = J q̇``: columns ``a_k × (p - o_k)``, shape (3, 3) [m]."""
     origin, axis, foot = pose.origin, pose.axis, pose.foot
     for k in range(3):
         rx, ry, rz = foot[0] - origin[k, 0], foot[1] - origin[k, 1], foot[2] - origin[k, 2]
@@ -203,10 +204,10 @@ def leg_jacobian(pose: LegPose, J: Array) -> None:  # pragma: no cover - compile
 
 @njit(cache=True, inner=True)
 def leg_bias(pose: LegPose, qd: Array, out: Array) -> None:  # pragma: no cover - compiled
-    """Acceleration J̇q̇ of the foot centre at zero joint acceleration, the base at rest.
+    """Write the acceleration J̇q̇ of the foot centre at zero joint acceleration, with the base at rest.
 
-    Going down the leg, each link turns with ω and carries the next joint (or the foot) at lever r:
-    ω̇ grows by ω × a q̇, and the acceleration by ω̇ × r + ω × (ω × r).
+    Down the leg, each link rotates with ω and carries the next joint (or the foot) at lever arm r: ω̇ grows by ω × a
+    q̇, and the acceleration by ω̇ × r + ω × (ω × r).
 
     Args:
         pose: The leg at its joint angles.
@@ -281,10 +282,10 @@ def solve_damped(J: Array, b: Array, damping: float, x: Array) -> None:  # pragm
 def reach(
     zero: LegPose, target: Array, tolerance: float, q: Array, pose: LegPose, J: Array
 ) -> float:  # pragma: no cover - compiled
-    """Joint angles of one leg that put its foot at `target`, by Newton's method from the angles given.
+    """Compute joint angles of one leg that put its foot at `target`, by Newton's method from a first guess.
 
-    Steps are limited to 0.3 rad and damped more (Levenberg-Marquardt) where they do not come closer, so that the leg of
-    an unreachable target creeps to the nearest pose from call to call and stays on its branch of the knee.
+    Steps are limited to 0.3 rad and damped more (Levenberg-Marquardt) without progress, so that the leg of an
+    unreachable target moves to the nearest pose from call to call and stays on its branch of the knee.
 
     Args:
         zero: The leg at zero angles.
@@ -295,18 +296,18 @@ def reach(
         J: Out: the Jacobian at `q`, shape (3, 3) [m].
 
     Returns:
-        Distance that is left [m].
+        Remaining distance [m].
     """
     foot = pose.foot
     step, trial, miss = np.empty(3), np.empty(3), np.empty(3)
     place_leg(zero, q, pose)
     for k in range(3):
         miss[k] = target[k] - foot[k]
-    left = math.sqrt(miss[0] ** 2 + miss[1] ** 2 + miss[2] ** 2)
+    remaining = math.sqrt(miss[0] ** 2 + miss[1] ** 2 + miss[2] ** 2)
     damping = REGULARIZATION
     leg_jacobian(pose, J)
     for _ in range(_IK_PASSES):
-        if left <= tolerance:
+        if remaining <= tolerance:
             break
         solve_damped(J, miss, damping, step)
         longest = max(abs(step[0]), abs(step[1]), abs(step[2]))
@@ -316,13 +317,13 @@ def reach(
         place_leg(zero, trial, pose)
         dx, dy, dz = target[0] - foot[0], target[1] - foot[1], target[2] - foot[2]
         distance = math.sqrt(dx * dx + dy * dy + dz * dz)
-        if distance < left:
+        if distance < remaining:
             assign(q, trial)
-            left = distance
+            remaining = distance
             miss[0], miss[1], miss[2] = dx, dy, dz
             damping = max(0.1 * damping, REGULARIZATION)
             leg_jacobian(pose, J)
         else:
             damping *= _IK_DAMPING
     place_leg(zero, q, pose)
-    return left
+    return remaining

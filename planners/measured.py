@@ -1,4 +1,4 @@
-"""Where base and feet are: what the planners read from a measured state.
+"""The measured motion of base and feet.
 
 Vectors without a suffix are in the world frame, those with ``_B`` in the axes of the base.
 """
@@ -44,7 +44,7 @@ class Measured(NamedTuple):
 
     @staticmethod
     def of(n: int) -> Measured:
-        """Room for `n` feet."""
+        """Allocate the motion of `n` feet."""
         return Measured(
             position=np.zeros(3),
             rotation=np.eye(3),
@@ -67,7 +67,7 @@ class Measured(NamedTuple):
 
 @njit(cache=True)
 def heading(rotation: Array) -> float:  # pragma: no cover - compiled
-    """Yaw ψ of a base with the orientation `rotation`, base to world, shape (3, 3) [rad]."""
+    """Return the yaw ψ of a base with the orientation `rotation`, base to world, shape (3, 3) [rad]."""
     return math.atan2(rotation[1, 0], rotation[0, 0])
 
 
@@ -131,7 +131,7 @@ def measure(q: Array, v: Array, legs: Legs, measured: Measured) -> bool:  # prag
 
 @njit(cache=True)
 def read_state(record: Record, q: Array, v: Array) -> float:  # pragma: no cover - compiled
-    """Read a state into the `Measured` of a planner's record; returns the heading of the last finite state [rad]."""
+    """Read a state into the `Measured` of a planner's record; return the heading of the last finite state [rad]."""
     parts = record[0]
     measure(q, v, parts.legs, parts.measured)
     yaw: float = heading(parts.measured.rotation)

@@ -1,14 +1,14 @@
 """A base that yields to the reaction of its swinging legs: constant momentum, not constant speed (planner.md 3.3).
 
 Swinging legs push the base along the ground with several times the force that friction 0.1 can hold. So momentum is
-prescribed: find the planar motion u = (v_x, v_y, ω) of the base with
+prescribed: the planar motion u = (v_x, v_y, ω) of the base solves
 
     A_g (u, q̇(u)) = h_cmd,        q̇_i(u) = J_i⁻¹ ṗ_i - D_i u,        D_i = J_i⁻¹ [e_x, e_y, e_z × p_i]
 
 A_g holds the rows linear x, linear y and angular z about the centre of mass of the centroidal momentum matrix; h_cmd is
-the momentum of the machine moving rigidly, in its nominal stance, with the commanded twist. Accelerations follow from
-the time derivative, the same 3x3 system with another right-hand side, in which Ȧ_g is exact: the bias forces.
-All quantities are in the axes of the level reference base.
+the momentum of the rigid robot in its nominal stance with the commanded twist. Accelerations follow from the time
+derivative, the same 3x3 system with another right-hand side, in which Ȧ_g is exact: the bias forces. All quantities are
+in the axes of the level reference base.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from idcontrol.types import Array
 
 
 class MomentumSystem(NamedTuple):
-    """The 3x3 system for u and what it is made of; arrays change in place.
+    """The 3x3 system for u and its parts; arrays change in place.
 
     Attributes:
         nominal: Planar centre of mass of the nominal stance in the base frame [m] and squared yaw radius of gyration
@@ -47,12 +47,12 @@ class MomentumSystem(NamedTuple):
 
     @staticmethod
     def of(n: int) -> MomentumSystem:
-        """Room for `n` legs."""
+        """Allocate the system of `n` legs."""
         return MomentumSystem(nominal=np.zeros(3), resting=np.zeros((n, 3)), D=np.zeros((n, 3, 3)), A=np.zeros((3, 3)))
 
 
 class Planned(NamedTuple):
-    """The planned motion of the whole machine, as kernels take it; its multibody terms are `CompiledSystem.work`'s.
+    """The planned motion of the whole robot, as kernels take it; its multibody terms are `CompiledSystem.work`'s.
 
     Attributes:
         q: Configuration with a level base, Pinocchio's layout, shape (nq,).
@@ -74,12 +74,12 @@ class MomentumBase:
     """
 
     def __init__(self, system: System, home: Array) -> None:
-        """Prepare for the machine `system` with the nominal joint angles `home`, shape (a,) [rad].
+        """Prepare for the robot `system` with the nominal joint angles `home`, shape (a,) [rad].
 
         Raises:
-            InputError: A joint is of a kind that is not compiled.
+            InputError: A kind of joint is not compiled.
         """
-        # all joints in the tree's order, so that velocities lie as Pinocchio has them
+        # all joints in the tree's order, so that velocities match Pinocchio's
         self._machine = CompiledSystem(system.model)
         q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
         self.planned = Planned(q, np.zeros(system.n_velocities), self._machine.work)
@@ -95,14 +95,14 @@ def yield_base(
 ) -> None:  # pragma: no cover - compiled
     """Let the base yield to the motion of the feet: `momentum_velocity`, then `momentum_acceleration`.
 
-    Bias forces contain gravity, which does not enter the three rows as long as the base is level.
+    Bias forces contain gravity, which does not enter the three rows while the base is level.
 
     Args:
         legs: The legs.
         plan: Planned motion of the feet.
         leg_plan: The legs at the planned joint angles.
-        base: In: commanded twist and rate; out: those that keep the momentum.
-        system: Overwritten, but for `nominal`.
+        base: In: commanded twist and rate; out: twist and rate with the commanded momentum.
+        system: Overwritten, except `nominal`.
         planned: Overwritten.
     """
     q, v = planned.q, planned.v
@@ -131,7 +131,7 @@ def _solve3(A: Array, b: tuple[float, float, float]) -> tuple[float, float, floa
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(M: Array, j: int) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Column j of A_g: linear x, linear y, angular z about the centre of mass."""
+    """Return column j of A_g: linear x, linear y, angular z about the centre of mass."""
     com_x, com_y = M[1, 5] / M[0, 0], -M[0, 5] / M[0, 0]
     x, y, z = M[0, j], M[1, j], M[5, j]
     return x, y, z - com_x * y + com_y * x
@@ -177,7 +177,7 @@ def momentum_velocity(
         legs: The legs.
         plan: Planned velocities of the feet.
         leg_plan: The legs at the planned joint angles.
-        base: In: commanded twist and rate; out: the twist that keeps the momentum, and as rate that of the commanded
+        base: In: commanded twist and rate; out: the twist with that momentum, and as rate that of the commanded
             momentum per mass, in base axes.
         system: In: `nominal`; out: the rest.
         v: Out: velocity of the planned motion, Pinocchio's layout, shape (nv,).
@@ -213,7 +213,7 @@ def momentum_velocity(
         for j in range(3):
             v[legs.v_index[i, j]] = resting[i, j] - D[i, 0, j] * u_x - D[i, 1, j] * u_y - D[i, 2, j] * u_w
     twist[0], twist[1], twist[3] = c * u_x - s * u_y, s * u_x + c * u_y, u_w
-    # The commanded momentum turns with the reference, whose heading yields, too: at u_w, not at the commanded ω.
+    # the commanded momentum rotates with the reference, whose heading yields, too: at u_w, not at the commanded ω
     extra = u_w - omega
     a_x = c * rate[0] + s * rate[1] - alpha * com_y - omega * omega * com_x - extra * g_y
     a_y = c * rate[1] - s * rate[0] + alpha * com_x - omega * omega * com_y + extra * g_x
@@ -240,7 +240,7 @@ def momentum_acceleration(
         legs: The legs.
         plan: Planned accelerations of the feet.
         leg_plan: The legs at the planned joint angles.
-        base: In: rate from `momentum_velocity`; out: acceleration of the base in its place.
+        base: In: rate from `momentum_velocity`; out: acceleration of the base instead.
         system: From `momentum_velocity`; `resting` is overwritten.
     """
     rate, foot, resting = base.rate, leg_plan.foot, system.resting

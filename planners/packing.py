@@ -1,8 +1,8 @@
-"""The arrays and numbers of a planner in one numpy record, which is one argument of a compiled function.
+"""The arrays and numbers of a planner in one numpy record, a single argument of compiled functions.
 
-Numba charges a call from Python 0.2 µs for each array, and the trot has fifty; a record of them all costs 0.3 µs. A
-part of the record passes to an inner kernel as one pointer. Kernels read a part's fields by name, so they take a
-`NamedTuple` of arrays as well as the record of it: tests and one-off calls need no record.
+A call from Python costs Numba 0.2 µs per array, and the trot has fifty; one record costs 0.3 µs. A part of the record
+is passed to an inner kernel as one pointer. Kernels read a part's fields by name, so they take a `NamedTuple` of arrays
+as well: tests and single calls need no record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from numba import config
 
 Record = npt.NDArray[np.void]
-"""The type of a record, shape (1,); compiled code finds the parts in ``record[0]``."""
+"""The type of a record, shape (1,); compiled code accesses the parts in ``record[0]``."""
 
 Parts = TypeVar("Parts", bound=NamedTuple)
 
@@ -30,7 +30,7 @@ def pack(parts: Parts) -> tuple[Record, Parts]:
 
     Returns:
         The record, and `parts` with the arrays of its NamedTuples replaced by views of the record. Dataclasses, which
-        hold constants, stay as they are.
+        hold constants, are unchanged.
     """
     fields = {name: _fields(part) for name, part in parts._asdict().items()}
     layout = ((name, tuple((key, x.dtype, x.shape) for key, x in part.items())) for name, part in fields.items())
@@ -52,7 +52,7 @@ def pack(parts: Parts) -> tuple[Record, Parts]:
 
 
 class _Interpreted:
-    """A record whose fields kernels that run as Python find as attributes: numpy has none called ``base``."""
+    """A record whose fields are attributes, for kernels that run as Python."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -67,22 +67,22 @@ class _Interpreted:
 
 
 def put(record: Record, name: str, part: Any) -> None:
-    """Overwrite the part `name` of a record with one of the same fields and shapes."""
+    """Overwrite the part `name` of a record with a part of the same fields and shapes."""
     for key, value in _fields(part).items():
         record[name][key] = value
 
 
 def dtype_of(part: NamedTuple) -> np.dtype[np.void]:
-    """Return the dtype of a part as it lies in a record, but with its booleans, which Numba has not."""
+    """Return the dtype of a part in a record, but with booleans, which Numba lacks there."""
     return np.dtype([(key, x.dtype, x.shape) for key, x in _fields(part).items()], align=True)
 
 
 @functools.cache
 def _dtype(layout: tuple[tuple[str, tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]], ...]) -> np.dtype[np.void]:
-    """The dtype of a record; one object for all records that are alike.
+    """Return the dtype of a record; equal records share one object.
 
-    Numba finds the type of a record by its dtype at once where that is the object that it has seen, but compares all
-    fields where it is merely equal: 5 µs in every call. It has no nested arrays of booleans, so these lie as bytes.
+    Numba identifies the type of a record at once if its dtype is an object that it knows, but compares all fields if it
+    is merely equal: 5 µs in every call. Numba has no nested arrays of booleans, so these are bytes.
     """
     return np.dtype(
         [
@@ -94,6 +94,6 @@ def _dtype(layout: tuple[tuple[str, tuple[tuple[str, np.dtype[Any], tuple[int, .
 
 
 def _fields(part: Any) -> dict[str, npt.NDArray[Any]]:
-    """The fields of a NamedTuple or dataclass as arrays, by name."""
+    """Return the fields of a NamedTuple or dataclass as arrays, by name."""
     names = [field.name for field in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else part._fields
     return {name: np.asarray(getattr(part, name)) for name in names}

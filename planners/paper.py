@@ -1,9 +1,10 @@
 """The planner of Zapolsky & Drumwright 2017 with its quirks, for comparison: the authors' program (Pacer) of May 2015.
 
-Goals live in the frame of the base, so nothing tells it where the robot is. Standing feet integrate the commanded
+Goals are relative to the base, so the planner does not know where the robot is. Standing feet integrate the commanded
 velocity open loop; swinging feet follow cubic splines without regard for the measured velocity; joint velocities and
-accelerations come from a pseudo-inverse that also wants the shank not to rotate, without J̇q̇; and in the end the
-velocity goal is set to zero. Beside `trot.TrotPlanner` it shows what each correction is worth; do not build on it.
+accelerations come from a pseudo-inverse that also demands no rotation of the shank, without J̇q̇; and finally the
+velocity goal is set to zero. Compared with `trot.TrotPlanner` it shows the value of each correction; do not build on
+it.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ LARGEST_ACCELERATION = 500.0
 class OriginalWaypoints:
     """Waypoints by the original rule, for a heading error θ.
 
-    It walks ahead with v cos θ and ω = θ, or turns on the spot at full rate where |θ| ≥ π/8, and never slows down.
+    The robot walks ahead with v cos θ and ω = θ, or turns on the spot at full rate if |θ| ≥ π/8, and never slows down.
 
     Attributes:
         points: All waypoints, shape (n, 2) [m].
-        target: The waypoint ahead, shape (2,) [m].
-        previous: The waypoint behind, or the start, shape (2,) [m].
-        reached: How many waypoints have been reached.
+        target: The next waypoint, shape (2,) [m].
+        previous: The previous waypoint, or the start, shape (2,) [m].
+        reached: Number of waypoints reached.
         turning: True if the machine turns on the spot.
     """
 
     def __init__(self, points: Sequence[Sequence[float]], *, speed: float, turn: float, radius: float = 0.10) -> None:
-        """Follow `points` round and round.
+        """Follow `points` in a loop.
 
         Args:
             points: Waypoints in the world's plane, (x, y) each [m].
@@ -85,7 +86,7 @@ class OriginalWaypoints:
         self.turning = False
 
     def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
-        """The command for a base at `position`, shape (3,) [m], with heading `yaw` [rad]; time does not matter."""
+        """Return the command for a base at `position` (3,) [m] with heading `yaw` [rad]; time does not matter."""
         x, y = float(position[0]), float(position[1])
         if math.hypot(self.target[0] - x, self.target[1] - y) < self._radius:
             self.reached += 1
@@ -102,9 +103,9 @@ class FootGoals(NamedTuple):
 
     Attributes:
         motion: Positions, velocities and accelerations, shape (3, n, 3) [m, m/s, m/s²].
-        last_velocity: Velocities of the tick before, shape (n, 3) [m/s].
-        lifted: Where each foot was when it lifted, shape (n, 3) [m].
-        swinging: True if each foot swung in the tick before, shape (n,).
+        last_velocity: Velocities of the previous tick, shape (n, 3) [m/s].
+        lifted: Position of each foot at lift-off, shape (n, 3) [m].
+        swinging: True if a foot swung in the previous tick, shape (n,).
     """
 
     motion: Array
@@ -114,7 +115,7 @@ class FootGoals(NamedTuple):
 
     @staticmethod
     def of(n: int) -> FootGoals:
-        """Room for `n` feet."""
+        """Allocate goals for `n` feet."""
         return FootGoals(
             motion=np.zeros((3, n, 3)),
             last_velocity=np.zeros((n, 3)),
@@ -130,7 +131,7 @@ class _NominalFeet(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """The constants of a planner and what it remembers, as they lie in its record."""
+    """Constants and memory of a planner, as stored in its record."""
 
     gait: Gait
     nominal: _NominalFeet
@@ -142,10 +143,10 @@ class _Parts(NamedTuple):
 
 
 class PaperPlanner:
-    """The original trot; it is reset and called as `trot.TrotPlanner` is.
+    """The original trot; it is reset and called like `trot.TrotPlanner`.
 
-    `Reference.base_position` and `base_yaw` are the measured ones, at nominal height: this planner has no reference for
-    the base. It never stands: at a command of zero it trots on the spot.
+    `Reference.base_position` and `base_yaw` are measured, at nominal height: this planner has no reference for the
+    base. It never stands: at zero command it trots on the spot.
 
     Attributes:
         feet: The feet, in the order of all per-foot arrays.
@@ -174,10 +175,10 @@ class PaperPlanner:
             home: Joint angles in the order of `System.actuated_names`, shape (a,) [rad].
             gait: Timing and height of the steps; the touchdown speed is not used.
             commands: Source of the walking commands.
-            nominal: Nominal feet in the base frame, shape (n_feet, 3) [m]; None means the feet at `home`.
+            nominal: Nominal feet in the base frame, shape (n_feet, 3) [m]; None for the feet at `home`.
 
         Raises:
-            InputError: The machine has no such legs, or the gait does not fit it.
+            InputError: The robot has no such legs, or the gait does not fit it.
         """
         n = len(feet.names)
         if len(gait.touchdown) != n:
@@ -211,7 +212,7 @@ class PaperPlanner:
         self._tick, self._t, self._begin = 0, math.nan, math.inf
 
     def reset(self, state: State) -> None:
-        """Begin anew at `state`: goals are the feet where they are, the command is zero.
+        """Restart at `state`: goals are the current feet, the command is zero.
 
         Raises:
             InputError: The state has a NaN.
@@ -257,10 +258,10 @@ class PaperPlanner:
 def clamped_spline(
     x0: float, x1: float, x2: float, x3: float, knot_s: float, t: float
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """C² cubic through four values at equal times, at rest at both ends: value, first and second derivative at `t`.
+    """Return a C² cubic through four values at equal times, at rest at both ends: value and derivatives at `t`.
 
-    The original also asked for zero end accelerations, by two virtual knots at a thousandth of the end intervals whose
-    pieces it then dropped; this is its limit, where the dropped pieces vanish.
+    The original also required zero end accelerations, by two virtual knots at a thousandth of the end intervals, whose
+    pieces it then dropped; this is the limit in which the dropped pieces vanish.
 
     Args:
         x0: Value at time 0.
@@ -317,7 +318,7 @@ def _move_goals(
         else:
             if not goals.swinging[i]:
                 goals.lifted[i] = goal[0, i]
-            # Landing ahead of the nominal foot, the step turned about the vertical: s = R_up(ω T_sw)(v_x, v_y, 0) T/2
+            # landing ahead of the nominal foot, the step rotated about the vertical: s = R_up(ω T_sw)(v_x, v_y, 0) T/2
             c, s = math.cos(omega * swing_s), math.sin(omega * swing_s)
             along = (1.0 - c) * (up[0] * v_x + up[1] * v_y)
             half = 0.5 * gait.period_s
@@ -337,9 +338,9 @@ def _move_goals(
 
 @njit(cache=True, inner=True)
 def _reach_goals(goal: Array, angles: Array, legs: Legs, leg_plan: LegPlan) -> None:  # pragma: no cover - compiled
-    """Joints for the foot goals, shape (3, n, 3), each solved from the measured `angles`, shape (n, 3).
+    """Compute joints for the foot goals, shape (3, n, 3), each from the measured `angles`, shape (n, 3).
 
-    Velocities and accelerations are the least-squares compromise between the wanted foot velocity and no rotation of
+    Velocities and accelerations are the least-squares compromise between the desired foot velocity and no rotation of
     the shank: the pseudo-inverse of the 6x3 Jacobian [J; A], with A the axes, applied to (ẋ*, 0).
     """
     motion, N, y = leg_plan.motion, np.empty((3, 3)), np.empty(3)
@@ -366,7 +367,7 @@ def _reach_goals(goal: Array, angles: Array, legs: Legs, leg_plan: LegPlan) -> N
 def _plan_joints(
     record: Record, since_begin: float, dt: float, command: Array, joints: Array
 ) -> float:  # pragma: no cover - compiled
-    """Put a tick's plan into `joints`, shape (3, a); returns the largest residual of the inverse kinematics [m]."""
+    """Write a tick's plan into `joints`, shape (3, a); return the largest residual of the inverse kinematics [m]."""
     parts: _Parts = record[0]
     gait, measured, timing, goals, leg_plan = parts.gait, parts.measured, parts.timing, parts.goals, parts.leg_plan
     write_timing(since_begin, gait.period_s, gait.duty, gait.touchdown, timing)

@@ -1,8 +1,8 @@
-"""How the feet of a gait that sways push the base (planner.md 4.5).
+"""How the feet of a swaying gait push the base (planner.md 4.5).
 
-The base moves over feet that stay where they are, so that legs turn less than it does, or against it: with the
-centroidal momentum matrix A_g (columns of the base, columns of legs), feet p_i and their Jacobians J_i, the momentum of
-a base with the twist u over feet with the velocities ṗ_i is
+The base moves over fixed feet, so that legs rotate less than the base, or against it. With the centroidal momentum
+matrix A_g (columns of the base, columns of legs), feet p_i and their Jacobians J_i, the momentum of a base with the
+twist u over feet with the velocities ṗ_i is
 
     h = A u + Σ A_g,i J_i⁻¹ ṗ_i,        A = A_g,base - Σ A_g,i J_i⁻¹ [1, -p_i×]
 """
@@ -23,20 +23,20 @@ from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, reach
 from idcontrol.types import Array
 
 LEAN: Final = 0.3
-"""Force of a foot along the ground, in those across it, that a gait that sways asks for at least [-]."""
+"""Least tangential force of a foot in a swaying gait, relative to the normal force [-]."""
 
 TURN: Final = 0.13
-"""Amplitude of roll and pitch [rad] for which a foot leans more than `LEAN`, at most towards the centre of mass: joints
-of 15 rad/s could not follow the legs of a machine that turns much further in the time of a bound."""
+"""Amplitude of roll and pitch [rad] above which a foot leans more than `LEAN`, at most towards the centre of mass:
+joints of 15 rad/s could not follow the legs of a robot that rotates much further in the time of a bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushing:
-    """What each of n feet does to the base, as `Push` has it.
+    """Effect of each of n feet on the base, as in `Push`.
 
     Attributes:
-        acceleration: `Push.acceleration` where feet lean by `LEAN`, shape (5, n).
-        leaning: What leaning towards the centre of mass adds to it, ahead and to the side, shape (2, 5, n).
+        acceleration: `Push.acceleration` if feet lean by `LEAN`, shape (5, n).
+        leaning: Additional acceleration by leaning towards the centre of mass, ahead and sideways, shape (2, 5, n).
         reaction: `Push.reaction`, shape (n, 2, 3).
     """
 
@@ -46,7 +46,7 @@ class Pushing:
 
     @staticmethod
     def of(system: System, legs: Legs, nominal: NominalStance, home: Array) -> Pushing:
-        """The feet of the nominal stance of a machine whose joint angles are about `home`."""
+        """Return the effect of the feet in the nominal stance of a robot with joint angles about `home`."""
         feet, n, data = nominal.feet, len(nominal.feet), system.model.createData()
         q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
         pin.ccrba(system.model, data, q, np.zeros(system.model.nv))
@@ -77,7 +77,7 @@ class Pushing:
         return Pushing(acceleration=acceleration, leaning=leaning, reaction=-np.linalg.solve(A, swung)[:, 3:])
 
     def push(self, gait: Gait) -> Push:
-        """The push of a gait, whose feet lean so far that the base turns by no more than `TURN`, if they can."""
+        """Return the push of a gait, whose feet lean enough that the base rotates by at most `TURN`, if possible."""
         D, w = gait.duty, 2.0 * np.pi / gait.period_s
         # half a sine's share of the gait's frequency, 2 cos πD / (1 - 4 D²)
         share = 0.5 * np.pi * (np.sinc(D - 0.5) + np.sinc(D + 0.5)) / w**2

@@ -1,7 +1,7 @@
-"""Standing up and lying down: seen from a level base, each foot moves along a straight line; feet roll, none slides.
+"""Standing up and lying down: relative to a level base, feet move along straight lines and roll without sliding.
 
-A machine that lies has its feet beside its body, as far out as `Lair` says. It stands up where they are; the first
-steps of a walk bring them under the hips, and the last ones out again (`idcontrol.planners.trot.TrotPlanner.halt`).
+A lying robot has its feet beside its body, as far out as `Lair` says. It stands up where they are; the first steps of a
+walk bring them under the hips, and the last ones out again (`idcontrol.planners.trot.TrotPlanner.halt`).
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from idcontrol.solvers.basis import all_solutions
 from idcontrol.types import Array
 
 KNOTS = 25
-"""Places on the way at which a start is checked."""
+"""Number of points on the way at which a start is checked."""
 MISS_M = 1e-3
-"""A foot that stays further than this from its line cannot follow it [m]."""
+"""A foot farther than this from its line cannot follow it [m]."""
 ABOVE_M = 0.05
-"""A foot that is higher than this above where it is when the machine lies hangs in the air [m]."""
+"""A foot higher than this above its lying position hangs in the air [m]."""
 SPARE = 0.9
-"""Share of a torque limit that carrying the machine may take."""
+"""Largest share of a torque limit for carrying the robot."""
 BEYOND_RAD = 0.02
-"""How far a joint may be beyond its limits where a machine lies against a stop [rad]."""
+"""Tolerance of joint limits for a robot that lies against a stop [rad]."""
 DEPENDENT: Final = 1e-12
-"""A row of the base's equilibrium of which no more than this is left, relative to the longest, depends on others: feet
-on one line do not hold the base up about it."""
+"""A row of the base's equilibrium is dependent if its remainder is at most this, relative to the longest: feet on one
+line do not hold the base up about it."""
 
 
 class Lair(NamedTuple):
-    """Where the feet are while the machine lies, in axes of the base."""
+    """Position of the feet while the robot lies, in axes of the base."""
 
     below_m: float
-    """How far the ground is below the base's origin [m]."""
+    """Depth of the ground below the base's origin [m]."""
     out_m: float
-    """How much further out to their sides the feet are than at home [m]."""
+    """Sideways distance of the feet from their home position, outwards [m]."""
 
 
 class Posture(NamedTuple):
@@ -50,7 +50,7 @@ class Posture(NamedTuple):
     v: Array
     """Velocities [rad/s]."""
     torque: Array
-    """Torques that carry the machine there, its feet at rest on level ground [N m]."""
+    """Torques that carry the robot there, with its feet at rest on level ground [N m]."""
     miss: float
     """Largest distance of a foot from its line [m]."""
 
@@ -61,14 +61,14 @@ class Course(NamedTuple):
     Attributes:
         legs: The legs.
         radius: Radii of their feet, shape (n,) [m].
-        begins: Where the feet begin, base axes, shape (n, 3) [m].
-        ends: Where they end, as if they did not roll, shape (n, 3) [m].
-        rolled: How far they have rolled, shape (n, 3) [m].
+        begins: Initial positions of the feet, base axes, shape (n, 3) [m].
+        ends: Final positions without rolling, shape (n, 3) [m].
+        rolled: Rolled distances, shape (n, 3) [m].
         angles: Joints of the machine, shape (a,) [rad].
         speeds: Their velocities, shape (a,) [rad/s].
         q: The configuration of the machine, its base level, shape (nq,).
-        pose: Room for one leg.
-        jacobian: Room for its Jacobian, shape (3, 3).
+        pose: Memory for one leg.
+        jacobian: Memory for its Jacobian, shape (3, 3).
     """
 
     legs: Legs
@@ -103,7 +103,7 @@ def _follow(bound: Bound, share: float, rate: float) -> float:  # pragma: no cov
         zero = LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
         farthest = max(farthest, reach(zero, target, IK_TOLERANCE, angles, pose, J))
         for k in range(3):
-            # the centre of a sphere that turns by ω on the ground moves by ω × r e_z
+            # the centre of a sphere that rotates by ω on the ground moves by ω × r e_z
             rolls_x, rolls_y = radius * pose.axis[k, 1], -radius * pose.axis[k, 0]
             turned = angles[k] - course.angles[joints[k]]
             course.rolled[i, 0] += turned * rolls_x
@@ -118,23 +118,23 @@ def _follow(bound: Bound, share: float, rate: float) -> float:  # pragma: no cov
 
 
 class Rise:
-    """The way between lying and standing; joints that belong to no leg stay where they are.
+    """The way between lying and standing; joints outside the legs are constant.
 
     Attributes:
-        lying: Joints of the machine that lies, shape (a,) [rad].
+        lying: Joints of the lying robot, shape (a,) [rad].
     """
 
     def __init__(self, contacts: SphereContacts, feet: Feet, home: Array, lair: Lair) -> None:
-        """Find the ends of the way.
+        """Compute the ends of the way.
 
         Args:
-            contacts: The feet on a plane, on a system of their own: a floating base, legs of three revolute joints.
+            contacts: The feet on a plane, with their own system: a floating base, legs of three revolute joints.
             feet: The same feet, by name.
-            home: Joints of the machine that stands, shape (a,) [rad].
-            lair: Where the feet are while it lies.
+            home: Joints of the standing robot, shape (a,) [rad].
+            lair: Position of the feet while it lies.
 
         Raises:
-            InputError: The machine has no such legs.
+            InputError: The robot has no such legs.
         """
         self._contacts, system = contacts, contacts.system
         legs, n = Legs.of(system, feet), len(feet.names)
@@ -166,7 +166,7 @@ class Rise:
     def begin(self, joints: Array, *, down: bool) -> None:
         """Begin a way at `joints`, shape (a,) [rad]: down to lying, or up above the feet.
 
-        Up ends with the feet where they are, but no further in than at home and no further out than lying.
+        The way up ends with the feet in place, but no further in than at home and no further out than lying.
         """
         course = self._course
         course.angles[:], course.q[:] = joints, self._contacts.system.configuration(joints)
@@ -180,22 +180,22 @@ class Rise:
 
     @property
     def share(self) -> float:
-        """How long this way is, as a share of the longest there is, at most 1."""
+        """Return the length of this way, as a share of the longest, at most 1."""
         way, longest = self._course.ends - self._course.begins, self._high - self._low
         return min(1.0, float(np.linalg.norm(way, axis=1).max() / np.linalg.norm(longest, axis=1).max()))
 
     def __call__(self, share: float, rate: float = 0.0) -> Posture:
-        """Joints at a `share` of the way, 0 to 1, that grows at `rate` [1/s]."""
+        """Return joints at a `share` of the way, 0 to 1, that grows at `rate` [1/s]."""
         course, contacts = self._course, self._contacts
         miss = self._follow(self._bound, share, rate)
         contacts.system.update(course.q, self._still)
         return Posture(course.angles.copy(), course.speeds.copy(), carrying(contacts), miss)
 
     def problem(self, joints: Array) -> str:
-        """Why a machine at `joints`, shape (a,) [rad], cannot stand up from there, in one line; "" where it can.
+        """Return why a robot at `joints` (a,) [rad] cannot stand up from there, in one line; "" if it can.
 
-        Its joints must be within their limits, its feet must follow their lines, and its motors carry it everywhere on
-        the way.
+        Its joints must be within their limits, its feet must follow their lines, and its motors must carry it
+        everywhere on the way.
         """
         system = self._contacts.system
         names, limits, most = system.actuated_names, system.limits, system.effort_limit
@@ -229,7 +229,7 @@ class Rise:
         return ""
 
     def _feet(self) -> Array:
-        """Centres of the feet at the present angles, base axes, shape (n, 3) [m]."""
+        """Return the centres of the feet at the current angles, base axes, shape (n, 3) [m]."""
         course = self._course
         legs, pose = course.legs, course.pose
         feet = np.empty_like(course.begins)
@@ -240,13 +240,13 @@ class Rise:
 
 
 def carrying(contacts: SphereContacts) -> Array:
-    """Torques that carry a machine where its system was updated to, at rest, shape (a,) [N m].
+    """Return torques that carry a robot at rest in the pose of its system's last update, shape (a,) [N m].
 
-    They are those of the smallest forces that do::
+    They follow from the smallest such contact forces::
 
         c_b = J_bᵀ f,   f smallest   =>   τ = c_q - J_qᵀ f
 
-    with gravity c, of which no part may be left to the base (b), and the contact rows J of all `contacts`.
+    with gravity c, fully balanced at the base (b), and the contact rows J of all `contacts`.
     """
     system = contacts.system
     torque: Array = _carry(contacts.detect(np.inf).jacobian, system.bias, system.n_unactuated, HEAP)
@@ -255,17 +255,17 @@ def carrying(contacts: SphereContacts) -> Array:
 
 @njit(cache=True, error_model="numpy")
 def _carry(J: Array, bias: Array, u: int, arena: Arena) -> Array:  # pragma: no cover - compiled
-    """`carrying`, of contact rows J, shape (3k, m), gravity, shape (m,), and the number of unactuated velocities."""
+    """Compute `carrying` for contact rows J, shape (3k, m), gravity, shape (m,), and u unactuated velocities."""
     k, a = J.shape[0], bias.shape[0] - u
-    rows, left = matrix(arena, u, k), vector(arena, u)
+    rows, balance = matrix(arena, u, k), vector(arena, u)
     longest = 0.0
     for j in range(u):
         square = 0.0
         for i in range(k):
             rows[j, i] = J[i, j]
             square += J[i, j] * J[i, j]
-        left[j], longest = bias[j], max(longest, square)
-    force, _ = all_solutions(rows, left, DEPENDENT * np.sqrt(longest), arena)
+        balance[j], longest = bias[j], max(longest, square)
+    force, _ = all_solutions(rows, balance, DEPENDENT * np.sqrt(longest), arena)
     torque = np.empty(a)
     for j in range(a):
         torque[j] = bias[u + j]

@@ -1,4 +1,4 @@
-"""The trot: from a command and the measured state to what every joint should do (planner.md 2 to 5).
+"""The trot: from a command and the measured state to the motion of every joint (planner.md 2 to 5).
 
 A tick is three compiled calls; between them Python asks the command source and the ground.
 """
@@ -63,23 +63,23 @@ from idcontrol.planners.push import Pushing
 from idcontrol.types import Array, Booleans, Reference, State
 
 FADED = 0.02
-"""Part of a sway that is left when a gait has ended [-]."""
+"""Remaining part of a sway at which a gait has ended [-]."""
 
 REST = (0.0, 0.0, 0.0)
-"""The command that asks for no motion."""
+"""The command of no motion."""
 
 CHANGE_S = 0.03
-"""How long all feet stand between two gaits [s]: long enough to unload the feet that lift first."""
+"""Time with all feet standing between two gaits [s]: enough to unload the feet that lift first."""
 
 
 class _Motion(NamedTuple):
-    """The plan of a tick: what `Reference` shows of it.
+    """The plan of a tick that `Reference` contains.
 
     Attributes:
         q: Angles of all joints, shape (a,) [rad].
         v: Their velocities, shape (a,) [rad/s].
         a: Their accelerations, shape (a,) [rad/s²].
-        stance: True for a foot that is planned to stand and does, shape (n,).
+        stance: True for feet that are planned to stand and do, shape (n,).
         since_touchdown: Time since the planned touchdowns, shape (n,) [s].
         to_liftoff: Time to the planned lift-offs, shape (n,) [s].
         feet: Centres of the feet, shape (n, 3) [m].
@@ -97,7 +97,7 @@ class _Motion(NamedTuple):
 
     @staticmethod
     def at(home: Array, n: int) -> _Motion:
-        """Room for `n` feet; joints that belong to no leg stay at the angles `home`, shape (a,) [rad]."""
+        """Allocate the motion of `n` feet; joints outside the legs stay at the angles `home`, shape (a,) [rad]."""
         return _Motion(
             q=home,
             v=np.zeros_like(home),
@@ -111,7 +111,7 @@ class _Motion(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """The constants of a planner and what it remembers, as they lie in its record."""
+    """Constants and memory of a planner, as stored in its record."""
 
     gait: Gait
     limits: CommandLimits
@@ -137,13 +137,13 @@ class _Parts(NamedTuple):
 def _time_feet(
     parts: _Parts, t: float, dt: float, needed: tuple[float, float, float], ends: bool
 ) -> None:  # pragma: no cover - compiled
-    """Find where the feet are in their cycle (planner.md 4.1).
+    """Compute the phases of the feet (planner.md 4.1).
 
     Args:
         parts: In and out: timing and stride.
         t: Time [s].
         dt: Time since the last tick [s].
-        needed: Period [s], duty [-] and step height [m] of the stride that the command needs.
+        needed: Period [s], duty [-] and step height [m] of the command's stride.
         ends: True if the gait ends: feet in the air land as planned, and feet that stand stay.
     """
     gait, stride, timing, plan = parts.gait, parts.stride, parts.timing, parts.plan
@@ -165,15 +165,15 @@ def _time_feet(
 def _plan_base_and_footholds(
     record: Record, t: float, dt: float, target: tuple[float, float, float], stops: bool, changes: bool
 ) -> bool:  # pragma: no cover - compiled
-    """Find where the feet are in their cycle, how the base moves, and where swinging feet shall land.
+    """Compute the phases of the feet, the motion of the base, and the landing points of swinging feet.
 
     Args:
         record: The planner's record.
         t: Time [s].
         dt: Time since the last tick [s].
-        target: The command (v_x, v_y, ω) to move towards, as far as the legs can follow it [m/s, rad/s].
+        target: Target of the command (v_x, v_y, ω), as far as the legs can follow [m/s, rad/s].
         stops: True if the gait ends once the command is zero.
-        changes: True if it ends at once: feet in the air land as planned, and those that stand stay.
+        changes: True if it ends at once: feet in the air land as planned, and standing feet stay.
 
     Returns:
         True if the gait has ended: all feet stand.
@@ -211,7 +211,7 @@ def _plan_base_and_footholds(
 
 @njit(cache=True, error_model="numpy")
 def _plan_joints(record: Record, momentum: tuple[Planned, bool], dt: float) -> float:  # pragma: no cover - compiled
-    """Advance the planned feet; find the motion of the joints that moves them so, within the limits of the joints.
+    """Advance the planned feet, and compute the motion of the joints within their limits.
 
     Args:
         record: The planner's record; its `motion` is written.
@@ -219,7 +219,7 @@ def _plan_joints(record: Record, momentum: tuple[Planned, bool], dt: float) -> f
         dt: Time since the last tick [s].
 
     Returns:
-        Largest distance between a planned foot and where the joints can put it [m].
+        Largest distance between a planned foot and its reachable position [m].
     """
     parts: _Parts = record[0]
     balance, measured, leg_plan, plan, timing = parts.balance, parts.measured, parts.leg_plan, parts.plan, parts.timing
@@ -245,16 +245,16 @@ def _plan_joints(record: Record, momentum: tuple[Planned, bool], dt: float) -> f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrotSettings:
-    """How a machine trots.
+    """Settings of a trot.
 
     Attributes:
         gait: Timing and shape of the steps; its touchdowns are in the order of the feet.
-        changes: Other gaits, each from its time on [s]; None stands.
-        limits: How fast the command may change.
-        speed_limit: Largest speeds of the joints in the order of `System.actuated_names`, shape (a,) [rad/s]; None sets
+        changes: Other gaits, each with its start time [s]; None stands.
+        limits: Limits on the change of the command.
+        speed_limit: Largest speeds of the joints in the order of `System.actuated_names`, shape (a,) [rad/s]; None for
             no limit.
         balance: Gains that right the base in addition to the joint feedback.
-        constant_momentum: True if the base yields to the reaction of the swinging legs, which pays at every friction
+        constant_momentum: True if the base yields to the reaction of the swinging legs, which helps at any friction
             (planner.md 3.3).
     """
 
@@ -270,19 +270,19 @@ class TrotPlanner:
     """A planner of trots, which the loop calls once per control period.
 
     The plan advances by the time between two states, so a late or skipped tick is harmless. The planner never raises
-    while it runs: in place of a state with a NaN it goes on from the last good one, and a foot out of reach shows in
+    while it runs: instead of a state with a NaN it uses the last good one, and a foot out of reach shows in
     `Reference.residual`.
 
     Attributes:
         feet: The feet, in the order of all per-foot arrays.
-        gait: The present gait.
+        gait: The current gait.
         height: Height of the base over the ground in the nominal stance, z0 [m].
         nominal: Nominal feet in the horizontal frame, their mean under the centre of mass, shape (n_feet, 3) [m].
         commanded: The command (v_x, v_y, ω) of the source, shape (3,) [m/s, rad/s].
-        command: What of it is granted, after governor and limiter, shape (3,) [m/s, rad/s].
+        command: Granted part of it, after governor and limiter, shape (3,) [m/s, rad/s].
         base: Reference of the base.
         plan: Planned motion of the feet.
-        standing: True if the machine has come to rest because it was asked to.
+        standing: True if the robot has come to rest by command.
     """
 
     def __init__(
@@ -301,12 +301,12 @@ class TrotPlanner:
             system: The machine; a floating base and legs of three revolute joints.
             feet: Its feet.
             home: Joint angles of the nominal stance in the order of `System.actuated_names`, shape (a,) [rad].
-            settings: How it trots.
+            settings: Settings of the trot.
             commands: Source of the walking commands.
-            ground: The ground; None is the plane z = 0.
+            ground: The ground; None for the plane z = 0.
 
         Raises:
-            InputError: The machine has no such legs, or the gait or the pose does not fit it.
+            InputError: The robot has no such legs, or the gait or the pose does not fit it.
         """
         n, gait = len(feet.names), settings.gait
         if len(gait.touchdown) != n:
@@ -321,7 +321,7 @@ class TrotPlanner:
         self._record, self._parts = pack(parts)
         self._motion, self._motion_type = self._record["motion"], dtype_of(parts.motion)
         self._momentum = planned, settings.constant_momentum
-        # compiled functions of arrays whose types never change
+        # compiled functions of arrays with constant types
         self._plan_base = entry(_plan_base_and_footholds, self._record, 0.0, 0.0, REST, False, False)
         self._plan_joints = entry(_plan_joints, self._record, self._momentum, 0.0)
         self.plan, self.base, self.nominal = self._parts.plan, self._parts.base, self._parts.nominal.feet
@@ -334,19 +334,19 @@ class TrotPlanner:
 
     @property
     def halted(self) -> bool:
-        """True if the machine has come to rest since `halt`."""
+        """True if the robot has come to rest since `halt`."""
         return self._halts and self.standing
 
     def halt(self, out_m: float = 0.0) -> None:
-        """Walk no more: end the way, trot on the spot for one period, and stand, whatever is commanded, until `reset`.
+        """Stop walking: trot on the spot for one period, then stand until `reset`, whatever is commanded.
 
-        Each foot then is `out_m` [m] further out to its side than nominally, where a machine can lie down from.
+        Each foot is then `out_m` [m] further out than nominally, where a robot can lie down.
         """
         self._halts, self._rests = True, math.inf
         self.nominal[:, 1] = self._home_feet[:, 1] + np.copysign(out_m, self._home_feet[:, 1])
 
     def reset(self, state: State) -> None:
-        """Begin anew at `state`: all feet stand where they are, the command is zero.
+        """Restart at `state`: all feet stand in place, the command is zero.
 
         Raises:
             InputError: The state has a NaN.
@@ -388,7 +388,7 @@ class TrotPlanner:
         asked[0], asked[1], asked[2] = target  # a slice takes four times as long
         stops, changes = not self.standing and not command.walk, command.walk and gait is not self._asked
         if changes or t < self._settles:
-            target = REST  # the feet wait for each other, and lag behind
+            target = REST  # the feet wait for each other and fall behind
         if self._plan_base(record, t, dt, target, stops, changes):
             if gait is not None and changes:
                 self._asked = gait
@@ -399,7 +399,7 @@ class TrotPlanner:
                 self.standing, self._parts.stride.begin[0] = True, math.inf
         self._sample_ground()
         residual = self._plan_joints(record, self._momentum, dt)
-        # bytes that nobody can write into; fields of an array without axes are found quickest
+        # read-only bytes; fields of an array without axes are accessed fastest
         motion = np.ndarray((), self._motion_type, self._motion.tobytes())
         base = motion["base"]
         return Reference(
@@ -416,7 +416,7 @@ class TrotPlanner:
         )
 
     def _ask(self, t: float, yaw: float) -> tuple[VelocityCommand, Gait | None]:
-        """Ask for the command and the gait at time `t` [s]; a standing machine that shall walk takes the gait up."""
+        """Get the command and the gait at time `t` [s]; a standing robot that shall walk starts its gait."""
         stride, measured = self._parts.stride, self._parts.measured
         if self._halts and not self.command.any() and stride.begin[0] < math.inf == self._rests:
             self._rests = max(t, stride.begin[0]) + self.gait.period_s  # each foot steps once more
@@ -434,9 +434,9 @@ class TrotPlanner:
         return command, gait
 
     def _relocate(self) -> None:
-        """Move the plan of a machine that stands to where the machine is, feet and base alike: no joint notices.
+        """Move the plan of a standing robot to its measured pose, feet and base alike, without moving a joint.
 
-        A machine may have been moved, or may believe so; the leash would pull its base off its feet.
+        A robot may be moved, or estimate so; the leash would pull its base off its feet.
         """
         base, plan, measured, ground = self.base, self.plan, self._parts.measured, self._parts.ground
         turn = wrap(heading(measured.rotation) - base.pose[3])
@@ -450,7 +450,7 @@ class TrotPlanner:
         plan.offset[:] = plan.level - ground.height
 
     def _take_up(self, gait: Gait) -> None:
-        """Go on with another gait; all feet stand."""
+        """Switch to another gait; all feet stand."""
         self.gait = gait
         put(self._record, "gait", gait)
         parts = self._parts
@@ -459,11 +459,11 @@ class TrotPlanner:
         parts.push.acceleration[:] = self._pushing.push(gait).acceleration
 
     def _rest(self, least: float) -> float:
-        """How long all feet stand before the gait that was taken up begins, at least `least` [s]; a sway builds up."""
+        """Return how long all feet stand before the next gait begins, at least `least` [s]; a sway builds up."""
         return max(least, self.gait.period_s) if self.gait.sways else least
 
     def _first_lift(self, gait: Gait) -> tuple[float, ...]:
-        """The touchdowns of a gait that begins with the feet that have the most to catch up."""
+        """Return the touchdowns of a gait that begins with the feet that lag most."""
         parts, touchdown = self._parts, np.array(gait.touchdown)
         v = self.command[:2]
         c, s = np.cos(self.base.pose[3]), np.sin(self.base.pose[3])
@@ -475,7 +475,7 @@ class TrotPlanner:
         return tuple(((touchdown - best + np.min(lift)) % 1.0).tolist())
 
     def _sample_ground(self) -> None:
-        """Ask the ground for its heights and normals where the feet need them; those of the plane never change."""
+        """Sample the heights and normals of the ground for the feet; a plane's never change."""
         if self._ground is not None:
             samples = self._parts.ground
             x, y = samples.points
@@ -483,7 +483,7 @@ class TrotPlanner:
 
 
 def _at_rest(system: System, feet: Feet, home: Array, settings: TrotSettings) -> tuple[_Parts, Pushing, Planned]:
-    """Prepare the machine at rest at the angles `home`: its parts, its pushes, and room for its planned motion."""
+    """Prepare the robot at rest at the angles `home`: its parts, its pushes, and memory for its planned motion."""
     n, gait, legs = len(feet.names), settings.gait, Legs.of(system, feet)
     nominal, limits = _nominal_stance(system, feet, legs, home), _joint_limits(system, legs, home, settings.speed_limit)
     weight = GRAVITY * pin.computeTotalMass(system.model)
@@ -515,7 +515,7 @@ def _at_rest(system: System, feet: Feet, home: Array, settings: TrotSettings) ->
 
 
 def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> NominalStance:
-    """The stance at the joint angles `home`, with the mean of the feet moved under the centre of mass."""
+    """Return the stance at the joint angles `home`, with the mean of the feet moved under the centre of mass."""
     q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
     measured = Measured.of(len(spheres.names))
     measured.read(State(t=0.0, q=q, v=np.zeros(system.n_velocities)), legs)
@@ -528,7 +528,7 @@ def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> N
 
 
 def _joint_limits(system: System, legs: Legs, home: Array, speed: Array | None) -> JointLimits:
-    """The limits of the joints of the legs, whose accelerations are those of the machine at the angles `home`."""
+    """Return the limits of the joints of the legs; accelerations are the robot's at the angles `home`."""
     speed = np.full(system.n_actuated, np.inf) if speed is None else speed
     q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
     carried = np.diag(pin.crba(system.model, system.model.createData(), q))

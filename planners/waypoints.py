@@ -13,13 +13,13 @@ from idcontrol.planners.commands import VelocityCommand
 from idcontrol.types import Array
 
 RADIUS = 0.02
-"""A waypoint counts as reached when the base is this near [m]."""
+"""A waypoint counts as reached within this distance of the base [m]."""
 
 CARROT = 0.12
-"""The machine aims at a point this far ahead on the line between waypoints [m]."""
+"""Distance of the point ahead, on the line between waypoints, that the robot aims at [m]."""
 
 TURN_FROM, TURN_UNTIL = math.pi / 8.0, 0.06
-"""Heading errors at which turning on the spot begins and ends [rad]; apart, so that it does not chatter."""
+"""Heading errors at which turning on the spot begins and ends [rad], with hysteresis."""
 
 TURN_GAIN = 6.0
 """Gain from heading error to turning rate on the spot [1/s]."""
@@ -32,7 +32,7 @@ BRAKING = 0.25
 
 
 class Waypoints:
-    """A command that leads from point to point, and round again.
+    """A command that leads from point to point in a loop.
 
     On the line from the previous to the next waypoint the machine pursues a point (the carrot) that runs ahead of it.
     Heading errors above π/8 are corrected by turning on the spot, smaller ones while walking. The last centimetres are
@@ -40,9 +40,9 @@ class Waypoints:
 
     Attributes:
         points: All waypoints, shape (n, 2) [m].
-        target: The waypoint ahead, shape (2,) [m].
-        previous: The waypoint behind, or the start, shape (2,) [m].
-        reached: How many waypoints have been reached.
+        target: The next waypoint, shape (2,) [m].
+        previous: The previous waypoint, or the start, shape (2,) [m].
+        reached: Number of waypoints reached.
         turning: True if the machine turns on the spot.
     """
 
@@ -55,7 +55,7 @@ class Waypoints:
             points: Waypoints in the world's plane, at least one, (x, y) each [m].
             speed: Walking speed [m/s].
             turn: Largest turning rate [rad/s].
-            stand_from_s: When to stop and stand [s].
+            stand_from_s: Time at which to stop and stand [s].
 
         Raises:
             InputError: There is no point, one is not finite or equals the next, or a speed is not positive.
@@ -77,7 +77,7 @@ class Waypoints:
         self.turning = False
 
     def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
-        """The command at time `t` [s] for a base at `position`, shape (3,) [m], heading `yaw` [rad]."""
+        """Return the command at time `t` [s] for a base at `position`, shape (3,) [m], heading `yaw` [rad]."""
         if t >= self._stand_from:
             self.turning = False
             return VelocityCommand(walk=False)
@@ -101,13 +101,13 @@ class Waypoints:
         )
 
     def _go(self, previous: Array, target: Array) -> None:
-        """Go from one point to the next, shapes (2,) [m]."""
+        """Start from one point to the next, shapes (2,) [m]."""
         self.previous, self.target = previous, target
         self._line: tuple[float, float, float, float] = (*previous.tolist(), *target.tolist())
 
 
 def _carrot(x: float, y: float, x0: float, y0: float, x1: float, y1: float) -> tuple[float, float]:
-    """The point of the line (x0, y0) → (x1, y1) that lies ahead of the projection of (x, y), or the line's end."""
+    """Return the point on the line (x0, y0) → (x1, y1) ahead of the projection of (x, y), or the line's end."""
     dx, dy = x1 - x0, y1 - y0
     length = math.hypot(dx, dy)
     if length == 0.0:

@@ -1,7 +1,7 @@
-"""Robots: one folder each with a robot file (TOML) and, where it is ours, the URDF.
+"""Robots: one folder each with a robot file (TOML) and, if it is ours, the URDF.
 
-To add one, write a folder with a ``robot.toml`` (`idcontrol.robots.schema` says what it may contain) and let
-``idcontrol check`` read it. A user's own robot needs no place here: the path of its robot file serves as its name.
+To add one, write a folder with a ``robot.toml`` (its format is `idcontrol.robots.schema`) and run ``idcontrol check``.
+A user's own robot needs no folder here: the path of its robot file is its name.
 """
 
 from idcontrol.robots import library

@@ -1,4 +1,4 @@
-"""Lists everything that is wrong with a robot's description, or states that it is fit to run."""
+"""Reports all problems of a robot's description."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ STANDING_GAP = 1e-3
 """Feet further above the ground than this do not count as standing [m] (planner.md, section 7)."""
 
 ABOUT = re.compile(r"(?:line (?P<at>\d+): (?P<what>link|joint) (?P<name>.*?): )?(?P<said>.*)")
-"""What a line about a URDF says, and of which link or joint."""
+"""Split of a line about a URDF: what it says, and about which link or joint."""
 
 MOST_NAMES = 12
-"""Most links or joints that a line about several of them names."""
+"""Limit of names in a line about several links or joints."""
 MOST_GUESSES = 3
-"""Most frames that are proposed in place of one that does not exist."""
+"""Limit of suggestions for a frame that does not exist."""
 
 LEG_JOINTS = 3
-"""Number of actuated joints with which a leg can put its foot anywhere, as the gait needs."""
+"""Number of actuated joints with which a leg can place its foot anywhere, as the gait needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +41,11 @@ class Report:
     """The result of a check.
 
     Attributes:
-        robot: Name of the robot, or what was asked for.
-        problems: One line for each thing that must be mended: what, where, how.
-        warnings: One line for each thing that somebody should look at; the robot runs.
-        summary: Mass, height, joints with their limits, feet; plain numbers and text. Empty where problems forbid it.
-        needs: The command that installs the URDF, where that is missing.
+        robot: Name of the robot, or the argument of the check.
+        problems: One line per problem: what, where, how to fix it.
+        warnings: One line per warning; the robot runs.
+        summary: Mass, height, joints with their limits, feet; plain numbers and text. Empty if there are problems.
+        needs: The command that installs the URDF, if it is missing.
     """
 
     robot: str
@@ -61,7 +61,7 @@ class Report:
 
 
 def check(name_or_path: str | Path) -> Report:
-    """Everything that is wrong with a robot's file and URDF; what cannot be read is a problem too, never an exception.
+    """Check a robot's file and URDF; unreadable files are problems too, never exceptions.
 
     Args:
         name_or_path: Name of a robot, or path of a robot file, of its folder or of a URDF, as `idcontrol.robots.load`
@@ -92,14 +92,14 @@ def _check(name_or_path: str | Path) -> Report:
         needs = error.remedy if isinstance(error, locate.NotInstalled) else ""
         return Report(robot=name, problems=(*problems, str(error)), needs=needs)
 
-    found = urdf.inspect(file, free_flyer=raw.get("base") == "free-flyer")
-    problems += [f"{file.name}: {line}" for line in _folded((*found.problems, *found.geometry))]
+    findings = urdf.inspect(file, free_flyer=raw.get("base") == "free-flyer")
+    problems += [f"{file.name}: {line}" for line in _folded((*findings.problems, *findings.geometry))]
     remarks = {} if description is None else description.remarks
-    answered = [_answered(line, remarks) for line in found.warnings]
+    answered = [_answered(line, remarks) for line in findings.warnings]
     warnings = tuple(f"{file.name}: {line}" for line in _folded(answered))
-    tables = table_problems(raw, found.joints) if found.frames else []
-    frames, limits = _frame_problems(raw, found), _limit_problems(raw, found)
-    if description is None or found.problems:
+    tables = table_problems(raw, findings.joints) if findings.frames else []
+    frames, limits = _frame_problems(raw, findings), _limit_problems(raw, findings)
+    if description is None or findings.problems:
         problems += [f"{path.name}: {line}" for line in (*tables, *frames, *limits)]
         return Report(robot=name, problems=tuple(problems), warnings=warnings)
     try:
@@ -122,14 +122,14 @@ def _check(name_or_path: str | Path) -> Report:
 
 
 def _answered(warning: str, remarks: Mapping[str, str]) -> str:
-    """A warning with the robot file's remark about what it names, if there is one."""
+    """Return a warning with the robot file's remark about it, if there is one."""
     words = [word.rstrip(":;,") for word in warning.split()]
     said = next((text for pattern, text in remarks.items() if fnmatch.filter(words, pattern)), None)
     return warning if said is None else f"{warning}; {said}"
 
 
 def _folded(lines: Sequence[str]) -> list[str]:
-    """Lines that say the same of several links or joints as one line, which names them all."""
+    """Merge lines that say the same of several links or joints into one that names them all."""
     alike: dict[tuple[str | None, str], list[re.Match[str]]] = {}
     for about in filter(None, map(ABOUT.fullmatch, lines)):
         alike.setdefault((about["what"], about["said"]), []).append(about)
@@ -139,13 +139,13 @@ def _folded(lines: Sequence[str]) -> list[str]:
     ]
 
 
-def _joined(found: Sequence[re.Match[str]], part: str) -> str:
-    more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
-    return ", ".join(str(about[part]) for about in found[:MOST_NAMES]) + more
+def _joined(findings: Sequence[re.Match[str]], part: str) -> str:
+    more = f" and {len(findings) - MOST_NAMES} more" if len(findings) > MOST_NAMES else ""
+    return ", ".join(str(about[part]) for about in findings[:MOST_NAMES]) + more
 
 
-def _frame_problems(raw: Mapping[str, Any], found: urdf.Findings) -> list[str]:
-    """One line for each sphere of a robot file whose frame the URDF does not have, or has twice."""
+def _frame_problems(raw: Mapping[str, Any], findings: urdf.Findings) -> list[str]:
+    """Return one line for each sphere whose frame is missing in the URDF, or ambiguous."""
     spheres = [
         (where, sphere.get("name"), sphere.get("frame"))
         for where in ("feet", "soles", "lying.supports")
@@ -156,34 +156,34 @@ def _frame_problems(raw: Mapping[str, Any], found: urdf.Findings) -> list[str]:
     frames = [frame for _, _, frame in spheres]
     lines = []
     for where, name, frame in spheres:
-        if not isinstance(name, str) or not isinstance(frame, str) or not found.frames:
+        if not isinstance(name, str) or not isinstance(frame, str) or not findings.frames:
             continue
-        if frame not in found.frames:
-            # a foot has its frame for itself, however near the name of another foot's; supports share theirs
+        if frame not in findings.frames:
+            # feet need distinct frames, however similar the names; supports may share theirs
             taken = frames if where == "feet" else ()
-            known = [known for known in found.frames if known not in taken] or found.frames
-            near = difflib.get_close_matches(frame, known, n=MOST_GUESSES, cutoff=0.0)
-            lines.append(f"{where}.{name}.frame: no frame {frame!r} in the URDF; the nearest: {', '.join(near)}")
-        elif found.frames.count(frame) > 1 and not found.problems:
+            known = [known for known in findings.frames if known not in taken] or findings.frames
+            suggestions = difflib.get_close_matches(frame, known, n=MOST_GUESSES, cutoff=0.0)
+            lines.append(f"{where}.{name}.frame: no frame {frame!r} in the URDF; the nearest: {', '.join(suggestions)}")
+        elif findings.frames.count(frame) > 1 and not findings.problems:
             lines.append(f"{where}.{name}.frame: {frame!r} names a joint and a link; rename one in the URDF")
     return lines
 
 
-def _limit_problems(raw: Mapping[str, Any], found: urdf.Findings) -> list[str]:
-    """One line for each joint whose home is beyond the limits that the URDF gives it."""
+def _limit_problems(raw: Mapping[str, Any], findings: urdf.Findings) -> list[str]:
+    """Return one line for each joint whose home is beyond the URDF's limits."""
     home = entry(raw, "home.joints_rad")
     table = home if isinstance(home, Mapping) else {}
     lines = []
-    for name, (low, high) in ({} if found.problems else found.joints).items():
-        given = [table[key] for key in joints.keys(table, name)] or [0.0]
-        angle = given[0] if len(given) == 1 and isinstance(given[0], int | float) else np.nan
+    for name, (low, high) in ({} if findings.problems else findings.joints).items():
+        homes = [table[key] for key in joints.keys(table, name)] or [0.0]
+        angle = homes[0] if len(homes) == 1 and isinstance(homes[0], int | float) else np.nan
         if abs(angle) <= schema.LARGEST and not low <= angle <= high:
             lines.append(f"home.joints_rad: {name} is {angle:g}, beyond its limits [{low:g}, {high:g}]; move it inside")
     return lines
 
 
 def _foot_problems(robot: Robot, system: System) -> list[str]:
-    found = []
+    findings = []
     walks = robot.description.gait is not None
     owner: dict[int, str] = {}
     for foot, leg in zip(robot.spheres, legs(robot, system), strict=True):
@@ -193,44 +193,44 @@ def _foot_problems(robot: Robot, system: System) -> list[str]:
         )
         endless = next((name for name in (system.actuated_names[i] for i in leg) if _coordinates(system, name) > 1), "")
         if not leg.size:
-            found.append(f"feet.{foot.name}.frame: no joint moves {foot.frame}; name a frame at the end of a leg")
+            findings.append(f"feet.{foot.name}.frame: no joint moves {foot.frame}; name a frame at the end of a leg")
         elif walks and shared is not None:
-            found.append(
+            findings.append(
                 f"feet.{foot.name}.frame: joint {system.actuated_names[shared]} moves foot {owner[shared]}, too; "
                 "the gait needs a leg for each foot: name another frame, or leave [gait] out"
             )
         elif walks and endless:
-            found.append(
+            findings.append(
                 f"feet.{foot.name}.frame: joint {endless} of its leg is continuous; make it revolute with limits in "
                 "the URDF, or leave [gait] out"
             )
         elif walks and slides:
-            found.append(
+            findings.append(
                 f"feet.{foot.name}.frame: joint {slides} of its leg slides, the gait needs legs that turn; name "
                 "another frame, or leave [gait] out"
             )
         elif walks and leg.size != LEG_JOINTS:
-            found.append(
+            findings.append(
                 f"feet.{foot.name}.frame: {leg.size} actuated joints lead to {foot.frame}, the gait needs "
                 f"{LEG_JOINTS}; name another frame, or leave [gait] out"
             )
         owner |= dict.fromkeys(leg.tolist(), foot.name)
-    return found
+    return findings
 
 
 def _coordinates(system: System, name: str) -> int:
-    """Number of coordinates of a joint: two (cosine and sine) for a continuous one, else one."""
+    """Return the number of coordinates of a joint: two (cosine and sine) for a continuous one, else one."""
     return int(system.model.nqs[system.model.getJointId(name)])
 
 
 def _standing_problems(robot: Robot, system: System) -> list[str]:
-    found = []
+    findings = []
     q = robot.standing_state(system).q
     gaps = foot_gaps(robot, system, q).tolist()
     most = median_low(gaps) if gaps and robot.description.base == "free-flyer" else None
     for foot, gap in zip(robot.spheres, gaps, strict=True):
         if most is not None and abs(gap - most) > STANDING_GAP:
-            found.append(
+            findings.append(
                 f"home.joints_rad: foot {foot.name} is {1e3 * abs(gap - most):.1f} mm "
                 f"{'above' if gap > most else 'below'} most of the feet; change the angles of its leg, or correct its "
                 f"radius_m = {foot.radius_m:g} or its offset_m"
@@ -238,15 +238,17 @@ def _standing_problems(robot: Robot, system: System) -> list[str]:
     system.update(q, np.zeros(system.n_velocities))
     u = system.n_unactuated
     if u and not np.linalg.eigvalsh(system.M[:u, :u])[0] > 0.0:
-        found.append("home.joints_rad: the inertia of the unactuated part is not positive there; correct the inertias")
+        findings.append(
+            "home.joints_rad: the inertia of the unactuated part is not positive there; correct the inertias"
+        )
     if robot.description.gait is not None:
         # columns are twists about the origin of the world
         feet = zip(robot.spheres, foot_centres(robot, system, q), legs(robot, system), strict=True)
         for foot, centre, leg in feet:
             along, about = np.split(system.jacobian[:, u + leg], 2)
             if fault := stretched(along + np.cross(about, centre, axis=0), foot.name):
-                found.append(f"home.joints_rad: {fault}")
-    return found
+                findings.append(f"home.joints_rad: {fault}")
+    return findings
 
 
 def _sunk_feet(robot: Robot, system: System) -> list[str]:
@@ -262,7 +264,7 @@ def _sunk_feet(robot: Robot, system: System) -> list[str]:
 
 
 def _summary(robot: Robot, system: System) -> dict[str, Any]:
-    """Mass, height, joints and feet of a robot that is fit to run, as plain data for JSON."""
+    """Return mass, height, joints and feet of a valid robot, as plain data for JSON."""
     names = system.actuated_names
     lower, upper = position_limits(system.model, system.actuated_names)
     kp, kd = robot.torque_gains(names)
@@ -303,7 +305,7 @@ def _summary(robot: Robot, system: System) -> dict[str, Any]:
 
 
 def _actuators(robot: Robot, names: Sequence[str]) -> dict[str, Any]:
-    """A table of what the robot file says of the actuators; nothing where it says nothing."""
+    """Return a table of the actuators in the robot file; empty without any."""
     if robot.description.actuators is None:
         return {}
     columns = zip(ACTUATORS, robot.actuators(names), strict=True)
@@ -311,7 +313,7 @@ def _actuators(robot: Robot, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _rows(names: Sequence[str], columns: Mapping[str, Array]) -> list[dict[str, Any]]:
-    """A table with one row for each joint."""
+    """Return a table with one row per joint."""
     return [
         {"joint": name} | {key: _finite(column[i]) for key, column in columns.items()} for i, name in enumerate(names)
     ]

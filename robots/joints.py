@@ -1,4 +1,4 @@
-"""Per-joint values by name or pattern: of ``{"*" = 20, "*_HAA" = 23, "LF_HAA" = 5}`` the more specific applies."""
+"""Per-joint values by name or pattern; in ``{"*" = 20, "*_HAA" = 23, "LF_HAA" = 5}`` the more specific applies."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from idcontrol.types import Array
 
 
 def problems(values: Mapping[str, Any], joints: Sequence[str], where: str, *, complete: bool = True) -> list[str]:
-    """The mistakes in a per-joint table.
+    """Return the mistakes in a per-joint table.
 
     Args:
-        values: Number by joint name or by pattern, in which ``*`` stands for any letters.
+        values: Number by joint name or by pattern, in which ``*`` matches any letters.
         joints: Names of the actuated joints.
         where: The table's key in the robot file, for the text.
         complete: True if every joint must get a value.
 
     Returns:
-        One line for each key that matches nothing, each joint that two patterns match of which neither is more
-        specific, and the joints without value.
+        One line for each key without a match, each joint with two equally specific patterns, and the joints without a
+        value.
     """
-    found = []
+    mistakes = []
     for key in values:
         if key not in joints and not any(fnmatchcase(joint, key) for joint in joints):
-            near = difflib.get_close_matches(key, joints, n=1, cutoff=0.0)
-            hint = f"the nearest is {near[0]}" if near else "the robot has no joints"
-            found.append(f'{where}."{key}": matches no actuated joint; {hint}')
+            suggestions = difflib.get_close_matches(key, joints, n=1, cutoff=0.0)
+            hint = f"the nearest is {suggestions[0]}" if suggestions else "the robot has no joints"
+            mistakes.append(f'{where}."{key}": matches no actuated joint; {hint}')
     for joint in joints:
         matching = keys(values, joint)
         if len(matching) > 1:
-            found.append(
+            mistakes.append(
                 f'{where}: joint {joint} is matched by "{matching[0]}" and "{matching[1]}"; name the joint itself'
             )
     bare = [joint for joint in joints if not keys(values, joint)]
     if bare and complete:
-        found.append(f"{where}: no value for {', '.join(bare)}; name each, or add a pattern that matches")
-    return found
+        mistakes.append(f"{where}: no value for {', '.join(bare)}; name each, or add a pattern that matches")
+    return mistakes
 
 
 def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, default: float | None = None) -> Array:
-    """The numbers of a per-joint table in the order of `joints`; of several patterns the narrowest applies.
+    """Return the numbers of a per-joint table in the order of `joints`; the most specific pattern applies.
 
     Args:
-        values: Number by joint name or by pattern, in which ``*`` stands for any letters.
+        values: Number by joint name or by pattern, in which ``*`` matches any letters.
         joints: Names of the actuated joints.
         where: The table's key in the robot file, for the text of an error.
-        default: Value of joints that get none; None means that all must get one.
+        default: Value of joints without an entry; None if all must have one.
 
     Returns:
         Shape (len(joints),).
@@ -59,15 +59,15 @@ def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, d
     Raises:
         InputError: The table has a problem; the text is the first one's.
     """
-    found = problems(values, joints, where, complete=default is None)
-    if found:
-        raise InputError(found[0])
+    mistakes = problems(values, joints, where, complete=default is None)
+    if mistakes:
+        raise InputError(mistakes[0])
     matching = [keys(values, joint) for joint in joints]
     return np.array([values[key[0]] if key else default for key in matching], dtype=np.float64)
 
 
 def keys(values: Mapping[str, Any], joint: str) -> list[str]:
-    """The keys that apply to a joint: its own name, else the narrowest patterns that match it."""
+    """Return the keys that apply to a joint: its own name, or the most specific matching patterns."""
     if joint in values:
         return [joint]
     matching = [key for key in values if fnmatchcase(joint, key)]

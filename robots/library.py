@@ -1,6 +1,6 @@
 """The entry point of our robots in the group ``idcontrol.robots``: their names, their loader, their check.
 
-A package with robots of its own offers the same three functions under the same group.
+A package with its own robots offers the same three functions under the same group.
 """
 
 from __future__ import annotations

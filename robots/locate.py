@@ -1,6 +1,7 @@
-"""Where robot files and what they point to are found; no path of any machine is written anywhere.
+"""Locates robot files and their URDFs; no path of any machine is hard-coded.
 
-Files are asked for through `os.path`: it says no where a name is too long or holds a zero byte, and pathlib raises.
+Files are checked with `os.path`, which returns False for names that are too long or contain a zero byte, where pathlib
+raises.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _PACKAGE = "package:"
 
 
 class NotInstalled(InputError):
-    """The distribution is missing that a URDF is in.
+    """The distribution of a URDF is not installed.
 
     Attributes:
         remedy: The command that installs it.
@@ -30,12 +31,12 @@ class NotInstalled(InputError):
 
 
 def names() -> tuple[str, ...]:
-    """Names of the robots that come with the project, sorted."""
+    """Return the names of the robots of the project, sorted."""
     return tuple(sorted(path.parent.name for path in _HERE.glob(f"*/{ROBOT_FILE}")))
 
 
 def robot_file(name_or_path: str | Path) -> Path:
-    """The robot file of a name, or of a path: the file itself, the folder around it, or a URDF beside it.
+    """Return the robot file of a name, or of a path: the file itself, the folder around it, or a URDF beside it.
 
     Raises:
         UnknownName: Neither a known robot nor an existing path.
@@ -63,7 +64,7 @@ def robot_file(name_or_path: str | Path) -> Path:
 
 
 def urdf_file(urdf: str, beside: Path) -> Path:
-    """The URDF that a robot file names.
+    """Return the path of the URDF of a robot file.
 
     Args:
         urdf: Path beside the robot file, or ``package:DISTRIBUTION/path`` in an installed Python distribution.
@@ -90,10 +91,10 @@ def urdf_file(urdf: str, beside: Path) -> Path:
             command = install_command("robots")
         missing = f"{beside}: urdf: {shown(distribution)} is not installed"
         raise NotInstalled(missing, command) from None
-    # A wheel may put its data below any prefix of its own.
-    found = next((file for file in files if f"/{file.as_posix()}".endswith(f"/{inside}")), None)
-    if found is None or not os.path.isfile(str(found.locate())):
+    # a wheel may put its data below its own prefix
+    listed = next((file for file in files if f"/{file.as_posix()}".endswith(f"/{inside}")), None)
+    if listed is None or not os.path.isfile(str(listed.locate())):
         raise InputError(
             f"{beside}: urdf: {shown(distribution)} has no file {shown(inside)}; correct the path or its version"
         )
-    return Path(str(found.locate()))
+    return Path(str(listed.locate()))

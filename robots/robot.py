@@ -1,4 +1,4 @@
-"""A robot: its description and its URDF, and what follows from both."""
+"""A robot: its description, its URDF, and their consequences."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ TABLES = {
     "actuators.bandwidth_hz": np.inf,
     "actuators.delay_s": 0.0,
 }
-"""The tables of a robot file that have an entry for each joint, and the value of joints that have none; None: all must.
-"""
+"""The per-joint tables of a robot file, and the value of joints without an entry; None if all must have one."""
 
 ACTUATORS = tuple(where for where in TABLES if where.startswith("actuators."))
 """The tables of actuators, in the order of `Actuators`."""
@@ -43,7 +42,7 @@ ACTUATORS = tuple(where for where in TABLES if where.startswith("actuators."))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Robot:
-    """A robot file that has been read, and the URDF that it names.
+    """A robot file and its URDF.
 
     Attributes:
         name: Name of the robot.
@@ -58,18 +57,18 @@ class Robot:
     urdf: Path
 
     def system(self, actuators: Actuators | None = None) -> System:
-        """The multibody system, with the torque limits of the robot file.
+        """Return the multibody system, with the torque limits of the robot file.
 
         Args:
-            actuators: What actuators do beside giving their torque, e.g. those of `actuators`; None is nothing.
+            actuators: Dynamics of actuators, e.g. from `actuators`; None for ideal ones.
 
         Raises:
-            InputError: The URDF cannot be used, or a per-joint table of the robot file does not fit its joints.
+            InputError: The URDF is unusable, or a per-joint table of the robot file does not match its joints.
         """
         floating = self.description.base == "free-flyer"
-        found = urdf.inspect(self.urdf, free_flyer=floating).problems
-        if found:
-            raise InputError(f"{self.urdf}: {found[0]}")
+        mistakes = urdf.inspect(self.urdf, free_flyer=floating).problems
+        if mistakes:
+            raise InputError(f"{self.urdf}: {mistakes[0]}")
         # the robot file has the limits, whatever the URDF says
         bare = System.from_urdf(self.urdf, free_flyer=floating, effort_limit=np.inf)
         if misfits := self.table_problems(bare.actuated_names):
@@ -83,19 +82,19 @@ class Robot:
         )
 
     def table_problems(self, names: Sequence[str]) -> list[str]:
-        """The mistakes in the per-joint tables for the actuated joints `names`, one line each."""
+        """Return the mistakes in the per-joint tables for the actuated joints `names`, one line each."""
         return table_problems(msgspec.to_builtins(self.description), names)
 
     def torque_limit(self, names: Sequence[str]) -> Array:
-        """Largest torque of the actuated joints `names`, shape (a,) [N m or N]."""
+        """Return the largest torque of the actuated joints `names`, shape (a,) [N m or N]."""
         return self._per_joint("limits.torque_nm", names)
 
     def velocity_limit(self, names: Sequence[str]) -> Array:
-        """Largest speed of the actuated joints `names`, shape (a,) [rad/s or m/s]."""
+        """Return the largest speed of the actuated joints `names`, shape (a,) [rad/s or m/s]."""
         return self._per_joint("limits.velocity_rad_s", names)
 
     def joint_limits(self, system: System, names: Sequence[str]) -> ActuatorLimits:
-        """Positions by the URDF, speeds and torque rates by the robot file, of the actuated joints `names`."""
+        """Return the limits of the actuated joints `names`: positions by the URDF, the rest by the robot file."""
         lower, upper = position_limits(system.model, names)
         return ActuatorLimits(
             lower=lower,
@@ -106,10 +105,10 @@ class Robot:
         )
 
     def actuators(self, names: Sequence[str]) -> Actuators:
-        """What the robot file says of the actuators of the joints `names`, beside their limits.
+        """Return the robot file's actuator dynamics of the joints `names`.
 
         Raises:
-            InputError: It says nothing.
+            InputError: It has none.
         """
         if self.description.actuators is None:
             raise InputError(f"{self.path}: it says nothing of actuators; add [actuators]")
@@ -121,11 +120,11 @@ class Robot:
         return gains.kp_1_s2, gains.kd_1_s
 
     def torque_gains(self, names: Sequence[str]) -> tuple[Array, Array]:
-        """Stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each."""
+        """Return stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each."""
         return self._per_joint("gains.torque.kp_nm_rad", names), self._per_joint("gains.torque.kd_nm_s_rad", names)
 
     def home_joints(self, names: Sequence[str]) -> Array:
-        """Home positions of the actuated joints `names`, shape (a,) [rad or m]."""
+        """Return home positions of the actuated joints `names`, shape (a,) [rad or m]."""
         return self._per_joint("home.joints_rad", names)
 
     def contacts(
@@ -137,17 +136,17 @@ class Robot:
         orientation: float = 0.0,
         supports: bool = False,
     ) -> SphereContacts:
-        """The robot's feet (or fingertips) on the ground, numbered as in the robot file.
+        """Return the robot's feet (or fingertips) on the ground, numbered as in the robot file.
 
         Args:
             mu: Friction coefficient of the ground; inf means no slip.
-            terrain: The ground; None is the plane z = 0.
-            system: The machine that carries the feet; None makes a new one, which is then ``contacts.system``.
+            terrain: The ground; None for the plane z = 0.
+            system: The robot that carries the feet; None creates one, available as ``contacts.system``.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
-            supports: True if the spheres that carry the robot when it lies follow those of the feet.
+            supports: True to add the spheres that carry the lying robot after the feet.
 
         Raises:
-            InputError: The robot cannot be used, or `mu` is negative.
+            InputError: The robot is unusable, or `mu` is negative.
         """
         spheres, lying = self.spheres, self.description.lying
         if supports and lying is not None:
@@ -166,13 +165,13 @@ class Robot:
 
     @property
     def patches(self) -> tuple[str, ...]:
-        """Names of the feet, then of the soles, numbered as in `Reference.stance`."""
+        """Return the names of the feet, then of the soles, numbered as in `Reference.stance`."""
         feet, soles = self.description.feet, self.description.soles
         return (*(foot.name for foot in feet), *(sole.name for sole in soles))
 
     @property
     def spheres(self) -> tuple[schema.Foot, ...]:
-        """The spheres that may touch something: feet, then the corners of all soles, which have their names."""
+        """Return the spheres that may touch something: feet, then the corners of all soles, with the soles' names."""
         corners = [
             schema.Foot(name=sole.name, frame=sole.frame, radius_m=sole.radius_m, offset_m=corner)
             for sole in self.description.soles
@@ -181,12 +180,12 @@ class Robot:
         return (*self.description.feet, *corners)
 
     def standing_state(self, system: System | None = None) -> State:
-        """The robot at rest in its home pose, its lowest foot exactly on the plane z = 0.
+        """Return the robot at rest in its home pose, its lowest foot exactly on the plane z = 0.
 
-        A floating base is level above the origin of the world; without feet it stays at height zero.
+        A floating base is level above the origin of the world; without feet its height is zero.
 
         Args:
-            system: The robot's system, if there is one already; None makes one.
+            system: The robot's system, if available; None creates one.
         """
         system = self.system() if system is None else system
         q = system.configuration(self.home_joints(system.actuated_names))
@@ -195,10 +194,10 @@ class Robot:
         return State(t=0.0, q=q, v=np.zeros(system.n_velocities))
 
     def standing_height(self, system: System | None = None) -> float:
-        """Height of the centre of mass above the ground in `standing_state` [m], wherever the root frame is.
+        """Return the height of the centre of mass above the ground in `standing_state` [m].
 
         Args:
-            system: The robot's system, if there is one already; None makes one.
+            system: The robot's system, if available; None creates one.
         """
         system = self.system() if system is None else system
         return float(system.com(self.standing_state(system).q)[2])
@@ -217,11 +216,11 @@ class Robot:
 
 
 def load(name_or_path: str | Path) -> Robot:
-    """A robot by name, or by the path of a robot file, of its folder, or of a URDF with a robot file beside it.
+    """Return a robot by name or path: of a robot file, its folder, or a URDF with a robot file beside it.
 
     Raises:
-        UnknownName: No robot has that name; the text lists those that exist.
-        InputError: The file or the URDF cannot be used; `idcontrol.robots.check` says everything that is wrong.
+        UnknownName: The robot does not exist; the text lists existing ones.
+        InputError: The file or the URDF is unusable; `idcontrol.robots.check` lists all problems.
     """
     path = locate.robot_file(name_or_path)
     description, problems = schema.parse(schema.read(path))
@@ -234,24 +233,24 @@ def load(name_or_path: str | Path) -> Robot:
 
 
 def urdf_of(named: str, path: Path, asked: str | Path) -> Path:
-    """The URDF that a robot file names, which must be the one that was asked for if a URDF was.
+    """Return the URDF of a robot file, which must be the requested one if a URDF was requested.
 
     Raises:
-        InputError: It cannot be found, or the robot file beside the URDF in question names another.
+        InputError: It does not exist, or the robot file beside the requested URDF names another.
     """
-    found = locate.urdf_file(named, path)
-    if Path(asked).suffix.lower() == ".urdf" and not Path(asked).samefile(found):
+    urdf_path = locate.urdf_file(named, path)
+    if Path(asked).suffix.lower() == ".urdf" and not Path(asked).samefile(urdf_path):
         raise InputError(
-            f"{path}: urdf: it names {found.name}, not {Path(asked).name}; give that file a folder of its own"
+            f"{path}: urdf: it names {urdf_path.name}, not {Path(asked).name}; give that file a folder of its own"
         )
-    return found
+    return urdf_path
 
 
 def table_problems(raw: Mapping[str, Any], names: Collection[str]) -> list[str]:
-    """The mistakes in the per-joint tables of a robot file for the actuated joints `names`, one line each.
+    """Return the mistakes in the per-joint tables of a robot file for the actuated joints `names`, one line each.
 
     Args:
-        raw: The file as it was read; a table that is none, or is missing, has no mistakes here.
+        raw: The parsed file; a missing or malformed table has no mistakes here.
         names: Names of the actuated joints.
     """
     tables = {where: entry(raw, where) for where in TABLES}
@@ -264,7 +263,7 @@ def table_problems(raw: Mapping[str, Any], names: Collection[str]) -> list[str]:
 
 
 def entry(raw: Mapping[str, Any], key: str) -> Any:
-    """What stands under a dotted key of a file; None where nothing does."""
+    """Return the entry of a dotted key of a file; None without one."""
     value: Any = raw
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -272,7 +271,7 @@ def entry(raw: Mapping[str, Any], key: str) -> Any:
 
 
 def foot_centres(robot: Robot, system: System, q: Array) -> Array:
-    """Centres of `Robot.spheres` in the world, shape (k, 3) [m], at configuration `q` (nq,)."""
+    """Return the centres of `Robot.spheres` in the world, shape (k, 3) [m], at configuration `q` (nq,)."""
     data = system.model.createData()
     pin.framesForwardKinematics(system.model, data, q)
     placed = [data.oMf[system.frame(foot.frame)].act(np.array(foot.offset_m)) for foot in robot.spheres]
@@ -280,16 +279,16 @@ def foot_centres(robot: Robot, system: System, q: Array) -> Array:
 
 
 def foot_gaps(robot: Robot, system: System, q: Array) -> Array:
-    """Distance of each of `Robot.spheres` from the plane z = 0, shape (k,) [m]; negative below it."""
+    """Return the distance of each of `Robot.spheres` from the plane z = 0, shape (k,) [m]; negative below it."""
     radius = np.array([foot.radius_m for foot in robot.spheres])
     gap: Array = foot_centres(robot, system, q)[:, 2] - radius
     return gap
 
 
 def legs(robot: Robot, system: System) -> tuple[Integers, ...]:
-    """The actuated joints that move each foot, from the base outwards: indices into `System.actuated_names`.
+    """Return the actuated joints that move each foot, from the base outwards: indices into `System.actuated_names`.
 
-    They are read from the kinematic tree, because the order of a list says nothing about it.
+    They are read from the kinematic tree, since the order of a list does not determine them.
     """
     chains = []
     for foot in robot.spheres:

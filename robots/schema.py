@@ -1,4 +1,4 @@
-"""The format of a robot file: TOML that is read into frozen structs, with units in the names of its keys.
+"""The format of a robot file: TOML parsed into frozen structs, with units in the names of its keys.
 
 Per-joint tables map a joint's name, or a pattern with ``*``, to a number; the more specific applies
 (`idcontrol.robots.joints`).
@@ -24,7 +24,7 @@ from idcontrol.robots.wording import LONGEST_LINE, shown
 MOST_BYTES = 1 << 20
 """Largest size of a robot file [bytes]."""
 MOST_DOTS = 1000
-"""Largest number of dots in a line: the time that a dotted key takes to read grows with the square of its parts."""
+"""Limit of dots in a line: the time to parse a dotted key grows with the square of its parts."""
 LARGEST = 1e9
 """Largest number in a robot file: computations with larger ones soon overflow."""
 
@@ -35,17 +35,17 @@ Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Home(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The pose in which the robot stands; the height of the base follows from the feet.
+    """The standing pose of the robot; the height of the base follows from the feet.
 
     Attributes:
-        joints_rad: Angle of each joint [rad], or length [m] of a sliding one; joints that are not named are at zero.
+        joints_rad: Angle of each joint [rad], or length [m] of a sliding one; other joints are at zero.
     """
 
     joints_rad: dict[str, float] = {}
 
 
 class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sphere that may touch something: a foot the ground, a fingertip what its hand holds.
+    """A sphere that may touch something: a foot the ground, a fingertip a held body.
 
     Attributes:
         name: Name of the foot, as the gait uses it, e.g. ``"LF"``.
@@ -61,13 +61,13 @@ class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A flat sole: its corners may touch the ground, so it tips over its edges and resists twisting as they do.
+    """A flat sole: its corners may touch the ground, so that it tips over its edges and resists twisting.
 
     Attributes:
         name: Name of the foot.
         frame: Link or frame of the URDF that carries it.
-        corners_m: Corners in that frame [m]; three or more that are not on one line.
-        radius_m: Radius of the sphere at each corner [m]; 0 is a sharp one.
+        corners_m: Corners in that frame [m]; three or more that are not collinear.
+        radius_m: Radius of the sphere at each corner [m]; 0 for a sharp one.
     """
 
     name: Name
@@ -77,11 +77,11 @@ class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Lying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the robot lies, level, with its feet on the ground beside it; the angles of its legs follow.
+    """Lying pose of the robot, level, with its feet on the ground beside it; the angles of its legs follow.
 
     Attributes:
-        supports: Spheres under its body that carry it then.
-        feet_out_m: How much further out to their sides the feet are than where the robot stands [m].
+        supports: Spheres under its body that carry it.
+        feet_out_m: Sideways distance of the feet from their standing position, outwards [m].
     """
 
     supports: Annotated[tuple[Foot, ...], msgspec.Meta(min_length=1)]
@@ -94,10 +94,10 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         torque_nm: Largest torque by joint [N m], or force [N] of a sliding one.
         velocity_rad_s: Largest speed by joint [rad/s], or [m/s].
-        torque_rate_nm_s: How fast the torque may change by joint [N m/s], or the force [N/s]; joints that are not named
-            have no bound.
-        no_load_rad_s: Speed by joint at which the motor gives no torque any more [rad/s], or [m/s]: from
-            `velocity_rad_s` on its torque falls in a straight line; joints that are not named keep it at all speeds.
+        torque_rate_nm_s: Largest rate of the torque by joint [N m/s], or of the force [N/s]; other joints have no
+            limit.
+        no_load_rad_s: Speed by joint at which the motor gives no torque [rad/s], or [m/s]: from `velocity_rad_s` on its
+            torque falls linearly; other joints have full torque at all speeds.
     """
 
     torque_nm: dict[str, Positive]
@@ -107,16 +107,15 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ActuatorFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What actuators do beside giving the torque that they are asked for, for runs that ask for it.
+    """Dynamics of actuators, for runs that request them.
 
     Attributes:
-        armature_kg_m2: Inertia of the rotor as the joint feels it, its own times the square of the gear ratio, by joint
-            [kg m²], or [kg] of a sliding one; joints that are not named have none.
-        damping_nm_s_rad: Viscous friction by joint [N m s/rad], or [N s/m]; joints that are not named have none.
-        friction_nm: Dry friction by joint [N m], or [N]; joints that are not named have none.
-        bandwidth_hz: Bandwidth of the torque by joint, that of a first-order lag [Hz]; joints that are not named give
-            it at once.
-        delay_s: How late the torque is given, by joint [s]; joints that are not named give it at once.
+        armature_kg_m2: Rotor inertia reflected to the joint, i.e. times the square of the gear ratio, by joint [kg m²],
+            or [kg] of a sliding one; other joints have none.
+        damping_nm_s_rad: Viscous friction by joint [N m s/rad], or [N s/m]; other joints have none.
+        friction_nm: Dry friction by joint [N m], or [N]; other joints have none.
+        bandwidth_hz: Bandwidth of the torque by joint, a first-order lag [Hz]; other joints have no lag.
+        delay_s: Delay of the torque by joint [s]; other joints have none.
     """
 
     armature_kg_m2: dict[str, NotNegative] = {}
@@ -127,13 +126,13 @@ class ActuatorFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class MachineOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a machine orders, turns and zeroes its joints.
+    """A machine's order, directions and zeros of joints.
 
     Attributes:
         joints: Names of all actuated joints in the machine's order.
-        turned: Those that the machine turns the other way.
-        offset_rad: Angle of a joint where the machine's is zero; joints that are not named have the same zero.
-        feet: Names of all feet in the machine's order; none is the order of the robot file.
+        turned: Joints with the opposite direction in the machine.
+        offset_rad: Angle of a joint at the machine's zero; other joints have the same zero.
+        feet: Names of all feet in the machine's order; none for the order of the robot file.
     """
 
     joints: tuple[str, ...]
@@ -174,14 +173,14 @@ class RobotGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class DefaultGait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the robot walks by default (planner.md, sections 4 and 9).
+    """Default gait of the robot (planner.md, sections 4 and 9).
 
     Attributes:
         period_s: Duration of one stride [s].
-        duty: Share of the period that a foot stands.
+        duty: Stance share of the period.
         touchdown: Fraction of the period at which each foot lands, by foot name.
         step_height_m: Height of a step above the ground [m].
-        touchdown_speed_m_s: Downward speed at which a foot is planned to land [m/s].
+        touchdown_speed_m_s: Planned downward speed of a foot at touchdown [m/s].
         speed_m_s: Walking speed [m/s].
         turn_rad_s: Turning rate [rad/s].
     """
@@ -196,7 +195,7 @@ class DefaultGait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How fast the commanded velocity of the base may change (planner.md, section 3.1).
+    """Limits on the change of the commanded base velocity (planner.md, section 3.1).
 
     Attributes:
         acceleration_m_s2: Along the ground [m/s²].
@@ -216,16 +215,16 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         urdf: Path beside the robot file, or ``package:DISTRIBUTION/path`` inside an installed Python distribution.
         base: True if the root link floats.
         home: The standing pose.
-        lying: How it lies before it stands up; None for one that does not.
-        feet: Feet or fingertips: spheres that may touch something, in the order that results use.
+        lying: Lying pose before it stands up; None for a robot without one.
+        feet: Feet or fingertips: spheres that may touch something, in the order of results.
         soles: Flat feet, numbered after `feet`.
         limits: Limits of the motors.
-        actuators: What else actuators do; None where nothing is known of it.
+        actuators: Actuator dynamics; None if unknown.
         gains: Feedback gains.
-        gait: How it walks; None for a robot that does not walk.
-        command: How fast its commanded velocity may change.
-        orders: Orders of joints that machines of this robot have, by names such as that of their maker's library.
-        remarks: Why the URDF is right in what `check` warns of, by names of links or joints, or patterns with ``*``.
+        gait: Default gait; None for a robot that does not walk.
+        command: Limits on the change of its commanded velocity.
+        orders: Orders of joints of this robot's machines, by names such as the maker's library.
+        remarks: Why the URDF is right despite warnings of `check`, by names of links or joints, or patterns with ``*``.
     """
 
     schema: Literal[1]
@@ -246,10 +245,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The tables and values of a robot file.
+    """Return the tables and values of a robot file.
 
     Raises:
-        InputError: The file cannot be read or is no TOML.
+        InputError: The file is unreadable or not TOML.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device may never end
@@ -260,7 +259,7 @@ def read(path: Path) -> dict[str, Any]:
             raise InputError(
                 f"{path}: cannot be read: it is larger than {MOST_BYTES >> 20} MiB, which no robot file is"
             )
-        text = data.decode("utf-8-sig")  # some editors put a mark in front
+        text = data.decode("utf-8-sig")  # some editors put a byte-order mark in front
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path}: cannot be read: {reason}") from None
@@ -274,10 +273,10 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def parse(raw: Mapping[str, Any]) -> tuple[Description | None, list[str]]:
-    """The description that a robot file gives, and everything that its text alone shows to be wrong.
+    """Return the description in a robot file, and all problems visible in its text.
 
     Returns:
-        The description, None if a value does not fit its key; and one line for each problem, with the key it is about.
+        The description, None if a value does not fit its key; and one line per problem, with its key.
     """
     misfits = _problems(raw, Description, "")
     problems = [shown(line, LONGEST_LINE) for line in (*misfits, *_inconsistencies(raw))]
@@ -285,27 +284,27 @@ def parse(raw: Mapping[str, Any]) -> tuple[Description | None, list[str]]:
 
 
 def _problems(raw: Any, struct: type[msgspec.Struct], where: str) -> list[str]:
-    """Everything that does not fit `struct`: unknown or missing keys, values of a wrong kind or out of range."""
+    """Return all that does not fit `struct`: unknown or missing keys, values of a wrong kind or out of range."""
     if not isinstance(raw, Mapping):
         return [f"{where}: must be a table, as in [{where}]"]
     fields = {field.name: field for field in msgspec.structs.fields(struct)}
-    found = []
+    problems = []
     for key in raw:
         if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(fields)}"
-            found.append(f"{_dotted(where, key)}: unknown key; {hint}")
+            suggestions = difflib.get_close_matches(key, fields, n=1)
+            hint = f"did you mean {suggestions[0]}?" if suggestions else f"known here: {', '.join(fields)}"
+            problems.append(f"{_dotted(where, key)}: unknown key; {hint}")
     for name, field in fields.items():
         at = _dotted(where, name)
         if name in raw:
-            found += _value_problems(raw[name], field.type, at)
+            problems += _value_problems(raw[name], field.type, at)
         elif field.required:
-            found.append(f"{at}: is missing; add it")
-    return found
+            problems.append(f"{at}: is missing; add it")
+    return problems
 
 
 def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
-    """The mistakes in one value; tables and lists are entered, so that each line names the very entry."""
+    """Return the mistakes in one value; tables and lists are entered, so that each line names the exact entry."""
     if typing.get_origin(kind) in (UnionType, typing.Union):
         kind = next(option for option in typing.get_args(kind) if option is not type(None))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -336,29 +335,31 @@ def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
 
 
 def _inconsistencies(raw: Mapping[str, Any]) -> list[str]:
-    """Keys that contradict each other, as far as they can be read."""
+    """Return keys that contradict each other, as far as they are readable."""
     feet, gait = raw.get("feet", []), raw.get("gait")
     named = [foot.get("name") for foot in feet if isinstance(foot, Mapping)] if isinstance(feet, list) else [None]
     names = [name for name in named if isinstance(name, str)]
-    found = [
+    problems = [
         f"feet: the name {name} is given twice; rename one" for name in sorted(set(names)) if names.count(name) > 1
     ]
     if gait is not None and raw.get("base") == "fixed":
-        found.append('gait: a robot with base = "fixed" cannot walk; let its base be "free-flyer", or leave [gait] out')
+        problems.append(
+            'gait: a robot with base = "fixed" cannot walk; let its base be "free-flyer", or leave [gait] out'
+        )
     touchdown = gait.get("touchdown") if isinstance(gait, Mapping) else None
     if len(names) < len(named) or not isinstance(touchdown, Mapping):
-        return found
+        return problems
     if not names:
-        found.append("gait: a robot without feet cannot walk; add [[feet]] or leave [gait] out")
-    found += [f"gait.touchdown.{name}: no such foot; feet: {', '.join(names)}" for name in touchdown.keys() - names]
-    found += [
+        problems.append("gait: a robot without feet cannot walk; add [[feet]] or leave [gait] out")
+    problems += [f"gait.touchdown.{name}: no such foot; feet: {', '.join(names)}" for name in touchdown.keys() - names]
+    problems += [
         f"gait.touchdown.{name}: is missing; every foot needs its phase" for name in names if name not in touchdown
     ]
-    return found
+    return problems
 
 
 def _literal(value: Any) -> str:
-    """A value as Python writes it, cut short."""
+    """Return a value as Python source, truncated."""
     try:
         return shown(repr(value))
     except ValueError:  # Python refuses to print numbers of some thousand digits

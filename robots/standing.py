@@ -1,4 +1,4 @@
-"""True if a robot can stand in its home pose and on the feet of its gait: statics, and how fast it tips."""
+"""Check whether a robot can stand in its home pose and on the feet of its gait: statics, and how fast it tips."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ GRAVITY = 9.81
 MU = 0.6
 """Friction of the ground that a robot must be able to stand on: rubber on a dry floor."""
 LEAST_LEAN_RAD = 0.02
-"""A robot that tips over when it leans by less than this does not stand: no controller holds its base as still."""
+"""A robot that tips over at less lean than this does not stand: no controller holds its base as still."""
 MOST_LEAN_RAD = 0.15
-"""A robot that tips by more than this within a stance is not kept from falling: a quarter of the lean of a fall."""
+"""A robot that tips by more than this within a stance falls: a quarter of the lean of a fall."""
 ON_EDGE = 1e-3
-"""A mass centre less than this inside of the feet that stand is on the edge of what they span [m].
+"""A mass centre less than this inside the standing feet's hull is on its edge [m].
 
-`support_margin` of two feet is up to 0.2 mm too large: it looks along `DIRECTIONS`.
-"""
+`support_margin` of two feet is up to 0.2 mm too large: it looks along `DIRECTIONS`."""
 MOST_RADIUS = 0.5
 """Largest radius of a foot, as a share of the length of its leg: a larger one reaches the knee."""
 MOST_GROWTH = 100.0
-"""Bound on an exponent, so that a stance of hours makes no overflow."""
+"""Bound on an exponent, so that a stance of hours does not overflow."""
 DIRECTIONS = np.stack([f(np.linspace(0.0, 2.0 * np.pi, 3600, endpoint=False)) for f in (np.cos, np.sin)])
 """Unit vectors in the plane, shape (2, 3600)."""
 
 
 def problems(robot: Robot, system: System) -> list[str]:
-    """Say why a robot with a floating base and feet cannot stand or walk, in one line for each reason.
+    """Return why a robot with a floating base and feet cannot stand or walk, one line per reason.
 
     Args:
         robot: The robot; each of its feet is at the end of a leg.
-        system: Its machine; its last update is overwritten by that of the standing pose.
+        system: Its multibody system; its last update is replaced by the standing pose.
     """
     q = robot.standing_state(system).q
     system.update(q, np.zeros(system.n_velocities))
@@ -50,9 +49,9 @@ def problems(robot: Robot, system: System) -> list[str]:
             f"home.joints_rad: the mass centre is {-com[2]:.2g} m below the feet; z points up, and the robot stands on "
             "its feet: turn it over, or fold its legs the other way"
         ]
-    found = [*_buried(robot, system), *_oversized(robot, system, centres)]
-    if robot.description.gait is None or found:
-        return found
+    faults = [*_buried(robot, system), *_oversized(robot, system, centres)]
+    if robot.description.gait is None or faults:
+        return faults
     margin = support_margin(centres[:, :2] - com[:2])
     if margin < LEAST_LEAN_RAD * com[2]:
         where = f"{1e3 * abs(margin):.0f} mm {'inside' if margin > 0.0 else 'beyond'} the edge of"
@@ -70,7 +69,7 @@ def problems(robot: Robot, system: System) -> list[str]:
 
 
 def _buried(robot: Robot, system: System) -> list[str]:
-    """Name the joints of the legs that are below the ground on which the feet stand."""
+    """Name the joints of the legs that are below the ground in the standing pose."""
     height = {
         system.actuated_names[i]: float(
             system.data.oMi[system.model.getJointId(system.actuated_names[i])].translation[2]
@@ -110,7 +109,7 @@ def support_margin(feet: Array) -> float:
 
 
 def torque_share(robot: Robot, system: System) -> float:
-    """Return the least largest share of its torque limits with which a robot stands at home, all feet on the ground.
+    """Return the least largest share of its torque limits with which a robot stands at home on all feet.
 
     Args:
         robot: The robot.
@@ -121,22 +120,22 @@ def torque_share(robot: Robot, system: System) -> float:
 
 
 def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice) -> float:
-    """Return the least largest share of torque limits with which contacts hold a machine still; inf if they cannot.
+    """Return the least largest share of torque limits with which contacts hold a robot still; inf if they cannot.
 
     A linear program in the contact forces f and the share s: min s, J_uᵀ f = c_u, |c_a - J_aᵀ f| <= s τ_max, with f in
     friction pyramids.
 
     Args:
         system: The machine at rest; c is its bias.
-        contacts: The feet that stand, n of them.
+        contacts: The n standing feet.
         limit: Torque limits τ_max, shape (a,) [N m].
-        rows: The unactuated rows in balance: six for a base at rest, three for one that the feet carry and may turn.
+        rows: Number of balanced unactuated rows: six for a base at rest, three for a carried base that may rotate.
     """
     n, u, J = len(contacts), system.n_unactuated, contacts.jacobian
     across, c = -J[:, u:].T, system.bias[u:]
     pyramid = np.hstack([np.tile(-np.diag(contacts.mu), (4, 1)), np.vstack([np.kron(np.eye(2), np.eye(n))] * 2)])
     pyramid[2 * n :, n:] *= -1.0
-    found = linprog(
+    program = linprog(
         np.append(np.zeros(3 * n), 1.0),
         A_ub=np.vstack(
             [
@@ -150,11 +149,11 @@ def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice)
         b_eq=system.bias[:u][rows],
         bounds=[(0.0, None)] * n + [(None, None)] * (2 * n) + [(0.0, None)],
     )
-    return float(found.fun) if found.success else math.inf
+    return float(program.fun) if program.success else math.inf
 
 
 def stances(gait: Gait) -> list[tuple[Booleans, float]]:
-    """List which feet stand, shape (n,), and for how long [s], one after the other in a cycle of a gait."""
+    """List the standing feet, shape (n,), and their duration [s], in order through a cycle of a gait."""
     touchdown = np.array(gait.touchdown)
     changes = np.unique(np.concatenate([touchdown, (touchdown + gait.duty) % 1.0]).round(9))
     lengths = np.diff(np.append(changes, changes[0] + 1.0))
@@ -166,13 +165,15 @@ def stances(gait: Gait) -> list[tuple[Booleans, float]]:
 
 
 def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
-    """Name the stance of the gait that tips the robot most, if it tips it over, or the weakest that cannot carry it.
+    """Name the stance that tips the robot most, if it tips it over, or the weakest that cannot carry it.
 
     Over a support d beside the mass centre at height h, a point mass tips by d/h (cosh(t √(g/h)) - 1) in time t.
     """
-    told, names = robot.description.gait, [foot.name for foot in robot.spheres]
-    assert told is not None  # asked of robots that walk
-    gait = Gait(period_s=told.period_s, duty=told.duty, touchdown=tuple(told.touchdown[name] for name in names))
+    default, names = robot.description.gait, [foot.name for foot in robot.spheres]
+    assert default is not None  # only for robots that walk
+    gait = Gait(
+        period_s=default.period_s, duty=default.duty, touchdown=tuple(default.touchdown[name] for name in names)
+    )
     contacts, limit = robot.contacts(MU, system=system).detect(math.inf), robot.torque_limit(system.actuated_names)
     height, most, needs = float(com[2]), (0.0, ""), (0.0, "")
     for stands, lasts in stances(gait):
@@ -182,7 +183,7 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
         carriers = contacts.take(np.flatnonzero(stands))
         margin = support_margin(carriers.point[:, :2] - com[:2])
         beside = max(-margin, 0.0)
-        # no robot stays above a line or a point: it begins with the least lean that tips it over
+        # no robot stays above a line or a point: start from the least lean that tips it over
         begins = max(beside / height, LEAST_LEAN_RAD) if margin < ON_EDGE else 0.0
         lean = begins * (math.cosh(min(lasts * math.sqrt(GRAVITY / height), MOST_GROWTH)) - 1.0)
         most = max(
@@ -202,18 +203,18 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
 
 
 def implausible_inertias(robot: Robot, system: System) -> list[str]:
-    """Warn of each moving body whose inertia needs more room than the whole robot takes."""
+    """Warn of each moving body whose inertia needs more space than the whole robot has."""
     q = robot.standing_state(system).q
     data = system.model.createData()
     pin.framesForwardKinematics(system.model, data, q)
     places = np.array([place.translation for place in data.oMf[1:]])
     size = float(np.linalg.norm(places[:, None] - places[None], axis=2).max())
-    found = []
+    faults = []
     for name, body in zip(system.model.names[1:], system.model.inertias[1:], strict=True):
         gyration = math.sqrt(float(np.linalg.eigvalsh(body.inertia)[-1]) / body.mass) if body.mass > 0.0 else 0.0
         if gyration > size:
-            found.append(
+            faults.append(
                 f"what joint {name} moves has the inertia of its {body.mass:.3g} kg {gyration:.2g} m away, the robot "
                 f"is {size:.2g} m large; correct its <inertial>"
             )
-    return found
+    return faults

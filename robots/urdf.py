@@ -1,8 +1,8 @@
-"""A URDF read as XML: everything that is wrong with it, in words, before Pinocchio sees it.
+"""A URDF read as XML: all its problems, in words, before Pinocchio reads it.
 
-Pinocchio and urdfdom stop at the first error, name no line, and accept much that makes no machine: a zero axis, a
-negative mass. Document types and entities are refused, since nothing in a URDF needs them and their expansion can
-fill the memory; so is what is far larger than any machine, before anything is computed with it.
+Pinocchio and urdfdom stop at the first error, name no line, and accept much that is no valid robot: a zero axis, a
+negative mass. Document types and entities are refused, since nothing in a URDF needs them and their expansion can fill
+the memory; so is anything far larger than any robot, before computing with it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NUMBERS = {
 _NOT_NEGATIVE = {("limit", "effort"), ("limit", "velocity"), ("dynamics", "damping"), ("dynamics", "friction")}
 _BOUNDED = ("origin", "axis", "mass", "inertia")
 LARGEST = 1e9
-"""Largest of the numbers that make the machine [m, rad, kg, kg m²]: computations with larger ones soon overflow."""
+"""Largest of the robot's numbers [m, rad, kg, kg m²]: computations with larger ones soon overflow."""
 
 _JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 _WITH_AXIS = ("revolute", "continuous", "prismatic", "planar")
@@ -55,32 +55,32 @@ _RESERVED = ("universe", "root_joint")
 """Pinocchio's names for the world and for the joint under a floating base."""
 
 MOST_BYTES = 1 << 24
-"""Largest size of a URDF [bytes]; those of humanoids have a hundredth of that."""
+"""Largest size of a URDF [bytes]; humanoids have a hundredth of that."""
 MOST_LINKS = 1000
 MOST_MOVING = 300
 """Largest number of moving joints; the time of a control step grows with their third power."""
 _MOST_DEPTH = 100
 _MOST_ELEMENTS = 100 * MOST_LINKS
 _MOST_GUESSES = 5
-"""Largest number of problems for which the nearest name is looked up, which takes time in proportion to all names."""
+"""Limit of problems with a suggested name, whose search takes time proportional to the number of names."""
 
 _ROUNDING_KG_M2 = 1e-15
-"""Error that moments of inertia may have: CAD writes zeros as tiny numbers of either sign. A cube of 1 mg with sides of
-1 mm has 170 times that."""
+"""Tolerance of moments of inertia: CAD writes zeros as tiny numbers of either sign. A cube of 1 mg with sides of 1 mm
+has 170 times that."""
 _TRIANGLE = 1e-3
-"""Relative error that moments of inertia may have in the triangle inequality: URDFs are printed with few digits."""
+"""Relative tolerance of moments of inertia in the triangle inequality: URDFs are printed with few digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The mistakes in a URDF; each line says what is wrong, where, and how to mend it.
+    """The mistakes in a URDF; each line says what is wrong, where, and how to fix it.
 
     Attributes:
         problems: Mistakes with which the dynamics cannot be computed, or would be wrong.
-        geometry: Mistakes with which collision geometry cannot be built; dynamics do not need it.
-        warnings: Things that somebody should look at, although the robot runs.
-        frames: Names of links and joints; empty where the file cannot be read.
-        joints: Lower and upper limit of each joint of one velocity [rad or m]; infinite where it has none.
+        geometry: Mistakes that prevent collision geometry, which dynamics do not need.
+        warnings: Suspicious things with which the robot runs.
+        frames: Names of links and joints; empty if the file is unreadable.
+        joints: Lower and upper limit of each joint of one velocity [rad or m]; infinite for none.
     """
 
     problems: tuple[str, ...] = ()
@@ -92,20 +92,20 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """The XML tree with the lines that its elements stand on."""
+    """The XML tree with the lines of its elements."""
 
     path: Path
     root: ET.Element
     line: Mapping[ET.Element, int]
 
     def at(self, element: ET.Element) -> str:
-        """``line 12: joint hip``: where to look."""
+        """Return the place of an element, ``line 12: joint hip``."""
         name = element.get("name")
         return f"line {self.line[element]}: {shown(element.tag)}{f' {shown(name)}' if name else ''}"
 
 
 def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
-    """Everything that is wrong with a URDF as far as its own text shows.
+    """Check a URDF, as far as its text alone shows.
 
     Args:
         path: The file.
@@ -118,7 +118,7 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
     if document.root.tag != "robot":
         return Findings(problems=(f"line 1: the root element is <{shown(document.root.tag)}>; a URDF has <robot>",))
     if unexpanded := next(_unexpanded(document), ""):
-        return Findings(problems=(unexpanded,))  # whatever else it lacks, xacro may bring
+        return Findings(problems=(unexpanded,))  # xacro may add anything else that is missing
     problems = [*_bad_numbers(document), *_bad_names(document), *_bad_joints(document)]
     if not problems:
         problems += [*_no_tree(document)]
@@ -126,7 +126,7 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
     massless, light = ([], []) if problems else _massless(document, free_flyer)
     problems += massless
     geometry, warnings = _bad_meshes(document)
-    warnings = [*_left_out(document), *light, *_unphysical_inertias(document), *warnings]
+    warnings = [*_ignored(document), *light, *_unphysical_inertias(document), *warnings]
     frames = tuple(str(one.get("name")) for one in document.root if one.tag in ("link", "joint"))
     limits = {
         joint.attrib["name"]: _limits(joint)
@@ -139,7 +139,7 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
 
 
 def mesh_file(filename: str, urdf: Path) -> Path:
-    """The file that a mesh name in `urdf` means.
+    """Return the file of a mesh name in `urdf`.
 
     ``package://NAME/...`` is looked up in every folder NAME beside or above the URDF; any other name starts at the URDF
     and must stay in its package: the nearest folder above with a ``package.xml`` or a ``robot.toml``, else its own.
@@ -162,7 +162,7 @@ def mesh_file(filename: str, urdf: Path) -> Path:
         marked = (f for f in urdf.parents if (f / "package.xml").is_file() or (f / "robot.toml").is_file())
         package = next(marked, urdf.parent)
         path = Path(os.path.normpath(urdf.parent / plain))
-    # By name and not by resolved links: installers of packages link to where the files really are.
+    # by name and not by resolved links: package installers link to the actual files
     if not path.is_relative_to(package):
         raise InputError(f"it leaves the package folder {package.name}; move the file into it")
     if not os.path.isfile(path):
@@ -225,14 +225,14 @@ def _read(path: Path) -> _Document:
 
 
 def _floats(text: str) -> list[float]:
-    """The numbers of a text as C reads them: Python would take 1_000 and the digits of every script too."""
+    """Return the numbers of a text as C parses them: Python would accept 1_000 and digits of any script."""
     if "_" in text or not text.isascii():
         raise ValueError(text)
     return [float(word) for word in text.split()]
 
 
 def _numbers(element: ET.Element | None, key: str, default: tuple[float, ...]) -> Array:
-    """The numbers of an attribute; `default` where there are none or bad ones, which `_bad_numbers` has told."""
+    """Return the numbers of an attribute; `default` if there are none or bad ones, which `_bad_numbers` reports."""
     text = element.get(key) if element is not None else None
     try:
         values = np.array(_floats(text)) if text is not None else np.array(default)
@@ -242,7 +242,7 @@ def _numbers(element: ET.Element | None, key: str, default: tuple[float, ...]) -
 
 
 def _unexpanded(document: _Document) -> Iterator[str]:
-    """Elements that only xacro understands: URDF readers pass over them, and a machine without them would remain."""
+    """Return elements that only xacro understands: URDF readers skip them, and an incomplete robot would remain."""
     for element, line in document.line.items():
         if element.tag.startswith("xacro:"):
             yield f"line {line}: <{shown(element.tag)}> is not expanded; run xacro first"
@@ -310,8 +310,10 @@ def _bad_joints(document: _Document) -> Iterator[str]:
             name = element.get("link", "") if element is not None else ""
             if name not in links:
                 guesses += 1
-                near = difflib.get_close_matches(name[:100], links, n=1, cutoff=0.0) if guesses <= _MOST_GUESSES else []
-                hint = f"the nearest is {shown(near[0])}" if near else "correct the name"
+                suggestions = (
+                    difflib.get_close_matches(name[:100], links, n=1, cutoff=0.0) if guesses <= _MOST_GUESSES else []
+                )
+                hint = f"the nearest is {shown(suggestions[0])}" if suggestions else "correct the name"
                 yield f"{at}: {end} link {shown(name)!r} does not exist; {hint}"
         axis = joint.find("axis")
         if kind in _WITH_AXIS and axis is not None:
@@ -340,13 +342,13 @@ def _ends(joint: ET.Element) -> tuple[str, str]:
 
 
 def _few(names: list[str]) -> str:
-    """The first of many names."""
+    """Return the first of many names."""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return ", ".join(shown(name) for name in names[:10]) + more
 
 
 def _no_tree(document: _Document) -> Iterator[str]:
-    """The ways in which links and joints form no tree: two parents, no root, several roots, loops."""
+    """Return the ways in which links and joints form no tree: two parents, no root, several roots, loops."""
     links = [link.get("name", "") for link in document.root.findall("link")]
     children: dict[str, list[str]] = {name: [] for name in links}
     mover: dict[str, str] = {}
@@ -371,7 +373,7 @@ def _no_tree(document: _Document) -> Iterator[str]:
 
 
 def _inertia(element: ET.Element) -> Array:
-    """The inertia matrix of an <inertia> element, shape (3, 3) [kg m²]."""
+    """Return the inertia matrix of an <inertia> element, shape (3, 3) [kg m²]."""
     xx, xy, xz, yy, yz, zz = (
         float(_numbers(element, f"i{key}", (0.0,))[0]) for key in ("xx", "xy", "xz", "yy", "yz", "zz")
     )
@@ -397,8 +399,8 @@ def _bad_inertials(document: _Document) -> Iterator[str]:
             yield f"{at}: a principal moment of its inertia is negative ({moments[0]:.3g} kg m²); correct the matrix"
 
 
-def _left_out(document: _Document) -> Iterator[str]:
-    """Statements about joints that are not computed with, or are hardly meant: mimics, and limits without a range."""
+def _ignored(document: _Document) -> Iterator[str]:
+    """Return statements about joints that are ignored or hardly intended: mimics, and limits without a range."""
     for joint in document.root.findall("joint"):
         mimic, limit = joint.find("mimic"), joint.find("limit")
         if leader := mimic.get("joint") if mimic is not None else None:
@@ -410,12 +412,12 @@ def _left_out(document: _Document) -> Iterator[str]:
 
 
 def _range(limit: ET.Element | None) -> tuple[float, float]:
-    """The numbers of a <limit>; what it leaves out is zero."""
+    """Return the numbers of a <limit>; missing ones are zero."""
     return float(_numbers(limit, "lower", (0.0,))[0]), float(_numbers(limit, "upper", (0.0,))[0])
 
 
 def _limits(joint: ET.Element) -> tuple[float, float]:
-    """Where a joint ends; nowhere if its limits leave it no range (`idcontrol.dynamics.system.position_limits`)."""
+    """Return a joint's limits; none if they leave it no range (`idcontrol.dynamics.system.position_limits`)."""
     lower, upper = _range(joint.find("limit"))
     return (lower, upper) if joint.get("type") in _WITH_LIMIT and lower < upper else (-math.inf, math.inf)
 
@@ -434,9 +436,9 @@ def _unphysical_inertias(document: _Document) -> Iterator[str]:
 
 
 def _massless(document: _Document, free_flyer: bool) -> tuple[list[str], list[str]]:
-    """Moving links that weigh nothing with all that is fixed to them: with all that hangs on them, too; and the others.
+    """Return moving links without mass, fixed children included: those whose descendants have none, and others.
 
-    Joints in a row, as a ball joint is described, have massless links between them: the last one's mass is enough.
+    Consecutive joints, as in a ball joint, have massless links between them: the last one's mass is enough.
     """
     links = {link.get("name", ""): link for link in document.root.findall("link")}
     fixed: dict[str, list[str]] = {name: [] for name in links}
@@ -463,7 +465,7 @@ def _massless(document: _Document, free_flyer: bool) -> tuple[list[str], list[st
 
 
 def _mass(links: Mapping[str, ET.Element], children: Mapping[str, list[str]], name: str) -> float:
-    """Mass of a link and of its children, theirs and so on [kg]."""
+    """Return the mass of a link and all its descendants [kg]."""
     bodies = [name]
     for body in bodies:
         bodies += children[body]
@@ -476,18 +478,18 @@ def _weightless(document: _Document, link: ET.Element, how: str) -> str:
 
 
 def _bad_meshes(document: _Document) -> tuple[list[str], list[str]]:
-    """Meshes that cannot be found: those for collision, and those for display only."""
+    """Return missing mesh files: for collision, and for display only."""
     lines: dict[str, list[str]] = {"collision": [], "visual": []}
-    told = set()
+    reported = set()
     for link in document.root.findall("link"):
-        for use, found in lines.items():
+        for use, named in lines.items():
             for mesh in link.iterfind(f"{use}/geometry/mesh"):
                 name = mesh.get("filename", "")
                 try:
                     mesh_file(name, document.path)
                 except InputError as error:
-                    if (use, name) not in told:
+                    if (use, name) not in reported:
                         at = f"line {document.line[mesh]}: link {shown(link.get('name', ''))}"
-                        found.append(f"{at}: {use} mesh {shown(name)!r}: {error}")
-                    told.add((use, name))
+                        named.append(f"{at}: {use} mesh {shown(name)!r}: {error}")
+                    reported.add((use, name))
     return lines["collision"], lines["visual"]

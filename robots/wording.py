@@ -1,12 +1,12 @@
-"""Words from a file, as a message may show them: short, on one line, nothing that a terminal would obey."""
+"""Words from a file for messages: short, on one line, without terminal control characters."""
 
 from __future__ import annotations
 
 LONGEST_LINE = 500
-"""Letters of a whole message."""
+"""Limit of characters in a message."""
 
 
 def shown(text: str, most: int = 60) -> str:
-    """`text` cut to `most` characters, those that cannot be printed replaced."""
+    """Return `text` cut to `most` characters, with unprintable ones replaced."""
     cut = text if len(text) <= most else text[: most - 3] + "..."
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in cut)

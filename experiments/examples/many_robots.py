@@ -4,7 +4,7 @@
 
     python -m idcontrol.experiments.examples.many_robots 1024
 
-Whoever trains a policy on top has it write `References` in place of the sway, and resets the rows that end.
+To train a policy on top, let it write `References` in place of the sway, and reset the rows that end.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def sway(mu: Array, duration_s: float) -> Array:
 
 def feet(robot: idc.robots.Robot, states: list[idc.State]) -> Array:
     """Where the feet of each robot are on the ground, shape (n, 4, 2) [m]."""
-    contacts, found = robot.contacts(mu=1.0), []
+    contacts, paths = robot.contacts(mu=1.0), []
     for state in states:
         contacts.system.update(state.q, state.v)
         contacts.detect(np.inf)
-        found.append(contacts.centre[:, :2].copy())
-    return np.array(found)
+        paths.append(contacts.centre[:, :2].copy())
+    return np.array(paths)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,6 @@ if __name__ == "__main__":
         import mujoco_menagerie
 
         chosen = mujoco_menagerie.load("unitree_go1")
-    found = trot(chosen, 5.0)
-    outcome = "stood to the end" if found["fell_at_s"] is None else f"fell at {found['fell_at_s']:.2f} s"
-    print(
-        f"{outcome}: walked {found['distance_m']:.2f} m, joints off by {1e3 * found['q_err_rad']:.1f} mrad on average"
-    )
+    summary = trot(chosen, 5.0)
+    outcome = "stood to the end" if summary["fell_at_s"] is None else f"fell at {summary['fell_at_s']:.2f} s"
+    print(f"{outcome}: walked {summary['distance_m']:.2f} m, joints off by {1e3 * summary['q_err_rad']:.1f} mrad")

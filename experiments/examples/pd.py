@@ -4,7 +4,7 @@
 
     idcontrol loop --robot go1 --controller idcontrol.experiments.examples.pd:JointPd --duration 10
 
-Gains in torque must bear the delay of a period that there is between processes; those of `links` do not at 1 kHz.
+Gains in torque must bear the delay of a period between processes; gains of `links` do not at 1 kHz.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class JointPd:
         """Do nothing: no step depends on an earlier one."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Torques for the period that begins at ``state.t``."""
+        """Return torques for the period that begins at ``state.t``."""
         q, v = self.system.joint_positions(state.q), self.system.joint_velocities(state.v)
         tau = self.gains.kp * (reference.q - q) + self.gains.kd * (reference.v - v)
         limit = self.system.effort_limit

@@ -44,7 +44,7 @@ def describe(message: Message, state: State, tau: Array, accelerometer: Array, j
 
 
 def upward(forces: ContactForces, feet: Integers) -> Array:
-    """The force on each foot, shape (n,) [N]; `feet` are the numbers of the feet in the robot's order."""
+    """Return the force on each foot, shape (n,) [N]; `feet` are the numbers of the feet in the robot's order."""
     felt = np.zeros(feet.size)
     for foot, force in zip(forces.identity, forces.force, strict=True):
         if foot < feet.size:  # else it is the belly
@@ -57,8 +57,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A go1 that speaks Unitree's low-level interface on this computer.")
     parser.add_argument("--silence", type=float, default=20.0 / RATE_HZ, help="it brakes after it [s] (%(default)s)")
     parser.add_argument("--domain", type=int, default=0, help="number of the DDS domain (%(default)s)")
-    given = parser.parse_args()
-    silence_s: float = given.silence
+    options = parser.parse_args()
+    silence_s: float = options.silence
     np.seterr(all="ignore")
     session, dt = resolve("idcontrol.experiments.live:loop", WalkConfig(robot="go1")), 1.0 / RATE_HZ
     system, limits, order = session.system, session.limits, session.orders[ORDER]
@@ -72,7 +72,7 @@ def main() -> None:
     taken = late = overtaken = 0
     pacer = Pacer(WallClock(), round(NS * dt))
     with realtime.undisturbed(cpus=sorted(os.sched_getaffinity(0))):
-        bus = Bus(robot=True, domain=given.domain)
+        bus = Bus(robot=True, domain=options.domain)
         while not (begun and off and now - heard > silence_s * NS):
             now = pacer.wait().woke
             commands = list(bus.take())

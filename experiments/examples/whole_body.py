@@ -28,7 +28,7 @@ SETTLE_S = 0.02
 """T: in which time the velocity of a standing foot is to vanish [s]; quicker would fight every landing."""
 EASE = 1e-4
 """ε: what a newton of contact force costs against a newton of error on the base."""
-NEAR_M = 1e-3
+CANDIDATE_M = 1e-3
 """A foot that is planned to stand counts as standing below this gap [m]."""
 
 
@@ -43,7 +43,7 @@ class WholeBody:
         """Do nothing: no step depends on an earlier one."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Torques for the period that begins at ``state.t``."""
+        """Return torques for the period that begins at ``state.t``."""
         system, gains, u = self.system, self.gains, self.system.n_unactuated
         system.update(state.q, state.v)
         v = system.from_pinocchio(state.v)
@@ -52,8 +52,8 @@ class WholeBody:
             gains, reference.q - system.joint_positions(state.q), reference.v - v[u:]
         )
 
-        near = self.contacts.detect(NEAR_M)
-        standing = near.take(reference.stance[near.identity])
+        candidates = self.contacts.detect(CANDIDATE_M)
+        standing = candidates.take(reference.stance[candidates.identity])
         n = len(standing)
         J = standing.jacobian  # all normals, then all first tangents, then all second tangents
         a[:u] = (
@@ -75,7 +75,7 @@ class WholeBody:
 
 
 def _pyramids(mu: Array) -> Array:
-    """Rows of ``f_n ≥ 0, μ f_n ± f_s ≥ 0, μ f_n ± f_t ≥ 0``, shape (5n, 3n)."""
+    """Return rows of ``f_n ≥ 0, μ f_n ± f_s ≥ 0, μ f_n ± f_t ≥ 0``, shape (5n, 3n)."""
     n = len(mu)
     none, one, mu_n = np.zeros((n, n)), np.eye(n), np.diag(mu)
     return np.vstack(

@@ -43,7 +43,7 @@ RUNS = tuple(
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """The outcomes in the form of the paper's tables, and what follows from them."""
+    """Return the outcomes in the form of the paper's tables, and what follows from them."""
     results = Results(outcomes)
     return (
         verdicts(judged(outcomes)),
@@ -64,7 +64,7 @@ def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
 
 
 def _line_and_panel(outcome: RunOutcome) -> tuple[str, str]:
-    """Controllers are lines; presets on terrains are panels."""
+    """Draw controllers as lines, presets on terrains as panels."""
     plant, mu = outcome.setting("plant"), outcome.setting("mu")
     terrain = next(
         (title for title, settings in TERRAINS.values() if (settings["plant"], settings["mu"]) == (plant, mu)),

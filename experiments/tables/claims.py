@@ -21,7 +21,7 @@ from idcontrol.experiments.tables.results import (
     Results,
     contradicted,
 )
-from idcontrol.experiments.verdicts import MOST_FACTOR, Judged, near, verdict
+from idcontrol.experiments.verdicts import MOST_FACTOR, Judged, close, verdict
 from idcontrol.show.report import plain
 from idcontrol.sweeps.study import Table
 
@@ -87,7 +87,7 @@ def _smoothing(results: Results) -> Iterator[Judged]:
                 what=f"in the preset {preset} the second stage lowers the largest torque rate",
                 printed=f"by a factor of {plain(printed)}",
                 found=plain(factor),
-                verdict=verdict(near(factor, printed), MOST_FACTOR if walked else ""),
+                verdict=verdict(close(factor, printed), MOST_FACTOR if walked else ""),
             )
 
 

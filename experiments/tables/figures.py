@@ -36,7 +36,7 @@ FIG_14_S = 5.0
 
 
 def figures_data(results: Results) -> Iterator[Table]:
-    """Series of Figs. 6, 14, 15 and 17."""
+    """Return series of Figs. 6, 14, 15 and 17."""
     close_up: list[tuple[Any, ...]] = []
     rates: list[tuple[Any, ...]] = []
     for preset, _, controller, run in results.firsts(("id-coulomb-qp", *MITIGATION, "id-coulomb-lcp")):
@@ -63,7 +63,7 @@ def figures_data(results: Results) -> Iterator[Table]:
 
 
 def close_up_torques(run: Run) -> tuple[Array, Array]:
-    """Times and torques of the first leg within `CLOSE_UP_S`, or at the end of a run that ended earlier."""
+    """Return times and torques of the first leg within `CLOSE_UP_S`, or at the end of a run that ended earlier."""
     t = run.arrays["t"]
     begin, end = CLOSE_UP_S
     rows = (t >= begin) & (t < end) if t[-1] > end else t >= t[-1] - (end - begin)
@@ -71,7 +71,7 @@ def close_up_torques(run: Run) -> tuple[Array, Array]:
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
-    """The torques of Figs. 6 and 15, which the general figures of a comparison leave out."""
+    """Return the torques of Figs. 6 and 15, which the general figures of a comparison leave out."""
     results = Results(outcomes)
     order = ("id-coulomb-lcp", "id-coulomb-qp-raw", "id-coulomb-smooth", "id-coulomb-qp")
     shown = sorted(results.firsts(order), key=lambda first: order.index(first[2]))

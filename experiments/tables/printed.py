@@ -27,13 +27,13 @@ from idcontrol.sweeps.study import Table
 
 
 def tracking(results: Results) -> Table:
-    """Table 3."""
+    """Return Table 3."""
     rows = [(title, c, *_row(results, "tracking", c, t)) for t, (title, _) in TERRAINS.items() for c in CONTROLLERS]
     return headed("table3-tracking", rows)
 
 
 def smoothness(results: Results) -> Table:
-    """Table 4."""
+    """Return Table 4."""
     rows = []
     for controller in (*CONTROLLERS, *MITIGATION):
         largest = [results.value(preset, controller, SMOOTHNESS_ON, "dtau_max_nm_s") for preset in PRESETS]
@@ -42,7 +42,7 @@ def smoothness(results: Results) -> Table:
 
 
 def force_prediction(results: Results) -> Table:
-    """Table 5."""
+    """Return Table 5."""
     rows = [
         (title, c, *_row(results, "force_prediction", c, t)) for t, (title, _) in TERRAINS.items() for c in PREDICTING
     ]
@@ -50,7 +50,7 @@ def force_prediction(results: Results) -> Table:
 
 
 def _row(results: Results, name: str, controller: str, terrain: str, more: Sequence[Any] = ()) -> list[Any]:
-    """Each number of a controller as printed and in both presets, `more`, and the verdicts on the preset paper."""
+    """Return each number of a controller as printed and in both presets, `more`, and the verdicts on the paper's."""
     table = PAPER[name]
     printed = table["values"].get(terrain, table["values"]).get(controller, ())
     row, said = [], []
@@ -63,18 +63,18 @@ def _row(results: Results, name: str, controller: str, terrain: str, more: Seque
 
 
 def _compared(results: Results, controller: str, terrain: str, key: str, printed: float | None) -> str | None:
-    """The verdict on a number of the preset paper."""
+    """Return the verdict on a number of the preset paper."""
     found = results.cell("paper", controller, terrain, key)
     return compared(found, printed, derivation_of(controller, terrain, key, printed, found))
 
 
 def verdicts(judged: Sequence[Judged]) -> Table:
-    """The verdicts by the place where the paper prints what they are on."""
+    """Return the verdicts by the place where the paper prints what they are on."""
     return headed("verdicts", tuple((source, *counts) for source, counts in by_source(judged).items()))
 
 
 def numbers(results: Results) -> Iterator[Judged]:
-    """The numbers of Tables 3 to 5 beside those of the preset paper."""
+    """Return the numbers of Tables 3 to 5 beside the preset paper's."""
     for name in ("tracking", "smoothness", "force_prediction"):
         table = PAPER[name]
         by_terrain = {SMOOTHNESS_ON: table["values"]} if name == "smoothness" else table["values"]
@@ -90,7 +90,7 @@ def numbers(results: Results) -> Iterator[Judged]:
 
 
 def scored(table: Table) -> Iterator[Judged]:
-    """The rows of a table of scores: task, controller, printed score, ours, and last the verdict."""
+    """Return the rows of a table of scores: task, controller, printed score, ours, and last the verdict."""
     for task, controller, printed, found, *_, said in table.rows:
         if said is not None:
             yield Judged(SOURCE.format("Table 6"), f"{controller}, {task}", printed, found, said)
@@ -101,7 +101,7 @@ TROTS: Final[Mapping[int, str]] = {2: "rigid_high", 3: "rigid_low"}
 
 
 def scores(results: Results, tasks: Mapping[int, str] = TROTS) -> Table:
-    """Rows of Table 6, by what was measured instead of by eye.
+    """Return rows of Table 6, by what was measured instead of by eye.
 
     Args:
         results: Outcomes of one gait.
@@ -118,7 +118,7 @@ def scores(results: Results, tasks: Mapping[int, str] = TROTS) -> Table:
 
 
 def scored_alike(found: str | None, printed: str, derivation: str = "") -> str | None:
-    """The verdict on a score: whether both pass or both fail; None where nothing was run."""
+    """Return the verdict on a score: whether both pass or both fail; None where nothing was run."""
     return None if found is None else verdict(found.startswith("pass") is printed.startswith("pass"), derivation)
 
 

@@ -56,13 +56,13 @@ CARRIES_NM = 0.206
 
 
 def contradicted(controller: str, terrain: str, found: float | str | None) -> str:
-    """The page that says that Table 6 contradicts Tables 3 and 5, if a robot did as Table 6 has it; "" otherwise."""
+    """Return the page on how Table 6 contradicts Tables 3 and 5, if a robot did as Table 6 has it; "" otherwise."""
     fell = isinstance(found, str) and found.startswith("fell")
     return CONTRADICTED if (controller, terrain) == ("id-noslip-qp", "rigid_low") and fell else ""
 
 
 def derivation_of(controller: str, terrain: str, key: str, printed: float | None, found: float | str | None) -> str:
-    """The page that derives how a number differs from the printed one; "" if none does."""
+    """Return the page that derives how a number differs from the printed one; "" if none does."""
     if key == "tau_mean_nm" and printed is not None and printed < CARRIES_NM:
         return LEAST_TORQUE
     return contradicted(controller, terrain, found)
@@ -82,7 +82,7 @@ class Results:
                     self._by_place.setdefault((o.row.preset, o.setting("controller"), terrain), []).append(o)
 
     def at(self, preset: str, controller: str, terrain: str) -> list[RunOutcome]:
-        """The runs at this place; an empty list if there are none."""
+        """Return the runs at this place; an empty list if there are none."""
         return self._by_place.get((preset, controller, terrain), [])
 
     def firsts(
@@ -100,7 +100,7 @@ class Results:
         return bool(runs) and all(run.done for run in runs)
 
     def value(self, preset: str, controller: str, terrain: str, key: str, *, fallen: bool = False) -> float | None:
-        """Mean of a metric over runs that did their task, or that are `fallen` too; None where there is none."""
+        """Return the mean of a metric over runs that did their task, or are `fallen`, too; None without any."""
         runs = [run for run in self.at(preset, controller, terrain) if run.done or fallen]
         values = [run.metric(key) for run in runs if run.metric(key) is not None]
         return float(np.mean(values)) if values else None
@@ -113,7 +113,7 @@ class Results:
         return {c: value for c, value in values.items() if value is not None}
 
     def cell(self, preset: str, controller: str, terrain: str, key: str) -> float | str | None:
-        """The value for a table; where a run failed, the reason stands in its place."""
+        """Return the value for a table; where a run failed, the reason stands in its place."""
         runs = self.at(preset, controller, terrain)
         failed = [run for run in runs if not run.done]
         return failed[0].reason if failed else self.value(preset, controller, terrain, key)

@@ -74,18 +74,18 @@ class TorqueParts:
 
     @property
     def total(self) -> float:
-        """Mean |Δτ/Δt| [N m/s]."""
+        """Return the mean |Δτ/Δt| [N m/s]."""
         return self.switching + self.internal + self.borne + self.feedback + self.rest
 
     def share(self, part: str) -> float:
-        """Share of one part, by its attribute, in the total."""
+        """Return the share of one part, by its attribute, in the total."""
         value: float = getattr(self, part)
         return value / self.total if self.total > 0.0 else 0.0
 
 
 @lru_cache(maxsize=256)
 def torques_of(folder: Path) -> TorqueParts | None:
-    """The parts of the run in `folder`; None if it is too short."""
+    """Return the parts of the run in `folder`; None if it is too short."""
     run = load(folder)
     if len(run.arrays["t"]) < 10:
         return None
@@ -118,7 +118,7 @@ def torques_of(folder: Path) -> TorqueParts | None:
 
 
 def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
-    """Rows within `reach` rows of one where a foot's planned stance or real contact differs from the row before.
+    """Return rows within `reach` rows of one where a foot's planned stance or real contact differs from the row before.
 
     Args:
         stance: Planned stance, shape (rows, n_feet).
@@ -133,7 +133,7 @@ def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
 
 
 def _taken_apart(run: Run, rows: Integers, h: float) -> tuple[float, float, float, float]:
-    """Shares of internal and borne forces and of feedback in the changes towards `rows`; the forbidden demand."""
+    """Return shares of internal and borne forces and of feedback in the changes to `rows`; the forbidden demand."""
     robot = robots.load(run.config["robot"])
     spheres = robot.contacts(1.0)
     controller, delay = run.config["controller"], SENSED.get(run.config["controller"], 0)
@@ -169,7 +169,7 @@ class _Gains(NamedTuple):
 
 
 def _gains(run: Run, robot: robots.Robot, joints: Sequence[str]) -> _Gains:
-    """The gains that a run was made with."""
+    """Return the gains that a run was made with."""
     told = msgspec.convert(run.config.get("gains", {}), FeedbackGains).of(run.config["controller"])
     known = robot.description.gains.acceleration
     beside = np.array(robot.torque_gains(joints))
@@ -229,7 +229,7 @@ class _Split:
         )
 
     def forbidden(self, before: _Split, v: Array, h: float) -> Array:
-        """Smallest change of the demand after which ``J v̇ + J̇ v = 0`` has a solution, shape (a,) [rad/s²].
+        """Return the smallest change of the demand after which ``J v̇ + J̇ v = 0`` has a solution, shape (a,) [rad/s²].
 
         Args:
             before: The tick before, for J̇; the same feet stand.
@@ -246,7 +246,7 @@ class _Split:
 
 
 def torque_parts(results: Results) -> Table:
-    """The parts of the torque rates in Table 4."""
+    """Return the parts of the torque rates in Table 4."""
     rows = []
     for preset, _, controller, run in results.firsts((*CONTROLLERS, *MITIGATION)):
         parts = torques_of(run.folder)

@@ -27,12 +27,12 @@ TASKS: Final[Mapping[int, str]] = {0: "rigid_high", 1: "rigid_low"}
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """The two rows."""
+    """Return the two rows."""
     return (scores(Results(outcomes), TASKS),)
 
 
 def judged(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """The paper's scores, beside the runs."""
+    """Return the paper's scores, beside the runs."""
     return scored(scores(Results(outcomes), TASKS))
 
 

@@ -1,7 +1,7 @@
-"""Our controllers in other people's simulators and on other people's robots.
+"""Our controllers in other simulators and on other robots.
 
-`mujoco` takes any MJCF, `gymnasium` makes an environment. `bus` lets a loop drive a robot that speaks the messages of
-`unitree` over DDS. Each is loaded when it is first used, and needs a package then.
+`mujoco` takes any MJCF, `gymnasium` is an environment. `bus` lets a loop drive a robot that uses the messages of
+`unitree` over DDS. Each loads when first used, and needs its package then.
 """
 
 import importlib

@@ -1,16 +1,16 @@
-"""A robot that speaks on a bus, as the machine of a loop: between the loop's datagrams and Unitree's messages over DDS.
+"""A robot on a bus as the machine of a loop: between the loop's datagrams and Unitree's messages over DDS.
 
 ::
 
     idcontrol loop  <── UDP, idcontrol.loop.wire ──>  idcontrol bus  <── DDS, idcontrol.adapters.unitree ──>  robot
 
-`Bridge` is the machine that the loop talks to. It follows the mode of the loop as any machine does: it is silent until
-the loop is running, hands on each command as it comes, brakes the joints by the dampers of the robot's drives when the
-loop falls silent or brakes, and turns the motors off at the end. Each state of the robot becomes a datagram.
-When the robot is silent so is the bridge, and the loop brakes. `Bus` is the place of one of them on the bus.
+`Bridge` is the machine that the loop is connected to. It follows the mode of the loop as any machine does: it is silent
+until the loop runs, forwards each command, brakes the joints with the dampers of the robot's drives when the loop falls
+silent or brakes, and turns the motors off at the end. Each state of the robot becomes a datagram. If the robot falls
+silent, so does the bridge, and the loop brakes. `Bus` is its connection to the bus.
 
-Unless an interface is named, nothing leaves this computer: whoever sends on ``rt/lowcmd`` moves every robot that hears
-it.
+Unless an interface is named, nothing leaves this computer: anyone who sends on ``rt/lowcmd`` moves every robot that
+receives it.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ from idcontrol.types import Array, Integers
 ORDER = "unitree"
 """Name of the joints' order in the robot file."""
 KEPT = 64
-"""Messages that wait on the bus until they are taken."""
+"""Limit of messages that wait on the bus."""
 LOOK_S = 2e-3
-"""Time after which the bridge looks after the silence of both sides [s]; what one of them says is handed on at once."""
+"""Period at which the bridge checks both sides for silence [s]; messages are forwarded at once."""
 LITTLE_ENDIAN = b"\0\1\0\0"
 """The head of a message in CDR."""
 _ONLY_HERE = """
@@ -74,11 +74,11 @@ _AT = '<General><Interfaces><NetworkInterface name="{}"/></Interfaces></General>
 
 
 def places(layout: np.dtype[Any]) -> Integers:
-    """Where in a message of `layout` each byte of its CDR is, -1 for padding, shape (bytes of the CDR,).
+    """Return the position of each byte of the CDR in a message of `layout`, -1 for padding, shape (bytes of the CDR,).
 
-    CDR (OMG XTypes, 7.4) has every number at a multiple of its size, as C has, but does not align structures.
+    CDR (OMG XTypes, 7.4) aligns every number to its size, as C does, but does not align structures.
     """
-    found: list[int] = []
+    positions: list[int] = []
 
     def walk(part: np.dtype[Any], at: int) -> None:
         if part.subdtype is not None:
@@ -89,16 +89,16 @@ def places(layout: np.dtype[Any]) -> Integers:
             for kind, offset, *_ in part.fields.values():
                 walk(kind, at + offset)
         else:
-            found.extend([-1] * (-len(found) % part.itemsize))
-            found.extend(range(at, at + part.itemsize))
+            positions.extend([-1] * (-len(positions) % part.itemsize))
+            positions.extend(range(at, at + part.itemsize))
 
     walk(layout, 0)
-    return np.array(found)
+    return np.array(positions)
 
 
 @functools.cache
 def idl_type(layout: np.dtype[Any]) -> Any:
-    """The type that Cyclone DDS announces for a `layout` of `NAMES`; its Python objects are slow and not used."""
+    """Return the type that Cyclone DDS announces for a `layout` of `NAMES`; its slow Python objects are not used."""
     from cyclonedds.idl import annotations, make_idl_struct, types
 
     if layout.subdtype is not None:
@@ -113,9 +113,9 @@ def idl_type(layout: np.dtype[Any]) -> Any:
 
 @functools.cache
 def _sample(layout: np.dtype[Any]) -> Any:
-    """The type of a message whose objects carry it whole, as `message` (None: it cannot be read), not number by number.
+    """Return a message type whose objects carry the raw bytes as `message` (None if unreadable).
 
-    Packing or unpacking a message number by number takes Cyclone DDS 0.25 ms, and this 0.02 ms.
+    Packing or unpacking number by number takes Cyclone DDS 0.25 ms, raw bytes 0.02 ms.
     """
     place = places(layout)
     there = place >= 0
@@ -139,24 +139,24 @@ def _sample(layout: np.dtype[Any]) -> Any:
 
         @classmethod
         def deserialize_key(cls, *_: Any, **__: Any) -> Sample:
-            return cls(None)  # a writer has left, of which the bus tells by a sample without a message
+            return cls(None)  # a writer has left, which the bus reports by a sample without a message
 
     return Sample
 
 
 class Bus:
-    """A place on the bus: writes messages of one kind and takes those of the other.
+    """A connection to the bus: writes messages of one kind and takes messages of the other.
 
     Attributes:
-        damaged: Messages that were dropped because of their checksum.
+        damaged: Messages dropped because of their checksum.
     """
 
     def __init__(self, *, robot: bool, interface: str | None = None, domain: int = 0) -> None:
         """Join the bus.
 
         Args:
-            robot: Whether to speak as the robot, which takes commands and writes states.
-            interface: Network interface, as the robot is reached by; None stays on this computer.
+            robot: True to act as the robot, which takes commands and writes states.
+            interface: Network interface towards the robot; None stays on this computer.
             domain: Number of the DDS domain.
 
         Raises:
@@ -185,7 +185,7 @@ class Bus:
         self._taken, self._sample = (_sample(layout) for layout in
                                      ((LOW_CMD, LOW_STATE) if robot else (LOW_STATE, LOW_CMD)))  # fmt: skip
         self._writer = DataWriter(member, state if robot else command)
-        # a thread of the bus says that something has come, and the one that has to take it can wait for that
+        # a thread of the bus signals new messages, and the thread that takes them can wait for that
         self._come = come = os.eventfd(0, os.EFD_NONBLOCK)
         self._listener = Listener(on_data_available=lambda _: os.eventfd_write(come, 1))
         self._reader = DataReader(
@@ -193,16 +193,16 @@ class Bus:
         )
 
     def close(self) -> None:
-        """Leave the bus: first what speaks and hears, then the domain."""
+        """Leave the bus: first the writer and reader, then the domain."""
         del self._reader, self._listener, self._writer, self._member, self._domain
         os.close(self._come)
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable as soon as a message has come, for `select`."""
+        """Return the descriptor that becomes readable once a message has come, for `select`."""
         return self._come
 
     def put(self, message: Message) -> None:
-        """Write a message, whose checksum is right."""
+        """Write a message with a valid checksum."""
         self._writer.write(self._sample(message))
 
     def take(self) -> Iterator[Message]:
@@ -218,23 +218,23 @@ class Bus:
                 self.damaged += 1
 
     def _sound(self, message: Message | None) -> bool:
-        """Whether a message is whole. States of simulators have no checksum; the bus has one of its own."""
+        """True if a message is intact. States of simulators have no checksum; the bus has its own."""
         if message is None:
             return False
         return bool(message["crc"] == checksum(message) or (not self._robot and message["crc"] == 0))
 
 
 class Count(msgspec.Struct):
-    """Counters of the messages that have passed a bridge.
+    """Counters of the messages through a bridge.
 
     Attributes:
-        commands: Commands of a running loop that came.
-        lost: Datagrams of the loop that did not come.
-        overtaken: Commands that came together with a newer one, which was handed on in their place.
-        put: Commands that were written on the bus.
-        brakes: Messages that were written to brake the joints, or to turn the motors off.
-        states: States that came from the bus.
-        damaged: States that were dropped because of their checksum.
+        commands: Commands received from a running loop.
+        lost: Missing datagrams of the loop.
+        overtaken: Commands that came together with a newer one, which was forwarded instead.
+        put: Commands written to the bus.
+        brakes: Messages written to brake the joints or to turn the motors off.
+        states: States received from the bus.
+        damaged: States dropped because of their checksum.
     """
 
     commands: int = 0
@@ -251,7 +251,7 @@ class Bridge:
 
     Attributes:
         safety: Its state machine.
-        count: What has passed it.
+        count: Its counters.
     """
 
     def __init__(self, link: Link, bus: Bus, session: Session, *, silence_s: float, numbers: SessionNumbers) -> None:
@@ -260,9 +260,9 @@ class Bridge:
         Args:
             link: Connection to the loop.
             bus: Connection to the robot.
-            session: Says what robot it is; its order of joints is `ORDER`.
-            silence_s: The robot is braked after a silence of the loop of this length [s].
-            numbers: Session numbers of the conversation with the loop.
+            session: Describes the robot; its order of joints is `ORDER`.
+            silence_s: Silence of the loop after which the robot is braked [s].
+            numbers: Session numbers for the loop.
 
         Raises:
             InputError: The robot file has no such order.
@@ -272,28 +272,30 @@ class Bridge:
                 f"{session.robot} has no order of joints named {ORDER}: [orders.{ORDER}] of its robot file"
             )
         wire, system = wire_format(session), session.system
-        told = translation(session.orders[ORDER], system, session.feet, wire)
-        self._wire, self._system = replace(wire, joints=told.joints), system
+        translated = translation(session.orders[ORDER], system, session.feet, wire)
+        self._wire, self._system = replace(wire, joints=translated.joints), system
         low, high = wire.command_range()
         self._link, self._bus, self._late = link, bus, round(silence_s * NS)
         self._endpoint = Endpoint(
             link,
-            Inbox(Kind.COMMAND, wire.robot, low[told.command.source], high[told.command.source], numbers.other),
+            Inbox(
+                Kind.COMMAND, wire.robot, low[translated.command.source], high[translated.command.source], numbers.other
+            ),
             Outbox(Kind.STATE, wire.robot, wire.state_values, numbers.own),
         )
         nothing = np.zeros((4, system.n_actuated))
         damping = np.vstack((nothing, session.limits.damping))
-        self._brake = told.command(damping.ravel()).reshape(5, -1)
+        self._brake = translated.command(damping.ravel()).reshape(5, -1)
         self._message, self._state = blank_command(), np.zeros(wire.state_values)
         self.safety, self.count = Safety(), Count()
         self._begun, self._first, self._speed = False, 0, np.inf
 
     def tick(self, now: int, *, stop: bool = False) -> None:
-        """Hand on what has come until `now` [ns].
+        """Forward what has come until `now` [ns].
 
         Args:
             now: Time on the monotonic clock.
-            stop: Whether to stop, whatever the loop says.
+            stop: True to stop, whatever the loop sends.
         """
         endpoint, count, before = self._endpoint, self.count, self.safety.mode
         accepted = endpoint.inbox.accepted
@@ -326,11 +328,11 @@ class Bridge:
 
     @property
     def finished(self) -> bool:
-        """True if it has stopped, and has sent so."""
+        """True if it has stopped and has announced it."""
         return self._endpoint.finished
 
     def _listen(self) -> bool:
-        """Take what the robot has said; returns whether it was something."""
+        """Take the robot's messages; return True if there was one."""
         states = list(self._bus.take())
         self.count.states += len(states)
         self.count.damaged = self._bus.damaged
@@ -345,20 +347,20 @@ class Bridge:
 
 
 def serve(session: Session, bind: Address, *, interface: str | None, domain: int, silence_s: float) -> Count:
-    """Be the machine of a loop until that has ended, or a signal asks for the end; returns what has passed.
+    """Act as the machine of a loop until the loop ends or a signal arrives; return the counters.
 
     Args:
-        session: Says what robot it is.
-        bind: Where to listen for the loop.
-        interface: Network interface that the robot is reached by; None stays on this computer.
+        session: Describes the robot.
+        bind: Address on which to listen for the loop.
+        interface: Network interface towards the robot; None stays on this computer.
         domain: Number of the DDS domain.
-        silence_s: The robot is braked after a silence of the loop of this length [s].
+        silence_s: Silence of the loop after which the robot is braked [s].
     """
     cpus = os.sched_getaffinity(0)
     link = UdpLink(bind)
     with Stop() as stop, contextlib.closing(link), realtime.undisturbed():
-        os.sched_setaffinity(0, cpus)  # the loop has a CPU of its own, and a plant may have the other
-        # the bus has threads of its own, which inherit what has been granted
+        os.sched_setaffinity(0, cpus)  # the loop has its own CPU, and a plant may have the other
+        # the bus has threads of its own, which inherit the priority
         with contextlib.closing(Bus(robot=False, interface=interface, domain=domain)) as bus:
             bridge = Bridge(link, bus, session, silence_s=silence_s, numbers=SessionNumbers(own=secrets.randbits(32)))
             stop.begin()

@@ -1,8 +1,8 @@
 """A Gymnasium environment whose actions are joint targets, under one of our controllers.
 
-A policy that asks for joint positions need not learn what torques are: the controller knows the inertia and the
-contacts, and keeps friction and torque limits. ``gymnasium.make("idcontrol/JointTargets-v0")`` makes it once this
-module is imported.
+A policy with joint positions as actions need not learn torques: the controller knows the inertia and the contacts, and
+respects friction and torque limits. ``gymnasium.make("idcontrol/JointTargets-v0")`` creates it once this module is
+imported.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ NAME = "idcontrol/JointTargets-v0"
 
 
 def forward(state: State, command: Command) -> float:
-    """The reward where none is given: forward velocity of the base in its own axes [m/s]."""
+    """Return the default reward: forward velocity of the base in its own axes [m/s]."""
     return float(state.v[0])
 
 
 class JointTargets(gymnasium.Env[Array, Array]):
     """A legged robot on flat ground.
 
-    An action is a target for each joint, from -1 to 1 of `reach_rad` about the home pose; the controller gets a
-    motion there at constant velocity. An observation has the height of the base [m], gravity's direction in its axes
-    (3), its velocity in its axes (6), joint positions less those at home (a) [rad], and joint velocities (a) [rad/s].
+    An action is a target for each joint, from -1 to 1 of `reach_rad` about the home pose; the controller gets a motion
+    there at constant velocity. An observation has the height of the base [m], gravity's direction in its axes (3), its
+    velocity in its axes (6), joint positions relative to home (a) [rad], and joint velocities (a) [rad/s].
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own form)
@@ -57,22 +57,22 @@ class JointTargets(gymnasium.Env[Array, Array]):
         reward: Callable[[State, Command], float] = forward,
         render_mode: str | None = None,
     ) -> None:
-        """Make the robot, its controller and its plant; all take names and places as the command line does.
+        """Build the robot, its controller and its plant; names and places are as on the command line.
 
         Args:
             robot: Name or path of a robot with a floating base.
             controller: Controller that follows the targets.
-            plant: Plant that stands in for the hardware.
-            mu: Friction of the ground, which the controller knows.
+            plant: Plant in place of the hardware.
+            mu: Friction of the ground, known to the controller.
             rate_hz: Rate of the controller [Hz].
             action_hz: Rate of the actions [Hz].
             reach_rad: Largest distance of a target from the home pose [rad].
             spread_rad: Standard deviation of the joints at the start [rad].
-            reward: Of the state after an action and the last command in it.
+            reward: Function of the state after an action and the last command in it.
             render_mode: None; record a run to look at one.
 
         Raises:
-            UnknownName: There is no such robot, controller or plant.
+            UnknownName: The robot, controller or plant does not exist.
             InputError: The robot has no floating base, or the controller is called less often than the policy.
         """
         self._robot = robots.load(robot)
@@ -95,7 +95,7 @@ class JointTargets(gymnasium.Env[Array, Array]):
         self.render_mode = render_mode
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """Stand at home, the joints spread a little by the seed, the lowest foot on the ground."""
+        """Reset to home, with joints randomized by the seed and the lowest foot on the ground."""
         super().reset(seed=seed)
         joints = self._home + self._spread * self.np_random.standard_normal(len(self._home))
         q = self._system.configuration(joints, self._standing.q[:7])

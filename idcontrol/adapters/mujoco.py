@@ -1,7 +1,7 @@
-"""Somebody else's MuJoCo model under our controllers: states out of it, torques into it.
+"""An existing MuJoCo model under our controllers: it provides states and takes torques.
 
-A robot of ours (a URDF with a robot file) says what the controller believes; an MJCF of other hands says what happens.
-`Bridge` maps one to the other by the names of joints and sites, and checks that both mean the same by them.
+Our robot (a URDF with a robot file) is the controller's model; a third-party MJCF is the plant. `Bridge` maps one to
+the other by the names of joints and sites, and checks that both describe the same robot.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ except ImportError:
 
 FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))
 FINITE = 1e6
-"""Largest torque that is tried [N m or N]."""
+"""Largest torque that is tested [N m or N]."""
 BENT_RAD, MOVING_RAD_S = 0.1, 0.5
-"""How far from the home pose, and how fast, torques are tried [rad or m, rad/s or m/s]."""
+"""Distance from the home pose, and speed, at which torques are tested [rad or m, rad/s or m/s]."""
 
 
 class Bridge:
-    """Reads the state of a robot from a MuJoCo model and gives torques to its joints."""
+    """Reads the state of a robot from a MuJoCo model and applies torques to its joints."""
 
     def __init__(
         self,
@@ -40,24 +40,24 @@ class Bridge:
         joints: Mapping[str, str] | None = None,
         feet: Mapping[str, str] | None = None,
     ) -> None:
-        """Map the joints of `robot` to those of `model`, and compare the two.
+        """Map the joints of `robot` to joints of `model`, and compare the two.
 
-        The actuators of these joints are overwritten in `model`. The first on a joint becomes a plain motor, whatever
-        it is. All others that act on the joint are switched off, also those through tendons and cranks. Joints without
-        an actuator of their own are driven by ``qfrc_applied``. Actuators at sites and bodies stay as they are.
+        The actuators of these joints are overwritten in `model`. The first one on a joint becomes a plain motor. All
+        others that act on the joint are switched off, including those through tendons and cranks. Joints without an
+        actuator of their own are driven by ``qfrc_applied``. Actuators at sites and bodies stay as they are.
 
         Args:
             model: The compiled model; it may hold more than the robot.
             robot: As `idcontrol.robots.load` gives it.
-            joints: Names in `model` of joints that are called otherwise there.
-            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name, whose body bears
-                the foot's contact forces. None looks for sites, geoms and bodies called as the feet or their frames,
+            joints: Names in `model` of joints with different names there.
+            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name; its body carries
+                the foot's contact forces. None uses sites, geoms and bodies with the names of the feet or their frames,
                 and senses no forces if one is missing.
 
         Raises:
             UnknownName: A joint, or a foot that was named, is not in `model`.
-            InputError: `model` is another machine than the robot (`idcontrol.adapters.mujoco_comparison`), or its
-                actuators cannot give the torques of the robot file.
+            InputError: `model` differs from the robot (`idcontrol.adapters.mujoco_comparison`), or its actuators cannot
+                apply the torques of the robot file.
         """
         self._model, self._system = model, robot.system()
         self._floating = robot.description.base == "free-flyer"
@@ -84,7 +84,7 @@ class Bridge:
         self._feet = self._feet_bodies(robot, feet)
 
     def place(self, data: mujoco.MjData, state: State) -> State:
-        """Put the robot into `state` and return what is observed then."""
+        """Put the robot into `state` and return the observed state."""
         qpos, qvel = data.qpos, data.qvel
         if self._floating:
             i, j = self._model.jnt_qposadr[self._root], self._model.jnt_dofadr[self._root]
@@ -95,7 +95,7 @@ class Bridge:
         return self.observe(data)
 
     def observe(self, data: mujoco.MjData) -> State:
-        """The state of the robot: quaternions end with w, and the base's velocity is in its own axes."""
+        """Return the state of the robot: quaternions end with w, and the base's velocity is in its own axes."""
         qpos, qvel = data.qpos, data.qvel
         q, v = self._system.configuration(qpos[self._at_q]), np.empty(self._system.model.nv)
         if self._floating:
@@ -111,7 +111,7 @@ class Bridge:
         self._motors.drive(data, tau)
 
     def _free_joint(self, joint: int) -> int:
-        """The free joint of the tree that carries a joint."""
+        """Return the free joint of the tree that carries a joint."""
         body = self._model.body_rootid[self._model.jnt_bodyid[joint]]
         first = int(self._model.body_jntadr[body])
         if first < 0 or self._model.jnt_type[first] != FREE:
@@ -121,8 +121,8 @@ class Bridge:
         return first
 
     def _feet_bodies(self, robot: Robot, named: Mapping[str, str] | None) -> dict[int, int]:
-        """The number of the foot that each body carries; empty if a foot cannot be found and none was named."""
-        found = {}
+        """Return the number of the foot that each body carries; empty if a foot is missing and none was named."""
+        feet_bodies = {}
         for number, foot in enumerate(robot.description.feet):
             names = (foot.name, foot.frame) if named is None else (named.get(foot.name, foot.frame),)
             bodies = [body for name in names if (body := self._carrier(name)) is not None]
@@ -130,11 +130,11 @@ class Bridge:
                 raise UnknownName("site, geom or body", names[0], self._places())
             if not bodies:
                 return {}
-            found[bodies[0]] = number
-        return found
+            feet_bodies[bodies[0]] = number
+        return feet_bodies
 
     def _carrier(self, name: str) -> int | None:
-        """The body that a site or geom is on, or that has the name itself; what is welded to it counts as it."""
+        """Return the body of a site or geom, or the body with that name; bodies welded to it count as it."""
         model = self._model
         for kind, bodies in (
             (mujoco.mjtObj.mjOBJ_SITE, model.site_bodyid),
@@ -152,12 +152,12 @@ class Bridge:
         return [name for name in named + [model.body(i).name for i in range(model.nbody)] if name]
 
     def _forces(self, data: mujoco.MjData) -> ContactForces:
-        """Forces on the bodies of the feet in the last step; a normal is the mean of those of a foot's contacts."""
+        """Return the forces on the bodies of the feet in the last step, with mean normals."""
         force, normal, wrench = np.zeros((len(self._feet), 3)), np.zeros((len(self._feet), 3)), np.zeros(6)
         bodies = self._model.body_weldid[self._model.geom_bodyid]
         for index, pair in enumerate(data.contact.geom.tolist()):
             mujoco.mj_contactForce(self._model, data, index, wrench)
-            axes = data.contact.frame[index].reshape(3, 3)  # the first points from the first geom to the second
+            axes = data.contact.frame[index].reshape(3, 3)  # it points from the first geom to the second
             for geom, sign in zip(pair, (-1.0, 1.0), strict=True):
                 foot = self._feet.get(int(bodies[geom]))
                 if foot is not None and wrench[0] > 0.0:

@@ -1,7 +1,7 @@
-"""Whether a MuJoCo model and the URDF of a robot describe the same machine.
+"""Check that a MuJoCo model and the URDF of a robot describe the same robot.
 
 `require_same` compares what inverse dynamics depends on and refuses the first difference: gravity, the joints, masses,
-and forces that a URDF has not. Damping, dry friction, rotors, ends of joints and the ground are the model's own.
+and forces that a URDF lacks. Damping, dry friction, rotors, joint limits and the ground may differ.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ except ImportError:
     raise InputError(f"the bridge needs the package mujoco; {install_command('mujoco')}") from None
 
 TURNED_RAD = 0.05
-"""Axes of a joint that differ by more than this are different axes [rad]."""
+"""Largest angle between axes of a joint that count as equal [rad]."""
 MOVED_M = 0.01
-"""Hinges whose axes are farther apart than this are in different places [m]."""
+"""Largest distance between axes of a hinge that count as equal [m]."""
 CENTRE_M = 0.02
-"""Centres of mass that are farther apart than this are different [m]; a knee's zero that is 0.15 rad off shows."""
+"""Largest distance between centres of mass that count as equal [m]; it detects a knee whose zero is 0.15 rad off."""
 MASS_SHARE = 0.1
-"""Masses that differ by more than this share are different."""
+"""Largest relative difference of masses that count as equal."""
 LOAD_SHARE = 0.01
-"""Largest share by which gravity may differ, and that springs may have of a joint's torque limit or the weight."""
+"""Largest relative difference of gravity; also largest spring load relative to a joint's torque limit or the weight."""
 INERTIA_SHARE = 0.3
-"""Rotational inertias about the centre of mass that differ by more than this share are different."""
+"""Largest relative difference of rotational inertias about the centre of mass that count as equal."""
 LIGHT_SHARE = 1e-3
-"""A link below this share of the robot's mass need not agree."""
+"""A link below this share of the robot's mass is not compared."""
 WAY_ON = "make both files agree, or change the model after the bridge is made to simulate another robot than the URDF's"
 
 
@@ -58,7 +58,7 @@ class Mapped:
     root: int
 
     def label(self, joint: int) -> str:
-        """Name a joint of `model`, or of its body where it has no name."""
+        """Name a joint of `model`, or its body if it has no name."""
         model = self.model
         if joint < 0:
             return "the world"
@@ -124,7 +124,7 @@ def _require_gravity(mapped: Mapped) -> None:
 
 
 def _require_joints(mapped: Mapped, data: mujoco.MjData, ours: pin.Data, q: Array) -> None:
-    """Compare kinds, axes and places of the joints."""
+    """Compare types, axes and positions of the joints."""
     model, robot = mapped.model, mapped.robot.name
     for name, number in mapped.pairs():
         joint, there = mapped.ours(name), data.xaxis[number]
@@ -156,7 +156,7 @@ def _require_joints(mapped: Mapped, data: mujoco.MjData, ours: pin.Data, q: Arra
 
 
 def _require_tree(mapped: Mapped) -> None:
-    """Compare which joint carries which."""
+    """Compare the parents of the joints."""
     ids = {mapped.ours(name).id: number for name, number in mapped.pairs()} | {0: -1}
     if mapped.root >= 0:
         ids[1] = mapped.root
@@ -171,7 +171,7 @@ def _require_tree(mapped: Mapped) -> None:
 
 
 def _carrier(model: mujoco.MjModel, joint: int) -> int:
-    """Return the joint before a joint on the way to the world; -1 where there is none."""
+    """Return the previous joint on the way to the world; -1 for none."""
     body = int(model.jnt_bodyid[joint])
     if joint > model.body_jntadr[body]:
         return joint - 1
@@ -216,7 +216,7 @@ def _require_bodies(mapped: Mapped, data: mujoco.MjData, ours: pin.Data) -> None
 
 
 def _combined(model: mujoco.MjModel, data: mujoco.MjData, bodies: Integers) -> tuple[float, Array, Array]:
-    """Return mass, centre of mass and inertia about it of bodies as one, world frame [kg, m, kg m²]."""
+    """Return mass, centre of mass and inertia about it of rigidly joined bodies, world frame [kg, m, kg m²]."""
     mass = model.body_mass[bodies]
     total = float(mass.sum())
     if total == 0.0:
@@ -247,11 +247,11 @@ def _require_no_equalities(mapped: Mapped, data: mujoco.MjData) -> None:
 
 
 def dofs(mapped: Mapped) -> Integers:
-    """Return where the robot's velocities are in those of the model: the base's six, if it floats, then the joints."""
+    """Return the indices of the robot's velocities in the model's: the base's six, if it floats, then the joints."""
     model = mapped.model
     base = model.jnt_dofadr[mapped.root] + np.arange(6) if mapped.root >= 0 else np.zeros(0, dtype=np.int64)
-    found: Integers = np.concatenate((base, model.jnt_dofadr[mapped.joints])).astype(np.int64)
-    return found
+    velocities: Integers = np.concatenate((base, model.jnt_dofadr[mapped.joints])).astype(np.int64)
+    return velocities
 
 
 def require_no_springs(mapped: Mapped, data: mujoco.MjData) -> None:

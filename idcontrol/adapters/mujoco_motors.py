@@ -16,15 +16,15 @@ except ImportError:
 DIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("JOINT", "JOINTINPARENT"))
 INDIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("TENDON", "SLIDERCRANK"))
 FORCE_LIKE = tuple(int(getattr(mujoco.mjtDyn, f"mjDYN_{kind}")) for kind in ("NONE", "FILTER", "FILTEREXACT"))
-"""Dynamics after which a control still stands for a force, however late."""
+"""Dynamics after which a control still represents a force, however late."""
 INSTANT = int(mujoco.mjtDyn.mjDYN_NONE)
 FIXED_GAIN, UNBIASED = int(mujoco.mjtGain.mjGAIN_FIXED), int(mujoco.mjtBias.mjBIAS_NONE)
 EXACT = 1e-9
-"""Share of a torque by which the torque of a joint may miss it; also the lever arm that is none [m]."""
+"""Relative tolerance of joint torques; also the lever arm that counts as zero [m]."""
 
 
 class Motors:
-    """Motors on the joints of a robot, and forces on the joints that have none."""
+    """Motors on the joints of a robot, and applied forces on joints without actuators."""
 
     def __init__(self, mapped: Mapped, data: mujoco.MjData) -> None:
         """Overwrite the actuators of the robot's joints.
@@ -36,8 +36,8 @@ class Motors:
             data: Of the model, forwarded in the home pose.
 
         Raises:
-            InputError: The bounds of a joint's actuators are below its torque limit, or an actuator drives joints of
-                others, too.
+            InputError: The bounds of a joint's actuators are below its torque limit, or an actuator also drives other
+                joints.
         """
         model = mapped.model
         moment = _moments(mapped, data)
@@ -61,10 +61,10 @@ class Motors:
         data.qfrc_applied[self._at[~driven]] = tau[~driven]
 
     def require_torques(self, mapped: Mapped, data: mujoco.MjData, tau: Array) -> None:
-        """Try torques `tau` where `data` is.
+        """Test torques `tau` in the state of `data`.
 
         Raises:
-            InputError: The joints get others, or the base is driven.
+            InputError: The joints get other torques, or the base is driven.
         """
         self.drive(data, tau)
         mujoco.mj_forward(mapped.model, data)
@@ -83,10 +83,10 @@ class Motors:
 def _moments(mapped: Mapped, data: mujoco.MjData) -> Array:
     """Return the lever arms of all actuators about the robot's joints, shape (nactuator, a).
 
-    Actuators at sites and bodies push from outside and have none.
+    Actuators at sites and bodies are external and have none.
 
     Raises:
-        InputError: An actuator drives joints of others, too.
+        InputError: An actuator also drives other joints.
     """
     model = mapped.model
     every = np.zeros((model.nout, model.nv))
@@ -123,14 +123,14 @@ def _require_strength(mapped: Mapped, moment: Array) -> None:
 
 
 def _gain(model: mujoco.MjModel, actuator: int) -> float:
-    """Return the force of an actuator for a control of one; 0 where a control is no force."""
+    """Return the force of an actuator per unit of control; 0 if its control is no force."""
     plain = model.actuator_gaintype[actuator] == FIXED_GAIN and model.actuator_biastype[actuator] == UNBIASED
     force_like = plain and model.actuator_dyntype[actuator] in FORCE_LIKE
     return float(model.actuator_gainprm[actuator, 0]) if force_like else 0.0
 
 
 def _strength(model: mujoco.MjModel, actuator: int) -> float:
-    """Return the force that an actuator can give in both directions; inf where nothing bounds it [N or N m]."""
+    """Return the force of an actuator available in both directions; inf if unbounded [N or N m]."""
     most, gain = np.inf, _gain(model, actuator)
     if model.actuator_forcelimited[actuator]:
         most = _both_ways(model.actuator_forcerange[actuator])
@@ -144,7 +144,7 @@ def _strength(model: mujoco.MjModel, actuator: int) -> float:
 
 
 def _both_ways(bounds: Array) -> float:
-    """Return the largest number that a range holds with either sign."""
+    """Return the largest number within a range for either sign."""
     return max(0.0, min(-float(bounds.min()), float(bounds.max())))
 
 
@@ -153,7 +153,7 @@ def _overwrite(model: mujoco.MjModel, actuator: int, gain: float) -> None:
     model.actuator_gaintype[actuator], model.actuator_biastype[actuator] = FIXED_GAIN, UNBIASED
     model.actuator_gainprm[actuator], model.actuator_biasprm[actuator] = 0.0, 0.0
     model.actuator_gainprm[actuator, 0] = gain
-    # where there is no address of an activation, MuJoCo multiplies the gain by the control
+    # without an activation address, MuJoCo multiplies the gain by the control
     model.actuator_dyntype[actuator], model.actuator_actadr[actuator], model.actuator_actnum[actuator] = INSTANT, -1, 0
     model.actuator_delay[actuator], model.actuator_history[actuator] = 0.0, 0
     model.actuator_ctrllimited[actuator] = model.actuator_forcelimited[actuator] = False

@@ -1,12 +1,12 @@
-"""The messages of Unitree's low-level interface: what each motor shall do, and what motors and IMU measure.
+"""The messages of Unitree's low-level interface: motor commands, and measurements of motors and IMU.
 
 `LOW_CMD` and `LOW_STATE` are ``unitree_go::msg::dds_::LowCmd_`` and ``LowState_`` of Unitree's SDK2 (unitree_sdk2,
-``idl/go2``), which Go2 and B2 speak over DDS (`idcontrol.adapters.bus`). A message here is a NumPy record, laid out as
-the SDK's C structures are, since that is what its checksum is of. Of 20 motors the first ones are those of the legs FR,
-FL, RR, RL with hip, thigh and calf (`unitree` in the robot file), each in the angles of the URDF.
+``idl/go2``), which Go2 and B2 speak over DDS (`idcontrol.adapters.bus`). A message is a NumPy record with the layout of
+the SDK's C structures, over which its checksum is defined. The first of 20 motors belong to the legs FR, FL, RR, RL
+with hip, thigh and calf (`unitree` in the robot file), in the angles of the URDF.
 
-What the robot does not say stays unknown: it has no position and no velocity of its base, no number of its model and no
-state of an emergency stop. Its sensors in the feet give raw numbers, not newtons, so they are not taken either.
+The robot reports no position and velocity of its base, no model number and no emergency stop. Its foot sensors give raw
+numbers, not newtons, and are not used either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOTOR_CMD: Final = np.dtype(
     + [("reserve", "<u4", (3,))],
     align=True,
 )
-"""What a motor shall do: ``tau + kp (q - q_measured) + kd (dq - dq_measured)`` in mode 1, nothing in mode 0."""
+"""Command of a motor: ``tau + kp (q - q_measured) + kd (dq - dq_measured)`` in mode 1, nothing in mode 0."""
 BMS_CMD: Final = np.dtype([("off", "u1"), ("reserve", "u1", (3,))], align=True)
 _HEAD: Final = [
     ("head", "u1", (2,)),
@@ -53,7 +53,7 @@ LOW_CMD: Final = np.dtype(
     ],
     align=True,
 )
-"""What the robot shall do."""
+"""Command of the robot."""
 IMU_STATE: Final = np.dtype(
     [
         ("quaternion", "<f4", (4,)),
@@ -108,7 +108,7 @@ LOW_STATE: Final = np.dtype(
     ],
     align=True,
 )
-"""What the robot measures; `tick` counts its time [ms]."""
+"""Measurements of the robot; `tick` is its time [ms]."""
 NAMES: Final = {
     MOTOR_CMD: "MotorCmd_",
     BMS_CMD: "BmsCmd_",
@@ -120,10 +120,10 @@ NAMES: Final = {
 }
 """Names of the structures in the SDK."""
 MODULE: Final = "unitree_go.msg.dds_"
-"""The module of the SDK that they are in."""
+"""Their module in the SDK."""
 LOW_CMD_TOPIC: Final = "rt/lowcmd"
 LOW_STATE_TOPIC: Final = "rt/lowstate"
-"""Where the SDK publishes the messages."""
+"""Topic on which the SDK publishes states."""
 
 OFF: Final = 0
 """Mode of a motor without torque."""
@@ -143,10 +143,11 @@ _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
 def checksum(message: Message) -> int:
-    """The CRC-32 of a message that belongs into its field `crc`.
+    """Compute the CRC-32 of a message for its field `crc`.
 
-    It is CRC-32/MPEG-2 (polynomial 0x04C11DB7, begun with ones, nothing reversed) of all 32-bit words but the last, the
-    most significant byte first. That of zlib reverses the bits of each byte and of the result, and inverts the result.
+    It is CRC-32/MPEG-2 (polynomial 0x04C11DB7, initially ones, nothing reflected) of all 32-bit words but the last,
+    most significant byte first. The CRC of zlib reflects the bits of each byte and of the result, and inverts the
+    result.
     """
     words = np.frombuffer(message.tobytes()[:-4], dtype="<u4").astype(">u4")
     turned = zlib.crc32(words.tobytes().translate(_REVERSED)) ^ 0xFFFFFFFF
@@ -154,7 +155,7 @@ def checksum(message: Message) -> int:
 
 
 def blank_command() -> Message:
-    """A command that asks for nothing: the head of low-level commands, and motors that are off."""
+    """Return a command without effect: the head of low-level commands, and motors that are off."""
     message = np.zeros((), dtype=LOW_CMD)
     message["head"], message["level_flag"] = (0xFE, 0xEF), 0xFF
     return message
@@ -165,7 +166,7 @@ def write_command(message: Message, rows: Array, mode: int) -> None:
 
     Args:
         message: Of `LOW_CMD`.
-        rows: What drives shall hold, rows tau, q, v, kp, kd, in the robot's order of joints, shape (5, a).
+        rows: Commands of the drives, rows tau, q, v, kp, kd, in the robot's order of joints, shape (5, a).
         mode: `SERVO` or `OFF`.
     """
     motors = message["motor_cmd"][: rows.shape[1]]
@@ -176,7 +177,7 @@ def write_command(message: Message, rows: Array, mode: int) -> None:
 
 
 def read_command(message: Message, joints: int) -> Array:
-    """What drives shall hold, rows tau, q, v, kp, kd, in the robot's order of joints, shape (5, joints).
+    """Return the commands of the drives, rows tau, q, v, kp, kd, in the robot's order of joints, shape (5, joints).
 
     Motors that are off have no gains and no torque.
     """
@@ -189,13 +190,13 @@ def read_command(message: Message, joints: int) -> Array:
 def read_state(message: Message, out: Array, wire: Format, system: System) -> None:
     """Fill the values of a state datagram (`idcontrol.loop.wire`), joints in the robot's order.
 
-    Position and velocity of the base are zero, as are the forces of the feet: the robot does not know them.
+    Position and velocity of the base and forces of the feet are zero, since the robot does not measure them.
 
     Args:
         message: Of `LOW_STATE`.
         out: Shape (state_values,).
         wire: Sizes of the datagram.
-        system: Says where joints are in configuration and velocity.
+        system: Provides the indices of joints in configuration and velocity.
     """
     imu, motors = message["imu_state"], message["motor_state"][: system.n_actuated]
     out[:] = 0.0

@@ -1,4 +1,4 @@
-"""Step times of our solvers, models, controllers and plants, beside those of other packages: ``idcontrol bench``.
+"""Step times of our solvers, models, controllers and plants, and of other packages: ``idcontrol bench``.
 
 The load of a machine shifts medians by more than the differences that matter. So only ratios count, of times that were
 taken in turns, state by state: ours, the peer's and the floor's. The floor is the time that Pinocchio needs, called

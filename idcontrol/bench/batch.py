@@ -22,7 +22,7 @@ NAMES = ("id-coulomb-qp", "id-noslip-lcp")
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Rows of a thousand robots, each at another moment of the walk, and in every call one period further."""
+    """Return rows of a thousand robots, each at another moment of the walk, and in every call one period further."""
     moments, robot = walk.moments, robots.load(walk.robot)
     start = np.arange(ROBOTS) % len(moments)
     t = np.array([moment.state.t for moment in moments])

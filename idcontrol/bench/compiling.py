@@ -24,7 +24,7 @@ for name in controllers.available():
 
 
 def spent_s(code: str) -> float:
-    """Processor time of a process that runs `code` and finds nothing in Numba's cache, and of those that help it [s].
+    """Return the processor time of a process that runs `code` with an empty Numba cache, with its children [s].
 
     Args:
         code: Program; `folder` is an empty folder.
@@ -37,8 +37,8 @@ def spent_s(code: str) -> float:
 
 
 def run() -> dict[str, Any]:
-    """Both measurements, as ``idcontrol bench compiling --json`` prints them."""
+    """Return both measurements, as ``idcontrol bench compiling --json`` prints them."""
     goals = {"trot_s": (_TROT, GOAL_TROT_S), "controllers_s": (_CONTROLLERS, GOAL_ALL_S)}
-    found = {key: (spent_s(code), goal) for key, (code, goal) in goals.items()}
-    rows = {key: {"value": spent, "bar": goal, "met": spent <= goal} for key, (spent, goal) in found.items()}
+    times = {key: (spent_s(code), goal) for key, (code, goal) in goals.items()}
+    rows = {key: {"value": spent, "bar": goal, "met": spent <= goal} for key, (spent, goal) in times.items()}
     return {"compiling": rows}

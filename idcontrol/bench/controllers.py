@@ -30,7 +30,7 @@ SENSING = ("id-sensed-1", "id-sensed-2")
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Rows of the controllers that work without sensed forces, over the moments in which all feet press.
+    """Return rows of the controllers that work without sensed forces, over the moments in which all feet press.
 
     A controller whose steps stick has a second row without the shortcut, in which it solves its own contact problem.
     """

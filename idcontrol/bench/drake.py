@@ -162,7 +162,7 @@ def heap(scene: Heap, states: Sequence[BodyState]) -> Job:
 
     def answer(i: int) -> Array:
         world.step()
-        found = [plant.EvalBodySpatialVelocityInWorld(world.context, body) for body in bodies]
-        return np.array([(*v.translational(), *v.rotational()) for v in found])
+        velocities = [plant.EvalBodySpatialVelocityInWorld(world.context, body) for body in bodies]
+        return np.array([(*v.translational(), *v.rotational()) for v in velocities])
 
     return Job(run=answer, prepare=prepare)

@@ -115,7 +115,7 @@ class TimingRow:
         peer_us: Percentiles of the peer's times.
         peer_ratio: Our median over the peer's.
         difference: How far our answers are from the peer's, in words.
-        agrees: Whether that is within the tolerance.
+        agrees: True if that is within the tolerance.
         peer_unsolved: Number of compared states that the peer did not solve; None without a check.
     """
 
@@ -132,7 +132,7 @@ class TimingRow:
     peer_unsolved: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The row as plain data, with verdicts on bar and goal; None without a bar, or if its reference is missing."""
+        """Return plain data with verdicts on bar and goal; None without a bar, or if its reference is missing."""
         asked, bar = self.benchmark, self.benchmark.bar
         judged: dict[str, Any] = dict.fromkeys(("of", "bar", "goal", "met", "goal_met"))
         if bar is not None:
@@ -190,7 +190,7 @@ def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> T
 
 
 def _distance(benchmark: Benchmark, peer: Peer, ours: list[Any], theirs: list[Any]) -> float:
-    """The chosen percentile of the distances between answers, where both solved the problem; infinite if none is."""
+    """Return the percentile of the distances between answers where both solved the problem; infinite for none."""
     distances = [
         peer.difference(a, b)
         for a, b in zip(ours, theirs, strict=False)
@@ -199,8 +199,8 @@ def _distance(benchmark: Benchmark, peer: Peer, ours: list[Any], theirs: list[An
     return float(np.percentile(distances, peer.share)) if distances else np.inf
 
 
-def _unsolved(solved: Solved | None, found: list[Any]) -> int | None:
-    return None if solved is None else sum(not solved(answer) for answer in found)
+def _unsolved(solved: Solved | None, outcomes: list[Any]) -> int | None:
+    return None if solved is None else sum(not solved(answer) for answer in outcomes)
 
 
 def _ratio(ours: Array, theirs: Array) -> float:
@@ -208,7 +208,7 @@ def _ratio(ours: Array, theirs: Array) -> float:
 
 
 def floor(walk: RecordedWalk) -> Job:
-    """The rigid-body terms from Pinocchio, called from Python: M, the bias and the Jacobians of the feet."""
+    """Return the rigid-body terms from Pinocchio, called from Python: M, the bias and the Jacobians of the feet."""
     system = walk.setup().system
     model, frames = system.model, [system.frame(name) for name in walk.feet]
     data, states = model.createData(), [moment.state for moment in walk.moments]

@@ -40,16 +40,16 @@ def sampled(steps: int) -> Array:
             state = plant.step(controller(state, walk.moments[i].reference).tau, walk.h)
 
     go_through(3 * PERIODS)
-    found = [resident_mb()]
+    samples = [resident_mb()]
     for _ in range(SAMPLES):
         go_through(max(1, steps // SAMPLES))
-        found.append(resident_mb())
-    return np.array(found)
+        samples.append(resident_mb())
+    return np.array(samples)
 
 
-def growth(found: Array, steps: int) -> float:
+def growth(samples: Array, steps: int) -> float:
     """Slope of the later half of the samples, scaled to 10^6 steps [MB]."""
-    later = found[len(found) // 2 :]
+    later = samples[len(samples) // 2 :]
     per_sample = float(np.polyfit(np.arange(len(later)), later, 1)[0])
     return per_sample * SAMPLES / steps * 1e6
 
@@ -77,15 +77,15 @@ def peak_mb() -> float:
 
 
 def run(steps: int) -> dict[str, Any]:
-    """All measurements of memory and import, as ``idcontrol bench memory --json`` prints them."""
-    found = sampled(steps)
+    """Return all measurements of memory and import, as ``idcontrol bench memory --json`` prints them."""
+    samples = sampled(steps)
     measured = {
-        "growth_mb_per_million_steps": (growth(found, steps), GROWTH_BAR_MB),
+        "growth_mb_per_million_steps": (growth(samples, steps), GROWTH_BAR_MB),
         "peak_trot_30_s_mb": (peak_mb(), PEAK_BAR_MB),
         "import_s": (import_s(), IMPORT_BAR_S),
     }
     return {
         "memory": {key: {"value": value, "bar": bar, "met": value <= bar} for key, (value, bar) in measured.items()},
         "steps": steps,
-        "resident_mb": found.tolist(),
+        "resident_mb": samples.tolist(),
     }

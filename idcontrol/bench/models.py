@@ -1,6 +1,6 @@
 """Times of contact models on one inverse-dynamics problem, against the number of contacts.
 
-The timed call is the one that a controller makes for its scheme, in Python: from the assembled problem to impulses.
+The timed call is a controller's call of its scheme, in Python: from the assembled problem to impulses.
 Bars on kernels time the kernel alone, on whitened rows.
 """
 
@@ -32,7 +32,7 @@ from idcontrol.models import coulomb, no_slip
 from idcontrol.models.no_slip import no_slip_kernel
 from idcontrol.models.step import CLOSED_GAP
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.walks import PosedProblem, RecordedWalk, problems
+from idcontrol.problems.walks import RecordedWalk, WalkStep, problems
 from idcontrol.solvers.enumerate import NearestResult, nearest_solution
 from idcontrol.solvers.status import SOLVED
 
@@ -83,36 +83,36 @@ PROOF_NODES = 100_000
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Each scheme and the no-slip kernel at each number of contacts, then the proven nearest torque at four.
+    """Return each scheme and the no-slip kernel at each number of contacts, then the proven nearest torque at four.
 
     `id-coulomb-qp` has rows on slippery ground, too, where the smallest torque lies on the friction cones.
     """
     sets = {n: problems(walk, n) for n in sorted(contacts)}
     for name, scheme in SCHEMES.items():
         yield from growing(name, scheme, walk, sets, effort)
-    slippery = {n: [_rougher(each, SLIPPERY_MU) for each in posed] for n, posed in sets.items() if n in SLIPPERY}
+    slippery = {n: [_rougher(each, SLIPPERY_MU) for each in steps] for n, steps in sets.items() if n in SLIPPERY}
     yield from growing(f"id-coulomb-qp, friction {SLIPPERY_MU}", COULOMB_QP, walk, slippery, effort)
-    for n, posed in sets.items():
+    for n, steps in sets.items():
         for warm in (True, False):
-            yield _no_slip_kernel(walk, posed, n, effort, warm=warm)
+            yield _no_slip_kernel(walk, steps, n, effort, warm=warm)
     if 4 in sets:
         yield _proof(walk, sets[4], effort)
 
 
 def growing(
-    name: str, scheme: Scheme, walk: RecordedWalk, sets: Mapping[int, Sequence[PosedProblem]], effort: Effort
+    name: str, scheme: Scheme, walk: RecordedWalk, sets: Mapping[int, Sequence[WalkStep]], effort: Effort
 ) -> Iterator[TimingRow]:
-    """Rows of one scheme, warm and cold, until its median exceeds `SLOWEST_US`."""
-    for n, posed in sets.items():
+    """Return rows of one scheme, warm and cold, until its median exceeds `SLOWEST_US`."""
+    for n, steps in sets.items():
         if scheme in (COULOMB_CONE, COULOMB_LCP) and n > coulomb.MOST_CONTACTS:
             return
         for warm in (True, False):
             benchmark = Benchmark(
                 what=f"{name}, {'warm' if warm else 'cold'}",
                 contacts=n,
-                job=scheme_job(scheme, posed, warm=warm),
-                floor=_floor(walk, posed),
-                states=len(posed),
+                job=scheme_job(scheme, steps, warm=warm),
+                floor=_floor(walk, steps),
+                states=len(steps),
                 solved=lambda answer: answer.ending >= 0,
                 bar=None if warm else SCHEME_BARS.get((name, n)),
             )
@@ -122,25 +122,25 @@ def growing(
             return
 
 
-def _rougher(posed: PosedProblem, mu: float) -> PosedProblem:
-    """The posed problem on ground with another friction."""
-    problem, friction = posed.problem, np.full(len(posed.problem.contacts), mu)
+def _rougher(step: WalkStep, mu: float) -> WalkStep:
+    """Return the step on ground with another friction."""
+    problem, friction = step.problem, np.full(len(step.problem.contacts), mu)
     problem = replace(problem, contacts=replace(problem.contacts, mu=friction))
-    cones = posed.posed.cones._replace(mu=friction, held=np.zeros(friction.size, dtype=np.bool_))
-    return replace(posed, posed=assembled(problem, cones, last=posed.posed.last))
+    cones = step.step.cones._replace(mu=friction, held=np.zeros(friction.size, dtype=np.bool_))
+    return replace(step, step=assembled(problem, cones, last=step.step.last))
 
 
-def scheme_job(scheme: Scheme, posed: Sequence[PosedProblem], *, warm: bool) -> Job:
-    """Solve the posed problems one after another; with `warm`, each starts from the solution of the one before."""
-    arena, memory = reserve(), posed[0].posed.active.copy()
-    asked, f = posed[0].posed, np.zeros(posed[0].posed.target.size)
+def scheme_job(scheme: Scheme, steps: Sequence[WalkStep], *, warm: bool) -> Job:
+    """Solve the steps one after another; with `warm`, each starts from the solution of the one before."""
+    arena, memory = reserve(), steps[0].step.active.copy()
+    asked, f = steps[0].step, np.zeros(steps[0].step.target.size)
 
     def forget() -> None:
         memory[:] = 0
 
     def prepare(i: int) -> None:
         nonlocal asked
-        asked, f[:] = posed[i].posed._replace(active=memory), 0.0
+        asked, f[:] = steps[i].step._replace(active=memory), 0.0
         if not warm:
             forget()
 
@@ -151,16 +151,14 @@ def scheme_job(scheme: Scheme, posed: Sequence[PosedProblem], *, warm: bool) -> 
     return Job(run=run, prepare=prepare, reset=forget)
 
 
-def _floor(walk: RecordedWalk, posed: Sequence[PosedProblem]) -> Job:
-    """The floor at the moments of the posed problems."""
-    return floor(replace(walk, moments=[walk.moments[each.moment] for each in posed]))
+def _floor(walk: RecordedWalk, steps: Sequence[WalkStep]) -> Job:
+    """Return the floor at the moments of the steps."""
+    return floor(replace(walk, moments=[walk.moments[each.moment] for each in steps]))
 
 
-def _no_slip_kernel(
-    walk: RecordedWalk, posed: Sequence[PosedProblem], n: int, effort: Effort, *, warm: bool
-) -> TimingRow:
-    whitened = [whiten(each.problem) for each in posed]
-    closed = [each.problem.contacts.gap <= CLOSED_GAP for each in posed]
+def _no_slip_kernel(walk: RecordedWalk, steps: Sequence[WalkStep], n: int, effort: Effort, *, warm: bool) -> TimingRow:
+    whitened = [whiten(each.problem) for each in steps]
+    closed = [each.problem.contacts.gap <= CLOSED_GAP for each in steps]
     bits, f = np.zeros(n, dtype=np.int64), np.zeros(3 * n)
 
     def forget() -> None:
@@ -170,7 +168,7 @@ def _no_slip_kernel(
         if not warm:
             bits[:] = 0
         status, _, _, _ = no_slip_kernel(
-            whitened[i].rho, whitened[i].c, whitened[i].left, closed[i], bits, False, f, HEAP
+            whitened[i].rho, whitened[i].c, whitened[i].roundoff, closed[i], bits, False, f, HEAP
         )
         return int(status)
 
@@ -178,22 +176,22 @@ def _no_slip_kernel(
         what=f"no-slip kernel, {'warm' if warm else 'cold'}",
         contacts=n,
         job=Job(run=run, reset=forget),
-        floor=_floor(walk, posed),
-        states=len(posed),
+        floor=_floor(walk, steps),
+        states=len(steps),
         solved=lambda status: status == SOLVED,
         bar=KERNEL_BARS.get(n) if warm else None,
     )
     return measure(benchmark, effort)
 
 
-def _proof(walk: RecordedWalk, posed: Sequence[PosedProblem], effort: Effort) -> TimingRow:
-    """The solution of the friction LCP whose torque is nearest to the last torque, with a proof of optimality."""
+def _proof(walk: RecordedWalk, steps: Sequence[WalkStep], effort: Effort) -> TimingRow:
+    """Return the row of the friction LCP's solution with the torque closest to the last, with proof of optimality."""
     asked, starts = [], []
-    last = posed[0].posed.last
-    for each in posed:
+    last = steps[0].step.last
+    for each in steps:
         solution = coulomb.solve(each.problem)
         y = solution.impulses.T.ravel()
-        asked.append(nearest_problem(each.posed._replace(last=last), y, solution.multipliers, HEAP))
+        asked.append(nearest_problem(each.step._replace(last=last), y, solution.multipliers, HEAP))
         starts.append(y)
         last = solution.multipliers
 
@@ -204,8 +202,8 @@ def _proof(walk: RecordedWalk, posed: Sequence[PosedProblem], effort: Effort) ->
         what="nearest torque with proof",
         contacts=4,
         job=Job(run=run),
-        floor=_floor(walk, posed),
-        states=len(posed),
+        floor=_floor(walk, steps),
+        states=len(steps),
         solved=lambda result: result.proved,
         bar=PROOF_BAR,
     )

@@ -22,17 +22,17 @@ COUNTED = "counted_operation"
 
 
 def count(kernel: Callable[..., Any], *arguments: Any) -> Counter[str]:
-    """Operations of ``kernel(*arguments)`` by the name of the function in which they are written.
+    """Return operations of ``kernel(*arguments)`` by the name of the function in which they are written.
 
     Args:
         kernel: A compiled function, or a plain one; products of matrices (``@``) and functions of numpy other than
             ``sqrt`` are not counted, which kernels do without.
         arguments: What it is called with; it writes into them as ever.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with np.errstate(over="ignore"):  # hashes of 64 bits wrap round
-        _rewritten(kernel, found, {})(*arguments)
-    return found
+        _rewritten(kernel, counts, {})(*arguments)
+    return counts
 
 
 class _Numpy:
@@ -45,7 +45,7 @@ class _Numpy:
         return getattr(np, name)
 
     def sqrt(self, x: Any) -> Any:
-        """The square root."""
+        """Return the square root."""
         return self._counted(np.sqrt(x))
 
 
@@ -62,17 +62,17 @@ class _Looking(ast.NodeTransformer):
         return [node, ast.Expr(ast.Call(ast.Name(COUNTED, ast.Load()), [changed], []))]
 
 
-def _rewritten(kernel: Any, found: Counter[str], made: dict[Any, Callable[..., Any]]) -> Callable[..., Any]:
-    """The function of a kernel, and those of the kernels that it calls, with every result looked at."""
+def _rewritten(kernel: Any, counts: Counter[str], rewritten: dict[Any, Callable[..., Any]]) -> Callable[..., Any]:
+    """Return a kernel's function, rewritten to count every result; also rewrite the kernels that it calls."""
     function: FunctionType = getattr(kernel, "py_func", kernel)
-    if function in made:
-        return made[function]
+    if function in rewritten:
+        return rewritten[function]
 
     def counted(result: Any) -> Any:
         if isinstance(result, float):
-            found[function.__name__] += 1
+            counts[function.__name__] += 1
         elif isinstance(result, np.ndarray) and result.dtype.kind == "f":
-            found[function.__name__] += result.size
+            counts[function.__name__] += result.size
         return result
 
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
@@ -81,9 +81,9 @@ def _rewritten(kernel: Any, found: Counter[str], made: dict[Any, Callable[..., A
     definition.decorator_list, definition.returns = [], None
     names = {COUNTED: counted, **function.__globals__, "np": _Numpy(counted)}
     exec(compile(ast.fix_missing_locations(_Looking().visit(tree)), function.__name__, "exec"), names)
-    made[function] = names[function.__name__]
+    rewritten[function] = names[function.__name__]
     for name in function.__code__.co_names:
         called = function.__globals__.get(name)
         if hasattr(called, "py_func") and called.__module__ != "idcontrol.kernels.arena":
-            names[name] = _rewritten(called, found, made)
-    return made[function]
+            names[name] = _rewritten(called, counts, rewritten)
+    return rewritten[function]

@@ -22,7 +22,7 @@ TIGHT = 1e-9
 
 
 def installed(*packages: str) -> bool:
-    """Whether all `packages` can be imported."""
+    """True if all `packages` can be imported."""
     return all(importlib.util.find_spec(package) is not None for package in packages)
 
 
@@ -232,7 +232,7 @@ QP_PEERS = (
 
 
 def quantecon(matrices: Sequence[Array], constants: Sequence[Array]) -> Job | None:
-    """Lemke's method as implemented, with Numba, in quantecon; the answer is z, or None if it finds none.
+    """Return Lemke's method as implemented, with Numba, in quantecon; the answer is z, or None if it finds none.
 
     Returns:
         The job; None if quantecon is not installed.

@@ -240,7 +240,7 @@ def _heap(heap: Heap, below: Job, bodies: int) -> TimingRow:
 
 
 def _fall(heap: Heap) -> Sequence[BodyState]:
-    """The states at which the steps of the heap begin."""
+    """Return the states at which the steps of the heap begin."""
     state, states = heap.plant.reset(heap.start), []
     for _ in range(HEAP_STEPS):
         states.append(state)

@@ -19,7 +19,7 @@ from idcontrol.models.coulomb import friction_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.friction_lcp import assemble
 from idcontrol.models.whitened import Whitened, whiten
-from idcontrol.problems.walks import PosedProblem, RecordedWalk, problems
+from idcontrol.problems.walks import RecordedWalk, WalkStep, problems
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array
 
@@ -43,19 +43,19 @@ LEMKE_BAR = Bar(of="peer", bar=1.2, goal=1.0)
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
     """Stage I beside each installed solver, then Lemke's method, at each number of contacts."""
     for n in sorted(contacts):
-        posed = problems(walk, n)
-        whitened = [whiten(each.problem) for each in posed]
-        below = floor(replace(walk, moments=[walk.moments[each.moment] for each in posed]))
-        yield from _stage_one(posed, whitened, below, n, effort)
+        steps = problems(walk, n)
+        whitened = [whiten(each.problem) for each in steps]
+        below = floor(replace(walk, moments=[walk.moments[each.moment] for each in steps]))
+        yield from _stage_one(steps, whitened, below, n, effort)
         if n <= LEMKE_MOST:
-            yield _lemke(posed, whitened, below, n, effort)
+            yield _lemke(steps, whitened, below, n, effort)
 
 
 def _stage_one(
-    posed: Sequence[PosedProblem], whitened: Sequence[Whitened], below: Job, n: int, effort: Effort
+    steps: Sequence[WalkStep], whitened: Sequence[Whitened], below: Job, n: int, effort: Effort
 ) -> Iterator[TimingRow]:
-    mu = posed[0].problem.contacts.mu
-    states = len(posed) if n <= LEMKE_MOST else min(len(posed), 50)  # the peers' matrices fill the memory
+    mu = steps[0].problem.contacts.mu
+    states = len(steps) if n <= LEMKE_MOST else min(len(steps), 50)  # the peers' matrices fill the memory
 
     def speed(ours: tuple[int, Array, Array], theirs: Array) -> float:
         _, rho, f = ours
@@ -100,21 +100,19 @@ def _edges(whitened: Sequence[Whitened], mu: Array, *, warm: bool) -> Job:
         if not warm:
             forget()
         f = np.zeros(3 * n)
-        status, _, _ = edge_lcp_kernel(whitened[i].rho, whitened[i].c, whitened[i].left, mu, active, f, HEAP)
+        status, _, _ = edge_lcp_kernel(whitened[i].rho, whitened[i].c, whitened[i].roundoff, mu, active, f, HEAP)
         return int(status), whitened[i].rho, f
 
     return Job(run=run, reset=forget)
 
 
-def _lemke(
-    posed: Sequence[PosedProblem], whitened: Sequence[Whitened], below: Job, n: int, effort: Effort
-) -> TimingRow:
-    """Lemke's method on the friction LCP.
+def _lemke(steps: Sequence[WalkStep], whitened: Sequence[Whitened], below: Job, n: int, effort: Effort) -> TimingRow:
+    """Return Lemke's method on the friction LCP.
 
     Our time includes assembling and balancing. The peer gets the balanced matrix: without it, it fails on a fifth of
     the states.
     """
-    mu = posed[0].problem.contacts.mu
+    mu = steps[0].problem.contacts.mu
     frictional = np.flatnonzero(mu)
     matrices, constants, scales = [], [], []
     for each in whitened:
@@ -127,7 +125,7 @@ def _lemke(
     f = np.zeros(3 * n)
 
     def run(i: int) -> tuple[int, Array, Array]:
-        status, _, _ = friction_lcp_kernel(whitened[i].rho, whitened[i].c, whitened[i].left, mu, 0.0, f, HEAP)
+        status, _, _ = friction_lcp_kernel(whitened[i].rho, whitened[i].c, whitened[i].roundoff, mu, 0.0, f, HEAP)
         return int(status), f.copy(), scales[i]
 
     def weight(ours: tuple[int, Array, Array], theirs: Array) -> float:
@@ -153,11 +151,11 @@ def _lemke(
         contacts=n,
         job=Job(run=run),
         floor=below,
-        states=len(posed),
+        states=len(steps),
         solved=lambda answer: answer[0] == SOLVED,
         bar=LEMKE_BAR if n == 4 else None,
     )
-    return measure(benchmark, replace(effort, compared=len(posed)), peer)
+    return measure(benchmark, replace(effort, compared=len(steps)), peer)
 
 
 def _balance(Q: Array, impulses: int) -> Array:

@@ -32,7 +32,7 @@ BARS = {
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Rows of the whole tick and of its parts, and of a tick at 4 kHz.
+    """Yield rows of the whole tick, of its parts, and of a tick at 4 kHz.
 
     Each loop works as long as six rows may take.
 
@@ -40,19 +40,19 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
         InputError: The loop did not work to its end; at 4 kHz its row says so.
     """
     duration = effort.budget_s * len(PARTS)
-    found = _loop(walk.robot, RATE_HZ, duration)
-    if found["ended"] != "duration":
-        raise InputError(f"bench tick: the loop ended ({found['ended']}): {found['error']}")
+    metrics = _loop(walk.robot, RATE_HZ, duration)
+    if metrics["ended"] != "duration":
+        raise InputError(f"bench tick: the loop ended ({metrics['ended']}): {metrics['error']}")
     times, _ = in_turns([floor(walk)], len(walk.moments), effort.samples, effort.budget_s)
     floor_us = float(np.median(times))
     for part in (*PARTS, "tick, p99.9"):
-        taken = found["parts_us"][part] if part in found["parts_us"] else found["compute_cpu_us"]
-        note = f"{found['missed']} ticks missed" if part == "tick" else ""
+        taken = metrics["parts_us"][part] if part in metrics["parts_us"] else metrics["compute_cpu_us"]
+        note = f"{metrics['missed']} ticks missed" if part == "tick" else ""
         yield _row(part, taken, round(duration * RATE_HZ), floor_us, note)
-    found = _loop(walk.robot, FAST_HZ, duration)
-    ends = "" if found["ended"] == "duration" else f"the loop ended ({found['ended']}): {found['error']}"
-    note = ends or f"{found['missed']} ticks missed"
-    yield _row(f"tick at {FAST_HZ} Hz", found["compute_cpu_us"], round(duration * FAST_HZ), floor_us, note)
+    metrics = _loop(walk.robot, FAST_HZ, duration)
+    ends = "" if metrics["ended"] == "duration" else f"the loop ended ({metrics['ended']}): {metrics['error']}"
+    note = ends or f"{metrics['missed']} ticks missed"
+    yield _row(f"tick at {FAST_HZ} Hz", metrics["compute_cpu_us"], round(duration * FAST_HZ), floor_us, note)
 
 
 def _row(what: str, taken: Mapping[str, float | None], samples: int, floor_us: float, note: str) -> TimingRow:
@@ -78,5 +78,5 @@ def _loop(robot: str, rate_hz: int, duration_s: float) -> dict[str, Any]:
         )  # fmt: skip
     if not said.stdout:
         raise InputError("bench tick: the loop could not begin; what it says is above")
-    found: dict[str, Any] = json.loads(said.stdout)
-    return found
+    metrics: dict[str, Any] = json.loads(said.stdout)
+    return metrics

@@ -39,18 +39,18 @@ class Job:
 def answers(job: Job, count: int, budget_s: float = np.inf) -> list[Any]:
     """Answers of a job for the first `count` states, in order; it stops earlier once `budget_s` [s] has passed."""
     job.reset()
-    found: list[Any] = []
+    results: list[Any] = []
     end = time.perf_counter() + budget_s
     for state in range(count):
-        if found and time.perf_counter() > end:
+        if results and time.perf_counter() > end:
             break
         job.prepare(state)
-        found.append(job.run(state))
-    return found
+        results.append(job.run(state))
+    return results
 
 
 def in_turns(jobs: Sequence[Job], states: int, samples: int, budget_s: float) -> tuple[Array, Integers]:
-    """Time all jobs in turns, state by state, and repeat the sequence until there are enough samples.
+    """Return the time all jobs in turns, state by state, and repeat the sequence until there are enough samples.
 
     Args:
         jobs: The jobs; all are reset at the beginning of every pass over the sequence.
@@ -89,6 +89,6 @@ def in_turns(jobs: Sequence[Job], states: int, samples: int, budget_s: float) ->
 
 
 def percentiles(times: Array) -> dict[str, float]:
-    """Median, 99th and 99.9th percentile of `times`, in their unit."""
+    """Return the median, 99th and 99.9th percentile of `times`, in their unit."""
     p50, p99, p999 = np.percentile(times, (50.0, 99.0, 99.9))
     return {"p50": float(p50), "p99": float(p99), "p999": float(p999)}

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status.
 
     Args:
-        arguments: Words of the command line; None takes those of the process.
+        arguments: Words of the command line; None for the process's.
     """
     try:
         with ctrl_c_is_heard():

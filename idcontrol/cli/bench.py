@@ -79,14 +79,14 @@ def _result(
 
 def _counts(text: str) -> list[int]:
     try:
-        found = sorted({int(part) for part in text.split(",")})
+        numbers = sorted({int(part) for part in text.split(",")})
     except ValueError:
-        found = [0]
-    if found[0] < 1 or found[-1] > MOST_CONTACTS:
+        numbers = [0]
+    if numbers[0] < 1 or numbers[-1] > MOST_CONTACTS:
         raise InputError(
             f"--contacts {text}: give positive whole numbers up to {MOST_CONTACTS}, separated by commas, as in 4,40"
         )
-    return found
+    return numbers
 
 
 def _where(machine: Mapping[str, Any]) -> str:
@@ -104,14 +104,14 @@ def _show_bars(result: Mapping[str, Any]) -> None:
     show(table)
 
 
-LEFT = ("section", "what", "peer")
+WORDS = ("section", "what", "peer")
 
 
 def _show(result: Mapping[str, Any]) -> None:
     """Print the rows of all other sections, and the answers that differ."""
     headings = ("section", "what", "contacts", "us p50", "p99", "p99.9", "floors", "peer", "us p50", "ratio")
     table = grid(
-        *headings, "same answer", "bar", " ", "goal", " ", left=LEFT,
+        *headings, "same answer", "bar", " ", "goal", " ", words=WORDS,
         title=f"floor {result['floor_us']:.1f} us; {_where(result['machine'])}",
     )  # fmt: skip
     for row in result["rows"]:
@@ -133,7 +133,7 @@ def _show(result: Mapping[str, Any]) -> None:
     show(table)
     differing = [row for row in result["rows"] if row["agrees"] is False]
     if differing:
-        table = grid("answers that differ", "peer", "difference", left=("answers that differ", "peer", "difference"))
+        table = grid("answers that differ", "peer", "difference", words=("answers that differ", "peer", "difference"))
         for row in differing:
             table.add_row(row["what"], row["peer"], row["difference"])
         show(table)

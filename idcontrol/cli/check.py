@@ -43,7 +43,7 @@ def _print_report(report: Any) -> None:
     for key, value in report.summary.items():
         if isinstance(value, list | tuple) and value and all(isinstance(row, Mapping) for row in value):
             headings = [label(head) for head in value[0]]
-            tables.append(grid(*headings, left=headings, title=key, title_style="bold"))
+            tables.append(grid(*headings, words=headings, title=key, title_style="bold"))
             for row in value:
                 tables[-1].add_row(*(Text(cell(item)) for item in row.values()))
         else:

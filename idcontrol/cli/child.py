@@ -1,7 +1,7 @@
 """The command ``idcontrol`` for one run of a sweep; it ends when the process that started it is gone.
 
 Its standard input is a pipe that is never written to. When the other side dies, in whatever way, the pipe ends, and so
-does this process: no run goes on that nobody waits for.
+does this process: no run goes on without its caller.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _report_end(
 def _plan_runs(
     experiment: str, study: Study | None, request: Mapping[str, Any], further: Sequence[Mapping[str, Any]] | None = None
 ) -> list[PlannedRun]:
-    """The runs that the options ask for: every combination, or those of a study, or its `further` ones."""
+    """Return the runs of the options: every combination, or a study's, or its `further` ones."""
     from idcontrol.config.changes import start_of
     from idcontrol.sweeps.plan import plan
 
@@ -283,7 +283,7 @@ def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) ->
 
     for table in tables:
         if table.printed:
-            shown = grid(*table.header, left=table.header, title=Text(table.title), title_style="bold")
+            shown = grid(*table.header, words=table.header, title=Text(table.title), title_style="bold")
             for row in table.rows:
                 shown.add_row(*(Text(number(value)) for value in row))
             show(shown)

@@ -48,8 +48,8 @@ def command(context: click.Context, shell: str | None, printed: bool) -> None:
 
 def available(module: str) -> Mapping[str, str]:
     """Names that ``idcontrol.MODULE`` offers, each with a line; the module is imported when this is called."""
-    found: Mapping[str, str] = importlib.import_module(f"idcontrol.{module}").available()
-    return found
+    names: Mapping[str, str] = importlib.import_module(f"idcontrol.{module}").available()
+    return names
 
 
 def names(known: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:

@@ -43,12 +43,12 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(jsonable(value), allow_nan=False))
 
 
-def grid(*headings: str, left: Collection[str] = ("",), **look: Any) -> Table:
-    """A table without a frame, whose columns are numbers but for those under the headings `left`."""
+def grid(*headings: str, words: Collection[str] = ("",), **look: Any) -> Table:
+    """Return a table without a frame; its columns are numbers except under the headings `words`."""
     from rich.table import Column, Table
     from rich.text import Text
 
-    columns = (Column(Text(name), justify="left" if name in left else "right") for name in headings)
+    columns = (Column(Text(name), justify="left" if name in words else "right") for name in headings)
     return Table(*columns, box=None, title_justify="left", **look)
 
 

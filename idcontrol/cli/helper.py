@@ -1,4 +1,4 @@
-"""The command ``idcontrol`` for one run whose record nobody keeps: it compiles kernels for the process that started it.
+"""The command ``idcontrol`` for one run without a record: it compiles kernels for the process that started it.
 
 It ends when that is gone, as `idcontrol.cli.child` does, and leaves nothing but compiled kernels.
 """

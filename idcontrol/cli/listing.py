@@ -30,14 +30,14 @@ def command(kind: str | None, as_json: bool) -> None:
     }
     if kind is not None and kind not in kinds:
         raise UnknownName("list", kind, kinds)
-    found = {name: dict(sorted(lines().items())) for name, lines in kinds.items() if kind in (None, name)}
+    items = {name: dict(sorted(lines().items())) for name, lines in kinds.items() if kind in (None, name)}
     if as_json:
-        print_json(found)
+        print_json(items)
         return
     from rich.table import Table
     from rich.text import Text
 
-    for name, entries in found.items():
+    for name, entries in items.items():
         table = Table(title=name, title_justify="left", title_style="bold", box=None, show_header=False)
         for entry, line in entries.items():
             table.add_row(Text(entry, style="cyan", no_wrap=True), Text(line))
@@ -45,15 +45,15 @@ def command(kind: str | None, as_json: bool) -> None:
 
 
 def _robots() -> dict[str, str]:
-    found = {}
+    items = {}
     for library in robot_libraries():
         for name in library.names():
             report = library.check(name)
-            found[name] = _in_short(report.summary)
+            items[name] = _in_short(report.summary)
             if report.problems:
                 needs = getattr(report, "needs", "")
-                found[name] = f"needs {needs}" if needs else f"not fit to run: {report.problems[0]}"
-    return found
+                items[name] = f"needs {needs}" if needs else f"not fit to run: {report.problems[0]}"
+    return items
 
 
 def _in_short(summary: Mapping[str, Any]) -> str:

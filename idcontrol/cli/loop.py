@@ -150,7 +150,7 @@ PARTS = {"estimator": "estimate_us", "planner": "plan_us", "controller": "contro
 
 def _show_timing(metrics: dict[str, Any]) -> None:
     """Print percentiles of the times, the ticks that took longest, and what the operating system granted."""
-    times = grid("µs", "50 %", "99 %", "99.9 %", "99.99 %", "longest", left=("µs",), header_style="dim")
+    times = grid("µs", "50 %", "99 %", "99.9 %", "99.99 %", "longest", words=("µs",), header_style="dim")
     for label, key in TIMES.items():
         values = metrics.get(key) or metrics["parts_us"].get(key) or {}
         if values.get("max") is not None:

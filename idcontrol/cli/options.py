@@ -18,7 +18,7 @@ Option = Callable[[Any], Any]
 
 
 def real(text: str) -> float:
-    """Type of an option that is a number, which is read like those of ``--set``."""
+    """Type of an option that is a number, read like ``--set``."""
     try:
         return number(text)
     except ValueError as error:
@@ -59,7 +59,7 @@ QUIET = click.option("--quiet", is_flag=True, help="No progress: neither a bar n
 
 def with_options(*options: Option) -> Callable[[Command], Command]:
     """Give a command these options, in the order in which its help shows them."""
-    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
+    return lambda command: functools.reduce(lambda function, option: option(function), reversed(options), command)
 
 
 def configure(start: Config, what: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Config:

@@ -30,7 +30,7 @@ LONGEST = 160
 @click.option("--in", "folder", type=FOLDER, default="runs", metavar="DIR", help="Where [runs].")
 @JSON
 def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
-    """List the runs in a folder, those of comparisons too, with what of each differs from its preset.
+    """List the runs in a folder, also of comparisons, with the differences of each from its preset.
 
     KEY=VALUE keeps those with a setting: `idcontrol runs experiment=trot mu=0.1 completed=false`. Settings have the
     names of --set; `experiment` and `completed` are keys, too.
@@ -41,17 +41,17 @@ def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
     wanted = dict(map(parse_setting, filters))
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; idcontrol runs --in DIR lists another")
-    found = listed(folder)
-    known = tuple({name: None for run in found for name in _facts(run)})
+    records = listed(folder)
+    known = tuple({name: None for run in records for name in _facts(run)})
     for key, value in wanted.items() if known else ():
         name = full_key(key, known)
-        found = [run for run in found if _same(_facts(run).get(name), value)]
+        records = [run for run in records if _same(_facts(run).get(name), value)]
     if as_json:
         keys = ("experiment", "began", "changes", "state", "metrics")
-        rows = [{"out": str(run.folder), **{key: getattr(run, key) for key in keys}} for run in found]
+        rows = [{"out": str(run.folder), **{key: getattr(run, key) for key in keys}} for run in records]
         print_json({"runs": rows})
     else:
-        _show(found)
+        _show(records)
 
 
 def _facts(run: Listed) -> Mapping[str, Any]:
@@ -60,23 +60,23 @@ def _facts(run: Listed) -> Mapping[str, Any]:
 
 
 def _same(fact: Any, wanted: Any) -> bool:
-    """Whether a recorded value is the one that was typed: 10 is 10.0, and inf is the word that JSON has for it."""
+    """True if a recorded value equals the typed one: 10 is 10.0, and inf is JSON's word for it."""
     return bool(fact == wanted or str(fact) == str(wanted))
 
 
-def _show(found: Sequence[Listed]) -> None:
+def _show(records: Sequence[Listed]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     from idcontrol.record.quantities import QUANTITIES
 
-    shown = [q for q in QUANTITIES if q.key in SHOWN and any(q.of(run.metrics or {}) is not None for run in found)]
-    names = max((len(run.folder.name) for run in found), default=0)
-    states = max((len(run.state) for run in found), default=0)
+    shown = [q for q in QUANTITIES if q.key in SHOWN and any(q.of(run.metrics or {}) is not None for run in records)]
+    names = max((len(run.folder.name) for run in records), default=0)
+    states = max((len(run.state) for run in records), default=0)
     width = min(WIDTH, console().width)
     shown = shown[: max(0, width - names - states - DIFFERS - 6) // (QUANTITY + 2)]
-    for parent in dict.fromkeys(run.folder.parent for run in found):
-        first = parent == found[0].folder.parent
+    for parent in dict.fromkeys(run.folder.parent for run in records):
+        first = parent == records[0].folder.parent
         grid = Table(box=None, show_header=first, header_style="dim", width=width)
         grid.add_column("run", width=names, no_wrap=True)
         grid.add_column("state", width=states)
@@ -84,7 +84,7 @@ def _show(found: Sequence[Listed]) -> None:
             unit = quantity.unit.replace(" ", "\N{NO-BREAK SPACE}")
             grid.add_column(Text(f"{quantity.label}\n[{unit}]"), width=QUANTITY, justify="right")
         grid.add_column("differs from the preset in", ratio=1)
-        for run in found:
+        for run in records:
             if run.folder.parent == parent:
                 differs = ", ".join(f"{key} {cell(value)}" for key, value in run.changes.items())
                 differs = differs if len(differs) <= LONGEST else differs[: LONGEST - 1] + "…"
@@ -92,4 +92,4 @@ def _show(found: Sequence[Listed]) -> None:
                 state = Text(run.state, style="" if run.state == "completed" else "yellow")
                 grid.add_row(Text(run.folder.name), state, *values, Text(differs or "–"))
         show(Text(f"{parent}/", style="bold"), grid)
-    show(f"{len(found)} runs")
+    show(f"{len(records)} runs")

@@ -55,7 +55,7 @@ def _show(rows: list[tuple[str, Verdict]], took_s: float) -> None:
     from rich.text import Text
 
     headings = ("", "claim, and the tests that hold it", "missed by", "limit", "unit")
-    table, last = grid(*headings, left=headings, header_style="dim"), ""
+    table, last = grid(*headings, words=headings, header_style="dim"), ""
     for part, verdict in rows:
         claim = verdict.claim
         table.add_row(

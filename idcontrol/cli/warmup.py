@@ -46,10 +46,10 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
         later = [(name, number) for name, (count, _) in zip(names, first, strict=True) for number in range(1, count)]
         rest = list(pool.map(_rehearse, *zip(*later, strict=True))) if later else []
     done = zip((*names, *(name for name, _ in later)), (*first, *rest), strict=True)
-    left_out = {name: reason for name, (_, reason) in done if reason}
+    skipped = {name: reason for name, (_, reason) in done if reason}
     if quiet:
         return
-    for name, reason in left_out.items():
+    for name, reason in skipped.items():
         click.echo(f"left out {name}: {reason}")
     where = "" if into is None else f"; to use them: export NUMBA_CACHE_DIR={shlex.quote(str(into.resolve()))}"
     click.echo(f"kernels are compiled and cached{where}")

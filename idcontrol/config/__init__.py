@@ -1,1 +1,1 @@
-"""What users name and set: settings, entry points, their own controllers and plants; processes that find the same."""
+"""What users name and set: settings, entry points, their own controllers and plants, and child processes."""

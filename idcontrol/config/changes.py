@@ -1,4 +1,4 @@
-"""What a configuration changes in its preset: as settings, as words of a command, and as the name of a folder."""
+"""The difference between a configuration and its preset: as settings, as words of a command, and as a folder name."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from idcontrol.errors import IdControlError, UnknownName
 FIRST = ("mu", "controller", "plant", "robot", "terrain")
 """Settings that come first in the name of a folder."""
 LONGEST = 100
-"""Longest name of a folder, without its number."""
+"""Longest folder name, without its number."""
 
 
 def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
-    """The configuration that a preset stands for.
+    """Return the configuration that a preset stands for.
 
     Raises:
-        UnknownName: The experiment has no such preset.
+        UnknownName: The preset does not exist.
     """
     if preset not in experiment.presets:
         raise UnknownName("preset", preset, experiment.presets)
@@ -32,12 +32,12 @@ def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
 
 
 def folder_name(stem: str, preset: str, start: msgspec.Struct, config: msgspec.Struct) -> str:
-    """A name for the record of a run: `stem` and what differs from a preset, e.g. ``trot-mu0.1-pid``.
+    """Return a name for the record of a run: `stem` and the differences from a preset, e.g. ``trot-mu0.1-pid``.
 
     Args:
-        stem: How it begins, e.g. the name of the experiment.
+        stem: Beginning of the name, e.g. the experiment.
         preset: Name of the preset.
-        start: The configuration that the preset stands for.
+        start: The configuration of the preset.
         config: The configuration of the run.
     """
     before, now = (flat(jsonable(msgspec.to_builtins(each))) for each in (start, config))
@@ -48,12 +48,12 @@ def folder_name(stem: str, preset: str, start: msgspec.Struct, config: msgspec.S
 
 
 def _rank(key: str) -> int:
-    """Settings that people look for first come first; all others as they are in the configuration."""
+    """Rank settings that people look for first; all others follow in the order of the configuration."""
     return FIRST.index(key) if key in FIRST else len(FIRST)
 
 
 def _word(key: str, value: Any) -> str:
-    """A setting within the name of a folder."""
+    """Return a setting within the name of a folder."""
     name = without_unit(key.rpartition(".")[2])
     if key in ("controller", "plant"):
         return str(value).rpartition(":")[2]
@@ -67,9 +67,9 @@ def _word(key: str, value: Any) -> str:
 
 
 def changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str, Any]:
-    """The settings of a recorded run that its preset has otherwise, by dotted key.
+    """Return the settings of a recorded run that differ from its preset, by dotted key.
 
-    Where the experiment is not installed, nobody knows its presets: then all settings are there.
+    If the experiment is not installed, its presets are unknown, and all settings are returned.
     """
     now = flat(config)
     try:
@@ -80,7 +80,7 @@ def changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str
 
 
 def spelled(value: Any) -> str:
-    """A recorded value as ``--set`` reads it: records say infinity in a word, JSON in another, and TOML in ours."""
+    """Return a recorded value as ``--set`` reads it: records, JSON and TOML spell infinity differently."""
     return str(value) if value in ("inf", "-inf") else json.dumps(_with_infinities(value), ensure_ascii=False)
 
 

@@ -1,8 +1,8 @@
-"""Builds an experiment's configuration from what users type: typed, validated, and refused in one line.
+"""Builds an experiment's configuration from user input: typed, validated, with one-line errors.
 
 A configuration is a frozen `msgspec.Struct` with a default for every field, nested by topic. Users change single values
-by dotted key (``friction.cap=0.5``), or by its last part where that is unique (``cap=0.5``); the unit at its end may be
-left out (``duration=3``). An error names the key, or the command-line option that set it.
+by dotted key (``friction.cap=0.5``), or by its last part if unique (``cap=0.5``); the unit at its end is optional
+(``duration=3``). An error names the key, or the command-line option that set it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Duration = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
-"""A time [s] that comes to an end, within twelve days."""
+"""A finite time [s], within twelve days."""
 SLOWEST_HZ, FASTEST_HZ = 1e-3, 1e6
 Rate = Annotated[float, msgspec.Meta(ge=SLOWEST_HZ, le=FASTEST_HZ)]
-"""How often something happens in a second [Hz]; a loop counts its periods in whole nanoseconds."""
+"""A rate [Hz]; a loop counts its periods in whole nanoseconds."""
 Seed = Annotated[int, msgspec.Meta(ge=0)]
-"""Seed of random numbers, as NumPy takes it."""
+"""A random seed, as NumPy takes it."""
 
 _UNIT = re.compile(r"(_(1|s2?|us|hz|m[23]?|rad|deg|kg|nm?|pa))+$")
 """The unit at the end of a key, e.g. that of ``gains.kd_nm_s_rad``."""
@@ -49,7 +49,7 @@ _WORDS = {
 
 
 def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str] | None = None) -> Config:
-    """A configuration with some values changed.
+    """Return a configuration with some values changed.
 
     Args:
         start: The configuration to begin with.
@@ -58,14 +58,14 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
     Raises:
         UnknownName: A key does not exist; the text suggests the nearest one.
-        InputError: A value does not fit.
+        InputError: A value is invalid.
     """
     spelling = {} if spelling is None else spelling
     config = type(start)
     known = tuple(keys(start))
     values = msgspec.to_builtins(start)
-    for given, value in changes.items():
-        key = full_key(given, known)
+    for name, value in changes.items():
+        key = full_key(name, known)
         if _has_nan(value):
             raise InputError(f"{spelling.get(key, key)}: NaN is no value; give a number")
         *path, last = key.split(".")
@@ -80,7 +80,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
 
 def full_key(key: str, known: Sequence[str]) -> str:
-    """The dotted key that `key` means: itself, or the only one among `known` that ends in it, or does without its unit.
+    """Return the dotted key for `key`: itself, or the only one of `known` that ends in it, with or without unit.
 
     Raises:
         UnknownName: No known key matches.
@@ -98,12 +98,12 @@ def full_key(key: str, known: Sequence[str]) -> str:
 
 
 def without_unit(key: str) -> str:
-    """A key without the unit at its end: ``path.speed`` for ``path.speed_m_s``."""
+    """Return a key without the unit at its end: ``path.speed`` for ``path.speed_m_s``."""
     return _UNIT.sub("", key)
 
 
 def keys(config: Any, prefix: str = "") -> Iterator[str]:
-    """All dotted keys of a configuration, including those of whole tables (structs or dataclasses)."""
+    """Return all dotted keys of a configuration, including keys of whole tables (structs or dataclasses)."""
     if isinstance(config, msgspec.Struct):
         names = list(config.__struct_fields__)
     else:
@@ -116,7 +116,7 @@ def keys(config: Any, prefix: str = "") -> Iterator[str]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Key and value of ``KEY=VALUE``; the value is read as TOML, else as JSON, else taken as text.
+    """Parse ``KEY=VALUE``; the value is read as TOML, else as JSON, else taken as text.
 
     Raises:
         InputError: There is no ``=``, or nothing before it; a number is too large, or a table has a key twice.
@@ -132,10 +132,10 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def number(text: str) -> float:
-    """A number as users write it: in TOML, in JSON, and as an option.
+    """Parse a number as users write it: in TOML, in JSON, and as an option.
 
     Raises:
-        ValueError: It is none, or too large, and would count as infinite.
+        ValueError: It is not a number, or too large, and would become infinite.
     """
     try:
         value = float(text)
@@ -147,24 +147,24 @@ def number(text: str) -> float:
 
 
 def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON.
+    """Return an object of JSON.
 
     Raises:
-        ValueError: A key is there twice.
+        ValueError: A key is repeated.
     """
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in entries:
             raise ValueError(f"the key {key!r} is there twice")
-        found[key] = value
-    return found
+        entries[key] = value
+    return entries
 
 
 def _value(text: str) -> Any:
-    """What a text means as TOML, else as JSON, else the text."""
+    """Return the meaning of a text as TOML, else as JSON, else the text."""
     try:
         parsed = tomllib.loads(f"value = {text}", parse_float=number)
-        # A text with line breaks could smuggle in further keys, and no configuration holds a date.
+        # A text with line breaks could contain further keys, and no configuration holds a date.
         if set(parsed) == {"value"} and not isinstance(parsed["value"], datetime.date | datetime.time):
             return parsed["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -176,12 +176,12 @@ def _value(text: str) -> Any:
 
 
 def is_number(value: object) -> bool:
-    """Whether `value` is a real number, possibly infinite or NaN; True and False are none."""
+    """True if `value` is a real number, possibly infinite or NaN; True and False are none."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def period(rate_hz: float) -> float:
-    """The time between two calls [s] at a rate [Hz].
+    """Return the time between two calls [s] at a rate [Hz].
 
     Raises:
         InputError: The rate is not a number that `Rate` allows.
@@ -192,15 +192,15 @@ def period(rate_hz: float) -> float:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """All single values by dotted key."""
-    found: dict[str, Any] = {}
+    """Return the value of a dotted key; None if it does not exist."""
+    entries: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return found
+        entries |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return entries
 
 
 def at(values: Any, key: str) -> Any:
-    """The value of a dotted key; None where there is none."""
+    """Return the value of a dotted key; None where there is none."""
     for part in key.split("."):
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
@@ -218,7 +218,7 @@ def _explain(message: str, config: type[msgspec.Struct], values: Any, spelling: 
     """Turn msgspec's "Expected `float` >= 0.0 - at `$.friction.cap`" into one line for users."""
     what, _, where = message.partition(" - at `$.")
     path = where.rstrip("`")
-    if not path:  # a check of the whole configuration has its own wording
+    if not path:  # validation of the whole configuration has its own wording
         return what
     key = path.partition("[")[0]
     what = re.sub(r"`(\w+)`", lambda word: _WORDS.get(word[1], f"{word[1]!r}"), what)
@@ -229,7 +229,7 @@ def _explain(message: str, config: type[msgspec.Struct], values: Any, spelling: 
 
 
 def _choices(config: type[msgspec.Struct], key: str) -> list[str]:
-    """The values allowed for a key that has a fixed set of them."""
+    """Return the values allowed for a key that has a fixed set of them."""
     kind: Any = msgspec.inspect.type_info(config)
     for part in key.split("."):
         kind = next(field.type for field in kind.fields if field.name == part)
@@ -246,7 +246,7 @@ def jsonable(value: Any) -> Any:
     """Convert a value to JSON types: arrays to lists, paths to text, NaN to null, infinities to "inf" and "-inf"."""
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):  # arrays and numbers of NumPy, which commands that only print help do not import
+    if hasattr(value, "tolist"):  # NumPy's arrays and numbers, without importing it for commands that only print help
         return jsonable(value.tolist())
     if isinstance(value, list | tuple | set | frozenset):
         return [jsonable(item) for item in value]

@@ -1,4 +1,4 @@
-"""Experiments, robots, studies, controllers and plants of any installed package, found by name.
+"""Experiments, robots, studies, controllers and plants of any installed package, by name.
 
 They are entry points (groups ``idcontrol.experiments``, ``idcontrol.robots``, ``idcontrol.studies``,
 ``idcontrol.controllers`` and ``idcontrol.plants``), so that the library imports nothing above it and other packages can
@@ -49,15 +49,15 @@ class Experiment(Protocol):
         Args:
             config: One of `presets`, with some values changed.
             out: An empty folder for the record.
-            progress: The experiment calls it with the share that is done, 0 to 1.
+            progress: Called with the completed share, 0 to 1.
 
         Returns:
-            The metrics; ``completed`` says whether the task succeeded.
+            The metrics; ``completed`` is True if the task succeeded.
         """
         ...
 
     def rehearsals(self) -> Sequence[Any]:
-        """Configurations of short runs that compile every kernel a run may need; the first, those that all share."""
+        """Return configurations of short runs that compile all kernels; the first, those that all runs share."""
         ...
 
 
@@ -69,25 +69,25 @@ class RobotLibrary(Protocol):
         ...
 
     def check(self, name_or_path: str) -> Any:
-        """A report with `robot`, `problems`, `warnings` (lines) and `summary` (plain data).
+        """Return a report with `robot`, `problems`, `warnings` (lines) and `summary` (plain data).
 
-        It may have `needs`, the command that installs what the robot is made of.
+        It may have `needs`, the command that installs the robot's description.
         """
         ...
 
 
 def entry_points(group: str) -> Mapping[str, Any]:
-    """The installed entry points of a group, by name; each has `load()`."""
+    """Return the installed entry points of a group, by name; each has `load()`."""
     return {entry.name: entry for entry in importlib.metadata.entry_points(group=group)}
 
 
 def robot_libraries() -> list[RobotLibrary]:
-    """The installed robot libraries."""
+    """Return the installed robot libraries."""
     return [entry.load() for entry in entry_points(ROBOTS).values()]
 
 
 def library_of(robot: str) -> Any:
-    """The library that knows the robot of a name; for a path, the first one.
+    """Return the library that has the robot of a name; for a path, the first one.
 
     Raises:
         InputError: No robot library is installed.
@@ -99,14 +99,14 @@ def library_of(robot: str) -> Any:
 
 
 def summaries(group: str) -> dict[str, str]:
-    """Describe each entry point of a group, by name: its `summary`, else the first line of its docstring."""
-    found = {}
+    """Return the description of each entry point of a group: its `summary`, or the first line of its docstring."""
+    descriptions = {}
     for name, entry in entry_points(group).items():
         try:
-            found[name] = _summary_in_source(entry) or _summary(entry.load())
-        except Exception as error:  # one broken package must not hide what the others offer
-            found[name] = f"cannot be loaded: {' '.join(str(error).split()) or type(error).__name__}"
-    return found
+            descriptions[name] = _summary_in_source(entry) or _summary(entry.load())
+        except Exception as error:  # a broken package must not hide the others
+            descriptions[name] = f"cannot be loaded: {' '.join(str(error).split()) or type(error).__name__}"
+    return descriptions
 
 
 def _summary(thing: object) -> str:
@@ -114,7 +114,7 @@ def _summary(thing: object) -> str:
 
 
 def _summary_in_source(entry: Any) -> str | None:
-    """Read the literal in ``name = Call(..., summary="...")`` from the source of an entry point; None if there is none.
+    """Read the literal in ``name = Call(..., summary="...")`` from an entry point's source; None if there is none.
 
     Nothing is imported: the imports of all experiments take a second.
     """
@@ -139,7 +139,7 @@ def _summary_in_source(entry: Any) -> str | None:
 
 
 def load_experiment(name: str) -> Experiment:
-    """The experiment called `name`.
+    """Return the experiment called `name`.
 
     Raises:
         UnknownName: No experiment has that name.

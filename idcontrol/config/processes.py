@@ -1,8 +1,8 @@
 """Child processes that run a module of the same idcontrol as their parent.
 
-``python -m`` searches the working directory first, so in a folder with a package ``idcontrol`` of its own (a second
-clone, say) a child would run other code than its parent. A child is therefore started by the path of this file. It
-imports the package to which the file belongs, and keeps the working directory off the module path (``-P``).
+``python -m`` searches the working directory first, so in a folder with its own package ``idcontrol`` (a second clone,
+say) a child would run other code than its parent. So a child is started by the path of this file. It imports the
+package of that file, and keeps the working directory off the module path (``-P``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """The command that runs `module`, e.g. ``"idcontrol.cli.child"``, in a new Python with these arguments."""
+    """Return the command that runs `module`, e.g. ``"idcontrol.cli.child"``, in a new Python with these arguments."""
     return [sys.executable, "-P", os.path.abspath(__file__), module, *arguments]
 
 

@@ -1,4 +1,4 @@
-"""Controllers or plants by name: ours, registered ones, those of other packages, and a user's own by their places."""
+"""Controllers or plants by name: ours, registered ones, other packages', and users' own by place."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from idcontrol.types import CONES, ContactLaw
 NO_CONE, PYRAMID, CIRCLE = (ContactLaw(cone=cone) for cone in CONES)
 
 Setup = TypeVar("Setup")
-Made = TypeVar("Made")
+Instance = TypeVar("Instance")
 
 
 @dataclass(slots=True)
-class Registry(Generic[Setup, Made]):
-    """The things of one kind by name.
+class Registry(Generic[Setup, Instance]):
+    """Objects of one kind by name.
 
     Attributes:
-        kind: What they must be.
-        entries: Line in ``idcontrol list``, factory and contact law of each that is registered, by name.
+        kind: Their kind.
+        entries: Line in ``idcontrol list``, factory and contact law of each registered one, by name.
     """
 
     kind: Final[places.Kind]
-    entries: dict[str, tuple[str, Callable[[Setup], Made], ContactLaw]] = field(default_factory=dict)
+    entries: dict[str, tuple[str, Callable[[Setup], Instance], ContactLaw]] = field(default_factory=dict)
 
-    def register(self, name: str, summary: str, factory: Callable[[Setup], Made], law: ContactLaw = NO_CONE) -> None:
-        """Add a factory under `name`; `summary` is its line in ``idcontrol list``, `law` what its contact model is.
+    def register(
+        self, name: str, summary: str, factory: Callable[[Setup], Instance], law: ContactLaw = NO_CONE
+    ) -> None:
+        """Add a factory under `name`; `summary` is its line in ``idcontrol list``, `law` its contact law.
 
         Raises:
             DuplicateName: The name is taken.
@@ -40,22 +42,22 @@ class Registry(Generic[Setup, Made]):
         self.entries[name] = (summary, factory, law)
 
     def available(self) -> Mapping[str, str]:
-        """Return name and one line for each: ours, registered ones, and those of other packages."""
+        """Return names and descriptions: ours, registered ones, and other packages'."""
         return {name: summary for name, (summary, *_) in self.entries.items()} | summaries(self.kind.group)
 
-    def factory(self, name: str) -> Callable[[Setup], Made]:
-        """Return the function that makes the thing called `name` from a setup.
+    def factory(self, name: str) -> Callable[[Setup], Instance]:
+        """Return the function that creates the object called `name` from a setup.
 
         Args:
-            name: One of `available`, or the place of a user's own, ``package.module:Class`` or ``file.py:Class``
+            name: One of `available`, or the place of a user's class, ``package.module:Class`` or ``file.py:Class``
                 (`idcontrol.config.places`).
 
         Raises:
             UnknownName: Nothing has that name.
-            InputError: There is no such thing at that place.
+            InputError: The place does not exist.
         """
         return self.entries[name][1] if name in self.entries else places.factory(self.kind, name, self.entries)
 
     def contact_law(self, name: str) -> ContactLaw:
-        """Return what is known of the contact model of the thing called `name`; raise as `factory`."""
+        """Return the known contact law of the object called `name`; raise as `factory`."""
         return self.entries[name][2] if name in self.entries else places.contact_law(self.kind, name, self.entries)

@@ -1,4 +1,4 @@
-"""Contacts of many free bodies with each other, with obstacles and with the ground; their rows are in blocks."""
+"""Contacts of many free bodies with each other, with obstacles and with the ground; rows in blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from idcontrol.contact.contacts import Contacts, axes_of
 from idcontrol.contact.detection import Detection, contact_points, put, unmeasured, untracked
-from idcontrol.contact.distance import near_pairs
+from idcontrol.contact.distance import candidate_pairs
 from idcontrol.contact.manifold import Pairs, Tracked
 from idcontrol.contact.terrain import Terrain
 from idcontrol.dynamics.bodies import Body, Obstacle, Surface, rotations
@@ -20,7 +20,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 WORLD = -1
-"""Stands for body B where that is the ground or an obstacle."""
+"""Number of body B for the ground and obstacles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class BodyContacts:
         mu: Friction coefficients, shape (n,).
         stiffness: Shape (n,) [N/m]; inf is rigid.
         damping: Shape (n,) [N s/m].
-        rows: Normal, first and second tangential row of body A, and of body B (which carry the minus; zero for the
-            world), for velocities of `idcontrol.dynamics.bodies`, shape (n, 2, 3, 6).
+        rows: Normal, first and second tangential row of body A, and of body B (with the minus; zero for the world), for
+            velocities of `idcontrol.dynamics.bodies`, shape (n, 2, 3, 6).
     """
 
     identity: Integers
@@ -54,7 +54,7 @@ class BodyContacts:
         return len(self.identity)
 
     def dense(self, bodies: int) -> Contacts:
-        """These contacts with dense rows, for the velocities of all `bodies` bodies."""
+        """Return these contacts with dense rows, for the velocities of all `bodies` bodies."""
         n = len(self)
         rows = np.zeros((3, n, bodies, 6))
         each = np.arange(n)
@@ -91,7 +91,7 @@ class _Surfaces(NamedTuple):
     """Surfaces of the shapes; the ground's is the last.
 
     Attributes:
-        body: Body that carries the surface; `WORLD` where it does not move.
+        body: Body that carries the surface; `WORLD` if it does not move.
         mu: Friction coefficients.
         softness: Inverse stiffness [m/N]; 0 is rigid.
         damping: Normal damping [N s/m].
@@ -104,14 +104,14 @@ class _Surfaces(NamedTuple):
 
 
 class _Scene(NamedTuple):
-    """All shapes, those of the bodies first.
+    """All shapes, the bodies' first.
 
     Attributes:
         detection: `Detection.scene`.
         surfaces: Their surfaces, and the ground's.
         position: Their origins, world frame, shape (g, 3) [m].
         rotation: Their axes (columns), shape (g, 3, 3).
-        reach: How far each may reach, shape (g,) [m]; what does not move has none.
+        reach: How far each may move, shape (g,) [m]; 0 for fixed shapes.
     """
 
     detection: Bound
@@ -122,11 +122,11 @@ class _Scene(NamedTuple):
 
 
 class BodyDetector:
-    """Finds the contacts of free bodies.
+    """Detector of the contacts of free bodies.
 
     Attributes:
         detection: The shapes.
-        scene: The argument of `near` and `touching`.
+        scene: The argument of `candidates` and `touching`.
     """
 
     def __init__(
@@ -142,11 +142,12 @@ class BodyDetector:
         Args:
             bodies: The bodies; each can touch every other.
             obstacles: Shapes that do not move.
-            terrain: Ground; None means there is none.
-            ground: Material of the ground; None is a rigid surface with the friction of whatever touches it.
+            terrain: Ground; None for no ground.
+            ground: Material of the ground; None for a rigid surface with the friction of the other side.
 
         Raises:
-            InputError: A kind of shape is not supported, has no volume or is not finite, or an obstacle's place is not.
+            InputError: A kind of shape is not supported, has no volume or is not finite, or an obstacle's position is
+            not finite.
         """
         for obstacle in obstacles:
             place = np.concatenate([np.asarray(obstacle.position, float), np.asarray(obstacle.orientation, float)])
@@ -176,30 +177,30 @@ class BodyDetector:
 
     @property
     def radius(self) -> Array:
-        """Radius of a sphere around each body, shape (n,) [m]."""
+        """Return the radius of a sphere around each body, shape (n,) [m]."""
         return self.detection.shapes.radius[: self._n]
 
     def reset(self) -> None:
-        """Forget which contacts there were."""
+        """Forget the contacts of the last step."""
         self._tracked = untracked()
 
     def detect(self, position: Array, rotation: Array, reach: Array) -> BodyContacts:
-        """The contacts whose gap is below the reach of both bodies together.
+        """Return the contacts whose gap is below the reach of both bodies together.
 
         Args:
             position: Centres of mass, world frame, shape (n, 3) [m].
             rotation: Axes of the bodies (columns), shape (n, 3, 3).
-            reach: How far each body may reach, shape (n,) [m].
+            reach: How far each body may move, shape (n,) [m].
         """
-        pairs = near(self.scene, position, rotation, reach)
+        pairs = candidates(self.scene, position, rotation, reach)
         self.detection.measure(pairs)
-        found, self._tracked = touching(self.scene, pairs, self._tracked)
-        return BodyContacts(**found._asdict())
+        points, self._tracked = touching(self.scene, pairs, self._tracked)
+        return BodyContacts(**points._asdict())
 
 
 @njit(cache=True, error_model="numpy")
-def near(bound: Bound, position: Array, rotation: Array, reach: Array) -> Pairs:
-    """Place the bodies of a scene (arguments as those of `BodyDetector.detect`); the pairs of shapes to be measured."""
+def candidates(bound: Bound, position: Array, rotation: Array, reach: Array) -> Pairs:
+    """Place the bodies of a scene (arguments as for `BodyDetector.detect`); return candidate pairs of shapes."""
     scene = bound.borrowed
     for i in range(position.shape[0]):
         scene.reach[i] = reach[i]
@@ -209,7 +210,7 @@ def near(bound: Bound, position: Array, rotation: Array, reach: Array) -> Pairs:
                 scene.rotation[i, k, j] = rotation[i, k, j]
     put(scene.detection, scene.position, scene.rotation)
     _, placed, _, _ = scene.detection.borrowed
-    pair = near_pairs(placed.low, placed.high, scene.reach, scene.surfaces.body)
+    pair = candidate_pairs(placed.low, placed.high, scene.reach, scene.surfaces.body)
     margin = np.empty(pair.shape[0])
     for i in range(pair.shape[0]):
         margin[i] = scene.reach[pair[i, 0]] + scene.reach[pair[i, 1]]
@@ -218,27 +219,27 @@ def near(bound: Bound, position: Array, rotation: Array, reach: Array) -> Pairs:
 
 @njit(cache=True, error_model="numpy")
 def touching(bound: Bound, pairs: Pairs, before: Tracked) -> tuple[BodyArrays, Tracked]:
-    """The contacts of a scene, and what the next step needs to recognize them.
+    """Return the contacts of a scene, and what the next step needs to match them.
 
     Args:
         bound: The scene, placed.
-        pairs: Of `near`; those without a closed form have been measured.
-        before: What the step before has left.
+        pairs: From `candidates`, with distances measured where there is no closed form.
+        before: Contacts of the previous step.
     """
     scene = bound.borrowed
-    found, now = contact_points(scene.detection, pairs, scene.reach, before)
-    axes = axes_of(found.normal, 0.0)
-    body, mu, stiffness, damping = _pair_up(scene.surfaces, found.shape)
-    rows = _rows(body, scene.position, found.point, axes)
-    return BodyArrays(found.identity, body, found.point, axes, found.gap, mu, stiffness, damping, rows), now
+    points, now = contact_points(scene.detection, pairs, scene.reach, before)
+    axes = axes_of(points.normal, 0.0)
+    body, mu, stiffness, damping = _pair_up(scene.surfaces, points.shape)
+    rows = _rows(body, scene.position, points.point, axes)
+    return BodyArrays(points.identity, body, points.point, axes, points.gap, mu, stiffness, damping, rows), now
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Array, Array]:
-    """Bodies, friction, stiffness and damping of each contact from its two surfaces, shapes (n, 2), (n,), (n,), (n,).
+    """Return bodies, friction, stiffness and damping of each contact from its surfaces, (n, 2), (n,), (n,), (n,).
 
-    They are springs in series: 1/K adds up. So are their dampers, but a rigid surface does not give way: the other's
-    damper takes all of the motion.
+    Springs are in series: 1/K adds up. Dampers are, too, but the damper of a rigid surface has no motion: the other's
+    takes all of it.
     """
     n = shape.shape[0]
     body, mu, stiffness, damping = np.empty((n, 2), np.int64), np.empty(n), np.empty(n), np.empty(n)
@@ -258,7 +259,7 @@ def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Arr
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(body: Integers, position: Array, point: Array, axes: Array) -> Array:
-    """Rows of the velocity of A minus that of B at the contact point: ``axis · (v + ω × r)``, r from the body to it."""
+    """Return the rows of A's minus B's velocity at the contact point: ``axis · (v + ω × r)``, r from body to point."""
     rows = np.empty((body.shape[0], 2, 3, 6))
     for i in range(body.shape[0]):
         for side in range(2):

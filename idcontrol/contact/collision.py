@@ -22,13 +22,13 @@ from idcontrol.types import Array, Integers
 class CollisionContacts:
     """Contacts between the shapes of a Pinocchio geometry model, and of its moving shapes with the ground.
 
-    See `detection` for what a contact is. A shape that is fixed to the world is an obstacle.
+    See `detection` for what a contact is. A shape fixed to the world is an obstacle.
 
     Attributes:
-        system: The machine; the shapes are where its last `update` puts them.
-        geometry: The geometry model, with convex hulls for meshes; its collision pairs decide what can meet.
+        system: The robot; its last `update` places the shapes.
+        geometry: The geometry model, with convex hulls for meshes; its collision pairs decide which shapes may collide.
         joints: Joints of bodies A and B of each contact of the last `detect`, shape (n, 2); 0 is the world.
-        shapes: Indices of their geometries in `geometry`, shape (n, 2); `detection.GROUND` where B is the ground.
+        shapes: Indices of their geometries in `geometry`, shape (n, 2); `detection.GROUND` for the ground as B.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class CollisionContacts:
         Args:
             system: The machine.
             geometry: Pinocchio GeometryModel of spheres, capsules, boxes, cylinders, convex hulls and meshes.
-            mu: Friction coefficient of each geometry, shape (g,) or one for all; the smaller of two decides.
-            terrain: Ground that every moving geometry can touch; None means there is none.
-            terrain_mu: Friction coefficient of the ground; the smaller of both decides.
+            mu: Friction coefficient of each geometry, shape (g,) or one for all; a contact has the smaller of two.
+            terrain: Ground that every moving geometry can touch; None for no ground.
+            terrain_mu: Friction coefficient of the ground; a contact has the smaller of both.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
 
         Raises:
@@ -57,7 +57,7 @@ class CollisionContacts:
         self.system = system
         self.geometry = geometry.copy()
         things = self.geometry.geometryObjects
-        # of the ground, too, which is the last: its index is -1
+        # including the ground, which is last: its index is -1
         self._joint: Integers = np.array([*(thing.parentJoint for thing in things), 0], dtype=np.int64)
         self._detection = Detection(
             [thing.geometry for thing in things],
@@ -69,13 +69,15 @@ class CollisionContacts:
             thing.geometry = hull
         self._data = self.geometry.createData()
         count = len(things)
-        given = np.asarray(mu, dtype=np.float64)
-        if given.shape not in ((), (count,)):
-            raise InputError(f"give one friction coefficient for each of {count} geometries, not shape {given.shape}")
-        self._mu: Array = np.append(np.broadcast_to(given, (count,)), terrain_mu)
+        coefficients = np.asarray(mu, dtype=np.float64)
+        if coefficients.shape not in ((), (count,)):
+            raise InputError(
+                f"give one friction coefficient for each of {count} geometries, not shape {coefficients.shape}"
+            )
+        self._mu: Array = np.append(np.broadcast_to(coefficients, (count,)), terrain_mu)
         require_friction(self._mu, [*(thing.name for thing in things), "terrain"])
         self._orientation = float(orientation)
-        # body A is the one that is pushed: it moves; of two shapes on one joint the rows would be zero
+        # body A is pushed and must move; two shapes on one joint would have zero rows
         listed = {(pair.first, pair.second) for pair in self.geometry.collisionPairs}
         useful = {(b, a) if self._joint[a] == 0 else (a, b) for a, b in listed if self._joint[a] != self._joint[b]}
         self._pair: Integers = np.array(sorted(useful), dtype=np.int64).reshape(-1, 2)
@@ -83,29 +85,29 @@ class CollisionContacts:
         self.reset()
 
     def reset(self) -> None:
-        """Forget which contacts there were."""
+        """Forget the contacts of the last step."""
         self.joints: Integers = np.zeros((0, 2), dtype=np.int64)
         self.shapes: Integers = self.joints
         self._detection.reset()
 
     def detect(self, margin: float) -> Contacts:
-        """The contacts whose gap is below `margin` [m] at the system's last update: ground first, then pairs."""
+        """Return the contacts whose gap is below `margin` [m] at the system's last update: ground first, then pairs."""
         system, detection = self.system, self._detection
         pin.updateGeometryPlacements(system.model, system.data, self.geometry, self._data)
         detection.put(self._position, self._rotation)
         pair = self._pair[close_pairs(detection.placed, self._pair, margin)]
-        found = detection.find(pair, np.full(len(pair), margin), np.full(len(self._joint) - 1, margin))
-        self.shapes = found.shape
-        self.joints = self._joint[found.shape]
-        axes = axes_of(found.normal, self._orientation)
-        rows = np.empty((3 * len(found.gap), system.n_velocities))
+        points = detection.find(pair, np.full(len(pair), margin), np.full(len(self._joint) - 1, margin))
+        self.shapes = points.shape
+        self.joints = self._joint[points.shape]
+        axes = axes_of(points.normal, self._orientation)
+        rows = np.empty((3 * len(points.gap), system.n_velocities))
         joint_a, joint_b = np.ascontiguousarray(self.joints.T)
-        contact_rows(system.jacobian, system.support, joint_a, joint_b, found.point, axes, rows)
+        contact_rows(system.jacobian, system.support, joint_a, joint_b, points.point, axes, rows)
         return Contacts(
-            identity=found.identity,
-            point=found.point,
+            identity=points.identity,
+            point=points.point,
             axes=axes,
-            gap=found.gap,
-            mu=self._mu[found.shape].min(axis=1),
+            gap=points.gap,
+            mu=self._mu[points.shape].min(axis=1),
             jacobian=rows,
         )

@@ -21,25 +21,25 @@ def _unset() -> Array:
 
 
 def _plain(values: npt.NDArray[Any], kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The array as kernels take it: itself, or a copy of that type that is writable and without gaps."""
-    # np.require says the same in ten times the time
+    """Return the array as kernels take it: itself, or a writable, contiguous copy of that type."""
+    # np.require does the same ten times slower
     return values if values.dtype == kind and values.flags.carray else np.require(values, kind, ("C", "W"))
 
 
 _DEFAULTS = (("surface_velocity", 3, 0.0), ("drift", 3, 0.0), ("stiffness", 1, np.inf), ("damping", 1, 0.0))
-"""Fields that may be left out, their entries for each contact, and the value of these."""
+"""Optional fields, their entries per contact, and their defaults."""
 
 _REAL, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
 Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array, Array]
 """The fields of `ContactArrays` as a plain tuple, which compiled calls take in a quarter of the time."""
 
-Near: TypeAlias = Bound | Packed
+AnyContacts: TypeAlias = Bound | Packed
 """Contacts as a compiled step takes them: `Contacts.bound`, or a tuple from compiled code."""
 
 
 class ContactArrays(NamedTuple):
-    """The part of `Contacts` that kernels work with; fields and shapes are those of `Contacts`."""
+    """The part of `Contacts` that kernels use; fields and shapes as there."""
 
     identity: Integers
     axes: Array
@@ -54,8 +54,8 @@ class ContactArrays(NamedTuple):
 class Contacts:
     """The n contact points of one step; body A is pushed along the normal, body B (or the world) against it.
 
-    Rows are in block order: all normals, then all first tangents, then all second tangents. Fields with a default may
-    be left out. A detector may hand out views of its own arrays: they are valid until its next call; `take` copies.
+    Rows are in block order: all normals, then all first tangents, then all second tangents. Fields with a default are
+    optional. A detector may return views of its own arrays: they are valid until its next call; `take` copies.
 
     Attributes:
         identity: Number of each contact, the same from step to step, shape (n,).
@@ -64,15 +64,14 @@ class Contacts:
         gap: Signed distance φ, positive when apart, shape (n,) [m].
         mu: Friction coefficients, shape (n,); inf means no slip.
         jacobian: Contact rows J = [N; S; T], shape (3n, m): ``J v`` is the velocity of A relative to B along the axes.
-        surface_velocity: The velocity that ``J v`` is measured against, shape (3n,) [m/s]: 0 on still ground (the
-            default), a conveyor's on a conveyor, a decaying one for a landing foot (`idcontrol.contact.landing`).
-        drift: ``J̇ v``, by which the velocities `J v` change at v̇ = 0, shape (3n,) [m/s²]; 0 (the default) where nothing
-            is known of it.
+        surface_velocity: Velocity of the surface, to which ``J v`` is compared, shape (3n,) [m/s]: 0 on still ground
+            (the default), a conveyor's speed, a decaying velocity for a landing foot (`idcontrol.contact.landing`).
+        drift: ``J̇ v``, the contact acceleration at v̇ = 0, shape (3n,) [m/s²]; 0 (the default) if unknown.
         stiffness: Normal stiffness, shape (n,) [N/m]; inf (the default) is rigid.
         damping: Normal damping, shape (n,) [N s/m]; 0 by default.
 
     Raises:
-        InputError: Shapes do not fit each other, or identities are no whole numbers.
+        InputError: Shapes do not match, or identities are no whole numbers.
     """
 
     identity: Integers
@@ -91,7 +90,7 @@ class Contacts:
     def __post_init__(self) -> None:
         n = self.identity.shape[0]
         if n > 0:
-            if self.identity.dtype.kind not in "iu":  # cut to whole numbers, two contacts could become one
+            if self.identity.dtype.kind not in "iu":  # truncated to whole numbers, two contacts could become one
                 raise InputError(f"contacts: identity has type {self.identity.dtype}; it must be whole numbers")
             for name, size, value in _DEFAULTS:
                 if getattr(self, name).shape[0] == 0:
@@ -109,20 +108,20 @@ class Contacts:
 
     @property
     def packed(self) -> Packed:
-        """The fields of `ContactArrays`, as compiled calls take them."""
+        """Return the fields of `ContactArrays`, as compiled calls take them."""
         if self._packed is not None:
             return self._packed
-        given = (self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian, self.drift)
-        axes, gap, mu, surface_velocity, jacobian, drift = reals = tuple(_plain(values, _REAL) for values in given)
+        arrays = (self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian, self.drift)
+        axes, gap, mu, surface_velocity, jacobian, drift = reals = tuple(_plain(values, _REAL) for values in arrays)
         packed = _plain(self.identity, _INTEGER), axes, gap, mu, surface_velocity, jacobian, drift
-        # what had to be converted is converted at every use: who owns the array may write into it in between
-        if packed[0] is self.identity and all(map(is_, given, reals)):
+        # converted fields are converted at every use: their owner may write into the originals in between
+        if packed[0] is self.identity and all(map(is_, arrays, reals)):
             object.__setattr__(self, "_packed", packed)
         return packed
 
     @property
     def bound(self) -> Bound:
-        """`packed` as one argument of compiled calls."""
+        """Return `packed` as one argument of compiled calls."""
         if self._bound is not None:
             return self._bound
         bound = bind(self.packed)
@@ -131,7 +130,7 @@ class Contacts:
         return bound
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or what comes out of a pickle, is bound anew."""
+        """Bind copies and unpickled contacts anew."""
         return _of_fields, ({each.name: getattr(self, each.name) for each in fields(self) if each.init},)
 
     def _misfit(self, n: int) -> str:
@@ -147,27 +146,27 @@ class Contacts:
 
     @property
     def arrays(self) -> ContactArrays:
-        """The part that kernels work with: views."""
+        """Return views for kernels."""
         return ContactArrays(*self.packed)
 
     @property
     def N(self) -> Array:
-        """Normal rows, shape (n, m): a view."""
+        """Return the normal rows, shape (n, m): a view."""
         return self.jacobian[: len(self)]
 
     @property
     def S(self) -> Array:
-        """Rows of the first tangent, shape (n, m): a view."""
+        """Return the rows of the first tangent, shape (n, m): a view."""
         return self.jacobian[len(self) : 2 * len(self)]
 
     @property
     def T(self) -> Array:
-        """Rows of the second tangent, shape (n, m): a view."""
+        """Return the rows of the second tangent, shape (n, m): a view."""
         return self.jacobian[2 * len(self) :]
 
     @staticmethod
     def none(m: int) -> Contacts:
-        """No contact at all, for a machine with `m` velocities."""
+        """Return no contacts, for a robot with `m` velocities."""
         return Contacts(
             identity=np.zeros(0, dtype=np.int64),
             point=np.zeros((0, 3)),
@@ -178,7 +177,7 @@ class Contacts:
         )
 
     def take(self, index: Integers | Booleans | Sequence[int]) -> Contacts:
-        """The contacts at `index` (positions, or a mask of shape (n,)), in that order, as copies."""
+        """Return the contacts at `index` (positions, or a mask of shape (n,)), in that order, as copies."""
         which = np.asarray(index)
         if which.dtype != np.bool_:
             which = which.astype(np.int64)
@@ -188,7 +187,7 @@ class Contacts:
         )
 
     def force_world(self, impulses: Array, h: float) -> Array:
-        """Mean forces on body A over a step, world axes, shape (n, 3) [N].
+        """Return the mean forces on body A over a step, world axes, shape (n, 3) [N].
 
         Args:
             impulses: Normal, first and second tangential impulse of each contact, shape (n, 3) [N s].
@@ -199,18 +198,18 @@ class Contacts:
 
 
 _EACH = ("identity", "point", "axes", "gap", "mu", "stiffness", "damping")
-"""Fields with an entry for each contact; those of `_ROWS` have one for each row, in block order."""
+"""Fields with an entry per contact; the fields of `_ROWS` have an entry per row, in block order."""
 _ROWS = ("jacobian", "surface_velocity", "drift")
 
 
 def _blocks(contacts: Contacts, name: str) -> npt.NDArray[Any]:
-    """A field of `_ROWS` by axis, shape (3, n, ...)."""
+    """Return a field of `_ROWS` by axis, shape (3, n, ...)."""
     rows: npt.NDArray[Any] = getattr(contacts, name)
     return rows.reshape(3, len(contacts), *rows.shape[1:])
 
 
 def _flat(blocks: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Rows in block order, shape (3 n, ...)."""
+    """Return rows in block order, shape (3 n, ...)."""
     return blocks.reshape(-1, *blocks.shape[2:])
 
 
@@ -219,15 +218,15 @@ def _of_fields(values: dict[str, Any]) -> Contacts:
 
 
 class Detector(Protocol):
-    """Whatever finds the contacts of a machine at the last update of its multibody terms."""
+    """A detector of contacts at the last update of a robot's multibody terms."""
 
     def detect(self, margin: float) -> Contacts:
-        """The contacts whose gap is below `margin` [m]; valid until the next call."""
+        """Return the contacts whose gap is below `margin` [m]; valid until the next call."""
         ...
 
 
 def concatenate(parts: Sequence[Contacts]) -> Contacts:
-    """All contacts of `parts` (at least one, of the same machine), in that order; rows are again in block order."""
+    """Concatenate the contacts of `parts` (at least one, of the same robot); rows are again in block order."""
     if len(parts) == 1:
         return parts[0]
     return Contacts(
@@ -241,7 +240,7 @@ def write_axes(nx: float, ny: float, nz: float, angle: float, out: Array) -> Non
     """Write the axes of a contact: rows unit normal n, first tangent s, second tangent t = n × s.
 
     s is the world x axis projected onto the tangent plane, then turned by `angle` about n. It depends continuously on n
-    but near ±x, where a projected z axis takes over, continuous along the way from n = z to n = ±x.
+    except at ±x, where a projected z axis takes over, continuous on the way from n = z to n = ±x.
 
     Args:
         nx: First component of the unit normal, world frame.
@@ -266,7 +265,7 @@ def write_axes(nx: float, ny: float, nz: float, angle: float, out: Array) -> Non
 
 @njit(cache=True, error_model="numpy")
 def axes_of(normal: Array, angle: float) -> Array:
-    """The axes of n contacts, shape (n, 3, 3), from their unit normals, shape (n, 3); see `write_axes`."""
+    """Return the axes of n contacts, shape (n, 3, 3), from their unit normals, shape (n, 3); see `write_axes`."""
     axes = np.empty((normal.shape[0], 3, 3))
     for i in range(normal.shape[0]):
         write_axes(normal[i, 0], normal[i, 1], normal[i, 2], angle, axes[i])
@@ -281,11 +280,11 @@ def contact_rows(
 
     The velocity of the point p that moves with joint j is, in column k of the support of j, ``Jw_lin + Jw_ang × p``;
     other columns are 0 (math.md 2). Columns that move both bodies cancel and are left exactly 0. Both rows are taken at
-    the *same* point, or a pair of impulses would make a torque (math.md 12.5).
+    the *same* point; otherwise a pair of impulses would produce a torque (math.md 12.5).
 
     Args:
         jacobian: `System.jacobian`: spatial Jacobian at the world origin, linear rows first, shape (6, m).
-        support: `System.support`: which velocities move which joint, shape (n_joints, m).
+        support: `System.support`: True where a velocity moves a joint, shape (n_joints, m).
         joint_a: Joint that carries body A of each contact, shape (n,); 0 is the world.
         joint_b: Joint that carries body B, shape (n,); 0 is the world.
         point: Contact points, world frame, shape (n, 3) [m].

@@ -1,8 +1,8 @@
 """Contact points of placed shapes: with the ground, and of pairs of shapes with each other.
 
-Distances between spheres and boxes are closed forms; coal measures the others. Flat contacts become manifolds of up to
-eight points with their own gaps (see `manifold`). A contact keeps its number from step to step: on the ground it is the
-corner's, between shapes that of the nearest contact of the step before.
+Spheres and boxes have closed-form distances; coal measures the others. Flat contacts become manifolds of up to eight
+points with their own gaps (see `manifold`). A contact keeps its number from step to step: on the ground the corner's
+number, between shapes the number of the nearest contact of the previous step.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from idcontrol.types import Array, Integers
 __all__ = ["GROUND", "Detection", "contact_points", "put", "unmeasured", "untracked"]
 
 FOLLOW = 0.2
-"""A contact keeps its identity while it moves less than this in one step, in radii of the smaller shape."""
+"""Largest motion in one step, in radii of the smaller shape, for which a contact keeps its identity."""
 
 
 class Detection:
-    """Shapes, where they were last, and which contacts they had.
+    """Shapes, their last placement, and their last contacts.
 
     Attributes:
         shapes: The shapes as arrays.
-        placed: Where they were at the last `put`.
+        placed: Their placement at the last `put`.
         geometries: Their coal geometries, with convex hulls for meshes.
-        scene: Shapes, where they are, ground and arena, for `put` and `contact_points`.
-        needs_coal: Whether some distances have no closed form.
+        scene: Shapes, placement, ground and arena, for `put` and `contact_points`.
+        needs_coal: True if some distances have no closed form.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class Detection:
         Args:
             geometries: The geometries.
             names: Their names, for messages.
-            moving: Which of them can touch the ground.
-            terrain: The ground; None means there is none.
+            moving: True for geometries that can touch the ground.
+            terrain: The ground; None for no ground.
 
         Raises:
-            InputError: A kind of geometry is not supported, has no volume or is not finite; its name is in the text.
+            InputError: A kind of geometry is not supported, has no volume or is not finite; the text names it.
         """
-        made = [from_coal(geometry, name) for geometry, name in zip(geometries, names, strict=True)]
-        self.shapes: ShapeArrays = flatten([shape for shape, _ in made])
-        self.geometries = [geometry for _, geometry in made]
+        converted = [from_coal(geometry, name) for geometry, name in zip(geometries, names, strict=True)]
+        self.shapes: ShapeArrays = flatten([shape for shape, _ in converted])
+        self.geometries = [geometry for _, geometry in converted]
         rims = self.shapes.cylinder[:, 0] > 0.0
         corners = np.where(rims, 2 * RIM_GROUND_POINTS, np.diff(self.shapes.corner_start))
         ground = Ground(
@@ -84,18 +84,18 @@ class Detection:
         self.reset()
 
     def reset(self) -> None:
-        """Forget which contacts there were."""
+        """Forget the contacts of the last step."""
         self._tracked = untracked()
 
     def put(self, position: Array, rotation: Array) -> None:
-        """Say where the shapes are: origins (g, 3) [m], axes as columns (g, 3, 3), world frame."""
+        """Place the shapes: origins (g, 3) [m], axes as columns (g, 3, 3), world frame."""
         put(self.scene, position, rotation)
 
     def find(self, pair: Integers, margin: Array, ground_margin: Array) -> Points:
-        """The contacts whose gap is below a margin.
+        """Return the contacts whose gap is below a margin.
 
         Args:
-            pair: Shapes (A, B) to look at, in ascending order, shape (p, 2).
+            pair: Candidate shapes (A, B), in ascending order, shape (p, 2).
             margin: Largest gap of each pair, shape (p,) [m].
             ground_margin: Largest gap of each shape over the ground, shape (g,) [m].
         """
@@ -106,7 +106,7 @@ class Detection:
         return points
 
     def measure(self, pairs: Pairs) -> None:
-        """Write distances of the pairs that have no closed form; `contact_points` measures the others."""
+        """Write distances of the pairs without a closed form; `contact_points` measures the others."""
         if not self.needs_coal:
             return
         request = coal.DistanceRequest()
@@ -123,34 +123,34 @@ class Detection:
 
 
 def untracked() -> Tracked:
-    """Contacts between shapes before the first step: none."""
+    """Return no contacts between shapes, for the first step."""
     none: Integers = np.zeros(0, dtype=np.int64)
     return Tracked(pair=none, slot=none, point=np.zeros((0, 3)))
 
 
 @njit(cache=True, error_model="numpy")
 def unmeasured(pair: Integers, margin: Array) -> Pairs:
-    """Pairs (p, 2) of shapes with their margins (p,), of distances that are to be measured."""
+    """Return pairs (p, 2) of shapes with their margins (p,), whose distances are to be measured."""
     p = pair.shape[0]
     return Pairs(pair, margin, np.empty((p, 3)), np.empty((p, 3)), np.empty(p))
 
 
 @njit(cache=True, error_model="numpy")
 def put(scene: Bound, position: Array, rotation: Array) -> None:
-    """Write where the shapes of a scene are."""
+    """Write the placement of the shapes of a scene."""
     shapes, placed, _, _ = scene.borrowed
     place(shapes, position, rotation, placed)
 
 
 @njit(cache=True, error_model="numpy")
 def contact_points(scene: Bound, pairs: Pairs, ground_margin: Array, before: Tracked) -> tuple[Points, Tracked]:
-    """Contact points with their identities, and what the next step needs to recognize them.
+    """Return contact points with their identities, and what the next step needs to match them.
 
     Args:
         scene: `Detection.scene`.
-        pairs: Pairs to look at; those that have no closed form have been measured.
+        pairs: Candidate pairs, measured if they have no closed form.
         ground_margin: Largest gap of each shape over the ground, shape (g,) [m].
-        before: Contacts between shapes of the step before.
+        before: Contacts between shapes in the previous step.
     """
     shapes, placed, ground, arena = scene.borrowed
     measure(shapes, placed, pairs, arena)

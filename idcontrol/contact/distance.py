@@ -1,8 +1,8 @@
-"""Distances between spheres and boxes in closed form, for kernels; and which shapes of a scene are near each other.
+"""Closed-form distances between spheres and boxes, for kernels; and candidate pairs of shapes in a scene.
 
-Signed as everywhere: positive apart, negative by how far one shape must move to be free of the other. Two boxes that
-overlap are separated along the best of fifteen axes (the separating axis theorem); two that do not are as far apart as
-the nearest of corner and face, or edge and edge.
+Distances are positive between separate shapes, and minus the penetration depth otherwise. Two boxes that overlap are
+separated along the best of fifteen axes (the separating axis theorem). The distance of others is that of the nearest
+corner and face, or edge and edge.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 PARALLEL_EDGES = 1e-6
-"""Edges whose directions differ by less than this [rad] need no separating axis: the normal of a face is as good."""
+"""Edges whose directions differ by less than this [rad] need no separating axis: a face normal serves as well."""
 
 FLAT = 1e-7
-"""Where a face of a box separates two boxes to within this [m], its exact normal is the direction."""
+"""If a face of a box separates two boxes to within this [m], its exact normal is the direction."""
 
 
 class _Box(NamedTuple):
@@ -39,22 +39,22 @@ class _Box(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def near_pairs(low: Array, high: Array, reach: Array, group: Integers) -> Integers:
-    """Pairs of shapes whose bounding boxes, each widened by its reach, meet: sorted and swept along x.
+def candidate_pairs(low: Array, high: Array, reach: Array, group: Integers) -> Integers:
+    """Return the pairs of shapes whose bounding boxes, each widened by its reach, meet: sorted and swept along x.
 
     Args:
         low: Least coordinates of each shape, shape (g, 3) [m].
         high: Largest coordinates, shape (g, 3) [m].
-        reach: How much each is widened on all sides, shape (g,) [m].
+        reach: Widening on all sides, shape (g,) [m].
         group: Number of the body that carries each shape, shape (g,); -1 is the world. Shapes of one body cannot meet.
 
     Returns:
-        Shapes (A, B) in ascending order, shape (p, 2); A moves, and has the lower number where both do. A shape with a
-        NaN meets nothing.
+        Shapes (A, B) in ascending order, shape (p, 2); A moves, and has the lower number if both do. A shape with a NaN
+        meets nothing.
     """
     count = low.shape[0]
     order = np.argsort(low[:, 0] - reach)
-    # widened boxes in that order, so that the sweep runs along memory
+    # widened boxes in order, so that the sweep runs along memory
     least, most = np.empty((3, count)), np.empty((3, count))
     for i in range(count):
         for k in range(3):
@@ -86,24 +86,24 @@ def near_pairs(low: Array, high: Array, reach: Array, group: Integers) -> Intege
                 code, room = grown, 2 * room
             code[n] = first * count + second
             n += 1
-    found = np.sort(code[:n])
+    codes = np.sort(code[:n])
     pairs = np.empty((n, 2), np.int64)
     for i in range(n):
-        pairs[i, 0], pairs[i, 1] = found[i] // count, found[i] % count
+        pairs[i, 0], pairs[i, 1] = codes[i] // count, codes[i] % count
     return pairs
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def measure(shapes: ShapeArrays, placed: Placed, pairs: Pairs, arena: Arena) -> None:
-    """Write direction, witness and distance of the pairs of spheres and boxes; pairs with another shape are left out.
+    """Write direction, witness and distance of the pairs of spheres and boxes; skip other pairs.
 
-    Of a pair that is its margin or more apart the distance may be one that it has at least, and the others any.
+    For a pair at its margin or beyond, the distance may be a lower bound, and the other results are arbitrary.
 
     Args:
         shapes: All shapes.
-        placed: Where they are.
+        placed: Their placement.
         pairs: Pairs of them.
-        arena: Memory for one pair; what it held is lost.
+        arena: Memory for one pair; its contents are lost.
     """
     for i in range(pairs.shape.shape[0]):
         begin(arena)
@@ -131,7 +131,7 @@ def _dot(a: Array, b: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, witness: Array) -> float:
-    """Between the centres; straight up where they coincide."""
+    """Measure between the centres; straight up if they coincide."""
     length = 0.0
     for k in range(3):
         direction[k] = placed.position[a, k] - placed.position[b, k]
@@ -152,7 +152,10 @@ def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, directio
 def _sphere_box(
     shapes: ShapeArrays, placed: Placed, ball: int, box: int, direction: Array, witness: Array, arena: Arena
 ) -> float:
-    """From the nearest point of the box; through the nearest face where the centre is inside. Normal to the ball."""
+    """Measure from the nearest point of the box; through the nearest face if the centre is inside.
+
+    The direction is normal to the ball.
+    """
     rotation, half = placed.rotation[box], shapes.half[box]
     local, apart = vector(arena, 3), 0.0
     face, least = 0, np.inf
@@ -182,7 +185,7 @@ def _sphere_box(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _reach(box: _Box, axis: Array) -> float:
-    """How far a box reaches from its middle along a unit vector."""
+    """Return how far a box reaches from its middle along a unit vector."""
     R, most = box.rotation, 0.0
     for k in range(3):
         most += box.half[k] * abs(R[0, k] * axis[0] + R[1, k] * axis[1] + R[2, k] * axis[2])
@@ -191,7 +194,7 @@ def _reach(box: _Box, axis: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
-    """The corner of a box that lies farthest along ``sign * axis``."""
+    """Write the corner of a box that lies farthest along ``sign * axis``."""
     R = box.rotation
     for j in range(3):
         out[j] = box.position[j]
@@ -204,7 +207,7 @@ def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _within(box: _Box, k: int, point: Array) -> bool:
-    """Whether a point lies between the two faces of a box that are square to its axis k, or in one."""
+    """True if a point lies between the two faces of a box perpendicular to its axis k, or in one."""
     p, R, half = box
     along = R[0, k] * (point[0] - p[0]) + R[1, k] * (point[1] - p[1]) + R[2, k] * (point[2] - p[2])
     return bool(abs(along) <= half[k])
@@ -212,7 +215,7 @@ def _within(box: _Box, k: int, point: Array) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _separating_face(a: _Box, b: _Box, axis: Array, direction: Array) -> tuple[float, int]:
-    """Largest width between two boxes along a face normal, which is written, and the face: 0-2 of A, 3-5 of B."""
+    """Return the largest width along a face normal, which is written, and the face: 0-2 of A, 3-5 of B."""
     best, owner = -np.inf, 0
     for i in range(6):
         toward = 0.0
@@ -229,7 +232,7 @@ def _separating_face(a: _Box, b: _Box, axis: Array, direction: Array) -> tuple[f
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -> tuple[float, int, int]:
-    """Width between two boxes across edges if larger than `best`; writes the axis, returns the edges, -1 for none."""
+    """Return the width across edges if larger than `best`, and the edges, -1 for none; write the axis."""
     Ra, Rb, best_i, best_j = a.rotation, b.rotation, -1, -1
     for i in range(3):
         for j in range(3):
@@ -252,9 +255,9 @@ def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, arena: Arena) -> float:
-    """Overlap along the best axis, or the distance of the nearest points; normal from B to A.
+    """Measure the overlap along the best axis, or the distance of the nearest points; the normal is from B to A.
 
-    Boxes that an axis separates by the margin or more are that far apart at least: nothing else is found out of them.
+    If an axis separates the boxes by the margin or more, only that lower bound is computed.
     """
     axis, edge, on_a, on_b = vector(arena, 3), vector(arena, 3), vector(arena, 3), vector(arena, 3)
     flat, owner = _separating_face(a, b, axis, direction)
@@ -263,7 +266,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
     best, best_i, best_j = _separating_edges(a, b, flat, edge, axis)
     if best >= margin:
         return float(best)
-    # no distance is less than the width along an axis: what has it there is nearest, or the least overlap
+    # the width along any axis is a lower bound: an equal distance is the nearest, or the least overlap
     if best_i >= 0:
         _corner(a, axis, -1.0, on_a)
         _corner(b, axis, 1.0, on_b)
@@ -273,7 +276,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
                 direction[k] = axis[k]
             return float(best)
     else:
-        # the corner of the box that does not own the face
+        # the corner of the box without the face
         face, owning, other, sign = owner % 3, a, b, 1.0
         if owner >= 3:
             owning, other, sign = b, a, -1.0
@@ -290,7 +293,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
     if distance > 10.0 * FLAT or best_i < 0:
         for k in range(3):
             axis[k] = on_a[k] - on_b[k]
-    # else the difference of the nearest points is mostly rounding: the best axis serves
+    # otherwise the difference of the nearest points is mostly rounding: use the best axis
     length = np.sqrt(_dot(axis, axis))
     for k in range(3):
         direction[k] = axis[k] / length
@@ -299,7 +302,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> None:
-    """Middle between the nearest points of two lines that are not parallel, through p along u and q along w."""
+    """Write the middle between the nearest points of two skew lines, through p along u and q along w."""
     across, r_u, r_w = _dot(u, w), 0.0, 0.0
     for k in range(3):
         r_u += (q[k] - p[k]) * u[k]
@@ -312,7 +315,7 @@ def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _nearest_points(a: _Box, b: _Box, on_a: Array, on_b: Array, arena: Arena) -> float:
-    """Nearest points of two boxes that do not overlap; returns their distance."""
+    """Write the nearest points of two boxes that do not overlap; return their distance."""
     corner, local = vector(arena, 3), vector(arena, 3)
     least = _corners_over_box(a, b, np.inf, on_a, on_b, corner, local)
     least = _corners_over_box(b, a, least, on_b, on_a, corner, local)
@@ -355,7 +358,7 @@ def _edge_over_edge(
     pb, Rb, hb = b
     cross = Ra[0, i] * Rb[0, j] + Ra[1, i] * Rb[1, j] + Ra[2, i] * Rb[2, j]
     if 1.0 - cross * cross < PARALLEL_EDGES * PARALLEL_EDGES:
-        return least  # of parallel edges an end is among the nearest: a corner over a face or an edge
+        return least  # the nearest points of parallel edges include an end: a corner over a face or an edge
     scale = 1.0 / (1.0 - cross * cross)
     for bits_a in range(4):
         for k in range(3):
@@ -372,7 +375,7 @@ def _edge_over_edge(
                 r_w += local[k] * Rb[k, j]
             s, t = scale * (cross * r_w - r_u), scale * (r_w - cross * r_u)
             if not (abs(s) < ha[i] and abs(t) < hb[j]):
-                continue  # the nearest is an end: seen above
+                continue  # the nearest point is an end: already covered
             for k in range(3):
                 far += (local[k] + s * Ra[k, i] - t * Rb[k, j]) ** 2
             if far < least:

@@ -1,4 +1,4 @@
-"""Contacts of fingertips with a body that a hand holds: at most one a fingertip, and numbered as it is."""
+"""Contacts of fingertips with a body in a hand: at most one per fingertip, with its number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fingertips:
     Body A of each contact is the finger: the normal points into the fingertip, and the force acts on it.
 
     Attributes:
-        system: Hand and body; they are where its last `update` puts them.
+        system: Hand and body; its last `update` places them.
         radius: Radii of the k spheres, shape (k,) [m].
         mu: Friction coefficients, shape (k,); inf means no slip.
         body: Name of the free body.
@@ -47,25 +47,26 @@ class Fingertips:
 
         Args:
             system: Hand and body, in one system.
-            frames: Names of the k frames that carry a fingertip each; the place in this list is the contact's identity.
+            frames: Names of the k frames that carry one fingertip each; the index in this list is the contact's
+            identity.
             radii: Radii of the spheres, shape (k,) or one for all [m].
             body: Name of the free body's frame.
             shape: coal geometry in that frame: box, sphere, capsule, cylinder, convex hull.
             mu: Friction coefficient; inf means no slip.
-            offsets: Centres in their frames, shape (k, 3) [m]; None means at the frames' origins.
+            offsets: Centres in their frames, shape (k, 3) [m]; None for the frames' origins.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
 
         Raises:
             UnknownName: A frame does not exist.
-            InputError: A radius or the coefficient is negative, shapes do not fit, or the shape is not supported.
+            InputError: A radius or the coefficient is negative, shapes do not match, or the geometry is not supported.
         """
         k = len(frames)
-        given = np.asarray(radii, dtype=np.float64)
+        sizes = np.asarray(radii, dtype=np.float64)
         centres = np.zeros((k, 3)) if offsets is None else np.asarray(offsets, dtype=np.float64)
-        if given.shape not in ((), (k,)) or centres.shape != (k, 3):
-            raise InputError(f"{k} fingertips need {k} radii and offsets ({k}, 3), not {given.shape}, {centres.shape}")
+        if sizes.shape not in ((), (k,)) or centres.shape != (k, 3):
+            raise InputError(f"{k} fingertips need {k} radii and offsets ({k}, 3), not {sizes.shape}, {centres.shape}")
         self.system, self.body, self.shape = system, body, shape
-        self.radius: Array = np.array(np.broadcast_to(given, (k,)))
+        self.radius: Array = np.array(np.broadcast_to(sizes, (k,)))
         self.mu: Array = np.full(k, float(mu))
         geometry = pin.GeometryModel()
         for name, r, centre in zip(frames, self.radius, centres, strict=True):
@@ -82,16 +83,16 @@ class Fingertips:
         self._contacts = CollisionContacts(system, geometry, mu, orientation=orientation)
 
     def detect(self, margin: float) -> Contacts:
-        """The contacts whose gap is below `margin` [m] at the system's last update, in the order of the fingertips."""
-        found = self._contacts.detect(margin)
+        """Return the contacts whose gap is below `margin` [m] at the last update, in the order of the fingertips."""
+        touching = self._contacts.detect(margin)
         tip: Integers = np.ascontiguousarray(self._contacts.shapes[:, 0])
-        return replace(found, identity=tip)
+        return replace(touching, identity=tip)
 
     def mounting(self) -> tuple[Integers, Array]:
-        """The joint that carries each sphere, shape (k,), and its centre in that joint's frame, shape (k, 3) [m]."""
+        """Return the joint of each sphere, shape (k,), and its centre in that joint's frame, shape (k, 3) [m]."""
         joints = np.array([tip.parentJoint for tip in self._tips], dtype=np.int64)
         return joints, np.array([tip.placement.translation for tip in self._tips]).reshape(-1, 3)
 
     def body_axes(self) -> Array:
-        """Axes of the body at the system's last update as columns, world frame, shape (3, 3)."""
+        """Return the axes of the body at the system's last update as columns, world frame, shape (3, 3)."""
         return self.system.frame_rotation[self._frame]

@@ -1,13 +1,12 @@
-"""The contact velocity that a controller asks for: a landing foot may take some milliseconds to stop.
+"""The contact velocity that a controller demands: a landing foot may take some milliseconds to stop.
 
-With the joints prescribed the whole machine is one rigid body. Rows that demand rest at once ask that body to stop
-within one period: hundreds of newtons, predicted *and delivered*. So a controller measures its rows against a reference
-velocity that decays: the ground is a belt that moves with the foot and stops (planner.md 7).
+With the joints prescribed the whole robot is one rigid body. Rows that demand rest at once ask this body to stop within
+one period: hundreds of newtons, predicted *and delivered*. So a controller compares its rows to a decaying reference
+velocity: the ground is a belt that moves with the foot and stops (planner.md 7).
 
-So friction is predicted relative to that belt. A foot that slides gets the friction that slows it as the belt does, at
-most that of its cone, and not all of μ f_N against its slip; where it does slow so, a controller says that its contacts
-stick. Against the ground itself maximal dissipation would ask a sliding foot to rise at μ times its slip in every
-period.
+Friction is predicted relative to that belt. A sliding foot gets the friction that slows it as the belt does, at most
+its cone's, not the full μ f_N against its slip. If it slows that way, the controller reports that its contacts stick.
+Against still ground, maximal dissipation would lift a sliding foot at μ times its slip in every period.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """How a contact takes over from the velocity that a foot lands with.
+    """Transition from a foot's landing velocity to rest.
 
     Attributes:
-        decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period. It must be slow for ground
-            that gives way (math.md, section 12.6). To stop n feet that rise at w, the base of a machine of mass m is to
-            follow them, which takes m w/τ_c off their force; ground with a damper of b under each answers with n b w,
-            and the two swing up unless τ_c > m/(n b), 5 ms on the soft ground of Zapolsky & Drumwright 2017.
-        closing_s: τ_g: a gap is closed at the speed φ/τ_g. inf, the default, does not look at the gap, which is as
-            wrong as the sensors; its force holds a standing foot down. Noise on the gap would be chased (a trot with
-            0.5 mm of it: mean |Δτ/Δt| 310 N m/s with 0.01 s, 110 N m/s with 0.1 s) ...
-        sink_m_s: ... of at most this towards the ground,
-        rise_m_s: and of at most this out of it.
-        settle_s: γ holds for this long after touchdown and is 0 later: the foot stands. inf: it never settles.
-        slip_m_s: A foot that slips faster is not settled.
+        decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period. It must be slow for
+            compliant ground (math.md, section 12.6). To stop n feet that rise at w, the base of a robot of mass m would
+            follow them, which reduces their force by m w/τ_c. Ground with a damper of b under each foot answers with n
+            b w. The two excite each other unless τ_c > m/(n b), 5 ms on the soft ground of Zapolsky & Drumwright 2017.
+        closing_s: τ_g: a gap is closed at the speed φ/τ_g. inf, the default, ignores the gap, which is as wrong as the
+            sensors; the force of closing holds a standing foot down. Noise on the gap would be tracked (a trot with 0.5
+            mm of it: mean |Δτ/Δt| 310 N m/s with 0.01 s, 110 N m/s with 0.1 s).
+        sink_m_s: Largest such speed towards the ground.
+        rise_m_s: Largest such speed out of the ground.
+        settle_s: γ holds for this long after touchdown and is 0 later: the foot stands. inf: never.
+        slip_m_s: A foot that slips faster than this has not settled.
     """
 
     decay_s: float = 0.02
@@ -63,12 +62,12 @@ class LandingRates(NamedTuple):
 
     Attributes:
         h: Control period [s].
-        decay: γ, the share of a contact velocity that is left after a period.
+        decay: γ, the remaining share of a contact velocity after a period.
         closing_s: τ_g [s].
         sink_m_s: Largest speed towards the ground at which a gap is closed.
         rise_m_s: Largest speed out of the ground.
-        settle_s: How long after touchdown γ holds.
-        slip_m_s: A foot that slips faster is not settled.
+        settle_s: Time after touchdown during which γ holds.
+        slip_m_s: A foot that slips faster than this has not settled.
     """
 
     h: float
@@ -81,7 +80,7 @@ class LandingRates(NamedTuple):
 
 
 def landing_rates(landing: Landing, h: float) -> LandingRates:
-    """`landing` for control periods of `h` [s]."""
+    """Return `landing` for control periods of `h` [s]."""
     return LandingRates(
         h=float(h),
         decay=max(0.0, 1.0 - h / landing.decay_s),
@@ -96,25 +95,25 @@ def landing_rates(landing: Landing, h: float) -> LandingRates:
 def landing_contacts(
     contacts: Contacts, v: Array, h: float, landing: Landing, *, since_touchdown: Array | None = None
 ) -> Contacts:
-    """Measure the rows of contacts against the reference velocity v̂, which holds the gap, too.
+    """Compare the rows of contacts to the reference velocity v̂, which includes the gap.
 
     With w the velocity of the contact relative to its surface, ``w = J v - h J̇ v`` minus the surface's::
 
         v̂_t = γ w_t                                            + surface
         v̂_n = γ w_n + (1 - γ) clip(-φ/τ_g, -sink, rise)          + surface        (planner.md, section 7)
 
-    ``h J̇ v`` is the drift of one period: a foot that has been held still along the rows of the last period moves by it
-    along those of this one, and that must not be fed back.
+    ``h J̇ v`` is the drift of one period: a foot at rest along the last period's rows moves by it along this period's
+    rows, and that must not be fed back.
 
     Args:
-        contacts: The contacts that the controller counts on.
+        contacts: The assumed contacts of the controller.
         v: Velocity in our order, shape (m,).
         h: Control period [s].
         landing: The parameters.
-        since_touchdown: Time since the planned touchdown of each contact, shape (n,) [s]; None means none has settled.
+        since_touchdown: Time since the planned touchdown of each contact, shape (n,) [s]; None if none has settled.
 
     Returns:
-        Contacts with gap 0 and `surface_velocity` v̂; all other fields are those of `contacts`, not copies.
+        Contacts with gap 0 and `surface_velocity` v̂; all other fields are shared with `contacts`.
     """
     n = len(contacts)
     velocity, since = np.empty(3 * n), np.zeros(n) if since_touchdown is None else since_touchdown
@@ -126,7 +125,7 @@ def landing_contacts(
 def landing_kernel(
     contacts: ContactArrays, v: Array, landing: LandingRates, since: Array, out: Array, arena: Arena
 ) -> None:
-    """Write the velocity that each contact row is measured against, shape (3 n,), as `landing_contacts` says."""
+    """Write the reference velocity of each contact row, shape (3 n,), as in `landing_contacts`."""
     gap, surface, drift, J = contacts.gap, contacts.surface_velocity, contacts.drift, contacts.jacobian
     n = gap.shape[0]
     w = vector(arena, 3)

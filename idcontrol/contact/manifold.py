@@ -1,9 +1,9 @@
 """Kernels that turn close shapes into contact points: corners over ground, faces clipped against faces.
 
 Two shapes that touch with flat parts touch along a polygon, whose corners carry the load (math.md, section 12.5). The
-shape with the flat face most square to the contact normal is the reference: its face gives the exact normal, the facing
-feature of the other shape (face, edge of a capsule, side line of a cylinder) is clipped against its borders, and each
-corner that is left is a contact with its own gap. Parallel side lines touch at two points. Where the nearest points of
+shape whose flat face is most perpendicular to the contact normal is the reference: its face gives the exact normal. The
+facing feature of the other shape (face, edge of a capsule, side line of a cylinder) is clipped against its borders, and
+each remaining corner is a contact with its own gap. Parallel side lines touch at two points. If the nearest points of
 the shapes are not among these, they are one more contact, or the only one.
 """
 
@@ -20,7 +20,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 GROUND = -1
-"""Stands for shape B where that is the ground."""
+"""Number in place of shape B for the ground."""
 
 MAX_POINTS = 8
 """Most contact points of a pair of shapes; two boxes have no more."""
@@ -29,20 +29,21 @@ RIM_GROUND_POINTS = 4
 """Contact points of a cylinder's rim on the ground: its lowest point, and the others at right angles."""
 
 SQUARE = 0.9986
-"""Cosine of 3°: a face is touched flat if its normal is that close to the contact normal, else an edge or corner is."""
+"""Cosine of 3°: a face is touched flat if its normal is that close to the contact normal, otherwise an edge or corner
+is."""
 
 PARALLEL = 0.0523
 """Side lines within 3° [rad] of parallel touch along a line."""
 
 ENGINE_TOLERANCE = 1e-5
-"""Accuracy of measured distances [m]. Where a distance is off by ten times as much, its normal is taken to be wrong."""
+"""Accuracy of measured distances [m]. If a distance is off by ten times as much, its normal is considered wrong."""
 
 SAME_POINT = 1e-7
 """Corners of a manifold closer than this are one point [m]."""
 
 
 class Placed(NamedTuple):
-    """Where the shapes of a scene are; written by `place`.
+    """Placement of the shapes of a scene; written by `place`.
 
     Attributes:
         position: Origins of the shapes, world frame, shape (g, 3) [m].
@@ -62,7 +63,7 @@ class Placed(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """The ground, and which shapes can touch it.
+    """The ground, and the shapes that can touch it.
 
     Attributes:
         parameters: `Terrain.parameters`.
@@ -78,7 +79,7 @@ class Ground(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Pairs of shapes, and the distances that were measured between them.
+    """Pairs of shapes, and measured distances between them.
 
     Attributes:
         shape: Shapes A and B, in ascending order, shape (p, 2).
@@ -96,11 +97,11 @@ class Pairs(NamedTuple):
 
 
 class Points(NamedTuple):
-    """Contact points, those on the ground first.
+    """Contact points, the ground's first.
 
     Attributes:
         identity: The same number from step to step, shape (n,).
-        shape: Shapes A and B, shape (n, 2); B is `GROUND` where it is the ground.
+        shape: Shapes A and B, shape (n, 2); B is `GROUND` for the ground.
         gap: Signed distance, shape (n,) [m].
         normal: Unit normal, from B to A, shape (n, 3).
         point: Middle between the surfaces, shape (n, 3) [m].
@@ -114,11 +115,11 @@ class Points(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """Contacts between shapes, as the next step needs them in order to recognize them.
+    """Contacts between shapes, as the next step needs them for matching.
 
     Attributes:
         pair: Number of each contact's pair, ascending, shape (n,).
-        slot: Which of its pair's `MAX_POINTS` contacts it is, shape (n,).
+        slot: Its place among the `MAX_POINTS` contacts of its pair, shape (n,).
         point: Contact points in the frame of shape A, shape (n, 3) [m].
     """
 
@@ -128,7 +129,7 @@ class Tracked(NamedTuple):
 
 
 class _Manifold(NamedTuple):
-    """Contact points of one pair; there is room for all corners that clipping can make.
+    """Contact points of one pair, with room for all corners that clipping can produce.
 
     Attributes:
         point: Shape (room, 3) [m].
@@ -145,8 +146,8 @@ class _Reference(NamedTuple):
     """The face that a manifold lies on.
 
     Attributes:
-        face: Which face.
-        owner: The shape that it belongs to.
+        face: Index of the face.
+        owner: Shape with the face.
         other: The shape that is clipped against it.
         sign: 1 if the face looks along the contact normal (its owner is B), else -1.
     """
@@ -159,18 +160,18 @@ class _Reference(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:
-    """Inner product of vectors of three; np.dot would call BLAS for it."""
+    """Return the inner product of vectors of three, for which np.dot would call BLAS."""
     return float(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _gap2(a: Array, b: Array) -> float:
-    """Squared distance of two points."""
+    """Return the squared distance of two points."""
     return float((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2)
 
 
 def unplaced(shapes: ShapeArrays) -> Placed:
-    """Room for where `shapes` are, for `place` to fill."""
+    """Allocate the placement of `shapes`, for `place` to fill."""
     count = shapes.rounding.shape[0]
     return Placed(
         position=np.empty((count, 3)),
@@ -184,7 +185,7 @@ def unplaced(shapes: ShapeArrays) -> Placed:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def place(shapes: ShapeArrays, position: Array, rotation: Array, placed: Placed) -> None:
-    """Write where the shapes are: origins `position` (g, 3) [m], axes `rotation` (g, 3, 3)."""
+    """Write the placement of the shapes: origins `position` (g, 3) [m], axes `rotation` (g, 3, 3)."""
     for g in range(position.shape[0]):
         for k in range(3):
             placed.position[g, k] = position[g, k]
@@ -206,9 +207,9 @@ def place(shapes: ShapeArrays, position: Array, rotation: Array, placed: Placed)
 
 @njit(cache=True, error_model="numpy")
 def close_pairs(placed: Placed, pair: Integers, margin: float) -> Integers:
-    """Indices of the pairs whose bounding boxes are nearer than `margin` [m]; a NaN counts as near."""
+    """Return the indices of the pairs whose bounding boxes are closer than `margin` [m]; a NaN counts as close."""
     low, high = placed.low, placed.high
-    found = np.empty(pair.shape[0], np.int64)
+    close = np.empty(pair.shape[0], np.int64)
     n = 0
     for i in range(pair.shape[0]):
         a, b = pair[i, 0], pair[i, 1]
@@ -216,23 +217,24 @@ def close_pairs(placed: Placed, pair: Integers, margin: float) -> Integers:
         for k in range(3):
             apart |= low[a, k] - high[b, k] > margin or low[b, k] - high[a, k] > margin
         if not apart:
-            found[n] = i
+            close[n] = i
             n += 1
-    return found[:n].copy()
+    return close[:n].copy()
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin: Array, points: Points) -> int:
-    """Corners (rim points of cylinders) nearer to the ground than `margin`.
+    """Write corners (rim points of cylinders) closer to the ground than `margin`.
 
-    Only corners are tested against the ground: a hilltop below the middle of a flat face is not seen.
+    Only corners are tested against the ground: a hilltop below the middle of a flat face is missed.
 
     Args:
         shapes: All shapes.
-        placed: Where they are.
+        placed: Their placement.
         ground: The ground.
         margin: Largest gap of each shape, shape (g,) [m].
-        points: Overwritten from the first entry on, with identities; it has room for ``ground.first[-1]`` contacts.
+        points: Overwritten from the first entry on, with identities; it must have room for ``ground.first[-1]``
+        contacts.
 
     Returns:
         The number of contacts.
@@ -265,7 +267,7 @@ def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground, out: Array) -> None:
-    """Lowest point of either rim of a cylinder, and the others at right angles to it."""
+    """Write the lowest point of either rim of a cylinder, and the others at right angles to it."""
     radius, half_length = cylinder
     zx, zy, zz = rotation[:, 2]
     for end in range(2):
@@ -288,7 +290,7 @@ def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground,
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _most_corners(shapes: ShapeArrays) -> int:
-    """Corners of the largest face, at least two: those of a line."""
+    """Return the number of corners of the largest face, at least two: a line's."""
     most = 2
     for f in range(shapes.loop_start.shape[0] - 1):
         most = max(most, shapes.loop_start[f + 1] - shapes.loop_start[f])
@@ -297,7 +299,7 @@ def _most_corners(shapes: ShapeArrays) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_point(points: Points, n: int, a: int, b: int, gap: float, normal: Array, point: Array) -> int:
-    """Write contact n; returns the number of contacts."""
+    """Write contact n; return the number of contacts."""
     points.shape[n, 0], points.shape[n, 1], points.gap[n] = a, b, gap
     for k in range(3):
         points.normal[n, k], points.point[n, k] = normal[k], point[k]
@@ -306,20 +308,20 @@ def _add_point(points: Points, n: int, a: int, b: int, gap: float, normal: Array
 
 @njit(cache=True, inner=True, error_model="numpy")
 def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Points, first: int, arena: Arena) -> int:
-    """Manifolds of the pairs that are closer than their margin.
+    """Write the manifolds of the pairs that are closer than their margin.
 
     Args:
         shapes: All shapes.
-        placed: Where they are.
-        pairs: Pairs of them, with their distances.
-        points: Overwritten from entry `first` on, but for identities; it has room for `MAX_POINTS` a pair.
-        first: The number of contacts that `points` already has.
-        arena: Memory for one manifold; what it held is lost.
+        placed: Their placement.
+        pairs: Pairs with their distances.
+        points: Overwritten from entry `first` on, except identities; it must have room for `MAX_POINTS` per pair.
+        first: The number of existing contacts in `points`.
+        arena: Memory for one manifold; its contents are lost.
 
     Returns:
-        The number of contacts, those before `first` included.
+        The number of contacts, including those up to `first`.
     """
-    room = 2 * _most_corners(shapes) + 1  # a convex polygon gains at most one corner for each border
+    room = 2 * _most_corners(shapes) + 1  # a convex polygon gains at most one corner per border
     n = first
     for i in range(pairs.distance.shape[0]):
         if pairs.distance[i] >= pairs.margin[i]:  # false for a NaN, which must stay visible
@@ -344,7 +346,7 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
         face_b, square_b = _facing(shapes, placed, b, up, 1.0)
         count = 0
         if max(square_a, square_b) > SQUARE:
-            # B, unless A is clearly the flatter: a choice that rounding cannot turn over
+            # B, unless A is clearly flatter: rounding cannot flip this choice
             flatter_b = square_b >= square_a - 1e-6
             reference = _Reference(face_b, b, a, 1.0) if flatter_b else _Reference(face_a, a, b, -1.0)
             count = _face_manifold(shapes, placed, reference, pairs.margin[i], manifold, arena)
@@ -362,20 +364,20 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _touch_at_a_point(kind_a: int, kind_b: int) -> bool:
-    """Whether shapes of these kinds have no flat contact, and their distance is a closed form (see `distance`)."""
+    """True if shapes of these kinds have no flat contact and a closed-form distance (see `distance`)."""
     round_a, round_b = kind_a == SPHERE, kind_b == SPHERE
     return (round_a and (round_b or kind_b == BOX)) or (round_b and kind_a == BOX)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _separation(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, sign: float) -> float:
-    """Width of the slab between A and B along ``sign * direction``; their distance is the largest of all directions."""
+    """Return the width of A and B along ``sign * direction``; their distance is the largest over all directions."""
     return float(-_extent(shapes, placed, a, direction, -sign) - _extent(shapes, placed, b, direction, sign))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _best_face_normal(shapes: ShapeArrays, placed: Placed, a: int, b: int, least: float, up: Array) -> float:
-    """Replace `up` by the face normal of A or B with the widest separation above `least`; returns the widest."""
+    """Replace `up` by the face normal of A or B with the widest separation above `least`; return the widest."""
     for g, sign in ((a, -1.0), (b, 1.0)):
         for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
             width = _separation(shapes, placed, a, b, placed.face_normal[f], sign)
@@ -388,13 +390,13 @@ def _best_face_normal(shapes: ShapeArrays, placed: Placed, a: int, b: int, least
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _has_side(shapes: ShapeArrays, g: int) -> bool:
-    """Whether a shape is a capsule or a cylinder (or a sphere, which has no line)."""
+    """True if a shape is a capsule or a cylinder (or a sphere, which has no line)."""
     return bool(shapes.cylinder[g, 0] > 0.0 or shapes.face_start[g] == shapes.face_start[g + 1])
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> tuple[int, float]:
-    """The face of a shape most square to ``sign * direction``, and the cosine; -1, -2 where it has none."""
+    """Return the face of a shape most perpendicular to ``sign * direction``, and the cosine; -1, -2 for none."""
     best, most = -1, -2.0
     for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
         square = sign * _dot(placed.face_normal[f], direction)
@@ -405,7 +407,7 @@ def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _loop(shapes: ShapeArrays, placed: Placed, face: int, out: Array) -> int:
-    """World corners of a face, counter-clockwise seen from outside; returns their number."""
+    """Write world corners of a face, counter-clockwise seen from outside; return their number."""
     first, end = shapes.loop_start[face], shapes.loop_start[face + 1]
     for i in range(first, end):
         for k in range(3):
@@ -415,13 +417,13 @@ def _loop(shapes: ShapeArrays, placed: Placed, face: int, out: Array) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float, out: Array) -> int:
-    """The points of a shape's core that face ``sign * direction``: face, line or point; returns their number."""
+    """Write the points of a shape's core that face ``sign * direction``: face, line or point; return their number."""
     radius, half_length = shapes.cylinder[g]
     if radius > 0.0:
         axis = placed.rotation[g, :, 2]
         along = sign * _dot(axis, direction)
         across = np.sqrt(max(0.0, 1.0 - along * along))
-        # the foremost point of the rims; a cap square to the direction has none, and any will do
+        # the foremost point of the rims; for a cap perpendicular to the direction any point will do
         aim = np.empty(3)
         for k in range(3):
             aim[k] = (sign * direction[k] - along * axis[k]) / across if across > 1e-9 else placed.rotation[g, k, 0]
@@ -452,7 +454,7 @@ def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _extent(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> float:
-    """How far a shape reaches along ``sign * direction``, from the world's origin."""
+    """Return how far a shape reaches along ``sign * direction``, from the world's origin."""
     radius, half_length = shapes.cylinder[g]
     if radius > 0.0:
         along, middle = _dot(placed.rotation[g, :, 2], direction), 0.0
@@ -473,26 +475,26 @@ def _face_manifold(
 
     Returns:
         The number of contacts, written into `manifold` with their exact normal. It is 0, and the normal is unchanged,
-        where the feature is one point or nothing of it is left.
+        if the feature is one point or clipped away.
     """
     point, gap = manifold.point, manifold.gap
     outward = placed.face_normal[reference.face]
     border = matrix(arena, point.shape[0], 3)
     corners = _loop(shapes, placed, reference.face, border)
-    found = _feature(shapes, placed, reference.other, outward, -1.0, point)
-    if found < 2:
+    size = _feature(shapes, placed, reference.other, outward, -1.0, point)
+    if size < 2:
         return 0
     rounding = shapes.rounding[reference.other]
-    if found == 2:
+    if size == 2:
         # a line must lie flat; where a rounded one is cut off, its surface is r / cos(tilt) away
         length, rise = np.sqrt(_gap2(point[0], point[1])), _dot(outward, point[1]) - _dot(outward, point[0])
         if abs(rise) > PARALLEL * length:
             return 0
         rounding /= np.sqrt(1.0 - (rise / length) ** 2)
-    found = _clip(point, found, border, corners, outward, arena)
+    size = _clip(point, size, border, corners, outward, arena)
     base = _dot(outward, border[0]) + shapes.rounding[reference.owner] + rounding
     count = 0
-    for i in range(found):
+    for i in range(size):
         d = _dot(outward, point[i]) - base
         repeated = False
         for j in range(count):
@@ -514,7 +516,7 @@ def _face_manifold(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, arena: Arena) -> int:
-    """Clip a polygon (or line) in place against the prism over a face (Sutherland and Hodgman); returns its corners.
+    """Clip a polygon (or line) in place against the prism over a face (Sutherland and Hodgman); return its corners.
 
     `border` runs counter-clockwise about `outward`. Points on the border are inside: equal faces keep their corners.
     """
@@ -550,7 +552,7 @@ def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, a
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _thin_out(point: Array, gap: Array, n: int) -> int:
-    """Keep at most `MAX_POINTS`: the deepest, then always the one farthest from those kept; in place."""
+    """Keep at most `MAX_POINTS`, in place: the deepest, then repeatedly the point farthest from the kept ones."""
     if n <= MAX_POINTS:
         return n
     for kept in range(MAX_POINTS):
@@ -571,7 +573,7 @@ def _thin_out(point: Array, gap: Array, n: int) -> int:
 def _side_lines(
     shapes: ShapeArrays, placed: Placed, a: int, b: int, margin: float, manifold: _Manifold, arena: Arena
 ) -> int:
-    """Two contacts where parallel side lines (capsules, cylinders) overlap; 0 if they do not."""
+    """Write two contacts where parallel side lines (capsules, cylinders) overlap; return 0 if they do not."""
     point, up = manifold.point, manifold.normal
     line_a, line_b = matrix(arena, point.shape[0], 3), matrix(arena, point.shape[0], 3)
     if _feature(shapes, placed, a, up, -1.0, line_a) != 2 or _feature(shapes, placed, b, up, 1.0, line_b) != 2:
@@ -606,12 +608,12 @@ def _side_lines(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def match(now: Tracked, before: Tracked, follow: Array) -> None:
-    """Give each contact the slot of the nearest contact which its pair had before, or a free one below `MAX_POINTS`.
+    """Give each contact the slot of its pair's nearest previous contact, or a free one below `MAX_POINTS`.
 
     Args:
         now: Contacts of this step; their slots are overwritten.
-        before: Contacts of the step before.
-        follow: How far each may have moved since, equal for all contacts of a pair, shape (n,) [m].
+        before: Contacts of the previous step.
+        follow: Largest motion of each since then, equal for all contacts of a pair, shape (n,) [m].
     """
     pair, slot, point = now
     old_pair, old_slot, old_point = before

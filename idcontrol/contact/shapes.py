@@ -1,7 +1,7 @@
-"""Collision shapes as arrays: corners, flat faces and a rounding radius, for kernels that look for contact manifolds.
+"""Collision shapes as arrays: corners, flat faces and a rounding radius, for kernels that compute contact manifolds.
 
 A shape is the hull of its corners, rounded by a radius: a sphere is one corner, a capsule two, a box eight with radius
-0. Only a cylinder is more than that: corners on its two rims, and a smooth side. A mesh stands for its convex hull.
+0. Only a cylinder has more: corners on its two rims, and a smooth side. A mesh is replaced by its convex hull.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COPLANAR = 1e-6
 """Triangles of a hull are one face if their normals, and their offsets over its size, differ by less than this."""
 
 SPHERE, BOX, OTHER = 0, 1, 2
-"""Kinds of shape; between spheres and boxes there are closed forms (`idcontrol.contact.distance`)."""
+"""Kinds of shape; spheres and boxes have closed-form distances (`idcontrol.contact.distance`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Shape:
         corners: Shape (k, 3) [m].
         faces: Corners of each flat face, counter-clockwise seen from outside.
         normals: Outward unit normals of the faces, shape (len(faces), 3).
-        rounding: Radius of a sphere that is swept over the hull of the corners [m].
+        rounding: Radius of a sphere swept over the hull of the corners [m].
         cylinder: Radius and half length of a cylinder along z [m]; (0, 0) for all other shapes.
         kind: `SPHERE`, `BOX` or `OTHER`.
     """
@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def half_extents(self) -> tuple[Array, Array]:
-        """Middle and half sizes of the box around the shape, shapes (3,) [m]."""
+        """Return the middle and half sizes of the box around the shape, shapes (3,) [m]."""
         low, high = self.corners.min(axis=0), self.corners.max(axis=0)
         half = 0.5 * (high - low) + self.rounding
         half[:2] = np.maximum(half[:2], self.cylinder[0])
@@ -65,8 +65,8 @@ class ShapeArrays(NamedTuple):
         face_start: Faces of shape g are ``face_start[g]:face_start[g + 1]``.
         loop: Corners of all faces, one loop after the other, as indices into `corner`.
         loop_start: The loop of face f is ``loop[loop_start[f]:loop_start[f + 1]]``.
-        rounding: Radius of the sphere that is swept over each shape, shape (g,) [m].
-        cylinder: Radius and half length, shape (g, 2) [m]; 0 where the shape is no cylinder.
+        rounding: Radius of the sphere swept over each shape, shape (g,) [m].
+        cylinder: Radius and half length, shape (g, 2) [m]; 0 for other shapes.
         middle: Middle of the box around each shape, shape (g, 3) [m].
         half: Half sizes of that box, shape (g, 3) [m].
         radius: Radius of a sphere around that box, shape (g,) [m].
@@ -88,10 +88,10 @@ class ShapeArrays(NamedTuple):
 
 
 def from_coal(geometry: Any, name: str) -> tuple[Shape, Any]:
-    """The shape of a coal geometry, and the coal geometry that it stands for (of a mesh, its convex hull).
+    """Return the shape of a coal geometry, and the coal geometry that represents it (of a mesh, its convex hull).
 
     Raises:
-        InputError: The kind of geometry is not supported, has no volume or is not finite; `name` is in the text.
+        InputError: The kind of geometry is not supported, has no volume or is not finite; the text contains `name`.
     """
     if isinstance(geometry, coal.Sphere):
         shape = Shape(np.zeros((1, 3)), (), np.zeros((0, 3)), geometry.radius, kind=SPHERE)
@@ -119,7 +119,7 @@ def from_coal(geometry: Any, name: str) -> tuple[Shape, Any]:
 
 
 def flatten(shapes: list[Shape]) -> ShapeArrays:
-    """The arrays of a scene."""
+    """Build the arrays of a scene."""
     corner_start = _starts([len(shape.corners) for shape in shapes])
     loops = [loop + first for shape, first in zip(shapes, corner_start[:-1], strict=True) for loop in shape.faces]
     boxes = [shape.half_extents for shape in shapes]
@@ -162,7 +162,7 @@ def _cylinder(radius: float, half_length: float) -> Shape:
 
 
 def _hull(points: Array, name: str) -> Shape:
-    """Corners and faces of the convex hull; triangles in one plane are one face."""
+    """Return corners and faces of the convex hull; triangles in one plane are one face."""
     try:
         hull = ConvexHull(points)
     except (QhullError, ValueError):
@@ -171,15 +171,15 @@ def _hull(points: Array, name: str) -> Shape:
     centre = corners.mean(axis=0)
     size = np.ptp(corners, axis=0).max()
     planes = hull.equations / np.array([1.0, 1.0, 1.0, size])
-    planes[:, 3] += planes[:, :3] @ centre / size  # measured from the middle, so that the frame's place does not count
+    planes[:, 3] += planes[:, :3] @ centre / size  # from the middle, so that the frame's position does not matter
     faces: list[Integers] = []
     normals: list[Array] = []
-    left = np.ones(len(planes), dtype=bool)
+    remaining = np.ones(len(planes), dtype=bool)
     for first, plane in enumerate(planes):
-        if not left[first]:
+        if not remaining[first]:
             continue
-        together = left & (np.abs(planes - plane).max(axis=1) < COPLANAR)
-        left &= ~together
+        together = remaining & (np.abs(planes - plane).max(axis=1) < COPLANAR)
+        remaining &= ~together
         normal = plane[:3]
         on = np.flatnonzero(np.abs((corners - centre) @ normal / size + plane[3]) < COPLANAR)
         faces.append(on[_counter_clockwise(corners[on], normal)])
@@ -188,7 +188,7 @@ def _hull(points: Array, name: str) -> Shape:
 
 
 def _counter_clockwise(points: Array, normal: Array) -> Integers:
-    """Order of the points of a convex face, seen against its normal."""
+    """Return the order of the points of a convex face, seen against its normal."""
     arm = points - points.mean(axis=0)
     u = arm[0] / np.linalg.norm(arm[0])
     return np.argsort(np.arctan2(arm @ np.cross(normal, u), arm @ u), kind="stable").astype(np.int64)

@@ -1,4 +1,4 @@
-"""Spheres on links against the ground: the contacts of feet, all found in one compiled call."""
+"""Spheres on links against the ground: the contacts of feet, detected in one compiled call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from idcontrol.types import Array, Booleans, Integers
 
 
 class Mounted(NamedTuple):
-    """Where k spheres are mounted on a machine, and the ground below them, as kernels take it.
+    """The mounting of k spheres on a robot, and the ground below them, as kernels take it.
 
     Attributes:
         joint_position: Origins of the joints in the world, shape (n_joints, 3) [m].
@@ -58,7 +58,7 @@ class Mounted(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where the spheres are now; fields as in `SphereContacts`."""
+    """Placement of the spheres; fields as in `SphereContacts`."""
 
     centre: Array
     gap: Array
@@ -66,8 +66,8 @@ class Placed(NamedTuple):
     axes: Array
 
 
-class Near(NamedTuple):
-    """The spheres near the ground, in the first entries of each array: fields of `Contacts`, and their joints.
+class Candidates(NamedTuple):
+    """Candidate contacts: spheres close to the ground, in the first entries; fields of `Contacts`, and joints.
 
     Attributes:
         joint: Joint that carries the sphere of each contact, shape (k,).
@@ -88,26 +88,26 @@ class Near(NamedTuple):
 
 
 class Spheres(NamedTuple):
-    """All that `detect_kernel` reads and writes."""
+    """All data that `detect_kernel` reads and writes."""
 
     mounted: Mounted
     placed: Placed
-    near: Near
+    candidates: Candidates
 
 
 class SphereContacts:
-    """Contacts between spheres on the links of a machine and the ground.
+    """Contacts between spheres on the links of a robot and the ground.
 
-    All arrays below are overwritten by the next `detect`, and so are the `Contacts` that it returns.
+    The next `detect` overwrites all arrays below, and the `Contacts` that it returns.
 
     Attributes:
-        system: The machine; its last `update` is where the spheres are.
+        system: The robot; its last `update` places the spheres.
         terrain: The ground.
         radius: Radii of the k spheres, shape (k,) [m].
         patch: Foot that each sphere belongs to, shape (k,).
         centre: Centres, world frame, shape (k, 3) [m].
         gap: Distances from the ground, shape (k,) [m].
-        point: Contact points ``centre - radius n̂`` of all spheres, near or not, world frame, shape (k, 3) [m].
+        point: Contact points ``centre - radius n̂`` of all spheres, close or not, world frame, shape (k, 3) [m].
         axes: Rows normal, first, second tangent at each sphere, world frame, shape (k, 3, 3).
         bound: The argument of `detect_kernel`.
     """
@@ -128,17 +128,18 @@ class SphereContacts:
 
         Args:
             system: The machine.
-            frames: Names of the k frames that carry a sphere each; the place in this list is the contact's identity.
+            frames: Names of the k frames that carry one sphere each; the index in this list is the contact's identity.
             radii: Radii of the spheres, shape (k,) or one for all [m]; 0 is a point.
             terrain: The ground.
             mu: Friction coefficients, shape (k,) or one for all; inf means no slip.
-            offsets: Centres in their frames, shape (k, 3) [m]; None means at the frames' origins.
+            offsets: Centres in their frames, shape (k, 3) [m]; None for the frames' origins.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
-            patches: Foot that each sphere belongs to, as a corner of its sole; None is a foot of its own.
+            patches: Foot that each sphere belongs to, for example as a corner of its sole; None for one foot per
+            sphere.
 
         Raises:
             UnknownName: A frame does not exist.
-            InputError: A frame does not move, a radius is negative, friction cannot be used, or shapes do not fit.
+            InputError: A frame does not move, a radius is negative, friction is unusable, or shapes do not match.
         """
         k = len(frames)
         self.system, self.terrain, self._frames = system, terrain, tuple(frames)
@@ -165,15 +166,15 @@ class SphereContacts:
         self.point: Array = np.zeros((k, 3))
         self.axes: Array = np.zeros((k, 3, 3))
         self._slip: Array = np.zeros(k)
-        self._near = _room(k, m)  # of which `detect` returns the first entries
+        self._candidates = _room(k, m)  # `detect` returns their first entries
         self._rigid = (np.full(k, np.inf), np.zeros(k))
         self._views: dict[int, Contacts] = {0: Contacts.none(m)}
         placed = Placed(self.centre, self.gap, self.point, self.axes)
-        self.bound = bind(Spheres(self._mounted(), placed, self._near))
+        self.bound = bind(Spheres(self._mounted(), placed, self._candidates))
         self._detect = entry(detect_kernel, self.bound, 0.0)
 
     def _mounted(self) -> Mounted:
-        """What kernels read of the machine, the spheres and the ground."""
+        """Return what kernels read of the robot, the spheres and the ground."""
         joint_position, joint_rotation = placement_views(self.system.data.oMi)
         return Mounted(
             joint_position=joint_position,
@@ -191,15 +192,15 @@ class SphereContacts:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or what comes out of a pickle, has arrays of its own."""
-        made = partial(type(self), offsets=self._offset, orientation=self._orientation, patches=self.patch)
-        return made, (self.system, self._frames, self.radius, self.terrain, self.mu)
+        """Give copies and unpickled contacts arrays of their own."""
+        built = partial(type(self), offsets=self._offset, orientation=self._orientation, patches=self.patch)
+        return built, (self.system, self._frames, self.radius, self.terrain, self.mu)
 
     @property
     def mu(self) -> Array:
-        """Friction coefficient of each sphere, shape (k,); inf means no slip.
+        """Return the friction coefficient of each sphere, shape (k,); inf means no slip.
 
-        It may be changed at any time, entry by entry or as a whole; one number is taken for all spheres.
+        It may be changed at any time, entry by entry or as a whole; one number applies to all spheres.
         """
         return self._mu
 
@@ -208,7 +209,7 @@ class SphereContacts:
         self._mu[:] = _friction(values, self._frames)
 
     def detect(self, margin: float) -> Contacts:
-        """The contacts whose gap is below `margin` [m] at the system's last update.
+        """Return the contacts whose gap is below `margin` [m] at the system's last update.
 
         Returns:
             Views of arrays that the next call overwrites (`Contacts.take` copies); identity is the index of the sphere.
@@ -216,13 +217,13 @@ class SphereContacts:
         return self.first(self._detect(self.bound, margin))
 
     def mounting(self) -> tuple[Integers, Array]:
-        """The joint that carries each sphere, shape (k,), and its centre in that joint's frame, shape (k, 3) [m]."""
+        """Return the joint of each sphere, shape (k,), and its centre in that joint's frame, shape (k, 3) [m]."""
         places = [self.system.model.frames[int(frame)].placement for frame in self._frame]
         centres = [place.act(offset) for place, offset in zip(places, self._offset, strict=True)]
         return self._joint.copy(), np.array(centres).reshape(-1, 3)
 
     def slip(self, v: Array) -> Array:
-        """Tangential speed of every sphere's contact point at the last `detect`, shape (k,) [m/s]; `v` in our order."""
+        """Return the tangential speed of every contact point at the last `detect`, shape (k,) [m/s]."""
         _slip_speed(self.system.jacobian, self.system.support, self._joint, self.point, self.axes, v, self._slip)
         return self._slip
 
@@ -285,19 +286,19 @@ class SphereContacts:
         return bind(Spheres(mounted, placed, _room(self.gap.size, self.system.n_velocities))), mounted, placed
 
     def first(self, n: int) -> Contacts:
-        """The n contacts that `detect`, or `find` in compiled code, has found last: views."""
+        """Return the n contacts of the last `detect`, or `find` in compiled code: views."""
         if n in self._views:
             return self._views[n]
-        near, (stiffness, damping) = self._near, self._rigid
+        candidates, (stiffness, damping) = self._candidates, self._rigid
         contacts = self._views[n] = Contacts(
-            identity=near.identity[:n],
-            point=near.point[:n],
-            axes=near.axes[:n],
-            gap=near.gap[:n],
-            mu=near.mu[:n],
-            jacobian=near.jacobian[: 3 * n],
-            drift=near.drift[: 3 * n],
-            surface_velocity=near.surface_velocity[: 3 * n],
+            identity=candidates.identity[:n],
+            point=candidates.point[:n],
+            axes=candidates.axes[:n],
+            gap=candidates.gap[:n],
+            mu=candidates.mu[:n],
+            jacobian=candidates.jacobian[: 3 * n],
+            drift=candidates.drift[: 3 * n],
+            surface_velocity=candidates.surface_velocity[: 3 * n],
             stiffness=stiffness[:n],
             damping=damping[:n],
         )
@@ -305,18 +306,18 @@ class SphereContacts:
 
 
 class FootedRobot(Protocol):
-    """A robot that knows its feet, as `idcontrol.robots.Robot` does."""
+    """A robot with known feet, such as `idcontrol.robots.Robot`."""
 
     def contacts(self, mu: float) -> SphereContacts:
-        """The robot's feet on flat ground, with a `System` of their own."""
+        """Return the robot's feet on flat ground, with their own `System`."""
         ...
 
 
 def on_flat_ground(robot: FootedRobot, mu: float) -> SphereContacts:
-    """The feet of `robot` on flat ground with the friction coefficient `mu`; inf means no slip.
+    """Return the feet of `robot` on flat ground with the friction coefficient `mu`; inf means no slip.
 
     Raises:
-        InputError: It is no robot or cannot be used, or `mu` is not a number from 0 to inf.
+        InputError: It is no robot or unusable, or `mu` is not a number from 0 to inf.
     """
     if not hasattr(robot, "contacts"):
         raise InputError(f"{robot!r} is no robot; give what idcontrol.robots.load returns")
@@ -325,9 +326,9 @@ def on_flat_ground(robot: FootedRobot, mu: float) -> SphereContacts:
     return robot.contacts(mu)
 
 
-def _room(k: int, m: int) -> Near:
-    """Arrays for k spheres on a machine with m velocities."""
-    return Near(
+def _room(k: int, m: int) -> Candidates:
+    """Allocate arrays for k spheres on a robot with m velocities."""
+    return Candidates(
         identity=np.zeros(k, dtype=np.int64),
         joint=np.zeros(k, dtype=np.int64),
         ground=np.zeros(k, dtype=np.int64),
@@ -342,12 +343,12 @@ def _room(k: int, m: int) -> Near:
 
 
 def _one_each(what: str, values: npt.ArrayLike, frames: Sequence[str]) -> Array:
-    given = np.asarray(values)
-    if given.dtype.kind not in "iuf":
+    entries = np.asarray(values)
+    if entries.dtype.kind not in "iuf":
         raise InputError(f"the {what} of spheres must be numbers, not {values!r}")
-    if given.shape not in ((), (len(frames),)):
-        raise InputError(f"give one {what}, or one for each of {len(frames)} spheres, not shape {given.shape}")
-    each = np.array(np.broadcast_to(given, (len(frames),)), dtype=np.float64)
+    if entries.shape not in ((), (len(frames),)):
+        raise InputError(f"give one {what}, or one for each of {len(frames)} spheres, not shape {entries.shape}")
+    each = np.array(np.broadcast_to(entries, (len(frames),)), dtype=np.float64)
     for frame, value in zip(frames, each, strict=True):
         if not value >= 0.0:
             raise InputError(f"the {what} of the sphere on {frame!r} is {value}; it must not be negative")
@@ -362,20 +363,20 @@ def _friction(values: npt.ArrayLike, frames: Sequence[str]) -> Array:
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def find(spheres: Bound, found: Bound, margin: float) -> int:
-    """`detect_kernel`, after which `found` is bound to the contacts, as `Contacts.bound` is; returns their number."""
+def find(spheres: Bound, contacts: Bound, margin: float) -> int:
+    """Run `detect_kernel`, then bind `contacts` to the contacts, as `Contacts.bound` is; return their number."""
     n = detect_kernel(spheres, margin)
-    near, rows = spheres.borrowed.near, 3 * n
+    candidates, rows = spheres.borrowed.candidates, 3 * n
     put(
-        found,
+        contacts,
         (
-            near.identity[:n],
-            near.axes[:n],
-            near.gap[:n],
-            near.mu[:n],
-            near.surface_velocity[:rows],
-            near.jacobian[:rows],
-            near.drift[:rows],
+            candidates.identity[:n],
+            candidates.axes[:n],
+            candidates.gap[:n],
+            candidates.mu[:n],
+            candidates.surface_velocity[:rows],
+            candidates.jacobian[:rows],
+            candidates.drift[:rows],
         ),
     )
     return n
@@ -384,8 +385,8 @@ def find(spheres: Bound, found: Bound, margin: float) -> int:
 @linked
 @njit(cache=True, error_model="numpy")
 def detect_kernel(spheres: Bound, margin: float) -> int:
-    """Measure all spheres, collect those nearer than `margin` [m] with their rows; returns their number."""
-    mounted, placed, near = spheres.borrowed
+    """Measure all spheres and collect those closer than `margin` [m] with their rows; return their number."""
+    mounted, placed, candidates = spheres.borrowed
     centre = placed.centre
     n = 0
     for i in range(mounted.joint.shape[0]):
@@ -403,47 +404,52 @@ def detect_kernel(spheres: Bound, margin: float) -> int:
         write_axes(normal[0], normal[1], normal[2], mounted.orientation, placed.axes[i])
         if placed.gap[i] >= margin:  # false for a NaN, which must stay visible
             continue
-        near.identity[n] = i
-        near.joint[n] = mounted.joint[i]
-        assign(near.point[n], placed.point[i])
-        assign_rows(near.axes[n], placed.axes[i])
-        near.gap[n] = placed.gap[i]
-        near.mu[n] = mounted.mu[i]
+        candidates.identity[n] = i
+        candidates.joint[n] = mounted.joint[i]
+        assign(candidates.point[n], placed.point[i])
+        assign_rows(candidates.axes[n], placed.axes[i])
+        candidates.gap[n] = placed.gap[i]
+        candidates.mu[n] = mounted.mu[i]
         n += 1
     contact_rows(
         mounted.jacobian,
         mounted.support,
-        near.joint[:n],
-        near.ground[:n],
-        near.point,
-        near.axes,
-        near.jacobian[: 3 * n],
+        candidates.joint[:n],
+        candidates.ground[:n],
+        candidates.point,
+        candidates.axes,
+        candidates.jacobian[: 3 * n],
     )
-    _drift(mounted, placed.centre, near, n)
+    _drift(mounted, placed.centre, candidates, n)
     return n
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _drift(mounted: Mounted, centre: Array, near: Near, n: int) -> None:
-    """Write J̇v of the first n contacts: the centre's acceleration at v̇ = 0 less R α × n̂ (math.md, section 9)."""
+def _drift(mounted: Mounted, centre: Array, candidates: Candidates, n: int) -> None:
+    """Write J̇v of the first n contacts: the centre's acceleration at v̇ = 0 minus R α × n̂ (math.md, section 9)."""
     velocity, acceleration = mounted.motion
     for i in range(n):
-        V, A, c, p = velocity[near.joint[i]], acceleration[near.joint[i]], centre[near.identity[i]], near.point[i]
+        V, A, c, p = (
+            velocity[candidates.joint[i]],
+            acceleration[candidates.joint[i]],
+            centre[candidates.identity[i]],
+            candidates.point[i],
+        )
         for axis in range(3):
-            near.drift[axis * n + i] = 0.0
+            candidates.drift[axis * n + i] = 0.0
         for x in range(3):
             y, z = (x + 1) % 3, (x + 2) % 3
             vy, vz = V[y] + V[z + 3] * c[x] - V[x + 3] * c[z], V[z] + V[x + 3] * c[y] - V[y + 3] * c[x]
             a = A[x] + A[y + 3] * p[z] - A[z + 3] * p[y] + V[y + 3] * vz - V[z + 3] * vy
             for axis in range(3):
-                near.drift[axis * n + i] += near.axes[i, axis, x] * a
+                candidates.drift[axis * n + i] += candidates.axes[i, axis, x] * a
 
 
 @njit(cache=True, error_model="numpy")
 def _slip_speed(
     jacobian: Array, support: Booleans, joint: Integers, point: Array, axes: Array, v: Array, out: Array
 ) -> None:
-    """Speed of the material points `point` across their normals."""
+    """Write the speed of the material points `point` perpendicular to their normals."""
     for i in range(joint.shape[0]):
         w = np.zeros(6)
         for k in range(v.shape[0]):

@@ -1,8 +1,9 @@
 """Ground: a plane or a height map, as two arrays that any kernel can read.
 
-Between its samples a height map is the interpolating cubic B-spline. It is twice differentiable, so the normal is
-defined everywhere and turns without jumps, the nearest point of a sphere moves smoothly, and J̇v of a rolling foot
-exists; facets or bilinear patches would give a foot that crosses a cell border a new contact frame within one step. The
+Between its samples a height map is the interpolating cubic B-spline. It is twice differentiable, so that the normal is
+defined everywhere and turns continuously, the nearest point of a sphere moves smoothly, and J̇v of a rolling foot
+exists. With facets or bilinear patches, a foot that crosses a cell border would get a new contact frame within one
+step. The
 price: a step in the samples is overshot by about a tenth of its height within the next cells. Build stairs from boxes
 (`idcontrol.contact.collision`).
 """
@@ -23,15 +24,15 @@ from idcontrol.kernels.linked import late
 from idcontrol.types import Array
 
 NEWTON_STEPS = 30
-"""Most steps of the search for the nearest point; it takes 3 to 5 where the ground curves less than the sphere."""
+"""Limit of Newton steps for the nearest point; 3 to 5 suffice where the ground curves less than the sphere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terrain:
-    """Ground as arrays; made by `plane`, `height_map` or `load_height_map`.
+    """Ground as arrays; created by `plane`, `height_map` or `load_height_map`.
 
     Attributes:
-        parameters: For a plane its upward unit normal n and offset, ``n·p = offset``; for a height map place and
+        parameters: For a plane its upward unit normal n and offset, ``n·p = offset``; for a height map origin and
             spacing of the samples: (n_x, n_y, n_z, offset [m], x_0 [m], y_0 [m], dx [m], dy [m]).
         coefficients: B-spline coefficients of a height map, one more than samples on every side; (0, 0) for a plane.
         heights: Samples of a height map, ``heights[i, j]`` at (x_0 + i dx, y_0 + j dy) [m]; shape (0, 0) for a plane.
@@ -42,13 +43,13 @@ class Terrain:
     heights: Array
 
     def height(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-        """Height of the ground [m] at `x`, `y` [m], which broadcast."""
+        """Return the height of the ground [m] at `x`, `y` [m], which broadcast."""
         xs, ys = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
         heights: Array = _sample(self.parameters, self.coefficients, xs.ravel(), ys.ravel())[:, 0].reshape(xs.shape)
         return heights
 
     def normal(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-        """Upward unit normal of the ground at `x`, `y` [m], which broadcast; shape (..., 3)."""
+        """Return the upward unit normal of the ground at `x`, `y` [m], which broadcast; shape (..., 3)."""
         xs, ys = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
         slope = _sample(self.parameters, self.coefficients, xs.ravel(), ys.ravel())
         up = np.stack([-slope[:, 1], -slope[:, 2], np.ones(xs.size)], axis=1)
@@ -57,7 +58,7 @@ class Terrain:
 
 
 def available() -> dict[str, str]:
-    """Kinds of ground, each with a description."""
+    """Return the kinds of ground, each with a description."""
     return {
         "heightmap": "smooth ground through a grid of heights from a CSV or NPZ file",
         "plane": "flat ground, level or inclined",
@@ -65,7 +66,7 @@ def available() -> dict[str, str]:
 
 
 def plane(normal: npt.ArrayLike = (0.0, 0.0, 1.0), offset: float = 0.0) -> Terrain:
-    """The plane ``n·p = offset``.
+    """Return the plane ``n·p = offset``.
 
     Args:
         normal: Any vector that points up (z > 0), shape (3,); it is normalized.
@@ -84,15 +85,16 @@ def plane(normal: npt.ArrayLike = (0.0, 0.0, 1.0), offset: float = 0.0) -> Terra
 
 
 def height_map(heights: npt.ArrayLike, spacing: float, origin: tuple[float, float] | None = None) -> Terrain:
-    """Smooth ground through samples on a grid; it goes on level beyond the borders.
+    """Return smooth ground through samples on a grid; it continues level beyond the borders.
 
     Args:
         heights: ``heights[i, j]`` is the height at (x_0 + i spacing, y_0 + j spacing), at least 2 x 2 [m].
         spacing: Distance of the samples [m].
-        origin: (x_0, y_0), where ``heights[0, 0]`` lies [m]; None puts the middle of the map at the world's origin.
+        origin: (x_0, y_0), the position of ``heights[0, 0]`` [m]; None puts the middle of the map at the world's
+        origin.
 
     Raises:
-        InputError: Less than 2 x 2 heights, one that is not finite, or a spacing that is not positive.
+        InputError: There are fewer than 2 x 2 heights, one is not finite, or the spacing is not positive.
     """
     z = np.ascontiguousarray(heights, dtype=np.float64)
     if z.ndim != 2 or min(z.shape) < 2:
@@ -105,9 +107,9 @@ def height_map(heights: npt.ArrayLike, spacing: float, origin: tuple[float, floa
     x0, y0 = origin if origin is not None else (-0.5 * spacing * (z.shape[0] - 1), -0.5 * spacing * (z.shape[1] - 1))
     if not (np.isfinite(x0) and np.isfinite(y0)):
         raise InputError(f"the origin of a height map must be finite, not {origin}")
-    from scipy.ndimage import spline_filter  # a quarter of the time that importing the library would take
+    from scipy.ndimage import spline_filter  # a quarter of the time of importing the library
 
-    # reflected at the borders the spline ends level, so that the level continuation joins with the same slope
+    # reflected at the borders, the spline ends level, so that the level continuation joins with the same slope
     coefficients = np.pad(spline_filter(z, order=3, mode="mirror"), 1, mode="reflect")
     parameters = np.array([0.0, 0.0, 1.0, 0.0, x0, y0, spacing, spacing])
     return Terrain(parameters, np.ascontiguousarray(coefficients), z)
@@ -118,16 +120,17 @@ def load_height_map(
 ) -> Terrain:
     """Read a height map.
 
-    A CSV file holds one row of heights [m] a line, a line for each x. An NPZ file holds them as the array ``z`` and may
+    A CSV file holds one row of heights [m] per line, one line per x. An NPZ file holds them as the array ``z`` and may
     hold ``spacing_m``.
 
     Args:
         path: A file that ends in .csv or .npz.
-        spacing: Distance of the samples [m]; must be given where the file does not.
-        origin: (x_0, y_0), where ``heights[0, 0]`` lies [m]; None puts the middle of the map at the world's origin.
+        spacing: Distance of the samples [m]; required unless the file has it.
+        origin: (x_0, y_0), the position of ``heights[0, 0]`` [m]; None puts the middle of the map at the world's
+        origin.
 
     Raises:
-        InputError: The file is missing or is not such a file, or the map is not usable.
+        InputError: The file is missing or malformed, or the map is unusable.
     """
     file = Path(path)
     if not file.is_file():
@@ -184,7 +187,7 @@ def _read_npz(file: Path) -> tuple[Array, float | None]:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _basis(f: float) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """The four uniform cubic B-splines that overlap a cell, at fraction f of it, and their two derivatives."""
+    """Return the four uniform cubic B-splines that overlap a cell, at fraction f of it, and their two derivatives."""
     g = 1.0 - f
     value = (
         g * g * g / 6.0,
@@ -198,7 +201,7 @@ def _basis(f: float) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float,
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _cell(s: float, samples: int) -> tuple[int, float]:
-    """Cell and fraction of the grid coordinate `s`, clamped to the map; a NaN stays a NaN in the fraction."""
+    """Return cell and fraction of the grid coordinate `s`, clamped to the map; a NaN stays a NaN in the fraction."""
     if s >= samples - 1:
         return samples - 2, 1.0
     if s > 0.0:
@@ -211,7 +214,7 @@ def _cell(s: float, samples: int) -> tuple[int, float]:
 def surface(
     parameters: Array, coefficients: Array, x: float, y: float
 ) -> tuple[float, float, float, float, float, float]:
-    """Height h of the ground and its derivatives h_x, h_y, h_xx, h_xy, h_yy at (x, y) [m]."""
+    """Return the height h of the ground and its derivatives h_x, h_y, h_xx, h_xy, h_yy at (x, y) [m]."""
     if coefficients.shape[0] == 0:
         nx, ny, nz, offset = parameters[0], parameters[1], parameters[2], parameters[3]
         return (offset - nx * x - ny * y) / nz, -nx / nz, -ny / nz, 0.0, 0.0, 0.0
@@ -223,7 +226,7 @@ def surface(
 def _map_surface(
     parameters: Array, coefficients: Array, x: float, y: float
 ) -> tuple[float, float, float, float, float, float]:
-    """`surface` of a height map."""
+    """Return `surface` of a height map."""
     dx, dy = parameters[6], parameters[7]
     i, f = _cell((x - parameters[4]) / dx, coefficients.shape[0] - 2)
     j, g = _cell((y - parameters[5]) / dy, coefficients.shape[1] - 2)
@@ -253,7 +256,7 @@ def _map_surface(
 
 @njit(cache=True, error_model="numpy")
 def _sample(parameters: Array, coefficients: Array, x: Array, y: Array) -> Array:
-    """Height and slopes at many places, shape (n, 3)."""
+    """Return height and slopes at many places, shape (n, 3)."""
     out = np.empty((x.shape[0], 3))
     for i in range(x.shape[0]):
         h, hx, hy, _, _, _ = surface(parameters, coefficients, x[i], y[i])
@@ -264,11 +267,11 @@ def _sample(parameters: Array, coefficients: Array, x: Array, y: Array) -> Array
 @late(lambda *_: types.UniTuple(types.float64, 2))
 @njit(cache=True, inner=True, error_model="numpy")
 def nearest_point(parameters: Array, coefficients: Array, cx: float, cy: float, cz: float) -> tuple[float, float]:
-    """(x, y) of the point of the ground next to c: a local minimum of ½|c - (x, y, h(x, y))|², by Newton's method.
+    """Return (x, y) of the ground point closest to c: a local minimum of ½|c - (x, y, h(x, y))|², by Newton's method.
 
-    The search starts where the tangent plane under c is nearest. Where the Hessian ``I + ∇h∇hᵀ + (h - c_z)∇²h`` is not
-    positive definite (c is farther above a hollow than its radius of curvature), its first two terms step in; every
-    step is halved until it descends.
+    The search starts at the point of the tangent plane below c that is closest to c. Where the Hessian ``I + ∇h∇hᵀ + (h
+    - c_z)∇²h`` is not positive definite (c is farther above a hollow than its radius of curvature), its first two terms
+    replace it; every step is halved until it descends.
     """
     h, hx, hy, hxx, hxy, hyy = surface(parameters, coefficients, cx, cy)
     x = cx - (h - cz) * hx / (1.0 + hx * hx + hy * hy)
@@ -302,10 +305,10 @@ def nearest_point(parameters: Array, coefficients: Array, cx: float, cy: float, 
 def sphere_gap(
     parameters: Array, coefficients: Array, cx: float, cy: float, cz: float, radius: float
 ) -> tuple[float, tuple[float, float, float], tuple[float, float, float]]:
-    """Distance of a sphere from the ground, ``φ = n̂·(c - p) - r`` with p the nearest point of the ground.
+    """Return the distance of a sphere from the ground, ``φ = n̂·(c - p) - r`` with p the closest point of the ground.
 
-    One contact: on a height map the radius must be below the radius of curvature of its hollows, or a second contact
-    is missed.
+    It is one contact: on a height map the radius must be below the radius of curvature of its hollows, or a second
+    contact is missed.
 
     Args:
         parameters: `Terrain.parameters`.

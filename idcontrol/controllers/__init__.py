@@ -1,7 +1,7 @@
 """Controllers, by the names of the command line.
 
-`make` gives one for a robot on flat ground; `build` takes a `Setup`, which says everything. A user's own controller is
-any object with the calls of `idcontrol.types.Controller`; its place is its name (`idcontrol.config.places`).
+`make` returns one for a robot on flat ground; `build` takes a complete `Setup`. A user's own controller is any object
+with the calls of `idcontrol.types.Controller`; its place is its name (`idcontrol.config.places`).
 """
 
 from __future__ import annotations
@@ -50,34 +50,34 @@ def __dir__() -> list[str]:
 
 
 class TunedRobot(FootedRobot, StandingRobot, Protocol):
-    """The part of `idcontrol.robots.Robot` that `make` needs: feet, gains, and how it stands."""
+    """The part of `idcontrol.robots.Robot` that `make` needs: feet, gains and standing pose."""
 
     def acceleration_gains(self) -> tuple[float, float]:
-        """Stiffness [1/s²] and damping [1/s] for controllers that know the inertia."""
+        """Return stiffness [1/s²] and damping [1/s] for controllers that know the inertia."""
         ...
 
     def torque_gains(self, names: Sequence[str]) -> tuple[Array, Array]:
-        """Stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each."""
+        """Return stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The parts that a controller is built from.
+    """The parts of a controller.
 
     Attributes:
-        system: Multibody terms of its own.
-        contacts: Detector of foot contacts on `system`; its friction is what the controller may count on. Feet (or
-            fingertips) are numbered as in `Reference.stance`, and the numbers are the identities of their contacts.
+        system: The controller's own multibody terms.
+        contacts: Detector of foot contacts on `system`, with the assumed friction. Feet (or fingertips) are numbered as
+            in `Reference.stance`, and the numbers are the identities of their contacts.
         h: Control period [s].
         acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s].
         torque_gains: Gains of controllers that do not [N m/rad, N m s/rad]; they depend on the robot.
         settings: Settings of inverse-dynamics controllers.
-        robot: The robot, for a controller that is made from (robot, mu, rate); None if it has no file.
-        mu: The friction coefficient that the controller may count on; None if it is not one number.
-        drive_gains: Gains of the drives that impedance commands go to [N m/rad, N m s/rad]; None sends torques. `pid`
-            gives them its own, `torque_gains`.
-        beside: Whether `torque_gains` act beside inverse dynamics, too.
+        robot: The robot, for a controller constructed from (robot, mu, rate); None if it has no file.
+        mu: The assumed friction coefficient; None if it is not one number.
+        drive_gains: Gains of the drives for impedance commands [N m/rad, N m s/rad]; None sends torques. `pid` gives
+            them its own, `torque_gains`.
+        beside: True if `torque_gains` act in addition to inverse dynamics.
         tasks: Whole-body tasks of inverse-dynamics controllers (`idcontrol.tasks`).
     """
 
@@ -102,7 +102,7 @@ class Setup:
 KIND = places.Kind(
     name="controller", group=CONTROLLERS, calls=("__call__", "reset"), protocol="idcontrol.types.Controller"
 )
-"""A controller of a user's own must have these methods to stand in place of ours."""
+"""Required methods of a user's controller."""
 
 Factory = Callable[[Setup], Controller]
 REGISTRY: Final[Registry[Setup, Controller]] = Registry(KIND)
@@ -120,22 +120,22 @@ def make(
     tasks: Sequence[Task] = (),
     **unknown: Never,
 ) -> Controller:
-    """The controller called `name` for a robot on flat ground, with the gains of its robot file.
+    """Return the controller called `name` for a robot on flat ground, with the gains of its robot file.
 
     Args:
-        name: As `factory` takes it.
-        robot: As `idcontrol.robots.load` gives it.
-        mu: The friction coefficient that the controller may count on; inf means no slip. It must be given.
-        rate_hz: Rate at which it will be called [Hz].
-        settings: Settings of inverse dynamics; None is the defaults.
-        tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), beside the reference of the joints.
-        **unknown: None; another argument is refused with the name of the nearest.
+        name: As for `factory`.
+        robot: As returned by `idcontrol.robots.load`.
+        mu: The assumed friction coefficient; inf means no slip. It is required.
+        rate_hz: Rate of its calls [Hz].
+        settings: Settings of inverse dynamics; None for the defaults.
+        tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), in addition to the reference of the joints.
+        **unknown: None; another argument raises an error that suggests the nearest name.
 
     Raises:
-        UnknownName: No controller has that name, or there is no such argument.
-        InputError: The robot cannot be used, or `mu` or `rate_hz` is no such number.
+        UnknownName: The controller or the argument does not exist.
+        InputError: The robot, `mu` or `rate_hz` is unusable.
     """
-    for argument in unknown:  # `mu` has a default so that a misspelt name is named before a missing one
+    for argument in unknown:  # `mu` has a default so that a misspelt name is reported before a missing one
         raise UnknownName("argument", argument, ("mu", "rate_hz", "settings", "tasks"))
     contacts = on_flat_ground(robot, mu)
     kp, kd = robot.torque_gains(contacts.system.actuated_names)
@@ -158,8 +158,8 @@ def build(name: str, setup: Setup) -> Controller:
     """Build the controller called `name` from all its parts.
 
     Raises:
-        UnknownName: No controller has that name.
-        InputError: There is no controller at that place, it cannot be made, or it takes no tasks.
+        UnknownName: The controller does not exist.
+        InputError: The place has no controller, it cannot be built, or it takes no tasks.
     """
     controller = factory(name)(setup)
     if setup.tasks and not isinstance(controller, InverseDynamics):
@@ -176,9 +176,9 @@ def build(name: str, setup: Setup) -> Controller:
 
 
 def inverse_dynamics(scheme: Scheme) -> Factory:
-    """A factory for inverse dynamics with `scheme`."""
+    """Return a factory for inverse dynamics with `scheme`."""
 
-    def made(setup: Setup) -> InverseDynamics:
+    def build(setup: Setup) -> InverseDynamics:
         system, tasks = setup.system, setup.tasks
         gains = setup.acceleration_gains
         for task in tasks:
@@ -187,7 +187,7 @@ def inverse_dynamics(scheme: Scheme) -> Factory:
         start = setup.robot.standing_state().q if tasks and setup.robot is not None else None
         return InverseDynamics(scheme, system, setup.contacts, gains, setup.h, setup.settings, tasks, start)
 
-    return made
+    return build
 
 
 def _sensed(delay: int) -> Factory:
@@ -199,7 +199,7 @@ def _pid(setup: Setup) -> Controller:
         raise InputError("pid needs torque_gains: kp [N m/rad] and kd [N m s/rad] for the robot's joints")
     if setup.drive_gains is None:
         return Pid(setup.system, setup.torque_gains, setup.h)
-    # error feedback is what drives do
+    # error feedback is the drives' task
     still = Pid(setup.system, Gains(kp=0.0, kd=0.0), setup.h, accelerations=True)
     return Impedance(still, setup.torque_gains, setup.h)
 

@@ -1,4 +1,4 @@
-"""Whether the answer of a controller is a command for its machine."""
+"""Checks that the answer of a controller is a command for its robot."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SINGLE: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
 
 
 def check_command(command: Command, controller: Controller, state: State, joints: int, feet: float = math.inf) -> None:
-    """Refuse an answer that is no command for so many joints and feet. Numbers need not be finite.
+    """Raise unless an answer is a command for this number of joints and feet. Numbers need not be finite.
 
     Raises:
-        InputError: One line with what is wrong; of a user's controller with the file and line that define its class.
+        InputError: One line about the mistake; for a user's controller with the file and line that define its class.
     """
     wrong = _fault(command, joints, feet)
     if wrong:
@@ -38,7 +38,7 @@ def check_command(command: Command, controller: Controller, state: State, joints
 
 
 def check_finite(command: Command, controller: Controller, state: State) -> None:
-    """Refuse torques that are not finite, and what drives shall hold, as `check_command` does."""
+    """Raise for torques or drive commands that are not finite, as `check_command` does."""
     if not np.isfinite(command.driven).all():
         refuse(controller, state, "torques that are not finite; return numbers")
 
@@ -49,7 +49,7 @@ def refuse(controller: Controller, state: State, wrong: str) -> None:
 
 
 def _fault(command: Any, joints: int, feet: float) -> str:
-    """Say what is wrong with an answer; "" if nothing is."""
+    """Return what is wrong with an answer; "" if nothing is."""
     if not isinstance(command, Command):
         return f"{type(command).__name__}; return a Command"
     for name in ROWS:
@@ -71,7 +71,7 @@ def _fault(command: Any, joints: int, feet: float) -> str:
 
 
 def _misplaced(forces: ContactForces, feet: float) -> str:
-    """Say what is wrong with the forces that a controller predicts; "" if nothing is."""
+    """Return what is wrong with a controller's predicted forces; "" if nothing is."""
     identity, force = np.asarray(forces.identity), np.asarray(forces.force)
     if identity.dtype.kind not in "iu" or force.dtype.kind not in "fiu" or force.shape != (*identity.shape, 3):
         return f"predicted.force of shape {force.shape} at predicted.identity of shape {identity.shape}"

@@ -1,4 +1,4 @@
-"""The error feedback that all controllers share, and how near the ends of joints it may ask them to go."""
+"""The error feedback that all controllers share, and its limits close to joint stops."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 NEARING: Final = 0.2
-"""Largest part of the way to its end that a joint is asked to cover in one period: it comes to rest there."""
+"""Largest part of the distance to a stop that a joint is commanded to cover in one period: it comes to rest there."""
 
 TURNS_RAD_S: Final = 0.1
 """Scale of the speeds at which the feed-forward of dry friction changes its sign [rad/s or m/s]: at twice that it is
-all but whole. A joint that swings passes it within some periods, so that its torque has no step."""
+nearly full. A swinging joint passes it within some periods, so that its torque has no step."""
 
 Value = TypeVar("Value", Array, float)
 
@@ -35,26 +35,26 @@ class Gains:
 
 
 def proportional_derivative(gains: Gains, position_error: Array, velocity_error: Array) -> Array:
-    """``kp (q_des - q) + kd (v_des - v)`` of the errors of the actuated joints, shape (a,) each [rad, rad/s]."""
+    """Return ``kp (q_des - q) + kd (v_des - v)`` of the errors of the actuated joints, shape (a,) each [rad, rad/s]."""
     wanted: Array = gains.kp * position_error + gains.kd * velocity_error
     return wanted
 
 
 @njit(cache=True, forceinline=True)
 def nearing(at: Value, end: Value, h: float) -> Value:
-    """Velocity at which a joint at `at` covers `NEARING` of the way to its `end` [rad or m] in a period of `h` [s].
+    """Return the velocity at which a joint at `at` covers `NEARING` of the way to its `end` [rad or m] in `h` [s].
 
-    No joint is asked to move towards an end any faster, or away from one that it has passed any slower (math.md,
+    No joint is commanded to approach a stop any faster, or to leave a stop that it has passed any slower (math.md,
     section 12.5).
     """
     return NEARING * (end - at) / h
 
 
 def overcoming(actuators: Actuators, v_des: Array) -> Array:
-    """Torques that overcome the friction of joints that are to move with `v_des`, shape (a,) [rad/s].
+    """Return torques that overcome the friction of joints with the desired velocity `v_des`, shape (a,) [rad/s].
 
-    The sign of dry friction is that of the wanted velocity, which is smooth: a measured one near zero would make the
-    torque chatter.
+    The sign of dry friction is that of the desired velocity, which is smooth: a measured one close to zero would make
+    the torque chatter.
     """
     torque: Array = actuators.damping * v_des + actuators.friction * np.tanh(v_des / TURNS_RAD_S)
     return torque

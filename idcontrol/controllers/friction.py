@@ -1,12 +1,12 @@
-"""Friction estimated from sliding feet, where it is less than the nominal friction.
+"""Friction estimated from sliding feet, if it is less than the nominal friction.
 
-A foot that slides has the friction of the ground on it: the ratio of its force along the ground to the force across is
-μ. No force sensor is needed: the forces follow from the motion of the machine between two periods,
-``M (v - v_last)/Δt + c - Pᵀτ_last = Jᵀ f``, of which the rows of the joints are taken. Legs are light, so an unmodelled
-load on the base hardly enters there; three joints or more between the base and each foot make f unique. The rows of the
-base are the check: where these forces do not carry it, torques came late or something pushes, and nothing is learnt.
+A sliding foot shows the friction of the ground: the ratio of its tangential to its normal force is μ. No force sensor
+is needed: the forces follow from the motion of the robot between two periods, ``M (v - v_last)/Δt + c - Pᵀτ_last = Jᵀ
+f``, in the rows of the joints. Legs are light, so an unmodelled load on the base hardly matters there; three joints or
+more between the base and each foot make f unique. The rows of the base are the check: if these forces do not carry it,
+torques came late or something pushes, and nothing is learnt.
 
-Friction above the nominal one is not seen, nor friction on which no foot has slid: a controller that assumes less than
+Friction above the nominal one is not detected, nor friction without sliding feet: a controller that assumes less than
 there is stands as well.
 """
 
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numba import types
 
-from idcontrol.contact.contacts import ContactArrays, Near
+from idcontrol.contact.contacts import AnyContacts, ContactArrays
 from idcontrol.controllers.load import weight
 from idcontrol.controllers.step import Machine, usable
 from idcontrol.kernels.bound import Bound, borrow
@@ -27,24 +27,23 @@ from idcontrol.kernels.linked import late, linked
 from idcontrol.types import Array
 
 MOST_FEET: Final = 16
-"""Feet whose slip is watched."""
+"""Limit of feet whose slip is watched."""
 SLIDES_M_S: Final = 0.03
-"""A foot slides whose contact point is faster than this over `FADES_S` [m/s]; feet creep below it on soft ground."""
+"""A foot slides if its contact point is faster than this over `FADES_S` [m/s]; feet creep below it on soft ground."""
 FADES_S: Final = 0.01
-"""Time in which slip and forces are forgotten [s]: ten periods take the noise of velocities out of them."""
+"""Time constant of slip and forces [s]: ten periods filter the noise of velocities."""
 ENOUGH_S: Final = 0.004
-"""Forces of sliding feet are believed once they have carried the whole machine for that long, or a part for longer [s];
-a foot that scrapes over the ground shows nothing."""
+"""Time for which sliding feet must carry the whole robot, or a part for longer, before their forces are believed [s]; a
+scraping foot shows nothing."""
 UNEXPLAINED: Final = 0.2
-"""Part of what the feet carry that may be missing in the balance of the base; torques that come 5 ms late miss more."""
+"""Share of the feet's load that may be missing in the balance of the base; torques that come 5 ms late miss more."""
 COUNTED: Final = 0.8
-"""Part of the friction shown that is counted on (planner.md, section 7): pyramids and circles differ by more than a
-tenth. The nominal friction is doubted once a foot shows less, and assumed again once this part of the estimate reaches
-it."""
+"""Assumed part of the measured friction (planner.md, section 7): pyramids and circles differ by more than a tenth. The
+nominal friction is doubted once a foot shows less, and assumed again once this part of the estimate reaches it."""
 REGAINED_S: Final = 20.0
-"""Time in which the assumed friction grows e-fold while no foot slides, up to the nominal one [s]."""
+"""Time in which the assumed friction grows e-fold without sliding feet, up to the nominal one [s]."""
 SINGULAR: Final = 1e-9
-"""Relative regularization of the rows that forces are found from: a leg that is stretched out."""
+"""Relative regularization of the rows that forces are computed from, for stretched legs."""
 
 
 class Friction(NamedTuple):
@@ -54,10 +53,10 @@ class Friction(NamedTuple):
         t: Time of the last step, shape (1,) [s].
         v: Velocity at its beginning, in the system's order, shape (m,).
         slip: Velocity of each foot along the two tangents, smoothed, shape (`MOST_FEET`, 2) [m/s].
-        impulse: Impulses on feet that slide, across the ground and along it, which fade, shape (2,) [N s].
-        balance: Meanwhile, across the ground on all feet, and along the axes of the base what is missing there, shape
-            (4,) [N s].
-        mu: Friction that the ground has shown, shape (1,); inf while there is no reason to doubt the nominal one.
+        impulse: Fading impulses on sliding feet, normal and tangential, shape (2,) [N s].
+        balance: Normal impulse on all feet in the same time, and the missing impulse along the base's axes, shape (4,)
+            [N s].
+        mu: Measured friction of the ground, shape (1,); inf while the nominal one is not in doubt.
     """
 
     t: Array
@@ -69,7 +68,7 @@ class Friction(NamedTuple):
 
     @staticmethod
     def unknown(m: int) -> Friction:
-        """Nothing has been seen of the ground under a machine with `m` velocities."""
+        """Return the initial memory of a robot with `m` velocities."""
         return Friction(
             t=np.full(1, -np.inf),
             v=np.zeros(m),
@@ -80,23 +79,23 @@ class Friction(NamedTuple):
         )
 
     def forget(self) -> None:
-        """Go back to where nothing has been seen."""
+        """Reset to the initial memory."""
         for mine, fresh in zip(self, Friction.unknown(self.v.size), strict=True):
             mine[:] = fresh
 
 
 @linked
 @njit(cache=True, error_model="numpy")
-def watch(bound: Bound, seen: Bound, near: Near, t: float) -> float:
-    """Take in the motion of the period that has just ended; returns the most friction to count on now, or inf.
+def watch(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> float:
+    """Process the motion of the last period; return the largest friction to assume now, or inf.
 
     Args:
         bound: The `Machine` with the terms and inputs of the step that begins, and the torques of the last one.
         seen: `Friction`, updated.
-        near: Contacts of the step that begins.
+        candidates: Contacts of the step that begins.
         t: Its time [s].
     """
-    machine, memory, contacts = bound.borrowed, seen.borrowed, ContactArrays(*borrow(near))
+    machine, memory, contacts = bound.borrowed, seen.borrowed, ContactArrays(*borrow(candidates))
     order, inputs = machine.terms.order, machine.inputs
     m, n, dt = order.shape[0], contacts.identity.shape[0], t - memory.t[0]
     sliding, nominal = 0, np.inf
@@ -142,7 +141,7 @@ def watch(bound: Bound, seen: Bound, near: Near, t: float) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _fade(memory: Friction, kept: float) -> None:
-    """Keep that part of all impulses."""
+    """Scale all impulses by a factor."""
     for axis in range(2):
         memory.impulse[axis] *= kept
     for axis in range(4):
@@ -152,7 +151,7 @@ def _fade(memory: Friction, kept: float) -> None:
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_impulses(machine: Machine, contacts: ContactArrays, dt: float, sliding: int, memory: Friction) -> None:
-    """Add what the ground gave to the feet `sliding`, a bit each, in the last `dt` [s] to ``memory.impulse``."""
+    """Add the ground's impulses on the feet `sliding`, a bit each, in the last `dt` [s] to ``memory.impulse``."""
     terms, v, tau = machine.terms, machine.inputs.v, machine.result.tau
     m, u, n = terms.M.shape[0], terms.free.shape[0], contacts.identity.shape[0]
     pull = np.empty(m)
@@ -169,7 +168,7 @@ def _add_impulses(machine: Machine, contacts: ContactArrays, dt: float, sliding:
         return
     solve_lower(L, f)
     solve_lower_transposed(L, f)
-    if not np.isfinite(np.sum(f) + np.sum(pull)):  # the last torque is not known, or next to no time has passed
+    if not np.isfinite(np.sum(f) + np.sum(pull)):  # the last torque is unknown, or nearly no time has passed
         return
     for i in range(n):
         memory.balance[0] += dt * max(f[i], 0.0)

@@ -1,8 +1,8 @@
-"""Schemes in Python: what a compiled scheme could not solve at once, and what is given up where that fails.
+"""Schemes in Python: solve what a compiled scheme could not, and relax demands where that fails.
 
-First comes the scheme's contact model with all that it can do: infinite friction, restarts, a regularization. In
-schemes without slip the joints then give way, or contacts slip (`without_slip`). Last, all motors become stiff velocity
-servos (`servo`), which always has a solution. Friction cones and torque limits are never given up.
+First comes the scheme's contact model with all its means: infinite friction, restarts, a regularization. In schemes
+without slip tracking is then relaxed, or contacts slip (`without_slip`). Last, all motors become stiff velocity servos
+(`servo`), which always has a solution. Friction cones and torque limits are never relaxed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from idcontrol.models.whitened import whiten
 from idcontrol.types import Array, Status
 
 SERVO_COMPLIANCE: Final = 1e-4
-"""ε of soft tracking (math.md, section 12.3): joints follow to 1e-4 of the demand where the demand can be met."""
+"""ε of soft tracking (math.md, section 12.3): joints follow to 1e-4 of the demand if it is feasible."""
 
 
 def solve(
@@ -47,25 +47,25 @@ def solve(
     near: Contacts | None = None,
     repair: bool = True,
 ) -> Answer:
-    """Solve a control step by its scheme, else by its model with all that it can do, else by servos.
+    """Solve a control step by its scheme, else by its model with all means, else by servos.
 
     Args:
         scheme: The scheme.
         posed: The assembled problem; `Posed.active` is updated.
-        f: Contact impulses, zero before, shape (3 n,) [N s].
-        arena: Where arrays of the compiled scheme come from.
-        near: As `problem_of` takes it.
-        repair: Whether a scheme without slip gives up tracking, or that nothing slips, to stay within friction pyramids
-            and limits. Off, its contacts must have infinite friction.
+        f: Contact impulses, initially zero, shape (3 n,) [N s].
+        arena: Arena for the compiled scheme's arrays.
+        near: As for `problem_of`.
+        repair: True if a scheme without slip relaxes tracking, or lets contacts slip, to stay within friction pyramids
+            and limits. Otherwise, its contacts must have infinite friction.
     """
     if scheme.solve is not None:
         active = posed.active.copy()
         answer = scheme.solve(posed, f, arena)
         if answer.ending != NO_SOLUTION:
-            return answer._replace(impulse=answer.impulse.copy())  # the arena has it
+            return answer._replace(impulse=answer.impulse.copy())  # it belongs to the arena
         posed.active[:] = active
     problem = problem_of(posed, near)
-    posed = posed._replace(w=whiten(problem))  # with what rounding may leave of its constants
+    posed = posed._replace(w=whiten(problem))  # with rounding bounds of its constants
     answer = Answer(NO_SOLUTION, False, np.inf, np.zeros(posed.b.size), np.nan)
     if scheme.solve is None or not scheme.sticks:
         answer = accept(posed, f, scheme.model(problem, _warm(posed)))
@@ -84,7 +84,7 @@ def solve(
 def accept(posed: Posed, f: Array, solution: StepSolution) -> Answer:
     """Write a model's impulses into f (3 n,), its memory into `Posed.active`, and return its motor impulses.
 
-    "Exactness" was given up if the exact problem failed and a regularized one did not.
+    "Exactness" was dropped if the exact problem failed and a regularized one did not.
     """
     if solution.status is Status.FALLBACK:
         ending = NO_SOLUTION
@@ -98,15 +98,15 @@ def accept(posed: Posed, f: Array, solution: StepSolution) -> Answer:
 
 
 def _warm(posed: Posed) -> WarmStart:
-    """The memory of the last step as models in Python take it."""
+    """Return the memory of the last step for models in Python."""
     return dict(zip(posed.contacts.identity.tolist(), posed.active.tolist(), strict=True))
 
 
 def without_slip(problem: StepProblem, posed: Posed, f: Array, *, repair: bool = True) -> Answer:
-    """Solve a step in which the motion without slip takes more friction than there is, or does not exist.
+    """Solve a step whose motion without slip takes more friction than there is, or does not exist.
 
-    The joints give way (`idcontrol.controllers.repair`); where that is of no use, contacts may slip. With `repair` off
-    the motion is kept. Arguments are those of `solve`.
+    Tracking is relaxed (`idcontrol.controllers.repair`); if that does not help, contacts may slip. Without `repair` the
+    motion is kept. Arguments as for `solve`.
     """
     w, cones, warm = posed.w, posed.cones, _warm(posed)
     if not repair:
@@ -128,13 +128,13 @@ def without_slip(problem: StepProblem, posed: Posed, f: Array, *, repair: bool =
 
 
 def servo(problem: StepProblem, forward: ContactModel, f: Array, *, ending: int = SERVO) -> Answer:
-    """Soft tracking (math.md, section 12.3): ``hτ = Σ⁻¹ (b - P v⁺)``, Σ = ε diag(M_qq)⁻¹; always solvable.
+    """Solve with soft tracking (math.md, section 12.3): ``hτ = Σ⁻¹ (b - P v⁺)``, Σ = ε diag(M_qq)⁻¹; always solvable.
 
     Args:
         problem: The step, with prescribed velocities.
         forward: Contact model.
         f: Result, contact impulses, shape (3 n,) [N s].
-        ending: Of the answer.
+        ending: Outcome of the answer.
     """
     assert problem.prescribed is not None
     index, b = problem.prescribed.index, problem.prescribed.velocity

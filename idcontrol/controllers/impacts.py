@@ -1,7 +1,7 @@
-"""Forces of a period in which a foot lands: the contact model forward from the torques that were chosen.
+"""Forces of a period with a touchdown: the contact model forward from the chosen torques.
 
-Torques leave an impact to happen, so the step's own problem has none. Feet that stand are measured against the
-velocities of that problem; feet that land, against the ground and their gap.
+Torques do not prevent an impact, so the step's own problem has none. Standing feet are compared to the velocities of
+that problem; landing feet to the ground and their gap.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numba import types
 
-from idcontrol.contact.contacts import ContactArrays, Near, Packed
+from idcontrol.contact.contacts import AnyContacts, ContactArrays, Packed
 from idcontrol.controllers.step import meets_ground, pose_borrowed, take, velocity
 from idcontrol.kernels.arena import HEAP, Arena, begin, indices, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
@@ -22,14 +22,14 @@ from idcontrol.models.forward import Attempt, ForwardProblem, whiten_forward
 from idcontrol.types import Array, Integers
 
 Predicted: TypeAlias = tuple[bool, Integers, Array, Array]
-"""Whether the model has solved the problem; identities, forces [N] and normals of the contacts, in world axes."""
+"""True if the model has solved the problem; identities, forces [N] and normals of the contacts, in world axes."""
 
 _RETURNS: Final = types.Tuple((types.boolean, types.int64, types.float64))
 _ask: Any = calls(_RETURNS)
 
 
 def model_at(model: Attempt, bound: Bound, near: Packed) -> int:
-    """Return the address of a compiled model, for machines and contacts like these."""
+    """Return the address of a compiled model, for robots and contacts like these."""
     posed = type_returned(impact, bound, ContactArrays(*near), HEAP)
     where: int = address(model, _RETURNS, posed and posed[0], near[2], HEAP)
     return where
@@ -38,12 +38,12 @@ def model_at(model: Attempt, bound: Bound, near: Packed) -> int:
 @linked
 @njit(cache=True, error_model="numpy")
 def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[ForwardProblem, Integers, ContactArrays]:
-    """The forward problem of a step that has been solved: its contacts, and the feet that land (`meets_ground`).
+    """Build the forward problem of a solved step: its contacts, and the landing feet (`meets_ground`).
 
     Args:
         bound: The controller; `Machine.result` has the torques.
-        detected: All contacts near the ground.
-        arena: Where arrays come from.
+        detected: All candidate contacts.
+        arena: Arena for all arrays.
     """
     machine = bound.borrowed
     posed = pose_borrowed(bound, detected, arena)
@@ -52,7 +52,7 @@ def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[Forward
     assign(kappa, posed.w.kappa)
     for j in range(machine.result.tau.shape[0]):
         kappa[machine.terms.fixed[j]] -= h * machine.result.tau[j]
-    which, stands = indices(arena, found), indices(arena, found)  # places of contacts; theirs in the step, or -1
+    which, stands = indices(arena, found), indices(arena, found)  # places of contacts; places in the step, or -1
     n, s = 0, 0
     for i in range(found):
         in_stance = s < posed.which.shape[0] and posed.which[s] == i
@@ -73,7 +73,7 @@ def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[Forward
 
 
 @njit(cache=True, error_model="numpy")
-def predict(bound: Bound, near: Near) -> Predicted:
+def predict(bound: Bound, near: AnyContacts) -> Predicted:
     """Predict the forces of a landing by the contact model at `Machine.impact` (`idcontrol.models.forward`)."""
     machine = bound.borrowed
     begin(machine.arena)

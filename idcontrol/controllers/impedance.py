@@ -1,7 +1,7 @@
-"""Impedance commands from any controller: its torques, and a drive that holds the joints to the reference between them.
+"""Impedance commands from any controller: its torques, and drives that track the reference in between.
 
-A command holds for a whole period h, so it is made for the middle of it: the planner is asked for t + h/2 (`centred`),
-and the drive holds the position and velocity that the reference has there. The controller gets the same motion at t.
+A command holds for a whole period h, so it refers to its middle: the planner is called for t + h/2 (`centred`), and the
+drive holds the position and velocity of the reference there. The controller gets the same motion at t.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from idcontrol.types import Command, Controller, Reference, State, Status
 
 
 def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State], Reference]:
-    """References at ``t`` with the acceleration and the stance of ``t + h/2``, for periods of `h` [s].
+    """Return references at ``t`` with the acceleration and the stance of ``t + h/2``, for periods of `h` [s].
 
-    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``; `Reference.v` of the middle, a mean over the period before it, is the
+    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``; `Reference.v` of the middle, a mean over the preceding period, is the
     velocity at t itself.
     """
 
@@ -32,22 +32,22 @@ def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State]
 
 
 def drive_gains(system: System, gains: Gains) -> Gains:
-    """Gains in torque that give each joint alone the acceleration `gains`, in the state of the last update.
+    """Return gains in torque that give each joint alone the acceleration `gains`, in the state of the last update.
 
-    They are ``I kp`` and ``I kd`` with ``1/I`` the diagonal of M⁻¹: a joint's inertia while all others are free.
+    They are ``I kp`` and ``I kd`` with ``1/I`` the diagonal of M⁻¹: a joint's inertia with all others free.
     """
     inertia = 1.0 / np.diag(np.linalg.inv(system.M))[system.n_unactuated :]
     return Gains(kp=inertia * gains.kp, kd=inertia * gains.kd)
 
 
 class Impedance:
-    """A controller whose torques go to drives, which hold the joints to the reference in the middle of the period."""
+    """A controller whose torques go to drives, which track the reference in the middle of the period."""
 
     def __init__(self, controller: Controller, gains: Gains, h: float) -> None:
-        """Make impedance commands of torque commands.
+        """Convert torque commands to impedance commands.
 
         Args:
-            controller: Gives the torques, from references of `centred`.
+            controller: Returns the torques, from references of `centred`.
             gains: Gains of the drives, [N m/rad] and [N m s/rad], shape (a,) each (`drive_gains`).
             h: Control period [s].
         """
@@ -59,7 +59,7 @@ class Impedance:
         self._controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """The command for the period that begins at `state.t`; without gains where the controller has failed."""
+        """Return the command for the period that begins at `state.t`; without gains if the controller has failed."""
         command, h = self._controller(state, reference), self._h
         check_command(command, self._controller, state, self._kp.size)
         if command.status is Status.FAILED:  # maybe at this reference

@@ -1,8 +1,8 @@
-"""Checks and copies the states and references that a controller is given, wherever they come from.
+"""Checks and copies the states and references of a controller, whatever their source.
 
-A robot's driver gives arrays that are read-only, strided, of single precision, too short or not finite. A step sees
-none of that: `Intake.take` copies state and reference into arrays of one type that never move, or says in a line why
-they cannot be used.
+A robot's driver may pass arrays that are read-only, strided, of single precision, too short or not finite. A step sees
+none of that: `Intake.take` copies state and reference into arrays of one type that never move, or returns why they are
+unusable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from idcontrol.types import Array, Booleans, Command, Integers, Reference, State
 
 
 class Inputs(NamedTuple):
-    """State and reference of one step, with the fields of `State` and `Reference`; `joint_` marks the demand on joints.
+    """State and reference of one step, with the fields of `State` and `Reference`; `joint_` marks demands on joints.
 
     Attributes:
         q: Configuration, Pinocchio's layout, shape (nq,).
@@ -30,7 +30,7 @@ class Inputs(NamedTuple):
         joint_q: Desired positions of the joints, shape (a,) [rad].
         joint_v: Desired velocities, shape (a,) [rad/s].
         joint_a: Desired accelerations, shape (a,) [rad/s²].
-        stance: Which feet are planned to stand, shape (n_feet,).
+        stance: True for feet that are planned to stand, shape (n_feet,).
         since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s].
         to_liftoff: Time to each foot's planned lift-off, shape (n_feet,) [s].
     """
@@ -55,41 +55,41 @@ NAMES: Final = (
     "reference.since_touchdown",
     "reference.to_liftoff",
 )
-"""The names by which messages to the user call the fields of `Inputs`."""
+"""Names of the fields of `Inputs` in messages to the user."""
 TIMES: Final = NAMES[6:]
 """The fields that may be infinite."""
 STANCE: Final = 5
-"""The place of the field that is not of real numbers."""
+"""The index of the only field that is not of real numbers."""
 REAL: Final = np.dtype(np.float64)
 LOGICAL: Final = np.dtype(np.bool_)
 PACKED, PACKED_LOGICAL = (8,), (1,)
-"""Strides of vectors of either type without gaps [bytes]."""
+"""Strides of contiguous vectors of either type [bytes]."""
 
 
 class Intake:
     """Checks states and references, and copies them into arrays that kernels are bound to.
 
     Attributes:
-        inputs: State and reference that were taken last; new arrays where the number of feet changes.
-        room: The argument of `copy_inputs` that they are bound in.
+        inputs: The last accepted state and reference; new arrays if the number of feet changes.
+        room: The argument of `copy_inputs` in which they are bound.
     """
 
     def __init__(self, system: System, *, accelerations: bool = True, patch: Integers | None = None) -> None:
-        """Make room for the states of a machine, and for references with no feet yet.
+        """Allocate room for the states of a robot, and for references without feet.
 
         Args:
             system: The machine.
-            patch: Foot of the reference that each contact belongs to; None is a foot for each contact.
-            accelerations: Whether `Reference.a` is looked at; otherwise zeros are taken in its place.
+            patch: Foot of the reference that each contact belongs to; None for one foot per contact.
+            accelerations: True to use `Reference.a`; otherwise zeros replace it.
         """
         self._system = system
         self._patch = None if patch is None or (patch == np.arange(patch.size)).all() else patch
         self._no_acceleration = None if accelerations else np.zeros(system.n_actuated)
         self._make_room(0 if self._patch is None else int(self._patch.max()) + 1)
-        self._copy = entry(copy_given, self.room, *self.inputs)
+        self._copy = entry(copy_room, self.room, *self.inputs)
 
     def take(self, state: State, reference: Reference) -> str:
-        """Copy state and reference into `inputs`; returns why they cannot be used, or nothing. Never raises."""
+        """Copy state and reference into `inputs`; return why they are unusable, or nothing. It never raises."""
         try:
             values = (
                 state.q,
@@ -107,11 +107,11 @@ class Intake:
             if self._patch is None and values[STANCE].size != self.inputs.stance.size:
                 self._make_room(values[STANCE].size)
             return "" if self._copy(self.room, *values) else self._fault(Inputs(*values))
-        except Exception as error:  # a user's object may raise anything when it is read; a controller raises nothing
+        except Exception as error:  # reading a user's object may raise anything; a controller raises nothing
             return f"state or reference cannot be read: {''.join(format_exception_only(error)).strip()}"
 
     def _make_room(self, feet: int) -> None:
-        """Take arrays for references with that many feet."""
+        """Allocate arrays for references with this number of feet."""
         system = self._system
         a, patch = system.n_actuated, np.arange(feet) if self._patch is None else self._patch
         self.inputs = Inputs(
@@ -126,12 +126,12 @@ class Intake:
         )
         self.room = bind((self.inputs, system.unit, patch, feet))
 
-    def _fault(self, given: Inputs) -> str:
-        """The first thing that is wrong with plain arrays of this many feet."""
-        misfit = self._system.misfit(given.q, given.v)
+    def _fault(self, arrays: Inputs) -> str:
+        """Return the first mistake in plain arrays of this number of feet."""
+        misfit = self._system.misfit(arrays.q, arrays.v)
         if misfit:
             return misfit
-        for k, (name, array, room) in enumerate(zip(NAMES, given, self.inputs, strict=True)):
+        for k, (name, array, room) in enumerate(zip(NAMES, arrays, self.inputs, strict=True)):
             size = room.size if k < STANCE or self._patch is None else int(self._patch.max()) + 1
             if array.size != size:
                 return f"{name} has {array.size} entries; it needs {size}"
@@ -149,9 +149,9 @@ Call = TypeVar("Call", bound=Callable[..., Command])
 
 
 def alone(call: Call) -> Call:
-    """The call of a controller, which answers `Status.FAILED` while another thread is inside.
+    """Wrap the call of a controller, which answers `Status.FAILED` while another thread is inside.
 
-    Controllers write into the arrays of their system, so two threads need one each; `copy.deepcopy` makes another.
+    Controllers write into the arrays of their system, so each thread needs its own; `copy.deepcopy` creates one.
     """
 
     @wraps(call)
@@ -167,9 +167,9 @@ def alone(call: Call) -> Call:
 
 
 def failed(system: System, reason: str) -> Command:
-    """The command where none can be computed: no torque, and the reason.
+    """Return the command for a failure: no torque, and the reason.
 
-    Who sends it to a machine decides what happens next (`idcontrol.loop.safety`).
+    The caller decides what happens next (`idcontrol.loop.safety`).
     """
     return Command(tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=(reason,))
 
@@ -177,11 +177,11 @@ def failed(system: System, reason: str) -> Command:
 def are_plain(
     q: Any, v: Any, joint_q: Any, joint_v: Any, joint_a: Any, stance: Any, since_touchdown: Any, to_liftoff: Any
 ) -> bool:
-    """True if these fields of `Inputs` are vectors without gaps of its types, which compiled code would not look at.
+    """True if these fields of `Inputs` are contiguous vectors of its types, which compiled code would not check.
 
-    Subclasses of arrays are not: their authors decide what they say of themselves.
+    Subclasses of arrays do not qualify, since they can redefine their attributes.
     """
-    # written out, it takes a third of the time of loops; number types that are equal may be other objects (Pinocchio's)
+    # written out, it takes a third of the time of loops; equal number types may be different objects (Pinocchio's)
     return bool(
         type(q) is type(v) is type(joint_q) is type(joint_v) is type(joint_a) is np.ndarray
         and type(stance) is type(since_touchdown) is type(to_liftoff) is np.ndarray
@@ -195,14 +195,14 @@ def are_plain(
     )
 
 
-def _converted(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Convert each value to a new contiguous array of the type that `Inputs` has.
+def _converted(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Convert each value to a new contiguous array of the type in `Inputs`.
 
     Raises:
-        ValueError: One is no vector of real numbers, or some of its entries are masked; its name is in the text.
+        ValueError: One is not a vector of real numbers, or some of its entries are masked; the text names it.
     """
     plain: list[Any] = []
-    for name, value in zip(NAMES, given, strict=True):
+    for name, value in zip(NAMES, arrays, strict=True):
         array = unmasked(name, value)
         if array.ndim != 1 or array.dtype.kind not in "buif":
             raise ValueError(f"{name} has {array.ndim} axes and type {array.dtype}; it must be a vector of numbers")
@@ -213,10 +213,10 @@ def _converted(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def unmasked(name: str, value: Any) -> npt.NDArray[Any]:
-    """The value as a plain array.
+    """Return the value as a plain array.
 
     Raises:
-        ValueError: It is a masked array with entries that do not count; the name is in the text.
+        ValueError: It is a masked array with masked entries; the text names it.
     """
     if np.ma.is_masked(value):
         raise ValueError(f"{name} has masked entries; fill them in")
@@ -225,7 +225,7 @@ def unmasked(name: str, value: Any) -> npt.NDArray[Any]:
 
 @njit(cache=True, inner=True)
 def _within(x: Array, out: Array) -> bool:
-    """Copy x into `out`; returns whether it has the length of `out`, and no entry beyond `LARGEST` and no NaN."""
+    """Copy x into `out`; return True if it has the length of `out`, no entry beyond `LARGEST` and no NaN."""
     if x.shape[0] != out.shape[0]:
         return False
     good = True
@@ -236,9 +236,9 @@ def _within(x: Array, out: Array) -> bool:
 
 
 @njit(cache=True, inner=True)
-def copy_inputs(bound: Bound, given: tuple[Any, ...]) -> bool:
-    """Copy the fields of `Inputs` into bound ones; returns whether they can be used."""
-    new = Inputs(*borrow(given))
+def copy_inputs(bound: Bound, arrays: tuple[Any, ...]) -> bool:
+    """Copy the fields of `Inputs` into bound ones; return True if they are usable."""
+    new = Inputs(*borrow(arrays))
     inputs, unit, patch, feet = bound.borrowed
     good = _within(new.q, inputs.q) and _within(new.v, inputs.v)
     good = good and _within(new.joint_q, inputs.joint_q) and _within(new.joint_v, inputs.joint_v)
@@ -259,7 +259,7 @@ def copy_inputs(bound: Bound, given: tuple[Any, ...]) -> bool:
 
 
 @njit(cache=True)
-def copy_given(
+def copy_room(
     bound: Bound,
     q: Array,
     v: Array,
@@ -270,5 +270,5 @@ def copy_given(
     since_touchdown: Array,
     to_liftoff: Array,
 ) -> bool:
-    """`copy_inputs` of arrays that `are_plain`."""
+    """Run `copy_inputs` on arrays that `are_plain`."""
     return bool(copy_inputs(bound, (q, v, joint_q, joint_v, joint_a, stance, since_touchdown, to_liftoff)))

@@ -1,13 +1,13 @@
 """Inverse dynamics with predicted contact forces, ID(t_i) of Zapolsky & Drumwright 2017, over any contact model.
 
-`idcontrol.controllers.step` is one control step, which almost always ends in compiled code. One without a solution is
-taken once more in interpreted code, with the schemes of `idcontrol.controllers.giving_way`.
+`idcontrol.controllers.step` is one control step, which is nearly always solved in compiled code. A step without a
+solution is repeated in interpreted code, with the schemes of `idcontrol.controllers.giving_way`.
 
-What is given up when a step cannot be solved, in this order: tracking (joints at their limits are let go, the joints
-give way to what contacts allow, or all motors become stiff velocity servos, which always has a solution), then, in
-schemes without slip, that nothing slips, then prediction (the last torque is repeated). Torque limits and friction
-cones never are. The rate of torques takes priority over tracking, but not for longer than `MOST_LET_GO` periods, and
-not over the torque limit of a joint whose speed rises. `Command.dropped` says what was given up, also a rate.
+Demands are relaxed in this order: tracking (joints at their limits are released, joints deviate as contacts require, or
+all motors become stiff velocity servos, which always has a solution); then, in schemes without slip, the ban on slip;
+then prediction (the last torque is repeated). Torque limits and friction cones are never relaxed. The rate of torques
+takes priority over tracking, but not for longer than `MOST_LET_GO` periods, and not over the torque limit of a joint
+whose speed rises. `Command.dropped` lists the relaxed demands, including the rate.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from idcontrol.tasks.rows import Placement
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
 FEET = 16
-"""Contacts for whose forces there is room at first."""
+"""Initial room for contacts with forces."""
 
 
 class InverseDynamics:
@@ -83,21 +83,20 @@ class InverseDynamics:
         tasks: Sequence[Task] = (),
         start: Array | None = None,
     ) -> None:
-        """Bind the controller to a machine.
+        """Set up the controller of a robot.
 
         Args:
             scheme: Contact model, and how motor impulses follow from it.
             system: The controller's own multibody terms.
-            contacts: Detector of foot contacts on `system`; its friction is what the controller may count on.
+            contacts: Detector of foot contacts on `system`, with the assumed friction.
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].
-            settings: Settings of the step; None takes the defaults.
-            tasks: Whole-body tasks beside the reference of the joints.
-            start: Configuration whose places are the references of tasks that have not been set; None is the neutral
-                one.
+            settings: Settings of the step; None for the defaults.
+            tasks: Whole-body tasks in addition to the reference of the joints.
+            start: Configuration that sets the references of tasks without one; None for the neutral one.
 
         Raises:
-            InputError: A task cannot be used.
+            InputError: A task is unusable.
         """
         self._arguments = (scheme, system, contacts, gains, h, settings, tasks, start)
         self._settings = s = settings or InverseSettings()
@@ -135,7 +134,7 @@ class InverseDynamics:
         self._first: Any = getattr(contacts, "first", None)  # a step in one call has no other contacts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or what comes out of a pickle, remembers the same last step; a shallow one shares the system."""
+        """Give copies and unpickled controllers the same last step; a shallow copy shares the system."""
         last = self._views[self._load.contacts[0]]
         return type(self), self._arguments, (self._remembered, last.identity, last.force)
 
@@ -166,27 +165,27 @@ class InverseDynamics:
 
     @property
     def friction(self) -> float:
-        """Friction that sliding feet have shown; inf while there is no reason to doubt the assumed one."""
+        """Friction measured by sliding feet; inf while the assumed one is not in doubt."""
         return float(self._friction.mu[0])
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Torques for the period that begins at `state.t`; `Status.FAILED` where state or reference cannot be used."""
+        """Return torques for the period that begins at `state.t`; `Status.FAILED` if state or reference is unusable."""
         fault = self._intake.take(state, reference)
         if fault:
             return failed(self._system, fault)
         try:
             near, ended = self._ended(state.t)
             return self._command(near, ended) if ended[0] >= 0 else self._give_way(near)
-        except IdControlError as error:  # a model that does not take hundreds of contacts
+        except IdControlError as error:  # the model may not support hundreds of contacts
             return failed(self._system, str(error))
-        except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
+        except Exception as error:  # a user's detector may raise anything; a controller raises nothing
             where = extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__} in {where.name} ({Path(where.filename).name}:{where.lineno})"
             return failed(self._system, f"contacts or step raised {what}: {error}")
 
     def _command(self, near: Contacts, ended: EndedFields) -> Command:
-        """The command of a step that has torques, from `Machine.result`."""
+        """Return the command of a step that has torques, from `Machine.result`."""
         ending, sticking, clipped, residual, stands, gap, lands = ended
         view = self._views[stands]
         predicted = ContactForces(
@@ -205,7 +204,7 @@ class InverseDynamics:
         )
 
     def _ended(self, t: float) -> tuple[Contacts, EndedFields]:
-        """Take the compiled step at time `t` [s]; return the contacts near the ground and the outcome."""
+        """Take the compiled step at time `t` [s]; return the candidate contacts and the outcome."""
         if self._run is not None:
             if self._intake.inputs is not self._machine.inputs:
                 self._bind(0)
@@ -217,7 +216,7 @@ class InverseDynamics:
         return near, ended
 
     def _in_one_call(self) -> Whole | None:
-        """The argument of `whole_step`; None where terms or contacts are not found in compiled code."""
+        """Return the argument of `whole_step`; None if terms or contacts are not computed in compiled code."""
         system, contacts = self._system, self._contacts
         if not isinstance(system, CompiledSystem) or type(contacts) is not SphereContacts:
             return None
@@ -230,7 +229,7 @@ class InverseDynamics:
             load=self._bound_load,
             terms=system.work,
             spheres=contacts.bound,
-            found=bind(Contacts.none(system.n_velocities).packed),
+            detected=bind(Contacts.none(system.n_velocities).packed),
             damping=np.zeros(0) if actuators is None else actuators.damping,
             dry=np.zeros(0) if actuators is None else actuators.friction,
             margin_m=float(self._settings.contact_margin_m),
@@ -240,10 +239,10 @@ class InverseDynamics:
         )
 
     def problem(self, state: State, reference: Reference) -> Posed:
-        """The problem that the step at `state` solves; the next step is not changed by it.
+        """Return the problem of the step at `state`, without affecting the next step.
 
         Raises:
-            InputError: State or reference cannot be used.
+            InputError: State or reference is unusable.
         """
         fault = self._intake.take(state, reference)
         if fault:
@@ -251,7 +250,7 @@ class InverseDynamics:
         return self._pose(self._look())
 
     def _look(self, t: float | None = None) -> Contacts:
-        """Multibody terms and contacts at the state that was taken in, at time `t` [s] if it begins a step."""
+        """Compute multibody terms and contacts at the accepted state, at time `t` [s] if it begins a step."""
         inputs = self._intake.inputs
         self._system.update(inputs.q, inputs.v)
         if self._system.actuators is not None:
@@ -268,7 +267,7 @@ class InverseDynamics:
         return near if counted == np.inf else replace(near, mu=np.minimum(near.mu, counted))
 
     def _bind(self, contacts: int) -> None:
-        """Let the step read the inputs that were taken in, and have room for the forces of that many contacts."""
+        """Bind the step to the accepted inputs, with room for the forces of this number of contacts."""
         inputs, result = self._intake.inputs, self._machine.result
         fits = contacts <= result.identity.size
         if fits and inputs is self._machine.inputs:
@@ -280,12 +279,12 @@ class InverseDynamics:
             self._whole = bind(self._parts)
 
     def give_way(self, state: State, reference: Reference) -> Command:
-        """The step as it is computed where the compiled one has no answer; see `idcontrol.controllers.warming`."""
+        """Take the step as for a failure of the compiled one; see `idcontrol.controllers.warming`."""
         fault = self._intake.take(state, reference)
         return failed(self._system, fault) if fault else self._give_way(self._look(state.t))
 
     def _give_way(self, near: Contacts) -> Command:
-        """A step that was not solved at once, or not within the torque limits."""
+        """Take a step that was not solved at once, or not within the torque limits."""
         feet = self._intake.inputs.stance.size
         if not usable(near.arrays, feet, self._system.n_velocities):
             return failed(
@@ -320,12 +319,12 @@ class InverseDynamics:
         return None if self._soles is None else partial(self._soles, self._intake.inputs.q.copy())
 
     def _pose(self, near: Contacts) -> Posed:
-        """The assembled problem with all joints tracked."""
+        """Return the assembled problem with all joints tracked."""
         posed: Posed = pose_bound(self._bound, near.packed, HEAP)
         return posed._replace(w=posed.w._replace(M=posed.w.M.copy()))
 
     def _with_impacts(self, near: Contacts, predicted: ContactForces) -> ContactForces:
-        """Forces of a period in which a foot lands; `predicted` ones are kept where the model has no answer."""
+        """Return forces of a period with a touchdown; `predicted` ones are kept if the model fails."""
         if self._impact is not None:
             solved, identity, force, normal = self._impact(self._bound, near.bound)
             if solved:
@@ -335,7 +334,7 @@ class InverseDynamics:
         try:
             problem = StepProblem(h=self._h, M=posed.w.M, kappa=posed.w.kappa, contacts=contacts)
             solution = self._scheme.forward(problem, None)
-        except IdControlError:  # a model that does not take contacts like these
+        except IdControlError:  # the model does not support such contacts
             return predicted
         if solution.status is Status.FALLBACK:
             return predicted
@@ -344,10 +343,10 @@ class InverseDynamics:
 
 
 def _scheme_for(scheme: Scheme, settings: InverseSettings) -> tuple[Scheme, float]:
-    """Return the scheme that the settings ask for, and the speed below which a contact counts as at rest [m/s]."""
+    """Return the scheme for the settings, and the speed below which a contact counts as at rest [m/s]."""
     v_tol = settings.edge_speed_m_s
     if settings.objective == "printed" and scheme.printed is not None:
-        # the printed optimum knows nothing of contact velocities, so neither can the edge rule
+        # the printed optimum does not depend on contact velocities, so neither can the edge rule
         scheme, v_tol = as_printed(scheme), np.inf
     return scheme, 0.0 if scheme.rigid else float(v_tol)
 
@@ -392,7 +391,7 @@ def _machine(
 
 
 def _room(scheme: Scheme, settings: InverseSettings, system: System) -> ActuatorLimits:
-    """The machine's limits with the torque rate that scheme and settings ask for."""
+    """Return the robot's limits with the torque rate of scheme and settings."""
     rate = settings.rate_limit_nm_s if scheme.calms else None
     if rate == "robot":
         return system.limits
@@ -401,7 +400,7 @@ def _room(scheme: Scheme, settings: InverseSettings, system: System) -> Actuator
 
 
 def _task_terms(tasks: Sequence[Task], system: System, start: Array | None) -> TaskTerms:
-    """Gather tasks for kernels; the certificate's address is not known yet."""
+    """Gather tasks for kernels; the certificate's address is set later."""
     q = pin.neutral(system.model) if start is None else start
     targets, joint_weight = gather(tasks, system, q)
     position, rotation = placement_views(system.data.oMi)
@@ -417,7 +416,7 @@ def _task_terms(tasks: Sequence[Task], system: System, start: Array | None) -> T
 
 
 def _result(tau: Array, contacts: int) -> Result:
-    """Room for the result of a step with that many contacts."""
+    """Allocate the result of a step with this number of contacts."""
     return Result(
         tau=tau,
         identity=np.zeros(contacts, dtype=np.int64),
@@ -427,7 +426,7 @@ def _result(tau: Array, contacts: int) -> Result:
 
 
 def _views(result: Result) -> list[ContactForces]:
-    """Views of the first n contacts of a result, for every n: to cut them out anew takes longer than to copy them."""
+    """Return views of the first n contacts of a result, for every n: slicing takes longer than copying."""
     return [
         ContactForces(identity=result.identity[:n], force=result.force[:n], normal=result.normal[:n])
         for n in range(result.identity.size + 1)

@@ -1,12 +1,12 @@
-r"""Which joints cannot follow: with all of their torque they lag behind what is asked of them (math.md, section 12.4).
+r"""Joints that cannot follow: with full torque they lag behind the demand (math.md, section 12.4).
 
-Motors within bounds are part of one convex problem with the contacts, that of maximal dissipation
-(`idcontrol.models.dissipation`): each gives all of its torque towards what is asked, up to a stop there,
+Motors within bounds are part of one convex problem with the contacts, maximal dissipation
+(`idcontrol.models.dissipation`): each applies full torque towards the demand, up to a stop there,
 
     hτ_j = bound_j - σ_j t_j,     0 ≤ t_j  ⊥  σ_j (b_j - v_j) ≥ 0        σ_j = 1 at the upper bound, -1 at the lower
 
-A stop is a contact without friction, so that one linear complementarity problem decides for all joints. A motor that
-its stop holds with more than the room between the bounds has to give all of its torque the other way.
+A stop is a contact without friction, so one linear complementarity problem decides for all joints. A motor whose stop
+needs more than the room between the bounds must apply full torque in the other direction.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array, Integers
 
 HOLDS: Final = 1 << 4
-"""The row of a contact without friction among the active ones of `edge_lcp_kernel`."""
+"""The normal row among the active rows of `edge_lcp_kernel`."""
 
 
 class _Stops(NamedTuple):
-    """The step with stops in place of the motors that have a bound on the side that is tried.
+    """The step with stops instead of the motors that have a bound on the tried side.
 
     Attributes:
-        side: Of each joint, σ of the module, shape (a,).
-        joint: Joints that have a stop, shape (s,).
+        side: σ of the module for each joint, shape (a,).
+        joint: Joints with a stop, shape (s,).
         free: Velocities that are not prescribed, shape (u + s,).
         fixed: The others, shape (a - s,).
         prescribed: Their values, shape (a - s,).
@@ -49,7 +49,7 @@ class _Stops(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _stops(u: int, b: Array, bounds: Bounds, impulse: Array, arena: Arena) -> _Stops:
-    """Put stops at the nearer bounds of motors. Arguments are those of `lagging`; u is the number of free rows."""
+    """Put stops at the nearer bounds of motors. Arguments as for `lagging`; u is the number of free rows."""
     a, stops = b.shape[0], 0
     free, fixed, joint = indices(arena, u + a), indices(arena, a), indices(arena, a)
     prescribed, side = vector(arena, a), vector(arena, a)
@@ -67,7 +67,7 @@ def _stops(u: int, b: Array, bounds: Bounds, impulse: Array, arena: Arena) -> _S
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(w: Whitened, target: Array, n: int, stops: int, arena: Arena) -> tuple[Array, Array]:
-    """Return the rows of n contacts and of as many stops, [N; S; T], and what they are measured against."""
+    """Return the rows of n contacts and this number of stops, [N; S; T], and their targets."""
     rows = n + stops
     J, surface = matrix(arena, 3 * rows, w.M.shape[0]), zeros(arena, 3 * rows)
     J[:, :] = 0.0
@@ -86,7 +86,7 @@ def _bound(bounds: Bounds, side: Array, j: int) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _turned(stops: _Stops, bounds: Bounds, push: Array) -> bool:
-    """Move stops to the other bound that push by more than the room between both, shape (s,); return whether any."""
+    """Move stops pushed by more than the room between both bounds, shape (s,); return True if any moved."""
     turns = False
     for s in range(push.shape[0]):
         j = stops.joint[s]
@@ -102,17 +102,17 @@ def lagging(
 ) -> Array:
     """Write the bounds of the joints that cannot follow and NaN for the others, and return them.
 
-    Friction beyond `STEEP` counts as that. Where the problem is not solved, `known` stays as it is.
+    Friction beyond `STEEP` counts as `STEEP`. If the problem is not solved, `known` is unchanged.
 
     Args:
         w: A step in whitened form, for its inertia and rows.
-        target: Velocities that the rows of contacts are measured against, shape (3 n,) [m/s].
+        target: Targets of the contact rows, shape (3 n,) [m/s].
         mu: Friction, shape (n,).
         b: Desired joint velocities, shape (a,).
-        bounds: Of the motor impulses.
+        bounds: Bounds of the motor impulses.
         impulse: Motor impulses with all joints tracked, shape (a,): the nearer bound is tried first.
         known: In and out, shape (a,) [N m s].
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     before, a, n = mark(arena), b.shape[0], mu.shape[0]
     u = w.M.shape[0] - a
@@ -135,7 +135,7 @@ def lagging(
         driven = whiten_kernel(w.M, kappa, stops.free, stops.fixed, stops.prescribed, J, arena)
         for r in range(surface.shape[0]):
             driven.c[r] -= surface[r]
-        ending, _, _ = edge_lcp_kernel(driven.rho, driven.c, driven.left, friction, active, f, arena)
+        ending, _, _ = edge_lcp_kernel(driven.rho, driven.c, driven.roundoff, friction, active, f, arena)
         if ending != SOLVED:
             break
         if _turned(stops, bounds, f[n : n + count]):
@@ -145,7 +145,7 @@ def lagging(
         largest = np.abs(b).max()
         for s in range(count):
             j = stops.joint[s]
-            # a joint that its stop holds follows, whatever rounding leaves of that where nothing moves
+            # a joint held by its stop follows, whatever the rounding if nothing moves
             if f[n + s] == 0.0 and stops.side[j] * (b[j] - v[u + j]) > MET * largest:
                 known[j] = _bound(bounds, stops.side, j)
         break

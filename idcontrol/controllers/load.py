@@ -1,14 +1,13 @@
-"""Estimated unmodelled force on a floating base: a payload, a leash, a slope of the sensor.
+"""Estimated unmodelled force on a floating base: a payload, a leash, a tilted sensor.
 
-The forces that were predicted for the last period and the motion that came of them leave something of the base's
-balance unexplained. A share of it is added to the load w in every period,
+The predicted forces of the last period and the resulting motion leave a part of the base's balance unexplained. A share
+of it is added to the load w in every period,
 
     w ← w + Δt/T ((M (v - v_last)/Δt + c - Jᵀf_last)_base - w),
 
-and the next step counts w, less what steps may mispredict, among the forces that act on the base. This is the observer
-of external forces of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006), which integrates the momentum where this
-takes differences, on the linear rows of the base alone. So a robot does not sag under a payload, and predicts what its
-feet carry.
+and the next step includes w, minus what steps may mispredict, in the forces on the base. This is the observer of
+external forces of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006), which integrates the momentum instead of
+differentiating, on the linear rows of the base. So a robot does not sag under a payload, and predicts its feet's load.
 """
 
 from __future__ import annotations
@@ -17,28 +16,28 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.contact.contacts import ContactArrays, Near
+from idcontrol.contact.contacts import AnyContacts, ContactArrays
 from idcontrol.controllers.step import MachineTerms, usable
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 LEARNT_S: Final = 0.2
-"""Time constant T in which a load is learnt [s]: some stances of a trot, far longer than a landing or a delay."""
+"""Time constant T of learning a load [s]: some stances of a trot, far longer than a landing or a delay."""
 
 UNMODELLED: Final = 0.02
-"""Part of the weight that is not compensated: steps mispredict that much where feet land and lift. So the torques of a
-robot without an unmodelled load do not change, to the bit."""
+"""Part of the weight that is not compensated: steps mispredict that much at touchdown and lift-off. So the torques of a
+robot without an unmodelled load are unchanged, to the bit."""
 
 
 class Load(NamedTuple):
-    """The load that earlier steps have shown, and what they remember for the next one.
+    """The load estimated in earlier steps, and their memory.
 
     Attributes:
         t: Time of the last step, shape (1,) [s].
         v: Velocity at its beginning, in the system's order, shape (m,).
-        contacts: Number of contacts whose forces it predicted, shape (1,).
-        force: The load w that has shown, axes of the base, shape (3,) [N].
+        contacts: Number of contacts with predicted forces, shape (1,).
+        force: The estimated load w, axes of the base, shape (3,) [N].
     """
 
     t: Array
@@ -48,18 +47,18 @@ class Load(NamedTuple):
 
     @staticmethod
     def unknown(m: int) -> Load:
-        """Nothing has been seen of a machine with `m` velocities."""
+        """Return the initial memory of a robot with `m` velocities."""
         return Load(t=np.full(1, -np.inf), v=np.zeros(m), contacts=np.zeros(1, dtype=np.int64), force=np.zeros(3))
 
     def forget(self) -> None:
-        """Go back to where nothing has been seen."""
+        """Reset to the initial memory."""
         for mine, fresh in zip(self, Load.unknown(self.v.size), strict=True):
             mine[:] = fresh
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def weight(terms: MachineTerms) -> float:
-    """The weight that contacts carry [N], near enough: the bias of what floats, its linear rows first."""
+    """Return the approximate weight on contacts [N]: the bias of the floating base, its linear rows first."""
     square = 0.0
     for k in range(min(3, terms.free.shape[0])):
         square += terms.bias[k] ** 2
@@ -67,21 +66,21 @@ def weight(terms: MachineTerms) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def weigh(bound: Bound, seen: Bound, near: Near, t: float) -> None:
-    """Take in the motion of the period that has just ended, and put the load into the bias of the step that begins.
+def weigh(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> None:
+    """Process the motion of the last period, and add the load to the bias of the new step.
 
-    A foot that lands gives an impulse that no step predicts: nothing is learnt meanwhile. Nothing is learnt in the air,
-    where a hoist may carry what the feet will have to. A period tells no more than the weight of the machine, so that a
-    blow is not taken for a load.
+    At touchdown an impulse acts that no step predicts: nothing is learnt. Nothing is learnt in the air, where a hoist
+    may carry the feet's later load. Each update is limited to the robot's weight, so that a blow is not taken for a
+    load.
 
     Args:
-        bound: The `Machine` with the terms and inputs of the step that begins, and the forces of the last one; the
-            linear rows of ``terms.bias``, which are those of the base, are updated.
+        bound: The `Machine` with the terms and inputs of the new step, and the forces of the last one; the linear rows
+            of the base in ``terms.bias`` are updated.
         seen: `Load`, updated.
-        near: Contacts of the step that begins.
-        t: Its time [s]; NaN where nothing is to be learnt.
+        candidates: Contacts of the step that begins.
+        t: Its time [s]; NaN to learn nothing.
     """
-    machine, memory, contacts = bound.borrowed, seen.borrowed, ContactArrays(*borrow(near))
+    machine, memory, contacts = bound.borrowed, seen.borrowed, ContactArrays(*borrow(candidates))
     terms, inputs, force = machine.terms, machine.inputs, machine.result.force
     order, last, n = terms.order, memory.contacts[0], contacts.identity.shape[0]
     m, dt = order.shape[0], t - memory.t[0]
@@ -101,7 +100,7 @@ def weigh(bound: Bound, seen: Bound, near: Near, t: float) -> None:
                             for d in range(3):
                                 share = contacts.jacobian[axis * n + i, k] * contacts.axes[i, axis, d]
                                 missing -= share * force[c, d]
-            if np.isfinite(missing):  # next to no time may have passed
+            if np.isfinite(missing):  # nearly no time may have passed
                 memory.force[k] += dt / LEARNT_S * min(max(missing, -most), most)
     if t == t:
         memory.t[0] = t

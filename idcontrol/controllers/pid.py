@@ -1,4 +1,4 @@
-"""Joint-space error feedback: alone, as the baseline that knows neither inertia nor contacts, or beside another law."""
+"""Joint-space error feedback: alone, as the baseline without a model, or in addition to another law."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from idcontrol.types import Command, Controller, Reference, State, Status
 class Pid:
     """``τ = kp (q_des - q) + kd (v_des - v)``, clipped at the torque limits.
 
-    q_des is no farther than the joint's ends, and v_des nears them no faster than `nearing` has it.
+    q_des is limited to the joint's range, and v_des approaches its stops no faster than `nearing` allows.
 
-    Friction in the joints, where their system has some, is added as a feed-forward.
+    Joint friction, if the system has some, is added as a feed-forward.
 
-    No integral term: the planner's stance anchors hold what gravity would make drift (planner.md, sections 4.2 and 6).
+    No integral term: the planner's stance anchors prevent drift by gravity (planner.md, sections 4.2 and 6).
     """
 
     def __init__(self, system: System, gains: Gains, h: float, accelerations: bool = False) -> None:
-        """Bind the law to a machine.
+        """Set up the law for a robot.
 
         Args:
-            system: Tells joints and torque limits.
-            gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one for each joint.
+            system: Provides joints and torque limits.
+            gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one per joint.
             h: Control period [s].
-            accelerations: Whether references must have accelerations, too: for a drive, not for this law.
+            accelerations: True if references must have accelerations, for a drive.
         """
-        self._made = (system, gains, h, accelerations)
+        self._parts = (system, gains, h, accelerations)
         self._system, self._gains, self._h = system, gains, float(h)
         self._intake = Intake(system, accelerations=accelerations)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or what comes out of a pickle, is a controller of its own."""
-        return type(self), self._made
+        """Create copies and unpickled controllers of their own."""
+        return type(self), self._parts
 
     def reset(self) -> None:
         """Do nothing: no step depends on an earlier one."""
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Torques for the period that begins at `state.t`."""
+        """Return torques for the period that begins at `state.t`."""
         fault = self._intake.take(state, reference)
         if fault:
             return failed(self._system, fault)
@@ -58,23 +58,23 @@ class Pid:
         if system.actuators is not None:
             wanted += overcoming(system.actuators, v_des)
         limit = self._system.effort_limit
-        tau = np.minimum(np.maximum(wanted, -limit), limit)  # a third of what np.clip takes
+        tau = np.minimum(np.maximum(wanted, -limit), limit)  # a third of the time of np.clip
         return Command(tau=tau, clipped=bool((tau != wanted).any()))
 
 
 class Beside:
-    """A controller with the torques ``kp (q_des - q) + kd (v_des - v)`` beside its own, clipped at the torque limits.
+    """A controller plus the torques ``kp (q_des - q) + kd (v_des - v)``, clipped at the torque limits.
 
-    Inverse dynamics does not know of them: the forces that it predicts are those of its own torques.
+    Inverse dynamics does not know them: its predicted forces belong to its own torques.
     """
 
     def __init__(self, controller: Controller, system: System, gains: Gains) -> None:
         """Add feedback to a controller.
 
         Args:
-            controller: Gives the other torques.
-            system: Tells joints and torque limits.
-            gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one for each joint.
+            controller: Returns the other torques.
+            system: Provides joints and torque limits.
+            gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one per joint.
         """
         self._controller, self._system, self._gains = controller, system, gains
 
@@ -83,13 +83,15 @@ class Beside:
         self._controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Torques for the period that begins at `state.t`; those of the controller alone where it has failed."""
+        """Return torques for the period that begins at `state.t`; the controller's alone if it has failed."""
         command, system = self._controller(state, reference), self._system
         check_command(command, self._controller, state, system.n_actuated)
         if command.status is Status.FAILED:
             return command
-        given = (state.q, state.v, reference.q, reference.v)
-        q, v, q_des, v_des = (np.asarray(vector, dtype=np.float64) for vector in given)  # a controller takes lists, too
+        arrays = (state.q, state.v, reference.q, reference.v)
+        q, v, q_des, v_des = (
+            np.asarray(vector, dtype=np.float64) for vector in arrays
+        )  # a controller takes lists, too
         q, v, limit = system.joint_positions(q), system.joint_velocities(v), system.effort_limit
         wanted = command.tau + proportional_derivative(self._gains, system.position_errors(q_des, q), v_des - v)
         tau = np.minimum(np.maximum(wanted, -limit), limit)

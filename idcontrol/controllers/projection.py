@@ -1,7 +1,7 @@
 r"""Desired joint velocities that contact allows (math.md, section 12.1).
 
-Joints and footholds prescribed together over-determine a machine; exact consistency is an accident, and feedback
-destroys it. So the desired velocity b is first projected onto the velocities that the planned contacts allow:
+Joints and footholds prescribed together over-determine a robot; exact consistency is an accident, and feedback destroys
+it. So the desired velocity b is first projected onto the velocities that the planned contacts allow:
 
     v̄ = argmin ½ |P v - b|²_W   s.t.   J v = d,          b ← P v̄,          W = M_qq
 
@@ -26,9 +26,9 @@ DEMAND_RANK_TOLERANCE = 1e-8
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
-    """Lower factor of M_qq = C Cᵀ and the first column in use of each of its rows; False if it is not positive.
+    """Factor M_qq = C Cᵀ; write the lower factor and the first used column of each row; False if not positive.
 
-    Legs that meet in the base only are blocks of M_qq, and of C: what is left of `begin` is zero and stays so. The
+    Legs that meet only in the base are blocks of M_qq, and of C: what is left of `begin` is and stays zero. The
     diagonal of C is stored as its inverse.
     """
     a = C.shape[0]
@@ -53,7 +53,7 @@ def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
 
 @njit(cache=True, error_model="numpy")
 def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> Array:
-    """`project` inside a control step; the result comes from the arena."""
+    """Run `project` inside a control step; the result comes from the arena."""
     m, rows, a = M.shape[0], J.shape[0], b.shape[0]
     u, tolerance = m - a, DEMAND_RANK_TOLERANCE
     out: Array = vector(arena, a)
@@ -61,7 +61,7 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
     C, begin = matrix(arena, a, a), indices(arena, a)
     if not _metric(M, u, C, begin):
         return out
-    # [J_b, J_q C⁻ᵀ, d - J_q b], the columns as rows: nothing waits for the row before
+    # [J_b, J_q C⁻ᵀ, d - J_q b], the columns as rows: no row waits for the previous one
     G, squares = matrix(arena, m + 1, rows), zeros(arena, rows)
     for r in range(rows):
         for i in range(m):
@@ -79,12 +79,12 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
             squares[r] += G[u + i, r] * G[u + i, r]
     for r in range(rows):
         longest = max(longest, squares[r])
-    # beyond the rank of J_b is its left null space: what the unactuated velocities cannot take up
+    # beyond the rank of J_b is its left null space: motions that the unactuated velocities cannot provide
     rank = reflect(G, u, tolerance * np.sqrt(widest), arena)
-    left = rows - rank
-    e = vector(arena, left)
+    free_rows = rows - rank
+    e = vector(arena, free_rows)
     assign(e, G[m][rank:])
-    A = matrix(arena, a, left)
+    A = matrix(arena, a, free_rows)
     for i in range(a):
         assign(A[i], G[u + i][rank:])
     E, carried = column_basis(A, e, tolerance * np.sqrt(longest), arena)
@@ -101,17 +101,17 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
 
 
 def project(M: Array, jacobian: Array, target: Array, b: Array) -> Array:
-    """The joint velocities nearest to `b` for which the contacts can move as they should.
+    """Return the joint velocities closest to `b` at which the contacts can move as they should.
 
     Args:
         M: Joint-space inertia, unactuated velocities first, shape (m, m); its actuated block is the metric.
-        jacobian: Rows of the contacts that are to move as `target`, shape (r, m).
+        jacobian: Rows of the contacts with the velocities `target`, shape (r, m).
         target: Their velocities, shape (r,) [m/s].
         b: Desired actuated velocities, shape (a,) [rad/s].
 
     Returns:
         Shape (a,) [rad/s]. Rows that depend on others within the rank tolerance are dropped, so a singular leg loses a
-        constraint instead of asking for infinite speed.
+        constraint instead of demanding infinite speed.
     """
     if jacobian.shape[0] == 0:
         return b

@@ -1,4 +1,4 @@
-r"""The nearest motion without slip that friction and motors allow (math.md, section 12.2).
+r"""The closest motion without slip that friction and motors allow (math.md, section 12.2).
 
     minimize   ½ |P v⁺ - b|²_W + small ½|hτ|² + small ½|f|²                       W = M_qq
     s.t.       M v⁺ + κ = Jᵀf + Pᵀ(hτ)
@@ -7,10 +7,10 @@ r"""The nearest motion without slip that friction and motors allow (math.md, sec
                least ≤ hτ ≤ most
 
 Zapolsky & Drumwright 2017, eqs. 46-51, print the norm in eq. 46 without the square, and neither pyramids nor limits; a
-contact that presses while it opens would meet their eq. 47, too, so the held ones stay closed here. Tracking is
-relaxed: where no motion at all meets the rows there is no answer, and the contacts have to slip.
+contact that presses while it opens would satisfy their eq. 47, so held contacts stay closed here. Tracking is relaxed:
+if no motion at all satisfies the rows there is no answer, and the contacts have to slip.
 
-The program is solved in the impulses x = (of held contacts and rigid joints, hτ), in which v⁺ = A (x, 1).
+The program is solved in the impulses x = (of held contacts and rigid joints, hτ), with v⁺ = A (x, 1).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.types import Array, Booleans, Integers
 
 MOTOR_WEIGHT: Final = 1e-8
-"""Weight of the motor impulses, relative to what they are worth in tracking: small enough that tracking decides."""
+"""Weight of the motor impulses, relative to their effect on tracking: small enough that tracking decides."""
 
 CONTACT_WEIGHT: Final = 1e-10
 """Weight of the contact impulses, relative to the same: makes duplicate contacts share evenly."""
 
 ACCURATE: Final = 1e-6
-"""Largest residual of an answer that is used [-]. Where the joints need not give way at all, what is left of the
-gradient is the weights' share, 1e-10 of the terms that cancel in it, and rounding alone leaves 1e-8 of that."""
+"""Largest residual of a usable answer [-]. If tracking is exact, the gradient is the weights' share, 1e-10 of the terms
+that cancel in it, and rounding alone leaves 1e-8 of that."""
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -55,12 +55,12 @@ def _divide(row: Array, by: float) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
-    """Write row i of the contacts times A into `row` (k,); returns what it must be for the contact to be still.
+    """Write row i of the contacts times A into `row` (k,); return its value for a contact at rest.
 
     Args:
         w: The step in whitened form.
         i: Number of the row.
-        A: Velocities for each impulse, and for none in the last column, shape (m, k + 1).
+        A: Velocities per impulse, and for none in the last column, shape (m, k + 1).
         row: Result.
     """
     k = row.shape[0]
@@ -76,7 +76,7 @@ def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _roles(w: Whitened, held: Booleans, arena: Arena) -> tuple[Integers, Integers, Integers]:
-    """Return the contacts that are held, the others, and the rows with impulses: of held contacts, of rigid joints."""
+    """Return the held contacts, the others, and the rows with impulses: of held contacts, of rigid joints."""
     n, s, parts = held.shape[0], 0, 0
     stand, apart = indices(arena, n), indices(arena, n)
     for i in range(n):
@@ -98,7 +98,7 @@ def _roles(w: Whitened, held: Booleans, arena: Arena) -> tuple[Integers, Integer
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _motions(w: Whitened, pushing: Integers, A: Array, arena: Arena) -> bool:
-    """Write A = M⁻¹ [J_heldᵀ, Pᵀ, -κ], shape (m, k + 1); return False where M is not positive definite."""
+    """Write A = M⁻¹ [J_heldᵀ, Pᵀ, -κ], shape (m, k + 1); return False if M is not positive definite."""
     m, rows, size = A.shape[0], pushing.shape[0], A.shape[1] - 1
     L = matrix(arena, m, m)
     if not cholesky(w.M, L):
@@ -125,11 +125,11 @@ def _objective(w: Whitened, stand: Integers, rows: int, weight: Array, A: Array,
 
     Args:
         w: The step in whitened form.
-        stand: Contacts that are held, shape (s,).
-        rows: Number of impulses that are not those of motors.
+        stand: Held contacts, shape (s,).
+        rows: Number of impulses that are not the motors'.
         weight: Extra weight of each contact's impulse, shape (n,).
-        A: Of `_motions`.
-        arena: Where arrays come from.
+        A: From `_motions`.
+        arena: Arena for all arrays.
     """
     size, p, s = A.shape[1] - 1, w.fixed.shape[0], stand.shape[0]
     H, g, carried = matrix(arena, size, size), zeros(arena, size), vector(arena, size + 1)
@@ -160,7 +160,7 @@ def _objective(w: Whitened, stand: Integers, rows: int, weight: Array, A: Array,
 def _limits(
     w: Whitened, mu: Array, bounds: Bounds, stand: Integers, apart: Integers, A: Array, arena: Arena
 ) -> tuple[Array, Array]:
-    """Return rows G x ≥ least: friction pyramids, motors, and contacts that are not held, which do not approach."""
+    """Return rows G x ≥ least: friction pyramids, motors, and other contacts, which do not approach."""
     size, p, s = A.shape[1] - 1, w.fixed.shape[0], stand.shape[0]
     most, rows, count = 5 * s + 2 * p + apart.shape[0], size - p, 0
     G, least = matrix(arena, most, size), zeros(arena, most)
@@ -189,19 +189,19 @@ def _limits(
 def nearest_motion_kernel(
     w: Whitened, cones: Cones, held: Booleans, bounds: Bounds, f: Array, impulse: Array, arena: Arena
 ) -> float:
-    """Solve the quadratic program that the module's text states.
+    """Solve the quadratic program of the module.
 
     Args:
         w: The step in whitened form, with the rows of contacts and of rigid joints and their constants.
         cones: Friction, and extra weights of impulses.
         held: Contacts that neither slip nor open, shape (n,).
-        bounds: Of the motor impulses.
+        bounds: Bounds of the motor impulses.
         f: Result, impulses of the contacts, shape (3 n,).
         impulse: Result, motor impulses, shape (p,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
-        Residual of the program, inf where it has no answer; f and impulse then stay as they are.
+        Residual of the program, inf if it has no answer; f and impulse are then unchanged.
     """
     stand, apart, pushing = _roles(w, held, arena)
     rows, p, mu = pushing.shape[0], w.fixed.shape[0], cones.mu

@@ -1,10 +1,10 @@
-"""Schemes: from a posed control step to contact and motor impulses, by a contact model and what follows it.
+"""Schemes: from an assembled control step to contact and motor impulses, by a contact model and its second stage.
 
 A scheme is a compiled function of a `Posed` problem (`idcontrol.controllers.step`) that writes the contact impulses and
 returns an `Answer`; `control` calls it at its address. The functions below are built from stages that can be called
-alone: `stick`, the contact models, `share`, `unload`.
+separately: `stick`, the contact models, `share`, `unload`.
 
-What a scheme cannot solve at once `idcontrol.controllers.giving_way` solves in Python, with the same stages.
+What a scheme cannot solve at once, `idcontrol.controllers.giving_way` solves in Python, with the same stages.
 """
 
 from __future__ import annotations
@@ -50,33 +50,31 @@ from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tic
 from idcontrol.types import Array, Booleans
 
 STICKING_RANK: Final = 1e-2
-"""Directions of ρ shorter than this, relative to the longest, are not looked at by `stick`: as in the model without
-slip, or feet that all but miss a plane are braced with kilonewtons (math.md, section 4.2)."""
+"""Directions of ρ shorter than this, relative to the longest, are ignored by `stick`: as in the model without slip,
+feet that nearly miss a plane would be braced with kilonewtons (math.md, section 4.2)."""
 
 CONSISTENT: Final = 1e-11
-"""Largest miss of the contact rows, relative to their constants, that counts as rounding."""
+"""Largest violation of the contact rows, relative to their constants, that counts as rounding."""
 
 FADES_S: Final = 0.01
-"""Time in which the last torque fades where impulses are shared next to it [s]: as long as a foot may be landing.
+"""Time constant with which the last torque fades when impulses are shared close to it [s]: the duration of a landing.
 
-Forces that the base does not feel are kept by nothing else, so those of one stance would last into the next, where they
-have to be given back within a few periods (math.md, section 6.1).
-"""
+Nothing else keeps forces that the base does not feel, so forces would last from one stance into the next, where they
+have to be reduced within a few periods (math.md, section 6.1)."""
 
 STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
-"""Ground of `id-sap`, which hardly gives way to the whole machine.
+"""Ground of `id-sap`, nearly rigid for the whole robot.
 
-The default is near-rigid against the inverse mass of a *foot*, whose leg is light: in every period the standing machine
-would then be expected to sink by as much as the contacts need to press, on ground that does not; joints follow that
-error (5e-2 rad off in the trot of `links`, 2e-3 with these).
-"""
+The default is near-rigid relative to the inverse mass of a *foot*, whose leg is light: the standing robot would be
+predicted to sink in every period by as much as the contacts need to press, on ground that does not; joints follow that
+error (5e-2 rad in the trot of `links`, 2e-3 with these)."""
 
 # --- stages
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
-    """Write the shortest x with ρx + c = 0: no contact slips or parts. Returns what it misses, relative to c."""
+    """Write the shortest x with ρx + c = 0: no contact slips or parts. Return the residual relative to c."""
     rho, c = p.w.rho, p.w.c
     rows, k = rho.shape
     longest, largest = 0.0, 0.0
@@ -85,12 +83,12 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
         for d in range(k):
             square += rho[r, d] * rho[r, d]
         longest, largest = max(longest, square), max(largest, abs(c[r]))
-    left, carried = matrix(arena, k, rows), vector(arena, rows)
+    columns, carried = matrix(arena, k, rows), vector(arena, rows)
     for r in range(rows):
         for d in range(k):
-            left[d, r] = rho[r, d]
+            columns[d, r] = rho[r, d]
     assign(carried, c)
-    basis, constants = column_basis(left, carried, STICKING_RANK * np.sqrt(longest), arena)
+    basis, constants = column_basis(columns, carried, STICKING_RANK * np.sqrt(longest), arena)
     x[:] = 0.0
     for j in range(basis.shape[0]):
         for d in range(k):
@@ -109,10 +107,10 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def stick(p: Posed, f: Array, arena: Arena) -> Answer:
-    """The shortcut: where all contacts may stick, stage II alone finds the impulses (docs/theory/sticking.md).
+    """Try the shortcut: if all contacts may stick, stage II alone computes the impulses (docs/theory/sticking.md).
 
     The projected demand agrees with contacts that neither slip nor part. If impulses within the friction pyramids give
-    that motion, it solves every contact model of rigid contact, and no contact problem has to be.
+    that motion, it solves every model of rigid contact, and no contact problem has to be solved.
     """
     k, p_joints = p.w.rho.shape[1], p.w.fixed.shape[0]
     x = vector(arena, k)
@@ -134,7 +132,7 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def certify(p: Posed, f: Array, arena: Arena) -> Answer:
-    """`stick`, solved only if all motors are within their bounds, too."""
+    """Run `stick`, solved only if all motors are also within their bounds."""
     answer = stick(p, f, arena)
     good = answer.ending == SOLVED and within(p.bounds, answer.impulse)
     return Answer(SOLVED if good else NO_SOLUTION, True, answer.residual, answer.impulse, np.nan)
@@ -143,7 +141,7 @@ def certify(p: Posed, f: Array, arena: Arena) -> Answer:
 @late(lambda *_: ANSWER)
 @njit(cache=True, error_model="numpy")
 def share(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Stage II: f with the torque nearest to `Posed.held` that gives the same motion (`models.distribution`)."""
+    """Run stage II: f with the torque closest to `Posed.held` for the same motion (`models.distribution`)."""
     if f.shape[0] == 0:
         return answer
     y, away = vector(arena, f.shape[0]), vector(arena, answer.impulse.shape[0])
@@ -160,9 +158,9 @@ def share(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, error_model="numpy")
 def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Add the inner forces of `Posed.held`, unload feet that ramp and keep motors within their bounds: the same motion.
+    """Add the inner forces of `Posed.held`, unload ramping feet and keep motors within their bounds: the same motion.
 
-    The torque is otherwise near the answer's.
+    Otherwise the torque stays close to the answer's.
     """
     if f.shape[0] == 0 or not (p.held.any() or p.cones.weight.any() or not within(p.bounds, answer.impulse)):
         return answer
@@ -175,9 +173,9 @@ def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
-    """Unload feet that ramp and keep motors within their bounds: the same motion, with a torque near a reference.
+    """Unload ramping feet and keep motors within their bounds: the same motion, with a torque close to a reference.
 
-    Where no such impulses obey the law of the scheme, the answer stays.
+    If no such impulses obey the law of the scheme, the answer is unchanged.
     """
     y, difference = vector(arena, f.shape[0]), vector(arena, reference.shape[0])
     for a in range(reference.shape[0]):
@@ -193,7 +191,7 @@ def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena)
 
 @njit(cache=True, error_model="numpy")
 def nearest_problem(p: Posed, f: Array, impulse: Array, arena: Arena) -> NearestProblem:
-    """Pose the search of `nearest`: a contact problem that impulses f and motor impulses solve, and the last torque."""
+    """Build the search problem of `nearest`: a contact problem solved by f and motor impulses, and the last torque."""
     rows, k = p.w.rho.shape
     V = matrix(arena, rows, rows)
     for i in range(rows):
@@ -216,53 +214,53 @@ def nearest_problem(p: Posed, f: Array, impulse: Array, arena: Arena) -> Nearest
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> tuple[float, float]:
-    """Overwrite f, a solution of the friction LCP, with the solution whose torque is nearest to the last one.
+    """Overwrite f, a solution of the friction LCP, with the solution whose torque is closest to the last one.
 
-    If that misses the law, by velocities that are rounding to the search, f stays.
+    If that violates the law, by velocities within the search's rounding, f is unchanged.
 
     Returns:
-        The residual of f; how much nearer a solution of another motion may be [N m s], zero if the search was
+        The residual of f; how much closer a solution of another motion may be [N m s], zero if the search was
         completed.
     """
     rows = f.shape[0]
     problem = nearest_problem(p, f, impulse, arena)
-    found = nearest_kernel(problem, f, tick_nodes(p.cones.mu.shape[0]), arena)
-    missed, left = missed_law(p.w, p.cones.mu, found.y, arena), gap(found)
+    closest = nearest_kernel(problem, f, tick_nodes(p.cones.mu.shape[0]), arena)
+    missed, excess = missed_law(p.w, p.cones.mu, closest.y, arena), gap(closest)
     if missed <= status.TOLERANCE:
-        assign(f, found.y)
-        return missed, left
+        assign(f, closest.y)
+        return missed, excess
     change = vector(arena, rows)
-    np.dot(problem.V, found.y - f, change)
+    np.dot(problem.V, closest.y - f, change)
     if not np.abs(change).max() <= status.TOLERANCE * np.abs(p.w.c).max():
-        left = np.inf
-    return missed_law(p.w, p.cones.mu, f, arena), left
+        excess = np.inf
+    return missed_law(p.w, p.cones.mu, f, arena), excess
 
 
 @linked
 @njit(cache=True, error_model="numpy")
 def smooth(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Take the solution of the friction LCP whose torque is nearest to the last one, which fades (`FADES_S`).
+    """Take the solution of the friction LCP whose torque is closest to the last one, which fades (`FADES_S`).
 
-    The search knows the modes of friction pyramids. With a contact of infinite friction the motion is kept.
+    The search covers the modes of friction pyramids. With a contact of infinite friction the motion is kept.
     """
     p.active[:] = 0  # of another vertex
     if f.shape[0] == 0:
         return Answer(answer.ending, False, answer.residual, answer.impulse, 0.0)
-    residual, left, impulse = answer.residual, np.nan, answer.impulse
+    residual, excess, impulse = answer.residual, np.nan, answer.impulse
     if not p.cones.held.any():
-        residual, left = nearest(p, f, impulse, arena)
+        residual, excess = nearest(p, f, impulse, arena)
         _, impulse = recover_kernel(p.w, f, arena)
     fading = vector(arena, p.last.shape[0])
     for a in range(p.last.shape[0]):
         fading[a] = p.held[a] + (p.last[a] - p.held[a]) * (FADES_S / (FADES_S + p.h))
-    near = approach(p, f, Answer(answer.ending, False, residual, impulse, left), fading, arena)
-    return Answer(near.ending, False, near.residual, near.impulse, left)
+    smoothed = approach(p, f, Answer(answer.ending, False, residual, impulse, excess), fading, arena)
+    return Answer(smoothed.ending, False, smoothed.residual, smoothed.impulse, excess)
 
 
 @linked
 @njit(cache=True, error_model="numpy")
 def move_with(p: Posed, held: Booleans, f: Array, arena: Arena) -> Answer:
-    """Relax tracking: the nearest motion without slip at the contacts `held` (n,) that friction and motors allow."""
+    """Relax tracking: the closest motion without slip at the contacts `held` (n,) that friction and motors allow."""
     p.active[:] = 0  # of another motion
     impulse = vector(arena, p.w.fixed.shape[0])
     residual = nearest_motion_kernel(p.w, p.cones, held, p.bounds, f, impulse, arena)
@@ -271,7 +269,7 @@ def move_with(p: Posed, held: Booleans, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def move(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Relax tracking, with contacts released that part in the motion without slip, whose impulses are f (3 n,)."""
+    """Relax tracking, after releasing contacts that part in the motion without slip, whose impulses are f (3 n,)."""
     n, k, rho = p.cones.mu.shape[0], p.w.rho.shape[1], p.w.rho
     x, held = zeros(arena, k), flags(arena, n)
     for r in range(f.shape[0]):
@@ -285,7 +283,7 @@ def move(p: Posed, f: Array, arena: Arena) -> Answer:
     return move_with(p, held, f, arena)
 
 
-# --- contact models: they write impulses f of closed contacts, and return whether they did, and the residual
+# --- contact models: they write impulses f of closed contacts, and return True if solved, and the residual
 
 
 @njit(inline="always")
@@ -308,19 +306,19 @@ def _without_slip(dual: bool, p: Posed, f: Array, arena: Arena) -> tuple[bool, f
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _answer(p: Posed, f: Array, solved: bool, residual: float, arena: Arena) -> Answer:
-    """Impulses f as they are."""
+    """Return impulses f as the answer."""
     _, impulse = recover_kernel(p.w, f, arena)
     return Answer(SOLVED if solved else NO_SOLUTION, False, residual, impulse, np.nan)
 
 
 @njit(inline="always")
 def _two_stages(model: Any, kind: Any, moves: bool, p: Posed, f: Array, arena: Arena) -> Answer:
-    """The sticking motion where it solves the step, else a contact model and stage II.
+    """Take the sticking motion if it solves the step, otherwise a contact model and stage II.
 
-    If the joints may move, they do where the motion without slip takes more friction than there is.
+    If the joints may move, tracking is relaxed when the motion without slip takes more friction than there is.
     """
     answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
-    bounded = not p.cones.held.any()  # without a bound on friction, feet that all but slip would be braced
+    bounded = not p.cones.held.any()  # with unbounded friction, feet that nearly slip would be braced
     if p.sticks and bounded:
         answer = stick(p, f, arena)
     if answer.ending != SOLVED:
@@ -334,7 +332,7 @@ def _two_stages(model: Any, kind: Any, moves: bool, p: Posed, f: Array, arena: A
 
 @njit(inline="always")
 def _one_stage(kernel: Any, after: Any, p: Posed, f: Array, arena: Arena) -> Answer:
-    """A contact model, and what follows its solution."""
+    """Run a contact model and its second stage."""
     solved, residual = _slipping(kernel, p, f, arena)
     answer = _answer(p, f, solved, residual, arena)
     return after(p, f, answer, arena) if solved else answer
@@ -342,59 +340,59 @@ def _one_stage(kernel: Any, after: Any, p: Posed, f: Array, arena: Arena) -> Ans
 
 @njit(cache=True, error_model="numpy")
 def coulomb_qp(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Maximal dissipation, then the smallest torque among its optima (Zapolsky & Drumwright 2017, section 6)."""
+    """Solve maximal dissipation, then the smallest torque among its optima (Zapolsky & Drumwright 2017, section 6)."""
     return _two_stages(_slipping, edge_lcp_kernel, False, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def no_slip_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
-    """No slip, by principal pivoting (Zapolsky & Drumwright 2017, Algorithms 1 and 2), then the smallest torque."""
+    """Solve without slip by principal pivoting (Zapolsky & Drumwright 2017, Algs. 1, 2), then smallest torque."""
     return _two_stages(_without_slip, PIVOTING, True, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def no_slip_qp(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Maximal dissipation without slip as a projection, then the smallest torque."""
+    """Solve maximal dissipation without slip as a projection, then the smallest torque."""
     return _two_stages(_without_slip, DUAL, True, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def coulomb_qp_raw(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Maximal dissipation alone: which of its optima comes out is the solver's choice."""
+    """Solve maximal dissipation alone: the solver chooses among its optima."""
     solved, residual = _slipping(edge_lcp_kernel, p, f, arena)
     return _answer(p, f, solved, residual, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def coulomb_qp_1(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Maximal dissipation with a ridge that shares the impulses at once."""
+    """Solve maximal dissipation with a ridge that shares the impulses at once."""
     return _one_stage(one_stage_kernel, unload, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def coulomb_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Coulomb friction by Lemke's method (Zapolsky & Drumwright 2017, section 5)."""
+    """Solve Coulomb friction by Lemke's method (Zapolsky & Drumwright 2017, section 5)."""
     return _one_stage(continued_lcp_kernel, unload, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def cone(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Coulomb friction with its circular cone by Newton's method (`idcontrol.models.coulomb_cone`).
+    """Solve Coulomb friction with its circular cone by Newton's method (`idcontrol.models.coulomb_cone`).
 
-    A foot is unloaded only while no contact slides: what slides has friction on the circle, outside of the pyramids.
+    A foot is unloaded only while no contact slides: sliding friction lies on the circle, outside the pyramids.
     """
     return _one_stage(cone_kernel, unload, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
-    """The solution of the friction LCP whose torque is nearest to the last one (their Algorithm 3), which fades."""
+    """Solve the friction LCP with the torque closest to the last one (their Algorithm 3), which fades."""
     return _one_stage(continued_lcp_kernel, smooth, p, f, arena)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _compliant(p: Posed, f: Array, away: Array, residual: float, arena: Arena) -> Answer:
-    """Impulses f of compliant ground; `away` is what v⁺ differs by from the velocities that f causes, (u,)."""
+    """Return impulses f of compliant ground; `away` is the difference of v⁺ from the velocities that f causes, (u,)."""
     _, impulse = recover_kernel(p.w, f, arena)
     for j in range(p.w.fixed.shape[0]):
         for i in range(p.w.free.shape[0]):
@@ -404,7 +402,7 @@ def _compliant(p: Posed, f: Array, away: Array, residual: float, arena: Arena) -
 
 @njit(cache=True, error_model="numpy")
 def stiff_sap(p: Posed, f: Array, arena: Arena) -> Answer:
-    """SAP on stiff ground: one strongly convex problem, unique and continuous in what is asked (Castro et al. 2022)."""
+    """Solve SAP on stiff ground: strongly convex, unique and continuous in the demand (Castro et al. 2022)."""
     away = zeros(arena, p.w.free.shape[0])
     solved, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, STIFF, p.active, f, away, arena)
     if not solved:
@@ -417,7 +415,7 @@ def stiff_sap(p: Posed, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def stiff_springs(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Contacts as nearly rigid springs: compliance makes the forces unique, so one solve is all there is to do."""
+    """Solve contacts as nearly rigid springs: compliance makes the forces unique, so one solve suffices."""
     p.active[:] = 0
     if p.cones.held.any():
         return Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
@@ -437,18 +435,18 @@ class Scheme:
     """One row of the table of controllers.
 
     Attributes:
-        name: Of its contact model, as `Command.solved_by` has it.
-        model: The contact model with all that it can do, in Python.
-        forward: The contact model of servos (math.md, section 12.3), and that predicts impacts.
-        solve: The compiled scheme; None where the model runs in Python only.
-        impact: `forward`, compiled; None where that runs in Python only.
-        after: From a solution of `model` to the impulses that share it, a stage; None takes it as it is.
-        sticks: True if contacts may slip only where nothing else has a solution (`giving_way.without_slip`).
-        calms: Whether anything is done against chatter: the demand is projected onto what contacts allow (math.md,
-            section 12.1), and torques change no faster than the motors' rate.
-        law: The friction law that impulses obey when they are shared anew (`idcontrol.models.distribution`).
+        name: Name of its contact model, as in `Command.solved_by`.
+        model: The contact model with all its means, in Python.
+        forward: The contact model for servos (math.md, section 12.3) and for predicting impacts.
+        solve: The compiled scheme; None if the model runs in Python only.
+        impact: `forward`, compiled; None if it runs in Python only.
+        after: Stage from a solution of `model` to shared impulses; None for none.
+        sticks: True if contacts may slip only if nothing else has a solution (`giving_way.without_slip`).
+        calms: True for measures against chatter: the demand is projected onto what contacts allow (math.md, section
+            12.1), and torques change no faster than the motors' rate.
+        law: The friction law of shared impulses (`idcontrol.models.distribution`).
         rigid: True if they obey it to the tolerance of the contact model, whatever `InverseSettings.edge_speed_m_s`.
-        printed: The contact model with the objective that Zapolsky & Drumwright 2017 print; None where it has none.
+        printed: The contact model with the objective printed in Zapolsky & Drumwright 2017; None without one.
     """
 
     name: str
@@ -464,13 +462,13 @@ class Scheme:
     printed: ContactModel | None = None
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """A row of the table is pickled by its name."""
+        """Pickle a row of the table by its name."""
         names = [name for name, value in globals().items() if value is self]
         return names[0] if names else super().__reduce_ex__(protocol)
 
 
 def as_printed(scheme: Scheme) -> Scheme:
-    """The scheme with the objective of stage I that Zapolsky & Drumwright 2017 print, where it has one."""
+    """Return the scheme with the objective of stage I printed in Zapolsky & Drumwright 2017, if it has one."""
     if scheme.printed is None:
         return scheme
     return replace(scheme, solve=None, model=scheme.printed)

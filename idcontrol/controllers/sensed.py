@@ -18,29 +18,26 @@ from idcontrol.types import Array, Command, ContactForces, Reference, State, Sta
 class SensedForces:
     """``τ = [M v̇ + c - Jᵀ f]_q`` with forces f that were sensed some periods ago (math.md, section 1).
 
-    The joints' part of v̇ is desired, the base's is that of the same balance:
-    ``M_bb v̇_b = J_bᵀ f - c_b - M_bq q̈_des``.
-    Forces count at feet that are planned to stand, as in the original.
+    The joints' part of v̇ is desired, the base's follows from the same balance: ``M_bb v̇_b = J_bᵀ f - c_b - M_bq
+    q̈_des``. Forces count at feet that are planned to stand, as in the original.
 
-    It cannot hold forces that the motion does not show. Where feet stick, the difference between the demand on the
-    joints and the motion that the footholds allow moves nothing. It turns into contact forces that balance each other.
-    These are sensed and fed back in the next period, with the same difference added, so they are its integral over
-    time: four feet of the paper's quadruped whose hips are to turn 0.01 rad more than they can press sideways by 51 N/s
-    more and more, until friction ends it (8.3 N at μ = 0.7). At infinite friction nothing does: in a trot on ``mu=inf``
-    what the feet do against each other was measured to grow from a median of 12 N to 26 N within 3.5 s, with
-    a maximum of 114 N (9 to 16 N and at most 33 N at μ = 0.7); feet lost contact, a foot that had lost it was sensed as
-    zero and not loaded again, and in that run the machine fell at 5 s. With projection of the demand (math.md, section
-    12.1), which takes the inconsistent part out of each, it fell at 2.5 s; why so early was not looked into. Use a
-    controller that predicts its forces there.
+    It cannot control forces that the motion does not show. If feet stick, the difference between the demand on the
+    joints and the motion that the footholds allow moves nothing. It becomes contact forces that balance each other.
+    These are sensed and fed back in the next period, with the same difference added, so they integrate it over time:
+    four feet of the paper's quadruped whose hips are to turn 0.01 rad further than they can press sideways by 51 N/s
+    more and more, until friction ends it (8.3 N at μ = 0.7). At infinite friction nothing ends it: in a trot on
+    ``mu=inf`` the internal forces grew from a median of 12 N to 26 N within 3.5 s, with a maximum of 114 N (9 to 16 N
+    and at most 33 N at μ = 0.7). Feet lost contact, a foot without contact was sensed as zero and not loaded again, and
+    the robot fell at 5 s. Use a controller that predicts its forces there.
     """
 
     def __init__(self, system: System, contacts: Detector, gains: Gains, h: float, delay: int) -> None:
-        """Bind the controller to a machine.
+        """Set up the controller of a robot.
 
         Args:
             system: The controller's own multibody terms.
-            contacts: Detector of foot contacts on `system`: tells where the forces act; it lists every foot that is
-                asked for with an infinite margin, in the order of their numbers.
+            contacts: Detector of foot contacts on `system`, for the points of the forces; with an infinite margin it
+                lists every foot in the order of their numbers.
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].
             delay: Age of the forces in control periods, 1 or more.
@@ -50,25 +47,25 @@ class SensedForces:
         """
         if getattr(contacts, "sole_patch", None) is not None:
             raise InputError("sensed forces at the corners of soles are unknown; take a controller that predicts them")
-        self._made = (system, contacts, gains, h, delay)
+        self._parts = (system, contacts, gains, h, delay)
         self._system, self._contacts, self._gains, self._h = system, contacts, gains, float(h)
         self._intake = Intake(system)
         self._queue: deque[ContactForces] = deque(maxlen=delay)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or what comes out of a pickle, is a controller of its own that has sensed the same."""
-        return type(self), self._made, tuple(self._queue)
+        """Give copies and unpickled controllers their own copy of the sensed forces."""
+        return type(self), self._parts, tuple(self._queue)
 
     def __setstate__(self, sensed: tuple[ContactForces, ...]) -> None:
         self._queue.extend(sensed)
 
     def reset(self) -> None:
-        """Forget what was sensed."""
+        """Forget the sensed forces."""
         self._queue.clear()
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Torques for the period that begins at `state.t`."""
+        """Return torques for the period that begins at `state.t`."""
         system, u = self._system, self._system.n_unactuated
         fault = self._intake.take(state, reference)
         if fault:
@@ -104,10 +101,10 @@ class SensedForces:
         )
 
     def _copied(self, forces: ContactForces | None) -> ContactForces:
-        """Sensed forces as arrays of their own.
+        """Copy sensed forces into arrays.
 
         Raises:
-            ValueError: They cannot be used; the text says why.
+            ValueError: They are unusable; the text says why.
         """
         if forces is None:
             return ContactForces.none()
@@ -121,7 +118,7 @@ class SensedForces:
         return ContactForces(identity=np.array(identity, dtype=np.int64), force=force, normal=np.zeros_like(force))
 
     def _generalized(self, sensed: ContactForces) -> Array:
-        """Jᵀ f of the sensed forces at feet that are planned to stand, shape (m,)."""
+        """Return Jᵀ f of the sensed forces at feet that are planned to stand, shape (m,)."""
         pull, stance = np.zeros(self._system.n_velocities), self._intake.inputs.stance
         contacts = self._contacts.detect(np.inf)
         n = len(contacts)

@@ -8,12 +8,12 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
 
 Stages 1 to 4 are the same for all schemes: `pose` takes them and returns the problem that a scheme solves. `ladder` is
-the rest: where a motor is beyond its bounds, the joints that lag (`idcontrol.controllers.lagging`) are released: they
-get their bounds as known torques, and the step is solved again. A joint that is beyond its bounds even then is
-released, too, until none is.
+the rest: if a motor is beyond its bounds, the joints that lag (`idcontrol.controllers.lagging`) are released: they get
+their bounds as known torques, and the step is solved again. A joint that is beyond its bounds even then is released,
+too, until none is.
 
-`control` is the whole step, compiled once for all compiled schemes. A step that its scheme does not solve is taken
-again by `idcontrol.controllers.inverse`: the same `ladder`, run as Python, with a scheme that can do more
+`control` is the whole step, compiled once for all compiled schemes. A step that its scheme does not solve is repeated
+by `idcontrol.controllers.inverse`: the same `ladder`, run as Python, with a scheme that can do more
 (`idcontrol.controllers.giving_way`).
 """
 
@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numba import typeof, types
 
-from idcontrol.contact.contacts import ContactArrays, Contacts, Near, Packed
+from idcontrol.contact.contacts import AnyContacts, ContactArrays, Contacts, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
 from idcontrol.controllers.feedback import nearing
 from idcontrol.controllers.inputs import Inputs
@@ -53,25 +53,25 @@ SOLVED: Final = 0
 INEXACT: Final = 4
 """A regularized contact problem was solved, where the exact one was not."""
 COARSE: Final = 8
-"""The contacts obey their law to fewer digits than is called solved, or stage II found no impulses."""
+"""The contacts obey their law to fewer digits than the tolerance, or stage II has no impulses."""
 SLIPS: Final = 12
-"""Contacts may slip, though the scheme is one without slip."""
+"""Contacts may slip, although the scheme is without slip."""
 MOVED: Final = 16
 """Tracking was relaxed, so that no contact slips and no motor is beyond its bounds (`idcontrol.controllers.repair`)."""
 SERVO: Final = 20
 """All motors are stiff velocity servos."""
 SERVO_SLIPS: Final = 24
-"""The same in a scheme without slip, where contacts that may slip have no solution, either."""
+"""The same in a scheme without slip, if allowing slip has no solution, either."""
 
 LIMIT: Final = 1
-"""Added to the ending of a step whose joints were let go: their torques are at their bounds."""
+"""Added to the outcome of a step with released joints: their torques are at their bounds."""
 FASTER: Final = 2
-"""Added to the ending of a step in which a torque changes faster than its rate allows."""
+"""Added to the outcome of a step in which a torque changes faster than its rate allows."""
 
 NO_SOLUTION: Final = -1
-"""The scheme found no solution, or takes no contacts like these. Endings below zero have no torques."""
+"""The scheme has no solution, or does not support such contacts. Outcomes below zero have no torques."""
 UNUSABLE: Final = -2
-"""The contacts cannot be those of the reference's feet (`usable`), or the scheme is not compiled."""
+"""The contacts do not match the reference's feet (`usable`), or the scheme is not compiled."""
 
 _BY_SCHEME: Final[Mapping[int, tuple[str, ...]]] = {
     SOLVED: (),
@@ -86,32 +86,32 @@ GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {
     ending + limit + faster: tuple(dict.fromkeys(("tracking",) * limit + words + ("rate",) * (faster // FASTER)))
     for (ending, words), limit, faster in product(_BY_SCHEME.items(), (0, LIMIT), (0, FASTER))
 }
-"""The endings of a step that has torques, and `Command.dropped` for each: what was given up."""
+"""The outcomes of a step that has torques, and `Command.dropped` for each: the relaxed demands."""
 
 EASE_S: Final = 1.0
-"""Time since the last touchdown over which the joints begin to hold feet that all stay [s]."""
+"""Time after the last touchdown over which the joints begin to hold feet that all stay [s]."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
 
 
 MOST_LET_GO: Final = 10
-"""Periods in which joints may be let go for the rate of their torques: enough to spread a landing. If an unmodelled
-push or load needs more, staying upright takes priority over the rate, and the step says so (`FASTER`)."""
+"""Limit of periods in which joints may be released for the rate of their torques: enough to spread a landing. If an
+unmodelled push or load needs more, staying upright takes priority over the rate, and the step says so (`FASTER`)."""
 
 SOLE_RANK: Final = 1e-7
-"""Motions of a sole's corners shorter than this, relative to the longest, are none: two corners do not twist."""
+"""Motions of a sole's corners shorter than this, relative to the longest, count as none: two corners do not twist."""
 
 END_SLACK: Final = 1e-6
-"""Distance by which tasks may carry a joint too far towards its end in a period before a program forbids it
-[rad or m]: a gripper that rests at its end is asked for less than that by rounding and by tasks elsewhere."""
+"""Distance by which tasks may move a joint too far towards its stop in a period before a program forbids it [rad or m]:
+rounding and other tasks move a gripper that rests at its stop by less."""
 
 NEAR_M: Final = 1e-3
-"""A foot that is planned to stand and believed to be farther than this from the ground [m] is a contact ..."""
+"""A foot that is planned to stand and estimated farther than this from the ground [m] is a contact ..."""
 
 RESTING_M_S: Final = 0.2
-"""... while it is slower than this [m/s]. Sensors with a constant error misplace feet by millimetres, but a foot that
-stands rests by their account, too; one that the plan has standing too early or too late moves."""
+"""... while it is slower than this [m/s]. Sensors with a constant error misplace feet by millimetres, but a standing
+foot also rests in their measurements; a foot with a wrong schedule moves."""
 
 
 class MachineTerms(NamedTuple):
@@ -137,8 +137,8 @@ class JointLaw(NamedTuple):
     Attributes:
         kp: [1/s²].
         kd: [1/s].
-        limit: Largest torque [N m]; inf where there is none.
-        room: What else joints and motors allow.
+        limit: Largest torque [N m]; inf for no limit.
+        room: Other limits of joints and motors.
     """
 
     kp: Array
@@ -148,7 +148,7 @@ class JointLaw(NamedTuple):
 
 
 class StanceRule(NamedTuple):
-    """When a foot that is planned to stand is a contact; see `idcontrol.controllers.settings.InverseSettings`."""
+    """Rule for feet that are planned to stand; see `idcontrol.controllers.settings.InverseSettings`."""
 
     landing_s: float
     approach_speed_m_s: float
@@ -160,7 +160,7 @@ class Result(NamedTuple):
     """Arrays that a step writes its result into.
 
     Attributes:
-        tau: Torques, shape (a,) [N m]; at the step's beginning those of the last step, NaN where there was none.
+        tau: Torques, shape (a,) [N m]; initially the last step's, NaN without one.
         identity: Contacts, the first n entries.
         force: Predicted forces in world axes, shape (most, 3) [N].
         normal: Contact normals in world axes, shape (most, 3).
@@ -173,27 +173,27 @@ class Result(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """All that stays the same from step to step.
+    """Data that is constant from step to step.
 
     Attributes:
-        arena: Where a step's arrays come from.
+        arena: Arena of a step.
         scheme: Address of the compiled scheme (`scheme_at`); 0 if there is none.
         impact: Address of the compiled model that predicts impacts (`idcontrol.controllers.impacts`); 0 likewise.
         h: Control period [s].
         terms: Multibody terms.
         joints: Feedback and limits.
-        rule: Which feet are contacts.
-        landing: The velocity that a landing foot may still have.
-        projects: Whether the demand is projected onto what contacts allow.
-        shortcut: Whether the sticking motion is tried first.
-        v_tol: A contact that slips no faster counts as at rest where impulses are shared [m/s].
-        law: The friction law by which they are shared (`idcontrol.models.distribution`).
-        memory: The contacts of the last step, and which of their rows were active.
+        rule: Rule for contacts.
+        landing: Allowed velocity of a landing foot.
+        projects: True to project the demand onto what contacts allow.
+        shortcut: True to try the sticking motion first.
+        v_tol: Slip up to which a contact counts as at rest when impulses are shared [m/s].
+        law: The friction law of sharing (`idcontrol.models.distribution`).
+        memory: The contacts of the last step, and their active rows.
         inputs: State and reference of this step.
-        result: What the step writes.
-        let_go: Periods in which joints were let go, shape (1,).
-        tasks: Whole-body tasks beside the joints' reference.
-        patch: Foot that each contact belongs to, by its identity; empty where each is a foot of its own.
+        result: The step's result.
+        let_go: Number of periods with released joints, shape (1,).
+        tasks: Whole-body tasks in addition to the joints' reference.
+        patch: Foot that each contact belongs to, by its identity; empty if each is its own foot.
     """
 
     arena: Arena
@@ -217,7 +217,7 @@ class Machine(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a step ended.
+    """Outcome of a step.
 
     Attributes:
         ending: One of `GIVEN_UP`, `NO_SOLUTION` or `UNUSABLE`.
@@ -239,24 +239,24 @@ class Ended(NamedTuple):
 
 
 class Posed(NamedTuple):
-    """One control step, ready to be solved: joints prescribed, contacts chosen, rows whitened.
+    """One assembled control step: joints prescribed, contacts chosen, rows whitened.
 
     Attributes:
-        w: The whitened problem of the n contacts in stance; `c` is measured against `target`, and `left` is written
-            by whom it helps (`idcontrol.models.whitened.uncertain`): a step whose contacts stick does without.
+        w: The whitened problem of the n contacts in stance; `c` is relative to `target`, and `roundoff` is computed on
+            demand (`idcontrol.models.whitened.uncertain`): steps in which all contacts stick never need it.
         b: Desired joint velocities, projected, shape (a,) [rad/s].
         which: Places of these contacts among those detected, shape (n,).
-        contacts: These contacts; their rows are measured against `target` in their surface's place.
-        target: Velocities that their rows are measured against, shape (3 n,) [m/s].
+        contacts: These contacts; their rows are relative to `target` instead of their surface.
+        target: Target velocities of their rows, shape (3 n,) [m/s].
         cones: Friction, contacts without slip, weights of feet that ramp, v_tol, friction law.
         active: Bit set of each contact's active rows, in and out, shape (n,).
-        last: Motor impulses of the last step, shape (a,) [N m s]; zero where there was none.
-        held: Motor impulses that joint errors ask for beside the motion, shape (a,) [N m s] (`holding`): stage II
-            approaches them, schemes without one add them to their own.
-        bounds: What the motors can give.
+        last: Motor impulses of the last step, shape (a,) [N m s]; zero without one.
+        held: Motor impulses demanded by joint errors in addition to the motion, shape (a,) [N m s] (`holding`): stage
+            II approaches them, schemes without one add them to their own.
+        bounds: Bounds of the motors.
         h: Control period [s].
-        sticks: Whether the sticking motion is to be tried first: b agrees with it.
-        lands: Whether a foot meets the ground within the period (`meets_ground`).
+        sticks: True to try the sticking motion first: b agrees with it.
+        lands: True if a foot meets the ground within the period (`meets_ground`).
     """
 
     w: Whitened
@@ -275,11 +275,11 @@ class Posed(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A scheme's solution of a posed problem, beside the contact impulses that it writes.
+    """A scheme's solution of an assembled problem, in addition to the contact impulses.
 
     Attributes:
-        ending: `SOLVED`, `NO_SOLUTION`, or what the scheme gave up: one of `GIVEN_UP` without `LIMIT` and `FASTER`.
-        sticking: Whether the sticking motion was the solution, and no contact problem was solved.
+        ending: `SOLVED`, `NO_SOLUTION`, or what the scheme relaxed: one of `GIVEN_UP` without `LIMIT` and `FASTER`.
+        sticking: True if the sticking motion was the solution, and no contact problem was solved.
         residual: Relative residual of the contact problem.
         impulse: Motor impulses hτ, shape (a,) [N m s].
         gap: As `Command.gap`, of motor impulses [N m s].
@@ -293,11 +293,11 @@ class Answer(NamedTuple):
 
 
 Solve: TypeAlias = Callable[[Posed, Array, Arena], Answer]
-"""A scheme. It writes the contact impulses (3 n,), which are zero before."""
+"""A scheme. It writes the contact impulses (3 n,), which are initially zero."""
 
 ANSWER: Final = typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0))
 ask: Any = calls(ANSWER)
-"""Call a scheme: a compiled one at its address, or in interpreted code a function."""
+"""Calls a scheme: a compiled one at its address, in interpreted code a function."""
 
 
 def assembled(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds | None = None) -> Posed:
@@ -305,9 +305,9 @@ def assembled(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds
 
     Args:
         problem: The step, with prescribed velocities.
-        cones: Where the impulses of its contacts may lie.
+        cones: Cones of its contacts' impulses.
         last: Motor impulses of the last step, shape (p,) [N m s].
-        bounds: Of the motor impulses; None is no bound.
+        bounds: Bounds of the motor impulses; None for no bound.
     """
     assert problem.prescribed is not None
     contacts, w = problem.contacts.arrays, whiten(problem)
@@ -332,12 +332,12 @@ def assembled(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds
 
 
 def problem_of(posed: Posed, near: Contacts | None = None) -> StepProblem:
-    """Return the problem of a control step as the contact models in Python take it.
+    """Return the problem of a control step for the contact models in Python.
 
     Args:
         posed: The step.
-        near: The contacts that `Posed.which` counts, with all that a detector says of them; None knows no more than
-            compiled code does.
+        near: The contacts to which `Posed.which` refers, with all fields of a detector; None for contacts of compiled
+            code.
     """
     n = posed.which.size
     near = Contacts(point=np.zeros((n, 3)), **posed.contacts._asdict()) if near is None else near.take(posed.which)
@@ -352,7 +352,7 @@ def problem_of(posed: Posed, near: Contacts | None = None) -> StepProblem:
 
 @njit(cache=True)
 def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
-    """Whether contacts are among that many feet of a machine with m velocities, with friction and axes that can be."""
+    """True if contacts belong to this number of feet of a robot with m velocities, with valid friction and axes."""
     n = contacts.identity.shape[0]
     good = n == 0 or contacts.jacobian.shape[1] == m
     for i in range(n):
@@ -365,7 +365,7 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def joint_error(terms: MachineTerms, inputs: Inputs, j: int) -> tuple[float, float]:
-    """Angle of joint j and how far it is from its reference, a continuous joint the shorter way round [rad]."""
+    """Return the angle of joint j and its distance to the reference, a continuous joint the shorter way round [rad]."""
     q, at, goal = inputs.q, terms.joint_q[j], inputs.joint_q[j]
     if terms.joint_circle[j]:  # as cosine and sine
         angle = np.arctan2(q[at + 1], q[at])
@@ -377,13 +377,13 @@ def joint_error(terms: MachineTerms, inputs: Inputs, j: int) -> tuple[float, flo
 def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: Array, b: Array) -> None:
     """Write b = v + h (a_des + kp (q_des - q) + kd (v_des - v)), shape (a,) [rad/s].
 
-    A joint is asked to cover no more than a part of the way to its end in a period (`feedback.nearing`).
+    A joint is commanded to cover no more than a part of the distance to its stop in a period (`feedback.nearing`).
 
     Args:
-        terms: Tells joints from other coordinates.
+        terms: Provides the kinds of joints.
         joints: The feedback.
         h: Control period [s].
-        inputs: Configuration, and what the joints are to do.
+        inputs: Configuration, and the reference of the joints.
         v: Velocity in our order, shape (m,).
         b: Result.
     """
@@ -397,12 +397,12 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
 
 @njit(cache=True, inner=True, error_model="numpy")
 def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_speed_m_s: float) -> bool:
-    """Whether contact i nears the ground faster than a foot at rest does, and closes its gap within a period.
+    """True if contact i approaches the ground faster than a resting foot, and closes its gap within a period.
 
-    One that is believed to be in the ground already has met it before, or the ground is not where it is believed to be.
+    A foot that is estimated below the ground has already met it, or the ground is misplaced.
 
     Args:
-        contacts: All that are near the ground.
+        contacts: All candidate contacts.
         i: Which of them.
         v: Velocity in our order, shape (m,).
         h: Control period [s].
@@ -418,16 +418,16 @@ def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_s
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, arena: Arena) -> Integers:
-    """Places, among the contacts detected, of the feet that are planned to stand, not still landing, and at rest.
+    """Return the indices of contacts whose feet are planned to stand, not still landing, and at rest.
 
     Within `NEAR_M` of the ground a foot need not be at rest.
 
     Args:
-        contacts: All that are near the ground; identities are numbers of feet.
+        contacts: All candidate contacts; identities are numbers of feet.
         v: Velocity in our order, shape (m,).
-        inputs: Whether each foot is planned to stand, and since when.
-        rule: When a foot still lands.
-        arena: Where arrays come from.
+        inputs: Planned stance of each foot, and since when.
+        rule: Rule for landing feet.
+        arena: Arena for all arrays.
     """
     found = contacts.identity.shape[0]
     which: Integers = indices(arena, found)
@@ -457,16 +457,16 @@ def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, 
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True, error_model="numpy")
 def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, arena: Arena) -> None:
-    """Replace the target velocities of the corners of each sole by the nearest ones that a rigid body can have.
+    """Replace the target velocities of the corners of each sole by the closest velocities of a rigid body.
 
-    The columns of the rows that belong to the base are the velocities of a machine that moves as one body.
+    The columns of the rows that belong to the base are the velocities of a robot that moves as one body.
 
     Args:
         contacts: The n contacts.
         patch: Foot that each belongs to, by its identity.
         u: Number of unactuated velocities; without six no sole moves freely, and nothing is done.
         target: In and out, shape (3 n,) [m/s].
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     n = contacts.identity.shape[0]
     done, corners = flags(arena, n), indices(arena, n)
@@ -503,7 +503,7 @@ def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, ar
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArrays:
-    """The contacts at the places `which`, as copies."""
+    """Return the contacts at the indices `which`, as copies."""
     found, n, m = contacts.identity.shape[0], which.shape[0], contacts.jacobian.shape[1]
     identity, axes = indices(arena, n), frames(arena, n)
     gap, mu, J = vector(arena, n), vector(arena, n), matrix(arena, 3 * n, m)
@@ -521,9 +521,9 @@ def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArray
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def ramp_weights(identity: Integers, inputs: Inputs, ramp_s: float, arena: Arena) -> Array:
-    """Weights on the impulses of feet that are about to lift or have just landed, shape (n,) (planner.md, section 7).
+    """Return weights on the impulses of feet close to lift-off or touchdown, shape (n,) (planner.md, section 7).
 
-    ``RAMP_WEIGHT (1 - t / ramp_s)³`` with t to lift-off or since touchdown; zeros where `ramp_s` is 0.
+    ``RAMP_WEIGHT (1 - t / ramp_s)³`` with t to lift-off or since touchdown; zeros if `ramp_s` is 0.
     """
     out: Array = zeros(arena, identity.shape[0])
     if ramp_s > 0.0:
@@ -536,21 +536,21 @@ def ramp_weights(identity: Integers, inputs: Inputs, ramp_s: float, arena: Arena
 
 @njit(cache=True, inner=True, error_model="numpy")
 def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena) -> Array:
-    """Motor impulses ``h kp I (q_des - q)`` of a machine whose feet all stay, shape (a,) [N m s]; zero for others.
+    """Return motor impulses ``h kp I (q_des - q)`` if all feet stay, shape (a,) [N m s]; otherwise zero.
 
-    The projection takes from the demand what contacts without slip forbid. Where feet creep, errors in these directions
-    grow unless they ask for inner forces: the part of a torque that moves nothing. The stiffness is that of the other
-    directions, in which a joint moves the machine's inertia at its foot, I = Σ J²/(n |ρ|²).
+    The projection removes from the demand what contacts without slip forbid. If feet creep, errors in these directions
+    grow unless they demand internal forces: the part of a torque that moves nothing. The stiffness is that of the other
+    directions, in which a joint moves the robot's inertia at its foot, I = Σ J²/(n |ρ|²).
 
-    With tasks the joints' reference is only a posture, from which they may differ: it asks for no inner forces.
+    With tasks the joints' reference is only a posture, from which they may deviate: it demands no internal forces.
 
-    Velocities are left out: the noise of one that cannot be would become torque, divided by h.
+    Velocities are omitted: the noise of impossible ones would become torque, divided by h.
 
     Args:
-        machine: Gains, and what the joints are to do.
-        contacts: The n feet that are contacts.
+        machine: Gains, and the reference of the joints.
+        contacts: The n feet in contact.
         rho: Their whitened rows, joints held, shape (3 n, u).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     inputs, kp, n = machine.inputs, machine.joints.kp, contacts.identity.shape[0]
     out: Array = zeros(arena, kp.shape[0])
@@ -580,7 +580,7 @@ def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> 
         top, no_load = joints.room.speed[j], joints.room.no_load[j]
         if top < abs(speed[j]) and no_load < np.inf:
             share = (no_load - abs(speed[j])) / (no_load - top)
-            left = joints.limit[j] * share if share > 0.0 else 0.0  # of a motor without limit, too
+            left = joints.limit[j] * share if share > 0.0 else 0.0  # also for a motor without limit
             if speed[j] > 0.0:
                 most[j] = left
             else:
@@ -603,8 +603,8 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
     Args:
         machine: Limits and the last torque.
         v: Velocity in our order, shape (m,).
-        rated: True if a torque is no further from the last one than its rate allows, besides its limit at that speed.
-        arena: Where arrays come from.
+        rated: True to limit a torque's change by its rate, in addition to its limit at that speed.
+        arena: Arena for all arrays.
     """
     h, a, rate = machine.h, machine.joints.limit.shape[0], machine.joints.room.torque_rate
     last, least, most = vector(arena, a), vector(arena, a), vector(arena, a)
@@ -622,7 +622,7 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
 
 @njit(cache=True, inner=True, error_model="numpy")
 def wished(machine: Machine, v: Array, b: Array, contacts: ContactArrays, target: Array, arena: Arena) -> Wish:
-    """Gather what `TaskTerms` are to achieve beside: the joints' reference b, and contacts in stance."""
+    """Gather the additional demands for `TaskTerms`: the joints' reference b, and contacts in stance."""
     a = b.shape[0]
     slowest, fastest = vector(arena, a), vector(arena, a)
     for j in range(a):
@@ -635,9 +635,9 @@ def wished(machine: Machine, v: Array, b: Array, contacts: ContactArrays, target
 @late(lambda bound, posed, arena: posed)
 @njit(cache=True, inner=True, error_model="numpy")
 def within_limits(bound: Bound, posed: Posed, arena: Arena) -> Posed:
-    """Return the step with the motion that tasks ask for within the limits of friction and motors.
+    """Return the step with the motion of tasks within the limits of friction and motors.
 
-    That is `posed` itself where its contacts can stick within them and no joint is asked beyond its ends.
+    That is `posed` itself if its contacts can stick within them and no joint is moved beyond its stops.
     """
     machine = bound.borrowed
     terms, tasks, h = machine.terms, machine.tasks, machine.h
@@ -664,9 +664,9 @@ def within_limits(bound: Bound, posed: Posed, arena: Arena) -> Posed:
     )  # fmt: skip
 
 
-@njit(inline="always")  # as it is, it would be compiled once more for itself
+@njit(inline="always")  # passed directly, it would be compiled once more
 def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
-    """Stages 1 to 4: the problem of one control step; `machine.terms` and `detected` are those of `machine.inputs`."""
+    """Run stages 1 to 4: the problem of one control step; `machine.terms` and `detected` belong to `machine.inputs`."""
     inputs = machine.inputs
     terms, h = machine.terms, machine.h
     m, v, b = terms.M.shape[0], velocity(machine, arena), vector(arena, terms.fixed.shape[0])
@@ -720,12 +720,12 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
 
 @njit(cache=True, forceinline=True, error_model="numpy")
 def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
-    """Whether motor impulses of tracked joints (p,) are beyond their bounds; those are let go, and are `known` then.
+    """True if joints are released: motor impulses of tracked joints (p,) are beyond their bounds.
 
     Args:
-        bounds: Of all motor impulses.
-        impulse: Those of the joints that are tracked.
-        known: In and out: bounds of the joints that are let go, NaN for those that are tracked, shape (a,) [N m s].
+        bounds: Bounds of all motor impulses.
+        impulse: Impulses of the tracked joints.
+        known: In and out: bounds of the released joints, NaN for tracked ones, shape (a,) [N m s].
     """
     found, k = False, 0
     for j in range(known.shape[0]):
@@ -742,13 +742,13 @@ def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
-    """The step with some joints let go: their motor impulses are known, and their velocities are not prescribed.
+    """Return the step with some joints released: their motor impulses are known, and their velocities not prescribed.
 
     Args:
         posed: The step with all joints prescribed.
-        known: Motor impulses of the joints that are let go, NaN for the others, shape (a,) [N m s].
+        known: Motor impulses of the released joints, NaN for the others, shape (a,) [N m s].
         active: Bit set of each contact's active rows, in and out, shape (n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     m, a, p = posed.w.kappa.shape[0], known.shape[0], 0
     kappa, free, fixed = vector(arena, m), indices(arena, m), indices(arena, a)
@@ -791,16 +791,16 @@ def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
 def next_round(
     bound: Bound, posed: Posed, impulse: Array, known: Array, widens: bool, at_once: bool, arena: Arena
 ) -> Posed:
-    """The step to solve next where motors are beyond their bounds.
+    """Return the step to solve next if motors are beyond their bounds.
 
     Args:
         bound: The machine.
-        posed: The step with all joints prescribed; its bounds become those at any rate of torques if it `widens`.
+        posed: The step with all joints prescribed; if it `widens`, its bounds become those without a rate limit.
         impulse: Motor impulses of the joints that were tracked, shape (p,) [N m s].
-        known: In and out: as in `drive`; in, those that are beyond their bounds have these.
-        widens: Whether all joints are tracked once more, within wider bounds.
-        at_once: Whether all joints were tracked.
-        arena: Where arrays come from.
+        known: In and out: as in `drive`; in, bounds of the joints beyond them.
+        widens: True to track all joints once more, within wider bounds.
+        at_once: True if all joints were tracked.
+        arena: Arena for all arrays.
     """
     machine = bound.borrowed
     if widens:
@@ -817,18 +817,18 @@ def next_round(
 def torque(
     bound: Bound, contacts: ContactArrays, bounds: Bounds, f: Array, impulse: Array, known: Array
 ) -> tuple[bool, bool, bool]:
-    """Stage 6: write torques and contact forces into `Machine.result`.
+    """Run stage 6: write torques and contact forces into `Machine.result`.
 
     Args:
         bound: The machine.
         contacts: The n contacts in stance.
-        bounds: Of all motor impulses.
+        bounds: Bounds of all motor impulses.
         f: Impulses of the n contacts in stance, shape (3 n,) [N s].
         impulse: Motor impulses of the tracked joints, shape (p,) [N m s].
-        known: In: those of the others, NaN for the tracked; out: all, within their bounds, shape (a,).
+        known: In: impulses of the released joints, NaN for tracked ones; out: all, within their bounds, shape (a,).
 
     Returns:
-        True if they are numbers, else the torques are left as they were; True if a torque is at its limit; True if one
+        True if they are finite, otherwise the torques are unchanged; True if a torque is at its limit; True if one
         changes faster than its rate allows.
     """
     machine = bound.borrowed
@@ -864,7 +864,7 @@ def count_released(let_go: Integers, tracked: bool, calm: bool) -> None:
     Args:
         let_go: In and out.
         tracked: True if no joint was released.
-        calm: True if, besides, tracking and the rate were kept.
+        calm: True if also tracking and the rate were kept.
     """
     if not tracked:
         let_go[0] = min(let_go[0] + 1, MOST_LET_GO)
@@ -875,7 +875,7 @@ def count_released(let_go: Integers, tracked: bool, calm: bool) -> None:
 @linked
 @njit(cache=True, error_model="numpy")
 def pose_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> Posed:
-    """`pose` of a bound machine within a step."""
+    """Run `pose` on a bound machine within a step."""
     posed = pose(bound.borrowed, detected, arena)
     if bound.borrowed.tasks.targets.kind.shape[0] > 0:
         posed = within_limits(bound, posed, arena)
@@ -892,21 +892,21 @@ def scheme_at(scheme: Solve, bound: Bound, near: Packed) -> int:
 def ladder(scheme: Any, bound: Bound, machine: Machine, posed: Posed, arena: Arena) -> Ended:
     """Solve an assembled problem by a scheme, and release joints until all motors are within their bounds.
 
-    Forces are written into `Machine.result`, and torques, too, if the ending is one of `GIVEN_UP`. Compiled code and
-    interpreted code run this text.
+    Forces are written into `Machine.result`, and torques, too, if the outcome is one of `GIVEN_UP`. Compiled and
+    interpreted code share this function.
 
     Args:
         scheme: A `Solve`; in compiled code its address.
         bound: The machine.
-        machine: What is bound.
+        machine: The machine in `bound`.
         posed: The problem with all joints prescribed.
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     n = posed.which.shape[0]
     f, known = zeros(arena, 3 * n), vector(arena, posed.b.shape[0])
     known[:] = np.nan
     driven, at_once, rated, clipped = posed, True, True, False
-    # after the first round, and one more where bounds widen, each lets go joints that were tracked: so this ends
+    # after the first round, and one more if bounds widen, each round releases tracked joints: so this ends
     while True:
         answer = ask(scheme, (driven, f, arena))
         ending = answer.ending
@@ -934,8 +934,8 @@ _ladder: Any = njit(inline="always")(ladder)
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def control(bound: Bound, near: Near) -> Ended:
-    """One control step with the scheme at `Machine.scheme`, on the contacts `near` the ground."""
+def control(bound: Bound, near: AnyContacts) -> Ended:
+    """Take one control step with the scheme at `Machine.scheme`, on the candidate contacts `near`."""
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
     if machine.scheme == 0 or not usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         return Ended(UNUSABLE, False, False, 0.0, 0, np.nan, False)
@@ -946,7 +946,7 @@ def control(bound: Bound, near: Near) -> Ended:
 
 
 EndedFields: TypeAlias = tuple[int, bool, bool, float, int, float, bool]
-"""`Ended` as compiled code returns it to Python: a plain tuple, for Numba makes a named one in microseconds."""
+"""`Ended` as compiled code returns it to Python: a plain tuple, since Numba creates a named one in microseconds."""
 
 
 @njit(cache=True, inner=True, forceinline=True)
@@ -956,17 +956,17 @@ def fields_of(ended: Ended) -> EndedFields:
 
 
 @njit(cache=True, error_model="numpy")
-def control_bound(bound: Bound, near: Near) -> EndedFields:
-    """`control` for Python."""
+def control_bound(bound: Bound, near: AnyContacts) -> EndedFields:
+    """Run `control` for Python."""
     ended: EndedFields = fields_of(control(bound, near))
     return ended
 
 
 @njit(cache=True, error_model="numpy")
 def pose_bound(bound: Bound, near: Packed, arena: Arena) -> Posed:
-    """`pose` of a bound machine: the problem that `control` solves, for interpreted code."""
+    """Run `pose` on a bound machine: the problem that `control` solves, for interpreted code."""
     posed = pose(bound.values, ContactArrays(*near), arena)
     if bound.values.tasks.targets.kind.shape[0] > 0:
         posed = within_limits(bound, posed, arena)
-    uncertain(posed.w, arena)  # of what follows in Python most asks for it
+    uncertain(posed.w, arena)  # most of the following Python code needs it
     return posed

@@ -1,8 +1,8 @@
-"""Joint velocities that whole-body tasks ask for in a control step (docs/theory/tasks.md).
+"""Joint velocities that whole-body tasks demand in a control step (docs/theory/tasks.md).
 
-First as if friction and motors had no limits. Where all contacts can stick with that motion, within friction cones and
-motor limits, it solves the program with these limits, too, and no quadratic program is needed: that program has the
-same objective and equations, and its optimum without inequalities obeys them.
+They are first computed without limits of friction and motors. If all contacts can stick with that motion, within
+friction cones and motor limits, it also solves the program with these limits, and no quadratic program is needed: that
+program has the same objective and equations, and its optimum without inequalities satisfies them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from idcontrol.tasks.rows import Placement, Targets, task_rows
 from idcontrol.types import Array, Integers
 
 FREE: Final = 0
-"""The motion that tasks ask for needs no limits."""
+"""The motion of the tasks needs no limits."""
 BOUNDED: Final = 1
 """A quadratic program chose the motion."""
 INFEASIBLE: Final = 2
@@ -34,8 +34,8 @@ class TaskTerms(NamedTuple):
     """The tasks of a controller.
 
     Attributes:
-        targets: References and gains; none for a controller that has only the joints' reference.
-        placement: Where the machine is.
+        targets: References and gains; none for a controller with only the joints' reference.
+        placement: Placement of the machine.
         joint_weight: Weights of the joints' reference, shape (a,).
         certificate: Address of the scheme that tries the sticking motion within all limits.
         outcome: `FREE`, `BOUNDED` or `INFEASIBLE`, shape (1,).
@@ -49,12 +49,12 @@ class TaskTerms(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What the reference of the joints asks for, and what contacts in stance do.
+    """The demand of the joints' reference, and the motion of contacts in stance.
 
     Attributes:
         v: Velocity in the system's order, shape (m,).
         b: Desired joint velocities, shape (a,) [rad/s].
-        slowest: Smallest velocities that the joints' ends allow, shape (a,) [rad/s].
+        slowest: Smallest velocities that the joints' stops allow, shape (a,) [rad/s].
         fastest: Largest ones, shape (a,) [rad/s].
         J: Rows of the contacts, shape (3 n, m).
         target: Their velocities, shape (3 n,) [m/s].
@@ -90,14 +90,14 @@ def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> 
 @late(lambda tasks, M, bias, wish, arena: bias)
 @njit(cache=True, inner=True, error_model="numpy")
 def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> Array:
-    """Compute the joint velocities that tasks ask for without limits of friction and motors, shape (a,) [rad/s].
+    """Compute the joint velocities that tasks demand without limits of friction and motors, shape (a,) [rad/s].
 
     Args:
         tasks: The tasks.
         M: Inertia, shape (m, m).
         bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
         wish: Reference of the joints, and the contacts.
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     rows, d = _rows(tasks, M, bias, wish, arena)
     a, (r, m) = wish.b.shape[0], wish.J.shape
@@ -119,7 +119,7 @@ def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: 
 def bounded_velocities(
     tasks: TaskTerms, M: Array, bias: Array, wish: Wish, mu: Array, least: Array, most: Array, arena: Arena
 ) -> Array:
-    """Compute the joint velocities that tasks ask for within all limits; those of `wish` if there are none.
+    """Compute the joint velocities that tasks demand within all limits; the velocities of `wish` if there are none.
 
     Args:
         tasks: The tasks; their outcome is overwritten.
@@ -129,7 +129,7 @@ def bounded_velocities(
         mu: Friction of the contacts, shape (n,).
         least: Smallest torques, shape (a,) [N m].
         most: Largest torques, shape (a,) [N m].
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     rows, d = _rows(tasks, M, bias, wish, arena)
     a, m, h = wish.b.shape[0], M.shape[0], wish.h

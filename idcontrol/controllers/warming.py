@@ -1,4 +1,4 @@
-"""Everything that a controller may have to do, done once before it matters."""
+"""Runs everything that a controller may need once, before it matters."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from idcontrol.kernels.linked import compile_linked
 from idcontrol.types import Command, Controller, Reference, State
 
 TWICE: Final = 2
-"""Rounds: the second starts from what the first has left in a controller's memory."""
+"""Number of rounds: the second starts from the controller's memory of the first."""
 DRAWS: Final = 20
-"""Random demands of each size in a round."""
+"""Number of random demands of each size in a round."""
 DEMANDS: Final = (1e2, 1e3, 1e4)
-"""Joint accelerations that are hard to give, up to those that no motor can [rad/s²]."""
+"""Joint accelerations that are hard to reach, up to infeasible ones [rad/s²]."""
 PUSH: Final = 1.0
-"""Speed with which the base slides or falls, or each joint of a robot without one turns [m/s, rad/s]."""
+"""Speed with which the base slides or falls, or each joint of a robot without one rotates [m/s, rad/s]."""
 TICK_S: Final = 1e-4
-"""Time between two calls [s]: what is learnt from the motion is learnt within a control period only."""
+"""Time between two calls [s]: estimators learn from the motion within a control period only."""
 SLIDING: Final = 8
-"""Calls in which the base goes on sliding, so that the slip of its feet is believed."""
+"""Number of calls in which the base goes on sliding, so that the slip of its feet is believed."""
 
 
 class StandingRobot(Protocol):
-    """A robot that knows how it stands, as `idcontrol.robots.Robot` does."""
+    """A robot with a standing pose, such as `idcontrol.robots.Robot`."""
 
     def standing_state(self) -> State:
-        """At rest in its home pose, feet on the ground."""
+        """Return a state at rest in its home pose, feet on the ground."""
         ...
 
     def standing_reference(self) -> Reference:
@@ -44,19 +44,19 @@ class StandingRobot(Protocol):
 
 @runtime_checkable
 class Yielding(Protocol):
-    """A controller with a second way through a step, which hardly any step takes."""
+    """A controller with a second path through a step, which hardly any step takes."""
 
     def give_way(self, state: State, reference: Reference) -> Command:
-        """Go that way."""
+        """Take that path."""
         ...
 
 
 _ROBOTS: WeakKeyDictionary[Controller, StandingRobot] = WeakKeyDictionary()
-"""The robot that each controller was made for, as long as the controller exists: `warm` begins where it stands."""
+"""The robot of each controller, as long as the controller exists: `warm` begins in its standing pose."""
 
 
 def remember(controller: Controller, robot: StandingRobot) -> None:
-    """Tell `warm` for which robot `controller` was made; a user's own that cannot be referred to weakly is not kept."""
+    """Record the robot of `controller` for `warm`, unless weak references to a user's controller are impossible."""
     with contextlib.suppress(TypeError):
         _ROBOTS[controller] = robot
 
@@ -70,22 +70,21 @@ def _robot_of(controller: Controller) -> StandingRobot:
 def warm(
     controller: Controller, planner: Callable[[State], Reference] | None = None, start: State | None = None
 ) -> None:
-    """Load or compile whatever a call of `controller` may need, so that no later call pays for being the first.
+    """Load or compile whatever a call of `controller` may need, so that no later call is slow for being the first.
 
-    A kernel that is first needed in trouble takes 0.1 s and more to be loaded, and minutes to be compiled where nothing
-    is cached; within a tick that looks as if the controller hung. So a copy of the controller is asked for what is
-    easy, hard and impossible, with every number of feet on the ground, while it slides and while it falls; and each
-    time it is made to give way, too, which may happen in none of these. Feet or fingertips that are in the air at
-    `start` are as large in the copy as reaches the ground. The controller itself keeps its memory.
+    Loading a kernel that is first needed in trouble takes 0.1 s and more, and compiling minutes if nothing is cached;
+    within a tick the controller seems to hang. So a copy of the controller gets easy, hard and impossible demands, with
+    every number of feet on the ground, while sliding and while falling; each time its second path runs, too, which none
+    of these may need. Feet or fingertips that are in the air at `start` are enlarged in the copy to reach the ground.
+    The controller itself keeps its memory.
 
     Args:
-        controller: The controller; it can be copied, as all of ours can.
-        planner: What will ask it, called once; ``lambda state: reference`` is one, too. None asks the controller to
-            stand.
-        start: A state in which the robot stands; None is the home pose of the robot that the controller was made for.
+        controller: The controller; it must be copyable, as all of ours are.
+        planner: Its planner, called once; ``lambda state: reference`` is one, too. None asks the controller to stand.
+        start: Initial state; None for the home pose of the controller's robot, standing.
 
     Raises:
-        InputError: The controller was not made for a robot, so that `planner` or `start` is missing.
+        InputError: The controller has no robot, and `planner` or `start` is missing.
     """
     if planner is None or start is None:
         robot = _robot_of(controller)
@@ -109,7 +108,7 @@ def warm(
 
 
 def _reach_the_ground(spheres: SphereContacts, state: State) -> None:
-    """Let spheres grow to the ground below them."""
+    """Enlarge spheres to reach the ground below them."""
     spheres.system.update(state.q, state.v)
     spheres.detect(np.inf)
     spheres.radius += np.maximum(spheres.gap, 0.0)
@@ -136,5 +135,5 @@ def _asked(state: State, reference: Reference) -> Iterator[tuple[State, Referenc
         moving = structs.replace(state, v=state.v + PUSH * direction)
         for _ in range(SLIDING):
             yield moving, reference
-        yield moving, structs.replace(reference, stance=np.zeros_like(reference.stance))  # lands as nobody planned
+        yield moving, structs.replace(reference, stance=np.zeros_like(reference.stance))  # lands off schedule
     yield state, structs.replace(reference, a=np.nan * one)

@@ -1,7 +1,7 @@
-"""A control step in one call of compiled code: terms, contacts, what earlier steps have shown, and the scheme's step.
+"""A control step in one call of compiled code: terms, contacts, estimators, and the scheme's step.
 
-It is `idcontrol.controllers.step` with all that goes before it, for machines whose terms and contacts are found in
-compiled code, and holds no interpreter's lock.
+It is `idcontrol.controllers.step` with all that precedes it, for robots whose terms and contacts are computed in
+compiled code, and holds no interpreter lock.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from idcontrol.types import Array
 
 
 class Whole(NamedTuple):
-    """All that a step in one call reads and writes; state and reference are in `Machine.inputs`.
+    """Data of a step in one call; state and reference are in `Machine.inputs`.
 
     Attributes:
         machine: Its `idcontrol.controllers.step.Machine`.
         friction: `idcontrol.controllers.friction.Friction`.
         load: `idcontrol.controllers.load.Load`.
-        terms: Of `terms_kernel`.
-        spheres: Of `find`.
-        found: Of `find`.
+        terms: For `terms_kernel`.
+        spheres: For `find`.
+        detected: For `find`.
         damping: Of the actuators, shape (a,) or empty [N m s/rad or N s/m].
         dry: Friction of the actuators, shape (a,) or empty [N m or N].
         margin_m: A foot counts as a contact below this gap [m].
-        rough: Whether contacts never slip.
-        weighs: Whether a load is learnt.
-        learns: Whether friction is.
+        rough: True if contacts never slip.
+        weighs: True to learn a load.
+        learns: True to learn friction.
     """
 
     machine: Bound
@@ -45,7 +45,7 @@ class Whole(NamedTuple):
     load: Bound
     terms: Bound
     spheres: Bound
-    found: Bound
+    detected: Bound
     damping: Array
     dry: Array
     margin_m: float
@@ -64,7 +64,7 @@ def whole_step(bound: Bound, t: float) -> tuple[Ended, int]:
         t: Time [s].
 
     Returns:
-        How it ended, and how many contacts were found.
+        Its outcome, and the number of detected contacts.
     """
     whole = bound.borrowed
     machine, spheres, load = whole.machine.borrowed, whole.spheres.borrowed, whole.load.borrowed
@@ -73,24 +73,24 @@ def whole_step(bound: Bound, t: float) -> tuple[Ended, int]:
     for j in range(a):  # `overcoming`
         speed = inputs.joint_v[j]
         bias[bias.shape[0] - a + j] += whole.damping[j] * speed + whole.dry[j] * np.tanh(speed / TURNS_RAD_S)
-    n = find(whole.spheres, whole.found, whole.margin_m)
-    mu = spheres.near.mu[:n]
+    n = find(whole.spheres, whole.detected, whole.margin_m)
+    mu = spheres.candidates.mu[:n]
     if whole.rough:
         for c in range(n):
             mu[c] = np.inf
     if whole.weighs:
-        weigh(whole.machine, whole.load, whole.found, t)
+        weigh(whole.machine, whole.load, whole.detected, t)
     if whole.learns:
-        counted = watch(whole.machine, whole.friction, whole.found, t)
+        counted = watch(whole.machine, whole.friction, whole.detected, t)
         for c in range(n):
             mu[c] = min(mu[c], counted)
-    ended: Ended = control(whole.machine, whole.found)
+    ended: Ended = control(whole.machine, whole.detected)
     load.contacts[0] = ended.stands if ended.ending >= 0 else 0
     return ended, n
 
 
 @njit(cache=True, nogil=True)
 def step_of(bound: Bound, t: float) -> tuple[EndedFields, int]:
-    """`whole_step` for Python."""
+    """Run `whole_step` for Python."""
     ended, n = whole_step(bound, t)
     return fields_of(ended), n

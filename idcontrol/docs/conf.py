@@ -75,7 +75,7 @@ logger = logging.getLogger(__name__)
 
 
 def formula(node: nodes.math | nodes.math_block) -> str:
-    """The formula in MathML, which browsers draw without any script or network."""
+    """Return the formula in MathML, which browsers draw without any script or network."""
     tex = node.astext()
     try:
         drawn = str(tex2mathml(tex, as_block=isinstance(node, nodes.math_block)))
@@ -132,7 +132,7 @@ def plain_types(*documented: Any) -> tuple[str, str] | None:
 
 
 def escaped(line: str) -> str:
-    """The line with links for citations of our pages, and plain text where reStructuredText would see markup."""
+    """Return the line with links for citations of our pages, and plain text where reStructuredText would see markup."""
     line = CITATION.sub(link, line)
     bullet = len(line) - len(BULLET.sub("", line))
     parts = QUOTED.split(line[bullet:])
@@ -141,7 +141,7 @@ def escaped(line: str) -> str:
 
 
 def link(citation: re.Match[str]) -> str:
-    """A link to the page or section that a docstring cites."""
+    """Return a link to the page or section that a docstring cites."""
     page, section = citation.groups()
     return f":ref:`{citation[0]} <{page}-{section}>`" if section else f":doc:`{citation[0]} </{page}>`"
 

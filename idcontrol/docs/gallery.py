@@ -70,7 +70,7 @@ FILM_FROM_S, FILM_S, FILM_SPEED, FILM_FRAMES_PER_S = 1.0, 0.6, 0.25, 10
 
 @contextmanager
 def browser(address: str, profile: Path) -> Iterator[None]:
-    """A Chromium without a window that shows a page."""
+    """Return a Chromium without a window that shows a page."""
     command = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if command is None:
         sys.exit("the gallery needs Chromium: apt-get install chromium")
@@ -111,7 +111,7 @@ def rendered(folder: Path, times: list[float], profile: Path, size: tuple[int, i
 
 
 def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
-    """The picture of a run: its scene or its first figure."""
+    """Return the picture of a run: its scene or its first figure."""
     run = load(folder)
     if name not in IN_3D:
         drawn = next(iter(recorded(run.folder, run.meta)), None)
@@ -134,7 +134,7 @@ def film(folder: Path, out: Path, profile: Path) -> None:
 
 
 def part(name: str, command: str, shown: Path) -> str:
-    """The part of the page about one experiment."""
+    """Return the part of the page about one experiment."""
     image = f"![{name}](pictures/gallery/{shown.name})"
     summary = load_experiment(name).summary
     return "\n\n".join((f"## {name}", f"{summary[0].upper()}{summary[1:]}.", image, f"```sh\n{command}\n```"))

@@ -29,13 +29,13 @@ BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def settings() -> str:
-    """Every setting of the loop and of experiments: one table for each configuration, that of the trot first."""
+    """Return every setting of the loop and of experiments: one table for each configuration, that of the trot first."""
     sharing: dict[type, list[str]] = {}
     for name in sorted(entry_points(EXPERIMENTS), key=lambda name: (name != "trot", name)):
         sharing.setdefault(type(load_experiment(name).presets["default"]), []).append(name)
@@ -46,12 +46,12 @@ def settings() -> str:
 
 
 def _settings_of(heading: str, config: Any, prefix: str = "") -> str:
-    """A table with one row for each value of a configuration."""
+    """Return a table with one row for each value of a configuration."""
     return f"## {heading}\n\n" + markdown(("setting", "default", "range", "meaning"), _rows(config, prefix))
 
 
 def _rows(config: Any, prefix: str) -> Iterator[Sequence[str]]:
-    """One row for each value of a struct or dataclass; values of nested ones have dotted names."""
+    """Return one row for each value of a struct or dataclass; values of nested ones have dotted names."""
     meanings = _meanings(type(config))
     for field in cast(Any, msgspec.inspect.type_info(type(config))).fields:
         value = getattr(config, field.name)
@@ -66,7 +66,7 @@ def _rows(config: Any, prefix: str) -> Iterator[Sequence[str]]:
 
 
 def _range(kind: Any) -> str:
-    """The values that a type allows."""
+    """Return the values that a type allows."""
     if isinstance(kind, msgspec.inspect.UnionType):
         return ", ".join(text for text in map(_range, kind.types) if text)
     if isinstance(kind, msgspec.inspect.LiteralType):
@@ -80,11 +80,11 @@ def _range(kind: Any) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """The first sentence about each attribute in a class's docstring."""
+    """Return the first sentence about each attribute in a class's docstring."""
     _, _, attributes = (inspect.getdoc(kind) or "").partition("Attributes:\n")
     attributes = re.split(r"^\S", attributes, maxsplit=1, flags=re.M)[0]
-    found = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", attributes, flags=re.M)
-    return {name: re.split(r"(?<=\.) (?=[A-Z])", _markdown(" ".join(text.split())))[0] for name, text in found}
+    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", attributes, flags=re.M)
+    return {name: re.split(r"(?<=\.) (?=[A-Z])", _markdown(" ".join(text.split())))[0] for name, text in entries}
 
 
 def _markdown(text: str) -> str:
@@ -93,7 +93,7 @@ def _markdown(text: str) -> str:
 
 
 def commands() -> str:
-    """Every command with its arguments and options, as its help says them."""
+    """Return every command with its arguments and options, as its help says them."""
     return "\n\n".join(_command(name, command) for name, command in cli.commands.items() if not command.hidden)
 
 

@@ -19,7 +19,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def policy() -> str:
-    """The default reaction to each fault (`idcontrol.loop.safety.Policy`)."""
+    """Return the default reaction to each fault (`idcontrol.loop.safety.Policy`)."""
     rows = []
     for fault, name in NAMES.items():
         rule: Rule = getattr(Policy(), name)
@@ -28,7 +28,7 @@ def policy() -> str:
 
 
 def trust() -> str:
-    """The output of ``idcontrol trust --json``, one table for each part of the library."""
+    """Return the output of ``idcontrol trust --json``, one table for each part of the library."""
     claims = json.loads((DATA / "trust.json").read_text(encoding="utf-8"))["claims"]
     parts = []
     for part in dict.fromkeys(claim["part"] for claim in claims):
@@ -44,7 +44,7 @@ def _claim_row(claim: dict[str, Any]) -> list[str]:
 
 
 def _power(value: float) -> str:
-    """A small number as a formula, which is not broken over lines."""
+    """Return a small number as a formula, which is not broken over lines."""
     if value == 0.0:
         return "0"
     digits, _, exponent = f"{value:.1e}".partition("e")
@@ -52,7 +52,7 @@ def _power(value: float) -> str:
 
 
 def bench() -> str:
-    """The rows of ``idcontrol bench all --json`` that have a goal."""
+    """Return the rows of ``idcontrol bench all --json`` that have a goal."""
     header = ["section", "job", "contacts", "p50 [µs]", "measured", "of", "limit", "goal", "met"]
     return markdown(header, (_bench_row(row) for row in _bench()["rows"] if row["goal"] is not None))
 
@@ -74,11 +74,11 @@ def _bench_row(row: dict[str, Any]) -> list[str]:
 
 def machine() -> str:
     """Where and when the times of `bench` were taken."""
-    said = _bench()
-    found = said["machine"]
+    bench = _bench()
+    of = bench["machine"]
     return (
-        f"Taken on {found['when'][:10]} at commit `{found['commit']}`: {found['processor']}, {found['cores']} cores, "
-        f"load {found['load']:.1f}, Python {found['python']}. The floor was {said['floor_us']:.1f} µs."
+        f"Taken on {of['when'][:10]} at commit `{of['commit']}`: {of['processor']}, {of['cores']} cores, "
+        f"load {of['load']:.1f}, Python {of['python']}. The floor was {bench['floor_us']:.1f} µs."
     )
 
 
@@ -133,7 +133,7 @@ def _value(value: Any) -> str:
 
 
 def _linked(verdict: str) -> str:
-    """The verdict, with a link to the page in its brackets."""
+    """Return the verdict, with a link to the page in its brackets."""
     kind, bracket, page = verdict.partition(" (")
     return f"[{kind}]({page.removesuffix(')')})" if bracket else kind
 
@@ -156,7 +156,7 @@ class Table(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The table, parsed as a part of the page."""
+        """Return the table, parsed as a part of the page."""
         self.env.note_reread()  # what it shows may change without the page
         return self.parse_text_to_nodes(TABLES[self.arguments[0]](), allow_section_headings=True)
 

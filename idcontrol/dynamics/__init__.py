@@ -1,1 +1,1 @@
-"""Multibody terms of machines and of free rigid bodies."""
+"""Multibody terms of robots and of free rigid bodies."""

@@ -1,10 +1,10 @@
 """Many free rigid bodies: inertia in blocks, momentum conserved, no multibody library.
 
 A body's velocity is that of its centre of mass, then its angular velocity, both in world axes. So the equation of a
-step is in momenta: linear and angular momentum about the centre of mass change by impulses alone, and there is no
-gyroscopic term. `advance` turns the body by ``exp(h ω)`` and finds the angular velocity that has the same angular
-momentum in the new pose: without contact both momenta are kept to rounding, at any step; energy to first order in h,
-and never beyond what the momentum allows.
+step is in momenta: only impulses change linear and angular momentum about the centre of mass, and there is no
+gyroscopic term. `advance` turns the body by ``exp(h ω)`` and computes the angular velocity with the same angular
+momentum in the new pose. Without contact both momenta are conserved to rounding for any step; energy to first order in
+h, bounded by the momentum.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from idcontrol.types import Array
 class Surface:
     """The material of a surface.
 
-    Where two surfaces touch, the smaller friction coefficient counts. Their springs act in series, and so do their
-    dampers; a rigid surface leaves both to the other.
+    A contact has the smaller friction coefficient of its two surfaces. Their springs act in series, and so do their
+    dampers; a rigid surface contributes neither.
 
     Attributes:
         mu: Friction coefficient; inf means no slip.
@@ -90,7 +90,7 @@ class Obstacle:
 
 
 def solid(name: str, shape: Any, density: float, surface: Surface | None = None) -> Body:
-    """A body of uniform density [kg/m³].
+    """Return a body of uniform density [kg/m³].
 
     Raises:
         InputError: The density is not positive, or the shape's centre of mass is not at its origin.
@@ -110,7 +110,7 @@ def solid(name: str, shape: Any, density: float, surface: Surface | None = None)
 
 
 class BodyState(NamedTuple):
-    """Where n bodies are, and how they move.
+    """Poses and velocities of n bodies.
 
     Attributes:
         t: Time [s].
@@ -130,7 +130,7 @@ class BodyState(NamedTuple):
 
         Args:
             position: Centres of mass, world frame, shape (n, 3) [m].
-            orientation: Quaternions (x, y, z, w), shape (n, 4); None means along the world's axes.
+            orientation: Quaternions (x, y, z, w), shape (n, 4); None for the world's axes.
         """
         n = len(position)
         upright = np.tile([0.0, 0.0, 0.0, 1.0], (n, 1))
@@ -185,7 +185,7 @@ class Inertias(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def rotations(orientation: Array) -> Array:
-    """The axes (columns) of n quaternions (x, y, z, w), shape (n, 3, 3); they need not be of unit length."""
+    """Return the axes (columns) of n quaternions (x, y, z, w), shape (n, 3, 3); they need not be of unit length."""
     out = np.empty((orientation.shape[0], 3, 3))
     for i in range(orientation.shape[0]):
         x, y, z, w = orientation[i, 0], orientation[i, 1], orientation[i, 2], orientation[i, 3]
@@ -223,7 +223,7 @@ def inertia_blocks(inertias: Inertias, rotation: Array) -> Array:
 def free_velocities(
     inertias: Inertias, state: BodyState, rotation: Array, wrench: Array, gravity: Array, h: float
 ) -> Array:
-    """The velocities at the end of a step without contact, shape (n, 6).
+    """Return the velocities at the end of a step without contact, shape (n, 6).
 
     Args:
         inertias: Masses and inertias.
@@ -253,12 +253,12 @@ def advance(inertias: Inertias, state: BodyState, rotation: Array, v_plus: Array
         inertias: Masses and inertias.
         state: The bodies at the beginning of the step.
         rotation: Their axes (columns), shape (n, 3, 3).
-        v_plus: Velocities that the step is made with, shape (n, 6).
+        v_plus: Velocities during the step, shape (n, 6).
         h: Length of the step [s].
 
     Returns:
-        Positions ``x + h v``, orientations ``exp(h ω) q`` of unit length, the linear velocities of `v_plus`, and the
-        angular velocities that have in the new pose the angular momentum that `v_plus` has in the old one.
+        Positions ``x + h v``, orientations ``exp(h ω) q`` of unit length, the linear velocities of `v_plus`, and
+        angular velocities that keep the angular momentum of `v_plus` in the new pose.
     """
     n, orientation, inertia, inverse = rotation.shape[0], state.orientation, inertias.inertia, inertias.inverse
     position_next, orientation_next, velocity_next = np.empty((n, 3)), np.empty((n, 4)), np.empty((n, 6))
@@ -301,14 +301,14 @@ def advance(inertias: Inertias, state: BodyState, rotation: Array, v_plus: Array
 
 
 @njit(cache=True, error_model="numpy")
-def reaches(velocity: Array, radius: Array, h: float, near: float) -> Array:
-    """How far each body may reach in a step, ``near + h (|v| + |ω| r)``, shape (n,) [m].
+def reaches(velocity: Array, radius: Array, h: float, margin: float) -> Array:
+    """Return how far each body may move in a step, ``margin + h (|v| + |ω| r)``, shape (n,) [m].
 
     Args:
         velocity: Linear, then angular velocities, shape (n, 6).
         radius: Radius of a sphere around each body, shape (n,) [m].
         h: Length of the step [s].
-        near: Distance that is added [m].
+        margin: Distance that is added [m].
     """
     out = np.empty(velocity.shape[0])
     for i in range(velocity.shape[0]):
@@ -316,7 +316,7 @@ def reaches(velocity: Array, radius: Array, h: float, near: float) -> Array:
         for k in range(3):
             linear += velocity[i, k] ** 2
             angular += velocity[i, 3 + k] ** 2
-        out[i] = near + h * (np.sqrt(linear) + np.sqrt(angular) * radius[i])
+        out[i] = margin + h * (np.sqrt(linear) + np.sqrt(angular) * radius[i])
     return out
 
 
@@ -345,6 +345,6 @@ def kinetic_energy(inertias: Inertias, state: BodyState) -> float:
 
 
 def world_inertia(inertias: Inertias, state: BodyState) -> Array:
-    """The inertia of each body in world axes, shape (n, 6, 6)."""
+    """Return the inertia of each body in world axes, shape (n, 6, 6)."""
     M: Array = inertia_blocks(inertias, rotations(state.orientation))
     return M

@@ -1,4 +1,4 @@
-"""Friction coefficients that kernels can use."""
+"""Friction coefficients that kernels accept."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 LEAST_FRICTION, MOST_FRICTION = 1e-100, 1e12
-"""Friction coefficients but 0 and inf: below, their products leave double precision; above, what a normal impulse
-answers to is lost in the rounding of its friction."""
+"""Range of nonzero, finite friction coefficients: below it products underflow; above it, rounding of friction exceeds
+the effect of a normal impulse."""
 
 
 @njit(cache=True)
 def _is_friction(mu: Array) -> bool:  # pragma: no cover - compiled
-    """Whether friction coefficients are numbers that can be used."""
+    """True if friction coefficients are usable numbers."""
     good = True
     for value in mu:
         good = good and (value == 0.0 or LEAST_FRICTION <= value <= MOST_FRICTION or value == np.inf)
@@ -25,7 +25,7 @@ def _is_friction(mu: Array) -> bool:  # pragma: no cover - compiled
 
 
 def require_friction(mu: Array, names: Sequence[str] = ()) -> None:
-    """Refuse friction coefficients, shape (n,), that cannot be used, and say whose; by default of contacts.
+    """Raise unless friction coefficients, shape (n,), are usable; `names` says whose, by default contacts'.
 
     Raises:
         InputError: One is negative, not a number, or out of the range whose products double precision holds.

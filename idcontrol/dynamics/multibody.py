@@ -1,8 +1,8 @@
-"""Multibody terms in compiled code, for many robots at once: `CompiledSystem` computes what `System` gets of Pinocchio.
+"""Compiled multibody terms, for many robots at once: `CompiledSystem` computes what `System` gets from Pinocchio.
 
-A call of Pinocchio from Python holds the interpreter's lock, so a thousand robots would wait for each other.
-`terms_kernel` holds none; it is `inertia_kernel`, of the configuration, and `bias_kernel`, of the velocity. Its terms
-are Pinocchio's to rounding (tests/dynamics/test_multibody.py), not to the bit.
+Calls of Pinocchio from Python hold the interpreter's lock, so that a thousand robots would wait for each other.
+`terms_kernel` holds no lock; it consists of `inertia_kernel`, of the configuration, and `bias_kernel`, of the velocity.
+Its terms equal Pinocchio's to rounding (tests/dynamics/test_multibody.py), not to the bit.
 
 All vectors are spatial ones in world axes at one point that goes with the machine, its first joint, so that nothing
 depends on how far from the world's origin it walks: J_k the column of velocity k, V_j and A_j velocity and drift of
@@ -29,21 +29,21 @@ from idcontrol.kernels.placements import placement_views
 from idcontrol.types import Array, Integers
 
 FLYER: Final = 0
-"""A joint that moves in any way: position and quaternion."""
+"""A joint with all six degrees of freedom: position and quaternion."""
 HINGE: Final = 1
-"""A joint that turns, given by its angle."""
+"""A revolute joint, represented by its angle."""
 CIRCLE: Final = 2
-"""A joint that turns, given by cosine and sine."""
+"""A revolute joint, represented by cosine and sine."""
 SLIDER: Final = 3
-"""A joint that slides."""
+"""A prismatic joint."""
 
 
 class Tree(NamedTuple):
-    """Joints and the bodies that they carry, joint 0 being the world; axes are those of the joint.
+    """Joints and the bodies that they carry, joint 0 being the world; axes are the joint's.
 
     Attributes:
         kind: `FLYER`, `HINGE`, `CIRCLE` or `SLIDER`, shape (n,).
-        at_q: Where each joint begins in Pinocchio's q, shape (n,).
+        at_q: Index of each joint's first entry in Pinocchio's q, shape (n,).
         links: Parent, first velocity and number of velocities of each joint, shape (n, 3).
         axis: Unit vector that a joint turns about or slides along, shape (n, 3).
         position: Of the joint in its parent, shape (n, 3) [m].
@@ -53,7 +53,7 @@ class Tree(NamedTuple):
         inertia: About that centre, shape (n, 3, 3) [kg m²].
         armature: Inertia of a motor's rotor behind its gear, shape (m,), as velocities in Pinocchio's layout.
         gravity: Shape (3,) [m/s²].
-        flyers: Where the velocity of each free-flyer begins.
+        flyers: Index of each free-flyer's first velocity.
         place: Velocity k of Pinocchio's layout is velocity ``place[k]`` of the system's, shape (m,).
         frame_joint: Joint that carries each frame, shape (n_frames,).
         frame_position: The frame in it, shape (n_frames, 3) [m].
@@ -79,7 +79,7 @@ class Tree(NamedTuple):
 
 
 class Hanging(NamedTuple):
-    """Sums over all that hangs on each joint: mass, shape (n,) [kg], and as in `Bodies` first moment and inertia."""
+    """Sums over all bodies beyond each joint: mass, shape (n,) [kg], and first moment and inertia as in `Bodies`."""
 
     mass: Array
     moment: Array
@@ -87,7 +87,7 @@ class Hanging(NamedTuple):
 
 
 class Bodies(NamedTuple):
-    """Room for one state of a tree.
+    """Memory for one state of a tree.
 
     Attributes:
         R: Axes of each joint in the world (columns), shape (n, 3, 3): a view into Pinocchio's data.
@@ -95,9 +95,9 @@ class Bodies(NamedTuple):
         J: Columns of all velocities in Pinocchio's layout, shape (6, m).
         moment: First moment of each body about the point of reference, shape (n, 3) [kg m].
         inertia: Its inertia about that point, shape (n, 3, 3) [kg m²].
-        hanging: Of all that hangs on a joint.
-        force: Force that it takes at v̇ = 0, shape (n, 6) [N, N m].
-        column: Momentum of a body; of one velocity: force of what hangs on it at unit acceleration, shape (6,).
+        hanging: Sums over the bodies beyond each joint.
+        force: Force on each at v̇ = 0, shape (n, 6) [N, N m].
+        column: Momentum of a body; for one velocity, the force on the bodies beyond at unit acceleration, shape (6,).
     """
 
     R: Array
@@ -111,7 +111,7 @@ class Bodies(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What `terms_kernel` reads and writes beside the state.
+    """Data that `terms_kernel` reads and writes in addition to the state.
 
     Attributes:
         tree: The machine.
@@ -131,10 +131,10 @@ class Work(NamedTuple):
 
 
 class CompiledSystem(System):
-    """A `System` whose terms are computed by `terms_kernel` in place of Pinocchio.
+    """A `System` whose terms `terms_kernel` computes instead of Pinocchio.
 
-    Of Pinocchio's data, `update` brings up to date where joints and frames are, ``data.oMi`` and ``data.oMf``; a step
-    in one compiled call, the joints alone. Masses, places and rotors are those that the model had when this was made;
+    `update` also updates the poses of joints and frames in Pinocchio's data, ``data.oMi`` and ``data.oMf``; a step in
+    one compiled call updates the joints only. Masses, placements and rotors are copied from the model at construction;
     only gravity may be changed later.
 
     Attributes:
@@ -146,7 +146,7 @@ class CompiledSystem(System):
         """Bind the terms of a Pinocchio model; arguments as for `System`.
 
         Raises:
-            InputError: As of `System`, or a joint is of a kind that is not compiled.
+            InputError: As for `System`, or a kind of joint is not compiled.
         """
         super().__init__(model, **keywords)
         n, m = model.njoints, model.nv
@@ -163,7 +163,7 @@ class CompiledSystem(System):
             column=np.zeros(6),
         )
         self._shapes = (model.nq,), (m,)
-        self.M[:] = 0.0  # the kernel writes what is not zero by the tree's shape
+        self.M[:] = 0.0  # the kernel writes what the tree's shape makes nonzero
         work = Work(self.tree, bodies, self.terms, self.motion, self.frame_position, self.frame_rotation)
         self.work = bind(work)
         self._compute = entry(_update, self.work, np.zeros(model.nq), np.zeros(m))
@@ -171,25 +171,25 @@ class CompiledSystem(System):
 
     @staticmethod
     def of(system: System) -> CompiledSystem:
-        """The same machine, with compiled terms.
+        """Return the same robot with compiled terms.
 
         Raises:
-            InputError: A joint is of a kind that is not compiled.
+            InputError: A kind of joint is not compiled.
         """
         return _again(system.model, system.actuated_names, system.effort_limit, system.limits, system.actuators)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or what comes out of a pickle, has terms of its own at the neutral configuration."""
+        """Give copies and unpickled systems terms of their own, at the neutral configuration."""
         return _again, (self.model, self.actuated_names, self.effort_limit, self.limits, self.actuators)
 
     def update(self, q: Array, v: Array) -> None:
         """Compute all terms at configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout.
 
         Raises:
-            InputError: They have other shapes.
+            InputError: Their shapes are wrong.
         """
         q, v = np.ascontiguousarray(q, np.float64), np.ascontiguousarray(v, np.float64)
-        if (q.shape, v.shape) != self._shapes:  # compiled code would read beyond their ends
+        if (q.shape, v.shape) != self._shapes:  # compiled code would read out of bounds
             raise InputError(
                 f"q and v have the shapes {q.shape} and {v.shape}, not {self._shapes[0]} and {self._shapes[1]}"
             )
@@ -197,14 +197,14 @@ class CompiledSystem(System):
 
 
 def machine(model: Any, **keywords: Any) -> System:
-    """A machine with compiled terms where its joints allow, otherwise with those of Pinocchio.
+    """Return a robot with compiled terms if all its joints allow, otherwise with Pinocchio's.
 
     Args:
         model: Pinocchio model.
         keywords: As for `System`.
 
     Raises:
-        UnknownName, InputError: As of `System`.
+        UnknownName, InputError: As for `System`.
     """
     try:
         _kinds(model)
@@ -220,10 +220,10 @@ def _again(
 
 
 def _kinds(model: Any) -> tuple[Integers, Array]:
-    """Kind and axis of each joint of a Pinocchio model.
+    """Return kind and axis of each joint of a Pinocchio model.
 
     Raises:
-        InputError: One is of a kind that is not compiled, or there is none.
+        InputError: A kind of joint is not compiled, or there are no joints.
     """
     data, n, neutral = model.createData(), model.njoints, pin.neutral(model)
     if n == 1:
@@ -234,11 +234,11 @@ def _kinds(model: Any) -> tuple[Integers, Array]:
         if joint.shortname() == "JointModelFreeFlyer":
             kind[j] = FLYER
             continue
-        # the Jacobian of a machine with a single velocity comes as a vector
+        # the Jacobian of a robot with a single velocity comes as a vector
         jacobian = pin.computeJointJacobian(model, data, neutral, j).reshape(6, model.nv)
         along = jacobian[:, joint.idx_v : joint.idx_v + joint.nv]
         turns, slides = along[3:].any(), along[:3].any()
-        # joints within a composite one have places of their own
+        # joints within a composite joint have placements of their own
         if joint.nv != 1 or turns == slides or joint.shortname() == "JointModelComposite":
             raise InputError(
                 f"joint {str(model.names[j])!r} is a {joint.shortname()}; compiled terms take free-flyers and joints "
@@ -250,10 +250,10 @@ def _kinds(model: Any) -> tuple[Integers, Array]:
 
 
 def _tree(system: System) -> Tree:
-    """The joints of a machine.
+    """Return the joints of a machine.
 
     Raises:
-        InputError: One is of a kind that is not compiled.
+        InputError: A kind of joint is not compiled.
     """
     model = system.model
     kind, axis = _kinds(model)
@@ -290,7 +290,7 @@ def terms_kernel(bound: Bound, q: Array, v: Array) -> None:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def inertia_kernel(bound: Bound, q: Array) -> None:
-    """Write the joints of `Work`, and of its terms inertia matrix and Jacobian, at configuration `q`."""
+    """Write the joints of `Work`, and the inertia matrix and Jacobian of its terms, at configuration `q`."""
     work = bound.borrowed
     tree, bodies, terms = work.tree, work.bodies, work.terms
     J = bodies.J
@@ -312,7 +312,7 @@ def inertia_kernel(bound: Bound, q: Array) -> None:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def bias_kernel(bound: Bound, v: Array) -> None:
-    """Write the motion of `Work`, and of its terms the bias, at velocity `v` and the last `inertia_kernel`'s place."""
+    """Write the motion of `Work`, and the bias, at velocity `v` and the pose of the last `inertia_kernel`."""
     work = bound.borrowed
     tree, bodies, motion = work.tree, work.bodies, work.motion
     J, f, n = bodies.J, bodies.force, tree.kind.shape[0]
@@ -334,7 +334,7 @@ def bias_kernel(bound: Bound, v: Array) -> None:
 
 @njit(cache=True, error_model="numpy")
 def _update(bound: Bound, q: Array, v: Array) -> None:
-    """Write all of `Work`: what `terms_kernel` writes, and where all frames are."""
+    """Write all of `Work`: what `terms_kernel` writes, and the poses of all frames."""
     terms_kernel(bound, q, v)
     work = bound.borrowed
     for f in range(work.tree.frame_joint.shape[0]):
@@ -343,14 +343,14 @@ def _update(bound: Bound, q: Array, v: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) -> None:
-    """Write `System.integrate` but for the positions of free-flyers, which `idcontrol.dynamics.system.carry` writes.
+    """Write `System.integrate` except the positions of free-flyers (`idcontrol.dynamics.system.carry`).
 
     Args:
         tree: The machine.
         q: Configuration in Pinocchio's layout.
         v: Velocity in Pinocchio's layout.
         h: Time [s].
-        q_next: The configuration that it moves to.
+        q_next: The resulting configuration.
     """
     for j in range(1, tree.kind.shape[0]):
         at, k, kind = tree.at_q[j], tree.links[j, 1], tree.kind[j]
@@ -360,7 +360,7 @@ def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) ->
             angle = np.sqrt(square)
             part, w = (np.sin(0.5 * angle) / angle if angle > 1e-4 else 0.5 - square / 48.0), np.cos(0.5 * angle)
             x, y, z = part * x, part * y, part * z
-            if w < 0.0:  # of the two quaternions, the one nearer to the last
+            if w < 0.0:  # of the two quaternions, the one closer to the last
                 x, y, z, w = -x, -y, -z, -w
             a, b, c, d = q[at + 3], q[at + 4], q[at + 5], q[at + 6]
             q_next[at + 3] = d * x + a * w + b * z - c * y
@@ -378,7 +378,7 @@ def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) ->
 
 @njit(cache=True, inner=True, forceinline=True)
 def _unit(vector: Array) -> None:
-    """Make the length of a vector 1 that nearly has it, to first order."""
+    """Normalize a vector of nearly unit length, to first order."""
     square = 0.0
     for value in vector:
         square += value * value
@@ -388,14 +388,14 @@ def _unit(vector: Array) -> None:
 
 @njit(cache=True, inner=True, forceinline=True)
 def _shift(vector: Array, origin: Array) -> None:
-    """Take a motion at the point `origin` to the origin of the world."""
+    """Move a motion from the point `origin` to the origin of the world."""
     for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         vector[x] += origin[y] * vector[z + 3] - origin[z] * vector[y + 3]
 
 
 @njit(cache=True, inner=True, forceinline=True)
 def _frame(tree: Tree, bodies: Bodies, f: int, position: Array, rotation: Array) -> None:
-    """Write where frame f is."""
+    """Write the pose of frame f."""
     j = tree.frame_joint[f]
     R, p, at, turned = bodies.R[j], bodies.p[j], tree.frame_position[f], tree.frame_rotation[f]
     for x in range(3):
@@ -406,7 +406,7 @@ def _frame(tree: Tree, bodies: Bodies, f: int, position: Array, rotation: Array)
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _turn(R: Array, axis: Array, cosine: float, sine: float) -> None:
-    """Turn axes R (columns) about a unit vector in them."""
+    """Rotate axes R (columns) about a unit vector in them."""
     a, b, c = axis
     versine = 1.0 - cosine
     for x in range(3):
@@ -419,7 +419,7 @@ def _turn(R: Array, axis: Array, cosine: float, sine: float) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _place(tree: Tree, q: Array, bodies: Bodies) -> None:
-    """Write where all joints are, parents before children, and the columns of their velocities."""
+    """Write the poses of all joints, parents before children, and the columns of their velocities."""
     J = bodies.J
     for j in range(1, tree.kind.shape[0]):
         parent, k = tree.links[j, 0], tree.links[j, 1]
@@ -498,7 +498,7 @@ def _weigh(tree: Tree, bodies: Bodies) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _load(tree: Tree, motion: Motion, bodies: Bodies) -> None:
-    """Write the force that each body takes at v̇ = 0."""
+    """Write the force on each body at v̇ = 0."""
     g, e = tree.gravity, bodies.column
     for j in range(tree.kind.shape[0]):
         mass, h, S, f = tree.mass[j], bodies.moment[j], bodies.inertia[j], bodies.force[j]
@@ -515,7 +515,7 @@ def _load(tree: Tree, motion: Motion, bodies: Bodies) -> None:
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _row(tree: Tree, bodies: Bodies, j: int, k: int, M: Array) -> None:
-    """Write the row and column of M of velocity k, of joint j, up to the diagonal."""
+    """Write the row and column of M for velocity k, of joint j, up to the diagonal."""
     J, e = bodies.J, bodies.column
     mass, h, S = bodies.hanging.mass[j], bodies.hanging.moment[j], bodies.hanging.inertia[j]
     for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
@@ -536,7 +536,7 @@ def _row(tree: Tree, bodies: Bodies, j: int, k: int, M: Array) -> None:
 
 @njit(cache=True, inner=True, forceinline=True)
 def _add(hanging: Hanging, j: int, parent: int) -> None:
-    """Hang all that hangs on joint j on its parent."""
+    """Add the sums of joint j to its parent's."""
     hanging.mass[parent] += hanging.mass[j]
     for x in range(3):
         hanging.moment[parent, x] += hanging.moment[j, x]

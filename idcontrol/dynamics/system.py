@@ -1,14 +1,14 @@
-"""Multibody terms of a machine from Pinocchio, with every convention converted here and nowhere else.
+"""Multibody terms of a robot from Pinocchio; this module converts every convention.
 
 Conventions (math.md, sections 1 and 2). A machine has m velocities: first the u unactuated ones ("b": floating bases,
 free bodies, passive joints), then the a actuated ones ("q"). This is the system's order. Pinocchio's may differ;
-`System.order` permutes once, here. A free-flyer velocity is Pinocchio's: linear, then angular, in the body's own axes.
+`System.order` permutes once. A free-flyer velocity is Pinocchio's: linear, then angular, in the body's own axes.
 `State.q` and `State.v` stay in Pinocchio's layout; everything that `System` computes is in the system's order.
 
-Within a step the axes of a free-flyer's *linear* velocity stand still: they are the body's at the step's beginning
-(the equations are solved for v⁺ - v, and a difference needs one set of axes). So `System.bias` is for the classical
-acceleration ``v̇ + ω × v`` where Pinocchio has the spatial one, and `System.advance` turns v⁺ into the axes that the
-body has at the end. In axes that turn with the body, its linear momentum would be off by h ω × v in every step.
+Within a step the axes of a free-flyer's *linear* velocity are fixed at the body's initial axes: the equations are
+solved for v⁺ - v, and a difference needs one set of axes. So `System.bias` refers to the classical acceleration ``v̇ +
+ω × v``, Pinocchio's to the spatial one, and `System.advance` rotates v⁺ into the body's final axes. In axes that rotate
+with the body, linear momentum would be wrong by h ω × v in every step.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ UNLIMITED = 1e300
 """Limits at or above this are no limits (Pinocchio marks them with the largest double)."""
 
 LARGEST: Final = 1e15
-"""A position, velocity or acceleration beyond this, in SI units, is no machine's; what follows from it overflows."""
+"""A position, velocity or acceleration above this, in SI units, is invalid; its consequences would overflow."""
 
 UNIT: Final = 1e-3
-"""A quaternion, or cosine and sine of a continuous joint, may miss unit length by this: torques are off by twice as
-much, relatively. Single precision misses it by 1e-7."""
+"""Tolerance of the unit length of quaternions, and of cosine and sine of continuous joints: the relative error of
+torques is twice that. Single precision misses it by 1e-7."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +73,11 @@ class Terms(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """How the bodies that joints carry move: spatial vectors at the world origin, linear part first.
+    """Motion of the bodies of all joints: spatial vectors at the world origin, linear part first.
 
     Attributes:
         velocity: Shape (n_joints, 6) [m/s, rad/s].
-        drift: Acceleration at v̇ = 0, shape (n_joints, 6) [m/s², rad/s²]; that of a free-flyer is classical, as in
+        drift: Acceleration at v̇ = 0, shape (n_joints, 6) [m/s², rad/s²]; a free-flyer's is classical, as in
             `System.bias`.
     """
 
@@ -87,7 +87,7 @@ class Motion(NamedTuple):
 
 @njit(cache=True, inner=True, forceinline=True)
 def move(J: Array, v: Array, tree: Integers, flyers: Integers, motion: Motion) -> None:  # pragma: no cover - compiled
-    """Write the motion of all bodies, parents before children: ``Ṡ q̇ = V × S q̇``, of which the parent's V is left.
+    """Write the motion of all bodies, parents before children: ``Ṡ q̇ = V × S q̇`` with the parent's V.
 
     Source: Featherstone 2008, Rigid Body Dynamics Algorithms, spatial velocity and its derivative.
 
@@ -95,7 +95,7 @@ def move(J: Array, v: Array, tree: Integers, flyers: Integers, motion: Motion) -
         J: Pinocchio's Jacobian, shape (6, nv).
         v: Velocity in Pinocchio's layout, shape (nv,).
         tree: Parent, first velocity and number of velocities of each joint, shape (n_joints, 3).
-        flyers: Where the velocity of each free-flyer begins.
+        flyers: Index of each free-flyer's first velocity.
         motion: Overwritten; the world, joint 0, is at rest.
     """
     for j in range(1, tree.shape[0]):
@@ -120,11 +120,11 @@ def move(J: Array, v: Array, tree: Integers, flyers: Integers, motion: Motion) -
 
 @njit(cache=True)
 def _gather(bound: Bound) -> None:  # pragma: no cover - compiled
-    """Bring Pinocchio's terms into the system's order: M from the triangle that crba fills, c less ``M_lin (ω × v)``.
+    """Convert Pinocchio's terms to the system's order: M from the triangle of crba, c minus ``M_lin (ω × v)``.
 
     Args:
-        bound: Pinocchio's terms, the system's (overwritten), `System.order`, where the velocity of each free-flyer
-            begins in Pinocchio's layout, and the velocity v in that layout, shape (nv,); then as `move` takes them.
+        bound: Pinocchio's terms, the system's (overwritten), `System.order`, each free-flyer's first index in
+            Pinocchio's velocities, and the velocity v in that layout, shape (nv,); then as for `move`.
     """
     (M_pin, c_pin, J_pin), (M, c, J), order, flyers, v, tree, motion = bound.borrowed
     move(J_pin, v, tree, flyers, motion)
@@ -148,7 +148,7 @@ def _gather(bound: Bound) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, forceinline=True)
 def shorter(angle: float) -> float:
-    """The angle within half a turn that comes to the same [rad]."""
+    """Return the equivalent angle within half a turn [rad]."""
     turn = 2.0 * np.pi
     return angle - turn * float(np.rint(angle / turn))
 
@@ -167,9 +167,9 @@ def rotate(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cover
 def carry(
     flyers: Bound, q: Array, q_next: Array, v: Array, v_next: Array, h: float
 ) -> None:  # pragma: no cover - compiled
-    """Move free-flyers straight along their linear velocity, ``p + h R v``; turn v⁺ into their new axes, R⁺ᵀR v⁺.
+    """Move free-flyers straight along their linear velocity, ``p + h R v``; rotate v⁺ into their new axes, R⁺ᵀR v⁺.
 
-    Bound are where each begins in q and in v, and scratch for a vector and a quaternion.
+    Bound are each one's first index in q and in v, and scratch for a vector and a quaternion.
     """
     at_q, at_v, world, back = flyers.borrowed
     for i in range(at_q.shape[0]):
@@ -185,15 +185,14 @@ def carry(
 
 
 class ActuatorLimits(NamedTuple):
-    """Limits of actuated joints and their motors beside the torque, shapes (a,); inf where there is none.
+    """Limits of actuated joints and motors in addition to the torque, shapes (a,); inf for no limit.
 
     Attributes:
         lower: Lowest position [rad or m].
         upper: Highest position [rad or m].
         speed: Largest speed [rad/s or m/s].
         torque_rate: How fast the torque may change [N m/s or N/s].
-        no_load: Speed at which a motor gives no torque any more [rad/s or m/s]; from `speed` on its torque falls in a
-            straight line.
+        no_load: Speed at which a motor gives no torque [rad/s or m/s]; from `speed` on its torque falls linearly.
     """
 
     lower: Array
@@ -209,15 +208,14 @@ class ActuatorLimits(NamedTuple):
 
 
 class Actuators(NamedTuple):
-    """What actuators do beside giving the torque that they are asked for, shapes (a,).
+    """Dynamics of actuators, shapes (a,).
 
     Attributes:
-        armature: Inertia of the rotors as the joints feel it [kg m² or kg]; it is part of `System.M`.
+        armature: Inertia of the rotors, reflected to the joints [kg m² or kg]; it is part of `System.M`.
         damping: Viscous friction [N m s/rad or N s/m].
         friction: Dry friction [N m or N].
-        bandwidth: Where the gain of the first-order lag between torques asked for and given is 3 dB down [Hz]; inf
-            where there is none.
-        delay: How late torques are given [s].
+        bandwidth: Frequency at which the first-order lag of the torque is 3 dB down [Hz]; inf for no lag.
+        delay: Delay of the torque [s].
     """
 
     armature: Array
@@ -239,42 +237,42 @@ class Actuators(NamedTuple):
 
 
 def _checked(limits: ActuatorLimits, a: int) -> ActuatorLimits:
-    """Limits of `a` joints as arrays of their own.
+    """Copy limits of `a` joints.
 
     Raises:
-        InputError: They are not that many, or leave a joint no room.
+        InputError: Their number is wrong, or they leave a joint no room.
     """
-    found = ActuatorLimits(*(np.array(limit, dtype=np.float64) for limit in limits))
-    if any(limit.shape != (a,) for limit in found):
+    checked = ActuatorLimits(*(np.array(limit, dtype=np.float64) for limit in limits))
+    if any(limit.shape != (a,) for limit in checked):
         raise InputError(f"limits of joints must be {a} numbers each, one for each actuated joint")
-    if not (found.lower < found.upper).all():
+    if not (checked.lower < checked.upper).all():
         raise InputError("the lower position limit of each joint must be below the upper one")
-    if not ((found.speed > 0).all() and (found.torque_rate > 0).all()):
+    if not ((checked.speed > 0).all() and (checked.torque_rate > 0).all()):
         raise InputError("speeds and torque rates of joints must be positive")
-    if not ((found.no_load > found.speed) | np.isinf(found.no_load)).all():
+    if not ((checked.no_load > checked.speed) | np.isinf(checked.no_load)).all():
         raise InputError("the speed at which a motor gives no torque must be above the largest speed of its joint")
-    return found
+    return checked
 
 
 def _sound(actuators: Actuators, a: int) -> Actuators:
-    """Actuators of `a` joints as arrays of their own.
+    """Copy actuators of `a` joints.
 
     Raises:
-        InputError: They are not that many, or something is negative or no number.
+        InputError: Their number is wrong, or something is negative or not a number.
     """
-    found = Actuators(*(np.array(entry, dtype=np.float64) for entry in actuators))
-    if any(entry.shape != (a,) for entry in found):
+    checked = Actuators(*(np.array(entry, dtype=np.float64) for entry in actuators))
+    if any(entry.shape != (a,) for entry in checked):
         raise InputError(f"actuators must be {a} numbers each, one for each actuated joint")
-    lossy = (found.armature, found.damping, found.friction, found.delay)
-    if not all(((entry >= 0.0) & np.isfinite(entry)).all() for entry in lossy) or not (found.bandwidth > 0.0).all():
+    lossy = (checked.armature, checked.damping, checked.friction, checked.delay)
+    if not all(((entry >= 0.0) & np.isfinite(entry)).all() for entry in lossy) or not (checked.bandwidth > 0.0).all():
         raise InputError("inertia, friction and delay of actuators must be finite and not negative, bandwidth positive")
-    return found
+    return checked
 
 
 def position_limits(model: Any, names: Sequence[str]) -> tuple[Array, Array]:
-    """Lowest and highest position of the joints `names` of a Pinocchio model, shapes (a,) [rad or m]; infinite if none.
+    """Return the lowest and highest position of the joints `names`, shapes (a,) [rad or m]; infinite for none.
 
-    A URDF without limits says 0 and 0.
+    A URDF without limits states 0 and 0.
     """
     at = [model.joints[model.getJointId(name)] for name in names]
     lower = np.array([model.lowerPositionLimit[joint.idx_q] if joint.nq == 1 else -np.inf for joint in at])
@@ -284,7 +282,7 @@ def position_limits(model: Any, names: Sequence[str]) -> tuple[Array, Array]:
 
 
 def _require_depth_first(model: Any) -> None:
-    """Raise InputError if what hangs on a joint does not follow it at once."""
+    """Raise InputError unless the joints are in depth-first order."""
     for joint, below in enumerate(list(model.subtrees)[1:], start=1):
         if list(below) != list(range(joint, joint + len(below))):
             raise InputError(
@@ -294,7 +292,7 @@ def _require_depth_first(model: Any) -> None:
 
 
 def _actuated_names(model: Any, actuated: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the actuated joints, by default of all with one velocity; raise where one cannot be actuated."""
+    """Return the names of the actuated joints, by default all with one velocity; raise if one cannot be actuated."""
     names = list(model.names)
     single = [name for name, joint in list(zip(names, model.joints, strict=True))[1:] if joint.nv == 1]
     for name in actuated or ():
@@ -306,9 +304,9 @@ def _actuated_names(model: Any, actuated: Sequence[str] | None) -> tuple[str, ..
 
 
 def _effort_limit(limits: npt.ArrayLike, names: Sequence[str]) -> Array:
-    """Torque limits of the named joints, inf from `UNLIMITED` on; raise InputError where they do not fit."""
-    given = np.asarray(limits, float)
-    effort = np.full(len(names), given) if given.ndim == 0 else given
+    """Return the torque limits of the named joints, inf from `UNLIMITED` on; raise InputError if they do not match."""
+    values = np.asarray(limits, float)
+    effort = np.full(len(names), values) if values.ndim == 0 else values
     if effort.shape != (len(names),):
         raise InputError(f"torque limits must be {len(names)} numbers, one for each actuated joint")
     for name, limit in zip(names, effort, strict=True):
@@ -318,7 +316,7 @@ def _effort_limit(limits: npt.ArrayLike, names: Sequence[str]) -> Array:
 
 
 def _unit_vectors(model: Any) -> Integers:
-    """Where a quaternion, or cosine and sine, begins in q, and its length, shape (n, 2): the ends of some joints."""
+    """Return where quaternions, or cosine and sine, begin in q, and their length, shape (n, 2)."""
     turning = [
         (joint, 2 if joint.nq == 2 or joint.shortname() == "JointModelPlanar" else 4)
         for joint in model.joints
@@ -339,7 +337,7 @@ def _support(model: Any, order: Integers) -> Booleans:
 
 
 class System:
-    """A machine and its multibody terms at the last state that `update` was given.
+    """A robot and its multibody terms at the state of the last `update`.
 
     Attributes:
         model: The Pinocchio model.
@@ -348,30 +346,30 @@ class System:
         n_actuated: Number of actuated velocities a.
         order: Velocity i of the system is velocity ``order[i]`` of Pinocchio's, shape (m,).
         actuated_names: Names of the actuated joints, in the system's order.
-        effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
-        limits: What else the joints and their motors allow.
-        actuators: What actuators do beside giving their torque; None is nothing. The inertia of their rotors is part of
-            M; friction, lag and delay are part of no term, and are left to plants and controllers.
+        effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf for no limit.
+        limits: Other limits of the joints and their motors.
+        actuators: Dynamics of the actuators; None for ideal ones. Their rotors' inertia is part of M; plants and
+            controllers model friction, lag and delay.
         joint_q: Index of each actuated joint in Pinocchio's q, shape (a,).
-        joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
-        flyer_q: Where each free-flyer begins in Pinocchio's q, shape (number of free-flyers,).
-        flyer_v: Where it begins in Pinocchio's v, shape (number of free-flyers,).
+        joint_circle: True for joints represented by cosine and sine (continuous joints), shape (a,).
+        flyer_q: First index of each free-flyer in Pinocchio's q, shape (number of free-flyers,).
+        flyer_v: First index of each in Pinocchio's v, shape (number of free-flyers,).
         flyers: The argument of `carry`.
         flyer_rows: Its velocities in the system's order, shape (number of free-flyers, 6).
-        floats: Whether all joints hang on one free-flyer, the base, whose velocities come first.
-        unit: Where each vector of unit length begins in Pinocchio's q, and its size, shape (k, 2): the quaternions of
+        floats: True if all joints hang on one free-flyer, the base, whose velocities come first.
+        unit: First index of each vector of unit length in Pinocchio's q, and its size, shape (k, 2): quaternions of
             free-flyers, cosine and sine of continuous joints.
         M: Joint-space inertia, shape (m, m).
         bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m]; v̇ of a
             free-flyer is classical (see the module).
         jacobian: Spatial Jacobian at the world origin of all joints, linear rows first, shape (6, m).
-        terms: The three of them, for kernels.
-        motion: How the bodies that joints carry move.
-        support: Whether velocity k moves joint j, ``support[j, k]``, shape (n_joints, m).
+        terms: M, bias and jacobian, for kernels.
+        motion: Motion of the bodies of all joints.
+        support: True if velocity k moves joint j, ``support[j, k]``, shape (n_joints, m).
         frame_joint: Supporting joint of each frame, shape (n_frames,).
         frame_position: Frame origins in the world, shape (n_frames, 3) [m]: a view into Pinocchio's data.
         frame_rotation: Frame axes in the world (columns), shape (n_frames, 3, 3): a view into Pinocchio's data.
-        busy: Held by the controller that computes with these terms, as two threads must not at once.
+        busy: Lock held by a controller while it computes with these terms, as two threads must not at once.
     """
 
     def __init__(
@@ -387,11 +385,10 @@ class System:
 
         Args:
             model: Pinocchio model; free-flyer joints and joints that are not `actuated` are unactuated.
-            actuated: Names of the actuated joints in the order wanted; None means all with one velocity, in tree order.
-            effort_limit: Torque limits in that order, shape (a,) or one for all [N m]; None means those of the model.
-            limits: What else joints and motors allow, in that order; None is no limit, whatever the model says.
-            actuators: What the actuators do beside giving their torque, in that order; None is nothing, whatever the
-                model says, but for rotors that it has.
+            actuated: Names of the actuated joints in order; None for all with one velocity, in tree order.
+            effort_limit: Torque limits in that order, shape (a,) or one for all [N m]; None for the model's.
+            limits: Other limits of joints and motors, in that order; None for no limit, whatever the model says.
+            actuators: Dynamics of the actuators, in that order; None for ideal ones except for the model's rotors.
 
         Raises:
             UnknownName: An actuated joint does not exist.
@@ -434,7 +431,7 @@ class System:
         self._refuse_singular_inertia()
 
     def _find_flyers(self) -> None:
-        """Note where free-flyers are in q, in v and in our order."""
+        """Set the indices of free-flyers in q, in v and in our order."""
         model = self.model
         flyers = [joint for joint in model.joints if joint.shortname() == "JointModelFreeFlyer"]
         self.flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
@@ -446,7 +443,7 @@ class System:
     def _bind(self) -> None:
         """Bind Pinocchio's terms and ours to the kernel that gathers them."""
         model, m = self.model, self.n_velocities
-        # the Jacobian of a machine with a single velocity comes as a vector
+        # the Jacobian of a robot with a single velocity comes as a vector
         pinocchio = Terms(M=self.data.M, bias=self.data.nle, jacobian=self.data.J.reshape(6, m))
         self._v: Array = np.zeros(m)
         self.motion = Motion(velocity=np.zeros((model.njoints, 6)), drift=np.zeros((model.njoints, 6)))
@@ -456,15 +453,15 @@ class System:
         self._gather = entry(_gather, self._bound)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or what comes out of a pickle, has terms of its own at the neutral configuration."""
-        made = partial(
+        """Give copies and unpickled systems terms of their own, at the neutral configuration."""
+        rebuilt = partial(
             System,
             actuated=self.actuated_names,
             effort_limit=self.effort_limit,
             limits=self.limits,
             actuators=self.actuators,
         )
-        return made, (self.model,)
+        return rebuilt, (self.model,)
 
     @classmethod
     def from_urdf(
@@ -477,15 +474,15 @@ class System:
         limits: ActuatorLimits | None = None,
         free_bodies: Sequence[FreeBody] = (),
     ) -> System:
-        """A machine from a URDF (no geometry is read), alone or with free bodies beside it.
+        """Build a robot from a URDF (no geometry is read), alone or with free bodies.
 
         Args:
             urdf: Path of the file.
-            free_flyer: Whether the root link floats; otherwise it is fixed to the world.
+            free_flyer: True if the root link floats; otherwise it is fixed to the world.
             actuated: Names of the actuated joints, as for `System`.
             effort_limit: Torque limits, as for `System`.
-            limits: What else the joints and their motors allow, as for `System`.
-            free_bodies: Bodies that the machine may touch, appended after its joints.
+            limits: Other limits of the joints and their motors, as for `System`.
+            free_bodies: Bodies that the robot may touch, appended after its joints.
 
         Raises:
             InputError: The file does not exist, is no URDF, or has a moving link without inertia.
@@ -523,7 +520,7 @@ class System:
         self._gather(self._bound)
 
     def misfit(self, q: Array, v: Array) -> str:
-        """A sentence that says why two vectors of float64 are no state of this machine; "" if they can be one.
+        """Return why two vectors of float64 cannot be a state of this robot, as a sentence; "" if they can.
 
         Args:
             q: Configuration in Pinocchio's layout.
@@ -544,31 +541,31 @@ class System:
         return ""
 
     def from_pinocchio(self, v: Array) -> Array:
-        """A velocity in the system's order, shape (m,), from Pinocchio's layout."""
+        """Convert a velocity from Pinocchio's layout to the system's order, shape (m,)."""
         return np.ascontiguousarray(v[self.order])
 
     def to_pinocchio(self, v: Array) -> Array:
-        """A velocity in Pinocchio's layout, shape (nv,), from the system's order."""
+        """Convert a velocity from the system's order to Pinocchio's layout, shape (nv,)."""
         out = np.empty_like(v)
         out[self.order] = v
         return out
 
     def integrate(self, q: Array, v: Array, h: float) -> Array:
-        """Configuration after moving for `h` [s] with the velocity `v`, shape (m,): ``q ⊕ h v`` on the manifold."""
+        """Return the configuration after moving for `h` [s] with velocity `v` (m,): ``q ⊕ h v`` on the manifold."""
         moved: Array = pin.integrate(self.model, q, h * self.to_pinocchio(v))
         return moved
 
     def advance(self, q: Array, v_plus: Array, h: float, *, mean: Array | None = None) -> tuple[Array, Array]:
-        """Configuration and velocity after a step that ends with the velocity `v_plus` (see the module).
+        """Return configuration and velocity after a step that ends with the velocity `v_plus` (see the module).
 
-        Joints move as `integrate` has it, free-flyers in a straight line, ``p⁺ = p + h R v``, ``R⁺ = R exp(h ω)``;
-        their linear velocity is then turned into the new axes, ``R⁺ᵀ R v``.
+        Joints move as in `integrate`, free-flyers in a straight line, ``p⁺ = p + h R v``, ``R⁺ = R exp(h ω)``; their
+        linear velocity is then rotated into the new axes, ``R⁺ᵀ R v``.
 
         Args:
             q: Configuration at the step's beginning, shape (nq,).
             v_plus: Velocity at its end, shape (m,).
             h: Length of the step [s].
-            mean: Velocity that the machine moves with meanwhile, shape (m,); None is `v_plus`.
+            mean: Velocity during the step, shape (m,); None for `v_plus`.
 
         Returns:
             The new configuration, shape (nq,), and velocity, shape (nv,), both in Pinocchio's layout.
@@ -580,25 +577,25 @@ class System:
         return q_next, v_next
 
     def joint_positions(self, q: Array) -> Array:
-        """Angles (or lengths) of the actuated joints, shape (a,) [rad or m]; continuous joints within (-π, π]."""
+        """Return positions of the actuated joints, shape (a,) [rad or m]; continuous joints within (-π, π]."""
         angles: Array = q[self.joint_q]
         for i, k in self._circles:
             angles[i] = np.arctan2(q[k + 1], q[k])
         return angles
 
     def position_errors(self, wanted: Array, joints: Array) -> Array:
-        """Wanted less actual `joint_positions`, shape (a,) [rad or m]; continuous joints go the shorter way round."""
+        """Return wanted minus actual `joint_positions`, shape (a,) [rad or m], the shorter way on a circle."""
         errors: Array = wanted - joints
         for i, _ in self._circles:
             errors[i] = shorter(errors[i])
         return errors
 
     def joint_velocities(self, v: Array) -> Array:
-        """Velocities of the actuated joints, shape (a,) [rad/s or m/s], from Pinocchio's layout."""
+        """Return the velocities of the actuated joints, shape (a,) [rad/s or m/s], from Pinocchio's layout."""
         return v[self.order[self.n_unactuated :]]
 
     def configuration(self, joints: Array, base: Array | None = None) -> Array:
-        """A configuration with the given joint positions; the rest is neutral, or `base` for the first free-flyer.
+        """Return a configuration with these joint positions, otherwise neutral, or `base` for the first free-flyer.
 
         Args:
             joints: Positions of the actuated joints, shape (a,) [rad or m].
@@ -615,18 +612,18 @@ class System:
         return q
 
     def frame(self, name: str) -> int:
-        """Index of a frame; where a link and a joint share the name, of the link's.
+        """Return the index of a frame; if a link and a joint share the name, the link's.
 
         Raises:
-            UnknownName: There is no such frame.
+            UnknownName: The frame does not exist.
         """
-        found = [i for i, frame in enumerate(self.model.frames) if frame.name == name]
-        if not found:
+        checked = [i for i, frame in enumerate(self.model.frames) if frame.name == name]
+        if not checked:
             raise UnknownName("frame", name, {frame.name for frame in self.model.frames})
-        return next((i for i in found if self.model.frames[i].type == pin.FrameType.BODY), found[0])
+        return next((i for i in checked if self.model.frames[i].type == pin.FrameType.BODY), checked[0])
 
     def com(self, q: Array) -> Array:
-        """Centre of mass in the world, shape (3,) [m]; overwrites no term of `update`."""
+        """Return the centre of mass in the world, shape (3,) [m]; overwrites no term of `update`."""
         centre: Array = pin.centerOfMass(self.model, self.scratch, q).copy()
         return centre
 
@@ -636,7 +633,7 @@ class System:
         return float(sum(inertia.mass for inertia in self.model.inertias[1:]))
 
     def describe(self) -> list[dict[str, Any]]:
-        """One row for each joint: name, role, index of its first velocity in the system's order, velocities, limits."""
+        """Return one row per joint: name, role, first velocity in the system's order, velocities, limits."""
         rows = []
         for name, joint in list(zip(self.model.names, self.model.joints, strict=True))[1:]:
             role = "actuated" if name in self.actuated_names else "unactuated"
@@ -652,20 +649,20 @@ class System:
 
     @property
     def scratch(self) -> Any:
-        """Data of the model for what must not overwrite the terms of `update`."""
+        """Return model data for computations that must not overwrite the terms of `update`."""
         if not hasattr(self, "_scratch_data"):
             self._scratch_data = self.model.createData()
         return self._scratch_data
 
     def _refuse_singular_inertia(self) -> None:
-        """Raise an error that names the joint if what it moves is not finite, or has no inertia."""
+        """Raise an error that names the joint if the inertia that it moves is zero or not finite."""
         for name, inertia in zip(self.model.names, self.model.inertias, strict=True):
             if not np.isfinite(inertia.toDynamicParameters()).all():
                 raise InputError(f"the mass or inertia of the link that joint {name!r} moves is not finite")
         try:
             np.linalg.cholesky(self.M)
         except np.linalg.LinAlgError:
-            # the least eigenvalue belongs to a motion that hardly has kinetic energy
+            # the least eigenvalue belongs to a motion with hardly any kinetic energy
             motion = np.linalg.eigh(self.M)[1][:, 0]
             at = int(self.order[np.abs(motion).argmax()])
             joints = zip(self.model.names, self.model.joints, strict=True)

@@ -1,9 +1,9 @@
-r"""Coulomb's law with a circular cone, for contact problems that are known by their Delassus operator.
+r"""Coulomb's law with a circular cone, for contact problems given by their Delassus operator.
 
     K ∋ r ⊥ u + μ |u_T| e_N ∈ K*,    u = W r + q,    K = {r : |r_T| ≤ μ r_N},    K* = {u : μ |u_T| ≤ u_N}
 
-which is the bipotential of De Saxcé & Feng 1998, and says at once that contacts do not pull or penetrate, that what
-presses does not part, that friction stays in its cone, and that what slides has all of it straight against its motion.
+which is the bipotential of De Saxcé & Feng 1998. It states that contacts do not pull or penetrate, that pressing
+contacts do not part, and that friction stays in its cone and, if sliding, fully opposes the motion.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def miss(W: Array, q: Array, mu: Array, r: Array) -> float:
     """Return how far impulses miss the law: largest |r - P(r - s (u + μ |u_T| e_N))| of a contact; inf if not finite.
 
     Contact i owns entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents). P projects onto K. The step s = 3 / tr W_ii of
-    each contact makes velocities impulses. The unit is the largest impulse of the problem, or what would stop its
-    fastest contact at zero impulse, if that is more.
+    each contact converts velocities to impulses. The unit is the largest impulse of the problem or, if that is more,
+    the impulse that stops its fastest contact at zero impulse.
 
     Args:
         W: Delassus operator, shape (3 n, 3 n) [1/kg].

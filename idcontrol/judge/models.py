@@ -1,4 +1,4 @@
-"""The contact models that have a law of their own to be judged by."""
+"""The contact models with a law to be judged by."""
 
 from __future__ import annotations
 

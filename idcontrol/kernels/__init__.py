@@ -1,1 +1,1 @@
-"""The ground floor of compiled kernels: arrays for one step, small matrices, bound arguments, Pinocchio's data."""
+"""Foundations of compiled kernels: arrays for one step, small matrices, bound arguments, Pinocchio's data."""

@@ -1,10 +1,10 @@
-"""Arrays for the length of one step, from one block of memory.
+"""Arrays for one step, from one block of memory.
 
 A control step uses some eighty small arrays. Numba takes each from the heap, which costs 0.1 to 0.2 µs, more on a busy
-machine; from an arena they cost nothing. `begin` gives all of them back at once, so what comes from an arena must not
-outlive the step, and must never be returned to Python. Who calls a kernel again and again within a step takes a `mark`
-before the call and gives back with `release` what the kernel took. Once an arena is used up, further arrays come from
-the heap; `HEAP` is an arena without room, so that all of its arrays do.
+machine; from an arena they cost nothing. `begin` reclaims all of them at once, so arrays of an arena must not outlive
+the step, and must never be returned to Python. A kernel that calls another one repeatedly takes a `mark` first, and
+reclaims its memory with `release`. If an arena is full, further arrays come from the heap; `HEAP` is an arena without
+room, so all of its arrays do.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ STEP: Final = 1 << 14
 
 
 class Arena(NamedTuple):
-    """A block of memory, and how much of it is in use.
+    """A block of memory and its used part.
 
     Attributes:
         space: The block, shape (size,).
-        used: How many of its entries are in use, shape (1,).
+        used: Number of entries in use, shape (1,).
     """
 
     space: Array
@@ -37,7 +37,7 @@ class Arena(NamedTuple):
 
 
 def reserve(size: int = STEP) -> Arena:
-    """An arena of `size` numbers of eight bytes."""
+    """Return an arena of `size` numbers of eight bytes."""
     return Arena(space=np.empty(size), used=np.zeros(1, dtype=np.int64))
 
 
@@ -47,24 +47,24 @@ HEAP: Final = reserve(0)
 
 @njit(cache=True)
 def begin(arena: Arena) -> None:  # pragma: no cover - compiled
-    """Take back all arrays that came from the arena."""
+    """Reclaim all arrays of the arena."""
     arena.used[0] = 0
 
 
 @njit(cache=True, inner=True)
 def mark(arena: Arena) -> int:  # pragma: no cover - compiled
-    """How much of the arena is in use now, for `release`."""
+    """Return how much of the arena is in use, for `release`."""
     return int(arena.used[0])
 
 
 @njit(cache=True, inner=True)
 def release(arena: Arena, at: int) -> None:  # pragma: no cover - compiled
-    """Take back the arrays that came from the arena since the `mark` at."""
+    """Reclaim the arrays taken from the arena since the `mark` `at`."""
     arena.used[0] = at
 
 
 def _view(kind: Any, dimensions: int, itemsize: int = 8) -> Any:
-    """An intrinsic: entries of a block from `at` on as an array of a type and shape, without a count of its users."""
+    """Return an intrinsic that views a block from `at` on as an array, without a reference count."""
     if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
         return lambda space, at, shape: space[at:].view(str(kind))[: math.prod(shape)].reshape(shape)
 
@@ -79,10 +79,10 @@ def _view(kind: Any, dimensions: int, itemsize: int = 8) -> Any:
             strides = [size]
             for length in lengths[:0:-1]:
                 strides.insert(0, builder.mul(length, strides[0]))
-            made = make_array(array)(context, builder)
-            data = builder.bitcast(begin, made.data.type)
-            populate_array(made, data=data, shape=lengths, strides=strides, itemsize=size, meminfo=None)
-            return made._getvalue()
+            view = make_array(array)(context, builder)
+            data = builder.bitcast(begin, view.data.type)
+            populate_array(view, data=data, shape=lengths, strides=strides, itemsize=size, meminfo=None)
+            return view._getvalue()
 
         return array(space, at, types.UniTuple(types.int64, dimensions)), generate
 
@@ -95,7 +95,7 @@ _indices, _flags = _view(types.int64, 1), _view(types.boolean, 1, 1)
 
 @njit(cache=True, inner=True)
 def _take(arena: Arena, count: int) -> int:  # pragma: no cover - compiled
-    """Where the next `count` entries begin; -1 if fewer are left."""
+    """Return where the next `count` entries begin; -1 if fewer remain."""
     at = arena.used[0]
     if at + count > arena.space.shape[0]:
         return -1
@@ -105,48 +105,48 @@ def _take(arena: Arena, count: int) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True)
 def vector(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
-    """An array of shape (n,), not initialized."""
+    """Return an array of shape (n,), not initialized."""
     at = _take(arena, n)
     return np.empty(n) if at < 0 else _vector(arena.space, at, (n,))
 
 
 @njit(cache=True)
 def matrix(arena: Arena, rows: int, columns: int) -> Array:  # pragma: no cover - compiled
-    """An array of shape (rows, columns), stored by rows, not initialized."""
+    """Return an array of shape (rows, columns), stored by rows, not initialized."""
     at = _take(arena, rows * columns)
     return np.empty((rows, columns)) if at < 0 else _matrix(arena.space, at, (rows, columns))
 
 
 @njit(cache=True, inner=True)
 def frames(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
-    """Shape (n, 3, 3), whatever it holds."""
+    """Return an array of shape (n, 3, 3), not initialized."""
     return stack(arena, n, 3, 3)
 
 
 @njit(cache=True, inner=True)
 def stack(arena: Arena, n: int, rows: int, columns: int) -> Array:  # pragma: no cover - compiled
-    """An array of shape (n, rows, columns), not initialized."""
+    """Return an array of shape (n, rows, columns), not initialized."""
     at = _take(arena, n * rows * columns)
     return np.empty((n, rows, columns)) if at < 0 else _stack(arena.space, at, (n, rows, columns))
 
 
 @njit(cache=True, inner=True)
 def indices(arena: Arena, n: int) -> Integers:  # pragma: no cover - compiled
-    """An array of integers of shape (n,), not initialized."""
+    """Return an array of integers of shape (n,), not initialized."""
     at = _take(arena, n)
     return np.empty(n, dtype=np.int64) if at < 0 else _indices(arena.space, at, (n,))
 
 
 @njit(cache=True, inner=True)
 def flags(arena: Arena, n: int) -> Booleans:  # pragma: no cover - compiled
-    """An array of booleans of shape (n,), not initialized."""
+    """Return an array of booleans of shape (n,), not initialized."""
     at = _take(arena, (n + 7) // 8)
     return np.empty(n, dtype=np.bool_) if at < 0 else _flags(arena.space, at, (n,))
 
 
 @njit(cache=True)
 def zeros(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
-    """An array of zeros of shape (n,)."""
+    """Return an array of zeros of shape (n,)."""
     out: Array = vector(arena, n)
     out[:] = 0.0
     return out

@@ -1,17 +1,17 @@
-"""Calls of compiled functions from Python, in which as little as possible is looked at again.
+"""Calls of compiled functions from Python with little overhead.
 
-Numba finds out the type of every argument in every call, which takes longer than to hand it over. A control step reads
-and writes some forty arrays, of which a handful change between calls: `bind` makes one argument of the others, in
-compiled code the tuple ``bound.values``. `entry` is a compiled function whose arguments are known to keep their types:
-a call with a bound argument takes 0.1 µs in place of 0.5 µs, one with fifteen arrays 0.6 µs in place of 1.5 µs.
+Numba determines the type of every argument in every call, which takes longer than passing it. A control step reads and
+writes some forty arrays, of which a handful change between calls: `bind` turns the others into one argument, in
+compiled code the tuple ``bound.values``. `entry` is a compiled function whose arguments always have the same types: a
+call with a bound argument takes 0.1 µs instead of 0.5 µs, one with fifteen arrays 0.6 µs instead of 1.5 µs.
 
-Arrays are bound, not copied: what is written into them later is seen. Scalars keep the value they had.
+Arrays are bound, not copied: later changes of their entries are visible. Scalars keep the value they had.
 
-Numba counts the users of every array at each assignment and call, with atomic operations: for the forty arrays of a
-control step some microseconds. ``bound.borrowed`` are the same values as ``bound.values``, not counted, and `borrow`
-does so with an argument: who called keeps their arrays alive, so they must not be returned or kept beyond the call.
+Numba counts references to every array at each assignment and call, with atomic operations: for the forty arrays of a
+control step some microseconds. ``bound.borrowed`` are the same values as ``bound.values`` without counts, and `borrow`
+does this to an argument: the caller keeps the arrays alive, so they must not be returned or stored beyond the call.
 
-A call takes a handle from the heap for each array that it is given, and none for what is bound.
+A call takes a handle from the heap for each array argument, and none for bound arrays.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class _BoundType(types.StructRef):  # type: ignore[misc] # numba has no types
     """Numba's type of `Bound`."""
 
     def preprocess_fields(self, fields: Any) -> Any:
-        """Types that do not depend on the value of a literal."""
+        """Return types that do not depend on the value of a literal."""
         return tuple((name, types.unliteral(kind)) for name, kind in fields)
 
 
 class Bound(structref.StructRefProxy):  # type: ignore[misc] # numba has no types
-    """The result of `bind`; only compiled code can look into it."""
+    """The result of `bind`; only compiled code can read it."""
 
     __slots__ = ()
 
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """A value whose arrays, however deep in tuples, have no count of their users."""
+    """Return a value whose arrays, however deep in tuples, have no reference counts."""
     if isinstance(kind, types.Array) and not PLAIN:
         array = make_array(kind)(context, builder, value=value)
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
@@ -61,7 +61,7 @@ def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         return context.make_tuple(
             builder, kind, [_uncounted(context, builder, *of) for of in zip(kind, parts, strict=True)]
         )
-    context.nrt.incref(builder, kind, value)  # of what is bound itself, and of all with plain Numba
+    context.nrt.incref(builder, kind, value)  # for the bound object itself, and for everything with plain Numba
     return value
 
 
@@ -85,22 +85,22 @@ def _lower_attribute(context: Any, builder: Any, kind: Any, bound: Any, name: st
 
 @intrinsic
 def borrow(_: Any, values: Any) -> Any:
-    """Return `values` (arrays, numbers, tuples of them, also bound) in a form whose users are not counted any more."""
+    """Return `values` (arrays, numbers, tuples of them, also bound) without reference counts."""
     is_bound = isinstance(values, _BoundType)
     held = values.field_dict["values"] if is_bound else values
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        given = arguments[0]
+        argument = arguments[0]
         if is_bound:
-            given = structref._Utils(context, builder, values).get_data_struct(given).values
-        return _uncounted(context, builder, held, given)
+            argument = structref._Utils(context, builder, values).get_data_struct(argument).values
+        return _uncounted(context, builder, held, argument)
 
     return held(values), generate
 
 
 @intrinsic
 def put(_: Any, bound: Any, values: Any) -> Any:
-    """Bind other values of the same types, borrowed ones: who calls keeps their arrays alive as long as `bound`."""
+    """Bind other values of the same types, borrowed ones: the caller keeps their arrays alive as long as `bound`."""
     held = bound.field_dict["values"]
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -113,8 +113,8 @@ def put(_: Any, bound: Any, values: Any) -> Any:
 
 
 @intrinsic
-def _made(typing: Any, values: Any) -> Any:
-    """Make a `Bound` in place; Numba would compile a constructor as a function of its own for each type of values."""
+def _build(typing: Any, values: Any) -> Any:
+    """Build a `Bound` inline; Numba would compile a constructor as a separate function for each type of values."""
     kind = _BoundType((("values", values),))
     _, generate_empty = structref.new._defn(typing, types.TypeRef(kind))
 
@@ -138,7 +138,7 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
         values: Any
         borrowed = property(lambda bound: bound.values)  # interpreted code has no counts to save
 
-    _made = Bound
+    _build = Bound
 
     def borrow(values: Any) -> Any:
         """Return `values` as they are."""
@@ -152,14 +152,14 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
 @njit(cache=True)
 def bind(values: tuple[Any, ...]) -> Bound:
     """Make one argument of arrays, numbers, and tuples of them."""
-    bound: Bound = _made(values)
+    bound: Bound = _build(values)
     return bound
 
 
 def entry(function: Any, *like: Any) -> Callable[..., Any]:
-    """Compile a function for arguments of the types of `like`, unless it is, and return what Python calls of it.
+    """Compile a function for arguments of the types of `like`, if necessary, and return its entry for Python.
 
-    It does not look at its arguments: an array of another type or number of axes would be misread (`Form`). Lengths may
+    It does not check its arguments: an array of another type or number of axes would be misread (`Form`). Lengths may
     differ.
     """
     called: Callable[..., Any] = function if config.DISABLE_JIT else function.compile(tuple(map(typeof, like)))
@@ -167,10 +167,10 @@ def entry(function: Any, *like: Any) -> Callable[..., Any]:
 
 
 class Form:
-    """Types, number types and numbers of axes of arrays without gaps, which an `entry` does not look at."""
+    """Types, number types and numbers of axes of contiguous arrays, which an `entry` does not check."""
 
     def __init__(self, *like: AnyArray) -> None:
-        """Take them from arrays of any length."""
+        """Take the form of arrays of any length."""
         self._types = [type(array) for array in like]
         self._numbers = [array.dtype for array in like]
         self._axes = [array.ndim for array in like]
@@ -178,9 +178,9 @@ class Form:
     def fits(self, values: Iterable[Any]) -> bool:
         """True if the values are arrays of this form.
 
-        Subclasses are not: their authors decide what they say of themselves.
+        Subclasses do not fit, since they can redefine their attributes.
         """
-        # lists are compared in C, and number types that are equal may be other objects, as Pinocchio's are
+        # lists are compared in C; equal number types may be different objects, as Pinocchio's are
         return (
             [*map(type, values)] == self._types
             and [array.dtype for array in values] == self._numbers

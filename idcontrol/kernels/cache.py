@@ -1,17 +1,17 @@
-"""Files of compiled functions, sealed with a digest: what is not as it was written is compiled anew.
+"""Files of compiled functions, sealed with a digest: a damaged file is compiled anew.
 
-Numba unpickles whatever its files hold, and runs the machine code in it. A flipped bit there (a worn SD card, a copied
+Numba unpickles its files whatever they hold, and runs their machine code. A flipped bit there (a worn SD card, a copied
 home) ends in an abort at best, and in wrong torques at worst. Here each signature of a function has one file, which
-begins with a digest of all that follows. Its name has digests of the version (Numba's, and
-`idcontrol.kernels.sources.stamp` of the function's file) and of the signature.
+begins with a digest of the rest. Its name has digests of the version (Numba's, and `idcontrol.kernels.sources.stamp` of
+the function's file) and of the signature.
 
 Numba asks for it with `Cache._cache_file`, which has the two methods `save` and `load`.
 
-The names of linked kernels (`idcontrol.kernels.linked`) stand in the machine code of all functions that may call them.
-They are found there, so that a loop on the wall clock can have all of them before its first tick.
+Machine code contains the names of the linked kernels (`idcontrol.kernels.linked`) that it may call. They are read from
+it, so that a loop on the wall clock can load all of them before its first tick.
 
-Code is written to NUMBA_CACHE_DIR if it is set, else to ``__pycache__`` beside the sources. A user who may not write
-there reads it nevertheless, and writes what is missing to the user's own cache, or to a temporary folder.
+Code is written to NUMBA_CACHE_DIR if it is set, else to ``__pycache__`` beside the sources. A user without write
+permission reads that cache, and writes to a cache of their own or to a temporary folder.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ _SIZE: Final = 16
 """Bytes of a digest; names have as many of its hexadecimal digits."""
 
 MARK: Final = b"<idcontrol:%b>"
-"""How the name of a linked kernel stands in machine code, in base 64."""
+"""Prefix of the name of a linked kernel in machine code, in base 64."""
 entered: set[bytes] = set()
-"""Names of the linked kernels that compiled code of this process may enter."""
+"""Names of the linked kernels that compiled code of this process may call."""
 
 _ENVIRONMENT: Final = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}"
-"""Packages whose versions compiled code depends on: environments that share the sources have files of their own."""
+"""Packages whose versions compiled code depends on: environments that share the sources have separate files."""
 
 
 def keep(compiled: Any, file: Path, suffix: str = "") -> None:
-    """Keep a compiled function for later processes, until `file` or another of which it is made changes.
+    """Cache a compiled function for later processes, until `file` or another of its sources changes.
 
-    Plain Numba (`idcontrol.kernels.hooks.PLAIN`) keeps it in files of its own, until `file` changes.
+    Plain Numba (`idcontrol.kernels.hooks.PLAIN`) uses its own files, until `file` changes.
 
     Args:
         compiled: The function.
-        file: Where it is defined.
-        suffix: Tells functions of one name apart.
+        file: Its source file.
+        suffix: Distinguishes functions of one name.
     """
     if not file.is_file():  # a notebook's cell
         compiled.enable_caching()
@@ -72,7 +72,7 @@ def keep(compiled: Any, file: Path, suffix: str = "") -> None:
     try:
         compiled.enable_caching()
     finally:
-        config.CACHE_DIR = chosen  # a user's functions are not ours
+        config.CACHE_DIR = chosen  # users' functions are not ours
     if PLAIN:
         return
     cache = compiled._cache
@@ -83,29 +83,29 @@ def keep(compiled: Any, file: Path, suffix: str = "") -> None:
 
 @functools.cache
 def _writable_root(chosen: str, sources: Path) -> str | None:
-    """Return what Numba's CACHE_DIR must be for sources in a folder; "" means beside them, None means nowhere.
+    """Return Numba's CACHE_DIR for sources in a folder; "" for beside them, None for nowhere.
 
     Args:
-        chosen: What the user has set it to.
+        chosen: The user's setting.
         sources: The folder.
     """
     if _is_writable(Path(chosen) if chosen else sources / "__pycache__"):
         return chosen
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if os.path.isabs(home) and _is_writable(Path(home, "numba")):  # of an unknown user it is "~/.cache"
+    if os.path.isabs(home) and _is_writable(Path(home, "numba")):  # for an unknown user it is "~/.cache"
         return f"{home}/numba"
     return _temporary()
 
 
 @functools.cache
 def _temporary() -> str | None:
-    """Return this user's temporary folder of compiled code, and say so; None if there is no room for it."""
+    """Return this user's temporary folder of compiled code, and report it; None if there is no space."""
     try:
         folder = Path(tempfile.gettempdir(), f"idcontrol-{os.getuid()}")
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-            folder = Path(tempfile.mkdtemp(prefix="idcontrol-"))  # another user's code must not be run
+            folder = Path(tempfile.mkdtemp(prefix="idcontrol-"))  # another user's code must not run
     except OSError as error:
         _say(f"idcontrol: no folder can be written to ({error.strerror}): kernels are compiled anew each time")
         return None
@@ -114,7 +114,7 @@ def _temporary() -> str | None:
 
 
 def _is_writable(folder: Path) -> bool:
-    """True if files can be made in a folder, which is made if it is not there."""
+    """True if files can be created in a folder, which is created if missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -127,35 +127,35 @@ class SealedFiles:
     """The files of one function, one for each signature: a digest of its name and code, and its code."""
 
     def __init__(self, folders: Sequence[Path], name: str, version: str) -> None:
-        """Name the files.
+        """Set the names of the files.
 
         Args:
-            folders: Where they are read from, in this order; they are written to the last one.
-            name: How their names begin; it tells functions and versions of Python apart.
-            version: Of the code that the function is made of.
+            folders: Folders to read from, in this order; the last one is written to.
+            name: Prefix of their names; it distinguishes functions and versions of Python.
+            version: Version of the function's sources.
         """
         self._folders = tuple(dict.fromkeys(folders))
         self._name = f"{name}.{_digest(_ENVIRONMENT.encode())[:8]}"
         self._version = _digest(version.encode())
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep the compiled code of one signature, if there is room for it, and forget code of other versions."""
+        """Save the compiled code of one signature, if there is space, and delete code of other versions."""
         folder, name, code = self._folders[-1], self._file(key), dumps((key, data))
-        file, part = folder / name, folder / f"{name}.{uuid4().hex}"  # two processes may compile it at once
+        file, part = folder / name, folder / f"{name}.{uuid4().hex}"  # two processes may compile it at the same time
         _note(code)
         try:
             part.write_bytes(_seal(name, code) + code)
             part.replace(file)
             for old in set(folder.glob(f"{self._name}.*.nbc")) - set(folder.glob(f"{self._name}.{self._version}.*")):
                 old.unlink(missing_ok=True)
-        except OSError as error:  # this process has it all the same
+        except OSError as error:  # this process has it anyway
             with contextlib.suppress(OSError):
                 part.unlink()
             where = f" in {file}" if file.is_dir() else ""
             _say(f"idcontrol: what is compiled is not kept{where}, and compiled again next time: {error.strerror}")
 
     def load(self, key: Any) -> Any:
-        """Read the compiled code of one signature; None if there is none that can be used."""
+        """Read the compiled code of one signature; None if there is no usable code."""
         read = (_read(folder / self._file(key), key) for folder in self._folders)
         return next((data for data in read if data is not None), None)
 
@@ -164,10 +164,10 @@ class SealedFiles:
 
 
 def _read(file: Path, key: Any) -> Any:
-    """Read a file of compiled code; None if it cannot be used."""
+    """Read a file of compiled code; None if it is unusable."""
     try:
         content = file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # `save` tells of a folder in its place
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # `save` reports a folder in its place
         return None
     except OSError as error:
         _say(f"idcontrol: {file} cannot be read ({error.strerror}): compiled anew")
@@ -178,7 +178,7 @@ def _read(file: Path, key: Any) -> Any:
         return None
     try:
         saved, data = pickle.loads(code)
-    except (AttributeError, ImportError):  # a type of its arguments is elsewhere now
+    except (AttributeError, ImportError):  # a type of its arguments has moved
         return None
     if saved != key:  # types that print alike
         return None

@@ -1,4 +1,4 @@
-"""Says that kernels are compiled, where that takes long enough for a user to wonder, and lets a second core help."""
+"""Announces compilation that takes long enough for a user to wonder, and lets a second core help."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any
 from numba.core import event
 
 SAYS = "idcontrol: compiling"
-"""How the line begins."""
+"""Beginning of the line."""
 NOTICED_S = 1.0
-"""Compiling that takes less is not announced [s of processor time]: some kernel or other is new in many runs."""
+"""Shorter compilation is not announced [s of processor time]: many runs meet some new kernel."""
 WORTH_S = 2.0
-"""Compiling that takes less needs no help [s of processor time]."""
+"""Shorter compilation needs no help [s of processor time]."""
 GRACE_S = 5.0
-"""A helper that does not end when it is asked to is killed after so long [s]."""
+"""Time after which a helper that was asked to end is killed [s]."""
 
 
 @contextlib.contextmanager
 def announced(what: str, helper: Sequence[str] = ()) -> Iterator[None]:
-    """Print one line on stderr once kernels have been compiled for `NOTICED_S`.
+    """Print one line on stderr once compilation has taken `NOTICED_S`.
 
     Args:
         what: What needs the kernels, e.g. ``"trot with pid on coulomb-lcp"``.
-        helper: Command of a process that compiles the kernels which are needed last, and ends as its standard input
-            does; it starts when compiling has taken `WORTH_S` and a core is idle.
+        helper: Command of a process that compiles the kernels needed last, and ends when its standard input does; it
+            starts when compilation has taken `WORTH_S` and a core is idle.
     """
     clock = _Clock(what, helper)
     event.register("numba:compile", clock)
@@ -50,7 +50,7 @@ class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
         self._spent_s, self._began, self._depth, self._said = 0.0, 0.0, 0, False
 
     def on_start(self, event: Any) -> None:
-        """A kernel begins to be compiled."""
+        """Note that a kernel begins to be compiled."""
         if self._depth == 0:
             self._began = time.thread_time() - self._spent_s
         self._depth += 1
@@ -61,11 +61,11 @@ class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
             print(line, file=sys.stderr, flush=True)
         if self._command and spent > WORTH_S and os.getloadavg()[0] < len(os.sched_getaffinity(0)) - 1.0:
             nothing, command, self._command = subprocess.DEVNULL, self._command, ()
-            with contextlib.suppress(OSError):  # a machine that has no room for another process compiles all in this
+            with contextlib.suppress(OSError):  # without resources for another process, this one compiles everything
                 self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing)
 
     def on_end(self, event: Any) -> None:
-        """A kernel is compiled."""
+        """Note that a kernel is compiled."""
         self._depth -= 1
         self._spent_s = time.thread_time() - self._began
 

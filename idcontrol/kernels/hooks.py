@@ -1,4 +1,4 @@
-"""What goes beyond Numba's public interface, and what it is worth.
+"""Hooks beyond Numba's public interface, and their benefit.
 
 | hook | what it does | worth |
 | --- | --- | --- |
@@ -16,10 +16,10 @@
 Measured with Numba 0.68 on two cores with a load of 14, each hook off alone: processor time of compiling 30 kernels
 (terms and contacts of solo12), of a first trot for loops, and medians of a trot's control steps.
 
-All of them act on our functions alone, within `compiling`, while this thread holds Numba's lock of the compiler.
-Without them, with ``IDCONTROL_PLAIN_NUMBA=1``, everything runs on plain ``numba.njit(cache=True)``, with the same
-results to the bit. So it does by itself with a version of Numba that is not in `TESTED`. Numba's own cache looks at the
-file of a function alone: after an edit of another file, remove it (`idcontrol doctor` says where it is).
+All of them act on our functions only, within `compiling`, while this thread holds Numba's compiler lock. Without them,
+with ``IDCONTROL_PLAIN_NUMBA=1``, everything runs on plain ``numba.njit(cache=True)``, with the same results to the bit.
+Versions of Numba that are not in `TESTED` disable them, too. Numba's own cache looks at the file of a function
+alone: after an edit of another file, remove it (`idcontrol doctor` says where it is).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TESTED: Final = ("0.62", "0.63", "0.64", "0.65", "0.66", "0.67", "0.68")
 
 
 def _is_plain() -> bool:
-    """True if the user wants no hooks, or the version of Numba is not tested with them; then say so."""
+    """True if the user wants no hooks, or the version of Numba is not tested with them, which is then reported."""
     if os.environ.get("IDCONTROL_PLAIN_NUMBA") == "1":
         return True
     if numba.__version__.rpartition(".")[0] in TESTED:
@@ -63,7 +63,7 @@ PLAIN: Final = _is_plain()
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
     """Compile or load one of our functions with the hooks."""
-    with stopwatch.stopped(), global_compiler_lock:  # Numba takes the same lock for functions of others
+    with stopwatch.stopped(), global_compiler_lock:  # Numba takes the same lock for other functions
         generator, threshold = cpu_target.target_context.codegen(), gc.get_threshold()
         library, generator._library_class = generator._library_class, _Library
         gc.set_threshold(0)
@@ -75,10 +75,10 @@ def compiling() -> Iterator[None]:
 
 
 class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
-    """The code of a function and of those that it takes in, its loops not unrolled, and optimized once."""
+    """The code of a function and of the functions inlined into it, with loops not unrolled, optimized once."""
 
     def add_ir_module(self, module: Any) -> None:
-        """Add a module whose loops of unknown length LLVM shall not unroll."""
+        """Add a module, and forbid LLVM to unroll its loops of unknown length."""
         pragma = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.runtime.disable")])
         for function in module.functions:
             done = set()
@@ -87,7 +87,7 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
                 end = block.terminator
                 if isinstance(end, ir.Branch) and any(getattr(to, "name", None) in done for to in end.operands):
                     loop = ir.MDValue(module, [], name=str(len(module.metadata)))
-                    loop.operands = loop, pragma  # by its first part LLVM knows it as a loop's
+                    loop.operands = loop, pragma  # LLVM identifies a loop by its first operand
                     end.set_metadata("llvm.loop", loop)
         super().add_ir_module(module)
 
@@ -100,22 +100,22 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
 
 
 class Options(Flags):  # type: ignore[misc]  # numba has no types
-    """How a function is compiled; of equal options there is one copy, which Numba keeps what it knows of functions by.
+    """Compilation options; equal options are one object, by which Numba looks up functions.
 
-    Numba looks there for each function that a call may mean, 150 000 times in a first trot, and compares thirty options
-    each time with those of others, since its own hash is the same for all.
+    Numba looks them up for each function that a call may refer to, 150 000 times in a first trot, and compares thirty
+    options each time, since its own hash is the same for all.
     """
 
     __slots__ = ()
     __eq__, __hash__ = object.__eq__, object.__hash__
 
     def copy(self) -> Options:
-        """The one copy of these options; of that, one of its own: Numba alters it to compile sums of arrays."""
+        """Return the shared copy of these options; for it, a new one, since Numba alters it to compile array sums."""
         if self in _COPIES:
             return Options(self)
-        for made in _COPIES:
-            if made.values() == self.values():
-                return made
+        for shared in _COPIES:
+            if shared.values() == self.values():
+                return shared
         _COPIES.append(Options(self))
         return _COPIES[-1]
 
@@ -124,12 +124,12 @@ _COPIES: Final[list[Options]] = []
 
 
 class CallType(types.Dispatcher):  # type: ignore[misc]  # numba has no types
-    """The type of a function in whose calls numbers are no literals: Numba compiles it anew for each of these."""
+    """The type of a function in whose calls numbers are no literals, for each of which Numba would compile it anew."""
 
     def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
-        """The signature of a call."""
-        given = tuple(types.unliteral(kind) for kind in args)
-        return super().get_call_type(context, given, {name: types.unliteral(kind) for name, kind in kws.items()})
+        """Return the signature of a call."""
+        plain = tuple(types.unliteral(kind) for kind in args)
+        return super().get_call_type(context, plain, {name: types.unliteral(kind) for name, kind in kws.items()})
 
 
-register_model(CallType)(models.OpaqueModel)  # its callers know it: there is nothing to hold
+register_model(CallType)(models.OpaqueModel)  # its callers know it: there is nothing to store

@@ -1,13 +1,13 @@
 """The decorator of all our compiled functions.
 
-What Python calls is ready for it once compiled code has called it: an interpreted step must not wait for a compiler,
-within a loop on the wall clock. Numba does so with a wrapper that takes every array of the arguments out of its Python
-object, which for the tuples of a control step can take longer to compile than the function. Functions that no Python
-code of this package names are ``inner`` and have none. Tests and users may call them nevertheless: Python then gets a
-copy that is compiled with a wrapper.
+A function that Python calls is ready once compiled code has called it: an interpreted step must not wait for a compiler
+in a loop on the wall clock. Numba does this with a wrapper that unpacks every array argument from its Python object.
+For the tuples of a control step the wrapper can take longer to compile than the function. Functions that no Python code
+of this package calls are ``inner`` and have no wrapper. Tests and users may call them nevertheless: Python then gets a
+copy compiled with a wrapper.
 
-The time of compiling and loading does not belong to a run's time (`idcontrol.kernels.stopwatch`). What is kept for
-later processes is in `idcontrol.kernels.cache`, and what goes beyond Numba's interface in `idcontrol.kernels.hooks`.
+Compilation and loading do not count as run time (`idcontrol.kernels.stopwatch`). Caching is in
+`idcontrol.kernels.cache`, hooks beyond Numba's interface in `idcontrol.kernels.hooks`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from idcontrol.kernels.hooks import PLAIN, CallType, Options, compiling
 
 
 def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
-    """Compile a function as ``numba.njit`` does, but see the module's text.
+    """Compile a function as ``numba.njit`` does, with the differences in the module's text.
 
     Args:
-        cache: True to keep what is compiled for later processes.
-        inner: True if compiled functions alone call it; it is at the top level of its module.
-        **options: Others of Numba's.
+        cache: True to cache the code for later processes.
+        inner: True if only compiled functions call it; it must be at the top level of its module.
+        **options: Other options of Numba's.
     """
     if config.DISABLE_JIT:
         return numba.njit(**options)
-    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner}  # nobody calls ours from C
+    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner}  # no C code calls ours
 
     def compiled(function: FunctionType) -> Any:
         if PLAIN:
@@ -54,7 +54,7 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
     """A compiled function."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        """Take what Numba's own takes."""
+        """Take the arguments of Numba's dispatcher."""
         super().__init__(*arguments, **named)
         self._compiler._customize_flags = Options
 
@@ -69,7 +69,7 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
 
 
 class _Inner(_Compiled):
-    """A compiled function without what Python needs to call it."""
+    """A compiled function without the wrapper for Python."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call a copy that is compiled for Python."""

@@ -1,8 +1,8 @@
 """Sums over long rows, many terms at once.
 
-A sum that is added up in a loop waits for each term: to add in another order would round otherwise, so LLVM keeps it.
-Here the order is written down, sixteen sums side by side in vector registers: of 1200 terms six times as fast, and the
-same to the last bit on every processor.
+A sum in a loop waits for each term, and LLVM keeps the order since another one would round differently. Here the order
+is fixed, with sixteen partial sums in vector registers: for 1200 terms six times as fast, and identical to the last bit
+on every processor.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from numba.np.arrayobj import make_array
 from idcontrol.types import Array
 
 LANES: Final = 16
-"""Sums side by side: four registers of four numbers, so that none waits for the addition before."""
+"""Number of partial sums: four registers of four numbers, so that none waits for the previous addition."""
 
 _WIDE: Final = 4
 _INDEX, _VECTOR = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDE)
 
 
 def _dot(a: Array, b: Array) -> float:
-    """``a·b`` of C-contiguous rows of one length.
+    """Return ``a·b`` of C-contiguous rows of equal length.
 
-    Term i belongs to sum i mod `LANES`, of what is left in fours to the first register, and the last few to the total.
+    Term i belongs to sum i mod `LANES`; remaining groups of four go to the first register, and the last few terms to
+    the total.
     """
     n = a.shape[0]
     most, whole = n - n % LANES, n - n % _WIDE

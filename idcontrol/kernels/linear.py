@@ -1,4 +1,4 @@
-"""Linear algebra of small dense matrices inside kernels: no call into LAPACK, which takes longer than the work itself.
+"""Linear algebra of small dense matrices inside kernels, without LAPACK, whose calls take longer than the work.
 
 Symmetric matrices are factored as A = L Lᵀ, L lower triangular; the factors R of rows that are orthogonalized one by
 one are upper triangular (`idcontrol.solvers.factor`). Nothing here allocates.
@@ -20,8 +20,8 @@ AnyArray: TypeAlias = Array | Integers | Booleans
 def assign(out: AnyArray, values: AnyArray) -> None:  # pragma: no cover - compiled
     """Write values (n,) into the first n entries of out.
 
-    ``out[:] = values`` does so, too, but first makes sure that the arrays do not overlap: ten times the code, compiled
-    again into every function that calls the one where it stands.
+    ``out[:] = values`` first checks that the arrays do not overlap: ten times the code, compiled again into every
+    caller.
     """
     for i in range(values.shape[0]):
         out[i] = values[i]
@@ -44,11 +44,11 @@ def add(a: Array, factor: float, b: Array) -> None:  # pragma: no cover - compil
 
 @njit(cache=True, inner=True, error_model="numpy")
 def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
-    """Lower factor of a symmetric matrix A = L Lᵀ.
+    """Write the lower factor of a symmetric matrix A = L Lᵀ.
 
     Args:
         A: Shape (n, n); only its lower triangle is read.
-        L: Result, shape (n, n); entries above the diagonal are left as they are.
+        L: Result, shape (n, n); entries above the diagonal are unchanged.
 
     Returns:
         False if A is not positive definite.

@@ -1,20 +1,20 @@
-"""Compiled functions whose callers do not hold a copy of them.
+"""Compiled functions that are called, not copied into their callers.
 
-Numba puts a function's code into every function that calls it, and optimizes it there anew: a kernel at the bottom of
-six is compiled six times, and again for each further caller. One that is `linked` is compiled once, and called where it
-is. That takes some nanoseconds: it is meant for stages and solvers, not for what is done with two numbers.
+Numba puts a function's code into every caller, and optimizes it there again: a kernel at the bottom of six is compiled
+six times, and again for each further caller. A `linked` kernel is compiled once, and called. That takes some
+nanoseconds: it is meant for stages and solvers, not for what is done with two numbers.
 
-A caller may also choose at run time which kernel to call: `address` makes a number of it, and `calls` a function that
-calls what is there. So one compiled loop serves all schemes and models.
+A caller may also choose a kernel at run time: `address` returns its address, and `calls` a function that calls an
+address. So one compiled loop serves all schemes and models.
 
-Each place of a call has a pointer, empty when the program begins. The first call asks Python for the kernel, which
-comes from its cache or is compiled. Rounding is the same either way.
+Each call site has a pointer, initially empty. The first call asks Python for the kernel, which comes from its cache or
+is compiled. Rounding is the same either way.
 
-A `late` kernel is not compiled with its callers, who know what it returns, but when it is first entered: it is for what
-most runs never need. A loop on the wall clock could wait for no kernel: before its first tick it calls
-`compile_linked`, which finds the kernels' names in the machine code (`idcontrol.kernels.cache`).
+A `late` kernel is compiled when first called, not with its callers, which only know its return type: it is for what
+most runs never need. A loop on the wall clock cannot wait for a kernel: before its first tick it calls
+`compile_linked`, which reads the kernels' names from the machine code (`idcontrol.kernels.cache`).
 
-With `idcontrol.kernels.hooks.PLAIN` kernels are called as Numba calls them, but for those that are called by address.
+With `idcontrol.kernels.hooks.PLAIN` kernels are called as Numba calls them, except those called by address.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ F = TypeVar("F")
 
 
 def linked(kernel: F) -> F:
-    """Let compiled functions call `kernel` where it is; a decorator on top of ``njit(cache=True)``.
+    """Let compiled functions call `kernel` instead of copying it; a decorator on top of ``njit(cache=True)``.
 
     Args:
-        kernel: Compiled function at the top level of a module, which is called with positional arguments.
+        kernel: Compiled function at the top level of a module, called with positional arguments.
     """
     return _link(kernel, None)
 
 
 def late(returned: Callable[..., Any]) -> Callable[[F], F]:
-    """Let compiled functions call a kernel where it is, and compile it when it is first entered; used as `linked`.
+    """Let compiled functions call a kernel, and compile it when first called; used like `linked`.
 
     Args:
-        returned: The Numba type that it returns, as a function of the types of its arguments.
+        returned: The Numba type of its result, as a function of the types of its arguments.
     """
     return lambda kernel: _link(kernel, returned)
 
 
 def compile_linked() -> None:
-    """Compile or load all linked kernels that compiled code in this process may enter, late ones and what they call."""
+    """Compile or load all linked kernels that compiled code in this process may call, including late ones."""
     done: set[bytes] = set()
     while new := entered - done:
         for name in sorted(new):
@@ -83,26 +83,26 @@ def _link(kernel: Any, returned: Callable[..., Any] | None) -> Any:
 
 
 def address(kernel: Any, returned: Any, *like: Any) -> Any:
-    """Return where a compiled function is, for arguments of the types of `like`; compile it if it has not been.
+    """Return the address of a compiled function for arguments of the types of `like`; compile it if necessary.
 
     Args:
-        kernel: At the top level of a module, so that it stays where it is.
+        kernel: At the top level of a module, so that it persists.
         returned: The Numba type that it returns.
-        like: Values like its arguments, or their Numba types.
+        like: Examples of its arguments, or their Numba types.
 
     Raises:
         TypeError: It returns something else.
     """
     if config.DISABLE_JIT:
         return kernel
-    compiled = _compiled(kernel, _types_of(like))  # as `entry` does: what Python calls, too, is compiled once
+    compiled = _compiled(kernel, _types_of(like))  # as `entry` does: a kernel that Python calls, too, is compiled once
     if compiled.signature.return_type != returned:
         raise TypeError(f"{kernel.__name__} returns {compiled.signature.return_type}, not {returned}")
     return _where(compiled)
 
 
 def type_returned(kernel: Any, *like: Any) -> Any:
-    """Return the Numba type that a compiled function returns for arguments like these, values or their types."""
+    """Return the Numba type that a compiled function returns for these arguments or types."""
     return None if config.DISABLE_JIT else _compiled(kernel, _types_of(like)).signature.return_type
 
 
@@ -111,9 +111,9 @@ def _types_of(like: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def calls(returned: Any) -> Any:
-    """Make a function ``call(address, arguments)``, which calls what is at an `address` with a tuple of arguments.
+    """Return a function ``call(address, arguments)`` that calls the code at an `address` with a tuple of arguments.
 
-    Interpreted code calls it with a function in place of an address.
+    Interpreted code passes a function instead of an address.
 
     Args:
         returned: The Numba type that is returned.
@@ -141,7 +141,7 @@ def calls(returned: Any) -> Any:
 
 
 class _Linked:
-    """A linked kernel, which looks like the compiled function that it stands for."""
+    """A linked kernel, a stand-in for the compiled function."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
@@ -156,11 +156,11 @@ class _Linked:
         return getattr(self._kernel, name)
 
     def __reduce__(self) -> str:
-        return str(self.__name__)  # copied and pickled as the function that it is
+        return str(self.__name__)  # copied and pickled as the function itself
 
 
 def name_of(kernel: Any, kinds: tuple[Any, ...], returned: Any) -> bytes:
-    """Return the text from which `find` gets a kernel: its name, and the types of its arguments and result."""
+    """Return the text by which `find` identifies a kernel: its name, and the types of its arguments and result."""
     return MARK % b64encode(pickle.dumps((kernel.__module__, kernel.__name__, kinds, returned)))
 
 
@@ -178,7 +178,7 @@ def _call(kernel: _Linked, context: Any, builder: Any, signature: Any, values: A
 
 
 def _call_address(context: Any, builder: Any, callee: Any, returned: Any, kinds: Any, values: Any) -> Any:
-    """Generate a call of a known address; an error is passed on."""
+    """Generate a call of a known address; errors are passed on."""
     status, result = context.call_conv.call_function(builder, callee, returned, kinds, values)
     with cgutils.if_unlikely(builder, status.is_error):
         context.call_conv.return_status_propagate(builder, status)
@@ -186,7 +186,7 @@ def _call_address(context: Any, builder: Any, callee: Any, returned: Any, kinds:
 
 
 def _ask(context: Any, builder: Any, slot: Any, name: bytes) -> None:
-    """Generate a question to Python for the address of the kernel of a name (`name_of`), which goes to `slot`."""
+    """Generate a request to Python for the address of a kernel (`name_of`), stored in `slot`."""
     python = context.get_python_api(builder)
     held = python.gil_ensure()
     module = python.import_module(context.insert_const_string(builder.module, __name__))
@@ -208,10 +208,10 @@ def _ask(context: Any, builder: Any, slot: Any, name: bytes) -> None:
 def find(name: bytes) -> int:
     """Load or compile the kernel of a name (`name_of`), and return its address.
 
-    A kernel stays where it is: a loop that first comes to a place of a call has no time to look again.
+    The address is valid for good: a loop that first reaches a call site has no time to search.
 
     Raises:
-        RuntimeError: It returns something else than when its caller was compiled, or than what it was declared to.
+        RuntimeError: It returns another type than its caller was compiled for, or than declared.
     """
     begin, end = MARK.split(b"%b")
     module, function, kinds, returned = pickle.loads(b64decode(name.removeprefix(begin).removesuffix(end)))
@@ -228,6 +228,6 @@ def _where(compiled: Any) -> int:
 
 
 def _compiled(kernel: Any, kinds: tuple[Any, ...]) -> Any:
-    """Return the kernel's code for arguments of some types, compiled now if it has not been."""
+    """Return the kernel's code for some argument types, compiling it if necessary."""
     kernel.compile(kinds)
     return kernel.overloads[kinds]

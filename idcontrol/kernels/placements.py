@@ -13,7 +13,7 @@ _TRANSLATION_AT = 72
 
 
 def placement_views(placements: Any) -> tuple[Array, Array]:
-    """Positions (n, 3) [m] and rotations (n, 3, 3) of a vector of SE3, as strided views; the layout is checked."""
+    """Return positions (n, 3) [m] and rotations (n, 3, 3) of a vector of SE3, as strided views; check the layout."""
     n = len(placements)
     if n == 0:
         return np.zeros((0, 3)), np.zeros((0, 3, 3))

@@ -1,8 +1,8 @@
 """Blocks of rows of six numbers, a row in one vector register.
 
-Numba unrolls loops over six before LLVM looks for what can be done at once, and then multiplies one number after the
-other. Here the vectors are written down, where that is two to five times as fast. Products and sums are rounded one by
-one, as in loops, but inner products add the terms k and k + 3 first, and what is divided is multiplied with an inverse.
+Numba unrolls loops over six before LLVM vectorizes, and then multiplies one number after the other. Here vectors are
+explicit where that is two to five times as fast. Products and sums are rounded one by one, as in loops, but inner
+products add the terms k and k + 3 first, and divisions are products with an inverse.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SYMMETRIC = ((0, 1, 2), (1, 3, 4), (2, 4, 5))
 
 
 class _Block:
-    """Rows of a C-contiguous array of rows of six, while code is generated that reads and writes them."""
+    """Rows of a C-contiguous array of rows of six, during code generation."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
         self._builder, self._data = builder, make_array(kind)(context, builder, value=value).data
@@ -52,7 +52,7 @@ class _Block:
 
 
 def _times(builder: Any, number: Any, row: Any) -> Any:
-    """The product of a number and a row."""
+    """Return the product of a number and a row."""
     nothing = ir.Constant(_ROW, ir.Undefined)
     first = builder.insert_element(nothing, number, ir.Constant(_LANE, 0))
     everywhere = builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_LANE, SIX), [0] * SIX))
@@ -60,7 +60,7 @@ def _times(builder: Any, number: Any, row: Any) -> Any:
 
 
 def _dot(builder: Any, one: Any, other: Any) -> Any:
-    """The inner product of two rows."""
+    """Return the inner product of two rows."""
     terms = builder.fmul(one, other)
     halves = (ir.Constant(ir.VectorType(_LANE, 3), half) for half in ([0, 1, 2], [3, 4, 5]))
     pairs = builder.fadd(*(builder.shuffle_vector(terms, terms, half) for half in halves))
@@ -68,7 +68,7 @@ def _dot(builder: Any, one: Any, other: Any) -> Any:
 
 
 def _combined(builder: Any, numbers: list[Any], rows: list[Any]) -> Any:
-    """The sum of rows, each times its number."""
+    """Return the sum of rows, each times its number."""
     return reduce(builder.fadd, [_times(builder, *each) for each in zip(numbers, rows, strict=True)])
 
 
@@ -125,27 +125,27 @@ def _times_three(builder: Any, P: _Block, x: _Block) -> list[Any]:
 
 
 def _vectors(write: Any, returned: Any = types.void) -> Any:
-    """Decorates a function of blocks, numbers and tuples: kernels call the code that `write` generates.
+    """Decorate a function of blocks, numbers and tuples: kernels call the code that `write` generates.
 
-    Its last block is overwritten, or a tuple is `returned`, of which `write` lists the numbers.
+    Its last block is overwritten, or a tuple of the numbers of `write` is `returned`.
     """
 
     def decorate(reference: Any) -> Any:
         if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
             return reference
 
-        def typed(_: Any, *given: Any) -> Any:
+        def typed(_: Any, *arguments: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
                 parts = [
                     _Block(context, builder, kind, value) if isinstance(kind, types.Array) else value
                     for kind, value in zip(signature.args, values, strict=True)
                 ]
-                found = write(builder, *parts)
-                return context.get_dummy_value() if found is None else context.make_tuple(builder, returned, found)
+                results = write(builder, *parts)
+                return context.get_dummy_value() if results is None else context.make_tuple(builder, returned, results)
 
-            return returned(*given), generate
+            return returned(*arguments), generate
 
-        # Numba calls it as its signature says
+        # Numba calls it with its declared signature
         context = inspect.Parameter("_", inspect.Parameter.POSITIONAL_ONLY)
         own = [each.replace(kind=context.kind) for each in inspect.signature(reference).parameters.values()]
         typed.__signature__ = inspect.Signature([context, *own])  # type: ignore[attr-defined]
@@ -156,44 +156,44 @@ def _vectors(write: Any, returned: Any = types.void) -> Any:
 
 @_vectors(_subtract_product)
 def subtract_product(P: Array, Q: Array, A: Array) -> None:
-    """``A -= Pᵀ Q``, all of shape (6, 6)."""
+    """Compute ``A -= Pᵀ Q``, all of shape (6, 6)."""
     A -= P.T @ Q
 
 
 @_vectors(_add_product)
 def add_product(P: Array, G: tuple[float, float, float, float, float, float], Q: Array, A: Array) -> None:
-    """``A += Pᵀ G Q``, P and Q of shape (3, 6), A (6, 6), and G symmetric, its upper triangle by rows."""
+    """Compute ``A += Pᵀ G Q``, P and Q of shape (3, 6), A (6, 6), and G symmetric, its upper triangle by rows."""
     A += P.T @ (np.array(G)[np.array(_SYMMETRIC)] @ Q)
 
 
 @_vectors(_solve_transposed)
 def solve_transposed(U: Array, A: Array, X: Array) -> None:
-    """``X = U⁻ᵀ A``, all (6, 6); of U the upper triangle is read, and X may be A."""
+    """Write ``X = U⁻ᵀ A``, all (6, 6); of U the upper triangle is read, and X may be A."""
     X[:] = np.linalg.solve(np.triu(U).T, A)
 
 
 @_vectors(_subtract_times)
 def subtract_times(P: Array, x: Array, y: Array) -> None:
-    """``y -= P x``, shapes (6, 6), (6,) and (6,)."""
+    """Compute ``y -= P x``, shapes (6, 6), (6,) and (6,)."""
     y -= P @ x
 
 
 @_vectors(_subtract_times_transposed)
 def subtract_times_transposed(P: Array, x: Array, y: Array) -> None:
-    """``y -= Pᵀ x``, shapes (6, 6), (6,) and (6,)."""
+    """Compute ``y -= Pᵀ x``, shapes (6, 6), (6,) and (6,)."""
     y -= P.T @ x
 
 
 @_vectors(_times_three, types.UniTuple(types.float64, 3))
 def times(P: Array, x: Array) -> tuple[float, float, float]:
-    """``P x``, shapes (3, 6) and (6,)."""
+    """Return ``P x``, shapes (3, 6) and (6,)."""
     a, b, c = P @ x
     return a, b, c
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def solve_row_transposed(U: Array, x: Array) -> None:
-    """``x ← U⁻ᵀ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
+    """Compute ``x ← U⁻ᵀ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
     for r in range(SIX):
         x[r] *= 1.0 / U[r, r]
         for c in range(r + 1, SIX):
@@ -202,7 +202,7 @@ def solve_row_transposed(U: Array, x: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def solve_row(U: Array, x: Array) -> None:
-    """``x ← U⁻¹ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
+    """Compute ``x ← U⁻¹ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
     for r in range(SIX - 1, -1, -1):
         x[r] *= 1.0 / U[r, r]
         for c in range(r):
@@ -211,5 +211,5 @@ def solve_row(U: Array, x: Array) -> None:
 
 @_vectors(_add_rows)
 def add_rows(P: Array, a: float, b: float, c: float, y: Array) -> None:
-    """``y += Pᵀ (a, b, c)``, P of shape (3, 6), y (6,)."""
+    """Compute ``y += Pᵀ (a, b, c)``, P of shape (3, 6), y (6,)."""
     y += P.T @ np.array([a, b, c])

@@ -1,8 +1,7 @@
-"""Which source files the compiled functions of a module are made of, for Numba's cache.
+"""The source files behind the compiled functions of a module, for Numba's cache.
 
-Numba compiles what a function calls into it, and the numbers that it reads from other modules, but looks at the
-function's own file alone when it asks whether what it keeps is still true. Here the files that this one imports count
-as well, however far away.
+Numba compiles called functions and constants of other modules into a function, but checks only the function's own file
+when it loads the cache. Here all files of the package that this one imports, directly or not, count as well.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ _IMPORT = re.compile(rf"^from ({ROOT.name}[\w.]*) import (?:\(([^)]*)\)|(.*))$",
 
 @functools.cache
 def stamp(file: Path) -> str:
-    """Digest of what a file holds, and all files of the package that it imports, directly or not.
+    """Return the digest of a file and of all files of the package that it imports, directly or not.
 
     Raises:
         OSError: A file cannot be read.
     """
-    found, new = {file}, [file]
+    sources, new = {file}, [file]
     while new:
-        imported = set(_read(new.pop())[1]) - found
-        found |= imported
+        imported = set(_read(new.pop())[1]) - sources
+        sources |= imported
         new += imported
-    told = sorted((each.name, _read(each)[0]) for each in found)
-    return hashlib.sha256(repr(told).encode()).hexdigest()
+    digests = sorted((each.name, _read(each)[0]) for each in sources)
+    return hashlib.sha256(repr(digests).encode()).hexdigest()
 
 
 @functools.cache
 def _read(file: Path) -> tuple[str, tuple[Path, ...]]:
-    """A file's digest, and the files of the package that it imports by itself.
+    """Return a file's digest, and the files of the package that it imports directly.
 
-    It is read once: what this program has imported of it does not change when it is edited later.
+    Files are read once: later edits do not change what this program has imported.
     """
     text = file.read_text(encoding="utf-8")
     imported = (each for module, several, one in _IMPORT.findall(text) for each in _files(module, several or one))
@@ -48,7 +47,7 @@ def _read(file: Path) -> tuple[str, tuple[Path, ...]]:
 
 
 def _files(module: str, names: str) -> Iterator[Path]:
-    """The file of a module, and where that is a folder, of those of the `names` that are modules in it."""
+    """Return the file of a module and, if that is a folder, of the `names` that are modules in it."""
     parts = module.split(".")[1:]
     # in a clone without symbolic links, planners/ and robots/ are beside the package, not in it
     root = ROOT if not parts or (ROOT / parts[0]).is_dir() or (ROOT / f"{parts[0]}.py").is_file() else ROOT.parent

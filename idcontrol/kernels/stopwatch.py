@@ -1,7 +1,7 @@
-"""Clocks that stand still while a kernel is compiled or loaded: how long a run takes, wherever kernels come from.
+"""Clocks that pause while a kernel is compiled or loaded: run time independent of the cache.
 
-Each thread has its own: what one compiles, no run of another waits for. They go on while `numba.njit` compiles, so also
-with `idcontrol.kernels.hooks.PLAIN`.
+Each thread has its own, since compilation in one thread delays no run of another. They pause while `numba.njit`
+compiles, so also with `idcontrol.kernels.hooks.PLAIN`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 
 class _Stopped(threading.local):
-    """For how long the clocks of a thread have stood still: on the wall clock, and of the processor's time [s]."""
+    """Time for which the clocks of a thread have paused: on the wall clock, and of the processor [s]."""
 
     def __init__(self) -> None:
         self.wall_s = self.processor_s = 0.0
@@ -24,18 +24,18 @@ _STOPPED = _Stopped()
 
 
 def wall_s() -> float:
-    """Time on the wall clock; differences within a thread count [s]."""
+    """Return the time on the wall clock; differences within a thread count [s]."""
     return time.perf_counter() - _STOPPED.wall_s
 
 
 def processor_s() -> float:
-    """Processor time of this process; differences within a thread count [s]."""
+    """Return the processor time of this process; differences within a thread count [s]."""
     return time.process_time() - _STOPPED.processor_s
 
 
 @contextlib.contextmanager
 def stopped() -> Iterator[None]:
-    """Let the clocks of this thread stand still."""
+    """Pause the clocks of this thread."""
     wall, processor = wall_s(), processor_s()
     _STOPPED.depth += 1
     try:

@@ -1,6 +1,6 @@
 """The fixed-rate loop that joins planner, controller and plant, on a simulated clock or on the wall clock.
 
-`simulated.ticks` is all that an experiment needs: plan, control, step, as fast as it goes. The rest of the package is
+`simulated.ticks` is all that an experiment needs: plan, control, step, as fast as possible. The rest of the package is
 for controllers on real time, with the plant (or a robot) in another process and everything that can go wrong between.
 
 The two sides

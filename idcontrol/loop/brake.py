@@ -10,20 +10,20 @@ from idcontrol.types import Array, State
 
 
 def brake(system: System, limits: Limits, state: State, h: float) -> Array:
-    """Torques that act as the damper ``τ = -D q̇⁺`` of velocities that the period ends with, shape (a,) [N m].
+    """Return torques that damp the velocities at the end of the period, ``τ = -D q̇⁺``, shape (a,) [N m].
 
     ::
 
         M (v⁺ - v) = h Pᵀτ   =>   (M + h PᵀD P) v⁺ = M v,   q̇⁺ = P v⁺
 
-    So it is stable whatever D, h and the pose are, as the damping of a motor's electronics is, which run at many
-    kilohertz; ``-D q̇`` of the last state is not. Contacts only make joints harder to move, and bias is left out: what
-    gravity adds in one period is damped in the next.
+    So it is stable for any D, h and pose, like the damping of a motor's electronics at many kilohertz; ``-D q̇`` of the
+    last state is not. Contacts only make joints harder to move, and bias is neglected: what gravity adds in one period
+    is damped in the next.
 
     Args:
         system: Multibody terms, which are updated.
         limits: D and the torque limits.
-        state: Where the machine is, finite.
+        state: State of the machine, finite.
         h: Period over which the torques hold [s].
     """
     system.update(state.q, state.v)

@@ -5,7 +5,7 @@ is counted and skipped; two cycles are never closer than half a period.
 
 If the machine has a separate clock, the cycles follow its datagrams: each begins as soon as a datagram comes close to
 the time at which it is due, and the next deadline moves towards that moment, a little in each period. The loop keeps
-its rate, and reads no datagram later than it must; without datagrams it goes on by its clock.
+its rate and reads datagrams as early as possible; without datagrams it continues by its clock.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class VirtualClock:
         """Begin at time zero.
 
         Args:
-            pace: Simulated seconds per second of the wall clock; None is as fast as possible.
+            pace: Simulated seconds per second of the wall clock; None for as fast as possible.
         """
         self._now = 0
         self._entered = 0
@@ -115,7 +115,7 @@ class VirtualClock:
         self.sleep_until(self._now + duration)
 
     def jump(self, by: int) -> None:
-        """Move the hands by `by` [ns], backwards too, without anything happening in between."""
+        """Move the clock by `by` [ns], also backwards, without events in between."""
         self._now += by
 
     def sleep_until(self, deadline: int) -> None:
@@ -134,7 +134,7 @@ class VirtualClock:
                 time.sleep(ahead / NS)
 
     def _enter(self, when: int, period: int, call: Callable[[], None]) -> None:
-        self._entered += 1  # of two calls that are due at once the first one entered goes first; calls are not compared
+        self._entered += 1  # of simultaneous calls the first one entered goes first; calls are not compared
         self._due.append((when, self._entered, period, call))
 
 
@@ -168,7 +168,7 @@ class Pacer:
             clock: The clock.
             period: Time between two cycles [ns].
             heard: Waits for a datagram until a deadline [ns], and returns True if one came; the cycles follow them.
-                None follows the clock alone.
+                None for the clock alone.
         """
         self._clock, self._period, self._heard = clock, period, heard
         self._due: int | None = None

@@ -76,7 +76,7 @@ class Gate(NamedTuple):
 
 @njit(cache=True)
 def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
-    """Admit the setpoints of a `Gate`; those of `drives` within the limits of the joints.
+    """Admit the setpoints of a `Gate`; setpoints of `drives` must be within the limits of the joints.
 
     The `share` scales the gains, too.
     """
@@ -100,7 +100,7 @@ class Setpoints:
     Attributes:
         wanted: Commanded torques, shape (a,) [N m].
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
-        tau: Torques that were sent last, shape (a,) [N m].
+        tau: Torques sent last, shape (a,) [N m].
         sent: Rows tau, q, v, kp, kd that were sent last, shape (5, a).
         values: The same as the values of a datagram, shape (5 a,): a view.
     """

@@ -59,7 +59,7 @@ class OnTheWay(Protocol):
 
     @property
     def torque(self) -> Array:
-        """Torques that carry the machine there, shape (a,) [N m]."""
+        """Return torques that carry the machine there, shape (a,) [N m]."""
 
 
 class Way(Protocol):

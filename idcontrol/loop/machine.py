@@ -90,7 +90,7 @@ class Machine:
             period_s: Time between two ticks [s].
             numbers: Session numbers of the conversation.
             policy: Faults that are tolerated.
-            start: State in which it begins; None is the session's start.
+            start: Initial state; None for the session's start.
         """
         self._plant, self._system, self._limits = plant, session.system, session.limits
         self._wire = wire = wire_format(session)
@@ -110,7 +110,7 @@ class Machine:
 
     @property
     def finished(self) -> bool:
-        """True if it has stopped, and has sent so."""
+        """True if it has stopped and has announced it."""
         return self.endpoint.finished
 
     def tick(self, cycle: Cycle, *, stop: bool = False) -> None:

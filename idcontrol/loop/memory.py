@@ -11,7 +11,7 @@ _RAM = Path("/dev/shm")
 
 
 def anonymous(size: int) -> tuple[int, mmap.mmap]:
-    """A file descriptor to hand to children (``pass_fds``), and its `size` bytes of memory, all zero."""
+    """Return a file descriptor for children (``pass_fds``), and its `size` bytes of memory, all zero."""
     with tempfile.TemporaryFile(dir=_RAM if _RAM.is_dir() else None) as file:
         file.truncate(size)
         descriptor = os.dup(file.fileno())
@@ -19,7 +19,7 @@ def anonymous(size: int) -> tuple[int, mmap.mmap]:
 
 
 def attach(descriptor: int) -> mmap.mmap:
-    """The memory behind an inherited file descriptor, which is closed."""
+    """Return the memory behind an inherited file descriptor, which is closed."""
     memory = mmap.mmap(descriptor, 0)
     os.close(descriptor)
     return memory

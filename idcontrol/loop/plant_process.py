@@ -61,7 +61,7 @@ def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
 
 
 def main() -> int:
-    """Stand in for the hardware."""
+    """Act in place of the hardware."""
     job = decode(sys.stdin.readline(), PlantJob)
     np.seterr(all="ignore")  # numbers that are not finite are a fault of the tick
     session, dt = resolve(job.target, job.config), job.period / NS

@@ -113,7 +113,7 @@ class ControlLoop:
 
     @property
     def finished(self) -> bool:
-        """True if it has stopped, and has sent so."""
+        """True if it has stopped and has announced it."""
         return self.endpoint.finished
 
     @property
@@ -165,13 +165,13 @@ class ControlLoop:
         """
         telemetry = self._telemetry
         telemetry.begin()
-        if found := self._listen(cycle):
-            faults |= found
+        if detected := self._listen(cycle):
+            faults |= detected
         telemetry.lap("read")
         telemetry.answer.fill(np.nan)
         age = self.endpoint.age(cycle.woke)
-        if found := self._judge(cycle, age):
-            faults |= found
+        if detected := self._judge(cycle, age):
+            faults |= detected
         faults, damp, start, done = self._command(cycle, faults, end=end)
         self._advance(
             Inputs(
@@ -238,9 +238,9 @@ class ControlLoop:
         if mode is not Mode.RUNNING:
             return faults, end, False, False
         progress.ending |= end
-        done, found = self._go_on(now)
-        if found:
-            faults |= found
+        done, detected = self._go_on(now)
+        if detected:
+            faults |= detected
         if self._overran(cycle):
             faults |= Fault.OVERRUN
         return faults, self._life is None and progress.ending, False, done

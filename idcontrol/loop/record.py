@@ -43,7 +43,7 @@ EXTRA = (
     *COURSE, "t_machine", "tau_wanted", "tau_applied", "dropped", "status", "step_us",
     "drive_error", "temperature", "voltage", "estop",
 )  # fmt: skip
-"""Channels of the loop's record beyond those of its session."""
+"""Channels of the loop's record in addition to its session's."""
 TIMES = tuple(name for name in EXTRA if name.endswith("_us"))
 UNITS = {
     **dict.fromkeys(TIMES, "us"), "t_machine": "s", "tau_wanted": "N m", "tau_applied": "N m",
@@ -194,7 +194,7 @@ class Scribe:
         return metrics
 
     def _note(self, tick: int, mode: Mode, faults: int) -> None:
-        """Record an event where mode or faults differ from those of the tick before."""
+        """Record an event where mode or faults differ from the previous tick's."""
         if Mode.RUNNING not in (mode, self._mode):
             faults = 0  # without torque faults do no harm
         if mode is self._mode and faults == self._faults:

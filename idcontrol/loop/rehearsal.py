@@ -46,7 +46,7 @@ class Rehearsal:
             state: State of the machine.
             interrupt: True if SIGALRM may interrupt planner and controller, as in `ControlLoop`.
         """
-        wire, self._clock, self._heard, self._beats = parts.wire, clock, b"", 0
+        wire, self._clock, self._heard, self._count = parts.wire, clock, b"", 0
         self._machine = Outbox(Kind.STATE, wire.robot, wire.state_values, session=1)
         at_rest = specific_force(state, state, 1.0, wire.floating)
         felt = structs.replace(state, forces=None)
@@ -68,8 +68,8 @@ class Rehearsal:
     def _tick(self) -> int:
         """Run a tick; return the time that it took [ns]."""
         began = self._clock.now()
-        self._heard, self._beats = bytes(self._machine.seal(Mode.RUNNING, began, 0)), self._beats + 1
-        self._loop.tick(Cycle(index=self._beats, due=began, woke=began))
+        self._heard, self._count = bytes(self._machine.seal(Mode.RUNNING, began, 0)), self._count + 1
+        self._loop.tick(Cycle(index=self._count, due=began, woke=began))
         self._loop.kept()
         return self._clock.now() - began
 

@@ -416,7 +416,7 @@ class Cut(enum.IntFlag):
 
 
 def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array) -> Cut:
-    """The last gate before the hardware: write the torques that may be sent into `out`.
+    """Return the last gate before the hardware: write the torques that may be sent into `out`.
 
     A torque that pushes a joint further out of its range, or makes one that is too fast faster, becomes zero; then no
     torque moves away from the last by more than its rate allows; then none exceeds its limit.

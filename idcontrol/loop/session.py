@@ -32,10 +32,10 @@ class Planner(Protocol):
         """Start anew at `state`."""
 
     def __call__(self, state: State) -> Reference:
-        """The reference at ``state.t``."""
+        """Return the reference at ``state.t``."""
 
     def notes(self) -> Array:
-        """Further numbers of the last call for the record, shape (`Session.notes`,)."""
+        """Return further numbers of the last call for the record, shape (`Session.notes`,)."""
 
 
 @runtime_checkable
@@ -43,7 +43,7 @@ class Steered(Protocol):
     """A planner that a joystick of the machine steers."""
 
     def steer(self, axes: Array) -> None:
-        """Take the axes of the last message, shape (4,), -1 to 1; NaN where there is none."""
+        """Take the axes of the last message, shape (4,), -1 to 1; NaN for missing ones."""
 
 
 class Session(Protocol):
@@ -55,9 +55,9 @@ class Session(Protocol):
         start: State in which it begins.
         limits: Limits of its joints.
         feet: Names of the feet with force sensors.
-        notes: How many numbers the planner notes in each tick.
+        notes: Number of values that the planner notes in each tick.
         orders: Orders of joints that machines of this robot have, by their names.
-        lying: State in which it lies on the ground; None where it has no such place.
+        lying: State in which it lies on the ground; None without one.
     """
 
     robot: str
@@ -70,31 +70,31 @@ class Session(Protocol):
     lying: State | None
 
     def planner(self) -> Planner:
-        """A new planner, which the caller resets."""
+        """Return a new planner, which the caller resets."""
 
     def setup(self) -> controllers.Setup:
-        """The setup that a controller is built from."""
+        """Return the setup of a controller."""
 
     def plant(self, dt: float) -> Plant:
-        """The plant that stands in for the hardware, stepped every `dt` [s]."""
+        """Return the plant in place of the hardware, stepped every `dt` [s]."""
 
     def between(self) -> Between | None:
-        """How the machine stands up and lies down; None where it does neither."""
+        """Return how the machine stands up and lies down; None if it does neither."""
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Shapes and units of what is recorded: channels of `idcontrol.loop.telemetry.channels`, and of `derive`.
+        """Return shapes and units of the record: channels of `idcontrol.loop.telemetry.channels`, and of `derive`.
 
-        Channel `t` is the time since the start; `force` are the contact forces that a tick's torques have led to.
+        Channel `t` is the time since the start; `force` are the contact forces that result from a tick's torques.
         """
 
     def derive(self, row: Mapping[str, Array]) -> Mapping[str, Any]:
-        """Further channels of the record, computed from those of one tick."""
+        """Return further channels of the record, computed from one tick's."""
 
     def meta(self) -> dict[str, Any]:
-        """Facts about the run for the record."""
+        """Return facts about the run for the record."""
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
-        """Metrics of the recorded arrays."""
+        """Return metrics of the recorded arrays."""
 
 
 Sense = Callable[[Sensed], State]
@@ -113,7 +113,7 @@ class Parts:
         system: Multibody terms, for the brake and for the places of the joints in a state.
         wire: Format of the datagrams.
         limits: Limits of the joints.
-        sense: Makes a new `Sense` for each stretch of work; None takes the whole state as the machine sends it.
+        sense: Creates a new `Sense` for each stretch of work; None takes the machine's state as it is.
         stance: Replaces the planned contacts by sensed ones; None keeps the planned ones.
         translation: Maps between the machine's order of joints and the loop's; None if they are the same.
         notes: Number of values that the planner notes.
@@ -133,26 +133,26 @@ class Parts:
 
 
 def resolve(target: str, config: Any) -> Session:
-    """The session of an experiment.
+    """Return the session of an experiment.
 
     Args:
-        target: Where the experiment is, ``package.module:name``, installed or in the working directory.
+        target: Place of the experiment, ``package.module:name``, installed or in the working directory.
         config: Its configuration, or the plain data of one.
     """
     places.search_working_directory()
     offer = pkgutil.resolve_name(target)
     kind = type(offer.presets["default"])
-    made: Session = offer.session(config if isinstance(config, kind) else msgspec.convert(config, kind))
-    return made
+    session: Session = offer.session(config if isinstance(config, kind) else msgspec.convert(config, kind))
+    return session
 
 
 def begins(session: Session, place: Literal["lying", "standing"]) -> State:
-    """State in which the plant of a session begins; one that cannot lie stands."""
+    """Return the initial state of a session's plant; a machine that cannot lie stands."""
     return session.start if place == "standing" or session.lying is None else session.lying
 
 
 def wire_format(session: Session) -> Format:
-    """Sizes and ranges of the datagrams of this session's machine."""
+    """Return sizes and ranges of the datagrams of this session's machine."""
     system = session.system
     return Format(
         robot=session.robot,

@@ -21,7 +21,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: True state at its beginning.
-        sensed: The state as it was sensed.
+        sensed: The sensed state.
         reference: Reference of the planner.
         command: Command of the controller.
         forces: Contact forces of the plant, averaged over the period.
@@ -54,18 +54,18 @@ def ticks(
 
     Args:
         plant: The plant, which is reset to `start`.
-        planner: Gives the reference at a sensed state.
-        controller: Gives the command at a sensed state and its reference.
+        planner: Returns the reference at a sensed state.
+        controller: Returns the command at a sensed state and its reference.
         start: State at time zero.
         h: Control period [s].
         steps: Number of periods.
-        sense: Gives the sensed state from the true one; None senses everything.
-        ahead: Gives the state in which a command will arrive; None where it arrives at once. A tick has the reference
-            that belongs to its beginning, and the command that is sent there.
+        sense: Returns the sensed state from the true one; None senses everything.
+        ahead: Returns the state in which a command will arrive; None for no delay. A tick has the reference of its
+            beginning, and the command that is sent there.
         patch: Foot of each contact of plant and controller, for machines on soles; states have forces by feet.
 
     Yields:
-        One `Tick` a period.
+        One `Tick` per period.
 
     Raises:
         InputError: The controller returned no command for its machine, or torques that are not finite.

@@ -46,8 +46,8 @@ compares `joints` and `model` with its own (`Format.stranger`), so that legs in 
 A receiver takes datagrams one by one and drops, and counts, what is short or long, damaged, of another version, foreign
 (another kind or another robot), old (not newer than the last it took, or of another session) or out of range. The
 session is that of the other side where it is known, as it is of a plant that the loop has started; else that of the
-first one taken. A sequence number that is more than `AHEAD` beyond the last one taken is believed once the next
-datagram continues it: a wrong one must not make all of the sender's datagrams old.
+first one taken. A sequence number more than `AHEAD` beyond the last one is believed once the next datagram continues
+it: a wrong one must not make all of the sender's datagrams old.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ LARGEST = 65_507
 
 
 AHEAD = 1000
-"""Sequence numbers that may be missing between two datagrams before the newer one is doubted: a second's worth of most
+"""Largest gap of sequence numbers between two datagrams before the newer one is doubted: a second's worth of most
 loops. A side that is this many times faster than the other would never be believed."""
 
 FASTEST = 1e3
-"""Largest velocity in a state [rad/s, m/s]: no machine of this world exceeds it, only one that has diverged."""
+"""Largest velocity in a state [rad/s, m/s]: only a diverged simulation exceeds it."""
 
 AXES = 4
 """Axes of a joystick in a state."""
 
 NOT_MEASURED = np.nan
-"""Stands in a state for what a machine does not measure."""
+"""Value in a state for anything not measured."""
 
 LAST_MODE = 4
 """The largest number of a mode: stopped."""
@@ -139,7 +139,7 @@ class SessionNumbers(NamedTuple):
     own: int
     """Any number below 2³² that differs from run to run."""
     other: int | None = None
-    """Number of the other side's session; None takes that of the first datagram that is accepted."""
+    """Number of the other side's session; None for that of the first accepted datagram."""
 
 
 def robot_number(name: str) -> int:
@@ -221,7 +221,7 @@ class Inbox:
         self.dropped: Array = np.zeros(len(Drop))
 
     def accept(self, data: bytes) -> Datagram | None:
-        """Return a datagram if it is sound, newer than the last one and from the right sender; else count it, None."""
+        """Return a datagram if it is intact, new and from the right sender; else count it and return None."""
         judged = self._judge(data)
         if isinstance(judged, Drop):
             self.dropped[judged] += 1
@@ -284,13 +284,13 @@ class Health(NamedTuple):
     temperature: Array
     """Temperature of each drive, shape (a,) [°C]."""
     supply: Array
-    """Voltage [V], and 1 where the emergency stop is pressed, shape (2,)."""
+    """Voltage [V], and 1 while the emergency stop is pressed, shape (2,)."""
     operator: Array
     """Axes and buttons of the joystick, shape (5,)."""
 
     @property
     def axes(self) -> Array:
-        """Axes of the joystick, shape (4,), -1 to 1."""
+        """Return axes of the joystick, shape (4,), -1 to 1."""
         return self.operator[:AXES]
 
 
@@ -303,7 +303,7 @@ class Format:
         nq: Values of a configuration.
         nv: Values of a velocity.
         floating: True if the first seven values of a configuration are a position and a quaternion.
-        torque_limit: Torque limit of each actuated joint, shape (a,) [N m]; inf where there is none.
+        torque_limit: Torque limit of each actuated joint, shape (a,) [N m]; inf for no limit.
         n_feet: Feet with force sensors.
         patch: Foot of each contact of plant and controller, shape (k,); None where each contact is a foot.
         joints: Number of the joints' order (`names_number`); NaN if unknown.
@@ -338,17 +338,17 @@ class Format:
 
     @property
     def command_values(self) -> int:
-        """Number of values of a command."""
+        """Return the number of values of a command."""
         return 5 * len(self.torque_limit)
 
     @property
     def state_values(self) -> int:
-        """Number of values of a state."""
+        """Return the number of values of a state."""
         return width(self.state)
 
     @property
     def health_values(self) -> int:
-        """Number of values about drives, supply and joystick."""
+        """Return the number of values about drives, supply and joystick."""
         return 2 * len(self.torque_limit) + 2 + AXES + 1
 
     def command_range(self) -> tuple[Array, Array]:
@@ -424,7 +424,7 @@ class Format:
 
 @njit(cache=True)
 def _touching(feet: Array) -> tuple[Integers, Array, Array]:  # pragma: no cover - compiled
-    """Number, force and normal of the feet that touch, of the end of a state (6 n_feet,): forces, then normals."""
+    """Return number, force and normal of the touching feet, from the end of a state (6 n_feet,)."""
     n = feet.shape[0] // 6
     identity, force, normal = np.empty(n, np.int64), np.empty((n, 3)), np.empty((n, 3))
     count = 0
@@ -432,7 +432,7 @@ def _touching(feet: Array) -> tuple[Integers, Array, Array]:  # pragma: no cover
         at, up = 3 * i, 3 * (n + i)
         if feet[up] != 0.0 or feet[up + 1] != 0.0 or feet[up + 2] != 0.0:
             identity[count] = i
-            for k in range(3):  # assigning slices would compile what is said of shapes that do not fit
+            for k in range(3):  # assigning slices would compile messages about wrong shapes
                 force[count, k], normal[count, k] = feet[at + k], feet[up + k]
             count += 1
     return identity[:count], force[:count], normal[:count]

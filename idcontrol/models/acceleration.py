@@ -7,9 +7,9 @@ prevents sliding within the square ``|c_t|, |c_o| ≤ μ c_n``: with s = c + μ 
 
     z = (c_n, s_t, s_o, a_t⁻, a_o⁻) ≥ 0,    w = (a_n, a_t⁺, a_o⁺, 2 μ c_n - s_t, 2 μ c_n - s_o) ≥ 0,    z ⊥ w
 
-Solutions are sure to exist for small friction at sliding contacts only (Painlevé), and Lemke's method may end on a ray
-where there is one: `idcontrol.solvers.existence` decides then. That is why this model is for studies; the models over a
-whole step always have a solution when contacts do not squeeze.
+Solutions are guaranteed only for small friction at sliding contacts (Painlevé), and Lemke's method may end on a ray
+although a solution exists: `idcontrol.solvers.existence` then decides. So this model is for studies; the models over a
+whole step always have a solution unless contacts prescribe conflicting velocities.
 
 With accelerations for velocities and forces for impulses this is `idcontrol.models.whitened` with a step of 1 s.
 
@@ -36,7 +36,7 @@ from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers, Status
 
 ROLLING_SPEED: Final = 1e-4
-"""A contact whose surfaces pass each other more slowly than this rolls [m/s]."""
+"""A contact rolls if its surfaces slip more slowly than this [m/s]."""
 
 PARTING_SPEED: Final = 1e-6
 """A contact that parts faster than this has no force, whatever its acceleration [m/s]."""
@@ -50,10 +50,10 @@ class AccelerationProblem:
         M: Joint-space inertia, shape (m, m).
         force: Known forces f, bias and (forward) motor torques included: ``Pᵀτ - nle``, shape (m,) [N, N m].
         v: Velocity, shape (m,).
-        contacts: Contact rows; those that are open, or about to part, get no force. μ is finite.
+        contacts: Contact rows; open and separating contacts get no force. μ is finite.
         drift: J̇ v, the contact accelerations at v̇ = 0, block order, shape (3 n,) [m/s²].
         prescribed: None (forward), or the *accelerations* that the motors must realize (inverse).
-        bilateral: Rows with ``rows v̇ = target - compliance * force``; None where there are none.
+        bilateral: Rows with ``rows v̇ = target - compliance * force``; None for no rows.
 
     Raises:
         InputError: A friction coefficient is not finite (no slip is the model `idcontrol.models.no_slip`), or the
@@ -108,14 +108,14 @@ class AccelerationSolution:
         acceleration: v̇, shape (m,).
         forces: Contact forces (normal, first tangent, second tangent), shape (n, 3) [N].
         torque: Motor torques τ of the prescribed accelerations, shape (p,) [N m]; empty in forward mode.
-        status: SOLVED only if the residual was checked; REPAIRED if it took a regularization; FALLBACK if no forces
-            were found (they are zero then).
+        status: SOLVED only if the residual was checked; REPAIRED if regularization was needed; FALLBACK with zero
+            forces if no solution is known.
         residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots.
         regularization: Ridge on the diagonal, relative to it.
-        note: How it was found, ``"searched"`` or ``"regularized"``, or what is known where it was not (see `solve`);
+        note: How it was solved, ``"searched"`` or ``"regularized"``, or what is known if it was not (see `solve`);
             empty when solved at the first attempt.
-        ray: The direction z of the ray on which Lemke's method first ended, of the LCP's size; None where it did not.
+        ray: Direction z of the ray on which Lemke's method first ended, of the LCP's size; None if it did not.
     """
 
     acceleration: Array
@@ -130,7 +130,7 @@ class AccelerationSolution:
 
 
 def whitened(problem: AccelerationProblem) -> tuple[Whitened, Held]:
-    """The problem in whitened form, ``J v̇ + J̇ v = c + ρ ρᵀ f``, and the same without its rigid bilateral rows."""
+    """Return the problem in whitened form, ``J v̇ + J̇ v = c + ρ ρᵀ f``, with and without rigid bilateral rows."""
     contacts = replace(problem.contacts, gap=np.zeros(len(problem.contacts)), surface_velocity=-problem.drift)
     w = whiten(
         StepProblem(
@@ -181,7 +181,7 @@ def pyramid_lcp(problem: AccelerationProblem, held: Held) -> PyramidLcp:
 
 
 def contact_forces(lcp: PyramidLcp, z: Array, count: int) -> Array:
-    """Forces of all `count` contacts, normal and two tangents, shape (count, 3) [N], from a solution z of the LCP."""
+    """Return the forces of all `count` contacts, normal and two tangents, shape (count, 3) [N], from a solution z."""
     n, p = lcp.touching.size, lcp.rolling.size
     forces = np.zeros((count, 3))
     forces[lcp.touching, 0] = z[:n]
@@ -199,9 +199,9 @@ def solve(problem: AccelerationProblem) -> AccelerationSolution:
         problem: The instant, forward or inverse.
 
     Returns:
-        The solution; FALLBACK with zero forces where none is found. The note says what is known: `SQUEEZE`, no
-        acceleration of what is free keeps the contacts apart; `JAM`, some do, but sliding friction is too large for
-        this pose (Painlevé), and a search has proved it; `UNSOLVED`, that search met its limit.
+        The solution; FALLBACK with zero forces where none is known. The note is `SQUEEZE` if no acceleration keeps the
+        contacts apart, `JAM` if some do but a search has proved that sliding friction is too large for this pose
+        (Painlevé), `UNSOLVED` if that search reached its limit.
     """
     w, held = whitened(problem)
     lcp = pyramid_lcp(problem, held)

@@ -5,9 +5,9 @@ r"""Coulomb friction as a linear complementarity problem (math.md, section 5).
     ⎣ diag μ  -Eᵀ   0 ⎦ ⎣ λ ⎦   ⎣ 0          ⎦   ⎣w_λ⎦
 
 with F = [S; -S; T; -T] and Γ = M⁻¹ (`idcontrol.models.friction_lcp`): the friction pyramid is the inscribed diamond
-|f_S| + |f_T| ≤ μ f_N, which has all of μ along the two tangents and μ/√2 along their diagonals. Contacts with μ = 0
-have no tangential unknowns. Contacts with μ = inf do not slip while they press: their tangential rows hold with
-equality (math.md, section 4), found by trying which of them press (`idcontrol.models.sticking`).
+|f_S| + |f_T| ≤ μ f_N, which has the full friction μ along the two tangents and μ/√2 along their diagonals. Contacts
+with μ = 0 have no tangential unknowns. Contacts with μ = inf do not slip while they press: their tangential rows hold
+with equality (math.md, section 4), for a set of contacts that `idcontrol.models.sticking` determines.
 
 Sources: Stewart & Trinkle 1996, Anitescu & Potra 1997; for prescribed joints Zapolsky & Drumwright 2017, section 5.
 """
@@ -50,36 +50,36 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 OPENING: Final = 1e-9
-"""A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change: as exact as
-its solver. One that neither presses nor opens by more keeps its role."""
+"""A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change: the accuracy
+of the solver. A contact that neither presses nor parts keeps its role."""
 
 MOST_CONTACTS = 500
-"""More would need gigabytes: Lemke's tableau has (12 n)(6 n) entries."""
+"""Lemke's tableau has (12 n)(6 n) entries: more contacts would need gigabytes."""
 
 KEPT: Final = 1e-10
-"""Part of what impulses change in a contact's velocity by which the last step's vertex may miss the law, beside the
-tolerance: the error of one step is in the gaps of the next, and grows where boxes balance on edges. Another solution
-may be far away, such that boxes fall that were held."""
+"""Allowance, in addition to the tolerance, for the last step's vertex to miss the law, relative to what impulses change
+in a contact's velocity. The error of one step appears in the gaps of the next, and grows where boxes balance on edges.
+Another solution may be far away, so that boxes fall that were held."""
 
-CROWD: Final = 2
-"""With more contacts than this for each unknown velocity, few of them are tried first (`_by_few`)."""
+MANY_CONTACTS: Final = 2
+"""With more contacts per unknown velocity than this, few of them are tried first (`_by_few`)."""
 
 SEARCH_NODES: Final = 200
-"""Quadratic programs of the search over contact modes: some milliseconds at a few contacts, two seconds at 54. It
-settles up to two contacts that act on each other, and gets to the end of a branch at all that are searched."""
+"""Limit of quadratic programs of the search over contact modes: some milliseconds at a few contacts, two seconds at 54.
+It settles up to two coupled contacts, and reaches the end of a branch for all sizes that are searched."""
 
 JAM: Final = "jam"
-"""Such velocities exist, but with friction no solution: there is a proof."""
+"""Note: such velocities exist, but a proof says that with friction there is no solution."""
 UNSOLVED: Final = "no solution found"
-"""Neither a solution nor a proof that there is none."""
+"""Note: neither a solution nor a proof that there is none."""
 
 
 @njit(cache=True, error_model="numpy")
 def _rigid_lcp(
-    rho: Array, c: Array, left: Array, mu: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, mu: Array, arena: Arena
 ) -> tuple[FrictionLcp, Unbalanced]:  # pragma: no cover - compiled
-    """The balanced friction LCP of rigid contacts, and the problem as it is."""
-    problem = Unbalanced(rho, c, left, zeros(arena, c.shape[0]), mu, frictional_contacts(mu, arena))
+    """Assemble the balanced friction LCP of rigid contacts, and the original problem."""
+    problem = Unbalanced(rho, c, roundoff, zeros(arena, c.shape[0]), mu, frictional_contacts(mu, arena))
     lcp = assemble(rho, c, problem.compliance, mu, problem.frictional, arena)
     balance_contacts(lcp, rho)
     return lcp, problem
@@ -87,30 +87,30 @@ def _rigid_lcp(
 
 @njit(cache=True, error_model="numpy")
 def friction_lcp_kernel(
-    rho: Array, c: Array, left: Array, mu: Array, tikhonov: float, f: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, mu: Array, tikhonov: float, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Assemble and solve the LCP of the module.
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
         c: Their constants, shape (3 n,).
-        left: What rounding may leave of them, shape (3 n,).
+        roundoff: Rounding bounds of c, shape (3 n,).
         mu: Friction, shape (n,); contacts with 0 or inf have no tangential unknowns.
         tikhonov: Added to the balanced diagonal, relative to it.
         f: Result, contact impulses, shape (3 n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
-        Status number, pivots, residual. Impulses of status INACCURATE are those that were found.
+        Status number, pivots, residual. Impulses of status INACCURATE are the best known ones.
     """
-    lcp, problem = _rigid_lcp(rho, c, left, mu, arena)
+    lcp, problem = _rigid_lcp(rho, c, roundoff, mu, arena)
     status, pivots, residual = solve_lcp(lcp, problem, tikhonov, vector(arena, lcp.r.shape[0]), f, arena)
     return status, pivots, residual
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # pragma: no cover - compiled
-    """The unknowns that the bit sets `active` (n,) name, in increasing order."""
+    """Return the unknowns in the bit sets `active` (n,), in increasing order."""
     n, t = active.shape[0], lcp.frictional.shape[0]
     members: Integers = indices(arena, lcp.r.shape[0])
     count = 0
@@ -128,11 +128,11 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
-    """The problem with what a vertex may miss that was kept for many steps, of impulses f, counted as rounding.
+    """Add to the rounding bounds what a vertex that was kept for many steps, with impulses f, may miss.
 
-    What impulses that cancel change counts up to the fastest motion that pressing contacts undo.
+    The change by cancelling impulses counts up to the fastest motion that pressing contacts stop.
     """
-    n, fastest, left = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
+    n, fastest, roundoff = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
     for row in range(f.shape[0]):
         if f[row % n] > 0.0:
             fastest = max(fastest, abs(problem.c[row]))
@@ -143,28 +143,28 @@ def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma:
             for d in range(problem.rho.shape[1] if f[other] != 0.0 else 0):
                 entry += problem.rho[row, d] * problem.rho[other, d]
             changed += abs(entry * f[other])
-        left[row] = problem.left[row] + KEPT * min(changed, fastest)
-    return Unbalanced(problem.rho, problem.c, left, problem.compliance, problem.mu, problem.frictional)
+        roundoff[row] = problem.roundoff[row] + KEPT * min(changed, fastest)
+    return Unbalanced(problem.rho, problem.c, roundoff, problem.compliance, problem.mu, problem.frictional)
 
 
 @njit(cache=True, error_model="numpy")
 def pyramid_residual(
-    rho: Array, c: Array, left: Array, mu: Array, f: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, arena: Arena
 ) -> float:  # pragma: no cover - compiled
-    """Return how far impulses of all rows, shape (3 n + e,), violate the law, each contact in its own units.
+    """Return how far impulses of all rows, shape (3 n + e,), violate the law, scaled per contact.
 
-    Of contacts with μ = inf the normals alone count; arguments as for `friction_lcp_kernel`, with all rows.
+    Only the normals of contacts with μ = inf count; arguments as for `friction_lcp_kernel`, with all rows.
     """
-    return judged(Unbalanced(rho, c, left, zeros(arena, c.shape[0]), mu, frictional_contacts(mu, arena)), f, arena)
+    return judged(Unbalanced(rho, c, roundoff, zeros(arena, c.shape[0]), mu, frictional_contacts(mu, arena)), f, arena)
 
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def _by_all(
-    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """`continued_lcp_kernel` with all contacts in one LCP."""
-    lcp, problem = _rigid_lcp(rho, c, left, mu, arena)
+    """Run `continued_lcp_kernel` with all contacts in one LCP."""
+    lcp, problem = _rigid_lcp(rho, c, roundoff, mu, arena)
     n, t = mu.shape[0], lcp.frictional.shape[0]
     z = vector(arena, lcp.r.shape[0])
     if active.any() and on_support(lcp, _support(lcp, active, arena), z, arena):
@@ -193,7 +193,7 @@ def _by_all(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _approaching(problem: Unbalanced, f: Array, chosen: Integers, arena: Arena) -> int:  # pragma: no cover - compiled
-    """Of the contacts that are not `chosen`, the one that approaches fastest under impulses f (3 n,); -1 if none."""
+    """Return the fastest approaching contact that is not `chosen`, under impulses f (3 n,); -1 if none approaches."""
     at, rho, c = mark(arena), problem.rho, problem.c
     n, k = problem.mu.shape[0], rho.shape[1]
     y, fastest, which = zeros(arena, k), 0.0, -1
@@ -219,17 +219,18 @@ def _approaching(problem: Unbalanced, f: Array, chosen: Integers, arena: Arena) 
 @late(lambda *_: types.Tuple((types.int64, types.int64, types.float64)))
 @njit(cache=True, inner=True, error_model="numpy")
 def _by_few(
-    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """`continued_lcp_kernel` with the LCP of few of the contacts, for many that act on few velocities.
+    """Run `continued_lcp_kernel` on a few of the contacts, for many contacts that act on few velocities.
 
     A contact without impulses obeys its law if it does not approach, whatever its slip. So a solution for some contacts
-    is one for all once no other approaches; the one that does so fastest joins them. The first are those that pressed
-    in the last step. Where it takes more than a crowd, or the contacts so far have no solution, this one gives up.
+    solves the whole once no other contact approaches; the fastest approaching one joins. The first set are the contacts
+    that pressed in the last step. It gives up if it needs more than `MANY_CONTACTS` allows, or if the chosen contacts
+    have no solution.
     """
     n, k = mu.shape[0], rho.shape[1]
-    problem = Unbalanced(rho, c, left, zeros(arena, 3 * n), mu, frictional_contacts(mu, arena))
-    most, count, pivots = CROWD * k, 0, 0
+    problem = Unbalanced(rho, c, roundoff, zeros(arena, 3 * n), mu, frictional_contacts(mu, arena))
+    most, count, pivots = MANY_CONTACTS * k, 0, 0
     chosen, bits = indices(arena, most), indices(arena, most)
     for i in range(n):
         if active[i] and count < most:
@@ -239,15 +240,15 @@ def _by_few(
     while True:
         if count > 0:
             at, rows = mark(arena), 3 * count
-            rho_few, c_few, left_few = matrix(arena, rows, k), vector(arena, rows), vector(arena, rows)
+            rho_few, c_few, roundoff_few = matrix(arena, rows, k), vector(arena, rows), vector(arena, rows)
             mu_few, f_few = vector(arena, count), vector(arena, rows)
             for row in range(rows):
                 i = chosen[row % count]
                 mu_few[row % count] = mu[i]
                 whole = row // count * n + i
                 assign(rho_few[row], rho[whole])
-                c_few[row], left_few[row] = c[whole], left[whole]
-            status, more, residual = _by_all(rho_few, c_few, left_few, mu_few, bits[:count], f_few, arena)
+                c_few[row], roundoff_few[row] = c[whole], roundoff[whole]
+            status, more, residual = _by_all(rho_few, c_few, roundoff_few, mu_few, bits[:count], f_few, arena)
             for row in range(rows):
                 f[row // count * n + chosen[row % count]] = f_few[row]
             release(arena, at)
@@ -276,39 +277,39 @@ def _by_few(
 @linked
 @njit(cache=True, error_model="numpy")
 def continued_lcp_kernel(
-    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """`friction_lcp_kernel`, but the vertex of the last step is kept where it still is a solution.
+    """Run `friction_lcp_kernel`, but keep the vertex of the last step while it still is a solution.
 
-    Solutions at sticking feet are many, and Lemke's path ends elsewhere when the demand changes by little: started cold
-    at each step, torques jump between equally good answers (math.md, section 6.4).
+    Sticking feet have many solutions, and Lemke's path ends at another one after a small change of the demand: with
+    cold starts, torques jump between equally good answers (math.md, section 6.4).
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
         c: Their constants, shape (3 n,).
-        left: What rounding may leave of them, shape (3 n,).
+        roundoff: Rounding bounds of c, shape (3 n,).
         mu: Friction, shape (n,); contacts with 0 or inf have no tangential unknowns.
-        active: In and out, which unknowns of a contact are positive, shape (n,): bit 0 its normal, bits 1 to 4 its
+        active: In and out, bit set of each contact's positive unknowns, shape (n,): bit 0 its normal, bits 1 to 4 its
             edges +S, -S, +T, -T, bit 5 its slip speed λ.
         f: Result, contact impulses, shape (3 n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
-        Status number, pivots (0 where the last vertex was kept), residual. Impulses of status INACCURATE are those
-        that were found.
+        Status number, pivots (0 if the last vertex was kept), residual. Impulses of status INACCURATE are the best
+        known ones.
     """
     pivots = 0
-    if mu.shape[0] > CROWD * rho.shape[1]:
-        status, pivots, residual = _by_few(rho, c, left, mu, active, f, arena)
+    if mu.shape[0] > MANY_CONTACTS * rho.shape[1]:
+        status, pivots, residual = _by_few(rho, c, roundoff, mu, active, f, arena)
         if status == SOLVED:
             return status, pivots, residual
-    status, more, residual = _by_all(rho, c, left, mu, active, f, arena)
+    status, more, residual = _by_all(rho, c, roundoff, mu, active, f, arena)
     return status, pivots + more, residual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How the LCP ended; `note` as in `StepSolution`."""
+    """Outcome of the LCP; `note` as in `StepSolution`."""
 
     status: int
     iterations: int
@@ -317,38 +318,38 @@ class Outcome:
     note: str = ""
 
 
-def _solve_pyramids(rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array) -> Outcome:
-    """Solve by Lemke's method, and after a failure by other means, which the outcome's note tells.
+def _solve_pyramids(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array) -> Outcome:
+    """Solve by Lemke's method, and after a failure by other means, which the outcome's note names.
 
-    In this order: whether normals alone have no solution; Lemke's method with other covering vectors, which follow
+    In this order: check the normals alone for infeasibility; Lemke's method with other covering vectors, which follow
     other paths; 1e-12, 1e-10, 1e-8 of the balanced diagonal added (math.md, section 13.5); a short search over contact
-    modes. Where none of them has an answer to full precision, the best one that they met is kept.
+    modes. If none of them solves the problem to the tolerance, the best answer is returned.
     """
     _load()
-    status, iterations, residual = continued_lcp_kernel(rho, c, left, mu, active, f, HEAP)
+    status, iterations, residual = continued_lcp_kernel(rho, c, roundoff, mu, active, f, HEAP)
     if status == SOLVED:
         return Outcome(status=status, iterations=iterations, residual=residual)
-    return _after_failure(rho, c, left, mu, f, Outcome(status=status, iterations=iterations, residual=residual))
+    return _after_failure(rho, c, roundoff, mu, f, Outcome(status=status, iterations=iterations, residual=residual))
 
 
 @cache
 def _load() -> None:
-    """Load with the first step what only failures need: in a tick of a loop that takes longer than a robot waits."""
-    rho, c, left, mu, f = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.zeros(3), np.array([0.5]), np.zeros(3)
-    _after_failure(rho, c, left, mu, f, Outcome(status=INACCURATE, iterations=0, residual=np.inf))
-    # what lies beyond the attempt that has solved this one
-    friction_lcp_kernel(rho, c, left, mu, TIKHONOV[0], f, HEAP)
+    """Load the code for failures with the first step: within a control cycle, loading would take too long."""
+    rho, c, roundoff, mu, f = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.zeros(3), np.array([0.5]), np.zeros(3)
+    _after_failure(rho, c, roundoff, mu, f, Outcome(status=INACCURATE, iterations=0, residual=np.inf))
+    # continues after the attempt that solved this one
+    friction_lcp_kernel(rho, c, roundoff, mu, TIKHONOV[0], f, HEAP)
     find_solution(rho, c, mu, max_nodes=1)
-    judged(_rigid_lcp(rho, c, left, mu, HEAP)[1], f, HEAP)
+    judged(_rigid_lcp(rho, c, roundoff, mu, HEAP)[1], f, HEAP)
 
 
-def _after_failure(rho: Array, c: Array, left: Array, mu: Array, f: Array, first: Outcome) -> Outcome:
-    """Solve by the other means, in the order of `_solve_pyramids`; `first` is how the first attempt ended."""
+def _after_failure(rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, first: Outcome) -> Outcome:
+    """Solve by the other means, in the order of `_solve_pyramids`; `first` is the outcome of the first attempt."""
     status, iterations = first.status, first.iterations
     best, least = f.copy(), first.residual if status == INACCURATE else np.inf
     if not may_part(rho, c, mu.size):
         return replace(first, status=INFEASIBLE, note=SQUEEZE)
-    lcp, problem = _rigid_lcp(rho, c, left, mu, HEAP)
+    lcp, problem = _rigid_lcp(rho, c, roundoff, mu, HEAP)
     again, more, residual = restarted(lcp, problem, f) if mu.size <= MOST_RETRIED else (status, 0, np.inf)
     iterations += more
     if again == SOLVED:
@@ -356,7 +357,7 @@ def _after_failure(rho: Array, c: Array, left: Array, mu: Array, f: Array, first
     if residual < least:
         best[:], least = f, residual
     for tikhonov in TIKHONOV:
-        again, more, residual = friction_lcp_kernel(rho, c, left, mu, tikhonov, f, HEAP)
+        again, more, residual = friction_lcp_kernel(rho, c, roundoff, mu, tikhonov, f, HEAP)
         iterations += more
         if again == SOLVED:
             return Outcome(
@@ -383,18 +384,17 @@ def _after_failure(rho: Array, c: Array, left: Array, mu: Array, f: Array, first
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction.
 
-    In forward mode with gaps that are not negative a solution exists and Lemke's method finds it. With prescribed
-    joints it may not exist (joints that are to squeeze, or against friction, math.md, section 5.1), and Lemke's
-    method is not sure to find it where it does. Where none is found the status is FALLBACK, the impulses are zero, and
-    the note says what is known: `SQUEEZE`, `JAM` or `UNSOLVED`. A solution that was not found at the first attempt has
-    the note ``"restarted"`` (another covering vector), ``"regularized"`` (then the status is REPAIRED) or
-    ``"searched"`` (over contact modes). One that obeys the law of some contact to fewer digits than is called solved is
-    REPAIRED, too, with the note `INEXACT`.
+    In forward mode with nonnegative gaps a solution exists and Lemke's method finds it. With prescribed joints it may
+    not exist (contacts prescribe conflicting velocities, or joints move against friction, math.md, section 5.1), and
+    Lemke's method may miss it. Without a solution the status is FALLBACK, the impulses are zero, and the note says what
+    is known: `SQUEEZE`, `JAM` or `UNSOLVED`. Solutions of later attempts have the note ``"restarted"`` (another
+    covering vector), ``"regularized"`` (then the status is REPAIRED) or ``"searched"`` (over contact modes). A solution
+    that obeys the law of some contact to fewer digits than the tolerance is REPAIRED, too, with the note `INEXACT`.
 
     Args:
         problem: The step.
-        warm: The last solution's `warm`: which unknowns were positive, by contact identity. They are tried first, so
-            that of many solutions the same vertex is kept from step to step; then Lemke's method starts cold.
+        warm: The last solution's `warm`: positive unknowns by contact identity. They are tried first, so that the same
+            vertex of many solutions is kept from step to step; then Lemke's method starts cold.
 
     Returns:
         The solution; its residual is that of the complementarity problem.
@@ -406,15 +406,15 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 
 Solver: TypeAlias = Callable[[Array, Array, Array, Array, Integers, Array], Outcome]
-"""Writes impulses f (3 n,) of contacts with finite friction, from ρ (3 n, k), c and what rounding may leave of it
-(3 n,), μ (n,) and active bits (n,). Those of an outcome that is INACCURATE are the best that it found."""
+"""Writes impulses f (3 n,) of contacts with finite friction, from ρ (3 n, k), c and its rounding bounds (3 n,), μ (n,)
+and active bits (n,). For an INACCURATE outcome they are the best known ones."""
 
 Residual: TypeAlias = Callable[[Array, Array, Array, Array, Array, Arena], float]
 """The law's residual, as `pyramid_residual` returns it."""
 
 
 def solve_by(solver: Solver, law: Residual, problem: StepProblem, warm: WarmStart | None) -> StepSolution:
-    """Solve one step by a solver of contacts with finite friction: others, and bilateral rows, are held.
+    """Solve one step by a solver of contacts with finite friction; other contacts and bilateral rows are held.
 
     Args:
         solver: Solves contacts with finite friction.
@@ -437,17 +437,17 @@ def solve_by(solver: Solver, law: Residual, problem: StepProblem, warm: WarmStar
     no_slip = np.isinf(mu)
     f, active = np.zeros(rows), warm_bits(warm, problem.contacts)
     if rows == 3 * n and not no_slip.any():
-        outcome = solver(whitened.rho, whitened.c, whitened.left, mu, active, f)
+        outcome = solver(whitened.rho, whitened.c, whitened.roundoff, mu, active, f)
         return finish(problem, whitened, f, _ending(outcome), active)
 
     def attempt(stick: Booleans, out: Booleans, rank_tolerance: float) -> Attempt[tuple[Outcome, Array, Integers]]:
         held = hold(whitened, held_rows(whitened, stick), rank_tolerance, out)
         f, unknown = np.zeros(rows), active.copy()
-        outcome = solver(held.rho[: 3 * n], held.c[: 3 * n], held.left[: 3 * n], mu, unknown, f[: 3 * n])
+        outcome = solver(held.rho[: 3 * n], held.c[: 3 * n], held.roundoff[: 3 * n], mu, unknown, f[: 3 * n])
         f = held.impulses(whitened, f)
         parts, presses, moves = outcomes(whitened, f, stick, out, OPENING)
         return Attempt(
-            found=(outcome, f, unknown),
+            answer=(outcome, f, unknown),
             solved=outcome.status == SOLVED,
             presses=presses,
             parts=parts,
@@ -459,29 +459,29 @@ def solve_by(solver: Solver, law: Residual, problem: StepProblem, warm: WarmStar
     if (np.isfinite(mu) & (mu > 0.0)).any():
         (outcome, f, active), why = settle(no_slip, closed, attempt, lets_slip=lets_slip)
         if why == CONTRADICTED:
-            why = UNSETTLED  # where contacts slide, v⁺ is not unique, and another may agree with the roles
+            why = UNSETTLED  # with sliding contacts v⁺ is not unique, and another solution may agree with the roles
     else:
         without, look = frictionless(whitened, OPENING, no_slip)
-        found, why = settle(no_slip, closed, without, look=look, lets_slip=lets_slip)
-        outcome, f, active = _outcome(found), found.f, found.active & 1
+        answer, why = settle(no_slip, closed, without, look=look, lets_slip=lets_slip)
+        outcome, f, active = _outcome(answer), answer.f, answer.active & 1
     if outcome.status == INFEASIBLE and no_slip.any():
-        # its proof is of the contacts that were held; without them there may be a solution
+        # the proof concerns the held contacts; without them there may be a solution
         outcome = replace(outcome, note=SQUEEZE if why == SQUEEZE else JAM if why == CONTRADICTED else UNSOLVED)
     if outcome.status == SOLVED and not why:
-        # held tangents leave nothing of others that nearly equal them, though these slip: only whole rows show it
-        outcome = replace(outcome, residual=law(whitened.rho, whitened.c, whitened.left, mu, f, HEAP))
+        # nearly equal rows of other contacts vanish next to held tangents although they slip: only whole rows show it
+        outcome = replace(outcome, residual=law(whitened.rho, whitened.c, whitened.roundoff, mu, f, HEAP))
         if not outcome.residual <= TOLERANCE:
             outcome = replace(outcome, status=INACCURATE, note=INEXACT)
     return finish(problem, whitened, f, _ending(outcome, why), active)
 
 
-def _outcome(found: Frictionless) -> Outcome:
+def _outcome(answer: Frictionless) -> Outcome:
     notes = {SOLVED: "", INFEASIBLE: SQUEEZE, INACCURATE: INEXACT}
     return Outcome(
-        status=found.number,
-        iterations=found.iterations,
-        residual=found.residual,
-        note=notes.get(found.number, UNSOLVED),
+        status=answer.number,
+        iterations=answer.iterations,
+        residual=answer.residual,
+        note=notes.get(answer.number, UNSOLVED),
     )
 
 

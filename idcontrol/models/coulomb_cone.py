@@ -9,13 +9,13 @@ in one line K_μ ∋ f ⊥ u + μ |u_T| e_N ∈ K_μ*, the bipotential of De Sax
 
     f_N = max(0, f_N - u_N),    f_T = P(f_T - u_T),    P the projection onto the disc of radius μ f_N,
 
-(Alart & Curnier 1991), whose residual decides here what is solved. u depends on f by u = c + ρρᵀf
-(`idcontrol.models.whitened`). Newton's method on these equations takes a few linear systems of the contacts that
-press. Where it fails it starts again: from ground that gives way, other contact modes, solutions of the friction LCP,
-and those of more friction, which is brought down.
+(Alart & Curnier 1991), whose residual decides what is solved. u depends on f by u = c + ρρᵀf
+(`idcontrol.models.whitened`). Newton's method on these equations takes a few linear systems of the contacts that press.
+Restarts after failures begin from compliant ground, other contact modes, solutions of the friction LCP, and solutions
+with more friction, which is then reduced.
 
-The law is that of Trinkle et al. 1997; `idcontrol.models.coulomb` has a diamond inscribed into each cone instead.
-Contacts with μ = inf do not slip while they press, as there.
+The law is that of Trinkle et al. 1997; `idcontrol.models.coulomb` inscribes a diamond in each cone instead. Contacts
+with μ = inf do not slip while they press, as in that model.
 """
 
 from __future__ import annotations
@@ -38,64 +38,63 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 STARTS: Final = 50
-"""Starting points of Newton's method: the last modes, those at zero impulse, ground that gives way, then random ones.
-Every other one is `bold`. All of them take a millisecond or two at four contacts."""
+"""Starting points of Newton's method: the last modes, the modes at zero impulse, compliant ground, then random ones.
+Every other one is `bold`. All together take a millisecond or two at four contacts."""
 FEW: Final = 12
-"""Contacts up to which Newton's method starts on ground that gives way and from random modes; beyond, where that takes
-long and finds little, from where alternating directions have got to."""
+"""Up to this number of contacts, Newton's method starts on compliant ground and from random modes. Beyond, where this
+is slow and rarely succeeds, it starts from the result of alternating directions."""
 RESTARTS: Final = 12
 """Solutions of the friction LCP from which Newton's method starts; tangents are turned at random after the first."""
 STEEPER: Final = (1.05, 1.2)
-"""Friction, relative to what there is, from which it is brought down where all of that fails: contacts that creep by
-micrometres a second stick there."""
+"""Factor on friction for the last resort: the problem is solved with more friction, which is then reduced. Contacts
+that creep by micrometres a second stick there."""
 EASINGS: Final = 5
-"""Steps in which it is."""
+"""Number of steps of that reduction."""
 STEPS: Final = 20
-"""Newton steps from one starting point. Two to six are the rule."""
+"""Limit of Newton steps from one starting point. Two to six are the rule."""
 FIRM: Final = 1e-8
-"""How much ground gives way, relative to a contact's mean mobility, from which Newton's method goes on to rigid ground.
-On the way there it begins with ground that gives way as much as the contact."""
+"""Compliance of the ground, relative to a contact's mean mobility, at which Newton's method moves on to rigid ground.
+The continuation begins with ground as compliant as the contact is mobile."""
 CAUTION: Final = 0.03
-"""Factor r of f - r u on the way there (Alart & Curnier 1991, where any r > 0 says the same law). Of 160 boxes between
-two fingers it solves 153; with 1 it solves 99."""
+"""Factor r of f - r u during the continuation (Alart & Curnier 1991; any r > 0 states the same law). With it 153 of 160
+boxes between two fingers are solved; with 1, 99 are."""
 CONTINUED: Final = 400
-"""Newton steps on the way there: thrice the median of those boxes."""
+"""Limit of Newton steps in the continuation: thrice the median of those boxes."""
 PENALTIES: Final = (0.3, 0.1, 1.0, 0.03)
-"""Penalties of the alternating directions, relative to a contact's mean mobility, one after the other."""
+"""Penalties of the alternating directions, relative to a contact's mean mobility, in turn."""
 ROUNDS: Final = 50
-"""Rounds at each of them; twice as many when all of them have been tried, and so on."""
+"""Rounds at each penalty; the number doubles each time all have been tried."""
 RELAXED: Final = 1.6
 """Over-relaxation of the rounds (Boyd et al. 2011, section 3.4.3)."""
 APPROACHES: Final = 12
-"""How often Newton's method begins where alternating directions have got to."""
+"""Number of starts of Newton's method from alternating directions."""
 PROXIMAL: Final = 1e-8
-"""Weight on the change of the balanced impulses, relative to the mean of their diagonal: where impulses are not unique
-the first step takes the smallest, the next ones stay near it, and the error that this leaves vanishes from step to
-step."""
+"""Weight on the change of the balanced impulses, relative to their mean diagonal. If impulses are not unique, the first
+step takes the smallest, the next ones stay close to it, and the resulting error vanishes from step to step."""
 REFINEMENTS: Final = 5
-"""Newton steps with exact velocities, where an answer misses the tolerance without them."""
+"""Newton steps with exact velocities, if an answer misses the tolerance without them."""
 FINE: Final = 1e-12
-"""`PROXIMAL` of these: it leaves no more than rounding where rows are nearly dependent."""
+"""`PROXIMAL` of these steps: its error is within rounding if rows are nearly dependent."""
 EXACT: Final = 1e-12
 """Residual at which Newton's method stops."""
 RESTS: Final = 1e-6
-"""Speed at which a contact rests, relative to its velocity at zero impulse and the change."""
+"""A contact rests below this speed, relative to its velocity at zero impulse and the change."""
 PRESSED: Final = 10.0
-"""Impulses that are greater than the smallest of their motion by this factor are made smaller where cones allow."""
+"""Impulses greater than the smallest of their motion by this factor are reduced if cones allow."""
 PROJECTIONS: Final = 200
-"""Alternating projections at most that make them smaller."""
+"""Limit of alternating projections for that reduction."""
 NARROW: Final = 0.9
-"""Part of the friction that these use."""
+"""Part of the friction that these projections use."""
 IMMOVABLE: Final = 1e-12
-"""Part of a contact's mobility below which nothing gives way along its normal: it gets no impulse."""
+"""A contact whose mobility along its normal is below this part of its total gets no impulse."""
 
 LARGE: Final = 64
-"""Unknowns from which LAPACK is faster than `solve_in_place`."""
+"""Number of unknowns from which LAPACK is faster than `solve_in_place`."""
 
 PRESSES: Final = 1
 SLIDES: Final = 2
 TURN: Final = 1 << 20
-"""Parts of a turn in which the memory keeps the direction of friction, above the bits `PRESSES` and `SLIDES`."""
+"""Resolution per turn of the stored direction of friction, above the bits `PRESSES` and `SLIDES`."""
 
 
 class Cones(NamedTuple):
@@ -106,19 +105,19 @@ class Cones(NamedTuple):
         c: Velocities at zero impulse, shape (3 n,).
         mu: Friction, shape (n,); inf counts as 0, as the tangents of contacts that do not slip are held by others.
         size: Balancing factors, shape (n,).
-        left: What rounding may leave of c, of the axis of each contact where that is most, shape (n,).
+        roundoff: Rounding bound of c, the largest over each contact's axes, shape (n,).
         fastest: Largest entry of c, not balanced [m/s].
         rho: The whitened rows, not balanced, shape (3 n, k).
         exact: Their constants, not balanced, shape (3 n,) [m/s].
-        terms: Half of the terms that a velocity is the sum of, so that what counts as rounding here leaves a margin
-            before any judge.
+        terms: Half of the number of terms in a velocity, so that this model's rounding bounds leave a margin for any
+            judge.
     """
 
     G: Array
     c: Array
     mu: Array
     size: Array
-    left: Array
+    roundoff: Array
     fastest: float
     terms: int
     rho: Array
@@ -126,7 +125,7 @@ class Cones(NamedTuple):
 
 
 class Modes(NamedTuple):
-    """What each contact does, and how friction lies where it slides.
+    """Mode of each contact, and the direction of friction if it slides.
 
     Attributes:
         kind: 0, `PRESSES` or `PRESSES | SLIDES`, shape (n,).
@@ -140,8 +139,8 @@ class Modes(NamedTuple):
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _balanced(rho: Array, c: Array, left: Array, mu: Array, arena: Arena) -> Cones:  # pragma: no cover - compiled
-    """The problem with whitened rows `rho` (3 n, k) and constants `c`, of which rounding may leave `left` (3 n,)."""
+def _balanced(rho: Array, c: Array, roundoff: Array, mu: Array, arena: Arena) -> Cones:  # pragma: no cover - compiled
+    """Balance the problem with whitened rows `rho` (3 n, k), constants `c` and their rounding bounds (3 n,)."""
     n, k = mu.shape[0], rho.shape[1]
     G, balanced = matrix(arena, 3 * n, 3 * n), vector(arena, 3 * n)
     size, friction, uncertain = zeros(arena, n), vector(arena, n), zeros(arena, n)
@@ -162,7 +161,7 @@ def _balanced(rho: Array, c: Array, left: Array, mu: Array, arena: Arena) -> Con
     for i in range(3 * n):
         fastest = max(fastest, abs(c[i]))
         balanced[i] = size[i % n] * c[i]
-        uncertain[i % n] = max(uncertain[i % n], size[i % n] * left[i])
+        uncertain[i % n] = max(uncertain[i % n], size[i % n] * roundoff[i])
         for j in range(3 * n):
             G[i, j] *= size[i % n] * size[j % n]
     return Cones(G, balanced, friction, size, uncertain, fastest, (3 * n + k) // 2, rho, c)
@@ -180,7 +179,7 @@ def _velocities(p: Cones, f: Array, u: Array) -> None:  # pragma: no cover - com
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _exact_velocities(p: Cones, f: Array, u: Array, arena: Arena) -> None:  # pragma: no cover
-    """Write u = c + ρ(ρᵀf), balanced: where much cancels, G has lost digits."""
+    """Write u = c + ρ(ρᵀf), balanced: under cancellation, G has lost digits."""
     n, at, rho = p.mu.shape[0], mark(arena), p.rho
     x = zeros(arena, rho.shape[1])
     for row in range(3 * n):
@@ -195,9 +194,9 @@ def _exact_velocities(p: Cones, f: Array, u: Array, arena: Arena) -> None:  # pr
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _left(p: Cones, f: Array, u: Array, i: int) -> float:  # pragma: no cover - compiled
-    """Bound the rounding error in the velocity of contact i by that of the axis where it is largest, balanced."""
-    n, energy, left = p.mu.shape[0], 0.0, 0.0
+def _roundoff(p: Cones, f: Array, u: Array, i: int) -> float:  # pragma: no cover - compiled
+    """Bound the rounding error in the velocity of contact i, along its worst axis, balanced."""
+    n, energy, roundoff = p.mu.shape[0], 0.0, 0.0
     for row in range(3 * n):
         energy += f[row] * (u[row] - p.c[row])
     for row in (i, n + i, 2 * n + i):
@@ -205,29 +204,29 @@ def _left(p: Cones, f: Array, u: Array, i: int) -> float:  # pragma: no cover - 
         for other in range(3 * n):
             pushed += abs(p.G[row, other] * f[other])
         reach = min(np.sqrt(p.G[row, row] * max(energy, 0.0)), p.size[i] * p.fastest)
-        left = max(left, sum_rounding(p.left[i], p.terms, pushed, reach))
-    return left
+        roundoff = max(roundoff, sum_rounding(p.roundoff[i], p.terms, pushed, reach))
+    return roundoff
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no cover - compiled
-    """Largest violation of the module's equations, each contact in its own units (math.md, section 13.3).
+    """Return the largest violation of the module's equations, scaled per contact (math.md, section 13.3).
 
-    A velocity is relative to that at zero impulse and what all impulses change together, where `rounded` also to what
-    rounding leaves; an impulse to itself, or to what gives its contact that velocity.
+    A velocity is relative to its value at zero impulse plus the net change, and if `rounded` also to its rounding
+    bound; an impulse to itself, or to the impulse that causes that velocity.
     """
     worst = 0.0
     for i in range(p.mu.shape[0]):
         miss = _contact_missed(p, f, u, i, 0.0)
-        if rounded and miss > TOLERANCE:  # only where it counts
-            miss = _contact_missed(p, f, u, i, _left(p, f, u, i) / TOLERANCE)
+        if rounded and miss > TOLERANCE:  # only where it decides
+            miss = _contact_missed(p, f, u, i, _roundoff(p, f, u, i) / TOLERANCE)
         worst = max(worst, miss)
     return worst
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float:  # pragma: no cover - compiled
-    """`_missed` of contact i, whose units of velocity are `least` or more."""
+    """Return `_missed` of contact i, whose units of velocity are at least `least`."""
     n = p.mu.shape[0]
     s, t = n + i, 2 * n + i
     if not np.isfinite(u[i] + u[s] + u[t] + f[i] + f[s] + f[t]):  # `max` may ignore a NaN
@@ -235,7 +234,7 @@ def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float
     along = missed(f[i], u[i], abs(p.c[i]) + abs(u[i] - p.c[i]) + least, p.G[i, i])
     slip = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t]) + least
     radius, mobility = p.mu[i] * max(f[i], 0.0), max(p.G[s, s], p.G[t, t])
-    # friction on what it cannot move has its bound and itself for units
+    # the unit of friction without effect is its bound and itself
     hold = max(radius, np.hypot(f[s], f[t]), slip / mobility if mobility > 0.0 else 0.0)
     if slip == 0.0 or hold == 0.0:
         return along
@@ -247,17 +246,17 @@ def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _newton_step(p: Cones, proximal: float, m: Modes, f: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Overwrite f with the solution of the equations for given modes, linear in f.
+    """Overwrite f with the solution of the equations for fixed modes, which are linear in f.
 
-    A contact that sticks has u = 0; one that slides u_N = 0, d·f_T = μ f_N, and across d
-    (1 - a) e·f_T + a e·u_T = 0, the derivative of the projection (a its factor).
+    A sticking contact has u = 0. A sliding one has u_N = 0, d·f_T = μ f_N, and across d (1 - a) e·f_T + a e·u_T = 0,
+    the derivative of the projection (a its factor).
 
     Args:
         p: The problem.
         proximal: Weight on the change of f.
         m: The modes.
         f: In and out, shape (3 n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     n, at = m.kind.shape[0], mark(arena)
     members = indices(arena, 3 * n)
@@ -296,23 +295,23 @@ def _newton_step(p: Cones, proximal: float, m: Modes, f: Array, arena: Arena) ->
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
-    """`solve_in_place` of all of A by LAPACK, which is faster than it from some scores of unknowns on."""
+    """Solve A as `solve_in_place` does, by LAPACK, which is faster for more than some scores of unknowns."""
     n = A.shape[0]
     try:
         A[:, n] = np.linalg.solve(np.ascontiguousarray(A[:, :n]), np.ascontiguousarray(A[:, n]))
-    except Exception:  # numba knows no other: A is singular, or not finite
+    except Exception:  # numba raises nothing else: A is singular, or not finite
         return False
     return True
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _modes(p: Cones, f: Array, u: Array, bold: bool, m: Modes) -> None:  # pragma: no cover - compiled
-    """Write the modes that f and u say, for `_newton_step`.
+    """Write the modes at f and u, for `_newton_step`.
 
-    Friction on what it cannot move has all of its bound against the slip, which it does not change.
+    Friction that changes no slip has its full bound against the slip.
 
-    Where a contact creeps, f - u says nothing of the direction of its slip. `bold`, the factor r of f - r u is such
-    that slip and friction count alike. It solves what creeps, and fails elsewhere, so that both are tried in turns.
+    For a creeping contact, f - u does not show the direction of slip. If `bold`, the factor r of f - r u makes slip and
+    friction count alike. This solves creeping contacts and fails elsewhere, so both are tried in turn.
     """
     n = m.kind.shape[0]
     for i in range(n):
@@ -321,7 +320,10 @@ def _modes(p: Cones, f: Array, u: Array, bold: bool, m: Modes) -> None:  # pragm
             m.kind[i] = PRESSES
             y_s, y_t = f[n + i] - u[n + i], f[2 * n + i] - u[2 * n + i]
             radius = p.mu[i] * max(f[i], 0.0)
-            if p.G[n + i, n + i] + p.G[2 * n + i, 2 * n + i] == 0.0 and np.hypot(u[n + i], u[2 * n + i]) > p.left[i]:
+            if (
+                p.G[n + i, n + i] + p.G[2 * n + i, 2 * n + i] == 0.0
+                and np.hypot(u[n + i], u[2 * n + i]) > p.roundoff[i]
+            ):
                 y_s, y_t, radius = -u[n + i], -u[2 * n + i], 0.0
             length = np.hypot(y_s, y_t)
             if length > radius or p.mu[i] == 0.0:
@@ -339,7 +341,10 @@ def _modes(p: Cones, f: Array, u: Array, bold: bool, m: Modes) -> None:  # pragm
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def _newton(p: Cones, bold: bool, m: Modes, f: Array, arena: Arena) -> tuple[int, float]:  # pragma: no cover - compiled
-    """Newton's method from given modes, `bold` or not: writes the best f that it met, its modes. Steps, residual."""
+    """Run Newton's method from initial modes, `bold` or not; write the best f and its modes.
+
+    Return steps and residual.
+    """
     at = mark(arena)
     trial, u = vector(arena, f.shape[0]), vector(arena, f.shape[0])
     assign(trial, f)
@@ -348,7 +353,7 @@ def _newton(p: Cones, bold: bool, m: Modes, f: Array, arena: Arena) -> tuple[int
         steps += 1
         _velocities(p, trial, u)
         residual = _missed(p, trial, u, False)
-        if residual > max(TOLERANCE, 0.1 * best):  # it does not converge, unless what is left is rounding
+        if residual > max(TOLERANCE, 0.1 * best):  # it does not converge, unless the rest is rounding
             residual = _missed(p, trial, u, True)
         _modes(p, trial, u, bold, m)
         stalls = best <= TOLERANCE and residual > 0.1 * best
@@ -369,14 +374,15 @@ def _newton(p: Cones, bold: bool, m: Modes, f: Array, arena: Arena) -> tuple[int
 def _firming(
     p: Cones, bold: bool, m: Modes, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
-    """`_newton` by way of ground that gives way, made firm by and by; contacts that creep need that.
+    """Run `_newton` on compliant ground that becomes rigid step by step, for contacts that creep.
 
-    Two fingers that hold a box must slip where it does not fit between them exactly, ever so slowly. Friction there is
-    all of μ f_N, and Newton's method finds it only from as near as that slip. On soft ground a spring takes its place.
+    Two fingers that hold a box which does not fit exactly between them must slip, very slowly. Friction there is at its
+    limit μ f_N, and Newton's method converges only from as close as that slip. On compliant ground a spring replaces
+    it.
     """
     n3, at = f.shape[0], mark(arena)
     G, g, u = matrix(arena, n3, n3), vector(arena, n3), vector(arena, n3)
-    soft = Cones(G, p.c, p.mu, p.size, p.left, p.fastest, p.terms, p.rho, p.exact)  # of impulses g = f / r
+    soft = Cones(G, p.c, p.mu, p.size, p.roundoff, p.fastest, p.terms, p.rho, p.exact)  # of impulses g = f / r
     f[:] = 0.0
     total, residual, gives, last, less = 0, np.inf, 1.0, np.inf, 0.1
     while total < CONTINUED and less < 0.98:
@@ -407,7 +413,7 @@ def _firming(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _onto_cones(mu: Array, part: float, f: Array) -> bool:  # pragma: no cover - compiled
-    """Project impulses onto cones with that part of the friction; whether they were within all of it."""
+    """Project impulses onto cones with that part of the friction; return True if they were within the full cones."""
     n, within = mu.shape[0], True
     for i in range(n):
         used, friction, shrink = np.hypot(f[n + i], f[2 * n + i]), part * mu[i], 1.0
@@ -425,21 +431,21 @@ def _onto_cones(mu: Array, part: float, f: Array) -> bool:  # pragma: no cover -
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: Arena) -> None:  # pragma: no cover
-    """Bring impulses nearer to the law by the alternating direction method of multipliers (ADMM, Boyd et al. 2011).
+    """Approach the law by the alternating direction method of multipliers (ADMM, Boyd et al. 2011).
 
-    With s = μ |w_T| e_N as it is known (Acary et al. 2011), a round is
+    With the current s = μ |w_T| e_N (Acary et al. 2011), a round is
 
         (ρρᵀ + σ) g = σ f + w - c - s,    f ← P(g - w/σ),    w ← w - σ (g - f)
 
-    with P the projection onto the cones K and σ the penalty. Where it ends w = u + μ |u_T| e_N.
+    with P the projection onto the cones K and σ the penalty. At convergence w = u + μ |u_T| e_N.
 
     Args:
         p: The problem.
         penalty: σ.
-        rounds: How many.
+        rounds: Number of rounds.
         f: In and out, impulses in K, shape (3 n,).
         w: In and out, in K*, shape (3 n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     n, at = p.mu.shape[0], mark(arena)
     A, right = matrix(arena, 3 * n, 3 * n), vector(arena, 3 * n)
@@ -449,7 +455,7 @@ def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: 
         A[i, i] += penalty
     try:
         inverse = np.ascontiguousarray(np.linalg.inv(A))
-    except Exception:  # numba knows no other: A is not finite
+    except Exception:  # numba raises nothing else: A is not finite
         rounds, inverse = 0, np.ascontiguousarray(A)
     for _ in range(rounds):
         for row in range(3 * n):
@@ -468,7 +474,7 @@ def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma: no cover - compiled
-    """Let contacts stick that slide, but do not move: friction at the edge of their cones is one choice of many.
+    """Change sliding contacts without motion to sticking: friction at the edge of their cones is one choice of many.
 
     Args:
         p: The problem.
@@ -477,7 +483,7 @@ def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma:
         u: Work, shape (3 n,).
 
     Returns:
-        Whether there is such a contact.
+        True if there is such a contact.
     """
     n, some = modes.shape[0], False
     _velocities(p, f, u)
@@ -486,14 +492,14 @@ def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma:
         if not (modes[i] & SLIDES and p.mu[i] > 0.0):
             continue
         change = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t])
-        if np.hypot(u[s], u[t]) <= RESTS * change + _left(p, f, u, i):
+        if np.hypot(u[s], u[t]) <= RESTS * change + _roundoff(p, f, u, i):
             modes[i], some = PRESSES, True
     return some
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _guess(seed: int, m: Modes) -> int:  # pragma: no cover - compiled
-    """Write random modes and directions; returns the next seed (Park & Miller 1988)."""
+    """Write random modes and directions; return the next seed (Park & Miller 1988)."""
     for i in range(m.kind.shape[0]):
         seed = seed * 16807 % 2147483647
         x = 3.0 * seed / 2147483647.0
@@ -504,7 +510,7 @@ def _guess(seed: int, m: Modes) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
-    """Project impulses onto their cones: what is left outside of them is rounding."""
+    """Project impulses onto their cones; the difference is rounding."""
     n = p.mu.shape[0]
     for i in range(n):
         f[i] = max(f[i], 0.0)
@@ -516,9 +522,9 @@ def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _settled(p: Cones, m: Modes, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Put f into its cones, and nearer to the law at its exact velocities, until what it misses is rounding; the miss.
+    """Project f onto its cones and refine it at exact velocities down to rounding; return the residual.
 
-    G has lost digits where much cancels, and so has the f of `_newton_step`. Newton steps of the change of f have not.
+    Under cancellation G has lost digits, and so has the f of `_newton_step`. Newton steps for the change of f have not.
     """
     n, at = p.mu.shape[0], mark(arena)
     u = vector(arena, 3 * n)
@@ -527,7 +533,7 @@ def _settled(p: Cones, m: Modes, f: Array, arena: Arena) -> float:  # pragma: no
     least = _missed(p, f, u, False)
     if least > TOLERANCE:
         g, w = vector(arena, 3 * n), vector(arena, 3 * n)
-        change = Cones(p.G, u, p.mu, p.size, p.left, p.fastest, p.terms, p.rho, p.exact)
+        change = Cones(p.G, u, p.mu, p.size, p.roundoff, p.fastest, p.terms, p.rho, p.exact)
         for _ in range(REFINEMENTS):
             for i in range(n):
                 used = np.hypot(f[n + i], f[2 * n + i])
@@ -556,31 +562,31 @@ def _settled(p: Cones, m: Modes, f: Array, arena: Arena) -> float:  # pragma: no
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rests(p: Cones, f: Array, u: Array, i: int) -> bool:  # pragma: no cover - compiled
-    """Whether contact i neither slips nor parts."""
+    """True if contact i neither slips nor parts."""
     n, speed, unit = p.mu.shape[0], 0.0, 0.0
     for row in (i, n + i, 2 * n + i):
         speed, unit = max(speed, abs(u[row])), max(unit, abs(p.c[row]) + abs(u[row] - p.c[row]))
-    return bool(speed <= RESTS * unit or speed <= RESTS * unit + _left(p, f, u, i))
+    return bool(speed <= RESTS * unit or speed <= RESTS * unit + _roundoff(p, f, u, i))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _smallest_within(p: Cones, m: Modes, least: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Overwrite `least` (3 n,) with the smallest impulses of a motion at rest that lie in the cones; True if found.
+    """Overwrite `least` (3 n,) with the smallest impulses of a motion at rest within the cones; True on success.
 
-    Alternating projections (Boyle & Dykstra 1986) begin at the smallest without cones; the cones are narrower by a
-    tenth there, so that this ends.
+    Alternating projections (Boyle & Dykstra 1986) begin at the smallest impulses without cones; the cones are narrowed
+    by a tenth, so that the iteration ends.
     """
-    near, owed, u = zeros(arena, least.shape[0]), zeros(arena, least.shape[0]), vector(arena, least.shape[0])
+    projection, owed, u = zeros(arena, least.shape[0]), zeros(arena, least.shape[0]), vector(arena, least.shape[0])
     for _ in range(PROJECTIONS):
-        assign(least, near)
+        assign(least, projection)
         if not _newton_step(p, PROXIMAL, m, least, arena):
             return False
         for row in range(least.shape[0]):
-            near[row] = least[row] + owed[row]
-            owed[row] = near[row]
-        _onto_cones(p.mu, NARROW, near)
+            projection[row] = least[row] + owed[row]
+            owed[row] = projection[row]
+        _onto_cones(p.mu, NARROW, projection)
         for row in range(least.shape[0]):
-            owed[row] -= near[row]
+            owed[row] -= projection[row]
         assign(u, least)
         if _onto_cones(p.mu, 1.0, u):
             return True
@@ -590,17 +596,17 @@ def _smallest_within(p: Cones, m: Modes, least: Array, arena: Arena) -> bool:  #
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def _eased(p: Cones, m: Modes, f: Array, residual: float, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Overwrite f, a solution in which all that presses rests, with much smaller impulses of its motion, if any.
+    """Replace f, a solution at rest, by much smaller impulses of the same motion, if any.
 
-    Fingers that hold a box may press by any force that cones allow, and Newton's method may end with millions of times
-    what holding takes.
+    Fingers that hold a box may press with any force within their cones, and Newton's method may end with millions of
+    times the necessary force.
 
     Args:
         p: The problem.
         m: In and out, modes.
         f: In and out, balanced impulses, shape (3 n,).
         residual: Of f.
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
         The residual of f.
@@ -629,7 +635,7 @@ def _eased(p: Cones, m: Modes, f: Array, residual: float, arena: Arena) -> float
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _recall(active: Integers, m: Modes) -> None:  # pragma: no cover - compiled
-    """Write the modes that `_memory_of` has put into `active`, shape (n,)."""
+    """Write the modes that `_memory_of` stored in `active`, shape (n,)."""
     for i in range(active.shape[0]):
         angle = 2.0 * np.pi * (active[i] >> 2) / TURN
         m.kind[i], m.d[i, 0], m.d[i, 1] = active[i] & (PRESSES | SLIDES), np.cos(angle), np.sin(angle)
@@ -648,10 +654,9 @@ def _memory_of(m: Modes, i: int) -> int:  # pragma: no cover - compiled
 def _try_starts(
     p: Cones, active: Integers, f: Array, m: Modes, z: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Start Newton's method until it solves the problem: from `active`, from f, and then by other means.
+    """Start Newton's method until it solves the problem: from `active`, from f, then by other means.
 
-    Few contacts start on ground that gives way and from random modes, many from where alternating directions have got
-    to.
+    Few contacts start on compliant ground and from random modes, many from the result of alternating directions.
 
     Args:
         p: The problem.
@@ -659,16 +664,16 @@ def _try_starts(
         f: Balanced impulses, zero or a start, shape (3 n,).
         m: Result, modes.
         z: Result, balanced impulses, shape (3 n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
         Starts, Newton steps, residual.
     """
     n, remembers, begun = p.mu.shape[0], active.any(), f.any()
     starts, seed, total, residual = 0, 1, 0, np.inf
-    rigid = 1 + int(begun) + 2 * int(remembers)  # starts before those by other means
+    rigid = 1 + int(begun) + 2 * int(remembers)  # starts that precede those means
     most, u = rigid if begun else STARTS if n <= FEW else rigid + 2 * APPROACHES, vector(arena, 3 * n)
-    near, w = zeros(arena, 3 * n), zeros(arena, 3 * n)
+    projection, w = zeros(arena, 3 * n), zeros(arena, 3 * n)
     while residual > TOLERANCE and starts < most:
         assign(z, f)
         bold = starts % 2 == 1
@@ -678,9 +683,9 @@ def _try_starts(
             approach, again = divmod(starts - rigid, 2)
             if approach >= 0 and not again:
                 rounds = ROUNDS << (approach // len(PENALTIES))
-                _approach(p, PENALTIES[approach % len(PENALTIES)], rounds, near, w, arena)
+                _approach(p, PENALTIES[approach % len(PENALTIES)], rounds, projection, w, arena)
             if approach >= 0:
-                assign(z, near)
+                assign(z, projection)
             _velocities(p, z, u)
             _modes(p, z, u, bold, m)
         elif starts > rigid + 1:
@@ -699,9 +704,9 @@ def _try_starts(
 def _from_nothing(
     p: Cones, bold: bool, residual: float, m: Modes, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
-    """Overwrite f, a solution, with the solution near zero impulses with these modes, if any: steps, residual.
+    """Replace a solution f by the solution with these modes closest to zero impulses, if any; return steps, residual.
 
-    The next step will begin so: which of many impulses there are does not depend on the way to them.
+    The next step will begin the same way, so that the choice among many impulses does not depend on history.
     """
     z, u = zeros(arena, f.shape[0]), vector(arena, f.shape[0])
     m.share[:] = 0.0
@@ -720,25 +725,25 @@ def _from_nothing(
 @linked
 @njit(cache=True, error_model="numpy")
 def cone_kernel(
-    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Solve the problem of the module.
 
     Args:
         rho: Whitened contact rows [N; S; T], shape (3 n, k).
         c: Their constants, shape (3 n,).
-        left: Their rounding bounds, shape (3 n,).
+        roundoff: Their rounding bounds, shape (3 n,).
         mu: Friction, shape (n,); contacts with 0 or inf have no tangential impulses.
-        active: In and out, the mode of each contact, shape (n,): bit 0 where it presses, bit 1 where it slides, above
-            them the direction of its friction in parts of a `TURN`. They are tried first.
-        f: In, zero, or the only impulses to start from; out, contact impulses, shape (3 n,); zero where not solved.
-        arena: Where arrays come from.
+        active: In and out, the mode of each contact, shape (n,): bit 0 if it presses, bit 1 if it slides, above them
+            the direction of its friction in parts of a `TURN`. They are tried first.
+        f: In, zero or the only start; out, contact impulses, shape (3 n,); zero if not solved.
+        arena: Arena for all arrays.
 
     Returns:
         Status number, Newton steps, residual.
     """
     n = mu.shape[0]
-    p = _balanced(rho, c, left, mu, arena)
+    p = _balanced(rho, c, roundoff, mu, arena)
     z, u, remembers = vector(arena, 3 * n), vector(arena, 3 * n), active.any()
     m = Modes(indices(arena, n), matrix(arena, n, 2), zeros(arena, n))
     for row in range(3 * n):
@@ -760,10 +765,12 @@ def cone_kernel(
 
 
 @njit(cache=True, error_model="numpy")
-def cone_residual(rho: Array, c: Array, left: Array, mu: Array, f: Array, arena: Arena) -> float:  # pragma: no cover
-    """`coulomb.pyramid_residual` with circular cones."""
+def cone_residual(
+    rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, arena: Arena
+) -> float:  # pragma: no cover
+    """Compute `coulomb.pyramid_residual` with circular cones."""
     n, worst = mu.shape[0], 0.0
-    p = _balanced(rho[: 3 * n], c[: 3 * n], left[: 3 * n], mu, arena)
+    p = _balanced(rho[: 3 * n], c[: 3 * n], roundoff[: 3 * n], mu, arena)
     y, g, u = zeros(arena, rho.shape[1]), vector(arena, 3 * n), vector(arena, 3 * n)
     for row in range(f.shape[0]):
         for a in range(y.shape[0]):
@@ -776,16 +783,16 @@ def cone_residual(rho: Array, c: Array, left: Array, mu: Array, f: Array, arena:
     for i in range(n):
         lost = 0.0
         for row in (i, n + i, 2 * n + i):
-            lost = max(lost, p.size[i] * row_rounding(rho, c, left, f, y, row))
+            lost = max(lost, p.size[i] * row_rounding(rho, c, roundoff, f, y, row))
             if mu[i] == np.inf and row >= n:
                 g[row] = u[row] = 0.0
         worst = max(worst, _contact_missed(p, g, u, i, lost / TOLERANCE))
     return worst
 
 
-def _solve_cones(rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array) -> Outcome:
-    """Solve at the first attempt, or from solutions with pyramids or of more friction; the outcome's note tells."""
-    status, iterations, residual = cone_kernel(rho, c, left, mu, active, f, HEAP)
+def _solve_cones(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array) -> Outcome:
+    """Solve at the first attempt, or from solutions with pyramids or more friction, as the outcome's note says."""
+    status, iterations, residual = cone_kernel(rho, c, roundoff, mu, active, f, HEAP)
     if status == SOLVED:
         return Outcome(status=status, iterations=iterations, residual=residual)
     if not may_part(rho, c, mu.size):
@@ -793,19 +800,19 @@ def _solve_cones(rho: Array, c: Array, left: Array, mu: Array, active: Integers,
     rng, n = np.random.default_rng(0), mu.size
     for attempt in range(RESTARTS if n <= MOST_RETRIED else 0):
         turn = np.exp(1j * rng.uniform(0.0, 0.5 * np.pi, n)) if attempt else np.ones(n)
-        status, more, _ = coulomb.friction_lcp_kernel(_turned(rho, turn), _turned(c, turn), left, mu, 0.0, f, HEAP)
+        status, more, _ = coulomb.friction_lcp_kernel(_turned(rho, turn), _turned(c, turn), roundoff, mu, 0.0, f, HEAP)
         iterations += more
         if status != SOLVED:
             continue
         f[:] = _turned(f, turn.conj())
-        status, more, residual = cone_kernel(rho, c, left, mu, active, f, HEAP)
+        status, more, residual = cone_kernel(rho, c, roundoff, mu, active, f, HEAP)
         iterations += more
         if status == SOLVED:
             return Outcome(status=status, iterations=iterations, residual=residual, note="restarted")
     for steeper in STEEPER if n <= MOST_RETRIED else ():
         f[:], active[:] = 0.0, 0
         for share in np.linspace(steeper, 1.0, EASINGS + 1):
-            status, more, residual = cone_kernel(rho, c, left, share * mu, active, f, HEAP)
+            status, more, residual = cone_kernel(rho, c, roundoff, share * mu, active, f, HEAP)
             iterations += more
             if status != SOLVED:
                 break
@@ -816,7 +823,7 @@ def _solve_cones(rho: Array, c: Array, left: Array, mu: Array, active: Integers,
 
 
 def _turned(rows: Array, turn: Array) -> Array:
-    """Rows [N; S; T], shape (3 n, ...), about tangents that are turned by the angles of `turn` (n,), complex units."""
+    """Return rows [N; S; T], shape (3 n, ...), about tangents rotated by the angles of `turn` (n,), complex units."""
     normal, s, t = rows.reshape(3, turn.size, -1)
     turned = (s + 1j * t) * turn.conj()[:, None]
     return np.ascontiguousarray(np.concatenate((normal, turned.real, turned.imag)).reshape(rows.shape))
@@ -825,19 +832,19 @@ def _turned(rows: Array, turn: Array) -> Array:
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction with a circular cone.
 
-    In forward mode with gaps that are not negative a solution exists, and there may be several. Where none is found the
-    status is FALLBACK, the impulses are zero, and the note says what is known: ``"squeeze"`` where no velocity of what
-    is free keeps the contacts apart, which is certain, else ``"no solution found"``. A solution that was found at a
-    later attempt, from one with friction pyramids or more friction, has the note ``"restarted"``. Beside contacts with
-    μ = inf one that obeys its law to fewer digits than is called solved is REPAIRED, with the note `INEXACT`.
+    In forward mode with nonnegative gaps a solution exists, and there may be several. Without a solution the status is
+    FALLBACK, the impulses are zero, and the note is ``"squeeze"`` if provably no velocity keeps the contacts apart,
+    else ``"no solution found"``. Solutions from later attempts, with friction pyramids or more friction, have the note
+    ``"restarted"``. Next to contacts with μ = inf, a solution that obeys its law to fewer digits than the tolerance is
+    REPAIRED, with the note `INEXACT`.
 
     Args:
         problem: The step, forward or inverse.
         warm: The last solution's `warm`: each contact's mode and direction of friction. They are tried first.
 
     Returns:
-        The solution. Its residual is that of the module's equations, each contact in its own units. Where impulses are
-        not unique they are near the smallest; where all that presses rests, within `PRESSED` of it as a rule.
+        The solution. Its residual is that of the module's equations, scaled per contact. If impulses are not unique
+        they are close to the smallest; at rest, usually within `PRESSED` of it.
 
     Raises:
         InputError: There are more than `coulomb.MOST_CONTACTS` contacts.
@@ -846,16 +853,16 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 
 def solve_delassus(W: Array, q: Array, mu: Array) -> tuple[Outcome, Array]:
-    """Solve a problem that is known by its Delassus operator alone, as public collections of contact problems have it.
+    """Solve a problem given by its Delassus operator alone, the form of public collections of contact problems.
 
     Args:
-        W: Delassus operator G = JM⁻¹Jᵀ, symmetric and positive semidefinite, shape (3 n, 3 n); contact i owns rows
-            3 i (normal), 3 i + 1 and 3 i + 2 (tangents) [1/kg]. What is indefinite is taken as rounding.
+        W: Delassus operator G = JM⁻¹Jᵀ, symmetric and positive semidefinite, shape (3 n, 3 n); contact i owns rows 3 i
+            (normal), 3 i + 1 and 3 i + 2 (tangents) [1/kg]. Indefinite parts are taken as rounding.
         q: Contact velocities at zero impulse, shape (3 n,) [m/s].
         mu: Friction, finite, shape (n,).
 
     Returns:
-        How the solver ended, and the impulses, zero where it did not solve the problem, shape (3 n,) [N s].
+        How the solver ended, and the impulses, zero if not solved, shape (3 n,) [N s].
     """
     f = np.zeros(q.size)
     rho, c = _rows_of(W, q)
@@ -865,7 +872,7 @@ def solve_delassus(W: Array, q: Array, mu: Array) -> tuple[Outcome, Array]:
 
 @njit(cache=True)
 def _rows_of(W: Array, q: Array) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Rows ρ in the order [N; S; T] with ρρᵀ = W, of as many columns as W has rank, and their constants."""
+    """Return rows ρ in the order [N; S; T] with ρρᵀ = W, with rank(W) columns, and their constants."""
     size, vectors = np.linalg.eigh(W)
     first = 0
     while first < size.shape[0] and size[first] <= 1e-13 * size[-1]:

@@ -4,13 +4,13 @@ The consistent objective is a projection of the free velocity onto the cone of v
 
     min ½ (v_b - v°_b)ᵀ M_bb (v_b - v°_b)   s.t.   G_e v + φ̃/h ≥ 0,    rows of G_e: N_i ± μ_i S_i, N_i ± μ_i T_i
 
-Its multipliers are the edge impulses η ≥ 0, at most as many as there are unknown velocities: f_N = Σ η_e,
-f_S = μ (η_+S - η_-S). With finite friction v⁺ is unique. The price of convexity: a loaded contact that slides lifts at
-μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are closed (math.md,
-section 4.1): v⁺ is unique once it is known which of them stick, and more than one choice may be right.
+Its multipliers are the edge impulses η ≥ 0, at most as many as unknown velocities: f_N = Σ η_e, f_S = μ (η_+S - η_-S).
+With finite friction v⁺ is unique. The price of convexity: a loaded contact that slides lifts at μ max(|v_S|, |v_T|).
+Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are closed (math.md, section 4.1): v⁺ is
+unique for a fixed set of sticking contacts, and more than one set may be right.
 
-Beside it stand the same with a unique distribution of impulses (`one_stage`), without slip (`no_slip_qp`), and as it
-is printed (`solve_printed`).
+Variants: a unique distribution of impulses (`one_stage`), no slip (`no_slip_qp`), and the printed objective
+(`solve_printed`).
 
 Sources: Zapolsky & Drumwright 2017, section 6; Drumwright & Shell 2010; Anitescu 2006.
 """
@@ -39,25 +39,25 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERA
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SQUEEZED: Final = 0.1
-"""Speed at which contacts may give way in `one_stage`, relative to the speed that they should undo: regular problems
-have 1e-4 and less, a squeeze has about 1."""
+"""Speed at which contacts may yield in `one_stage`, relative to the speed that they should stop: regular problems have
+at most 1e-4, infeasible ones about 1."""
 
 OPENING = 1e-7
 """A contact is open if it parts faster than this, relative to its velocity at zero impulse and the change
 (math.md, section 13.3)."""
 
 STEEP: Final = 10.0
-"""Friction beyond which a contact has its normal row beside its edges: normal velocities are known from edges only to
-μ times the tolerance."""
+"""Friction beyond which a contact has its normal row in addition to its edges: edges determine normal velocities only
+to μ times the tolerance."""
 
 EPSILON: Final = 1e-6
 """δ of `one_stage`, relative to the mean diagonal entry of ρρᵀ."""
 
 DEPENDENT: Final = 1e-6
-"""Held rows of `one_stage` depend on others if what is left of them is below this part of δ: δ keeps them apart."""
+"""Held rows of `one_stage` are dependent if their remainder is below this part of δ, which keeps them apart."""
 
 MOST_CONTACTS = 1000
-"""`one_stage` takes no more contacts than this: its rows have as many entries as there are rows."""
+"""Limit of contacts of `one_stage`: its rows have as many entries as there are rows."""
 
 
 class _Edges(NamedTuple):
@@ -82,12 +82,11 @@ class _Edges(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _edges(
-    rho: Array, c: Array, left: Array, mu: Array, active: Integers, arena: Arena
+    rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, arena: Arena
 ) -> _Edges:  # pragma: no cover - compiled
-    """Assemble the edge rows; arguments are those of `edge_lcp_kernel`.
+    """Assemble the edge rows; arguments as for `edge_lcp_kernel`.
 
-    The edges of a contact imply its normal row, but where they are steep they leave it to rounding, and it stands
-    beside them.
+    The edges of a contact imply its normal row; where they are steep only up to rounding, so the row is added.
     """
     n, k = mu.shape[0], rho.shape[1]
     rows, r = matrix(arena, 5 * n, k), vector(arena, 5 * n)
@@ -108,7 +107,7 @@ def _edges(
                 rows[count, a] = (rho[normal, a] + slope[count] * rho[tangent, a]) / s
                 moves = moves or rows[count, a] != 0.0
             r[count] = (c[normal] + slope[count] * c[tangent]) / s
-            uncertain[count] = (left[normal] + abs(slope[count]) * left[tangent]) / s
+            uncertain[count] = (roundoff[normal] + abs(slope[count]) * roundoff[tangent]) / s
             if not moves and edge < 4:  # slip that nothing changes is the unit in which friction lets it approach
                 unit = abs(c[normal]) + max(mu[i], 1.0) * abs(c[tangent])
                 uncertain[count] += SLIGHT * unit / s
@@ -122,23 +121,23 @@ def _edges(
 @linked
 @njit(cache=True, error_model="numpy")
 def edge_lcp_kernel(
-    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Assemble the edge rows, solve their LCP, and turn edge impulses into contact impulses.
+    """Assemble the edge rows, solve their LCP, and convert edge impulses to contact impulses.
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
         c: Their constants, shape (3 n,).
-        left: Their rounding bounds, shape (3 n,).
+        roundoff: Their rounding bounds, shape (3 n,).
         mu: Friction coefficients, shape (n,); contacts with 0 or inf have their normal row only.
-        active: Bit set of each contact's edges, shape (n,): in, those to start from; out, those with impulse.
+        active: Bit set of each contact's edges, shape (n,): in, where to start; out, edges with impulse.
         f: Result, shape (3 n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
-        Status number, iterations, residual. Impulses of status INACCURATE are the best that were found.
+        Status number, iterations, residual. Impulses of status INACCURATE are the best known ones.
     """
-    n, edges = mu.shape[0], _edges(rho, c, left, mu, active, arena)
+    n, edges = mu.shape[0], _edges(rho, c, roundoff, mu, active, arena)
     answer = psd_lcp_kernel(edges.rows, edges.r, edges.uncertain, edges.start, arena)
     status, iterations, residual, z, w = answer.status, answer.iterations, answer.residual, answer.z, answer.w
     f[:] = 0.0
@@ -154,14 +153,14 @@ def edge_lcp_kernel(
             if edge < 4:
                 f[(1 + edge // 2) * n + i] += edges.slope[row] * value
     if answer.method == ACTIVE_SET:
-        # its multipliers may be so large that they obey the law to twice the precision only, and their sums do not
+        # its multipliers may be so large that only doubled precision satisfies the law, and their sums do not
         v = vector(arena, 3 * n)
-        gram_residual_doubled(rho, c, left, f, answer.y, v, arena)
+        gram_residual_doubled(rho, c, roundoff, f, answer.y, v, arena)
         for row in range(z.shape[0]):
             i, edge, slope = edges.owner[row] // 5, edges.owner[row] % 5, edges.slope[row]
             w[row] = (v[i] + slope * v[(1 + edge // 2 % 2) * n + i]) / np.sqrt(1.0 + slope**2)
         residual = row_residual(edges.rows, edges.r, edges.uncertain, z, answer.y, w)
-    residual = max(residual, _off_the_ground(rho, c, left, mu, f, answer.y), lost(rho, f, answer.y))
+    residual = max(residual, _off_the_ground(rho, c, roundoff, mu, f, answer.y), lost(rho, f, answer.y))
     if not residual <= TOLERANCE:
         active[:] = 0
         status = INACCURATE
@@ -170,12 +169,12 @@ def edge_lcp_kernel(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _off_the_ground(
-    rho: Array, c: Array, left: Array, mu: Array, f: Array, y: Array
+    rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, y: Array
 ) -> float:  # pragma: no cover - compiled
-    """How far contacts with friction approach, or part though they stick, in the units of their normal velocities.
+    """Return how far contacts with friction approach, or part though they stick, in units of their normal velocities.
 
-    Edges tell the normal velocity in the units of slip, and to μ times the tolerance. Arguments as for
-    `edge_lcp_kernel`; y = ρᵀf.
+    Edges determine the normal velocity in units of slip, to μ times the tolerance. Arguments as for `edge_lcp_kernel`;
+    y = ρᵀf.
     """
     n, worst = mu.shape[0], 0.0
     for i in range(n):
@@ -189,13 +188,13 @@ def _off_the_ground(
             return np.inf
         sticks = f[i] * (1.0 - TOLERANCE) > (abs(f[n + i]) + abs(f[2 * n + i])) / mu[i]
         if abs(speed) > TOLERANCE * unit and (sticks or speed < 0.0):
-            worst = max(worst, abs(speed) / (unit + row_rounding(rho, c, left, f, y, i) / TOLERANCE))
+            worst = max(worst, abs(speed) / (unit + row_rounding(rho, c, roundoff, f, y, i) / TOLERANCE))
     return worst
 
 
 @njit(cache=True, error_model="numpy")
 def _ridged(rho: Array, n3: int, epsilon: float, arena: Arena) -> tuple[Array, float]:  # pragma: no cover - compiled
-    """``[ρ, √δ I]`` and δ, for rows of which the first n3 are those of contacts."""
+    """Return ``[ρ, √δ I]`` and δ, for rows of which the first n3 belong to contacts."""
     rows, k = rho.shape
     square = 0.0
     for r in range(n3):
@@ -212,7 +211,7 @@ def _ridged(rho: Array, n3: int, epsilon: float, arena: Arena) -> tuple[Array, f
 
 @njit(cache=True, error_model="numpy")
 def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cover - compiled
-    """Whether one of the n contacts gives way at more than `SQUEEZED` of the speed that those in touch should undo."""
+    """True if one of the n contacts yields at more than `SQUEEZED` of the speed that closed contacts should stop."""
     largest, undone = 0.0, 0.0
     for i in range(n):
         touches = False
@@ -228,11 +227,11 @@ def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cov
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def one_stage_kernel(
-    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """`one_stage` of contacts that may slip, without other rows; arguments and result as for `edge_lcp_kernel`."""
+    """Run `one_stage` for contacts that may slip, without other rows; arguments and result as for `edge_lcp_kernel`."""
     ridged, delta = _ridged(rho, rho.shape[0], EPSILON, arena)
-    status, iterations, residual = edge_lcp_kernel(ridged, c, left, mu, active, f, arena)
+    status, iterations, residual = edge_lcp_kernel(ridged, c, roundoff, mu, active, f, arena)
     if _yields(f, c, mu.shape[0], delta):
         f[:] = 0.0
         status = INFEASIBLE
@@ -240,45 +239,46 @@ def one_stage_kernel(
 
 
 def held_contacts(problem: StepProblem) -> Booleans:
-    """Contacts that may not slip: infinite friction, closed."""
+    """Return the contacts that may not slip: infinite friction, closed."""
     return np.isinf(problem.contacts.mu) & (problem.contacts.gap <= CLOSED_GAP)
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Stage I for one step.
+    """Solve stage I for one step.
 
-    Forward, and inverse unless joints are prescribed what contact forbids, a solution exists and is found; otherwise
-    the status is FALLBACK and the impulses are zero. The note is then `SQUEEZE`, or `JAM` where some velocities keep
-    the contacts apart, but none meets all edges. REPAIRED: a contact with infinite friction parts if
-    it sticks and presses when it may slip; it sticks, at no normal force (`idcontrol.models.sticking`). Or, with the
-    note `INEXACT`, some contact obeys its law to fewer digits than is called solved.
+    A solution exists, forward and inverse, unless joints are prescribed what contact forbids; the status is then
+    FALLBACK with zero impulses. The note is then `SQUEEZE`, or `JAM` if some velocities keep the contacts apart, but
+    none satisfies all edges. REPAIRED: a contact with infinite friction would part if it stuck and press if it slipped;
+    it sticks, without normal force (`idcontrol.models.sticking`). REPAIRED with the note `INEXACT`: a contact obeys its
+    law to fewer digits than the tolerance.
 
     Args:
         problem: The step.
-        warm: The last solution's `warm`: which edges were active, by contact identity.
+        warm: The last solution's `warm`: active edges by contact identity.
     """
     return solve_whitened(problem, whiten(problem), warm)
 
 
 def solve_whitened(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> StepSolution:
-    """`solve`, for a problem that is whitened already."""
-    found, unsettled = _stage_one(problem, whitened, warm, HELD_RANK_TOLERANCE, np.full(whitened.c.size, np.inf))
-    ending = _ending(whitened, found, unsettled)
-    return finish(problem, whitened, found.f, ending, found.active)
+    """Run `solve` on a problem that is whitened already."""
+    answer, unsettled = _stage_one(problem, whitened, warm, HELD_RANK_TOLERANCE, np.full(whitened.c.size, np.inf))
+    ending = _ending(whitened, answer, unsettled)
+    return finish(problem, whitened, answer.f, ending, answer.active)
 
 
 def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = EPSILON) -> StepSolution:
-    r"""Stage I with ``½ δ |y|²`` added, y = (f_N, f_S, f_T): a unique distribution at once (math.md, section 7.5).
+    r"""Solve stage I with ``½ δ |y|²`` added, y = (f_N, f_S, f_T): a unique distribution (math.md, section 7.5).
 
-    δ I is added to the matrix ρρᵀ of the rows, so that ``[ρ, √δ I]`` takes the place of ρ: contacts give way at the
-    speed δ y, about 1e-2 ε m/s. With δ even a squeeze has a solution, of forces as 1/δ; where contacts give way at more
-    than `SQUEEZED` of the speed that they should undo, it is called what it is.
+    δ I is added to the matrix ρρᵀ of the rows, so that ``[ρ, √δ I]`` replaces ρ: contacts yield at the speed δ y, about
+    1e-2 ε m/s. With δ even conflicting velocities have a solution, with forces of order 1/δ; if contacts yield at more
+    than `SQUEEZED` of the speed that they should stop, the step is reported as infeasible.
 
-    Contacts with infinite friction that are closed and press do not slip, those that part have no impulse, as in
-    `solve`; the step is REPAIRED where they would have to yield by more than `sticking.YIELD`.
+    Closed contacts with infinite friction do not slip while they press and have no impulse if they part, as in `solve`;
+    the step is REPAIRED if they would have to yield by more than `sticking.YIELD`.
 
     Args:
-        problem: The step, with a demand that contact allows (math.md, section 12.1), or it chatters like stage I alone.
+        problem: The step, with a demand that contact allows (math.md, section 12.1); otherwise it chatters like stage I
+        alone.
         warm: As for `solve`.
         epsilon: δ relative to the mean diagonal entry of ρρᵀ.
 
@@ -301,35 +301,35 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     if delta > 0.0:
         # an impulse, whatever the ridge: contacts yield in proportion to it
         most[n3 // 3 : n3] = YIELD / EPSILON * epsilon / delta * np.abs(whitened.c[:n3]).max()
-    found, unsettled = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, most)
-    if _yields(found.f, whitened.c, n3 // 3, delta):
-        found = found._replace(number=INFEASIBLE)
-    ending = _ending(whitened, found, unsettled)._replace(regularization=epsilon)
-    return finish(problem, whitened, found.f, ending, found.active)
+    answer, unsettled = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, most)
+    if _yields(answer.f, whitened.c, n3 // 3, delta):
+        answer = answer._replace(number=INFEASIBLE)
+    ending = _ending(whitened, answer, unsettled)._replace(regularization=epsilon)
+    return finish(problem, whitened, answer.f, ending, answer.active)
 
 
 def no_slip_qp(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Maximal dissipation without slip (math.md, section 7.6): the projection under S v⁺ = T v⁺ = 0.
+    """Solve maximal dissipation without slip (math.md, section 7.6): the projection under S v⁺ = T v⁺ = 0.
 
-    The conditions of its optimum are the LCP of `idcontrol.models.no_slip`, and v⁺ is the same; here the projection
-    itself is solved, by the dual active set. What is said there about closed contacts, status and forces holds.
+    Its optimality conditions are the LCP of `idcontrol.models.no_slip`, and v⁺ is the same; here the dual active set
+    solves the projection itself. Closed contacts, status and forces are as in that module.
     """
     return no_slip.solve_whitened(problem, whiten(problem), warm, dual=True)
 
 
 def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    r"""Stage I with the objective as printed, to reproduce the figures (Zapolsky & Drumwright 2017, eqs. 69 and 97).
+    r"""Solve stage I with the objective as printed, to reproduce the figures (Zapolsky & Drumwright 2017, eqs. 69, 97).
 
     With whitened impulses x = ρᵀy and p = -L⁻¹κ_b,
 
         min ½ |x + p|²   s.t.   y in the friction pyramids,   ρ_N x + N v° + φ/h ≥ 0
 
-    Forward this is the kinetic energy of all listed contacts: what is about to land is stopped in the air. Inverse it
-    is the momentum of the base, as if the joints stood still: feet at rest under a base that walks are predicted to
-    brake it (math.md, section 7.2). It is **not** the inverse of a contact model; `solve` is.
+    Forward this is the kinetic energy of all listed contacts: a foot about to land is stopped in the air. Inverse it is
+    the momentum of the base, as if the joints stood still: resting feet are predicted to brake a walking base (math.md,
+    section 7.2). It is **not** the inverse of a contact model; `solve` is.
 
     Soft bilateral rows are dampers folded into M and κ, so ½ (row v⁺)² / C is part of that energy, whatever the target:
-    as C → 0 the answer is the rigid row's only where the target is zero.
+    as C → 0 the answer is that of the rigid row only if the target is zero.
 
     Args:
         problem: The step.
@@ -340,7 +340,7 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     n = contacts.mu.shape[0]
     frictional = np.flatnonzero((contacts.mu > 0.0) & ~np.isinf(contacts.mu))
     frictionless = np.setdiff1d(np.arange(n), frictional)
-    # edges N ± μS, N ± μT, and N alone where there is no friction or no slip: axis, contacts, signed μ
+    # edges N ± μS, N ± μT, or N alone without friction or without slip: axis, contacts, signed μ
     edges = [(axis, frictional, sign * contacts.mu[frictional]) for axis in (1, 2) for sign in (1.0, -1.0)]
     edges.append((1, frictionless, np.zeros(frictionless.size)))
     p = -whitened.kappa[whitened.free]
@@ -359,15 +359,15 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
         np.add.at(f, axis * n + owner, side * impulse)
         first += owner.size
     f = held.impulses(whitened, f)
-    found = _StageOne(f, np.zeros(n, dtype=np.int64), int(result.status), result.iterations, result.residual)
-    ending = _ending(whitened, found, "")._replace(regularization=result.regularization)
+    answer = _StageOne(f, np.zeros(n, dtype=np.int64), int(result.status), result.iterations, result.residual)
+    ending = _ending(whitened, answer, "")._replace(regularization=result.regularization)
     if ending.status is Status.SOLVED and result.regularization > 0.0:
         ending = ending._replace(status=Status.REPAIRED, note="regularized")
     return finish(problem, whitened, f, ending)
 
 
 class _StageOne(NamedTuple):
-    """A solution of stage I: impulses of all rows, active edges of each contact, and how the solver ended."""
+    """A solution of stage I: impulses of all rows, active edges of each contact, and the solver's outcome."""
 
     f: Array
     active: Integers
@@ -379,9 +379,9 @@ class _StageOne(NamedTuple):
 def _stage_one(
     problem: StepProblem, whitened: Whitened, warm: WarmStart | None, dependent: float, most: Array
 ) -> tuple[_StageOne, str]:
-    """Solve stage I; returns the solution, and what is wrong with the roles of contacts, empty if nothing is.
+    """Solve stage I; return the solution, and what is wrong with the roles of contacts, or an empty string.
 
-    Contacts that may not slip and come out open lose their tangential rows, and those that then press get them back
+    Contacts that may not slip lose their tangential rows when they open, and regain them when they press
     (`idcontrol.models.sticking`).
 
     Args:
@@ -389,7 +389,7 @@ def _stage_one(
         whitened: The same, whitened.
         warm: As for `solve`.
         dependent: Largest rank tolerance of held rows.
-        most: Largest impulse of each row, shape (3 n + e,) [N s]: of more, held contacts do not stick but yield.
+        most: Largest impulse of each row, shape (3 n + e,) [N s]: beyond, held contacts yield instead of sticking.
     """
     contacts = problem.contacts
     n, rows = contacts.mu.shape[0], whitened.rho.shape[0]
@@ -398,7 +398,7 @@ def _stage_one(
     if rows == 3 * n and not closed.any():
         f = np.zeros(rows)
         number, iterations, residual = edge_lcp_kernel(
-            whitened.rho, whitened.c, whitened.left, contacts.mu, active, f, HEAP
+            whitened.rho, whitened.c, whitened.roundoff, contacts.mu, active, f, HEAP
         )
         return _StageOne(f, active, number, iterations, residual), ""
 
@@ -407,7 +407,7 @@ def _stage_one(
         f, edges = np.zeros(rows), active.copy()
         normals = f[: 3 * n]
         number, count, residual = edge_lcp_kernel(
-            held.rho[: 3 * n], held.c[: 3 * n], held.left[: 3 * n], contacts.mu, edges, normals, HEAP
+            held.rho[: 3 * n], held.c[: 3 * n], held.roundoff[: 3 * n], contacts.mu, edges, normals, HEAP
         )
         f = held.impulses(whitened, f)
         parts, presses, moves = outcomes(whitened, f, stick, out, OPENING, lifts=True)
@@ -415,9 +415,9 @@ def _stage_one(
             parts &= (held.c[:n] > 0.0) & ~held.rho[:n].any(axis=1)
         elif number != SOLVED:
             parts[:] = False
-        found = _StageOne(f, edges, number, count, residual)
+        answer = _StageOne(f, edges, number, count, residual)
         return Attempt(
-            found=found,
+            answer=answer,
             solved=number == SOLVED,
             presses=presses,
             parts=parts,
@@ -427,31 +427,31 @@ def _stage_one(
 
     _, search = no_slip.frictionless(whitened, OPENING, closed, rank_tolerance=dependent, most=most)
 
-    def look(near: Booleans) -> tuple[_StageOne | None, str]:
-        found, why = search(near)
-        return None if found is None else _StageOne(found.f, (found.active & 1) << 4, *found[2:]), why
+    def look(guess: Booleans) -> tuple[_StageOne | None, str]:
+        answer, why = search(guess)
+        return None if answer is None else _StageOne(answer.f, (answer.active & 1) << 4, *answer[2:]), why
 
     slides = np.isfinite(contacts.mu) & (contacts.mu > 0.0)
     return settle(closed, closed, attempt, look=None if slides.any() else look, lets_slip=problem.prescribed is None)
 
 
-def _ending(whitened: Whitened, found: _StageOne, unsettled: str) -> Ending:
-    """Name how stage I ended; of what has no solution, whether it has none without friction either.
+def _ending(whitened: Whitened, answer: _StageOne, unsettled: str) -> Ending:
+    """Translate the outcome of stage I; if it is infeasible, check whether it is so without friction, too.
 
     Args:
         whitened: The whitened problem.
-        found: What was found.
-        unsettled: What is wrong with the roles of contacts; empty if nothing is.
+        answer: The solution of stage I.
+        unsettled: What is wrong with the roles of contacts, or an empty string.
     """
-    status, note = Status.FALLBACK, SolverStatus(found.number).name.lower()
-    if found.number == SOLVED:
+    status, note = Status.FALLBACK, SolverStatus(answer.number).name.lower()
+    if answer.number == SOLVED:
         status, note = Status.SOLVED, ""
-    elif found.number == INACCURATE:
+    elif answer.number == INACCURATE:
         status, note = Status.REPAIRED, INEXACT
-    elif found.number in (INFEASIBLE, RAY):
-        rows, n = whitened.rho.shape[0], found.active.size
+    elif answer.number in (INFEASIBLE, RAY):
+        rows, n = whitened.rho.shape[0], answer.active.size
         held = hold(whitened, np.arange(3 * n, rows))
         note = JAM if may_part(held.rho, held.c, n) else SQUEEZE
-    if unsettled not in ("", SQUEEZE) and found.number in (SOLVED, INFEASIBLE):
+    if unsettled not in ("", SQUEEZE) and answer.number in (SOLVED, INFEASIBLE):
         status, note = max(status, Status.REPAIRED), unsettled
-    return Ending(status, found.residual, found.iterations, note=note)
+    return Ending(status, answer.residual, answer.iterations, note=note)

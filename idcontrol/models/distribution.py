@@ -1,29 +1,30 @@
-r"""Stage II: of the impulses that give the same motion, those with the smallest torque (math.md, section 7.4).
+r"""Stage II: impulses of the same motion with the smallest torque (math.md, section 7.4).
 
 In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y₁)`` with ``Lτ = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ``, and
 
     minimize ½ |hτ(y) - hτ_ref|² + ½ Σ w_i |y_i|²
     s.t.     J_bᵀ y = J_bᵀ y₁                          v⁺ is kept
              y_i in the cone of the friction edges e of contact i with w_e = 0
-             least ≤ hτ(y) ≤ most                      where some y does that; else it is left out
+             least ≤ hτ(y) ≤ most                      dropped if no y satisfies it
 
 The third line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that
-oppose it, a sticking one all four. The complement w_e of an edge belongs to the law of the model, with the normal
+oppose it, a sticking one all four. The complement w_e of an edge follows from the law of the model, with the normal
 velocity u_N = N v⁺ + φ/h, the slip u_T along the tangents and the edge's direction d_e,
 
-    maximal dissipation     w_e = u_N + μ d_e·u_T                         what slides parts with μ max|u_T|
-    Coulomb, pyramid        w_e = u_N + μ (max|u_T| + d_e·u_T)            what slides does not part
+    maximal dissipation     w_e = u_N + μ d_e·u_T                         sliding contacts part at μ max|u_T|
+    Coulomb, pyramid        w_e = u_N + μ (max|u_T| + d_e·u_T)            sliding contacts do not part
     Coulomb, circle         w_e = u_N + 2 μ max|u_T|                      all edges or none: no edge opposes the slip
 
 (the shift of u_N by μ |u_T| is that of De Saxcé & Feng 1998). A contact whose slip is at most v_tol counts as at rest,
-and its edges have w_e ≤ v_tol; of one that slips faster w_e is zero to the tolerance of the model. A contact without a
-bound on friction has an impulse if it slips at v_tol and parts at `PARTING` v_tol at most.
+and its edges have w_e ≤ v_tol; for faster slip w_e is zero to the tolerance of the model. A contact with unbounded
+friction has an impulse only if it slips at v_tol and parts at `PARTING` v_tol at most.
 
 Three edges or fewer are linearly independent, so their multipliers are the coordinates ξ of a contact; the full pyramid
-has its three components as coordinates and its four facets as inequalities. What gives the motion is ξ₁ + waysᵀ z, ξ₁
-the shortest and the ways orthonormal: z is unknown, of four feet six numbers, of two feet one, of one foot none.
+has its three components as coordinates and its four facets as inequalities. The impulses that give the motion are ξ₁ +
+waysᵀ z, ξ₁ the shortest and the ways orthonormal. z is unknown: six numbers for four feet, one for two feet, none for
+one foot.
 
-Source: Zapolsky & Drumwright 2017, eqs. 98-112, which minimize the torque that is added instead.
+Source: Zapolsky & Drumwright 2017, eqs. 98-112, which minimize the added torque instead.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from idcontrol.models.reduced import (
     ALL_EDGES,
     MOTION_RANK_TOLERANCE,
     PRESSES,
-    Crowd,
+    ManyContacts,
     Multipliers,
     Reduced,
     impulses,
@@ -69,29 +70,28 @@ RIDGE = 1e-8
 """Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md, section 7.4)."""
 
 MET = 1e-9
-"""Motor impulses beyond their bounds by less than this part of the room between them are rounding; of themselves where
-one side has no bound."""
+"""Motor impulses may exceed their bounds by this part of the room between them, as rounding; with one bound only, by
+this part of themselves."""
 
 KEPT = 1e-8
-"""Largest relative miss of the motion that impulses of stage II may have; the program meets it to some 1e-12, but rows
-that its generators cannot span are left out of it (math.md, section 7.4)."""
+"""Largest relative error of the motion in stage II. The program is accurate to some 1e-12, but leaves out rows that its
+generators cannot span (math.md, section 7.4)."""
 
 PARTING: Final = 1e-3
-"""Part of v_tol above which a contact without a bound on friction parts. Without a normal force to bound it, friction
-on a foot that parts slowly would brace the machine by any force."""
+"""Part of v_tol above which a contact with unbounded friction parts. Without a normal force to bound it, friction on a
+slowly parting foot could brace the robot with any force."""
 
-CROWD = 2
-"""With more unknowns than this times the number of motions and motors, a program in no more coordinates than these is
-tried first (`idcontrol.models.reduced`)."""
+MANY_CONTACTS = 2
+"""With more unknowns than this times the number of motions and motors, the reduced program is tried first
+(`idcontrol.models.reduced`)."""
 
 TURNS = 40
-"""Times that impulses in a crowd may turn to other faces of their cones. While these faces give the motion, turns end
-after eight at most: a fifth of the contacts may be spent on them, in less time than the program in all impulses takes.
-"""
+"""Limit of turns to other faces of the cones, with many contacts. If these faces give the motion, turns end after eight
+at most. A fifth of the contacts may be spent on turns, which takes less time than the full program."""
 
 WORTH = 100
-"""Where faces miss the motion, turns seldom end. With fewer contacts than this the program in all impulses is solved at
-once, which takes less time; with more, another fifth may be spent on such faces."""
+"""If faces miss the motion, turns seldom end. With fewer contacts than this the full program is solved at once, which
+is faster; with more, another fifth may be spent on such faces."""
 
 
 class TorqueMap(NamedTuple):
@@ -107,7 +107,7 @@ class TorqueMap(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What motors can give in one step: their torque limits, and how far from the last torque they may go.
+    """What motors can give in one step: their torque limits, and the limit of change from the last torque.
 
     Attributes:
         least: Smallest motor impulses, shape (p,) [N m s]; -inf where there is no bound.
@@ -119,15 +119,15 @@ class Bounds(NamedTuple):
 
 
 class Cones(NamedTuple):
-    """Where the impulses of each contact may lie, and what they cost beside the torque.
+    """Cones of the contact impulses, and the cost of impulses in addition to torque.
 
     Attributes:
         mu: Friction, shape (n,); not used where `held`.
-        held: Contacts whose friction is not bounded, shape (n,).
-        weight: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,): it unloads
-            feet that are about to lift or have just landed.
-        v_tol: A contact whose slip is at most this counts as at rest [m/s]. With zero the law of rigid contacts is kept
-            to `TOLERANCE`, and checked (`missed_law`).
+        held: Contacts with unbounded friction, shape (n,).
+        weight: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,): it unloads feet
+            shortly before liftoff and after touchdown.
+        v_tol: A contact whose slip is at most this counts as at rest [m/s]. With zero the law of rigid contacts is
+            satisfied to `TOLERANCE`, and checked (`missed_law`).
         law: `DISSIPATION`, `COULOMB` or `CIRCLE`.
     """
 
@@ -140,7 +140,7 @@ class Cones(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def torque_map_kernel(w: Whitened, n3: int, arena: Arena) -> Array:  # pragma: no cover - compiled
-    """Lτ = (L⁻¹ M_bq)ᵀ ρᵀ - J_qᵀ for the first n3 rows, shape (p, n3)."""
+    """Return Lτ = (L⁻¹ M_bq)ᵀ ρᵀ - J_qᵀ for the first n3 rows, shape (p, n3)."""
     k, p = w.free.shape[0], w.fixed.shape[0]
     X = matrix(arena, k, p)
     for i in range(k):
@@ -168,7 +168,7 @@ def torque_map_kernel(w: Whitened, n3: int, arena: Arena) -> Array:  # pragma: n
 
 @njit(cache=True, inner=True, error_model="numpy")
 def within(bounds: Bounds, impulse: Array) -> bool:
-    """Whether motor impulses (p,) are within their bounds, to `MET`; False for a NaN, too."""
+    """True if motor impulses (p,) are within their bounds, to `MET`; False for a NaN, too."""
     for a in range(impulse.shape[0]):
         room = bounds.most[a] - bounds.least[a]
         slack = MET * (room if room < np.inf else abs(impulse[a]))
@@ -179,7 +179,7 @@ def within(bounds: Bounds, impulse: Array) -> bool:
 
 @njit(cache=True, error_model="numpy")
 def shifted(bounds: Bounds, reference: Array, arena: Arena) -> Bounds:
-    """The bounds of hτ - hτ_ref."""
+    """Return the bounds of hτ - hτ_ref."""
     least, most = vector(arena, reference.shape[0]), vector(arena, reference.shape[0])
     for a in range(reference.shape[0]):
         least[a] = bounds.least[a] - reference[a]
@@ -189,7 +189,7 @@ def shifted(bounds: Bounds, reference: Array, arena: Arena) -> Bounds:
 
 @njit(cache=True, inner=True)
 def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover - compiled
-    """Write what the edge rule leaves of each contact's cone, shape (n,), as in `idcontrol.models.reduced`.
+    """Write the edges of each contact's cone that the edge rule allows, shape (n,), as in `idcontrol.models.reduced`.
 
     Args:
         c: Contact velocities at zero impulse (3 n,), φ/h included.
@@ -209,7 +209,7 @@ def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma
         exact, slip = 0.0, np.hypot(s, t) if cones.law == CIRCLE else max(s, t)
         for r in (i, n + i, 2 * n + i):
             exact = max(exact, TOLERANCE * (abs(c[r]) + abs(u[r] - c[r])))
-        if held[i]:  # one that slips or parts carries nothing
+        if held[i]:  # a slipping or parting one carries nothing
             if slip <= max(v_tol, exact) and u[i] <= max(PARTING * v_tol, exact):
                 cone[i] = PRESSES
                 d += 3
@@ -241,7 +241,7 @@ class _Generators(NamedTuple):
 
 @njit(cache=True, inner=True, forceinline=True)
 def _generators(cone: Integers, mu: Array, d: int, arena: Arena) -> _Generators:  # pragma: no cover - compiled
-    """Return the generators of the cones that `_allowed` leaves, at most three for each, in their order.
+    """Return the generators of the cones of `_allowed`, at most three per contact, in their order.
 
     A generator is a single component (weight 0) or a friction edge.
     """
@@ -267,9 +267,9 @@ def _generators(cone: Integers, mu: Array, d: int, arena: Arena) -> _Generators:
 def _facets(
     cone: Integers, mu: Array, xi: Array, ways: Array, A: Array, least: Array
 ) -> int:  # pragma: no cover - compiled
-    """Write rows A z ≥ least that keep ξ + waysᵀ z within the cones that `_allowed` leaves; returns how many.
+    """Write rows A z ≥ least that keep ξ + waysᵀ z within the cones of `_allowed`; return their number.
 
-    An impulse that no way changes leaves rounding, along which a program would go without bound: its row is zero.
+    An impulse that no way changes would leave rounding as its row, along which a program is unbounded: its row is zero.
     """
     d, rows = 0, 0
     for i in range(mu.shape[0]):
@@ -298,9 +298,9 @@ def _facets(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover - compiled
-    """Take from y (3 n,) what rounding has put outside the pyramids of its contacts, `held` ones but pressing.
+    """Remove from y (3 n,) the parts that rounding put outside the contacts' pyramids; `held` contacts only press.
 
-    It is rounding of the impulses that would give the torque alone, and those of feet that carry little are smaller.
+    The rounding comes from impulses as large as the torque requires; impulses of lightly loaded feet are smaller.
     """
     n = mu.shape[0]
     for i in range(n):
@@ -316,23 +316,23 @@ def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _keeps(w: Whitened, y: Array, x: Array, longest: float, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Whether impulses y (3 n,) give the motion x, ρᵀy = x, relative to its length or to a typical one.
+    """True if impulses y (3 n,) give the motion x, ρᵀy = x, relative to its length or to a typical one.
 
-    Typical is what stops the fastest contact, with `longest` the square of the longest column of ρ: a motion that is
-    shorter still is rounding.
+    Typical is the motion that stops the fastest contact, with `longest` the square of the longest column of ρ: a
+    shorter motion is rounding.
     """
     fastest = 0.0
     for r in range(y.shape[0]):
         fastest = max(fastest, abs(w.c[r]))
     miss, largest = 0.0, fastest / np.sqrt(longest) if longest > 0.0 else 0.0
-    given = zeros(arena, x.shape[0])
+    motion = zeros(arena, x.shape[0])
     for r in range(y.shape[0]):
         for d in range(x.shape[0]):
-            given[d] += w.rho[r, d] * y[r]
+            motion[d] += w.rho[r, d] * y[r]
     for d in range(x.shape[0]):
-        if not np.isfinite(given[d] - x[d]):
+        if not np.isfinite(motion[d] - x[d]):
             return False
-        miss, largest = max(miss, abs(given[d] - x[d])), max(largest, abs(x[d]))
+        miss, largest = max(miss, abs(motion[d] - x[d])), max(largest, abs(x[d]))
     return bool(miss <= KEPT * largest)
 
 
@@ -343,7 +343,7 @@ def _least_torque(
     """Write the free coordinates (f,) of least torque within bounds, and that torque z (p,).
 
     Returns:
-        Whether they exist, and whether bounds decide them: then z are not the multipliers of the torque.
+        True if they exist; True if bounds are active: then z are not the multipliers of the torque.
     """
     S, rest = reduced.torque, reduced.rest
     p, f = S.shape
@@ -383,7 +383,7 @@ def _torque_of(reduced: Reduced, free: Array, out: Array) -> None:  # pragma: no
 @njit(cache=True, inner=True, error_model="numpy")
 def _scaled(
     w: Whitened, cones: Cones, torque: TorqueMap, unit: float, x: Array, cone: Integers, arena: Arena
-) -> Crowd:  # pragma: no cover - compiled
+) -> ManyContacts:  # pragma: no cover - compiled
     """Return the program of the module with torques relative to `unit`."""
     p, n3 = torque.matrix.shape
     T, t, weight = matrix(arena, p, n3), vector(arena, p), vector(arena, cone.shape[0])
@@ -393,7 +393,7 @@ def _scaled(
             T[a, r] = torque.matrix[a, r] * (1.0 / unit)
     for i in range(cone.shape[0]):
         weight[i] = RIDGE + cones.weight[i]
-    return Crowd(w.rho[:n3], x, T, t, cone, cones.mu, weight)
+    return ManyContacts(w.rho[:n3], x, T, t, cone, cones.mu, weight)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -421,10 +421,10 @@ def _share_among_many(
     out: Array,
     arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
-    """`share_kernel` in few unknowns, for the cones that `_allowed` leaves; True if it has come to an answer."""
+    """Run `share_kernel` in few unknowns, for the cones of `_allowed`; True if it has an answer."""
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
     n, unit, scaled, face = n3 // 3, np.sqrt(typical), vector(arena, p), indices(arena, n3 // 3)
-    crowd = _scaled(w, cones, torque, unit, x, cone, arena)
+    many = _scaled(w, cones, torque, unit, x, cone, arena)
     narrow = Bounds(vector(arena, p), vector(arena, p))
     for a in range(p):
         narrow.least[a], narrow.most[a] = bounds.least[a] / unit, bounds.most[a] / unit
@@ -434,21 +434,21 @@ def _share_among_many(
     longest = _longest_column(w.rho, n3, arena)
     turns, missed = n // 5, 0
     for turn in range(TURNS + 1):
-        reduced = reduce_kernel(crowd.rho, x, crowd.T, crowd.t, face, cones.mu, crowd.weight, arena)
+        reduced = reduce_kernel(many.rho, x, many.T, many.t, face, cones.mu, many.weight, arena)
         free = vector(arena, reduced.torque.shape[1])
-        found, bounded = _least_torque(reduced, narrow, free, scaled, arena)
-        if not found:
+        exists, bounded = _least_torque(reduced, narrow, free, scaled, arena)
+        if not exists:
             return False
         impulses(reduced, free, out)
         if turn == 0 and in_cones(out, cone, cones.mu):
             break
-        if bounded:  # multipliers of the bounds, too, decide which faces are reached
+        if bounded:  # multipliers of the bounds decide, too, which faces are reached
             return False
         if not _keeps(w, out, x, longest, arena):
             missed += 1
             if n < WORTH or missed > turns:
                 return False
-        changed = turn_to_faces(crowd, reduced, now, scaled, face, arena)
+        changed = turn_to_faces(many, reduced, now, scaled, face, arena)
         if changed == 0 and in_cones(out, cone, cones.mu):
             break
         if changed <= 0 or turn == TURNS or turn - missed >= turns:
@@ -461,27 +461,27 @@ def _share_among_many(
 def missed_law(w: Whitened, mu: Array, y: Array, arena: Arena) -> float:
     """Compute by how much impulses y (3 n,) of rigid contacts miss Coulomb's law with pyramids.
 
-    Impulses of contacts that do not slide obey the law with the circle, too, where they obey this one.
+    For contacts that do not slide, obeying this law implies the circular one.
 
     Args:
-        w: The whitened problem, with what rounding may leave of its constants (`whitened.uncertain`).
+        w: The whitened problem, with rounding bounds of its constants (`whitened.uncertain`).
         mu: Friction, shape (n,).
         y: Impulses in block order [N; S; T], shape (3 n,) [N s].
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     rigid, frictional = zeros(arena, y.shape[0]), frictional_contacts(mu, arena)
-    return float(judged(Unbalanced(w.rho, w.c, w.left, rigid, mu, frictional), y, arena))
+    return float(judged(Unbalanced(w.rho, w.c, w.roundoff, rigid, mu, frictional), y, arena))
 
 
 @njit(cache=True, error_model="numpy")
 def drags(w: Whitened, cones: Cones, y: Array, arena: Arena) -> bool:
-    """True if a contact without a bound on friction has an impulse though it slips or parts.
+    """True if a contact with unbounded friction has an impulse although it slips or parts.
 
     Args:
         w: The whitened problem.
-        cones: Which contacts have no bound, and v_tol.
+        cones: Held contacts, and v_tol.
         y: Impulses in block order [N; S; T], shape (3 n,) [N s].
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     n, x, u = cones.mu.shape[0], zeros(arena, w.rho.shape[1]), vector(arena, y.shape[0])
     for r in range(y.shape[0]):
@@ -491,60 +491,59 @@ def drags(w: Whitened, cones: Cones, y: Array, arena: Arena) -> bool:
         u[r] = w.c[r] + dot(w.rho[r], x)
     cone = indices(arena, n)
     _allowed(w.c, u, cones, cone)
-    found = False
+    any_drags = False
     for r in range(y.shape[0]):
-        found = found or (cones.held[r % n] and cone[r % n] == 0 and y[r] != 0.0)
-    return found
+        any_drags = any_drags or (cones.held[r % n] and cone[r % n] == 0 and y[r] != 0.0)
+    return any_drags
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _slides(w: Whitened, v_tol: float, x: Array, y: Array) -> bool:  # pragma: no cover - compiled
-    """True if a contact that presses slides faster than v_tol [m/s]; where that is zero, than rounding lets it.
+    """True if a contact that presses slides faster than v_tol [m/s], or than rounding if that is zero.
 
     Args:
-        w: The whitened problem, where v_tol is zero with its rounding bounds (`whitened.uncertain`).
+        w: The whitened problem, with its rounding bounds if v_tol is zero (`whitened.uncertain`).
         v_tol: As in `Cones`.
         x: The whitened velocity change ρᵀy, shape (k,).
         y: Impulses in block order [N; S; T], shape (3 n,) [N s].
     """
-    found, n = False, y.shape[0] // 3
+    slides, n = False, y.shape[0] // 3
     for i in range(n):
         slip, exact = 0.0, v_tol
         for r in (n + i, 2 * n + i):
             change = dot(w.rho[r], x)
             slip, exact = np.hypot(slip, w.c[r] + change), max(exact, TOLERANCE * (abs(w.c[r]) + abs(change)))
             if v_tol == 0.0:
-                exact = max(exact, w.left[r])
-        found = found or (y[i] > 0.0 and slip > exact)
-    return found
+                exact = max(exact, w.roundoff[r])
+        slides = slides or (y[i] > 0.0 and slip > exact)
+    return slides
 
 
 @njit(cache=True, error_model="numpy")
 def smallest_torque_kernel(
     w: Whitened, cones: Cones, bounds: Bounds, y: Array, difference: Array, out: Array, arena: Arena
 ) -> float:  # pragma: no cover - compiled
-    """The program of the module, for the motion that impulses y (3 n,) give.
+    """Solve the program of the module for the motion of impulses y (3 n,).
 
     Args:
         w: The whitened problem, without rigid bilateral rows.
         cones: Where impulses may lie.
         bounds: Of hτ - hτ_ref.
-        y: Impulses that solve it, block order [N; S; T], shape (3 n,) [N s].
+        y: Impulses of a solution, block order [N; S; T], shape (3 n,) [N s].
         difference: hτ(y) - hτ_ref, shape (p,) [N m s].
         out: Result, shape (3 n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
-        inf if no impulses were found that keep the motion, or if a contact that presses slides on a circle; else what
-        they miss of the law, which is zero by the edge rule unless `Cones.v_tol` is zero; they are of use up to
-        `TOLERANCE`.
+        inf without impulses that keep the motion, or if a pressing contact slides on a circle; else the violation of
+        the law, which the edge rule makes zero unless `Cones.v_tol` is zero; impulses are usable up to `TOLERANCE`.
     """
     n3, p = y.shape[0], w.fixed.shape[0]
     x = zeros(arena, w.rho.shape[1])
     for r in range(n3):
         for i in range(x.shape[0]):
             x[i] += w.rho[r, i] * y[r]
-    # a circle has no edges that oppose the slip: others would take the load, and the friction would be lost
+    # a circle has no edges that oppose the slip: other contacts would take the load, and the friction would be lost
     if cones.law == CIRCLE and _slides(w, cones.v_tol, x, y):
         return np.inf
     torque = torque_map_kernel(w, n3, arena)
@@ -600,13 +599,13 @@ def _objective(
     """Return H and g of ½ |hτ - hτ_ref|² / typical + ½ Σ (RIDGE + extra) y² = ½ zᵀH z + gᵀz.
 
     Args:
-        along: Of `_torque_along`.
+        along: From `_torque_along`.
         typical: Mean of diag(LτᵀLτ).
         B: The generators.
         extra: Extra weight of each contact's impulse, shape (n,).
         xi: Coordinates at z = 0, shape (d,).
-        ways: Of `_solutions`, shape (f, d).
-        arena: Where arrays come from.
+        ways: From `_solutions`, shape (f, d).
+        arena: Arena for all arrays.
     """
     (free, d), p = ways.shape, along.constant.shape[0]
     turned, H, g = matrix(arena, free, p), matrix(arena, free, free), vector(arena, free)
@@ -618,7 +617,7 @@ def _objective(
         for j in range(i + 1):
             H[i, j] = H[j, i] = dot(turned[i], turned[j]) / typical
         H[i, i] += RIDGE
-    # the ridge weighs ξ; where feet ramp, or edges share a normal part, y weighs more
+    # the ridge weighs ξ; y weighs more if feet ramp or edges share a normal part
     if extra.any() or B.weight.any():
         n, more = extra.shape[0], matrix(arena, free, d)
         more[:] = 0.0
@@ -650,9 +649,9 @@ def _move_to_least_torque(
     ways: Array,
     arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
-    """Move ξ along the ways to the least objective within cones and bounds; return whether the cones have a point.
+    """Move ξ along the ways to the least objective within cones and bounds; return True if the cones have a point.
 
-    Where the bounds leave none they are not kept.
+    Bounds that no point satisfies are dropped.
     """
     free, (H, g) = ways.shape[0], objective
     A, least = matrix(arena, 4 * cone.shape[0], free), vector(arena, 4 * cone.shape[0])
@@ -662,10 +661,10 @@ def _move_to_least_torque(
     answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
     if answer.status != SOLVED:
         return False
-    z, found = answer.x, vector(arena, along.constant.shape[0])
-    for a in range(found.shape[0]):
-        found[a] = along.constant[a] + dot(along.matrix[a], z)
-    if not within(bounds, found):
+    z, torque = answer.x, vector(arena, along.constant.shape[0])
+    for a in range(torque.shape[0]):
+        torque[a] = along.constant[a] + dot(along.matrix[a], z)
+    if not within(bounds, torque):
         A, least = _with_bounds(A, least, along.matrix, along.constant, bounds, arena)
         answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
         if answer.status == SOLVED:
@@ -680,16 +679,16 @@ def _move_to_least_torque(
 def share_kernel(
     w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
-    """Solve the program of the module for a motion that is known without impulses y₁; True if they keep the motion.
+    """Solve the program of the module for a motion known without impulses y₁; return True if the motion is kept.
 
     Args:
-        w: The whitened problem; its first 3 n rows are those of the contacts.
+        w: The whitened problem; its first 3 n rows are the contacts'.
         cones: Where impulses may lie.
         bounds: Of hτ - hτ_ref.
         x: The whitened velocity change ρᵀy that is kept, shape (k,).
         torque: Motor impulses as a function of y.
         out: Result, shape (3 n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
     u, cone = vector(arena, n3), indices(arena, n3 // 3)
@@ -705,7 +704,7 @@ def share_kernel(
     for a in range(p):
         typical += dot(torque.matrix[a], torque.matrix[a])
     typical = typical / n3 if typical > 0.0 else 1.0  # no contact transmits a torque
-    if d > CROWD * (k + p) and _share_among_many(w, cones, bounds, x, torque, typical, cone, out, arena):
+    if d > MANY_CONTACTS * (k + p) and _share_among_many(w, cones, bounds, x, torque, typical, cone, out, arena):
         return True
     B = _generators(cone, cones.mu, d, arena)
     longest, xi, ways = _solutions(w.rho, B, x, arena)
@@ -726,7 +725,7 @@ def share_kernel(
 def _with_bounds(
     A: Array, constants: Array, TB: Array, rest: Array, bounds: Bounds, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Rows A ξ ≥ constants and those of least ≤ TB ξ + rest ≤ most, as rows ≥ constants."""
+    """Stack rows A ξ ≥ constants and least ≤ TB ξ + rest ≤ most, as rows ≥ constants."""
     (rows, d), p = A.shape, rest.shape[0]
     count = rows
     for a in range(p):
@@ -749,13 +748,13 @@ def _with_bounds(
 
 
 def torque_map(whitened: Whitened, n: int) -> Array:
-    """Lτ of the module: how motor impulses answer to the impulses [N; S; T] of n contacts, shape (p, 3 n)."""
+    """Return Lτ of the module, motor impulses per impulse [N; S; T] of n contacts, shape (p, 3 n)."""
     mapped: Array = torque_map_kernel(whitened, 3 * n, HEAP)
     return mapped
 
 
 def unbounded(p: int) -> Bounds:
-    """No bounds for p motors."""
+    """Return no bounds for p motors."""
     return Bounds(np.full(p, -np.inf), np.full(p, np.inf))
 
 
@@ -773,12 +772,12 @@ def smallest_torque(
         whitened: The whitened problem that `y` solves; rigid bilateral rows keep their impulses of zero.
         cones: Where impulses may lie.
         y: Impulses in block order [N; S; T], shape (3 n,) [N s].
-        torque_impulse: Motor impulses hτ that belong to `y`, shape (p,) [N m s].
+        torque_impulse: Motor impulses hτ of `y`, shape (p,) [N m s].
         reference: hτ_ref, shape (p,) [N m s]; zero by default.
         bounds: Of hτ; none by default.
 
     Returns:
-        The new impulses and True, or `y` and False if no better point was found that keeps motion and law.
+        The new impulses and True, or `y` and False without a better point that keeps motion and law.
     """
     if cones.mu.shape[0] == 0 or whitened.fixed.size == 0:
         return y, True

@@ -1,7 +1,7 @@
 """The forward problem of one step, compiled: torques are known, no velocity is prescribed.
 
-Plants step with it, and a controller predicts an impact by it. A model takes part with an `Attempt`; what that does not
-solve is handed to the model as it stands in `idcontrol.models`, in Python.
+Plants step with it, and a controller predicts an impact with it. A model provides an `Attempt`; unsolved steps go to
+the model's Python function in `idcontrol.models`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class ForwardProblem(NamedTuple):
 
 
 Attempt: TypeAlias = Callable[[ForwardProblem, Array, Arena], tuple[bool, int, float]]
-"""A compiled contact model at its first attempt: it writes the impulses (3 n,) [N s] of contacts with finite friction,
-which are zero before, and returns whether they solve the problem, iterations, and the residual."""
+"""The first attempt of a compiled contact model: it writes the impulses (3 n,) [N s] of contacts with finite friction,
+initially zero, and returns whether they solve the problem, iterations, and the residual."""
 
 
 @linked
@@ -48,7 +48,7 @@ which are zero before, and returns whether they solve the problem, iterations, a
 def whiten_forward(
     M: Array, kappa: Array, h: float, contacts: ContactArrays, active: Integers, arena: Arena
 ) -> ForwardProblem:
-    """The forward problem of a step of `h` [s] with inertia M (m, m) and κ (m,), whose torques are a part of κ."""
+    """Whiten the forward problem of a step of `h` [s] with inertia M (m, m) and κ (m,), which includes the torques."""
     m, n = M.shape[0], contacts.gap.shape[0]
     free = indices(arena, m)
     for i in range(m):
@@ -72,32 +72,32 @@ def _finite_friction(mu: Array) -> bool:
 @linked
 @njit(cache=True, error_model="numpy")
 def coulomb(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """`idcontrol.models.coulomb` at the first attempt."""
+    """Attempt the step by `idcontrol.models.coulomb`."""
     mu = problem.mu
     if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
         return False, 0, np.inf
     ending, pivots, residual = continued_lcp_kernel(
-        problem.w.rho, problem.w.c, problem.w.left, mu, problem.active, f, arena
+        problem.w.rho, problem.w.c, problem.w.roundoff, mu, problem.active, f, arena
     )
     return ending == SOLVED, pivots, residual
 
 
 @njit(cache=True, error_model="numpy")
 def cone(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """`idcontrol.models.coulomb_cone` at the first attempt."""
+    """Attempt the step by `idcontrol.models.coulomb_cone`."""
     mu = problem.mu
     if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
         return False, 0, np.inf
-    ending, steps, residual = cone_kernel(problem.w.rho, problem.w.c, problem.w.left, mu, problem.active, f, arena)
+    ending, steps, residual = cone_kernel(problem.w.rho, problem.w.c, problem.w.roundoff, mu, problem.active, f, arena)
     return ending == SOLVED, steps, residual
 
 
 @njit(cache=True, error_model="numpy")
 def dissipation(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """`idcontrol.models.dissipation` at the first attempt."""
+    """Attempt the step by `idcontrol.models.dissipation`."""
     if not _finite_friction(problem.mu):
         return False, 0, np.inf
     ending, pivots, residual = edge_lcp_kernel(
-        problem.w.rho, problem.w.c, problem.w.left, problem.mu, problem.active, f, arena
+        problem.w.rho, problem.w.c, problem.w.roundoff, problem.mu, problem.active, f, arena
     )
     return ending == SOLVED, pivots, residual

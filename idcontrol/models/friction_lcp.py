@@ -29,20 +29,20 @@ from idcontrol.solvers.status import INACCURATE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 RESTARTS: Final = 12
-"""Covering vectors that are tried after a failure, or one for each contact where these are more. Where there is a
-solution that the first one missed, one in four finds it; at dozens of contacts, one in twenty."""
+"""Covering vectors that are tried after a failure, or one per contact if these are more. Where the first vector missed
+a solution, one in four finds it; at dozens of contacts, one in twenty."""
 SPREAD: Final = 1.5
 """Log-normal spread of the entries of those covering vectors."""
 
 REFINEMENTS: Final = 5
-"""Linear systems that are solved where an answer is nearly right; two are the rule."""
+"""Limit of linear systems solved to refine an answer; two are the rule."""
 PROXIMAL: Final = 1e-7
-"""Weight on the change of impulses in these systems, beside a diagonal of 1: rows may depend on each other."""
+"""Weight on the change of impulses in these systems, next to a diagonal of 1: rows may be dependent."""
 INSIDE: Final = 1.0 - 1e-6
-"""Part of its pyramid within which a contact sticks there."""
+"""A contact sticks in these systems if it is within this part of its pyramid."""
 
 MOST_RETRIED: Final = 64
-"""Contacts beyond which neither is tried: one run takes a second, and the search too few of its branches to the end."""
+"""Limit of contacts for both: beyond, one run takes a second, and the search completes too few branches."""
 
 
 class FrictionLcp(NamedTuple):
@@ -52,7 +52,7 @@ class FrictionLcp(NamedTuple):
         Q: Matrix, shape (n + 5 t, n + 5 t).
         r: Constants, shape (n + 5 t,).
         scale: Balancing factors of the unknowns (math.md, section 13.2), shape (n + 5 t,).
-        frictional: The contacts that have tangential unknowns, shape (t,).
+        frictional: The contacts with tangential unknowns, shape (t,).
     """
 
     Q: Array
@@ -63,7 +63,7 @@ class FrictionLcp(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def frictional_contacts(mu: Array, arena: Arena) -> Integers:  # pragma: no cover - compiled
-    """Contacts with friction that is finite and not zero."""
+    """Return the contacts with friction that is finite and not zero."""
     out: Integers = indices(arena, mu.shape[0])
     count = 0
     for i in range(mu.shape[0]):
@@ -84,8 +84,8 @@ def assemble(
         c: Their velocities at zero impulse, shape (3 n,) [m/s].
         compliance: C_n, then C_t twice, shape (3 n,) [m/s per N s].
         mu: Friction coefficients, shape (n,).
-        frictional: The contacts that have tangential unknowns, their friction finite, shape (t,).
-        arena: Where arrays come from.
+        frictional: The contacts with tangential unknowns, their friction finite, shape (t,).
+        arena: Arena for all arrays.
     """
     n, t, k = mu.shape[0], frictional.shape[0], rho.shape[1]
     impulses = n + 4 * t
@@ -122,10 +122,10 @@ def assemble(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def balance_contacts(lcp: FrictionLcp, rho: Array) -> None:  # pragma: no cover - compiled
-    """Balance with one factor for each contact, from its rows `rho` (3 n, k), so that its cone keeps its shape.
+    """Balance with one factor per contact, from its rows `rho` (3 n, k), so that its cone keeps its shape.
 
-    math.md, section 13.2, has one factor for all contacts; one for each finds a solution where bodies of very different
-    mass touch, too, with a tenth fewer pivots.
+    math.md, section 13.2, has one factor for all contacts; one per contact also solves problems of very different
+    masses, with a tenth fewer pivots.
     """
     scale, frictional = lcp.scale, lcp.frictional
     n, t, k = rho.shape[0] // 3, frictional.shape[0], rho.shape[1]
@@ -161,11 +161,11 @@ def balance_uniformly(lcp: FrictionLcp, arena: Arena) -> None:  # pragma: no cov
 
 
 class Unbalanced(NamedTuple):
-    """The problem as it is, not balanced, for `judged`; its fields are those of `assemble` and `Whitened`."""
+    """The problem without balancing, for `judged`; fields as in `assemble` and `Whitened`."""
 
     rho: Array
     c: Array
-    left: Array
+    roundoff: Array
     compliance: Array
     mu: Array
     frictional: Integers
@@ -173,11 +173,11 @@ class Unbalanced(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _velocity(
-    problem: Unbalanced, f: Array, y: Array, row: int, left: float
+    problem: Unbalanced, f: Array, y: Array, row: int, roundoff: float
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Velocity of a row, its unit (that at zero impulse and what all impulses change together), and its mobility.
+    """Return the velocity of a row, its unit (its value at zero impulse plus the net change), and its mobility.
 
-    The unit is such that what rounding leaves, `left`, is not more than what is called solved.
+    The unit is large enough for the rounding bound `roundoff` to count as solved.
     """
     rho, c = problem.rho, problem.c
     own = problem.compliance[row] * f[row]
@@ -185,24 +185,24 @@ def _velocity(
     for d in range(y.shape[0]):
         change += rho[row, d] * y[d]
         mobility += rho[row, d] * rho[row, d]
-    return c[row] + change, abs(c[row]) + abs(change - own) + abs(own) + left / TOLERANCE, mobility
+    return c[row] + change, abs(c[row]) + abs(change - own) + abs(own) + roundoff / TOLERANCE, mobility
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _left(problem: Unbalanced, f: Array, y: Array, i: int) -> float:  # pragma: no cover - compiled
-    """Bound the rounding error in the velocity of contact i by that of the axis where it is largest [m/s]."""
-    n, left = problem.mu.shape[0], 0.0
+def _roundoff(problem: Unbalanced, f: Array, y: Array, i: int) -> float:  # pragma: no cover - compiled
+    """Bound the rounding error in the velocity of contact i, along its worst axis [m/s]."""
+    n, roundoff = problem.mu.shape[0], 0.0
     for row in (i, n + i, 2 * n + i):
-        left = max(left, row_rounding(problem.rho, problem.c, problem.left, f, y, row))
-    return left
+        roundoff = max(roundoff, row_rounding(problem.rho, problem.c, problem.roundoff, f, y, row))
+    return roundoff
 
 
 @njit(cache=True, error_model="numpy")
 def judged(problem: Unbalanced, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """The residual of contact impulses f (3 n,): how far they violate the law, or rounding makes that uncertain.
+    """Return the residual of contact impulses f (3 n,): their violation of the law, or its rounding bound.
 
-    The unknowns of the LCP have another residual: balanced, the velocity of a heavy body counts by its momentum, and
-    two opposite edges may cancel beyond the digits of either.
+    The residual of the LCP's unknowns differs: balanced, the velocity of a heavy body counts by its momentum, and two
+    opposite edges may cancel beyond the digits of either.
     """
     at, k = mark(arena), problem.rho.shape[1]
     y = zeros(arena, k)
@@ -217,19 +217,18 @@ def judged(problem: Unbalanced, f: Array, arena: Arena) -> float:  # pragma: no 
 
 @njit(cache=True, error_model="numpy")
 def violation(problem: Unbalanced, f: Array, y: Array) -> float:  # pragma: no cover - compiled
-    """Largest violation of the law, each contact in its own units (math.md, section 13.3).
+    """Return the largest violation of the law, scaled per contact (math.md, section 13.3).
 
-    A velocity is relative to that at zero impulse and what all impulses change together; an impulse to the largest of
-    its contact, or to what gives the contact that velocity. So nothing that is fast, far away or heavy hides what is
-    wrong elsewhere.
+    A velocity is relative to its value at zero impulse plus the net change; an impulse to the largest of its contact,
+    or to the impulse that causes that velocity. So nothing fast, far away or heavy hides a violation elsewhere.
 
     Args:
-        problem: The problem; rows beyond those of its contacts push, too, and are not judged.
+        problem: The problem; further rows push, too, and are not judged.
         f: Impulses of all rows, shape (rows,).
         y: ρᵀf, shape (k,).
     """
     worst = _violation(problem, f, y, False)
-    if worst > TOLERANCE:  # what rounding leaves is looked at only where it counts
+    if worst > TOLERANCE:  # rounding is bounded only where it decides
         worst = _violation(problem, f, y, True)
     return worst
 
@@ -238,7 +237,7 @@ def violation(problem: Unbalanced, f: Array, y: Array) -> float:  # pragma: no c
 def _violation(problem: Unbalanced, f: Array, y: Array, rounded: bool) -> float:  # pragma: no cover - compiled
     n, worst = problem.mu.shape[0], 0.0
     for i in range(n):
-        speed, unit, mobility = _velocity(problem, f, y, i, _left(problem, f, y, i) if rounded else 0.0)
+        speed, unit, mobility = _velocity(problem, f, y, i, _roundoff(problem, f, y, i) if rounded else 0.0)
         worst = max(worst, missed(f[i], speed, unit, mobility))
         friction = abs(f[n + i]) + abs(f[2 * n + i])
         if problem.mu[i] == 0.0 and friction > 0.0:
@@ -246,9 +245,9 @@ def _violation(problem: Unbalanced, f: Array, y: Array, rounded: bool) -> float:
     for i in problem.frictional:
         rows = (n + i, 2 * n + i)
         across, mobility, slip, used = 0.0, 0.0, 0.0, 0.0
-        left = _left(problem, f, y, i) if rounded else 0.0
+        roundoff = _roundoff(problem, f, y, i) if rounded else 0.0
         for row in rows:
-            speed, unit, own = _velocity(problem, f, y, row, left)
+            speed, unit, own = _velocity(problem, f, y, row, roundoff)
             if not np.isfinite(speed + unit + f[row]):  # `max` ignores a NaN
                 return np.inf
             across, mobility, slip = max(across, unit), max(mobility, own), max(slip, abs(speed))
@@ -284,7 +283,7 @@ def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: n
 
 @njit(cache=True, inner=True, error_model="numpy")
 def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Write the z that is zero but for `members`, where w = Qz + r is; False if there is none."""
+    """Write the z that is zero except for `members`, where w = Qz + r vanishes; return False if there is none."""
     Q, r, scale = lcp.Q, lcp.r, lcp.scale
     count, at = members.shape[0], mark(arena)
     A = matrix(arena, count, count + 1)
@@ -304,9 +303,9 @@ def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> b
 @late(lambda *_: types.float64)
 @njit(cache=True, inner=True, error_model="numpy")
 def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Bring contacts to rest that press, and stick within their pyramids, by the smallest changes of f; the residual.
+    """Bring contacts that press and stick to rest, by the smallest changes of f; return the residual.
 
-    Pivoting takes velocities that differ by 1e-12 of the fastest approach for equal.
+    Pivoting takes velocities for equal that differ by 1e-12 of the fastest approach.
     """
     at, n, rho = mark(arena), problem.mu.shape[0], problem.rho
     k = rho.shape[1]
@@ -353,9 +352,9 @@ def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> fl
             g[row] += A[a, count] / length[row]
             if row < n:
                 g[row] = max(g[row], 0.0)
-        found = judged(problem, g, arena)
-        if found < residual:
-            residual = found
+        smaller = judged(problem, g, arena)
+        if smaller < residual:
+            residual = smaller
             assign(f, g)
         if residual <= TOLERANCE:
             break
@@ -368,7 +367,7 @@ def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> fl
 def solve_lcp(
     lcp: FrictionLcp, problem: Unbalanced, tikhonov: float, z: Array, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Write a solution z by Lemke's method, and its contact impulses f; of status INACCURATE what was found.
+    """Write a solution z by Lemke's method, and its contact impulses f, also of status INACCURATE.
 
     Returns:
         Status number, pivots, residual.
@@ -389,12 +388,12 @@ def restarted(lcp: FrictionLcp, problem: Unbalanced, f: Array) -> tuple[int, int
     """Write contact impulses f by Lemke's method with other covering vectors, after a failure with the first one.
 
     Returns:
-        Status number, pivots, residual. The impulses are the best that were met, zero where the residual is inf.
+        Status number, pivots, residual. The impulses are the best known ones, zero if the residual is inf.
     """
     rng, pivots, n = np.random.default_rng(0), 0, problem.mu.size
     best, least, z = np.zeros_like(f), np.inf, np.empty(lcp.r.size)
     for _ in range(max(RESTARTS, n)):
-        # a positive factor on each variable does to the path what a covering vector other than 1 does
+        # a positive factor on each variable changes the path as a covering vector other than 1 does
         factors = lcp.scale * np.exp(rng.normal(scale=SPREAD, size=z.size))
         status, more, residual = solve_lcp(lcp._replace(scale=factors), problem, 0.0, z, f, HEAP)
         pivots += more

@@ -1,7 +1,7 @@
-"""The memory of the last step: its contacts, and which of their rows were active. Controllers and plants have one each.
+"""The memory of the last step: its contacts, and their active rows. Each controller and each plant has its own.
 
-Contacts are found again by their identity. Compiled steps read and write the arrays; models that run in Python take a
-`WarmStart` made from them and give one back.
+Contacts are matched by their identity. Compiled steps read and write the arrays; models in Python exchange a
+`WarmStart`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from idcontrol.models.step import WarmStart
 from idcontrol.types import Integers
 
 MOST: int = 1024
-"""Contacts that are remembered; what is beyond starts cold."""
+"""Limit of remembered contacts; others start cold."""
 
 
 class Memory(NamedTuple):
     """The contacts of the last step.
 
     Attributes:
-        identity: Which contacts, shape (`MOST`,).
-        active: Bit set of the active rows of each, in the words of the model that wrote it, shape (`MOST`,).
+        identity: Identity of each contact, shape (`MOST`,).
+        active: Bit set of the active rows of each, as defined by the model that wrote it, shape (`MOST`,).
         used: How many entries are in use, shape (1,).
     """
 
@@ -34,19 +34,19 @@ class Memory(NamedTuple):
 
 
 def memory() -> Memory:
-    """An empty memory."""
+    """Return an empty memory."""
     return Memory(*(np.zeros(size, dtype=np.int64) for size in (MOST, MOST, 1)))
 
 
 @njit(cache=True, inner=True, forceinline=True)
 def recall(memory: Memory, identity: Integers, arena: Arena) -> Integers:
-    """Bit sets of the contacts `identity`, shape (n,); 0 where the last step did not have them."""
+    """Return the bit sets of the contacts `identity`, shape (n,); 0 for contacts that the last step did not have."""
     n, count = identity.shape[0], memory.used[0]
     active: Integers = indices(arena, n)
     at = 0
     for i in range(n):
         active[i] = 0
-        # contacts come in about the same order from step to step: the search goes on where the last one was found
+        # contacts keep about the same order from step to step: each lookup starts where the last one ended
         for _ in range(count):
             if at >= count:
                 at = 0
@@ -59,7 +59,7 @@ def recall(memory: Memory, identity: Integers, arena: Arena) -> Integers:
 
 @njit(cache=True, forceinline=True)
 def remember(memory: Memory, identity: Integers, active: Integers) -> None:
-    """Replace what is remembered."""
+    """Replace the memory."""
     count = min(identity.shape[0], memory.identity.shape[0])
     for i in range(count):
         memory.identity[i], memory.active[i] = identity[i], active[i]

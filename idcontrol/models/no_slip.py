@@ -2,15 +2,14 @@ r"""Contact without slip as a linear complementarity problem (math.md, section 4
 
     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0,    S v⁺ = 0,    T v⁺ = 0
 
-S and T hold the contacts that are closed; one that comes out open loses its tangential rows, one that then presses gets
-them back, and the step is solved again (`idcontrol.models.sticking`). FIND-INDICES keeps independent tangential rows, a
-Gram-Schmidt takes them out of the whitened problem, and what remains is LCP(N v° + φ/h, ρρᵀ) with as many columns as
-velocities are unknown: principal pivoting, then the dual active set, then Lemke's method. Friction coefficients are not
-used.
+S and T hold the contacts that are closed. A contact that opens loses its tangential rows, one that then presses regains
+them, and the step is solved again (`idcontrol.models.sticking`). FIND-INDICES selects independent tangential rows, a
+Gram-Schmidt eliminates them from the whitened problem, and what remains is LCP(N v° + φ/h, ρρᵀ) with one column per
+unknown velocity: principal pivoting, then the dual active set, then Lemke's method. Friction coefficients are not used.
 
-v⁺ is the prediction of this model; its impulses are not. Tangential rows that depend on those kept get no impulse, and
-where the ground is not flat the kept ones carry the machine with forces of kilonewtons (math.md, section 4.3):
-distribute them with `idcontrol.models.distribution.smallest_torque` before use.
+v⁺ is the prediction of this model; its impulses are not. Dependent tangential rows get no impulse, and on uneven ground
+the selected ones carry the robot with forces of kilonewtons (math.md, section 4.3): redistribute them with
+`idcontrol.models.distribution.smallest_torque` before use.
 
 Sources: Drumwright 2015, section VI; with prescribed joints Zapolsky & Drumwright 2017, section 4.
 """
@@ -51,26 +50,26 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, 
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SLIP_SPEED: Final = 1e-6
-"""A closed contact that still slips faster than this is reported, and a normal velocity that no impulse can change may
-fall short of zero by this much (math.md, section 4.3) [m/s]."""
+"""Slip of a closed contact above which it is reported; also the amount by which a normal velocity that no impulse can
+change may fall short of zero (math.md, section 4.3) [m/s]."""
 
 _OPEN: Final = 1e-7
 """A contact is open if it parts faster than this, relative to its velocity at zero impulse and the change
 (math.md, section 13.3)."""
 
 PIVOTING, DUAL = np.bool_(False), np.bool_(True)
-"""Whether `no_slip_kernel` takes the dual active set. No literals, for each of which Numba would compile it anew."""
+"""Values of `dual` of `no_slip_kernel`. Not literals, for each of which Numba would compile it anew."""
 
 _STAYS = np.bool_(False)
-"""That contacts which press may not open."""
+"""Value of `lifts`: contacts that press may not open."""
 
 _LEMKE_ROWS: Final = 400
-"""Contacts up to which Lemke's method, which forms the matrix, is worth its cubic cost."""
+"""Limit of contacts for Lemke's method, which forms the matrix at cubic cost."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
-    """Dot product of short rows, for which BLAS takes longer to call than to run."""
+    """Return the dot product of short rows; calling BLAS takes longer."""
     total = 0.0
     for d in range(a.shape[0]):
         total += a[d] * b[d]
@@ -79,18 +78,18 @@ def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _normal_lcp(
-    rho: Array, r: Array, left: Array, dual: bool, start: Integers, arena: Arena
+    rho: Array, r: Array, roundoff: Array, dual: bool, start: Integers, arena: Arena
 ) -> RowLcpAnswer:  # pragma: no cover - compiled
-    """LCP(r, ρρᵀ) by the method asked for, or by Lemke's where that has no answer; as `psd_lcp_kernel`."""
+    """Solve LCP(r, ρρᵀ) by the chosen method, or by Lemke's if that fails; as `psd_lcp_kernel`."""
     n, k = rho.shape
     if dual:
-        answer: RowLcpAnswer = project_kernel(rho, r, left, arena)
+        answer: RowLcpAnswer = project_kernel(rho, r, roundoff, arena)
         if answer.status == INFEASIBLE:
-            # a normal that elimination has all but used up is known to a few digits only, and may seem to contradict
-            # its neighbours; a solution that pivoting finds has a checked residual
-            answer = psd_lcp_kernel(rho, r, left, start[:0], arena)
+            # a normal that elimination has nearly used up has few digits, and may seem to contradict its neighbours; a
+            # solution by pivoting has a checked residual
+            answer = psd_lcp_kernel(rho, r, roundoff, start[:0], arena)
     else:
-        answer = psd_lcp_kernel(rho, r, left, start, arena)
+        answer = psd_lcp_kernel(rho, r, roundoff, start, arena)
     if answer.status in (SOLVED, INFEASIBLE) or n > _LEMKE_ROWS:
         return answer
     Q = matrix(arena, n, n)
@@ -105,7 +104,7 @@ def _normal_lcp(
     status, residual = answer.status, answer.residual
     z, y, w, active = lemke.z, answer.y, lemke.w, indices(arena, k)
     if lemke.status == SOLVED:
-        residual = gram_residual(rho, r, left, z, y, w)
+        residual = gram_residual(rho, r, roundoff, z, y, w)
         status = SOLVED if residual <= TOLERANCE else status
     count = 0
     for i in range(n):
@@ -117,7 +116,7 @@ def _normal_lcp(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> Integers:  # pragma: no cover - compiled
-    """Rows to be held, most important first: rigid ones, tangents kept at the last step, other tangents."""
+    """Return the rows to be held, most important first: rigid ones, tangents kept at the last step, other tangents."""
     n, count = stick.shape[0], 0
     order: Integers = indices(arena, rigid + 2 * n)
     for j in range(rigid):
@@ -134,18 +133,18 @@ def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> 
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _opening(rho: Array, c: Array, left: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
-    """The velocity ``c + ρ x`` above which a contact is open: a part of its unit, or what rounding leaves."""
+def _opening(rho: Array, c: Array, roundoff: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
+    """Return the velocity ``c + ρ x`` above which a contact is open: a part of its unit, or the rounding bound."""
     change, size = 0.0, abs(c[row])
     for d in range(x.shape[0]):
         change += rho[row, d] * x[d]
         size += abs(rho[row, d] * x[d])
-    return _OPEN * (abs(c[row]) + abs(change)) + left[row] + rounding(1 + x.shape[0], size)
+    return _OPEN * (abs(c[row]) + abs(change)) + roundoff[row] + rounding(1 + x.shape[0], size)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _moves(rho: Array, c: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
-    """Speed ``|c + ρ x|`` of a row; 0 where it is within the solvers' tolerance, inf where it is not finite."""
+    """Return the speed ``|c + ρ x|`` of a row; 0 within the solvers' tolerance, inf if not finite."""
     change = _dot(rho[row], x)
     speed = abs(c[row] + change)
     if not np.isfinite(speed):
@@ -155,20 +154,20 @@ def _moves(rho: Array, c: Array, x: Array, row: int) -> float:  # pragma: no cov
 
 @njit(cache=True, error_model="numpy")
 def _missed(
-    rho: Array, c: Array, left: Array, f: Array, reduced: Array, w: Array, x: Array
+    rho: Array, c: Array, roundoff: Array, f: Array, reduced: Array, w: Array, x: Array
 ) -> float:  # pragma: no cover - compiled
-    """How far the impulses miss 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0, with what elimination and its inverse lost.
+    """Return how far the impulses miss 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0, including losses in elimination.
 
-    What parts has no friction; a contact that neither presses nor surely parts must have next to none.
+    A parting contact has no friction; one that neither presses nor surely parts must have next to none.
 
-    Each contact is judged in its own units (math.md, section 13.3).
+    Each contact is scaled separately (math.md, section 13.3).
 
     Args:
         rho: As for `no_slip_kernel`.
         c: As for `no_slip_kernel`.
-        left: As for `no_slip_kernel`.
+        roundoff: As for `no_slip_kernel`.
         f: Impulses of all rows, shape (3 n + e,).
-        reduced: Normal rows after elimination; zero where it has used them up, shape (n, k).
+        reduced: Normal rows after elimination; zero if used up, shape (n, k).
         w: Result, normal velocities, shape (n,).
         x: Result, ρᵀf, shape (k,).
     """
@@ -184,13 +183,13 @@ def _missed(
         short = 0.0 if -SLIP_SPEED <= w[i] < 0.0 and not reduced[i].any() else w[i]
         unit, mobility = abs(c[i]) + abs(w[i] - c[i]), _dot(rho[i], rho[i])
         miss = missed(f[i], short, unit, mobility)
-        if miss > TOLERANCE:  # what rounding leaves is looked at only where it counts
+        if miss > TOLERANCE:  # rounding is bounded only where it decides
             lost = 0.0
-            for row in (i, n + i, 2 * n + i):  # a contact is one thing
-                lost = max(lost, row_rounding(rho, c, left, f, x, row))
+            for row in (i, n + i, 2 * n + i):  # a contact counts as a whole
+                lost = max(lost, row_rounding(rho, c, roundoff, f, x, row))
             miss = missed(f[i], short, unit + lost / TOLERANCE, mobility)
         used = max(abs(f[n + i]), abs(f[2 * n + i]))
-        if f[i] == 0.0 and used > 0.0 and w[i] > SLIP_SPEED:  # rounding hides whether it parts, and so has no friction
+        if f[i] == 0.0 and used > 0.0 and w[i] > SLIP_SPEED:  # rounding hides whether it parts, and so has friction
             inverse = max(_dot(rho[n + i], rho[n + i]), _dot(rho[2 * n + i], rho[2 * n + i]))
             natural = max(abs(c[n + i]), abs(c[2 * n + i])) / inverse if inverse > 0.0 else 0.0
             miss = max(miss, min(used / max(used, natural), w[i] / unit))
@@ -200,17 +199,24 @@ def _missed(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _reduce(
-    rho: Array, c: Array, left: Array, held: IndependentRows, reduced: Array, r: Array, uncertain: Array, arena: Arena
+    rho: Array,
+    c: Array,
+    roundoff: Array,
+    held: IndependentRows,
+    reduced: Array,
+    r: Array,
+    uncertain: Array,
+    arena: Arena,
 ) -> None:  # pragma: no cover - compiled
-    """Write the normal rows without what the held rows take from them, their constants, and what rounding leaves.
+    """Write the normal rows after eliminating the held rows, their constants, and rounding bounds.
 
     A row that elimination has used up is zero: no impulse changes that normal velocity.
     """
     n = reduced.shape[0]
     assign_rows(reduced, rho[:n])
     assign(r, c[:n])
-    assign(uncertain, left[:n])
-    eliminated_rounding(reduced, left, held, uncertain, arena)
+    assign(uncertain, roundoff[:n])
+    eliminated_rounding(reduced, roundoff, held, uncertain, arena)
     eliminate_kernel(reduced, r, held)
     for i in range(n):
         before = _dot(rho[i], rho[i])
@@ -231,7 +237,7 @@ def _reassign(
     stick: Integers,
     again: bool,
 ) -> bool:  # pragma: no cover - compiled
-    """Release contacts that part, and hold those again that press, if `again`; return whether a role has changed."""
+    """Release contacts that part, and hold again those that press, if `again`; return True if a role has changed."""
     changed, solved = False, answer.status == SOLVED
     for i in range(stick.shape[0]):
         presses = solved and answer.z[i] > 0.0
@@ -253,8 +259,8 @@ def _all_impulses(
 ) -> None:  # pragma: no cover - compiled
     """Write impulses f (3 n + e,) of normals and held rows that give the change y, and add held rows to `active`.
 
-    y, the whitened change of velocity, and what the held rows ask for are what normals and held rows give:
-    Σ ρ_held g = y - Σ c_held e - Σ ρ_N z lies in their span, of orthonormal basis e.
+    The normals and held rows produce y, the whitened change of velocity, plus what the held rows demand: Σ ρ_held g = y
+    - Σ c_held e - Σ ρ_N z lies in their span, of orthonormal basis e.
     """
     n, k, rank = z.shape[0], rho.shape[1], held.kept.shape[0]
     push, g = vector(arena, k), zeros(arena, k)
@@ -280,14 +286,14 @@ def _all_impulses(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _largest_slip(
-    rho: Array, c: Array, left: Array, f: Array, w: Array, x: Array, closed: Booleans, stick: Integers
+    rho: Array, c: Array, roundoff: Array, f: Array, w: Array, x: Array, closed: Booleans, stick: Integers
 ) -> float:  # pragma: no cover - compiled
     """Return the largest velocity of a row that should hold, as `no_slip_kernel` describes it."""
     n, slip = closed.shape[0], 0.0
     for i in range(n):
         least = _OPEN * (abs(c[i]) + abs(w[i] - c[i]))
-        # what rounding leaves is looked at only where it counts: that takes as long as there are rows
-        opens = closed[i] and w[i] > least and w[i] > least + row_rounding(rho, c, left, f, x, i)
+        # rounding is bounded only where it decides: each bound takes time proportional to the number of rows
+        opens = closed[i] and w[i] > least and w[i] > least + row_rounding(rho, c, roundoff, f, x, i)
         if stick[i] and opens:
             slip = max(slip, w[i])
         elif closed[i] and not opens:
@@ -301,26 +307,26 @@ def _largest_slip(
 @linked
 @njit(cache=True, error_model="numpy")
 def no_slip_kernel(
-    rho: Array, c: Array, left: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
 ) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
-    """Solve the module's problem over whitened rows, where trying finds the roles of contacts.
+    """Solve the module's problem over whitened rows, trying the roles of contacts.
 
     Args:
         rho: Rows N, S, T of n contacts, then rigid rows, shape (3 n + e, k).
         c: Their constants, shape (3 n + e,).
-        left: Their rounding bounds, shape (3 n + e,).
+        roundoff: Their rounding bounds, shape (3 n + e,).
         closed: Contacts whose tangential rows hold, shape (n,).
         active: Bit set of each contact, in and out, shape (n,): bit 0 its normal is active, bits 1 and 2 its S and T
             rows are kept.
-        dual: True if the dual active set answers at once.
+        dual: True to use the dual active set at once.
         f: Result, impulses of all rows, shape (3 n + e,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
-        Status number, iterations, residual, largest velocity of a row that should hold (of contacts that are closed and
-        stay so, and rigid ones), or with which a contact parts that holds along its tangents; 0 where that is within
-        the solvers' tolerance of the row's velocity at zero impulse and its change. Impulses of status INACCURATE are
-        the best that were found.
+        Status number, iterations, residual, largest velocity of a row that should hold: of closed contacts that stay
+        closed, of rigid rows, or the parting speed of a contact that holds along its tangents. It is 0 within the
+        solvers' tolerance of the row's velocity at zero impulse and its change. Impulses of status INACCURATE are the
+        best known ones.
     """
     n, k = closed.shape[0], rho.shape[1]
     stick, start, count = indices(arena, n), indices(arena, k), 0
@@ -335,7 +341,7 @@ def no_slip_kernel(
         release(arena, scratch)
         candidates = _candidates(c.shape[0] - 3 * n, stick, active, arena)
         held = find_indices_kernel(rho, c, candidates, HELD_RANK_TOLERANCE, arena)
-        _reduce(rho, c, left, held, reduced, r, uncertain, arena)
+        _reduce(rho, c, roundoff, held, reduced, r, uncertain, arena)
         answer = _normal_lcp(reduced, r, uncertain, dual, start[:count], arena)
         status = answer.status
         count = answer.active.shape[0]
@@ -354,25 +360,24 @@ def no_slip_kernel(
         active[i] |= 1
     _all_impulses(rho, held, answer.y, answer.z, f, active, arena)
     x = vector(arena, k)
-    residual = max(answer.residual, _missed(rho, c, left, f, reduced, answer.w, x))
+    residual = max(answer.residual, _missed(rho, c, roundoff, f, reduced, answer.w, x))
     if residual > TOLERANCE:
         return INACCURATE, iterations, residual, 0.0
-    return status, iterations, residual, _largest_slip(rho, c, left, f, answer.w, x, closed, stick)
+    return status, iterations, residual, _largest_slip(rho, c, roundoff, f, answer.w, x, closed, stick)
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step without slip.
 
-    Status: REPAIRED where closed contacts slip all the same, or a rigid bilateral row is violated, by more than
-    1e-6 m/s: the prescribed velocities do not agree with the footholds (math.md, section 4.3); or where a contact parts
-    if it sticks and presses when it may slip: it sticks then, at no normal force; or, with the note `INEXACT`, where
-    some contact obeys its law to fewer digits than is called solved. FALLBACK with the note ``"squeeze"``
-    and zero impulses where no impulses can keep contacts apart.
+    REPAIRED if closed contacts slip, or a rigid bilateral row is violated, by more than 1e-6 m/s: the prescribed
+    velocities conflict with the footholds (math.md, section 4.3). REPAIRED also if a contact would part if it stuck and
+    press if it slipped; it then sticks without normal force. REPAIRED with the note `INEXACT` if a contact obeys its
+    law to fewer digits than the tolerance. FALLBACK with the note ``"squeeze"`` and zero impulses if no impulses can
+    keep contacts apart.
 
     Args:
         problem: The step; forward or inverse. A contact is closed if its gap is at most `CLOSED_GAP`.
-        warm: The last solution's `warm`: which normals were active and which tangential rows were kept, by contact
-            identity.
+        warm: The last solution's `warm`: active normals and kept tangential rows by contact identity.
 
     Returns:
         The solution; its residual is that of the complementarity problem, with all impulses.
@@ -383,22 +388,22 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 def solve_whitened(
     problem: StepProblem, whitened: Whitened, warm: WarmStart | None, *, dual: bool = False
 ) -> StepSolution:
-    """`solve`, for a problem that is whitened already; `dual` asks the dual active set instead of pivoting."""
+    """Run `solve` on a problem that is whitened already; `dual` selects the dual active set instead of pivoting."""
     contacts = problem.contacts
     active = warm_bits(warm, contacts)
     f = np.zeros(whitened.rho.shape[0])
     closed = contacts.gap <= CLOSED_GAP
     number, iterations, residual, slip = no_slip_kernel(
-        whitened.rho, whitened.c, whitened.left, closed, active, dual, f, HEAP
+        whitened.rho, whitened.c, whitened.roundoff, closed, active, dual, f, HEAP
     )
     if number == SOLVED and slip <= SLIP_SPEED:
         return finish(problem, whitened, f, Ending(Status.SOLVED, residual, iterations), active)
     attempt, look = frictionless(whitened, _OPEN, closed, dual=dual)
-    found, why = settle(closed, closed, attempt, look=look, lets_slip=problem.prescribed is None)
-    number, residual = found.number, found.residual
+    solution, why = settle(closed, closed, attempt, look=look, lets_slip=problem.prescribed is None)
+    number, residual = solution.number, solution.residual
     if not why:
         n, w, x = closed.size, np.empty(closed.size), np.empty(whitened.rho.shape[1])
-        missed_by = _missed(whitened.rho, whitened.c, whitened.left, found.f, whitened.rho[:n], w, x)
+        missed_by = _missed(whitened.rho, whitened.c, whitened.roundoff, solution.f, whitened.rho[:n], w, x)
         residual = max(residual, missed_by)
     status, note = Status.SOLVED, ""
     if number not in (SOLVED, INACCURATE):
@@ -407,17 +412,19 @@ def solve_whitened(
         status, note = Status.REPAIRED, INEXACT
     elif why:
         status, note = Status.REPAIRED, why
-    return finish(problem, whitened, found.f, Ending(status, residual, found.iterations, note=note), found.active)
+    return finish(
+        problem, whitened, solution.f, Ending(status, residual, solution.iterations, note=note), solution.active
+    )
 
 
 def normal_velocities(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> Array | None:
-    """Velocities N v⁺ + φ/h of the n contacts that `solve_whitened` finds, shape (n,); None where there is no solution.
+    """Return the velocities N v⁺ + φ/h of the n contacts by `solve_whitened`, shape (n,); None without a solution.
 
-    Where trying finds the roles of contacts this takes half as long: v⁺ and the motor impulses are left out.
+    Where trying settles the roles of contacts this takes half as long: v⁺ and the motor impulses are not computed.
     """
     n, f = len(problem.contacts), np.zeros(whitened.rho.shape[0])
     active, closed = warm_bits(warm, problem.contacts), problem.contacts.gap <= CLOSED_GAP
-    number, _, _, slip = no_slip_kernel(whitened.rho, whitened.c, whitened.left, closed, active, PIVOTING, f, HEAP)
+    number, _, _, slip = no_slip_kernel(whitened.rho, whitened.c, whitened.roundoff, closed, active, PIVOTING, f, HEAP)
     if number == SOLVED and slip <= SLIP_SPEED:
         return np.asarray(whitened.c[:n] + whitened.rho[:n] @ (whitened.rho.T @ f))
     solution = solve_whitened(problem, whitened, warm)
@@ -427,7 +434,7 @@ def normal_velocities(problem: StepProblem, whitened: Whitened, warm: WarmStart 
 
 
 class Frictionless(NamedTuple):
-    """Impulses of all rows, the memory that they leave, and how the solver ended."""
+    """Impulses of all rows, the memory for the next step, and the solver's outcome."""
 
     f: Array
     active: Integers
@@ -437,22 +444,22 @@ class Frictionless(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """What all attempts of a step have in common.
+    """Data shared by all attempts of a step.
 
     Attributes:
         rho: Whitened rows, shape (3 n + e, k).
         c: Their constants, shape (3 n + e,).
-        left: What rounding may leave of them, shape (3 n + e,).
-        most: Largest impulses of rows that are held; of more the contact gives way. Shape (3 n + e,).
-        terms: Terms of which c is the sum.
+        roundoff: Rounding bounds of the constants, shape (3 n + e,).
+        most: Largest impulses of held rows; beyond, the contact yields. Shape (3 n + e,).
+        terms: Number of terms in c.
         opening: A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change.
-        dual: True if the dual active set is asked instead of pivoting.
-        dependent: Largest rank tolerance of the rows that are held.
+        dual: True for the dual active set instead of pivoting.
+        dependent: Largest rank tolerance of the held rows.
     """
 
     rho: Array
     c: Array
-    left: Array
+    roundoff: Array
     most: Array
     terms: int
     opening: float
@@ -466,7 +473,7 @@ def _attempt_kernel(
     stick: Booleans, out: Booleans, rank_tolerance: float, frame: _Frame, arena: Arena
 ) -> Attempt[Frictionless]:  # pragma: no cover - compiled
     """Solve the step without sliding contacts for assumed roles."""
-    rho, c, left = frame.rho, frame.c, frame.left
+    rho, c, roundoff = frame.rho, frame.c, frame.roundoff
     n = stick.shape[0]
     kept, count = indices(arena, rho.shape[0]), 0
     for row in range(3 * n, rho.shape[0]):
@@ -477,7 +484,7 @@ def _attempt_kernel(
             kept[count], kept[count + 1] = n + i, 2 * n + i
             count += 2
     held, reduced, constants, uncertain, contradicts = hold_kernel(
-        rho, c, left, kept[:count], min(rank_tolerance, frame.dependent), out, arena
+        rho, c, roundoff, kept[:count], min(rank_tolerance, frame.dependent), out, arena
     )
     answer = _normal_lcp(reduced[:n], constants[:n], uncertain[:n], frame.dual, kept[:0], arena)
     f, active = zeros(arena, rho.shape[0]), np.zeros(n, dtype=np.int64)
@@ -485,13 +492,15 @@ def _attempt_kernel(
         for i in range(n):
             active[i] = answer.z[i] > 0.0
         _all_impulses(rho, held, answer.y, answer.z, f, active, arena)
-    parts, presses, moves = outcomes_kernel((rho, c, left), frame.terms, f, (stick, out), frame.opening, _STAYS, arena)
+    parts, presses, moves = outcomes_kernel(
+        (rho, c, roundoff), frame.terms, f, (stick, out), frame.opening, _STAYS, arena
+    )
     for row in kept[:count]:
         if abs(f[row]) > frame.most[row]:
             moves = np.inf
-    found = Frictionless(f, active, answer.status, answer.iterations, answer.residual)
+    solution = Frictionless(f, active, answer.status, answer.iterations, answer.residual)
     impossible = answer.status == INFEASIBLE or contradicts
-    return Attempt(found, answer.status == SOLVED, presses, parts, moves, impossible)
+    return Attempt(solution, answer.status == SOLVED, presses, parts, moves, impossible)
 
 
 _scan: Any = njit(inline="always")(scan)
@@ -499,10 +508,10 @@ _scan: Any = njit(inline="always")(scan)
 
 @njit(cache=True, error_model="numpy")
 def _search_kernel(
-    frame: _Frame, may: Booleans, near: Booleans, arena: Arena
+    frame: _Frame, may: Booleans, guess: Booleans, arena: Arena
 ) -> tuple[Frictionless, int]:  # pragma: no cover - compiled
-    """`sticking.scan` over attempts without sliding contacts."""
-    scanned: tuple[Frictionless, int] = _scan(_attempt_kernel, (frame, arena), may, near)
+    """Run `sticking.scan` over attempts without sliding contacts."""
+    scanned: tuple[Frictionless, int] = _scan(_attempt_kernel, (frame, arena), may, guess)
     return scanned
 
 
@@ -515,22 +524,23 @@ def frictionless(
     rank_tolerance: float = HELD_RANK_TOLERANCE,
     most: Array | None = None,
 ) -> tuple[Try[Frictionless], Look[Frictionless]]:
-    """An attempt at given roles and a search over them, for `sticking.settle`, where what does not stick may slip.
+    """Build an attempt for assumed roles and a search over them, for `sticking.settle`, where other contacts may slip.
 
     Args:
         whitened: The whitened problem.
         opening: A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change.
         may: Contacts that may stick, shape (n,).
-        dual: Whether the dual active set is asked instead of pivoting.
-        rank_tolerance: Largest one of the rows that are held.
-        most: Largest impulses of rows that are held, shape (3 n + e,): of more the contact gives way. Without bound
-            where it is not given.
+        dual: True for the dual active set instead of pivoting.
+        rank_tolerance: Largest rank tolerance of the held rows.
+        most: Largest impulses of held rows, shape (3 n + e,): beyond, the contact yields. Unbounded by default.
     """
     bound = np.full(whitened.c.size, np.inf) if most is None else most
-    frame = _Frame(whitened.rho, whitened.c, whitened.left, bound, whitened.v_free.size, opening, dual, rank_tolerance)
+    frame = _Frame(
+        whitened.rho, whitened.c, whitened.roundoff, bound, whitened.v_free.size, opening, dual, rank_tolerance
+    )
 
     def attempt(stick: Booleans, out: Booleans, tolerance: float) -> Attempt[Frictionless]:
         tried: Attempt[Frictionless] = _attempt_kernel(stick, out, tolerance, frame, HEAP)
         return tried
 
-    return attempt, lambda near: result_of(_search_kernel(frame, may, near, HEAP))
+    return attempt, lambda guess: result_of(_search_kernel(frame, may, guess, HEAP))

@@ -1,26 +1,26 @@
-r"""Stage II with many contacts: as many unknowns as there are motors, however many the contacts are.
+r"""Stage II with many contacts: as many unknowns as motors, however many contacts there are.
 
-The program of `idcontrol.models.distribution` in the impulses y, whose weights are w_i,
+The program of `idcontrol.models.distribution` in the impulses y, with weights w_i,
 
     minimize  ½ |T y + t|² + ½ Σ w_i |y_i|²      s.t.   ρᵀy = x,   y_i in the span of a cone
 
-asks of the contacts only what they add to k motions and p torques. Where no cone is reached, the √w_i y_i are therefore
+depends on the contacts only through k motions and p torques. As long as no cone is reached, the √w_i y_i are therefore
 in the span of the k + p rows of ρᵀ and T, over √w_i and projected on the spans of the cones. Gram-Schmidt makes these
-rows orthonormal, the motion's first, so that the motion decides its own coordinates. The torque is a dense program in
-the others, at most p, which the caller solves, with bounds if there are any. A contact costs some (k + p)²
-multiplications; in a program in y it costs the square of their number, and more once its matrix outgrows the cache.
+rows orthonormal, the motion's first, so that the motion determines its coordinates. The torque is a dense program in
+the remaining coordinates, at most p, which the caller solves, with bounds if there are any. A contact costs some (k +
+p)² multiplications; in a program in y it costs the square of their number, and more once the matrix outgrows the cache.
 
-Where cones are reached, y_i is the point of cone i nearest to the y_i that multipliers λ of the motion and z of the
-torque ask for,
+Where cones are reached, y_i is the projection onto cone i of the impulses that multipliers λ of the motion and z of the
+torque demand,
 
     y_i = P_i((ρ_i λ - T_iᵀ z) / w_i),
 
-so it lies in a face of that cone, and the program with the spans of these faces in place of the cones' has the same
-answer. To go from the multipliers towards those of the answer on their faces, as far as the dual program
+so it lies in a face of that cone. The program with the spans of these faces in place of the cones' has the same answer.
+Moving the multipliers towards the answer on their faces, as long as the dual program
 
     minimize  Σ ½ |P_i(ρ_i λ - T_iᵀ z)|² / w_i - xᵀλ + ½ |z|² - tᵀz
 
-falls (`turn_to_faces`), is Newton's method on it, which ends as it is convex and piecewise quadratic.
+falls (`turn_to_faces`), is Newton's method on it, which is finite since it is convex and piecewise quadratic.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ MOTION_RANK_TOLERANCE: Final = 1e-8
 """Relative length below which a direction of J_bᵀ depends on the others (math.md, sections 7.4 and 13.4)."""
 
 TORQUE_RANK_TOLERANCE: Final = 1e-13
-"""Relative length below which what is left of a torque's row is rounding."""
+"""Relative length below which the remainder of a torque's row is rounding."""
 
 LOST: Final = 1e-2
-"""A row of whose square no more than this is left is orthogonalized twice, or rounding would not be orthogonal."""
+"""A row is orthogonalized twice if no more than this part of its square remains, or rounding would not be orthogonal.
+"""
 
 INSIDE: Final = 1e-9
 """Distance from a cone, relative to the largest impulse, that counts as rounding."""
@@ -52,16 +53,16 @@ ALL_EDGES: Final = 15
 """A friction cone with the edges +S, -S, +T, -T, which are the bits 0 to 3."""
 
 FLAT: Final = 1e-9
-"""Slope at the end of a way, relative to that at its beginning, that counts as none."""
+"""Slope at the end of a path, relative to its beginning, that counts as zero."""
 
 LEVEL: Final = 0.1
-"""Slope at which a search along the way ends, relative to that at its beginning."""
+"""Slope at which a search along the path ends, relative to its beginning."""
 
 HALVINGS: Final = 20
 """Steps of that search."""
 
 PRESSES: Final = 16
-"""The half space in which a contact without a bound on friction presses."""
+"""The half space of a pressing contact with unbounded friction."""
 
 HOLDS: Final = 32
 """Its face: such a contact holds along its tangents, and does not press."""
@@ -73,13 +74,13 @@ class Reduced(NamedTuple):
     Attributes:
         moving: √w times the shortest impulses that give the motion, shape (3 n,).
         rows: Orthonormal rows, shape (k + p, 3 n).
-        order: Which of them belong to the free coordinates, shape (f,).
+        order: Which rows belong to the free coordinates, shape (f,).
         scale: 1/√w, shape (3 n,).
         torque: Torque of the free coordinates, shape (p, f).
-        rest: Torque of `moving`, with what there is at no impulse, shape (p,).
+        rest: Torque of `moving`, plus the torque at no impulse, shape (p,).
         R: The rows ρᵀ and T, over √w and projected, in terms of the orthonormal ones: row i was Σ_j R[i, j]
             rows[basis[j]], shape (k + p, k + p).
-        basis: Which row each orthonormal one came from, those of the motion first, shape (k + p,).
+        basis: The original row of each orthonormal one, the motion's first, shape (k + p,).
         along: The motion's coordinates, shape (rank of the motion,).
     """
 
@@ -96,21 +97,21 @@ class Reduced(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: float, R: Array, order: Integers) -> int:
-    """Gram-Schmidt with pivoting of rows[begin:end], in place; the rows after `end` lose what is along them, too.
+    """Orthonormalize rows[begin:end] in place, by Gram-Schmidt with pivoting; project later rows likewise.
 
-    Basis row j is stored as rows[order[j]]; row i was Σ_j R[i, j] rows[order[j]] and what is left of it.
+    Basis row j is stored as rows[order[j]]; row i was Σ_j R[i, j] rows[order[j]] plus its remainder.
 
     Args:
         rows: Shape (q, d).
         begin: First row that may become a basis row.
         end: Row after the last one.
-        rank: Number of basis rows that there are, of which the rows from `begin` on are free.
-        tolerance: A row of which no more is left than this times the longest row depends on the others.
+        rank: Number of existing basis rows, of which the rows from `begin` on are free.
+        tolerance: A row depends on the others if its remainder is at most this times the longest row.
         R: In and out, shape (q, q).
         order: In and out, shape (q,).
 
     Returns:
-        The number of basis rows now.
+        The new number of basis rows.
     """
     first, smallest = rank, 0.0
     while rank - first < end - begin:
@@ -193,13 +194,13 @@ def reduce_kernel(
 
     Args:
         rho: ρ, shape (3 n, k).
-        x: The motion, shape (k,). What the spans cannot give of it is left out.
+        x: The motion, shape (k,). Parts that the spans cannot give are dropped.
         T: Torque of the impulses, shape (p, 3 n).
         t: Torque at no impulse, shape (p,).
         cone: Edges of each contact's cone (`ALL_EDGES`), or `PRESSES`, shape (n,).
         mu: Friction, the slope of the edges, shape (n,).
         weight: w, shape (n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     n3, k = rho.shape
     n, p = n3 // 3, T.shape[0]
@@ -247,7 +248,7 @@ def impulses(reduced: Reduced, free: Array, out: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def in_cones(y: Array, cone: Integers, mu: Array) -> bool:
-    """Whether impulses (3 n,), each in the span of its contact's cone, lie in that cone, to rounding."""
+    """True if impulses (3 n,), each in the span of its contact's cone, lie in that cone, to rounding."""
     n, slack = mu.shape[0], 0.0
     for r in range(y.shape[0]):
         slack = max(slack, INSIDE * abs(y[r]))
@@ -268,7 +269,7 @@ def in_cones(y: Array, cone: Integers, mu: Array) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _nearest(point: Array, mu: float, cone: int, along: Array) -> int:
-    """Overwrite `point` (3,) with the nearest one of a cone; returns the edges of the face in which that lies.
+    """Overwrite `point` (3,) with the nearest point of a cone; return the edges of its face.
 
     `along` is scratch, shape (4,).
     """
@@ -289,7 +290,7 @@ def _nearest(point: Array, mu: float, cone: int, along: Array) -> int:
             inside = inside and (along[edge] > -np.inf or beyond <= 0.0)
         if inside:
             return cone
-    # it is Σ α_e e with α ≥ 0 for one edge or two, and what is left of the point is along none of the edges
+    # it is Σ α_e e with α ≥ 0 for one edge or two, and the remainder is not positive along any edge
     square, opposite = 1.0 + mu * mu, 1.0 - mu * mu
     face, least, a, b = 0, 0.0, 0.0, 0.0
     for edge in range(4):
@@ -309,8 +310,8 @@ def _nearest(point: Array, mu: float, cone: int, along: Array) -> int:
             worst = square * max(-one, -other)
             for edge in range(4):
                 if along[edge] > -np.inf and edge != first and edge != second:
-                    left = along[edge] - one * (opposite if edge // 2 == first // 2 else 1.0)
-                    worst = max(worst, left - other * (opposite if edge // 2 == second // 2 else 1.0))
+                    excess = along[edge] - one * (opposite if edge // 2 == first // 2 else 1.0)
+                    worst = max(worst, excess - other * (opposite if edge // 2 == second // 2 else 1.0))
             if worst < least:
                 least, face, a, b = worst, 1 << first | 1 << second, one, other
     point[0], point[1], point[2] = 0.0, 0.0, 0.0
@@ -323,7 +324,7 @@ def _nearest(point: Array, mu: float, cone: int, along: Array) -> int:
     return face
 
 
-class Crowd(NamedTuple):
+class ManyContacts(NamedTuple):
     """The program of the module; fields as `reduce_kernel` takes them.
 
     Attributes:
@@ -346,7 +347,7 @@ class Crowd(NamedTuple):
 
 
 class Multipliers(NamedTuple):
-    """Multipliers of the motion, shape (k,), and of the torque, shape (p,), and the w y that they ask for, (3 n,)."""
+    """Multipliers of the motion, shape (k,), and of the torque, shape (p,), and the w y that they demand, (3 n,)."""
 
     motion: Array
     torque: Array
@@ -354,49 +355,51 @@ class Multipliers(NamedTuple):
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _slope(crowd: Crowd, now: Multipliers, to: Multipliers, step: float, face: Integers, arena: Arena) -> float:
-    """Derivative of the dual program along the way from multipliers `now` to others, after that part of it.
+def _slope(many: ManyContacts, now: Multipliers, to: Multipliers, step: float, face: Integers, arena: Arena) -> float:
+    """Return the derivative of the dual program along the path from multipliers `now` to `to`, at that part of it.
 
-    The faces there are written into `face` (n,).
+    The faces at that point are written into `face` (n,).
     """
-    at, n = mark(arena), crowd.mu.shape[0]
+    at, n = mark(arena), many.mu.shape[0]
     point, along = vector(arena, 3), vector(arena, 4)
     slope = 0.0
     for i in range(n):
         for axis in range(3):
             r = axis * n + i
             point[axis] = now.asked[r] + step * (to.asked[r] - now.asked[r])
-        face[i] = _nearest(point, crowd.mu[i], crowd.cone[i], along)
+        face[i] = _nearest(point, many.mu[i], many.cone[i], along)
         for axis in range(3):
             r = axis * n + i
-            slope += point[axis] / crowd.weight[i] * (to.asked[r] - now.asked[r])
-    for d in range(crowd.x.shape[0]):
-        slope -= crowd.x[d] * (to.motion[d] - now.motion[d])
-    for a in range(crowd.t.shape[0]):
+            slope += point[axis] / many.weight[i] * (to.asked[r] - now.asked[r])
+    for d in range(many.x.shape[0]):
+        slope -= many.x[d] * (to.motion[d] - now.motion[d])
+    for a in range(many.t.shape[0]):
         change = to.torque[a] - now.torque[a]
-        slope += (now.torque[a] + step * change - crowd.t[a]) * change
+        slope += (now.torque[a] + step * change - many.t[a]) * change
     release(arena, at)
     return slope
 
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def turn_to_faces(crowd: Crowd, reduced: Reduced, now: Multipliers, z: Array, face: Integers, arena: Arena) -> int:
-    """Go from multipliers towards those of the answer on some faces, as far as the dual program falls.
+def turn_to_faces(
+    many: ManyContacts, reduced: Reduced, now: Multipliers, z: Array, face: Integers, arena: Arena
+) -> int:
+    """Move multipliers towards the answer on some faces, as long as the dual program falls.
 
     Args:
-        crowd: The whole program.
+        many: The whole program.
         reduced: The program with the spans of the faces.
         now: In and out.
-        z: Torque of its answer, shape (p,).
+        z: Torque of the answer, shape (p,).
         face: In and out, edges of the faces, shape (n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
-        How many faces are others at the multipliers of the answer, none where it is that of the whole program; -1
-        where the dual program does not fall on the way.
+        Number of faces that differ at the multipliers of the answer, 0 if it solves the whole program; -1 if the dual
+        program does not fall on the path.
     """
-    n3, k = crowd.rho.shape
+    n3, k = many.rho.shape
     n, p, R, basis, fixed = n3 // 3, z.shape[0], reduced.R, reduced.basis, reduced.along.shape[0]
     to, turned = Multipliers(zeros(arena, k), z, zeros(arena, n3)), indices(arena, n)
     for j in range(fixed - 1, -1, -1):
@@ -407,13 +410,13 @@ def turn_to_faces(crowd: Crowd, reduced: Reduced, now: Multipliers, z: Array, fa
             missing -= to.motion[basis[i]] * R[basis[i], j]
         to.motion[basis[j]] = missing / R[basis[j], j]
     for a in range(p):
-        add(to.asked, -z[a], crowd.T[a])
+        add(to.asked, -z[a], many.T[a])
     for r in range(n3):
         for d in range(k):
-            to.asked[r] += crowd.rho[r, d] * to.motion[d]
-    first = _slope(crowd, now, to, 0.0, turned, arena)
+            to.asked[r] += many.rho[r, d] * to.motion[d]
+    first = _slope(many, now, to, 0.0, turned, arena)
     low, high, step = 0.0, 1.0, 1.0
-    slope = _slope(crowd, now, to, step, turned, arena)
+    slope = _slope(many, now, to, step, turned, arena)
     changed = 0
     for i in range(n):
         changed += 1 if turned[i] != face[i] else 0
@@ -421,11 +424,11 @@ def turn_to_faces(crowd: Crowd, reduced: Reduced, now: Multipliers, z: Array, fa
         return 0
     if not first < 0.0:
         return -1
-    if slope > FLAT * -first:  # the way goes up again before its end
+    if slope > FLAT * -first:  # the slope becomes positive before the end
         for _ in range(HALVINGS):
             low, high = (low, step) if slope > 0.0 else (step, high)
             step = 0.5 * (low + high)
-            slope = _slope(crowd, now, to, step, turned, arena)
+            slope = _slope(many, now, to, step, turned, arena)
             if abs(slope) <= LEVEL * -first:
                 break
     for d in range(k):

@@ -1,25 +1,25 @@
-r"""Impacts that rebound: any contact model, with Poisson's restitution on all of its impulses.
+r"""Impacts that rebound: Poisson's restitution on all impulses of any contact model.
 
 Contact models end a step without approach, so impacts are plastic. A step in which a contact closes faster than
-`SLOWEST` is solved in two phases here. The model compresses: from the velocity v* without contact it finds impulses f
-and v⁺. Restitution gives back the share e of them, friction included,
+`SLOWEST` is solved in two phases. Compression: from the velocity v* without contact, the model computes impulses f and
+v⁺. Restitution returns the share e of them, friction included,
 
     v_e = v* + (1 + e) M⁻¹Jᵀf = v⁺ + e (v⁺ - v*)
 
-and the model is solved once more from v_e, against contacts that the rebound of others closes. Friction stays within
-its cone, which is scaled with the normal impulse. The rebound adds no kinetic energy: with the contact velocities
-u⁺ = J v⁺ and the Delassus operator W = J M⁻¹Jᵀ, it changes it by
+and the model is solved once more from v_e, for contacts that the rebound closes. Friction stays within its cone, which
+is scaled with the normal impulse. The rebound adds no kinetic energy: with the contact velocities u⁺ = J v⁺ and the
+Delassus operator W = J M⁻¹Jᵀ, it changes it by
 
     E(v_e) - E(v*) = (1 + e) fᵀu⁺ - ½ (1 - e²) fᵀW f ≤ 0     for 0 ≤ e ≤ 1
 
 as fᵀu⁺ ≤ 0 for every model here: nothing presses where a contact opens, and friction opposes slip. Newton's hypothesis,
-``u_N⁺ ≥ -e u_N``, has no such bound with friction. The price of the simple proof: a contact that sticks rebounds along
-its tangents, too.
+``u_N⁺ ≥ -e u_N``, has no such bound with friction. The price of the simple proof: a sticking contact rebounds along its
+tangents, too.
 
 The time step moves bodies with the velocity at its end, so with e = 1 a ball gains height by the order of h: dropped
 from 0.3 m, it comes back 0.8 % higher at 1 ms, and 0.2 % at 0.2 ms.
 
-Source: Poisson's hypothesis as in Anitescu & Potra 1997, for all impulses in place of the normal ones.
+Source: Poisson's hypothesis as in Anitescu & Potra 1997, for all impulses instead of the normal ones.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from idcontrol.errors import InputError
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution, WarmStart
 
 SLOWEST: Final = 0.05
-"""Slower impacts are plastic [m/s], so that what rests does not hop. Gravity gives 0.01 m/s in a step of 1 ms."""
+"""Slower impacts are plastic [m/s], so that resting bodies do not hop. Gravity gives 0.01 m/s in a step of 1 ms."""
 
 
 def rebounding(model: ContactModel, restitution: float, impact: ContactModel | None = None) -> ContactModel:
-    """The contact model whose impacts give back a share of their impulses; for forward steps.
+    """Return the contact model whose impacts return a share of their impulses; for forward steps.
 
-    A contact that hits is taken to touch from the beginning of the step, and in such a step no overlap is undone, which
-    would add energy.
+    A contact that hits is assumed to touch from the beginning of the step, and penetration is not corrected in that
+    step, since this would add energy.
 
     Args:
         model: Any contact model.
         restitution: e, the share of the impulses that comes back, 0 (plastic) to 1.
-        impact: The model that solves impacts, which must end without approach; `model` where it is not given. On
-            compliant ground the end of a step is not the end of compression.
+        impact: The model that solves impacts, which must end without approach; `model` by default. On compliant ground
+            the end of a step is not the end of compression.
 
     Raises:
         InputError: `restitution` is not between 0 and 1.
@@ -63,7 +63,7 @@ def rebounding(model: ContactModel, restitution: float, impact: ContactModel | N
         speed = contacts.N @ free - contacts.surface_velocity[: len(contacts)]
         fast = speed < -SLOWEST
         hits = fast & (problem.h * speed + contacts.gap < 0.0)
-        if not hits.any():  # compliant ground may brake what will hit in the next step
+        if not hits.any():  # compliant ground may brake a foot that will hit in the next step
             return (rigid if fast.any() else model)(problem, warm)
         touching = replace(contacts, gap=np.where(hits, 0.0, np.maximum(contacts.gap, 0.0)))
         compressed = rigid(replace(problem, contacts=touching), warm)

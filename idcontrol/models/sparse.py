@@ -1,8 +1,8 @@
 """The step problem of many bodies: inertia in blocks, and contacts that each touch one or two of them.
 
-A *tree* is a set of velocities that inertia couples: a free body, or a robot with all its joints. Trees are coupled by
-contacts alone. Arrays are padded to the d velocities of the largest tree; what lies beyond a tree's own size is ignored
-on the way in and zero on the way out (Castro, Permenter & Han 2022, section VIII-D).
+A *tree* is a set of velocities coupled by inertia: a free body, or a robot with all its joints. Trees are coupled by
+contacts alone. Arrays are padded to the d velocities of the largest tree; padding is ignored in inputs and zero in
+outputs (Castro, Permenter & Han 2022, section VIII-D).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers, Status
 
 WORLD = -1
-"""Stands for a tree where a contact has the immovable world on that side."""
+"""Number in place of a tree for the immovable world."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,23 +25,23 @@ class SparseProblem:
 
     Attributes:
         h: Length of the step [s].
-        size: How many velocities each tree has, shape (t,).
+        size: Number of velocities of each tree, shape (t,).
         M: Inertia of each tree, shape (t, d, d).
         v: Velocities at the beginning of the step, shape (t, d); where the search starts.
-        v_star: Velocities at the end of it if there were no contact, shape (t, d).
-        tree: Trees of bodies A and B of each contact, shape (n, 2); `WORLD` where there is none. A is pushed along the
-            normal, B against it. Both sides may be of the same tree.
+        v_star: Velocities at the end of the step without contact, shape (t, d).
+        tree: Trees of bodies A and B of each contact, shape (n, 2), or `WORLD`. A is pushed along the normal, B against
+            it. Both sides may be of the same tree.
         rows: Contact rows of A and of B, shape (n, 2, 3, d): the relative velocity of contact i along its normal, first
-            and second tangent is ``rows[i, 0] @ v[tree[i, 0]] + rows[i, 1] @ v[tree[i, 1]]``: those of B carry the
+            and second tangent is ``rows[i, 0] @ v[tree[i, 0]] + rows[i, 1] @ v[tree[i, 1]]``; B's rows include the
             minus. Rows of the world are ignored.
         gap: Signed distance φ at the beginning of the step, shape (n,) [m].
         mu: Friction coefficients, shape (n,).
         stiffness: Normal stiffness, shape (n,) [N/m]; inf is rigid.
         damping: Normal damping, shape (n,) [N s/m].
-        surface_velocity: Velocity that the contact's relative velocity is measured against, shape (n, 3) [m/s], same
-            axes.
-        impulses: Impulses from which a search may start, those of the last step where a contact was there already and
-            zero elsewhere, as in `SparseSolution`, shape (n, 3) [N s]; None if none are known.
+        surface_velocity: Velocity of the surface, to which the contact's relative velocity refers, shape (n, 3) [m/s],
+            same axes.
+        impulses: Possible start of the search, shape (n, 3) [N s], as in `SparseSolution`: impulses of the last step,
+            zero for new contacts; None if unknown.
 
     Raises:
         InputError: Shapes do not fit each other, a tree does not exist, or the step has no length.
@@ -66,12 +66,12 @@ class SparseProblem:
         n = self.gap.shape[0]
         impulses = self.surface_velocity if self.impulses is None else self.impulses
         wanted = ((t,), (t, d, d), (t, d), (t, d), (n, 2), (n, 2, 3, d), (n,), (n,), (n,), (n,), (n, 3), (n, 3))
-        given = (
+        arrays = (
             *(self.size, self.M, self.v, self.v_star, self.tree, self.rows),
             *(self.gap, self.mu, self.stiffness, self.damping, self.surface_velocity, impulses),
         )
-        if tuple([each.shape for each in given]) != wanted:
-            for name, each, shape in zip(_ARRAYS, given, wanted, strict=True):
+        if tuple([each.shape for each in arrays]) != wanted:
+            for name, each, shape in zip(_ARRAYS, arrays, wanted, strict=True):
                 if each.shape != shape:
                     raise InputError(
                         f"sparse problem: {name} has shape {each.shape}; {t} trees and {n} contacts need {shape}"
@@ -92,7 +92,7 @@ _ARRAYS = (
 
 @njit(cache=True)
 def _within(values: Integers, low: int, high: int) -> bool:
-    """Whether all values are from `low` to `high`."""
+    """True if all values are from `low` to `high`."""
     inside = True
     for value in values.flat:
         inside = inside and bool(low <= value <= high)
@@ -107,11 +107,11 @@ class SparseSolution:
         v_plus: Velocities at the end of the step, shape (t, d).
         impulses: Normal, first and second tangential impulse of each contact, on body A, shape (n, 3) [N s].
         contact_velocity: Velocity of A relative to B and to the surface's motion, same axes, shape (n, 3) [m/s].
-        status: SOLVED if the residual was reached; REPAIRED if the search ended before it; FALLBACK if the input is not
+        status: SOLVED if the residual was reached; REPAIRED if the search ended earlier; FALLBACK if the input is not
             finite (v⁺ is v* then and there are no impulses).
         residual: Momentum error of the worst island (Castro, Permenter & Han 2022, eq. 24).
-        iterations: Newton steps of the island that took most.
-        islands: How many sets of trees contacts hold together.
+        iterations: Newton steps of the slowest island.
+        islands: Number of sets of trees that contacts couple.
     """
 
     v_plus: Array
@@ -124,7 +124,7 @@ class SparseSolution:
 
 
 def dense_inertia(problem: SparseProblem) -> Array:
-    """The block-diagonal inertia of all trees, without padding, shape (m, m)."""
+    """Return the block-diagonal inertia of all trees, without padding, shape (m, m)."""
     start = np.concatenate([[0], np.cumsum(problem.size)])
     M = np.zeros((start[-1], start[-1]))
     for tree, size in enumerate(problem.size):
@@ -133,7 +133,7 @@ def dense_inertia(problem: SparseProblem) -> Array:
 
 
 def dense_rows(problem: SparseProblem) -> Array:
-    """All contact rows in block order [N; S; T], without padding, shape (3 n, m)."""
+    """Return all contact rows in block order [N; S; T], without padding, shape (3 n, m)."""
     start = np.concatenate([[0], np.cumsum(problem.size)])
     n = len(problem.gap)
     J = np.zeros((3, n, start[-1]))

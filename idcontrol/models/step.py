@@ -15,13 +15,13 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers, Status
 
 PUSH_OUT_SPEED = 0.1
-"""Largest speed at which penetration is undone [m/s]: 5 mm at 1 ms would ask for 5 m/s (math.md, section 13.6)."""
+"""Largest speed at which penetration is corrected [m/s]: 5 mm at 1 ms would require 5 m/s (math.md, section 13.6)."""
 
 CLOSED_GAP = 1e-5
-"""A contact whose gap is at most this is closed: it may be held against slip, or dragged [m]."""
+"""A contact is closed up to this gap: it may be held against slip, or dragged [m]."""
 
 SQUEEZE: Final = "squeeze"
-"""Note where no velocity of what is free keeps the contacts apart: there is a certificate."""
+"""Note: no velocity of what is free keeps the contacts apart; there is a certificate."""
 
 WarmStart: TypeAlias = dict[int, int]
 """Memory of the last step: for each contact identity, a bit set of its active rows."""
@@ -63,13 +63,13 @@ class StepProblem:
         h: Length of the step [s].
         M: Joint-space inertia, shape (m, m).
         kappa: ``κ = -h f_ext - M v``, shape (m,) [N s, N m s]; forward, the motor torques are part of f_ext.
-        contacts: Contact rows and what is known of each contact.
+        contacts: Contact rows and parameters.
         prescribed: None (forward), or the velocities that the motors must realize (inverse).
-        bilateral: Rows held with equality; None where there are none.
+        bilateral: Rows held with equality; None for no rows.
 
     Raises:
-        InputError: Shapes do not belong together, an index is none or twice, or the step has no length: kernels read
-            and write where these say. M is not symmetric (they read half of it), or a gap is infinite.
+        InputError: Shapes do not match, an index does not exist or is repeated, or the step has no length: kernels read
+            and write at these indices. Or M is not symmetric (kernels read half of it), or a gap is infinite.
     """
 
     h: float
@@ -106,12 +106,12 @@ class StepProblem:
 
 
 SYMMETRIC: Final = 1e-9
-"""How much M_ij and M_ji may differ, relative to √(M_ii M_jj): rounding, 1e-15, does not, whatever the masses."""
+"""Largest difference of M_ij and M_ji, relative to √(M_ii M_jj): above rounding, 1e-15, whatever the masses."""
 
 
 @njit(cache=True, error_model="numpy")
 def _symmetric(M: Array) -> bool:  # pragma: no cover - compiled
-    """Whether the inertia mirrors itself; where a NaN is, models find out."""
+    """True if the inertia is symmetric; models detect a NaN."""
     equal = True
     for i in range(M.shape[0]):
         for j in range(i):
@@ -121,7 +121,7 @@ def _symmetric(M: Array) -> bool:  # pragma: no cover - compiled
 
 @njit(cache=True)
 def _first_infinite(x: Array) -> int:  # pragma: no cover - compiled
-    """The first entry that is infinite, or -1."""
+    """Return the index of the first infinite entry, or -1."""
     for i in range(x.shape[0]):
         if abs(x[i]) == np.inf:
             return i
@@ -129,7 +129,7 @@ def _first_infinite(x: Array) -> int:  # pragma: no cover - compiled
 
 
 def _refuse_misfit(prescribed: Prescribed, m: int) -> None:
-    """Refuse velocities that are prescribed twice, or are none of m."""
+    """Raise if velocities are prescribed twice, or do not exist."""
     index = prescribed.index.tolist()
     if prescribed.index.shape != prescribed.velocity.shape:
         raise InputError(f"{prescribed.velocity.size} velocities are prescribed for {prescribed.index.size} indices")
@@ -144,14 +144,14 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
         v_plus: Velocity at the end of the step, shape (m,), our order.
         impulses: Contact impulses (normal, first tangent, second tangent), shape (n, 3) [N s].
         multipliers: Motor impulses hτ of the prescribed velocities, shape (p,) [N m s]; empty in forward mode.
-        status: SOLVED only if the residual was checked; REPAIRED if something was regularized or relaxed;
-            FALLBACK if no contact impulse could be found (they are zero then).
+        status: SOLVED only if the residual was checked; REPAIRED if something was regularized or relaxed; FALLBACK with
+            zero impulses if no solution is known.
         residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots or passes of the solver.
         regularization: Ridge on the diagonal, relative to it; 0 unless the exact problem failed or the model
             is a regularized one.
         note: The reason of the status, e.g. ``"squeeze"``; empty when solved at the first attempt.
-        warm: To be handed to the next step.
+        warm: Warm start of the next step.
     """
 
     v_plus: Array
@@ -166,7 +166,7 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ending(NamedTuple):
-    """How a contact model's solver ended; fields as in `StepSolution`."""
+    """Outcome of a contact model's solver; fields as in `StepSolution`."""
 
     status: Status
     residual: float
@@ -205,7 +205,7 @@ _NO_VELOCITY: Array = np.zeros(0)
 
 
 def free_indices(problem: StepProblem) -> tuple[Integers, Integers, Array]:
-    """Indices of the velocities that are unknown, of those that are prescribed, and the prescribed values."""
+    """Return the indices of the unknown velocities, of the prescribed ones, and the prescribed values."""
     m = problem.M.shape[0]
     if problem.prescribed is None:
         return np.arange(m), _NO_INDEX, _NO_VELOCITY

@@ -2,12 +2,12 @@ r"""Viscous friction: drag along the tangents in proportion to slip (math.md, se
 
     M (v⁺ - v) = h f + Nᵀf_N - h Sᵀ D (S v⁺ - s) - h Tᵀ D (T v⁺ - t),     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0
 
-with D = diag μ_v and (s, t) the velocity of the surface. No friction is unknown: implicit drag is a damper in the
-inertia, ``M̃ = M + h (SᵀDS + TᵀDT)``, explicit drag (at the velocity v of the beginning of the step) a known force, and
-what is left is a frictionless problem.
+with D = diag μ_v and (s, t) the velocity of the surface. Friction is not an unknown: implicit drag is a damper in the
+inertia, ``M̃ = M + h (SᵀDS + TᵀDT)``, explicit drag (at the initial velocity v) a known force, and a frictionless
+problem remains.
 
-μ_v is `Contacts.damping` [N s/m], finite; friction coefficients are not used. A contact that is open when the step
-begins, with a gap above `CLOSED_GAP`, has no drag.
+μ_v is `Contacts.damping` [N s/m], finite; friction coefficients are not used. A contact that is open initially, with a
+gap above `CLOSED_GAP`, has no drag.
 
 Source: Drumwright 2015, section IV, where drag is explicit (`solve_explicit`).
 """
@@ -37,18 +37,18 @@ WhitenedModel: TypeAlias = Callable[[StepProblem, Whitened, WarmStart | None], S
 def solve(
     problem: StepProblem, warm: WarmStart | None = None, normals: WhitenedModel = dissipation.solve_whitened
 ) -> StepSolution:
-    """One step with implicit drag, stable for any h: ``f_S = -h μ_v (S v⁺ - s)``, T alike.
+    """Solve one step with implicit drag, stable for any h: ``f_S = -h μ_v (S v⁺ - s)``, T alike.
 
-    A drag row is a soft bilateral row, ``S v⁺ = s - f_S / (h μ_v)``; inverse, the motor impulses are those of M̃.
+    A drag row is a soft bilateral row, ``S v⁺ = s - f_S / (h μ_v)``; inverse, the motor impulses follow from M̃.
 
     Args:
         problem: The step, forward or inverse.
-        warm: The last solution's `warm`: which contacts pressed, by contact identity.
-        normals: Solves what is left without friction.
+        warm: The last solution's `warm`: pressing contacts by identity.
+        normals: Solver of the remaining frictionless problem.
 
     Returns:
-        The solution; FALLBACK with the note ``"squeeze"`` where no impulses can keep contacts apart, drag alone acts
-        then. REPAIRED where the momenta balance to fewer digits than is called solved.
+        The solution; FALLBACK with the note ``"squeeze"`` if no impulses can keep contacts apart; then drag alone acts.
+        REPAIRED if the momenta balance to fewer digits than the tolerance.
 
     Raises:
         InputError: A drag coefficient is not finite.
@@ -68,11 +68,11 @@ def solve(
 
 
 def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> bool:
-    """Whether momenta balance, and normal velocities obey their law with a margin, or are rounding.
+    """True if momenta balance, and normal velocities obey their law with a margin, or up to rounding.
 
-    Drag that all but stops a light body is the product of a large coefficient and the rounding of a small slip. And in
-    units of M̃ the damped motion hides what is wrong with the rest: what is more than the rounding of the velocities
-    themselves is judged in those of M.
+    Drag that nearly stops a light body is the product of a large coefficient and the rounding of a small slip. In units
+    of M̃ the damped motion hides errors elsewhere: anything above the rounding of the velocities is judged in units of
+    M.
     """
     f, v = solution.impulses.T.ravel(), solution.v_plus
     f_n = f[: len(problem.contacts)]
@@ -82,10 +82,10 @@ def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> 
 
 @njit(cache=True, error_model="numpy")
 def _rests(w: Whitened, v: Array, f_n: Array, slightly: bool) -> bool:  # pragma: no cover - compiled
-    """Whether contacts do not approach, and those with normal impulses f_n (n,) do not part, at velocities v (m,).
+    """True if contacts do not approach, and those with normal impulses f_n (n,) do not part, at velocities v (m,).
 
-    Up to rounding of v; if `slightly`, also up to a part `SLIGHT` of their velocity at zero impulse and the change, and
-    what rounding leaves of the former.
+    Tolerances are rounding of v; if `slightly`, also a part `SLIGHT` of their velocity at zero impulse and the change,
+    and the rounding bound of the former.
     """
     rests = True
     for i in range(f_n.size):
@@ -96,13 +96,13 @@ def _rests(w: Whitened, v: Array, f_n: Array, slightly: bool) -> bool:  # pragma
             terms += abs(term)
         speed, unit = w.c[i] + change, abs(w.c[i]) + abs(change)
         if speed < 0.0 or f_n[i] > 0.0:
-            allowed = rounding(v.size, terms) + (SLIGHT * unit + w.left[i] if slightly else 0.0)
+            allowed = rounding(v.size, terms) + (SLIGHT * unit + w.roundoff[i] if slightly else 0.0)
             rests = rests and abs(speed) <= allowed
     return rests
 
 
 def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None) -> StepSolution:
-    """One step with explicit drag: ``f_S = -h μ_v (S v - s)``; stable for ``h μ_v S M⁻¹Sᵀ < 2`` only.
+    """Solve one step with explicit drag: ``f_S = -h μ_v (S v - s)``; stable only for ``h μ_v S M⁻¹Sᵀ < 2``.
 
     Args:
         problem: The step, forward or inverse.
@@ -121,7 +121,7 @@ def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None
 
 
 def _drag(problem: StepProblem) -> tuple[Integers, Integers, Array]:
-    """Tangent axis (1 or 2), contact and h μ_v of every row with drag."""
+    """Return the tangent axis (1 or 2), contact and h μ_v of every row with drag."""
     contacts = problem.contacts
     if not np.isfinite(contacts.damping).all():
         raise InputError("viscous model: drag must be finite; use the model no_slip where nothing slips")

@@ -7,9 +7,8 @@ way,
     v⁺  = v° + (M_bb⁻¹ J_bᵀ f, 0)               for any contact impulse f
     hτ  = [M v⁺ + κ - Jᵀ f]_q                   the motor impulses
 
-and with ``M_bb = L Lᵀ`` every contact row enters only as ``ρ = L⁻¹ J_bᵀ`` and its constant ``c = J v°``:
-``J v⁺ = c + ρ ρᵀ f``. With the joints of a floating machine prescribed ρ has six columns, whatever the number of
-contacts.
+and with ``M_bb = L Lᵀ`` every contact row enters only as ``ρ = L⁻¹ J_bᵀ`` and its constant ``c = J v°``: ``J v⁺ = c + ρ
+ρᵀ f``. With the joints of a floating-base robot prescribed, ρ has six columns, whatever the number of contacts.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from idcontrol.types import Array, Booleans, Integers, Status
 
 
 class Whitened(NamedTuple):
-    """A step problem in whitened form: every row answers to impulses f of all rows as ``J v⁺ = c + ρ ρᵀ f``.
+    """A step problem in whitened form: impulses f of all rows give ``J v⁺ = c + ρ ρᵀ f``.
 
     Kernels take it as one argument.
 
@@ -48,13 +47,13 @@ class Whitened(NamedTuple):
         kappa: κ with soft bilateral rows folded in, shape (m,).
         free: Unknown velocities, shape (k,).
         fixed: Prescribed velocities, shape (p,).
-        L: Cholesky factor of M_bb, shape (k, k); NaN where M_bb is not positive definite.
+        L: Cholesky factor of M_bb, shape (k, k); NaN if M_bb is not positive definite.
         v_free: v°, shape (m,).
         rows: Contact rows [N; S; T], then rigid bilateral rows, shape (3 n + e, m).
         rho: Whitened rows, shape (3 n + e, k).
         c: ``rows v°`` measured against the surface's velocity, φ/h added on normals, targets subtracted on bilateral
             rows; shape (3 n + e,) [m/s].
-        left: What rounding may leave of c, shape (3 n + e,) [m/s].
+        roundoff: Rounding bounds of c, shape (3 n + e,) [m/s].
     """
 
     M: Array
@@ -66,14 +65,14 @@ class Whitened(NamedTuple):
     rows: Array
     rho: Array
     c: Array
-    left: Array
+    roundoff: Array
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def whiten_rows_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array, arena: Arena
 ) -> tuple[Whitened, Array]:  # pragma: no cover - compiled
-    """`whiten_kernel` without `left`, which `uncertain` writes for who needs it, and the transpose of ρ."""
+    """Run `whiten_kernel` without `roundoff`, which `uncertain` writes on demand; also return the transpose of ρ."""
     m, k, rows = M.shape[0], free.shape[0], J.shape[0]
     M_bb = matrix(arena, k, k)
     for i in range(k):
@@ -96,7 +95,7 @@ def whiten_rows_kernel(
         v_free[free[i]] = x[i]
     for j in range(fixed.shape[0]):
         v_free[fixed[j]] = b[j]
-    # L⁻¹ of all rows at once, as columns: nothing waits for the sum before
+    # L⁻¹ of all rows at once, as columns: no sum waits for the previous one
     white = matrix(arena, k, rows)
     for i in range(k):
         for r in range(rows):
@@ -107,7 +106,7 @@ def whiten_rows_kernel(
                 white[i, r] -= factor * white[o, r]
         for r in range(rows):
             white[i, r] /= L[i, i]
-    rho, c, left = matrix(arena, rows, k), vector(arena, rows), vector(arena, rows)
+    rho, c, roundoff = matrix(arena, rows, k), vector(arena, rows), vector(arena, rows)
     for r in range(rows):
         for i in range(k):
             rho[r, i] = white[i, r]
@@ -115,15 +114,15 @@ def whiten_rows_kernel(
         for i in range(m):
             s += J[r, i] * v_free[i]
         c[r] = s
-    return Whitened(M, kappa, free, fixed, L, v_free, J, rho, c, left), white
+    return Whitened(M, kappa, free, fixed, L, v_free, J, rho, c, roundoff), white
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
-def _write_left(w: Whitened, white: Array, arena: Arena) -> None:  # pragma: no cover - compiled
-    """Write what rounding may leave of c, ``w.left``; `white`, the transpose of ρ, is overwritten.
+def _write_roundoff(w: Whitened, white: Array, arena: Arena) -> None:  # pragma: no cover - compiled
+    """Write the rounding bounds of c, ``w.roundoff``; `white`, the transpose of ρ, is overwritten.
 
-    It is that of the terms before they cancel, in ``J v°`` and in the momenta that v° answers to, and what Cholesky
-    factors leave of these (Higham 2002, section 10.1). What callers add to c is no smaller where it cancels them.
+    They cover the terms of ``J v°`` and of the momenta before cancellation, and the error of Cholesky factors (Higham
+    2002, section 10.1). What callers add to c is no smaller where it cancels.
     """
     (rows, k), m, free, fixed = w.rho.shape, w.M.shape[0], w.free, w.fixed
     terms, factored = vector(arena, k), 0.0  # magnitudes of the terms of the momenta
@@ -133,7 +132,7 @@ def _write_left(w: Whitened, white: Array, arena: Arena) -> None:  # pragma: no 
             size += abs(w.M[free[i], fixed[j]] * w.v_free[fixed[j]])
         terms[i] = size
         factored += np.sqrt(w.M[free[i], free[i]]) * abs(w.v_free[free[i]])
-    # what momenta that are wrong by δ change of c is (M_bb⁻¹Jᵀ)·δ, and of its size |M_bb⁻¹Jᵀ|·|δ|
+    # momenta that are wrong by δ change c by (M_bb⁻¹Jᵀ)·δ, at most |M_bb⁻¹Jᵀ|·|δ|
     for i in range(k - 1, -1, -1):
         for o in range(i + 1, k):
             factor = w.L[o, i]
@@ -148,20 +147,20 @@ def _write_left(w: Whitened, white: Array, arena: Arena) -> None:  # pragma: no 
             size += abs(white[i, r]) * terms[i]
         for i in range(m):
             size += abs(w.rows[r, i] * w.v_free[i])
-        w.left[r] = rounding(m + k, size)
+        w.roundoff[r] = rounding(m + k, size)
 
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def uncertain(w: Whitened, arena: Arena) -> Array:  # pragma: no cover - compiled
-    """Write and return what rounding may leave of c, of rows that were whitened without it."""
+    """Write and return the rounding bounds of c, for rows that were whitened without them."""
     rows, k = w.rho.shape
     white = matrix(arena, k, rows)
     for i in range(k):
         for r in range(rows):
             white[i, r] = w.rho[r, i]
-    _write_left(w, white, arena)
-    return w.left
+    _write_roundoff(w, white, arena)
+    return w.roundoff
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
@@ -170,13 +169,13 @@ def whiten_kernel(
 ) -> Whitened:  # pragma: no cover - compiled
     """Whiten the rows J with the velocities `fixed` prescribed to be b; c is ``J v°``."""
     w, white = whiten_rows_kernel(M, kappa, free, fixed, b, J, arena)
-    _write_left(w, white, arena)
+    _write_roundoff(w, white, arena)
     return w
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
 def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """The velocity v⁺ and the motor impulses hτ of the module's formulas, for impulses f of the first rows."""
+    """Compute the velocity v⁺ and the motor impulses hτ of the module's formulas, for impulses f of the first rows."""
     m, k, p = w.M.shape[0], w.free.shape[0], w.fixed.shape[0]
     x = zeros(arena, k)
     for r in range(f.shape[0]):
@@ -204,11 +203,11 @@ def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]: 
 def whiten(problem: StepProblem) -> Whitened:
     """Whiten a step problem (math.md, section 3).
 
-    A soft bilateral row, ``row v⁺ = target - C g``, is a damper on v⁺: it adds ``rowᵀ row / C`` to M and
-    ``-rowᵀ target / C`` to κ, and the rest of the text holds unchanged.
+    A soft bilateral row, ``row v⁺ = target - C g``, is a damper on v⁺: it adds ``rowᵀ row / C`` to M and ``-rowᵀ target
+    / C`` to κ, and the formulas stay the same.
 
     Raises:
-        InputError: A friction coefficient cannot be used.
+        InputError: A friction coefficient is unusable.
     """
     free, fixed, b = free_indices(problem)
     contacts = problem.contacts
@@ -234,7 +233,7 @@ def whiten(problem: StepProblem) -> Whitened:
 
 
 def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:
-    """Velocity v⁺ (m,) and motor impulses hτ (p,) for impulses f of all rows, shape (3 n + e,) [N s]."""
+    """Compute the velocity v⁺ (m,) and motor impulses hτ (p,) for impulses f of all rows, shape (3 n + e,) [N s]."""
     v_plus, impulse = recover_kernel(whitened, f, HEAP)
     return v_plus, impulse
 
@@ -243,9 +242,9 @@ def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:
 def balances(
     M: Array, kappa: Array, J: Array, free: Integers, v: Array, f: Array
 ) -> bool:  # pragma: no cover - compiled
-    """Whether the momentum of each free velocity balances with a margin, or its terms are rounding.
+    """True if the momentum of each free velocity balances with a margin, or its terms are rounding.
 
-    An inertia that is nearly singular leaves too few digits of velocities that impulses change by far more.
+    With a nearly singular inertia, velocities that impulses change by far more have too few digits.
 
     Args:
         M: Inertia, shape (m, m).
@@ -269,7 +268,7 @@ def balances(
             size += abs(M[i, j] * v[j])
             terms += abs(M[i, j]) * known[j] / M[j, j]
         missing -= pushed[i]
-        # at rest all of it is what rounding leaves of what each momentum and impulse causes, before they cancel
+        # at rest it is the rounding of what each momentum and impulse causes, before they cancel
         balance = balance and (abs(missing) <= SLIGHT * size or size <= rounding(m + rows, terms))
     return balance
 
@@ -278,10 +277,10 @@ def balances(
 def _recover_finite(
     w: Whitened, f: Array, arena: Arena
 ) -> tuple[Array, Array, bool, bool]:  # pragma: no cover - compiled
-    """`recover`, whether the problem and its results are finite, and whether momenta balance."""
+    """Run `recover`; also return whether the problem and its results are finite, and whether momenta balance."""
     v_plus, impulse = recover_kernel(w, f, arena)
     finite = True
-    for speed in w.c:  # a row with an entry that is not finite is not, either, be the velocity zero
+    for speed in w.c:  # a row with an entry that is not finite is not finite, even if the velocity is zero
         finite = finite and np.isfinite(speed)
     for speed in v_plus:
         finite = finite and np.isfinite(speed)
@@ -294,18 +293,18 @@ def _recover_finite(
 
 
 INEXACT: Final = "some contact obeys its law to fewer digits than is called solved"
-"""Note of a step whose impulses are kept though they miss the tolerance in a contact's own units: zero impulses would
-let a machine fall through the ground."""
+"""Note: the impulses are kept although a contact misses the tolerance in its own scale; with zero impulses a robot
+would fall through the ground."""
 
 UNBALANCED: Final = "the inertia is too nearly singular for momenta to balance"
-"""Note of a step whose velocities have too few digits for what impulses change of them."""
+"""Note: the velocities have too few digits next to the changes by impulses."""
 
 COARSE: Final = 1e-3
-"""Part of the fastest approach that such impulses may leave, and of their power that they may add."""
+"""Largest share of the fastest approach that such impulses may leave, and of their power that they may add."""
 
 
 def _better_than_none(whitened: Whitened, f: Array, n: int) -> bool:
-    """Whether impulses f let n contacts hardly approach, and do no work; both fail where digits are gone."""
+    """True if impulses f nearly stop n contacts and do no work; lost digits violate both."""
     x = whitened.rho.T @ f
     velocity, taken = whitened.c[:n] + whitened.rho[:n] @ x, float(f @ whitened.c)
     through = -velocity.min(initial=0.0) <= COARSE * -whitened.c[:n].min(initial=0.0)
@@ -315,17 +314,16 @@ def _better_than_none(whitened: Whitened, f: Array, n: int) -> bool:
 def finish(
     problem: StepProblem, whitened: Whitened, f: Array, ending: Ending, active: Integers | None = None
 ) -> StepSolution:
-    """The solution of a step with impulses f of all rows, shape (3 n + e,) [N s]; without impulses where it failed.
+    """Build the solution of a step with impulses f of all rows, shape (3 n + e,) [N s]; without impulses on failure.
 
-    What is not finite is no solution, whatever the solver made of it: numbers of joints that are prescribed reach the
-    motor impulses alone.
+    Anything not finite is a failure, whatever the solver reports: prescribed values reach the motor impulses only.
 
     Args:
         problem: The step.
         whitened: Its whitened form.
         f: Impulses of all rows.
         ending: How the solver ended.
-        active: Bit set of each contact's active rows, shape (n,), for the next step; None leaves nothing behind.
+        active: Bit set of each contact's active rows, shape (n,), for the next step; None for no memory.
     """
     n = len(problem.contacts)
     if ending.note == INEXACT and not _better_than_none(whitened, f, n):
@@ -351,11 +349,11 @@ def finish(
 
 
 USED_UP: Final = 1e-16
-"""Elimination has used a row up if |ρ⊥|² is at most this times |ρ|², 1e-8 in length (math.md, section 13.4): what is
-left of it is rounding, and pushing along it would take any force."""
+"""Elimination has used a row up if |ρ⊥|² is at most this times |ρ|², 1e-8 in length (math.md, section 13.4): the
+remainder is rounding, and pushing along it would take arbitrary forces."""
 
 SLOW: Final = 1e-6
-"""A used-up row that moves no faster than this is taken to be at rest (math.md, section 4.3) [m/s]."""
+"""A used-up row that moves no faster than this counts as at rest (math.md, section 4.3) [m/s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,11 +364,11 @@ class Held:
         basis: Orthonormal rows spanning the held ones, shape (rank, k).
         constants: s with ``basis x + s = 0`` for the whitened velocity change x, shape (rank,).
         upper: Upper triangular U, ``ρ_kept = Uᵀ basis``.
-        kept: The rows that were kept as independent, shape (rank,); the others of the held rows get no impulse.
-        rho: All rows, projected, shape (3 n + e, k); those that the held ones have used up are exactly zero.
+        kept: The independent rows, shape (rank,); other held rows get no impulse.
+        rho: All rows, projected, shape (3 n + e, k); used-up rows are exactly zero.
         c: Their constants, shape (3 n + e,).
-        left: What rounding may leave of them, shape (3 n + e,).
-        contradicts: Whether no velocity satisfies all held rows: one depends on others, and asks for something else.
+        roundoff: Their rounding bounds, shape (3 n + e,).
+        contradicts: True if no velocity satisfies all held rows: one depends on others, with another target.
     """
 
     basis: Array
@@ -379,11 +377,11 @@ class Held:
     kept: Integers
     rho: Array
     c: Array
-    left: Array
+    roundoff: Array
     contradicts: bool
 
     def impulses(self, whitened: Whitened, f: Array) -> Array:
-        """All impulses, given those of the rows that are not held (zeros at the held ones), shape (3 n + e,)."""
+        """Return all impulses from the impulses of other rows (zeros at held ones), shape (3 n + e,)."""
         x = self.rho.T @ f - self.basis.T @ self.constants
         g = self.basis @ (x - whitened.rho.T @ f)
         out = f.copy()
@@ -393,42 +391,42 @@ class Held:
 
 
 def held_rows(whitened: Whitened, stick: Booleans) -> Integers:
-    """Rows that hold with equality: rigid bilateral ones, then both tangents of the contacts that stick, shape (n,)."""
+    """Return the rows that hold with equality: rigid bilateral ones, then tangents of sticking contacts (n,)."""
     n = stick.size
     tangents = np.flatnonzero(stick)[:, None] + np.array([n, 2 * n])
     return np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents.ravel()))
 
 
 HELD: Final = 1e-7
-"""A held row moves if it is faster than this, relative to its velocity at zero impulse and the change. Rows whose
-impulses are found move by rounding, those that were left out as nearly dependent by up to the rank tolerance's 1 %."""
+"""A held row moves if it is faster than this, relative to its velocity at zero impulse and the change. Rows with
+impulses move by rounding; rows dropped as nearly dependent move by up to the rank tolerance's 1 %."""
 
 
 def outcomes(
     whitened: Whitened, f: Array, stick: Booleans, out: Booleans, opening: float, *, lifts: bool = False
 ) -> tuple[Booleans, Booleans, float]:
-    """Which contacts open, and which press, under the impulses f.
+    """Determine which contacts open, and which press, under the impulses f.
 
-    Contacts that press must not open, either: elimination may lose the digits of impulses that cancel, and forces that
-    cancel may be so large that no double precision expresses the velocities that they leave.
+    Contacts that press must not open, either: elimination may lose the digits of cancelling impulses, and cancelling
+    forces may exceed what double precision resolves in the velocities.
 
     Args:
         whitened: The whitened problem.
         f: Impulses of all rows, shape (3 n + e,).
-        stick: Contacts that stick, shape (n,).
-        out: Contacts that take no part, shape (n,).
+        stick: Sticking contacts, shape (n,).
+        out: Excluded contacts, shape (n,).
         opening: Speed of a contact that opens, relative to its velocity at zero impulse and the change.
-        lifts: Whether contacts that press may open, as those that slide do in convex models.
+        lifts: True if contacts that press may open, as sliding ones do in convex models.
 
     Returns:
-        Which contacts open, shape (n,), which press, or approach for lack of it, shape (n,), and how fast held rows
-        move, relative to their units: 0 where that is rounding, inf where a contact that takes part approaches.
+        Contacts that open, shape (n,); contacts that press, or approach for lack of impulse, shape (n,); and the speed
+        of held rows, relative to their units: 0 for rounding, inf if a contact that takes part approaches.
     """
-    rows = (whitened.rho, whitened.c, whitened.left)
-    found: tuple[Booleans, Booleans, float] = outcomes_kernel(
+    rows = (whitened.rho, whitened.c, whitened.roundoff)
+    independent: tuple[Booleans, Booleans, float] = outcomes_kernel(
         rows, whitened.v_free.size, f, (stick, out), opening, lifts, HEAP
     )
-    return found
+    return independent
 
 
 @linked
@@ -442,8 +440,8 @@ def outcomes_kernel(
     lifts: bool,
     arena: Arena,
 ) -> tuple[Booleans, Booleans, float]:  # pragma: no cover - compiled
-    """`outcomes` of rows ρ, c and left that add `columns` terms; `roles` are who sticks, and who takes no part."""
-    (rho, c, left), (stick, out) = whitened, roles
+    """Compute `outcomes` of rows ρ, c, roundoff with `columns` terms; `roles` are sticking and excluded contacts."""
+    (rho, c, roundoff), (stick, out) = whitened, roles
     opens, presses = np.zeros_like(stick), np.zeros_like(stick)
     n, rows, k = stick.shape[0], rho.shape[0], rho.shape[1]
     velocity, unit, uncertain, lost = vector(arena, rows), vector(arena, rows), zeros(arena, rows), vector(arena, rows)
@@ -467,8 +465,8 @@ def outcomes_kernel(
                     entry += rho[row, d] * rho[other, d]
                 pushed += abs(entry * f[other])
         velocity[row], unit[row], lost[row] = c[row] + change, abs(c[row]) + abs(change), rounding(1, pushed)
-        here = sum_rounding(left[row], columns + rows, pushed, min(np.sqrt(square * energy), largest))
-        first, step = (row % n, n) if row < 3 * n else (row, rows)  # a contact is one thing
+        here = sum_rounding(roundoff[row], columns + rows, pushed, min(np.sqrt(square * energy), largest))
+        first, step = (row % n, n) if row < 3 * n else (row, rows)  # a contact counts as a whole
         for other in range(first, min(first + 3 * step, rows), step):
             uncertain[other] = max(uncertain[other], here)
     moves = 0.0
@@ -481,7 +479,7 @@ def outcomes_kernel(
             if (row >= 3 * n or stick[row % n]) and fast > allowed:
                 moves = max(moves, fast / unit[row])
             continue
-        # a used-up row does so at up to `SLOW`
+        # a used-up row may move at up to `SLOW`
         approaches = speed < -(TOLERANCE * unit[row] + uncertain[row])
         opens[row] = speed > opening * unit[row] + uncertain[row]
         presses[row] = f[row] > 0.0 or (out[row] and approaches)
@@ -491,7 +489,7 @@ def outcomes_kernel(
 
 
 def may_part(rho: Array, c: Array, n: int) -> bool:
-    """Whether no certificate says that no velocity of what is free keeps the contacts apart (math.md, section 5.1)."""
+    """True unless a certificate says that no velocity keeps the contacts apart (math.md, section 5.1)."""
     return project(rho[:n], c[:n]).status is not SolverStatus.INFEASIBLE
 
 
@@ -507,18 +505,20 @@ def hold(
         whitened: The whitened problem.
         held: Rows ``r`` with ``rows[r] v⁺ = 0`` (relative to surface or target), most important first.
         tolerance: Rank tolerance ε_rank of math.md, section 4.2, on squares: physical, 1e-4 is 1 % in velocity.
-        out: Contacts that take no part, shape (n,): their rows become zero.
+        out: Excluded contacts, shape (n,): their rows become zero.
     """
     away = _NO_CONTACTS if out is None else out
-    found, rho, c, left, contradicts = hold_kernel(whitened.rho, whitened.c, whitened.left, held, tolerance, away, HEAP)
+    independent, rho, c, roundoff, contradicts = hold_kernel(
+        whitened.rho, whitened.c, whitened.roundoff, held, tolerance, away, HEAP
+    )
     return Held(
-        basis=found.basis,
-        constants=found.constants,
-        upper=found.upper,
-        kept=found.kept,
+        basis=independent.basis,
+        constants=independent.constants,
+        upper=independent.upper,
+        kept=independent.kept,
         rho=rho,
         c=c,
-        left=left,
+        roundoff=roundoff,
         contradicts=contradicts,
     )
 
@@ -526,17 +526,17 @@ def hold(
 @linked
 @njit(cache=True, error_model="numpy")
 def hold_kernel(
-    rho: Array, c: Array, left: Array, held: Integers, tolerance: float, out: Booleans, arena: Arena
+    rho: Array, c: Array, roundoff: Array, held: Integers, tolerance: float, out: Booleans, arena: Arena
 ) -> tuple[IndependentRows, Array, Array, Array, bool]:  # pragma: no cover - compiled
-    """`hold`: the rows kept, all rows projected with their constants and rounding, and whether held rows contradict."""
+    """Run `hold`: return the kept rows, all rows projected, their constants and rounding, and the contradiction."""
     rows, k = rho.shape
-    found = find_indices_kernel(rho, c, held, tolerance, arena)
+    independent = find_indices_kernel(rho, c, held, tolerance, arena)
     reduced, constants, uncertain = matrix(arena, rows, k), vector(arena, rows), vector(arena, rows)
     assign_rows(reduced, rho)
     assign(constants, c)
-    assign(uncertain, left)
-    eliminate_kernel(reduced, constants, found)
-    eliminated_rounding(rho, left, found, uncertain, arena)
+    assign(uncertain, roundoff)
+    eliminate_kernel(reduced, constants, independent)
+    eliminated_rounding(rho, roundoff, independent, uncertain, arena)
     gone, contradicts = zeros(arena, rows), False
     for row in range(rows):
         before, after = 0.0, 0.0
@@ -551,8 +551,8 @@ def hold_kernel(
         contradicts |= gone[row] > 0.0 and abs(constants[row]) > HELD * unit + uncertain[row]
     n = out.shape[0]
     for row in range(rows):
-        if found.kept.size > 0 and gone[row] > 0.0 and abs(constants[row]) <= SLOW:
+        if independent.kept.size > 0 and gone[row] > 0.0 and abs(constants[row]) <= SLOW:
             constants[row] = 0.0
         if row < 3 * n and out[row % n]:
             reduced[row], constants[row] = 0.0, 0.0
-    return found, reduced, constants, uncertain, contradicts
+    return independent, reduced, constants, uncertain, contradicts

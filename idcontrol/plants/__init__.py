@@ -1,7 +1,7 @@
-"""Plants: what stands in for the hardware, by the names of the command line.
+"""Plants: simulators in place of the hardware, by the names of the command line.
 
-`make` gives one for a robot on flat ground; `build` takes a `Setup`, which says everything. To add a contact model as a
-plant, register `stepping` over it; an outside engine is any object with the calls of `SimulatedPlant`.
+`make` returns one for a robot on flat ground; `build` takes a complete `Setup`. To add a contact model as a plant,
+register `stepping` with it; an external engine is any object with the calls of `SimulatedPlant`.
 """
 
 from __future__ import annotations
@@ -51,36 +51,36 @@ def __dir__() -> list[str]:
 
 
 class SimulatedPlant(Plant, Protocol):
-    """A plant as experiments need it: the loop's `Plant`, and these calls."""
+    """A plant for experiments: the loop's `Plant`, and these calls."""
 
     @property
     def last(self) -> StepSolution | None:
-        """How the last substep was solved; None where nothing is known of it."""
+        """Outcome of the last substep's solver; None if unknown."""
         ...
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base and all that hangs on it."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base and all its links."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundSettings:
-    """Settings of the ground; each plant reads those that concern it.
+    """Settings of the ground; each plant reads the relevant ones.
 
     Attributes:
         drag_n_s_m: Viscous friction of each contact, for `viscous` and for `penalty` with viscous friction.
-        restitution: Share of the impulses that an impact gives back, 0 (plastic) to 1 (`idcontrol.models.restitution`),
-            for all plants but `penalty` and `mujoco`, whose springs do so; that of a pair for `pybullet`. `constraint`
-            and `sap` refuse it together with a stiffness.
-        stiffness_n_m: Stiffness of the ground under each contact, for `penalty`, `constraint` and `sap`. With null,
-            `penalty` lets a robot at rest sink by `idcontrol.plants.penalty.SINK_M`, and the others are nearly rigid
+        restitution: Share of the impulses that an impact returns, 0 (plastic) to 1 (`idcontrol.models.restitution`),
+            for all plants except `penalty` and `mujoco`, whose springs rebound; the product of both surfaces for
+            `pybullet`. `constraint` and `sap` reject it together with a stiffness.
+        stiffness_n_m: Stiffness of the ground under each contact, for `penalty`, `constraint` and `sap`. With null, the
+            robot sinks by `idcontrol.plants.penalty.SINK_M` at rest in `penalty`, and the other plants are nearly rigid
             (`idcontrol.models.constraint.STIFFNESS`, `idcontrol.models.sap.regularization`).
-        damping_n_s_m: Damping of the ground under each contact, for the same plants. With null, `penalty` takes
-            `idcontrol.plants.penalty.DAMPING_RATIO`, and the others have next to none; `sap` has none without a
+        damping_n_s_m: Damping of the ground under each contact, for the same plants. With null, `penalty` uses
+            `idcontrol.plants.penalty.DAMPING_RATIO`, and the others have nearly none; `sap` has none without a
             stiffness.
-        penalty_friction: Friction of `penalty`: Coulomb's, or drag in its place, as the original simulator had it.
-        constraint_form: The problem that `constraint` solves: the symmetric one, or the cone program as Drumwright 2019
-            prints it (slow, needs the extra ``cvx``; a body that should slide takes off).
+        penalty_friction: Friction of `penalty`: Coulomb's, or viscous drag, as in the original simulator.
+        constraint_form: The problem of `constraint`: the symmetric one, or the cone program as printed in Drumwright
+            2019 (slow, needs the extra ``cvx``; a body that should slide takes off).
     """
 
     drag_n_s_m: float = 1000.0
@@ -93,14 +93,14 @@ class GroundSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The parts that a plant is built from.
+    """The parts of a plant.
 
     Attributes:
-        system: Multibody terms of its own.
+        system: The plant's own multibody terms.
         contacts: Detector of contacts on `system`, with the true friction.
         dt: Longest step [s].
         settings: Settings of the ground.
-        robot: The robot, for a plant that is made from (robot, mu, rate); None if it has no file.
+        robot: The robot, for a plant constructed from (robot, mu, rate); None if it has no file.
         mu: The true friction coefficient; None if it is not one number.
     """
 
@@ -113,7 +113,7 @@ class Setup:
 
     @property
     def rate_hz(self) -> float:
-        """Rate at which the plant steps at least [Hz]."""
+        """Smallest stepping rate of the plant [Hz]."""
         return 1.0 / self.dt
 
 
@@ -124,7 +124,7 @@ KIND = places.Kind(
     holds=("last",),
     protocol="idcontrol.plants.SimulatedPlant",
 )
-"""A plant of a user's own must have these methods and attributes to stand in place of ours."""
+"""Methods and attributes that a user's plant must have."""
 
 Factory = Callable[[Setup], SimulatedPlant]
 REGISTRY: Final[Registry[Setup, SimulatedPlant]] = Registry(KIND)
@@ -135,21 +135,20 @@ factory, contact_law = REGISTRY.factory, REGISTRY.contact_law
 def make(
     name: str, robot: FootedRobot, *, mu: float = math.nan, rate_hz: float = 1000.0, **unknown: Never
 ) -> SimulatedPlant:
-    """The plant called `name` for a robot on flat ground, to be `reset` and stepped.
+    """Return the plant called `name` for a robot on flat ground, to be `reset` and stepped.
 
     Args:
-        name: As `factory` takes it.
-        robot: As `idcontrol.robots.load` gives it.
-        mu: Friction coefficient of the ground; inf means no slip. It must be given.
-        rate_hz: The plant steps at least this often [Hz].
-        **unknown: None; another argument is refused with the name of the nearest.
+        name: As for `factory`.
+        robot: As returned by `idcontrol.robots.load`.
+        mu: Friction coefficient of the ground; inf means no slip. It is required.
+        rate_hz: Smallest stepping rate of the plant [Hz].
+        **unknown: None; another argument raises an error that suggests the nearest name.
 
     Raises:
-        UnknownName: No plant has that name, or there is no such argument.
-        InputError: The robot cannot be used, `mu` or `rate_hz` is no such number, or the plant needs a package that is
-            not installed.
+        UnknownName: The plant or the argument does not exist.
+        InputError: The robot, `mu` or `rate_hz` is unusable, or the plant needs a package that is not installed.
     """
-    for argument in unknown:  # `mu` has a default so that a misspelt name is named before a missing one
+    for argument in unknown:  # `mu` has a default so that a misspelt name is reported before a missing one
         raise UnknownName("argument", argument, ("mu", "rate_hz"))
     contacts = on_flat_ground(robot, mu)
     return build(name, Setup(system=contacts.system, contacts=contacts, dt=period(rate_hz), robot=robot, mu=mu))
@@ -159,27 +158,27 @@ def build(name: str, setup: Setup) -> SimulatedPlant:
     """Build the plant called `name` from all its parts.
 
     Raises:
-        UnknownName: No plant has that name.
-        InputError: There is no plant at that place, or it cannot be made.
+        UnknownName: The plant does not exist.
+        InputError: The place has no plant, or it cannot be built.
     """
     return factory(name)(setup)
 
 
 def stepping(model: ContactModel, step: PlantStep | None = None, impact: ContactModel | None = None) -> Factory:
-    """A factory for time stepping with `model`.
+    """Return a factory for time stepping with `model`.
 
     Args:
         model: The contact model.
         step: The compiled step with it, if there is one.
-        impact: The model of impacts that rebound, as `rebounding` takes it.
+        impact: The model of impacts that rebound, as in `rebounding`.
     """
 
-    def made(s: Setup) -> SimulatedPlant:
+    def factory_(s: Setup) -> SimulatedPlant:
         if s.settings.restitution == 0.0:
             return Stepping(s.system, s.contacts, model, s.dt, step)
         return Stepping(s.system, s.contacts, rebounding(model, s.settings.restitution, impact), s.dt)
 
-    return made
+    return factory_
 
 
 def _viscous(setup: Setup) -> SimulatedPlant:
@@ -193,10 +192,10 @@ def _viscous(setup: Setup) -> SimulatedPlant:
 
 
 def _spheres(setup: Setup, plant: str) -> SphereContacts | Fingertips:
-    """The contact spheres of plants that build what these touch themselves.
+    """Return the contact spheres, for plants that build the touched shapes themselves.
 
     Raises:
-        InputError: The contacts are others.
+        InputError: The contacts are not spheres.
     """
     if not isinstance(setup.contacts, SphereContacts | Fingertips):
         raise InputError(f"plant {plant!r} knows feet and fingertips only; for other contacts take coulomb-lcp")
@@ -224,24 +223,24 @@ def _refuse_rebound_on_springs(plant: str, ground: GroundSettings) -> None:
 
 
 def _sap(setup: Setup) -> SimulatedPlant:
-    given = setup.settings
-    _refuse_rebound_on_springs("sap", given)
-    if given.stiffness_n_m is None:
+    ground = setup.settings
+    _refuse_rebound_on_springs("sap", ground)
+    if ground.stiffness_n_m is None:
         return stepping(sap.solve, impact=partial(sap.solve, parameters=sap.IMPACT))(setup)
-    stiffness = require_positive("stiffness", given.stiffness_n_m)
-    damping = require_not_negative("damping", given.damping_n_s_m or 0.0)
+    stiffness = require_positive("stiffness", ground.stiffness_n_m)
+    damping = require_not_negative("damping", ground.damping_n_s_m or 0.0)
     return stepping(constraint.compliant(constraint.springs(stiffness, damping), sap.solve))(setup)
 
 
 def _constraint(setup: Setup) -> SimulatedPlant:
-    given = setup.settings
-    _refuse_rebound_on_springs("constraint", given)
+    ground = setup.settings
+    _refuse_rebound_on_springs("constraint", ground)
     law = constraint.springs(
-        constraint.STIFFNESS if given.stiffness_n_m is None else given.stiffness_n_m,
-        constraint.DAMPING if given.damping_n_s_m is None else given.damping_n_s_m,
+        constraint.STIFFNESS if ground.stiffness_n_m is None else ground.stiffness_n_m,
+        constraint.DAMPING if ground.damping_n_s_m is None else ground.damping_n_s_m,
     )
-    model = constraint.compliant(law, constraint.solve if given.constraint_form == "symmetric" else printed.solve)
-    if given.stiffness_n_m is None:
+    model = constraint.compliant(law, constraint.solve if ground.constraint_form == "symmetric" else printed.solve)
+    if ground.stiffness_n_m is None:
         model = constraint.recovering_slowly(model)
     return stepping(model, impact=constraint.solve)(setup)
 

@@ -33,7 +33,17 @@ from idcontrol.models import sap
 from idcontrol.models.sap.many import SCRATCH, as_solution
 from idcontrol.models.sparse import SparseProblem, SparseSolution, dense_inertia
 from idcontrol.models.step import ContactModel, StepProblem, WarmStart
-from idcontrol.plants.body_step import FASTEST, Ended, Left, World, carried, nothing, reaches_in, step_with_sap, values
+from idcontrol.plants.body_step import (
+    FASTEST,
+    Ended,
+    StepResult,
+    World,
+    carried,
+    nothing,
+    reaches_in,
+    step_with_sap,
+    values,
+)
 from idcontrol.types import Array, Integers
 
 _Seen: TypeAlias = tuple[BodyContacts, SparseProblem, SparseSolution]
@@ -48,7 +58,7 @@ class BodyForces:
 
     Attributes:
         identity: Identity of the contact, shape (n,).
-        body: Indices of bodies A and B, shape (n, 2); -1 where B does not move.
+        body: Indices of bodies A and B, shape (n, 2); -1 if B does not move.
         point: Contact point, world frame, shape (n, 3) [m].
         normal: Unit normal, pointing to body A, world axes, shape (n, 3).
         force: Force on body A, world axes, shape (n, 3) [N].
@@ -66,7 +76,7 @@ class FreeBodies:
 
     Attributes:
         inertias: Masses and inertias of the bodies.
-        state: Where they are.
+        state: Their state.
     """
 
     def __init__(
@@ -79,18 +89,18 @@ class FreeBodies:
         ground: Surface | None = None,
         gravity: tuple[float, float, float] = (0.0, 0.0, -9.81),
     ) -> None:
-        """Bind a contact model to bodies.
+        """Set up bodies with a contact model.
 
         Args:
             bodies: The bodies.
-            model: Contact model; `dense` makes one from a model of dense problems.
+            model: Contact model; `dense` adapts a model of dense problems.
             obstacles: Shapes that do not move.
-            terrain: Shape of the ground; None if there is no ground.
-            ground: Surface of the ground; None is rigid, with the friction of whatever touches it.
+            terrain: Shape of the ground; None for no ground.
+            ground: Surface of the ground; None for a rigid one with the friction of the other side.
             gravity: Gravity, world frame [m/s²].
 
         Raises:
-            InputError: A body or an obstacle cannot be used, or gravity is not finite.
+            InputError: A body or an obstacle is unusable, or gravity is not finite.
         """
         self.inertias = Inertias.of(bodies)
         self._names = tuple(body.name for body in bodies)
@@ -115,13 +125,13 @@ class FreeBodies:
                 arena=SCRATCH,
             )
             self._world = bind(world)
-            self._whole = entry(step_with_sap, self._world, self._left, state, self._still, 1.0)
+            self._whole = entry(step_with_sap, self._world, self._result, state, self._still, 1.0)
 
     def reset(self, state: BodyState) -> BodyState:
         """Start from `state`.
 
         Raises:
-            InputError: The state has the wrong number of bodies, or something in it is not finite.
+            InputError: The number of bodies is wrong, or something is not finite.
         """
         n = len(self.inertias.mass)
         if state.position.shape != (n, 3) or state.orientation.shape != (n, 4) or state.velocity.shape != (n, 6):
@@ -139,7 +149,7 @@ class FreeBodies:
         )
         self.state = BodyState(float(state.t), position, orientation, velocity)
         self._detector.reset()
-        self._left: Bound = nothing()
+        self._result: Bound = nothing()
         self._seen: _Seen | None = None
         self._ended: tuple[float, Ended] | None = None
         return self.state
@@ -152,7 +162,7 @@ class FreeBodies:
             wrench: Force and torque on each body about its centre of mass, world axes, shape (n, 6) [N, N m].
 
         Raises:
-            InputError: The step is not positive, or a force is not finite or makes a body faster than `FASTEST`.
+            InputError: The step is not positive, or a force is not finite or accelerates a body beyond `FASTEST`.
         """
         if not 0.0 < h < np.inf:
             raise InputError(f"a step must be positive and finite, not {h} s")
@@ -162,15 +172,15 @@ class FreeBodies:
             if applied.shape != self._still.shape or not np.isfinite(applied).all():
                 raise InputError(f"forces on bodies must be finite, shape {self._still.shape}")
         if self._whole is not None:
-            state, left, good, ended = self._whole(self._world, self._left, self.state, applied, h)
+            state, result, good, ended = self._whole(self._world, self._result, self.state, applied, h)
             if good:
-                self._left, self._ended, self._seen = left, (h, ended), None
+                self._result, self._ended, self._seen = result, (h, ended), None
                 self.state = state
                 return self.state
         return self._step_by_parts(h, applied)
 
     def _step_by_parts(self, h: float, applied: Array) -> BodyState:
-        """Take one step with any model and shapes; raises `InputError` where a body gets too fast."""
+        """Take one step with any model and shapes; raise `InputError` if a body gets too fast."""
         state, inertias = self.state, self.inertias
         rotation = rotations(state.orientation)
         v_star = free_velocities(inertias, state, rotation, applied, self._gravity, h)
@@ -199,7 +209,7 @@ class FreeBodies:
         return self.state
 
     def _refuse_impossible(self, velocity: Array, h: float) -> None:
-        """Raise `InputError` for the first body that moves faster than `FASTEST`."""
+        """Raise `InputError` for the first body beyond `FASTEST`."""
         i = first_beyond(velocity, FASTEST)
         if i >= 0:
             raise InputError(
@@ -226,17 +236,17 @@ class FreeBodies:
         return None if seen is None else seen[2]
 
     def _look(self) -> _Seen | None:
-        """The last step as objects, made when somebody asks for them; None before the first."""
+        """Return the last step as objects, created on demand; None before the first."""
         if self._seen is None and self._ended is not None:
             h, ended = self._ended
-            left: Left = values(self._left)
-            c = left.contacts
+            result: StepResult = values(self._result)
+            c = result.contacts
             problem = SparseProblem(
                 h=h,
                 size=self._size,
-                M=left.M,
-                v=left.v,
-                v_star=left.v_star,
+                M=result.M,
+                v=result.v,
+                v_star=result.v_star,
                 tree=c.body,
                 rows=c.rows,
                 gap=c.gap,
@@ -244,9 +254,9 @@ class FreeBodies:
                 stiffness=c.stiffness,
                 damping=c.damping,
                 surface_velocity=np.zeros((len(c.gap), 3)),
-                impulses=left.carried,
+                impulses=result.carried,
             )
-            self._seen = BodyContacts(**c._asdict()), problem, as_solution(left.result, ended)
+            self._seen = BodyContacts(**c._asdict()), problem, as_solution(result.result, ended)
         return self._seen
 
     def contact_forces(self) -> BodyForces:
@@ -273,16 +283,16 @@ def dense(model: ContactModel) -> BodyModel:
         t, d = problem.v.shape
         M = dense_inertia(problem)
         listed = contacts.dense(t)
-        found = model(StepProblem(h=problem.h, M=M, kappa=-M @ problem.v_star.ravel(), contacts=listed), warm)
-        warm = found.warm
-        velocity = (listed.jacobian @ found.v_plus).reshape(3, -1).T
+        solution = model(StepProblem(h=problem.h, M=M, kappa=-M @ problem.v_star.ravel(), contacts=listed), warm)
+        warm = solution.warm
+        velocity = (listed.jacobian @ solution.v_plus).reshape(3, -1).T
         return SparseSolution(
-            v_plus=found.v_plus.reshape(t, d),
-            impulses=found.impulses,
+            v_plus=solution.v_plus.reshape(t, d),
+            impulses=solution.impulses,
             contact_velocity=np.ascontiguousarray(velocity),
-            status=found.status,
-            residual=found.residual,
-            iterations=found.iterations,
+            status=solution.status,
+            residual=solution.residual,
+            iterations=solution.iterations,
             islands=1,
         )
 

@@ -1,6 +1,6 @@
 """One step of free bodies with SAP in one compiled call: contacts, impulses, v⁺ and the state at the end.
 
-What `idcontrol.plants.bodies` does step by step, for any model and any shapes, from the same parts.
+It equals the step of `idcontrol.plants.bodies`, built from the same parts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from idcontrol.contact.body_contacts import BodyArrays, near, touching
+from idcontrol.contact.body_contacts import BodyArrays, candidates, touching
 from idcontrol.contact.detection import untracked
 from idcontrol.contact.manifold import Tracked
 from idcontrol.dynamics.bodies import (
@@ -30,17 +30,17 @@ from idcontrol.models.sap.newton import UNPHYSICAL, Parameters
 from idcontrol.types import Array, Integers
 
 Ended: TypeAlias = tuple[int, int, float, int]
-"""How SAP ended, iterations, residual, islands, as `solve_all` says it."""
+"""How SAP ended, iterations, residual, islands, as returned by `solve_all`."""
 
-NEAR = 1e-3
-"""Gap below which contacts are listed [m], in addition to the distance that the bodies can move within the step."""
+MARGIN = 1e-3
+"""Gap below which contacts are listed [m], in addition to the bodies' motion within the step."""
 
 FASTEST = 3e8
 """Speed of light [m/s]. A faster body means a wrong force, mass or step size."""
 
 
 class World(NamedTuple):
-    """What stays the same from step to step.
+    """Data that is constant from step to step.
 
     Attributes:
         inertias: Masses and inertias of the n bodies.
@@ -61,8 +61,8 @@ class World(NamedTuple):
     arena: Arena
 
 
-class Left(NamedTuple):
-    """What a step leaves: its contacts, how to know them again, and problem and solution as in `models.sparse`."""
+class StepResult(NamedTuple):
+    """Result of a step: its contacts, their matching, and problem and solution as in `models.sparse`."""
 
     contacts: BodyArrays
     tracked: Tracked
@@ -74,11 +74,11 @@ class Left(NamedTuple):
 
 
 def nothing() -> Bound:
-    """What has been left before the first step."""
+    """Return the result before the first step."""
     none: Integers = np.zeros(0, dtype=np.int64)
     scalars = np.zeros(0)
     return bind(
-        Left(
+        StepResult(
             contacts=BodyArrays(
                 identity=none,
                 body=none.reshape(0, 2),
@@ -101,23 +101,23 @@ def nothing() -> Bound:
 
 
 @njit(cache=True)
-def values(left: Bound) -> Left:
-    """What a step has left, for Python to look at."""
-    return left.values
+def values(after: Bound) -> StepResult:
+    """Return a step's result for Python."""
+    return after.values
 
 
 @njit(cache=True)
 def reaches_in(h: float, v_star: Array, radius: Array) -> Array:
-    """How far bodies with velocities `v_star` (n, 6) and radii (n,) may reach in a step of `h` [s], shape (n,) [m].
+    """Return how far bodies of velocities `v_star` (n, 6) and radii (n,) may move in a step of `h` [s], (n,) [m].
 
-    A body moves the reach by its own velocity only: one that a faster body hits may be listed a step late.
+    Only a body's own velocity counts: contact with a faster body may be listed a step late.
     """
-    return reaches(v_star, radius, h, 0.5 * NEAR)
+    return reaches(v_star, radius, h, 0.5 * MARGIN)
 
 
 @njit(cache=True)
 def carried(before: Integers, impulses: Array, now: Integers) -> Array:
-    """Impulses (k, 3) of contacts `before` (k,) for those that are there `now` (n,), zero for new ones; (n, 3)."""
+    """Match impulses (k, 3) of contacts `before` (k,) to the contacts `now` (n,), zero for new ones; return (n, 3)."""
     order = np.argsort(before)
     sorted_ = before[order]
     out = np.zeros((now.shape[0], 3))
@@ -136,14 +136,14 @@ def step_with_sap(
 
     Args:
         bound: The `World`.
-        before: What the step before has left.
+        before: Result of the previous step.
         state: The bodies.
         wrench: Force and torque on each body about its centre of mass, world axes, shape (n, 6) [N, N m].
         h: Length of the step [s].
 
     Returns:
-        State at the end, what the step leaves, whether it is a step at all (if not, the step by parts says what is
-        wrong), and how SAP ended.
+        State at the end; result of the step; True if it is valid (otherwise the step by parts reports what is wrong);
+        and how SAP ended.
     """
     world, last = bound.borrowed, before.borrowed
     rotation = rotations(state.orientation)
@@ -151,7 +151,7 @@ def step_with_sap(
     if first_beyond(v_star, FASTEST) >= 0:
         return state, before, False, (0, 0, 0.0, 0)
     reach = reaches_in(h, v_star, world.radius)
-    pairs = near(world.scene, state.position, rotation, reach)
+    pairs = candidates(world.scene, state.position, rotation, reach)
     contacts, tracked = touching(world.scene, pairs, last.tracked)
     M, n = inertia_blocks(world.inertias, rotation), contacts.gap.shape[0]
     start = carried(last.contacts.identity, last.result.impulses, contacts.identity)
@@ -168,7 +168,7 @@ def step_with_sap(
     )
     result = Result(np.empty(v_star.shape), np.empty((n, 3)), np.empty((n, 3)))
     ended = solve_all(h, trees, rows, world.parameters, result, world.arena)
-    left = bind(Left(contacts, tracked, M, state.velocity, v_star, start, result))
+    after = bind(StepResult(contacts, tracked, M, state.velocity, v_star, start, result))
     if ended[0] == UNPHYSICAL or first_beyond(result.v_plus, FASTEST) >= 0:
-        return state, left, False, ended
-    return advance(world.inertias, state, rotation, result.v_plus, h), left, True, ended
+        return state, after, False, ended
+    return advance(world.inertias, state, rotation, result.v_plus, h), after, True, ended

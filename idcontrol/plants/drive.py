@@ -1,4 +1,4 @@
-"""Drives: the electronics that turn impedance commands into torques, far faster than the loop that sends them."""
+"""Drives: electronics that turn impedance commands into torques, at a much higher rate than the loop."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from idcontrol.plants.parts import averaged, copied, substeps
 from idcontrol.types import Array, ContactForces, State
 
 PERIOD_S: Final = 1e-4
-"""Drives compute their torques at least this often [s]."""
+"""Longest period of the drives' torques [s]."""
 
 
 @njit(cache=True)
 def drive_torque(command: Array, errors: Array, v: Array, limit: Array) -> Array:  # pragma: no cover - compiled
-    """``τ = tau + kp (q_des - q) + kd (v_des - v)``, the sum within the torque limits, shape (a,) [N m].
+    """Return ``τ = tau + kp (q_des - q) + kd (v_des - v)``, the sum within the torque limits, shape (a,) [N m].
 
     Args:
         command: Rows tau, q_des, v_des, kp, kd (`idcontrol.types.Command.driven`), shape (5, a).
         errors: ``q_des - q`` (`System.position_errors`), shape (a,) [rad].
         v: Measured velocities, shape (a,) [rad/s].
-        limit: Torque limits, shape (a,) [N m]; inf where there is none.
+        limit: Torque limits, shape (a,) [N m]; inf for no limit.
     """
     tau, _, v_des, kp, kd = command
     torque = np.empty(limit.shape[0])
@@ -37,69 +37,69 @@ def drive_torque(command: Array, errors: Array, v: Array, limit: Array) -> Array
 
 
 class Motors:
-    """What motors give of the torques that they are asked for: later, through a lag, and less at speed."""
+    """Torques of motors after delay, lag and the limits at speed."""
 
     def __init__(self, system: System) -> None:
-        """Begin with motors that have had the first torques for ever.
+        """Begin in the steady state of the first torques.
 
         Args:
-            system: Tells `System.actuators`, torque limits and the speeds at which these fall; it must have actuators.
+            system: Provides `System.actuators`, torque limits and speed limits; it must have actuators.
         """
         assert system.actuators is not None
         self._actuators, self._limit, self._room = system.actuators, system.effort_limit, system.limits
         self.reset()
 
     def reset(self) -> None:
-        """Forget all earlier torques."""
+        """Forget all past torques."""
         self._asked: deque[Array] = deque()
-        self._given: Array | None = None
+        self._torque: Array | None = None
 
     def __call__(self, asked: Array, v: Array, h: float) -> Array:
-        """Torques that joints get for `h` [s] while `asked` is, shape (a,) [N m], at joint velocities `v`.
+        """Return the joint torques for `h` [s] while `asked` is commanded, shape (a,) [N m], at velocities `v`.
 
-        A delay is rounded to a whole number of `h`; a lag is exact for torques that are held for `h`.
+        Delays are rounded to whole numbers of `h`; the lag is exact for torques held for `h`.
         """
         late = np.rint(self._actuators.delay / h).astype(np.int64)
         longest = int(late.max(initial=0)) + 1
-        if self._given is None:
-            self._given = asked = asked.copy()
+        if self._torque is None:
+            self._torque = asked = asked.copy()
             self._asked.extend([asked] * longest)
         self._asked.append(asked.copy())
         while len(self._asked) > longest:
             self._asked.popleft()
         arrived = np.array([self._asked[-1 - periods][joint] for joint, periods in enumerate(late.tolist())])
         share = -np.expm1(-2.0 * np.pi * h * self._actuators.bandwidth)
-        self._given = self._given + share * (arrived - self._given)
+        self._torque = self._torque + share * (arrived - self._torque)
         forwards, backwards = at_speed(self._limit, self._room, v)
-        torque: Array = np.clip(self._given, -backwards, forwards)
+        torque: Array = np.clip(self._torque, -backwards, forwards)
         return torque
 
 
 def at_speed(limit: Array, room: ActuatorLimits, v: Array) -> tuple[Array, Array]:
-    """The most that motors give forwards and backwards at joint velocities `v`, shapes (a,) [N m].
+    """Return the largest torques forwards and backwards at joint velocities `v`, shapes (a,) [N m].
 
-    From `ActuatorLimits.speed` on, a torque that speeds its joint up falls in a straight line to nothing at `no_load`.
+    From `ActuatorLimits.speed` on, an accelerating torque falls linearly to zero at `no_load`.
     """
     falls = np.isfinite(room.no_load)
     span = np.where(falls, room.no_load, 1.0) - np.where(falls, room.speed, 0.0)
     share = np.where(falls, np.clip((room.no_load - np.abs(v)) / span, 0.0, 1.0), 1.0)
-    left = np.where(share > 0.0, limit * np.where(share > 0.0, share, 1.0), 0.0)  # 0 inf is no number
-    return np.where(v > 0.0, left, limit), np.where(v < 0.0, left, limit)
+    reduced = np.where(share > 0.0, limit * np.where(share > 0.0, share, 1.0), 0.0)  # 0 inf would be NaN
+    return np.where(v > 0.0, reduced, limit), np.where(v < 0.0, reduced, limit)
 
 
 class Driven:
-    """A `SimulatedPlant` behind drives: it takes impedance commands and torques; motors are those of its system.
+    """A `SimulatedPlant` behind drives: it takes impedance commands and torques, with the motors of its system.
 
     Attributes:
         torque: Torques of the last `step`, averaged over it, shape (a,) [N m].
     """
 
     def __init__(self, plant: SimulatedPlant, system: System, period_s: float = PERIOD_S) -> None:
-        """Put drives before `plant`.
+        """Put drives in front of `plant`.
 
         Args:
-            plant: Takes torques.
-            system: Tells joints, torque limits and actuators.
+            plant: A plant that takes torques.
+            system: Provides joints, torque limits and actuators.
             period_s: Longest period of the drives [s].
         """
         self._plant, self._system, self._period = plant, system, period_s
@@ -110,7 +110,7 @@ class Driven:
 
     @property
     def last(self) -> StepSolution | None:
-        """How the last period of the drives was solved; None where nothing is known of it."""
+        """Outcome of the solver in the last period of the drives; None if unknown."""
         return self._plant.last
 
     def reset(self, state: State) -> State:
@@ -121,11 +121,11 @@ class Driven:
         return copied(self._state)
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to that of the robot; its joints feel it in what follows."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to the robot's; its joints react in the following periods."""
         self._plant.push(velocity)
 
     def step(self, command: Array, dt: float) -> State:
-        """Hold what `Command.driven` is, shape (5, a) or (a,), for `dt` [s]; return the state after it."""
+        """Hold `Command.driven`, shape (5, a) or (a,), for `dt` [s]; return the state after it."""
         if command.ndim == 1 and self._motors is None:
             self._state, self.torque = self._plant.step(command, dt), command
             self._forces = self._plant.contact_forces()

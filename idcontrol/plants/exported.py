@@ -1,8 +1,8 @@
 """Robot, ground and a held box, described for external simulators: rigid links, contact spheres, a height grid.
 
-The description comes from the Pinocchio model and not from the URDF. So each simulator gets the same machine to the
-last digit, whatever its own reader makes of a file, and needs no meshes. The ends of joints are those of
-`System.limits`; friction in joints is that of `System.actuators`, whatever the URDF says.
+The description comes from the Pinocchio model, not from the URDF. So each simulator gets the same robot to the last
+digit, whatever its own URDF reader does, and needs no meshes. Joint limits are those in `System.limits`, joint friction
+in `System.actuators`, whatever the URDF says.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from idcontrol.errors import InputError
 from idcontrol.types import Array
 
 NO_SLIP_MU = 100.0
-"""Stands for infinite friction in simulators that need a number; the papers' simulator used the same."""
+"""Finite value for infinite friction in simulators; the papers' simulator used the same."""
 
 POINT_M = 1e-6
-"""Radius of the sphere that stands for a point, since simulators need a positive one [m]; the point is its centre."""
+"""Radius in place of a point, since simulators need a positive one [m]; the point is its centre."""
 
 SMALLEST_ON_MAP_M = 1e-3
 """Smallest radius of a sphere on the triangles of a height map [m]. Bullet drops spheres of 0.1 mm through them, and
@@ -34,7 +34,7 @@ MuJoCo holds spheres of 0.3 mm that keep moving."""
 
 GRID = 4
 """Samples per sample of the height map. Simulators put triangles between them: at a spacing of 5 mm these are within
-0.02 mm of the smooth ground, on hills as steep as those of Zapolsky & Drumwright (2017)."""
+0.02 mm of the smooth ground, on hills as steep as in Zapolsky & Drumwright (2017)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class RigidLink:
 
     Attributes:
         name: Name of the joint.
-        parent: Index of the parent in the list of links; -1 is the world.
+        parent: Index of the parent in the list of links; -1 for the world.
         position: Origin of the link frame in the parent's frame, with the joint at zero, shape (3,) [m].
         rotation: Axes of the link frame in the parent's frame, with the joint at zero, shape (3, 3).
         kind: Motion that the joint allows: any, a rotation about `axis`, or a translation along it.
@@ -71,14 +71,14 @@ class RigidLink:
         armature: Rotor inertia reflected at the joint [kg m² or kg].
         damping: Viscous friction of the joint [N m s/rad or N s/m].
         friction: Dry friction of the joint [N m or N].
-        lower: Lower end of the joint [rad or m]; -inf where there is none.
-        upper: Upper end; inf where there is none.
+        lower: Lower limit of the joint [rad or m]; -inf for none.
+        upper: Upper limit; inf for none.
         at_q: Index of the joint's first coordinate in the configuration.
         at_v: Index of its first velocity, in Pinocchio's order.
-        circle: Whether the configuration holds cosine and sine of the angle instead of the angle.
+        circle: True if the configuration holds cosine and sine of the angle instead of the angle.
         spheres: Contact spheres on the link.
-        box: Side lengths of the box about the origin of the link frame that fingertips touch, shape (3,) [m]; None if
-            the link is no such box.
+        box: Side lengths of the box about the link frame's origin that fingertips touch, shape (3,) [m]; None for other
+            links.
     """
 
     name: str
@@ -102,10 +102,10 @@ class RigidLink:
     box: Array | None
 
     def principal(self) -> tuple[Array, Array]:
-        """Principal moments of inertia, shape (3,), and their right-handed axes as columns, shape (3, 3).
+        """Return the principal moments of inertia, shape (3,), and their right-handed axes as columns, shape (3, 3).
 
-        Order and signs of the axes are chosen nearest to the link's own. Simulators convert rotations to Euler angles
-        and back, which loses digits near right angles.
+        Order and signs of the axes are chosen closest to the link's own. Simulators convert rotations to Euler angles
+        and back, which loses digits close to right angles.
         """
         moments, axes = np.linalg.eigh(self.inertia)
         _, order = linear_sum_assignment(-np.abs(axes))
@@ -117,11 +117,11 @@ class RigidLink:
 
 
 def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[RigidLink]:
-    """The machine as a tree of links; parents come before their children.
+    """Return the robot as a tree of links; parents come before their children.
 
     Raises:
         InputError: A joint is neither free nor a hinge nor a slide, a link has no mass, a sphere is too small for a
-            height map, or what a hand holds is no box.
+            height map, or the held body is no box.
     """
     if isinstance(contacts, SphereContacts):
         _require_spheres_that_fit(contacts)
@@ -135,7 +135,7 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
     lower[driven[angles]], upper[driven[angles]] = system.limits.lower[angles], system.limits.upper[angles]
     if system.actuators is not None:
         damping[driven], friction[driven] = system.actuators.damping, system.actuators.friction
-    found = []
+    links = []
     for j in range(1, model.njoints):
         joint, inertia, place = model.joints[j], model.inertias[j], model.jointPlacements[j]
         name = str(model.names[j])
@@ -151,7 +151,7 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
             kind, axis = "free", np.zeros(3)
         else:
             raise InputError(f"joint {name!r} is a {joint.shortname()}; external simulators know free, hinge and slide")
-        found.append(
+        links.append(
             RigidLink(
                 name=name,
                 parent=int(model.parents[j]) - 1,
@@ -182,7 +182,7 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
                 box=sides if name == held else None,
             )
         )
-    return found
+    return links
 
 
 def _require_spheres_that_fit(contacts: SphereContacts) -> None:
@@ -202,20 +202,20 @@ def _sides(tips: Fingertips) -> Array:
 
 
 def quaternion(rotation: Array) -> Array:
-    """Unit quaternion (x, y, z, w) of a rotation matrix (3, 3)."""
+    """Return the unit quaternion (x, y, z, w) of a rotation matrix (3, 3)."""
     coefficients: Array = pin.Quaternion(rotation).coeffs()
     return coefficients
 
 
 def rotation(quaternion: Array) -> Array:
-    """Rotation matrix (3, 3) of a unit quaternion (x, y, z, w)."""
+    """Return the rotation matrix (3, 3) of a unit quaternion (x, y, z, w)."""
     x, y, z, w = quaternion
     matrix: Array = pin.Quaternion(w, x, y, z).matrix()
     return matrix
 
 
 def grid(terrain: Terrain) -> tuple[Array, Array, Array]:
-    """Samples of a height map for simulators that use triangles: x (i,), y (j,) and heights (i, j) [m]."""
+    """Return samples of a height map for simulators with triangles: x (i,), y (j,) and heights (i, j) [m]."""
     _, _, _, _, x0, y0, dx, dy = terrain.parameters
     n_x, n_y = terrain.heights.shape
     x = x0 + dx / GRID * np.arange(GRID * (n_x - 1) + 1)

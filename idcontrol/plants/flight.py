@@ -1,16 +1,16 @@
-r"""Free flight: a machine that touches nothing keeps its momenta to rounding.
+r"""Free flight that conserves momenta to rounding.
 
 With the gyroscopic terms at the beginning of the step, as contact needs them, a box at 20 rad/s gains 2 % of its energy
-and loses 1 % of its angular momentum within a second at 1 ms. Where no contact acts on a floating machine, its momenta
-are known beforehand: the linear one changes by its weight, the angular one about the centre of mass not at all. Joints
-move as the step has it; the floating base then gets the one velocity with which the whole machine has these momenta in
-the pose at the end, and the place that keeps the centre of mass on its parabola. The base turns by the mean of its
-angular velocities at the beginning and at the end,
+and loses 1 % of its angular momentum within a second at 1 ms. In the air, the momenta of a robot are known in advance:
+weight changes the linear one, the angular one about the centre of mass is constant. Joints move as in the ordinary
+step. The floating base then gets the velocity at which the whole robot has these momenta in the final pose, and the
+position that keeps the centre of mass on its parabola. The base rotates by the mean of its angular velocities at the
+beginning and at the end,
 
     R⁺ = R exp(h (ω + ω⁺)/2),     M_bb(q⁺) v_b⁺ = momenta - M_bj(q⁺) v_j⁺
 
-which is implicit in ω⁺ and solved by repetition. For one rigid body that is a symmetric method of second order: its
-energy oscillates and does not drift. With moving joints the energy drifts at first order in h.
+which is implicit in ω⁺ and solved by fixed-point iteration. For one rigid body that is a symmetric method of second
+order: its energy oscillates and does not drift. With moving joints the energy drifts at first order in h.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transpos
 from idcontrol.types import Array, Integers
 
 SETTLED: Final = 1e-12
-"""Change of the base's angular velocity at which the repetition ends, relative to it."""
+"""Relative change of the base's angular velocity at which the iteration ends."""
 MOST_REPETITIONS: Final = 20
-"""Each gains about the factor h ω, so that three or four are the rule. The momenta are exact after each."""
+"""Each iteration gains about the factor h ω, so three or four are the rule. The momenta are exact after each."""
 
 
 class Flight(NamedTuple):
-    """The flying bases at the step's beginning, and the momenta at its end of all that hangs on each.
+    """The flying bases at the step's beginning, and the momenta of each with all its links at the end.
 
     Attributes:
-        at_q: Where each begins in Pinocchio's configuration, shape (n,).
-        at_v: Where each begins in Pinocchio's velocity, shape (n,).
+        at_q: First index of each in Pinocchio's configuration, shape (n,).
+        at_v: First index of each in Pinocchio's velocity, shape (n,).
         spin: Angular velocity at the step's beginning, body axes, shape (n, 3) [rad/s].
         centre: Centre of mass at the step's end, world frame, shape (n, 3) [m].
         linear: Linear momentum there, world axes, shape (n, 3) [kg m/s].
@@ -53,7 +53,7 @@ class Flight(NamedTuple):
 
 
 def untouched(system: System, contacts: Contacts, impulses: Array) -> Integers:
-    """Which of `System.flyer_q` get no impulse, with all that hangs on them.
+    """Return which of `System.flyer_q` get no impulse, including all their links.
 
     Args:
         system: The machine.
@@ -65,7 +65,7 @@ def untouched(system: System, contacts: Contacts, impulses: Array) -> Integers:
 
 
 def fly(system: System, q: Array, v: Array, v_plus: Array, h: float, flying: Integers) -> tuple[Array, Array]:
-    """`System.advance` for a machine of which some free-flyers, with all that hangs on them, touch nothing.
+    """Run `System.advance` for a robot of which some free-flyers, with all their links, touch nothing.
 
     Args:
         system: The machine, updated at q and v.
@@ -73,7 +73,7 @@ def fly(system: System, q: Array, v: Array, v_plus: Array, h: float, flying: Int
         v: Velocity there, shape (nv,), in Pinocchio's layout.
         v_plus: Velocity at its end by the explicit step, shape (m,).
         h: Length of the step [s].
-        flying: Which of `System.flyer_q`.
+        flying: The flying ones of `System.flyer_q`.
 
     Returns:
         The new configuration, shape (nq,), and velocity, shape (nv,), both in Pinocchio's layout.
@@ -96,12 +96,12 @@ def fly(system: System, q: Array, v: Array, v_plus: Array, h: float, flying: Int
 def _begin(
     M: Array, order: Integers, q: Array, v: Array, at_q: Integers, at_v: Integers, gravity: Array, h: float
 ) -> Flight:  # pragma: no cover - compiled
-    """Find the momenta at the end of a step; M in the system's order, q and v in Pinocchio's layout."""
+    """Compute the momenta at the end of a step; M in the system's order, q and v in Pinocchio's layout."""
     n, m = at_q.size, v.size
     spin, centre, linear, angular = np.empty((n, 3)), np.empty((n, 3)), np.empty((n, 3)), np.empty((n, 3))
     momentum, arm, along = np.empty(6), np.empty(3), np.empty(3)
     for i in range(n):
-        first = 0  # the flyer's six velocities follow each other in both orders
+        first = 0  # the flyer's six velocities are consecutive in both orders
         while order[first] != at_v[i]:
             first += 1
         for a in range(6):
@@ -127,7 +127,7 @@ def _begin(
 def _settle(
     flight: Flight, M: Array, q: Array, v: Array, turning: Integers, mean: Array
 ) -> float:  # pragma: no cover - compiled
-    """Write places and velocities of the bases into q and v, and mean angular velocities into `mean` at `turning`.
+    """Write positions and velocities of the bases into q and v, and mean angular velocities into `mean` at `turning`.
 
     M is the inertia at q; q, v and M in Pinocchio's layout. Returns the largest change of a mean, relative to it.
     """
@@ -170,7 +170,7 @@ def _settle(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _centre(inertia: Array, centre: Array) -> float:  # pragma: no cover - compiled
-    """Mass [kg] of a spatial inertia (6, 6), linear rows first; its centre of mass is written, shape (3,) [m]."""
+    """Return the mass [kg] of a spatial inertia (6, 6), linear rows first; write its centre of mass, shape (3,) [m]."""
     mass: float = inertia[0, 0]
     centre[0], centre[1], centre[2] = inertia[5, 1] / mass, inertia[3, 2] / mass, inertia[4, 0] / mass
     return mass

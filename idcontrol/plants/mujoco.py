@@ -1,10 +1,10 @@
-"""MuJoCo as plant: the same machine and ground in an external simulator. Needs the extra ``mujoco``.
+"""MuJoCo as plant: the same robot and ground in an external simulator. Needs the extra ``mujoco``.
 
-MuJoCo's contacts are soft. Here they are nearly as stiff as it allows (`TIME_CONSTANT`, `IMPEDANCE`), with elliptic
-friction cones and little creep below them (`IMPEDANCE_RATIO`).
+MuJoCo's contacts are soft. Here they are nearly as stiff as possible (`TIME_CONSTANT`, `IMPEDANCE`), with elliptic
+friction cones and little creep (`IMPEDANCE_RATIO`).
 
-MuJoCo notices the end of a joint when the joint has passed it: by at most the way of one substep. It stops the joint in
-the next one and returns it to the end slowly (`RETURN_S`).
+MuJoCo detects a joint limit after the joint has passed it, by up to one substep's motion. It stops the joint in the
+next one and returns it to the limit slowly (`RETURN_S`).
 
 In MuJoCo, the linear velocity of a free joint is that of the body frame's origin in *world* axes, its angular velocity
 is in body axes, and quaternions begin with w. Only `MuJoCo._write` and `MuJoCo._read` convert between the conventions.
@@ -35,31 +35,31 @@ TIME_CONSTANT = 2.0
 """Time constant of a contact, in substeps: the shortest that MuJoCo accepts."""
 
 RETURN_S = 0.02
-"""Time constant with which a joint that has passed its end returns to it [s]. The end of a joint can push but not pull:
-with `TIME_CONSTANT`, a joint that starts 1 rad beyond its end would leave it with 250 rad/s at 1 kHz."""
+"""Time constant for returning to a joint limit [s]. A limit can push but not pull: with `TIME_CONSTANT`, a joint that
+starts 1 rad beyond it would leave it at 250 rad/s at 1 kHz."""
 
 IMPEDANCE = (0.95, 0.99, 1e-4, 0.5, 2.0)
-"""MuJoCo's ``solimp``: the impedance of a contact or an end rises from 0.95 to 0.99 over 0.1 mm or mrad."""
+"""MuJoCo's ``solimp``: the impedance of a contact or a limit rises from 0.95 to 0.99 over 0.1 mm or mrad."""
 
 TOLERANCE = 1e-18
 """Tolerance of MuJoCo's Newton iterations, on the cost. Forces scale with its square root, so they are exact to 1e-9.
 With zero, most steps would run to the limit of 100 iterations, which takes a millisecond."""
 
 BAD = tuple(int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC"))
-"""Warnings with which MuJoCo starts over from its reference pose."""
+"""Warnings after which MuJoCo restarts from its reference pose."""
 
 IMPEDANCE_RATIO = 10.0
 """Stiffness of friction relative to the normal direction; standing feet then hardly creep."""
 
 
 class MuJoCo:
-    """A machine on the ground in MuJoCo, or a hand with a box."""
+    """A robot on the ground in MuJoCo, or a hand with a box."""
 
     last: StepSolution | None = None
-    """Always None: MuJoCo does not report how it solved a step."""
+    """Always None: MuJoCo does not report its solver's outcome."""
 
     def __init__(self, system: System, contacts: SphereContacts | Fingertips, dt: float) -> None:
-        """Build the robot of `system` with the spheres of `contacts` and what they touch, the ground or a box.
+        """Build the robot of `system` with the spheres of `contacts`, and the ground or a box.
 
         Args:
             system: Multibody system of the robot.
@@ -105,7 +105,7 @@ class MuJoCo:
         """Start from `state`.
 
         Raises:
-            InputError: It cannot be a state of this machine.
+            InputError: It cannot be a state of this robot.
         """
         self._state, self._forces = require_state(self._system, state), ContactForces.none()
         mujoco.mj_resetData(self.model, self.data)
@@ -113,7 +113,7 @@ class MuJoCo:
         return self._state
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base.
+        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base.
 
         Raises:
             InputError: `velocity` is not three finite numbers.
@@ -125,7 +125,7 @@ class MuJoCo:
 
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
-            Diverged: The motion has left all bounds.
+            Diverged: The motion is out of bounds.
         """
         require_torques(tau, self._names)
         count = substeps(dt, self._dt)
@@ -144,20 +144,20 @@ class MuJoCo:
         return self._state
 
     def contact_forces(self) -> ContactForces:
-        """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
+        """Return forces of the last `step`, averaged over it; only pressing contacts are listed."""
         return self._forces
 
     def _pressed(self) -> ContactForces:
-        """Contact forces of the last substep; several contacts of one sphere with a height map are added up."""
+        """Return contact forces of the last substep; the contacts of one sphere with a height map are added."""
         n, wrench = self._n_spheres, np.zeros(6)
         force, normal, pressed = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros(n, dtype=np.bool_)
-        # read as arrays: iterating over `data.contact` itself costs half a millisecond
+        # read as arrays: iterating over `data.contact` takes half a millisecond
         geoms, frames = self.data.contact.geom.tolist(), self.data.contact.frame
         for index, (first, second) in enumerate(geoms):
             mujoco.mj_contactForce(self.model, self.data, index, wrench)
             if not wrench[0] > 0.0:
                 continue
-            # the first axis points from the first geom to the second, and the force is that on the second
+            # the first axis points from the first geom to the second, and the force acts on the second
             sign, geom = (1.0, second) if second in self._sphere_of else (-1.0, first)
             axes, sphere = frames[index].reshape(3, 3), self._sphere_of[geom]
             force[sphere] += sign * (wrench[:3] @ axes)

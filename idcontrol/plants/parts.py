@@ -1,4 +1,4 @@
-"""The parts that plants share: checks of their input, a push, and averages of contact forces over substeps."""
+"""Shared parts of plants: input checks, a push, and averages of contact forces over substeps."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def require_not_negative(what: str, value: float) -> float:
 
 
 STICK_RAD_S: Final = 1e-3
-"""Below this speed a dry joint creeps: its friction is in proportion to its velocity [rad/s or m/s]."""
+"""Speed below which a joint with dry friction creeps: friction is then proportional to velocity [rad/s or m/s]."""
 
 
 def brake(system: System, v: Array, h: float) -> None:
-    """Put the friction of the joints into the terms of the step of `h` [s] that begins with velocity `v`.
+    """Add the joints' friction to the terms of the step of `h` [s] that begins with velocity `v`.
 
-    Friction of d + F / max(|v|, `STICK_RAD_S`) times v⁺, the velocity at the step's end, takes energy at any step and
-    ends in rest: a joint that turns slows down by h F / I in a step, one that is about to stop does not turn back. A
-    joint that is pushed by less than F creeps at that part of `STICK_RAD_S`. It is implicit: ``M + h D`` takes the
-    place of M and ``c + D v`` that of c.
+    Friction of d + F / max(|v|, `STICK_RAD_S`) times v⁺, the velocity at the step's end, dissipates at any step size
+    and ends at rest: a turning joint slows down by h F / I in a step, and a joint that is about to stop does not
+    reverse. A joint pushed by less than F creeps at that part of `STICK_RAD_S`. It is implicit: ``M + h D`` replaces M
+    and ``c + D v`` replaces c.
 
     Args:
-        system: Its terms M and c, those of the last update, are changed.
+        system: Its terms M and c of the last update are changed.
         v: In Pinocchio's layout.
         h: Length of the step.
     """
@@ -66,7 +66,7 @@ def brake(system: System, v: Array, h: float) -> None:
 @linked
 @njit(cache=True, error_model="numpy")
 def brake_kernel(terms: Terms, order: Integers, damping: Array, friction: Array, v: Array, h: float) -> None:
-    """`brake` by `Actuators.damping` and `Actuators.friction` of the joints, which are the last of `System.order`."""
+    """Run `brake` with `Actuators.damping` and `Actuators.friction` of the joints, which are last in `System.order`."""
     u = order.shape[0] - damping.shape[0]
     for j in range(damping.shape[0]):
         speed = v[order[u + j]]
@@ -76,14 +76,14 @@ def brake_kernel(terms: Terms, order: Integers, damping: Array, friction: Array,
 
 
 def require_state(system: System, state: State) -> State:
-    """Copy a state into arrays of float64, if it can be one of the machine.
+    """Copy a state into arrays of float64, if it can be a state of the robot.
 
     Args:
         system: The machine.
-        state: The state that a plant is to start from.
+        state: The initial state of a plant.
 
     Raises:
-        InputError: Its arrays have the wrong length or type, are not finite, or a quaternion has not unit length.
+        InputError: Its arrays have the wrong length or type, are not finite, or a quaternion is not of unit length.
     """
     q, v = _vector("state.q", state.q), _vector("state.v", state.v)
     misfit = system.misfit(q, v)
@@ -95,7 +95,7 @@ def require_state(system: System, state: State) -> State:
 
 
 def copied(state: State) -> State:
-    """Copy a state for whoever asks a plant for it: what is written into the copy does not move the plant."""
+    """Copy a plant's state for callers: writing into the copy does not move the plant."""
     return State(t=state.t, q=state.q.copy(), v=state.v.copy(), forces=state.forces)
 
 
@@ -106,12 +106,12 @@ def _vector(name: str, values: npt.ArrayLike) -> Array:
         InputError: They are no numbers; the message calls them `name`.
     """
     try:
-        given = np.asarray(values)
+        numbers = np.asarray(values)
     except ValueError:  # rows of different lengths
         raise InputError(f"{name} is no vector of numbers") from None
-    if given.dtype.kind not in "iuf":
-        raise InputError(f"{name} is no vector of numbers but of {given.dtype}")
-    return given.astype(np.float64)
+    if numbers.dtype.kind not in "iuf":
+        raise InputError(f"{name} is no vector of numbers but of {numbers.dtype}")
+    return numbers.astype(np.float64)
 
 
 def require_push(velocity: npt.ArrayLike) -> Array:
@@ -127,7 +127,7 @@ def require_push(velocity: npt.ArrayLike) -> Array:
 
 
 def require_torques(tau: Array, names: Sequence[str]) -> None:
-    """Check that there is one finite torque for each of the joints `names`.
+    """Raise unless there is one finite torque for each of the joints `names`.
 
     Raises:
         InputError: There is not.
@@ -155,10 +155,10 @@ def substeps(dt: float, longest: float) -> int:
 
 
 def pushed(state: State, velocity: Array) -> State:
-    """`state` with `velocity`, world frame, shape (3,) [m/s], added to that of its floating base.
+    """Return `state` with `velocity`, world frame, shape (3,) [m/s], added to its floating base.
 
-    Every link that hangs on the base gets the same, so the whole machine receives the impulse mass times `velocity`.
-    The floating base is the first joint.
+    Every link of the base gets the same, so the whole robot receives the impulse mass times `velocity`. The floating
+    base is the first joint.
 
     Raises:
         InputError: `velocity` is not three finite numbers.
@@ -170,21 +170,21 @@ def pushed(state: State, velocity: Array) -> State:
 
 
 MOST_SUBSTEPS: Final = 10**6
-"""Substeps in one step of a plant: minutes of computing. Whoever asks for more has mistaken the unit of time."""
+"""Limit of substeps in one step of a plant: minutes of computing. A larger number suggests a wrong unit of time."""
 
 ROUNDING_N: Final = 1e-9
-"""Smaller forces are the solver's rounding, and no contact [N]."""
+"""Smaller forces are rounding of the solver [N]."""
 
 
 def averaged(parts: Sequence[ContactForces], count: int) -> ContactForces:
-    """Contact forces averaged over `count` equal substeps, contact by contact, in the order of identities.
+    """Average contact forces over `count` equal substeps, contact by contact, in the order of identities.
 
     Args:
-        parts: The forces of each substep, in one piece or more; those of a substep in one piece are in order already.
-        count: How many substeps there were: a contact that a substep does not list had no force in it.
+        parts: The forces of each substep, in one or several pieces; the entries of a single piece must be ordered.
+        count: Number of substeps: a contact that a substep does not list had no force in it.
 
     Returns:
-        One entry for each contact; its normal is that of the last touch.
+        One entry per contact; its normal is that of the last touch.
     """
     if len(parts) == count == 1:
         return parts[0]
@@ -201,13 +201,13 @@ def _arrays(part: ContactForces) -> tuple[Integers, Array, Array]:
 
 @njit(cache=True)
 def _merge(identity: Integers, force: Array, normal: Array) -> int:  # pragma: no cover - compiled
-    """Make one entry of all with the same identity, in the order of identities; returns how many there are.
+    """Merge entries with the same identity, in the order of identities; return their number.
 
-    Forces are added, and the last normal stays. Entries that are in order already, from one place on, are looked for
-    where the one before was found.
+    Forces are added, and the last normal stays. Each search starts at the previous match, so ordered entries are found
+    at once.
 
     Args:
-        identity: Shape (n,); as the next two, the first entries are overwritten.
+        identity: Shape (n,); its first entries are overwritten, as for the next two.
         force: Shape (n, 3).
         normal: Shape (n, 3).
     """
@@ -233,5 +233,5 @@ def _merge(identity: Integers, force: Array, normal: Array) -> int:  # pragma: n
 
 
 def touch(identity: int, force: Array, normal: Array) -> ContactForces:
-    """One contact, from world vectors of shape (3,)."""
+    """Return one contact, from world vectors of shape (3,)."""
     return ContactForces(identity=np.array([identity]), force=force[None], normal=normal[None])

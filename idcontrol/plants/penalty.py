@@ -1,18 +1,17 @@
-r"""Compliant ground: a spring and a damper under every foot (Zapolsky & Drumwright 2017, section 7.5), or fingertip.
+r"""Compliant ground: a spring and a damper under every foot (Zapolsky & Drumwright 2017, section 7.5) or fingertip.
 
 A contact of depth d = -φ > 0 that moves with (v_n, v_t) pushes with
 
     f_n = max(0, k d - b v_n),      f_t = -k ξ - b v_t  within |f_t| ≤ μ f_n
 
-where ξ is how far the contact point has been dragged since it touched: a second spring, whose end slides along with
-the foot when friction gives way (Cundall & Strack 1979). So a foot at rest stays at rest on a slope, where friction
-that depends on velocity alone would creep. Viscous drag ``f_t = -D v_t`` can take the place of Coulomb friction, as in
-the papers' own simulator.
+where ξ is the displacement of the contact point since touchdown: a second spring, whose end slides along when friction
+is exceeded (Cundall & Strack 1979). So a foot at rest stays at rest on a slope, where purely velocity-dependent
+friction would creep. Viscous drag ``f_t = -D v_t`` can replace Coulomb friction, as in the papers' own simulator.
 
-Feet are light and their ground is stiff: contact has a time scale of 0.1 ms. So a step takes the multibody terms as
-they are at its beginning, like any plant, and integrates only the velocities of the contact points in fine steps of
-symplectic Euler: ``c' = J a + A f`` with the Delassus operator ``A = J M⁻¹Jᵀ``. For one contact of inverse mass w these
-are stable up to ``h² k w + 2 h b w = 4``. The stops of joints are rigid.
+Feet are light and their ground is stiff: contact has a time scale of 0.1 ms. So a step uses constant multibody terms,
+like any plant, and integrates only the velocities of the contact points in fine steps of symplectic Euler: ``c' = J a +
+A f`` with the Delassus operator ``A = J M⁻¹Jᵀ``. For one contact of inverse mass w these are stable up to ``h² k w + 2
+h b w = 4``. Joint stops are rigid.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ from idcontrol.plants.parts import (
 from idcontrol.types import Array, Booleans, ContactForces, State
 
 SINK_M = 1e-3
-"""Depth to which a machine sinks at rest on all of its spheres [m] (Zapolsky & Drumwright 2017, section 7.5). For the
+"""Depth to which a robot sinks at rest on all of its spheres [m] (Zapolsky & Drumwright 2017, section 7.5). For the
 robot `links` this gives 1.177e4 N/m per foot."""
 
 DAMPING_RATIO = 1.0
 """Damping relative to critical damping of a contact's share of the mass; 238 N s/m per foot of `links`."""
 
 MOST_FINE_STEPS = 100_000
-"""Fine steps in a step of the plant, of which a machine on its feet needs ten to a thousand: more are needed only where
-the motion has left all bounds, and soon they are so many that they would never end."""
+"""Limit of fine steps in a step of the plant. A robot on its feet needs ten to a thousand; more are needed only if the
+motion diverges."""
 
 STABLE_SHARE = 0.5
-"""Largest fine step, relative to the longest stable one, at which nothing would be damped any more."""
+"""Largest fine step relative to the longest stable one, at which damping would vanish."""
 
 
 class SpringGround(NamedTuple):
@@ -82,20 +81,20 @@ class ContactPoints(NamedTuple):
     gap: Array
     """φ, shape (n,) [m]"""
     mu: Array
-    """Friction coefficients, shape (n,); inf means that friction never gives way."""
+    """Friction coefficients, shape (n,); inf for no slip."""
 
 
 class FrictionSprings(NamedTuple):
-    """Memory of the friction springs, which fine steps bring up to date."""
+    """Memory of the friction springs, updated by fine steps."""
 
     stretch: Array
     """ξ along the axes, shape (3, n) [m]; the first row is not used."""
     touching: Booleans
-    """Which points touched the ground last, shape (n,)."""
+    """True for points that touched the ground last, shape (n,)."""
 
 
 class Penalty:
-    """A machine on compliant ground, or a hand with a body between compliant fingertips."""
+    """A robot on compliant ground, or a hand with a body between compliant fingertips."""
 
     last: StepSolution | None = None
     """Always None: there is no contact problem to solve."""
@@ -110,15 +109,15 @@ class Penalty:
         damping: float | None = None,
         drag: float | None = None,
     ) -> None:
-        """Put a machine on compliant ground.
+        """Put a robot on compliant ground.
 
         Args:
             system: The plant's own multibody terms.
             contacts: Detector of contacts on `system`.
-            dt: Longest time for which multibody terms are kept [s].
-            stiffness: k of each contact [N/m]; None lets the machine sink by `SINK_M` at rest.
-            damping: b of each contact [N s/m]; None takes `DAMPING_RATIO` times critical damping.
-            drag: D of each contact [N s/m], in place of Coulomb friction; None keeps Coulomb friction.
+            dt: Longest time with constant multibody terms [s].
+            stiffness: k of each contact [N/m]; None for a depth of `SINK_M` at rest.
+            damping: b of each contact [N s/m]; None for `DAMPING_RATIO` times critical damping.
+            drag: D of each contact [N s/m] instead of Coulomb friction; None for Coulomb friction.
 
         Raises:
             InputError: A number is negative, or the stiffness or `dt` is zero.
@@ -139,17 +138,17 @@ class Penalty:
         self._touching = np.zeros(spheres, dtype=np.bool_)
 
     def reset(self, state: State) -> State:
-        """Start from `state`, with no foot dragged yet.
+        """Start from `state`, with relaxed friction springs.
 
         Raises:
-            InputError: It cannot be a state of this machine.
+            InputError: It cannot be a state of this robot.
         """
         self._state, self._forces = require_state(self._system, state), ContactForces.none()
         self._stretch[:], self._touching[:] = 0.0, False
         return copied(self._state)
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base and all links that it carries."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base and all its links."""
         self._state = pushed(self._state, velocity)
 
     def step(self, tau: Array, dt: float) -> State:
@@ -157,7 +156,7 @@ class Penalty:
 
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
-            Diverged: The motion has left all bounds.
+            Diverged: The motion is out of bounds.
         """
         require_torques(tau, self._system.actuated_names)
         count = substeps(dt, self._dt)
@@ -165,7 +164,7 @@ class Penalty:
         return copied(self._state)
 
     def contact_forces(self) -> ContactForces:
-        """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
+        """Return forces of the last `step`, averaged over it; only pressing contacts are listed."""
         return self._forces
 
     def _substep(self, tau: Array, h: float) -> ContactForces:
@@ -179,8 +178,8 @@ class Penalty:
         applied[system.n_unactuated :] += tau
         responses = np.linalg.solve(system.M, np.column_stack((applied, J.T)))
         acceleration, A = responses[:, 0], J @ responses[:, 1:]
-        # kept in the axes of what is touched, here in those of the contacts; where the normal has turned, the normal
-        # part of the stretch is dropped
+        # stored in the axes of the touched body, here the contacts'; if the normal has turned, the normal part of the
+        # stretch is dropped
         axes = feet.axes @ self._contacts.body_axes() if isinstance(self._contacts, Fingertips) else feet.axes
         springs = FrictionSprings(np.einsum("nax,nx->an", axes, self._stretch), self._touching)
         # the largest absolute row sum bounds the largest eigenvalue
@@ -201,7 +200,7 @@ class Penalty:
         if len(stops):
             problem = StepProblem(h=h, M=system.M, kappa=-system.M @ v_plus, contacts=stops)
             stopped = coulomb.solve(problem)
-            if stopped.impulses.any():  # the stop holds all through the step
+            if stopped.impulses.any():  # the stop holds throughout the step
                 v_plus = mean = stopped.v_plus
         world = feet.force_world(force.reshape(3, -1).T, 1.0)
         q_next, v_next = system.advance(state.q, v_plus, h, mean=mean)
@@ -210,7 +209,7 @@ class Penalty:
 
 
 def longest_stable(ground: SpringGround, w: float) -> float:
-    """Longest stable step [s] of symplectic Euler on `ground` for the inverse mass `w` [1/kg]."""
+    """Return the longest stable step [s] of symplectic Euler on `ground` for the inverse mass `w` [1/kg]."""
     k, b, drag = ground
     b = max(b, drag)
     return 4.0 / (w * (b + math.sqrt(b * b + 4.0 * k / w)))
@@ -220,19 +219,18 @@ def longest_stable(ground: SpringGround, w: float) -> float:
 def ground_forces(
     points: ContactPoints, ground: SpringGround, springs: FrictionSprings, h: float, count: int
 ) -> tuple[Array, Array, Booleans]:  # pragma: no cover - compiled
-    """Move contact points through `count` fine steps on the springs and dampers that the module's text describes.
+    """Move contact points through `count` fine steps on the springs and dampers of the module.
 
     Args:
         points: The n contact points at the beginning.
         ground: Material of the ground.
-        springs: Friction springs; brought up to date.
+        springs: Friction springs, updated.
         h: Duration of all fine steps together [s].
         count: Number of fine steps.
 
     Returns:
-        Mean forces, block order, shape (3 n,) [N]. Forces weighted with the share of the time that was left when they
-        began, shape (3 n,) [N]: they displace the points by ``h² A`` times these. Which points the ground pressed at
-        all, shape (n,).
+        Mean forces, block order, shape (3 n,) [N]. Forces weighted with the remaining share of the time, shape (3 n,)
+        [N]: they displace the points by ``h² A`` times these. Points that the ground pressed at all, shape (n,).
     """
     k, b, drag = ground
     acceleration, A, mu = points.acceleration, points.delassus, points.mu
@@ -262,10 +260,10 @@ def ground_forces(
             if size > most:
                 f[s], f[t] = f[s] * most / size, f[t] * most / size
                 stretch[1, i], stretch[2, i] = -(f[s] + b * c[s]) / k, -(f[t] + b * c[t]) / k
-        left = (count - index) / count
+        remaining = (count - index) / count
         for row in range(3 * n):
             force[row] += f[row] / count
-            moved[row] += f[row] * left / count
+            moved[row] += f[row] * remaining / count
             change = acceleration[row]
             for other in range(3 * n):
                 change += A[row, other] * f[other]

@@ -1,13 +1,12 @@
-"""Bullet as plant: the same machine and ground in an external simulator. Needs the extra ``bullet``.
+"""Bullet as plant: the same robot and ground in an external simulator. Needs the extra ``bullet``.
 
 The plant uses Bullet's reduced-coordinate multibody in double precision, without its default motors and damping. Bullet
 solves contacts by sequential impulses at velocity level, with circular friction cones; each step removes a share `ERP`
-of the penetration. Bullet notices the end of a joint when the joint has passed it: by at most the way of one substep.
-It stops the joint there and returns it to the end slowly (`RETURN_S`).
+of the penetration. Bullet detects a joint limit after the joint has passed it, by up to one substep's motion. It stops
+the joint there and returns it to the limit slowly (`RETURN_S`).
 
-Bullet describes a base by its principal frame: the position is that of the centre of mass, the axes are the principal
-axes of inertia, and velocities are in world axes. Only `PyBullet._write` and `PyBullet._read` convert between the
-conventions.
+Bullet describes a base by its principal frame: the position is the centre of mass, the axes are the principal axes of
+inertia, and velocities are in world axes. Only `PyBullet._write` and `PyBullet._read` convert between the conventions.
 """
 
 from __future__ import annotations
@@ -52,38 +51,38 @@ ERP = 0.2
 """Share of a penetration that a step removes."""
 
 RETURN_S = 0.02
-"""Time constant with which a joint that has passed its end returns to it [s]."""
+"""Time constant for returning to a joint limit [s]."""
 
-NEAR = 5e-4
-"""Distance by which bodies must move before Bullet drops a contact point and its normal [m]. With Bullet's default of
-2 cm, a sphere on triangles of a few millimetres keeps the normals of triangles that it has left."""
+BREAKING = 5e-4
+"""Motion after which Bullet drops a contact point and its normal [m]. With Bullet's default of 2 cm, a sphere on
+triangles of a few millimetres keeps the normals of triangles that it has left."""
 
 FASTEST = 1e6
 """Bullet's bound on joint speeds [rad/s or m/s], set so high that it has no effect."""
 
 STRONGEST = 1e12
-"""Bullet's bound on the torque at the end of a joint [N m or N]; its own is passed at 1e5 N m in steps of 1 ms."""
+"""Bullet's bound on the torque at a joint limit [N m or N]; its default is exceeded at 1e5 N m in steps of 1 ms."""
 
 
 class PyBullet:
-    """A machine on the ground in Bullet, or a hand with a box."""
+    """A robot on the ground in Bullet, or a hand with a box."""
 
     last: StepSolution | None = None
-    """Always None: Bullet does not report how it solved a step."""
+    """Always None: Bullet does not report its solver's outcome."""
 
     def __init__(
         self, system: System, contacts: SphereContacts | Fingertips, dt: float, *, restitution: float = 0.0
     ) -> None:
-        """Build the robot of `system` with the spheres of `contacts` and what they touch, the ground or a box.
+        """Build the robot of `system` with the spheres of `contacts`, and the ground or a box.
 
         Args:
             system: Multibody system of the robot.
             contacts: Its contact spheres, their friction, and the ground or the box in its hand.
             dt: Longest substep [s].
-            restitution: Share of an impact's approach that comes back, 0 to 1.
+            restitution: Returned share of an impact's approach, 0 to 1.
 
         Raises:
-            InputError: `dt` is not positive, `restitution` is no share, or Bullet cannot represent the robot.
+            InputError: `dt` is not positive, `restitution` is out of range, or Bullet cannot represent the robot.
         """
         self._dt = require_positive("longest substep", dt)
         if not 0.0 <= restitution <= 1.0:
@@ -98,11 +97,11 @@ class PyBullet:
             bullet.setPhysicsEngineParameter,
             numSolverIterations=ITERATIONS,
             solverResidualThreshold=RESIDUAL,
-            erp=min(dt / RETURN_S, 1.0),  # of the ends of joints
-            useSplitImpulse=0,  # else what is deeper than 0.04 m or rad stays there
+            erp=min(dt / RETURN_S, 1.0),  # for joint limits
+            useSplitImpulse=0,  # otherwise depths beyond 0.04 m or rad remain
             contactERP=ERP,
             frictionERP=ERP,
-            contactBreakingThreshold=NEAR,
+            contactBreakingThreshold=BREAKING,
             restitutionVelocityThreshold=SLOWEST,
             enableConeFriction=1,
             deterministicOverlappingPairs=1,
@@ -110,10 +109,10 @@ class PyBullet:
         if isinstance(contacts, SphereContacts):
             self._touched = _add_ground(self._world, contacts.terrain)
             self._body = _add_multibody(self._world, machine, restitution)
-        else:  # in this order: Bullet reports friction as it acts on the body that was added first
+        else:  # in this order: Bullet reports friction as it acts on the body added first
             self._body = _add_multibody(self._world, machine, restitution)
             self._touched = _add_multibody(self._world, boxes, restitution)
-        # friction and restitution of a pair are the products of both
+        # friction and restitution of a pair are products of both
         self._world.call(bullet.changeDynamics, self._touched, -1, lateralFriction=1.0, restitution=1.0)
         first = -1 if machine[0].kind == "free" else 0
         self._carrier = dict(enumerate(machine, start=first))
@@ -130,14 +129,14 @@ class PyBullet:
         """Start from `state`.
 
         Raises:
-            InputError: It cannot be a state of this machine.
+            InputError: It cannot be a state of this robot.
         """
         self._state, self._forces = require_state(self._system, state), ContactForces.none()
         self._write(self._state)
         return self._state
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base.
+        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base.
 
         Raises:
             InputError: `velocity` is not three finite numbers.
@@ -155,7 +154,7 @@ class PyBullet:
         require_torques(tau, self._names)
         count = substeps(dt, self._dt)
         self._world.call(bullet.setTimeStep, dt / count)
-        if self._dry:  # Bullet keeps the impulse of a motor in a step, not its force
+        if self._dry:  # Bullet stores the impulse of a motor in a step, not its force
             numbers, friction = zip(*self._dry, strict=True)
             self._world.call(
                 bullet.setJointMotorControlArray, self._body, numbers, bullet.VELOCITY_CONTROL, forces=friction
@@ -177,11 +176,11 @@ class PyBullet:
         return self._state
 
     def contact_forces(self) -> ContactForces:
-        """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
+        """Return forces of the last `step`, averaged over it; only pressing contacts are listed."""
         return self._forces
 
     def _touches(self) -> Iterator[ContactForces]:
-        """Contact forces of the last substep, one by one."""
+        """Return contact forces of the last substep, one by one."""
         for contact in self._world.call(bullet.getContactPoints, self._body, self._touched):
             number, at, normal, pressure = contact[3], np.array(contact[5]), np.array(contact[7]), contact[9]
             if not pressure > 0.0:
@@ -190,20 +189,20 @@ class PyBullet:
             yield touch(self._sphere(number, at), force, normal)
 
     def _sphere(self, number: int, at: Array) -> int:
-        """Identity of the link's sphere whose surface is nearest to the world point `at`."""
+        """Return the identity of the link's sphere whose surface is nearest to the world point `at`."""
         link = self._carrier[number]
         spheres = link.spheres
         if len(spheres) == 1:
             return spheres[0].identity
         position, turn = self._frame(link, self._body, number)
-        near = [abs(float(np.linalg.norm(position + turn @ s.centre - at)) - s.radius) for s in spheres]
-        return spheres[int(np.argmin(near))].identity
+        distances = [abs(float(np.linalg.norm(position + turn @ s.centre - at)) - s.radius) for s in spheres]
+        return spheres[int(np.argmin(distances))].identity
 
     def _frame(self, link: RigidLink, body: int, number: int) -> tuple[Array, Array]:
-        """Origin and axes of a link's frame in the world."""
+        """Return origin and axes of a link's frame in the world."""
         if number >= 0:
-            found = self._world.call(bullet.getLinkState, body, number, computeForwardKinematics=1)
-            return np.array(found[4]), rotation(np.array(found[5]))
+            pose = self._world.call(bullet.getLinkState, body, number, computeForwardKinematics=1)
+            return np.array(pose[4]), rotation(np.array(pose[5]))
         position, turn = self._world.call(bullet.getBasePositionAndOrientation, body)
         axes = rotation(np.array(turn)) @ link.principal()[1].T
         return np.array(position) - axes @ link.com, axes
@@ -257,7 +256,7 @@ class _BulletWorld:
 
 
 def _refuse(machine: list[RigidLink]) -> None:
-    """Refuse what a multibody of Bullet cannot represent: it is one tree with a free or fixed base, without rotors."""
+    """Raise for machines that Bullet cannot represent: it needs one tree with a free or fixed base, without rotors."""
     roots = [link for link in machine if link.parent < 0]
     if any(link.kind == "free" for link in machine) and (len(roots) > 1 or machine[0].kind != "free"):
         raise InputError(
@@ -307,7 +306,7 @@ def _add_multibody(world: _BulletWorld, machine: list[RigidLink], restitution: f
             "activationState": bullet.ACTIVATION_STATE_DISABLE_SLEEPING,
             "localInertiaDiagonal": link.principal()[0].tolist(),
         }
-        # one by one: given together, Bullet silently ignores some of a link's properties
+        # one by one: Bullet silently ignores some of a link's properties when set together
         for name, value in properties.items():
             world.call(bullet.changeDynamics, body, number, **{name: value})
         if np.isfinite([link.lower, link.upper]).any():

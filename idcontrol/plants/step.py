@@ -1,7 +1,7 @@
 """One plant step with a contact model, compiled: contacts, whitened rows, impulses, v⁺ and forces in world axes.
 
-The plant's side of `idcontrol.controllers.step`: no velocity is prescribed, the torques are known. What a model does
-not solve at its first attempt (`idcontrol.models.forward`), `idcontrol.plants.stepping` hands to the model in Python.
+The plant's side of `idcontrol.controllers.step`: no velocity is prescribed, the torques are known. Steps that a model
+does not solve at its first attempt (`idcontrol.models.forward`) go to the Python model (`idcontrol.plants.stepping`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numba import types
 
-from idcontrol.contact.contacts import ContactArrays, Near
+from idcontrol.contact.contacts import AnyContacts, ContactArrays
 from idcontrol.contact.spheres import find
-from idcontrol.contact.stops import near_stops
+from idcontrol.contact.stops import reachable_stops
 from idcontrol.dynamics.multibody import integrate_kernel, terms_kernel
 from idcontrol.dynamics.system import carry
 from idcontrol.kernels.arena import Arena, begin, vector, zeros
@@ -28,8 +28,8 @@ from idcontrol.models.whitened import recover_kernel
 from idcontrol.plants.parts import ROUNDING_N, brake_kernel
 from idcontrol.types import Array, Integers
 
-NEAR: Final = 5e-3
-"""Contacts are listed below this gap [m], or where they could close within two steps: enough that none is missed."""
+MARGIN: Final = 5e-3
+"""Contacts are listed below this gap [m], or if they could close within two steps."""
 
 
 class PlantResult(NamedTuple):
@@ -38,7 +38,7 @@ class PlantResult(NamedTuple):
     Attributes:
         v_plus: Velocity at the end of the step, our order, shape (m,).
         impulses: Impulses of all n contacts, the first entries, shape (most, 3) [N s].
-        identity: The contacts that press, the first p entries, shape (most,).
+        identity: The pressing contacts, the first p entries, shape (most,).
         force: Their forces in world axes, shape (most, 3) [N].
         normal: Their normals in world axes, shape (most, 3).
     """
@@ -51,7 +51,7 @@ class PlantResult(NamedTuple):
 
 
 class PlantMachine(NamedTuple):
-    """All that stays the same from step to step; terms as in `idcontrol.dynamics.system.System`."""
+    """Data that is constant from step to step; terms as in `idcontrol.dynamics.system.System`."""
 
     arena: Arena
     M: Array
@@ -62,17 +62,17 @@ class PlantMachine(NamedTuple):
 
 
 Stepped: TypeAlias = tuple[bool, int, float, int, bool]
-"""Whether the model solved the step at once, iterations, the residual, how many contacts press, and whether these are
-in the order of their identities."""
+"""True if the model solved the step at once, iterations, residual, number of pressing contacts, and True if these are
+in the order of identities."""
 
-PlantStep: TypeAlias = Callable[[Bound, float, Near, Array, Array], Stepped]
+PlantStep: TypeAlias = Callable[[Bound, float, AnyContacts, Array, Array], Stepped]
 """A compiled step: of a bound machine, of length h [s], contacts, velocity in Pinocchio's layout, torques [N m]."""
 
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: Array, tau: Array) -> ForwardProblem:
-    """The problem of one step of `h` [s] from velocity `v_pinocchio` under torques `tau` [N m]."""
+    """Return the problem of one step of `h` [s] from velocity `v_pinocchio` under torques `tau` [N m]."""
     arena, m = machine.arena, machine.M.shape[0]
     v, kappa = vector(arena, m), vector(arena, m)
     for i in range(m):
@@ -89,7 +89,7 @@ def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -> int:
-    """Write the impulses f (3 n,) and the forces of the contacts that press, in the order given; returns how many."""
+    """Write the impulses f (3 n,) and the forces of the pressing contacts, in the same order; return their number."""
     result, n = machine.result, contacts.gap.shape[0]
     pressing = 0
     for i in range(n):
@@ -97,7 +97,7 @@ def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -
         for axis in range(3):
             result.impulses[i, axis] = f[axis * n + i]
             largest = max(largest, abs(f[axis * n + i]))
-        # not the normal impulse alone: what holds where nothing slips may need none
+        # not only the normal impulse: contacts without slip may need none
         if largest > ROUNDING_N * h:
             result.identity[pressing] = contacts.identity[i]
             for d in range(3):
@@ -110,11 +110,11 @@ def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -
 
 
 @njit(inline="always")
-def plant_step(model: Any, bound: Bound, h: float, near: Near, v_pinocchio: Array, tau: Array) -> Stepped:
-    """One step with a contact model, which is compiled into it; the result is in `PlantMachine.result`."""
+def plant_step(model: Any, bound: Bound, h: float, listed: AnyContacts, v_pinocchio: Array, tau: Array) -> Stepped:
+    """Take one step with a contact model, which is compiled into it; the result is in `PlantMachine.result`."""
     machine = bound.borrowed
     begin(machine.arena)
-    contacts = ContactArrays(*borrow(near))
+    contacts = ContactArrays(*borrow(listed))
     problem = pose(machine, h, contacts, v_pinocchio, tau)
     f = zeros(machine.arena, 3 * contacts.gap.shape[0])
     solved, iterations, residual = model(problem, f, machine.arena)
@@ -133,16 +133,16 @@ def plant_step(model: Any, bound: Bound, h: float, near: Near, v_pinocchio: Arra
 
 
 class Moving(NamedTuple):
-    """All that a substep in one call reads and writes, of a machine with terms and contacts in compiled code.
+    """Data of a substep in one call, for a robot with terms and contacts in compiled code.
 
     Attributes:
         step: Address of a `PlantStep`.
         machine: Its `PlantMachine`.
-        terms: Of `terms_kernel`.
-        spheres: Of `find`.
-        found: Of `find`.
-        stops: Of `near_stops`.
-        flyers: Of `carry`.
+        terms: For `terms_kernel`.
+        spheres: For `find`.
+        contacts: For `find`.
+        stops: For `reachable_stops`.
+        flyers: For `carry`.
         damping: Of the actuators, shape (a,) or empty [N m s/rad or N s/m].
         friction: Of the actuators, shape (a,) or empty [N m or N].
         q: Configuration in Pinocchio's layout, updated.
@@ -155,7 +155,7 @@ class Moving(NamedTuple):
     machine: Bound
     terms: Bound
     spheres: Bound
-    found: Bound
+    contacts: Bound
     stops: Bound
     flyers: Bound
     damping: Array
@@ -167,42 +167,42 @@ class Moving(NamedTuple):
 
 
 MOVED: Final = 0
-"""A substep is over: q and v are those at its end."""
+"""A substep is complete: q and v are at its end."""
 FLIES: Final = 1
-"""The model has been solved, but some free-flyer touches nothing: `idcontrol.plants.flight` remains."""
+"""The model is solved, but some free-flyer touches nothing: `idcontrol.plants.flight` remains."""
 UNSOLVED: Final = 2
 """Terms and contacts are known, but the model was not solved at once."""
 STOPPED: Final = 3
-"""A joint is near its end; nothing has been done."""
+"""A joint is close to a stop; nothing has been done."""
 
 _RETURNS: Final = types.Tuple((types.boolean, types.int64, types.float64, types.int64, types.boolean))
 _step_at: Any = calls(_RETURNS)
 
 
 def place_of(step: PlantStep, *like: Any) -> int:
-    """`Moving.step` for arguments like these."""
-    found: int = address(step, _RETURNS, *like)
-    return found
+    """Return `Moving.step` for arguments like these."""
+    place: int = address(step, _RETURNS, *like)
+    return place
 
 
 @njit(cache=True, error_model="numpy")
 def substep(bound: Bound, h: float) -> tuple[int, int, int, float, int, bool]:
-    """Move a machine, the `Moving` in `bound`, for `h` [s].
+    """Move a robot, the `Moving` in `bound`, for `h` [s].
 
     Returns:
-        `MOVED`, `FLIES`, `UNSOLVED` or `STOPPED`; the number of contacts; then as `Stepped`, but for its first.
+        `MOVED`, `FLIES`, `UNSOLVED` or `STOPPED`; the number of contacts; then as `Stepped`, except its first.
     """
     moving = bound.borrowed
     q, v, machine = moving.q, moving.v, moving.machine.borrowed
-    if near_stops(moving.stops, q, v, h) > 0:
+    if reachable_stops(moving.stops, q, v, h) > 0:
         return STOPPED, 0, 0, 0.0, 0, True
     work = moving.terms.borrowed
     terms_kernel(moving.terms, q, v)
     if moving.damping.shape[0] > 0:
         brake_kernel(work.terms, machine.order, moving.damping, moving.friction, v, h)
-    n = find(moving.spheres, moving.found, NEAR + reach(v, h))
-    near = (moving.machine, h, moving.found, v, moving.tau)
-    solved, iterations, residual, pressing, ordered = _step_at(moving.step, near)
+    n = find(moving.spheres, moving.contacts, MARGIN + reach(v, h))
+    arguments = (moving.machine, h, moving.contacts, v, moving.tau)
+    solved, iterations, residual, pressing, ordered = _step_at(moving.step, arguments)
     ending = UNSOLVED if not solved else FLIES if work.tree.flyers.shape[0] > min(pressing, 1) else MOVED
     if ending == MOVED:
         for i in range(v.shape[0]):
@@ -215,7 +215,7 @@ def substep(bound: Bound, h: float) -> tuple[int, int, int, float, int, bool]:
 
 @njit(cache=True)
 def reach(v: Array, h: float) -> float:
-    """A generous bound on how far a contact moves within two steps of `h` [s] at velocities v, shape (m,) [m]."""
+    """Return an upper bound on the motion of contacts within two steps of `h` [s] at velocities v, shape (m,) [m]."""
     total = 0.0
     for speed in v:
         total += abs(speed)
@@ -223,18 +223,18 @@ def reach(v: Array, h: float) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_step(bound: Bound, h: float, near: Near, v_pinocchio: Array, tau: Array) -> Stepped:
-    """A plant step with `coulomb`; see `plant_step`."""
-    return plant_step(coulomb, bound, h, near, v_pinocchio, tau)
+def coulomb_step(bound: Bound, h: float, listed: AnyContacts, v_pinocchio: Array, tau: Array) -> Stepped:
+    """Take a plant step with `coulomb`; see `plant_step`."""
+    return plant_step(coulomb, bound, h, listed, v_pinocchio, tau)
 
 
 @njit(cache=True, error_model="numpy")
-def cone_step(bound: Bound, h: float, near: Near, v_pinocchio: Array, tau: Array) -> Stepped:
-    """A plant step with `cone`; see `plant_step`."""
-    return plant_step(cone, bound, h, near, v_pinocchio, tau)
+def cone_step(bound: Bound, h: float, listed: AnyContacts, v_pinocchio: Array, tau: Array) -> Stepped:
+    """Take a plant step with `cone`; see `plant_step`."""
+    return plant_step(cone, bound, h, listed, v_pinocchio, tau)
 
 
 @njit(cache=True, error_model="numpy")
-def dissipation_step(bound: Bound, h: float, near: Near, v_pinocchio: Array, tau: Array) -> Stepped:
-    """A plant step with `dissipation`; see `plant_step`."""
-    return plant_step(dissipation, bound, h, near, v_pinocchio, tau)
+def dissipation_step(bound: Bound, h: float, listed: AnyContacts, v_pinocchio: Array, tau: Array) -> Stepped:
+    """Take a plant step with `dissipation`; see `plant_step`."""
+    return plant_step(dissipation, bound, h, listed, v_pinocchio, tau)

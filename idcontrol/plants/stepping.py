@@ -31,8 +31,8 @@ from idcontrol.plants.parts import (
 )
 from idcontrol.plants.step import (
     FLIES,
+    MARGIN,
     MOVED,
-    NEAR,
     STOPPED,
     Moving,
     PlantMachine,
@@ -45,16 +45,16 @@ from idcontrol.plants.step import (
 from idcontrol.types import Array, ContactForces, Integers, State, Status
 
 _Ended: TypeAlias = tuple[int, int, float, int, bool]
-"""The number of contacts of a compiled step, then what `idcontrol.plants.step.Stepped` tells of one that is solved."""
+"""The number of contacts of a compiled step, then the values of `idcontrol.plants.step.Stepped` for a solved one."""
 
 
 class Stepping:
-    """A machine on the ground: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then `System.advance`, or `flight.fly` in the air.
+    """A robot on the ground: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then `System.advance`, or `flight.fly` in the air.
 
-    A substep of a machine on its feet is one call of compiled code, `idcontrol.plants.step.substep`.
+    A substep of a robot on its feet is one call of compiled code, `idcontrol.plants.step.substep`.
 
     Attributes:
-        solved, repaired, fallback: How many substeps ended so.
+        solved, repaired, fallback: Number of substeps with that outcome.
         residual_max: Largest relative complementarity residual of all substeps.
     """
 
@@ -66,14 +66,14 @@ class Stepping:
         dt: float,
         step: PlantStep | None = None,
     ) -> None:
-        """Bind a contact model to a machine.
+        """Set up a robot with a contact model.
 
         Args:
             system: The plant's own multibody terms.
             contacts: Detector of contacts on `system`.
             model: Contact model, used forward.
             dt: Longest substep [s].
-            step: The compiled step with the same model (`idcontrol.plants.step`); None where there is none.
+            step: The compiled step with the same model (`idcontrol.plants.step`); None for none.
 
         Raises:
             InputError: `dt` is not positive.
@@ -111,7 +111,7 @@ class Stepping:
         """Start from `state`.
 
         Raises:
-            InputError: It cannot be a state of this machine.
+            InputError: It cannot be a state of this robot.
         """
         self._stand(require_state(self._system, state))
         self._forces, self._last, self._ended = ContactForces.none(), None, None
@@ -149,17 +149,17 @@ class Stepping:
         return self._last
 
     def warm(self, state: State) -> None:
-        """Solve substeps from `state`, at rest and moving, as where the compiled one gives up: the first load much.
+        """Solve substeps from `state`, at rest and moving, including failures of the compiled step, to load all code.
 
-        The last ones diverge. A plant on the wall clock would stand still for that, far longer than its loop waits for
-        news. A model of a user's own may raise something there, and is none the worse as long as it does not diverge.
+        The last ones diverge. Otherwise a plant on the wall clock would pause to load, far longer than its loop waits.
+        Exceptions of a user's model are ignored, unless it diverges.
         """
         rng = np.random.default_rng(0)
         for draw in range(DRAWS):
             v = state.v + FASTEST_M_S * draw / DRAWS * rng.standard_normal(state.v.size)
             moving = self.reset(structs.replace(state, v=v))
             self._system.update(moving.q, moving.v)
-            self._solve(self._contacts.detect(NEAR), np.zeros(self._system.n_actuated), self._dt)
+            self._solve(self._contacts.detect(MARGIN), np.zeros(self._system.n_actuated), self._dt)
         self.reset(state)
         with np.errstate(all="ignore"), contextlib.suppress(Exception):
             for draw in range(DRAWS):
@@ -167,13 +167,13 @@ class Stepping:
         self.reset(state)
 
     def contact_forces(self) -> ContactForces:
-        """Forces of the last `step`, averaged over it; contacts without any are not listed."""
+        """Return forces of the last `step`, averaged over it; contacts without force are not listed."""
         if self._forces is None:
             self._forces = ContactForces.none() if self._ended is None else self._pressing(self._ended)
         return self._forces
 
     def _stand(self, state: State) -> None:
-        """Let the next substep begin at `state`."""
+        """Set the state at which the next substep begins."""
         self._state = state
         if self._moving is not None:
             self._moving.q[:], self._moving.v[:] = state.q, state.v
@@ -183,7 +183,7 @@ class Stepping:
         if moving is None or tau.shape != self._shape:
             self._in_parts(tau, h, STOPPED, None)
             return
-        moving.tau[:] = tau  # an array that is handed over takes a handle from the heap
+        moving.tau[:] = tau  # passing an array takes a handle from the heap
         ending, n, iterations, residual, pressing, ordered = self._move(self._whole, h)
         ended = n, iterations, residual, pressing, ordered
         self._forces = self._last = None
@@ -198,12 +198,12 @@ class Stepping:
             self._in_parts(tau, h, ending, ended)
 
     def _in_parts(self, tau: Array, h: float, ending: int, ended: _Ended | None) -> None:
-        """A substep, or what remains of one that `substep` has left."""
+        """Take a substep, or the remainder that `substep` did not finish."""
         system, state = self._system, self._state
         if ended is None or ending == STOPPED:
             system.update(state.q, state.v)
             brake(system, state.v, h)
-            feet = self._contacts.detect(NEAR + reach(state.v, h))
+            feet = self._contacts.detect(MARGIN + reach(state.v, h))
             contacts = self._stops.beside(feet, state.q, state.v, h)
             solution, forces = self._solve_at_once(contacts, tau, h) or self._solve(contacts, tau, h)
             if contacts is not feet:
@@ -224,17 +224,17 @@ class Stepping:
         self._stand(State(t=state.t + h, q=q_next, v=v_next))
 
     def _advance(self, contacts: Contacts, solution: StepSolution, h: float, *, stands: bool) -> tuple[Array, Array]:
-        """Configuration and velocity at the end of the substep; `stands` tells whether a contact presses."""
+        """Return configuration and velocity at the end of the substep; `stands` is True if a contact presses."""
         system, state = self._system, self._state
         flyers = len(system.flyer_q)
-        if flyers > stands:  # of several, one may stand and the others fly
+        if flyers > stands:  # of several bases, one may stand and the others fly
             flying = untouched(system, contacts, solution.impulses)
             if flying.size:
                 return fly(system, state.q, state.v, solution.v_plus, h, flying)
         return system.advance(state.q, solution.v_plus, h)
 
     def _solve_at_once(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces] | None:
-        """The compiled step; None where there is none, or where it has no solution."""
+        """Solve by the compiled step; return None without one, or if it fails."""
         if self._step is None or tau.shape != self._shape:
             return None
         n = len(contacts)
@@ -251,7 +251,7 @@ class Stepping:
         return self._solution(ended), self._pressing(ended)
 
     def _solution(self, ended: _Ended) -> StepSolution:
-        """The solution that the last compiled step has left."""
+        """Return the solution of the last compiled step."""
         result, (n, iterations, residual, _, _) = self._machine.result, ended
         return StepSolution(
             v_plus=result.v_plus.copy(),
@@ -263,7 +263,7 @@ class Stepping:
         )
 
     def _pressing(self, ended: _Ended) -> ContactForces:
-        """The forces that the last compiled step has left."""
+        """Return the forces of the last compiled step."""
         result, (_, _, _, pressing, ordered) = self._machine.result, ended
         forces = ContactForces(
             identity=result.identity[:pressing].copy(),
@@ -273,33 +273,33 @@ class Stepping:
         return forces if ordered else _in_order(forces.identity, forces.force, forces.normal)
 
     def _solve(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces]:
-        """The model in Python, with all that it can do."""
+        """Solve by the model in Python, with all its means."""
         system = self._system
-        # not before: a compiled step that ends in finite velocities has had finite torques
+        # not earlier: a compiled step that ends in finite velocities has had finite torques
         require_torques(tau, system.actuated_names)
         applied = -system.bias
         applied[system.n_unactuated :] += tau
         kappa = -h * applied - system.M @ system.from_pinocchio(self._state.v)
         problem = StepProblem(h=h, M=system.M, kappa=kappa, contacts=contacts)
-        if self._step is None:  # the last solution is all the memory there is
+        if self._step is None:  # the last solution is the only memory
             solution = self._model(problem, None if self._last is None else self._last.warm)
         else:
             solution = self._model(problem, as_warm_start(self._machine.memory))
             store(self._machine.memory, solution.warm)
-        # not the normal impulse alone: drag, and what holds where nothing slips, need none
+        # not only the normal impulse: drag, and contacts without slip, need none
         pressing = np.flatnonzero(np.abs(solution.impulses).max(axis=1, initial=0.0) > ROUNDING_N * h)
         force = contacts.force_world(solution.impulses, h)
         return solution, _in_order(contacts.identity[pressing], force[pressing], contacts.axes[pressing, 0])
 
 
 CONTACTS = 16
-"""Contacts for whose forces there is room at first, where nobody knows how many there may be."""
+"""Initial room for contacts whose number is not known."""
 
 ENDLESS_NM: Final = 1e200
-"""Torque [N m] with which no machine stays finite."""
+"""Torque [N m] with which every robot diverges."""
 
 DRAWS: Final = 20
-"""Substeps with which a plant gets warm."""
+"""Number of substeps to load a plant."""
 FASTEST_M_S: Final = 3.0
 """Standard deviation of the velocities in the last of them [m/s, rad/s]: contacts close, slip and open."""
 
@@ -307,14 +307,14 @@ _NO_MULTIPLIERS: Array = np.zeros(0)
 
 
 def _moving(step: int, machine: Bound, system: CompiledSystem, contacts: SphereContacts, stops: Stops) -> Moving:
-    """The argument of `substep`, at a configuration of zeros."""
+    """Return the argument of `substep`, at a configuration of zeros."""
     none = np.zeros(0)
     return Moving(
         step=step,
         machine=machine,
         terms=system.work,
         spheres=contacts.bound,
-        found=bind(Contacts.none(system.n_velocities).packed),
+        contacts=bind(Contacts.none(system.n_velocities).packed),
         stops=stops.bound,
         flyers=system.flyers,
         damping=none if system.actuators is None else system.actuators.damping,
@@ -327,7 +327,7 @@ def _moving(step: int, machine: Bound, system: CompiledSystem, contacts: SphereC
 
 
 def _room(m: int, contacts: int) -> PlantResult:
-    """Room for the result of a step with that many contacts of a machine with m velocities."""
+    """Allocate the result of a step with this many contacts of a robot with m velocities."""
     return PlantResult(
         v_plus=np.zeros(m),
         impulses=np.zeros((contacts, 3)),
@@ -338,13 +338,13 @@ def _room(m: int, contacts: int) -> PlantResult:
 
 
 def _of_bodies(forces: ContactForces) -> ContactForces:
-    """The forces of contacts, without those of joints on their stops."""
+    """Return the forces of contacts, without those on joint stops."""
     own = forces.identity < FIRST
     return ContactForces(identity=forces.identity[own], force=forces.force[own], normal=forces.normal[own])
 
 
 def _in_order(identity: Integers, force: Array, normal: Array) -> ContactForces:
-    """Contact forces in the order of their identities."""
+    """Sort contact forces by identity."""
     if identity.size > 1 and (identity[1:] < identity[:-1]).any():
         order = np.argsort(identity)
         identity, force, normal = identity[order], force[order], normal[order]

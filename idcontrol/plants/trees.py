@@ -1,8 +1,8 @@
 """Time stepping of machines and free bodies together under SAP: trees of joints, and of six velocities each.
 
-Bodies are made of several convex parts, and so are the links of machines. Parts of one tree do not touch each other.
-Joints are driven by torques, and by springs and dampers that act within the step, as drives do whose own loops are
-faster than it: with ``A = M + h D + h² K`` (Castro, Permenter & Han 2022, eq. 11) they are stable however stiff.
+Bodies and links consist of several convex parts. Parts of one tree do not touch each other. Joints are driven by
+torques, and by springs and dampers implicit in the step, like drives with fast inner loops: with ``A = M + h D + h² K``
+(Castro, Permenter & Han 2022, eq. 11) they are stable however stiff.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from idcontrol.contact.contacts import axes_of
 from idcontrol.contact.detection import Detection
-from idcontrol.contact.distance import near_pairs
+from idcontrol.contact.distance import candidate_pairs
 from idcontrol.dynamics.bodies import (
     BodyState,
     Inertias,
@@ -32,8 +32,8 @@ from idcontrol.models import sap
 from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
 from idcontrol.types import Array, Booleans, Integers
 
-NEAR = 1e-3
-"""Gap below which contacts are listed [m], in addition to the distance that parts can move within the step."""
+MARGIN = 1e-3
+"""Gap below which contacts are listed [m], in addition to the parts' motion within the step."""
 
 HAND_SPEED = 0.5
 """Speed of a link up to which its contacts are listed before they close [m/s]."""
@@ -46,11 +46,11 @@ class Part:
     Attributes:
         name: Name for messages and pictures.
         shape: coal geometry.
-        tree: Machines first, then bodies, numbered as they are given to `Trees`; `WORLD` does not move.
-        frame: Of a machine: index of the frame that carries the part.
-        position: In the frame of what carries it, shape (3,) [m].
+        tree: Machines first, then bodies, in the order of `Trees`; `WORLD` does not move.
+        frame: For a machine: index of the frame that carries the part.
+        position: In the carrier's frame, shape (3,) [m].
         rotation: Its axes (columns), shape (3, 3).
-        mu: Friction; where two parts touch, the smaller one counts.
+        mu: Friction; a contact has the smaller of two.
     """
 
     name: str
@@ -77,12 +77,12 @@ class Mass(NamedTuple):
 
 
 class Drive(NamedTuple):
-    """How the joints of a machine are driven for one step, all of shape (m,).
+    """Drive of a machine's joints for one step, all of shape (m,).
 
     Attributes:
         torque: Torque [N m].
-        target: Positions that the springs pull to [rad].
-        speed: Speeds that the dampers pull to [rad/s].
+        target: Rest positions of the springs [rad].
+        speed: Target speeds of the dampers [rad/s].
         stiffness: K [N m/rad].
         damping: D [N m s/rad].
     """
@@ -114,7 +114,7 @@ class Trees:
     """Machines and bodies under gravity.
 
     Attributes:
-        state: Where everything is.
+        state: State of everything.
         problem: Problem of the last step; None before the first.
         last: Its solution.
         force: Contact force on the first of the two parts in the last step, world axes, shape (n, 3) [N].
@@ -131,10 +131,10 @@ class Trees:
         parameters: sap.Parameters,
         gravity: float = 9.81,
     ) -> None:
-        """Prepare the scene; machines have joints of one velocity each, none of them free.
+        """Prepare the scene; the machines' joints have one velocity each.
 
         Raises:
-            InputError: A machine floats, or a part is carried by nothing that there is.
+            InputError: A machine floats, or a part's carrier does not exist.
         """
         if any(machine.n_unactuated or machine.model.nq != machine.model.nv for machine in machines):
             raise InputError("machines among bodies are fixed to the world, with joints of one velocity each")
@@ -195,7 +195,7 @@ class Trees:
         return self.state
 
     def update(self) -> None:
-        """Compute the machines' terms at the present state, and where all parts are."""
+        """Compute the machines' terms at the current state, and place all parts."""
         for machine, q, v in zip(self.machines, self.state.q, self.state.v, strict=True):
             machine.update(q, v)
         self._rotation_bodies: Array = rotations(self.state.bodies.orientation)
@@ -211,7 +211,7 @@ class Trees:
         )
 
     def step(self, h: float, drives: Sequence[Drive]) -> TreesState:
-        """Take one step of length `h` [s] with one drive for each machine; `update` has seen the present state."""
+        """Take one step of length `h` [s] with one drive per machine; `update` must have seen the current state."""
         state, k = self.state, len(self.machines)
         t, d = len(self._size), int(self._size.max())
         M, v, v_star = np.zeros((t, d, d)), np.zeros((t, d)), np.zeros((t, d))
@@ -230,18 +230,18 @@ class Trees:
         v_star[k:, :6] = free
 
         reach_of_tree = np.concatenate(
-            [np.full(k, 0.5 * NEAR + h * HAND_SPEED), reaches(free, self._extent, h, 0.5 * NEAR), [0.0]]
+            [np.full(k, 0.5 * MARGIN + h * HAND_SPEED), reaches(free, self._extent, h, 0.5 * MARGIN), [0.0]]
         )
         reach = reach_of_tree[self._tree]
         detection = self._detection
         detection.put(*self.place)
-        pair = near_pairs(detection.placed.low, detection.placed.high, reach, self._tree)
-        found = detection.find(pair, reach[pair[:, 0]] + reach[pair[:, 1]], reach)
-        axes = axes_of(found.normal, 0.0)
-        tree = self._tree[found.shape]
-        rows = np.zeros((len(found.gap), 2, 3, d))
-        _rows(tree, self._joint[found.shape], bodies.position, self._jacobian, self._support, found.point, axes, rows)
-        contacts = len(found.gap)
+        pair = candidate_pairs(detection.placed.low, detection.placed.high, reach, self._tree)
+        points = detection.find(pair, reach[pair[:, 0]] + reach[pair[:, 1]], reach)
+        axes = axes_of(points.normal, 0.0)
+        tree = self._tree[points.shape]
+        rows = np.zeros((len(points.gap), 2, 3, d))
+        _rows(tree, self._joint[points.shape], bodies.position, self._jacobian, self._support, points.point, axes, rows)
+        contacts = len(points.gap)
         self.problem = SparseProblem(
             h=h,
             size=self._size,
@@ -250,15 +250,15 @@ class Trees:
             v_star=v_star,
             tree=tree,
             rows=rows,
-            gap=found.gap,
-            mu=self._mu[found.shape].min(axis=1, initial=np.inf),
+            gap=points.gap,
+            mu=self._mu[points.shape].min(axis=1, initial=np.inf),
             stiffness=np.full(contacts, np.inf),
             damping=np.zeros(contacts),
             surface_velocity=np.zeros((contacts, 3)),
         )
         p = self._parameters
         self.last = solution = sap.solve_sparse(self.problem, sigma=p.sigma, beta=p.beta, tolerance=p.tolerance)
-        self.touching = found.shape
+        self.touching = points.shape
         self.force = (solution.impulses[:, None, :] @ axes)[:, 0] / h
         speeds = tuple(solution.v_plus[i, : self._size[i]].copy() for i in range(k))
         self.state = TreesState(
@@ -283,8 +283,8 @@ class Trees:
         total: Array = on @ self.force
         return total
 
-    def squeeze(self, first: int, second: int) -> float:
-        """Sum of the sizes of the contact forces between two trees in the last step [N]."""
+    def pressing_force(self, first: int, second: int) -> float:
+        """Return the sum of the magnitudes of the contact forces between two trees in the last step [N]."""
         tree = self._tree[self.touching]
         between = (tree == (first, second)).all(axis=1) | (tree == (second, first)).all(axis=1)
         return float(np.linalg.norm(self.force[between], axis=1).sum())
@@ -301,14 +301,14 @@ def _rows(
     axes: Array,
     out: Array,
 ) -> None:
-    """Rows of both sides of each contact: those of A, and those of B with the minus.
+    """Write contact rows of both sides: A's, and B's with the minus.
 
     Args:
         tree: Trees of both sides, shape (n, 2).
-        joint: Joints of both sides where a tree is a machine, shape (n, 2).
+        joint: Joints of both sides if a tree is a machine, shape (n, 2).
         position: Bodies' centres, shape (bodies, 3) [m].
         jacobian: Of each machine, at the world's origin, shape (k, 6, d).
-        support: Which velocities move which joint of each machine, shape (k, joints, d).
+        support: True if a velocity moves a joint, per machine, shape (k, joints, d).
         point: Contact points, shape (n, 3) [m].
         axes: Their axes (rows), shape (n, 3, 3).
         out: Zeros, overwritten, shape (n, 2, 3, d).

@@ -1,4 +1,4 @@
-"""Contact problems and the machines that pose them: built here, drawn at random, recorded along walks.
+"""Contact problems and machines: built here, drawn at random, recorded along walks.
 
 Tests, `idcontrol.trust`, `idcontrol.bench` and experiments share them.
 """

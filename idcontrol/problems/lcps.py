@@ -15,7 +15,7 @@ from idcontrol.types import Array
 
 
 def coulomb_lcp(rho: Array, c: Array, mu: Array) -> tuple[Array, Array, Array]:
-    """The friction LCP (math.md, section 5.1) over (f_N, f_F, λ); contacts with μ = 0 have no f_F and λ.
+    """Return the friction LCP (math.md, section 5.1) over (f_N, f_F, λ); contacts with μ = 0 have no f_F and λ.
 
     Args:
         rho: Whitened rows [N; S; T], shape (3 n, k) or more rows, which are not read.
@@ -44,13 +44,13 @@ def coulomb_lcp(rho: Array, c: Array, mu: Array) -> tuple[Array, Array, Array]:
 
 
 def normal_rows(problem: StepProblem) -> tuple[Array, Array]:
-    """Whitened normal rows and their constants: velocities that keep contacts apart."""
+    """Return the whitened normal rows and their constants: velocities that keep contacts apart."""
     reduction, n = whiten(problem), len(problem.contacts)
     return reduction.rho[:n], reduction.c[:n]
 
 
 def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
-    """Whitened edge rows of the friction pyramids and their constants (math.md, section 7.3); N alone where μ = 0."""
+    """Return the whitened edge rows of the friction pyramids and their constants (math.md, 7.3); N alone if μ = 0."""
     reduction, mu = whiten(problem), problem.contacts.mu
     rough, n = mu > 0.0, mu.size
     rows, constants = [reduction.rho[:n][~rough]], [reduction.c[:n][~rough]]
@@ -66,7 +66,7 @@ def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
 
 
 def excluded(rows: Array, r: Array) -> bool | None:
-    """Whether no y has ρ y + r ≥ 0, by a linear program: c ≥ 0 with ρᵀc = 0 and r·c < 0; None if it cannot tell."""
+    """True if no y has ρ y + r ≥ 0, by a linear program: c ≥ 0 with ρᵀc = 0 and r·c < 0; None if undecided."""
     lengths = np.linalg.norm(rows, axis=1)
     lengths[lengths < 1e-9 * max(float(lengths.max()), 1e-300)] = 1.0
     rho, constants = rows / lengths[:, None], r / lengths
@@ -82,6 +82,6 @@ def excluded(rows: Array, r: Array) -> bool | None:
         return None
     if program.fun > -1e-9:
         return False
-    # the certificate excludes every y that is not larger than its value over what is left of ρᵀc
-    left = float(np.linalg.norm(rho.T @ program.x))
-    return True if -program.fun > 1e3 * left else None
+    # the certificate excludes every y up to the size of its value over the residual of ρᵀc
+    residual = float(np.linalg.norm(rho.T @ program.x))
+    return True if -program.fun > 1e3 * residual else None

@@ -1,4 +1,4 @@
-"""Small machines that are built here, so that nothing but the library is needed: sled, ball, walker, chain."""
+"""Small machines built here, so that only the library is needed: sled, ball, walker, chain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ H = 1e-3
 """Period of all control and plant steps here [s]."""
 G = 9.81
 SLIDING = 0.2
-"""Friction coefficient of machines that should slide; those that should stand have `HOLDING`."""
+"""Friction coefficient of machines that should slide; standing machines have `HOLDING`."""
 HOLDING = 0.7
 
 SLED_MASS = 2.0
@@ -33,7 +33,7 @@ BALL = 0.1
 
 
 def free_body(inertia: Array) -> System:
-    """One free body, its frame called "body", of `SLED_MASS` and the rotational inertia (3, 3) [kg m²]."""
+    """Return one free body, its frame called "body", of `SLED_MASS` and the rotational inertia (3, 3) [kg m²]."""
     model = pin.Model()
     joint = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "body")
     model.appendBodyToJoint(joint, pin.Inertia(SLED_MASS, np.zeros(3), inertia), pin.SE3.Identity())
@@ -42,27 +42,27 @@ def free_body(inertia: Array) -> System:
 
 
 def sled(ground: Terrain, mu: float, *, dt: float = H, settings: plants.GroundSettings | None = None) -> plants.Setup:
-    """A body on four ball feet, for `plants.build`; its three inertias differ, so that it tumbles in the air."""
+    """Return a body on four ball feet, for `plants.build`; its three inertias differ, so that it tumbles in the air."""
     system = free_body(np.diag(SLED_INERTIA))
     contacts = SphereContacts(system, ("body",) * 4, FOOT, ground, mu, offsets=_SLED_FEET)
     return plants.Setup(system=system, contacts=contacts, dt=dt, settings=settings or plants.GroundSettings())
 
 
 def sled_state(slope: float = 0.0, *, gap: float = 0.0, v: Array | None = None) -> State:
-    """The sled with its feet `gap` [m] above a plane that falls along x by `slope` [rad]."""
+    """Return the sled with its feet `gap` [m] above a plane that falls along x by `slope` [rad]."""
     height = SLED_HEIGHT + gap
     q = np.array([height * np.sin(slope), 0.0, height * np.cos(slope), 0.0, np.sin(slope / 2), 0.0, np.cos(slope / 2)])
     return State(t=0.0, q=q, v=np.zeros(6) if v is None else v)
 
 
 def sled_energy(state: State) -> float:
-    """Kinetic and potential energy of the sled [J]."""
+    """Return the kinetic and potential energy of the sled [J]."""
     v = state.v
     return float(0.5 * (SLED_MASS * v[:3] @ v[:3] + v[3:] @ (SLED_INERTIA * v[3:])) + SLED_MASS * G * state.q[2])
 
 
 def ball(mu: float = HOLDING, *, dt: float = H) -> plants.Setup:
-    """A solid ball of radius `BALL` on level ground, for `plants.build`."""
+    """Return a solid ball of radius `BALL` on level ground, for `plants.build`."""
     system = free_body(0.4 * SLED_MASS * BALL**2 * np.eye(3))
     return plants.Setup(system=system, contacts=SphereContacts(system, ("body",), BALL, plane(), mu), dt=dt)
 
@@ -73,7 +73,7 @@ WALKER_MASS = 4.0 + 4 * 0.6
 
 
 def walker(limit: float = 1e3) -> tuple[System, SphereContacts]:
-    """A trunk on four legs of three sliding joints each, limited to `limit` [N], over level ground."""
+    """Return a trunk on four legs of three sliding joints each, limited to `limit` [N], over level ground."""
     model = pin.Model()
     trunk = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "trunk")
     model.appendBodyToJoint(trunk, pin.Inertia(4.0, np.zeros(3), np.diag([0.03, 0.06, 0.07])), pin.SE3.Identity())
@@ -93,13 +93,13 @@ def walker(limit: float = 1e3) -> tuple[System, SphereContacts]:
 
 
 def walker_state(system: System) -> State:
-    """The walker at rest on its four feet."""
+    """Return the walker at rest on its four feet."""
     q = system.configuration(np.zeros(12), np.array([0.0, 0.0, LEG + FOOT, 0.0, 0.0, 0.0, 1.0]))
     return State(t=0.0, q=q, v=np.zeros(18))
 
 
 def standing(acceleration: Array | None = None) -> Reference:
-    """Reference of the walker: to stand, or to accelerate its joints by `acceleration`, shape (12,) [m/s²]."""
+    """Return a reference of the walker: to stand, or to accelerate its joints by `acceleration`, shape (12,) [m/s²]."""
     reference = Reference.standing(np.zeros(12), 4)
     return reference if acceleration is None else structs.replace(reference, a=acceleration)
 
@@ -107,22 +107,22 @@ def standing(acceleration: Array | None = None) -> Reference:
 def controller(
     name: str, *, limit: float = 1e3, settings: controllers.InverseSettings | None = None
 ) -> tuple[Controller, State]:
-    """The controller `name` of the walker, and the walker's state at rest."""
+    """Return the controller `name` of the walker, and the walker's state at rest."""
     system, contacts = walker(limit)
-    given = controllers.InverseSettings() if settings is None else settings
+    chosen = controllers.InverseSettings() if settings is None else settings
     stiff = controllers.Gains(kp=np.full(12, 1e3), kd=np.full(12, 10.0))
-    setup = controllers.Setup(system=system, contacts=contacts, h=H, settings=given, torque_gains=stiff)
+    setup = controllers.Setup(system=system, contacts=contacts, h=H, settings=chosen, torque_gains=stiff)
     return controllers.build(name, setup), walker_state(system)
 
 
 def first_command(name: str, *, acceleration: Array | None = None, limit: float = 1e3) -> Command:
-    """First command for the standing walker, with the demanded joint accelerations `acceleration` (12,) [m/s²]."""
+    """Return the first command for the standing walker, with joint accelerations `acceleration` (12,) [m/s²]."""
     control, state = controller(name, limit=limit)
     return control(state, standing(acceleration))
 
 
 def chain(links: int) -> System:
-    """A chain of links of 0.2 m and 0.3 kg, hung from the world on passive hinges about y and x in turn."""
+    """Return a chain of links of 0.2 m and 0.3 kg, hung from the world on passive hinges about y and x in turn."""
     model = pin.Model()
     parent, place = 0, pin.SE3(np.eye(3), np.array([0.0, 0.0, 1.0]))
     for i in range(links):
@@ -136,7 +136,7 @@ def chain(links: int) -> System:
 
 
 def inverse_step(system: System, v: Array, wanted: Array, contacts: Contacts) -> StepProblem:
-    """The step of length `H` from the velocity `v` (m,) whose joints must end at the velocities `wanted` (a,)."""
+    """Return the step of length `H` from velocity `v` (m,) to joint velocities `wanted` (a,)."""
     return StepProblem(
         h=H,
         M=system.M.copy(),
@@ -147,7 +147,7 @@ def inverse_step(system: System, v: Array, wanted: Array, contacts: Contacts) ->
 
 
 def forward_step(system: System, v: Array, motor_impulse: Array, contacts: Contacts) -> StepProblem:
-    """The step of length `H` from the velocity `v` (m,) under the motor impulses hτ (a,) [N m s]."""
+    """Return the step of length `H` from the velocity `v` (m,) under the motor impulses hτ (a,) [N m s]."""
     kappa = H * system.bias - system.M @ v
     kappa[system.n_unactuated :] -= motor_impulse
     return StepProblem(h=H, M=system.M.copy(), kappa=kappa, contacts=contacts)

@@ -1,7 +1,7 @@
-"""Random rigid bodies that touch each other and the world: problems for solvers, without any robot.
+"""Random rigid bodies in contact with each other and the world: problems for solvers, without any robot.
 
-A contact is a small sphere on body A that touches a flat face of body B or of the world. Velocities are those of the
-centres of mass and angular ones, both in world axes, six for each body.
+A contact is a small sphere on body A that touches a flat face of body B or of the world. Each body has six
+velocities in world axes: its centre of mass's, then the angular ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Pile:
         M: Inertia, shape (6 k, 6 k) for k bodies.
         force: Gravity, gyroscopic and applied forces, shape (6 k,) [N, N m].
         v: Velocity, at which no contact parts or closes, shape (6 k,).
-        contacts: Closed contacts without friction; put μ in with `dataclasses.replace`.
+        contacts: Closed contacts without friction; set μ with `dataclasses.replace`.
         drift: J̇ v, block order, shape (3 n,) [m/s²].
         pairs: Bodies A and B of each contact, shape (n, 2); B may be `WORLD`.
         radius: Radius of the sphere on body A, shape (n,) [m].
@@ -45,14 +45,13 @@ class Pile:
 
 
 def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: int, *, lightest: float = 0.5) -> Pile:
-    """Bodies that rest on each other, between walls and on the floor.
+    """Return bodies that rest on each other, between walls and on the floor.
 
     Args:
         rng: Source of randomness.
         bodies: Number of bodies; each is held by at least one contact.
         contacts: Number of contacts, at least `bodies` and `sliding`.
-        sliding: Number of contacts with the world that slide, because the surface moves along itself; all others roll
-            or rest.
+        sliding: Number of contacts with the world that slide, because the surface moves; all others roll or rest.
         lightest: Smallest mass [kg].
 
     Returns:
@@ -114,7 +113,7 @@ def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: i
 
 
 def rows(pairs: Integers, point: Array, axes: Array, position: Array) -> Array:
-    """Contact rows [N; S; T] over the velocities of all bodies (math.md, section 2), shape (3 n, 6 k)."""
+    """Return contact rows [N; S; T] over the velocities of all bodies (math.md, section 2), shape (3 n, 6 k)."""
     n = pairs.shape[0]
     J = np.zeros((3, n, position.shape[0], 6))
     for i, (a, b) in enumerate(pairs):
@@ -126,7 +125,7 @@ def rows(pairs: Integers, point: Array, axes: Array, position: Array) -> Array:
 
 
 def drift(pairs: Integers, point: Array, axes: Array, radius: Array, position: Array, v: Array) -> Array:
-    r"""J̇ v of a sphere on A against a face of B, whose axes turn with B (math.md, section 9), shape (3 n,) [m/s²].
+    r"""Return J̇ v of a sphere on A against a face of B, whose axes rotate with B (math.md, 9), shape (3 n,) [m/s²].
 
     With C the sphere's centre and n the normal, the surfaces pass at ``u = v_C - R ω_A × n - v_B(p)``; at v̇ = 0
 
@@ -158,20 +157,20 @@ def axes_about(normal: Array, first: Array) -> Array:
 
 
 def _direction(rng: np.random.Generator, bias: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Array:
-    """A random unit vector, most often on the side of `bias`."""
+    """Return a random unit vector, most often on the side of `bias`."""
     x = rng.normal(size=3) + np.array(bias)
     unit: Array = x / np.linalg.norm(x)
     return unit
 
 
 def _axes(rng: np.random.Generator, normal: Array) -> Array:
-    """Right-handed rows: the normal, and two tangents at a random angle."""
+    """Return right-handed rows: the normal, and two tangents at a random angle."""
     normal = normal / np.linalg.norm(normal)
     return axes_about(normal, np.cross(normal, _direction(rng)))
 
 
 def _inertia(rng: np.random.Generator, mass: float) -> Array:
-    """Inertia of a box of 10 to 40 cm in a random pose, about its centre, in world axes."""
+    """Return the inertia of a box of 10 to 40 cm in a random pose, about its centre, in world axes."""
     squares = rng.uniform(0.1, 0.4, 3) ** 2
     axes = _axes(rng, _direction(rng))
     about = axes.T @ np.diag(mass / 12.0 * (squares.sum() - squares)) @ axes
@@ -180,7 +179,7 @@ def _inertia(rng: np.random.Generator, mass: float) -> Array:
 
 
 def _pairs(rng: np.random.Generator, bodies: int, contacts: int, sliding: int) -> Integers:
-    """The first body rests on the world, each other on one before it; the rest are random, but enough on the world."""
+    """Pair the bodies: the first rests on the world, each other on an earlier one; the rest are random."""
     pairs = [(0, WORLD)] + [(body, int(rng.integers(body))) for body in range(1, bodies)]
     while len(pairs) < contacts:
         missing = sliding - sum(b == WORLD for _, b in pairs)
@@ -193,7 +192,7 @@ def _pairs(rng: np.random.Generator, bodies: int, contacts: int, sliding: int) -
 
 
 def _allowed(held: Array, v: Array) -> Array:
-    """The part of v that moves none of the held rows."""
+    """Return the part of v that moves none of the held rows."""
     _, sigma, across = np.linalg.svd(held, full_matrices=False)
     across = across[sigma > 1e-9 * sigma[0]]
     rest: Array = v - across.T @ (across @ v)

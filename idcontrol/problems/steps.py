@@ -23,12 +23,12 @@ DEMANDS: Final = ("consistent", "noisy", "arbitrary")
 
 
 def kind_of(number: int) -> tuple[bool, bool]:
-    """Whether problem `number` stands on feet, and whether it is inverse."""
+    """True if problem `number` stands on feet, and whether it is inverse."""
     return number % 2 == 0, number // 2 % 2 == 1
 
 
 def numbered_step(number: int, *, seed: int = 0, most_contacts: int = 64) -> StepProblem:
-    """Problem `number` of a suite whose contacts are spread evenly over the octaves from 1 to `most_contacts`."""
+    """Return problem `number` of a suite whose contacts spread evenly over the octaves from 1 to `most_contacts`."""
     rng = np.random.default_rng([seed, number])
     feet, inverse = kind_of(number)
     wanted = int(np.exp(rng.uniform(0.0, np.log(most_contacts + 1))))
@@ -36,10 +36,10 @@ def numbered_step(number: int, *, seed: int = 0, most_contacts: int = 64) -> Ste
 
 
 def random_step(rng: np.random.Generator, *, feet: bool, inverse: bool, contacts: int) -> StepProblem:
-    """A step of a machine on feet, or of boxes, with `contacts` contacts (boxes in a hand may have fewer).
+    """Return a step of a machine on feet, or of boxes, with `contacts` contacts (boxes in a hand may have fewer).
 
-    Gaps are zero or positive, friction is between 0 and 1.5, different at each contact, the same, or zero, and the
-    condition number of the inertia is spread evenly over its decades up to 1e8, as far as the masses decide it.
+    Gaps are zero or positive; friction is between 0 and 1.5, different at each contact, the same, or zero; the
+    condition number of the inertia spreads evenly over its decades up to 1e8, as far as the masses determine it.
     """
     while True:
         problem = _feet(rng, contacts, inverse) if feet else _boxes(rng, contacts, inverse)
@@ -48,7 +48,7 @@ def random_step(rng: np.random.Generator, *, feet: bool, inverse: bool, contacts
 
 
 def _feet(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
-    """A floating body with one to six legs of three joints; each ends in a rigid foot with its share of contacts."""
+    """Return a floating body with one to six legs of three joints, and a rigid foot with several contacts on each."""
     legs = int(rng.integers(1, min(n, 6) + 1))
     m, light = 6 + 3 * legs, 10.0 ** -rng.uniform(0.5, 6.0)
     foot = np.column_stack((rng.uniform(-0.3, 0.3, (legs, 2)), np.full(legs, -0.3)))
@@ -93,7 +93,7 @@ def _feet(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
 
 
 def _boxes(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
-    """Boxes on each other, on the floor and against walls; inverse: a hand moves some of them."""
+    """Return boxes on each other, on the floor and against walls; inverse: a hand moves some of them."""
     bodies = int(rng.integers(1, min(n, 6) + 1))
     pile = random_pile(rng, bodies, n, 0, lightest=10.0 ** -rng.uniform(0.5, 6.0))
     v = pile.v + 0.3 * rng.normal(size=6 * bodies)
@@ -105,7 +105,7 @@ def _boxes(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
         held[rng.integers(bodies)] = False
         index = np.flatnonzero(np.repeat(held, 6))
         prescribed = Prescribed(index=index, velocity=_demand(rng, J, v)[index])
-        # a contact between prescribed bodies, or of one with the world, cannot move any free body
+        # a contact between prescribed bodies, or between one and the world, cannot move any free body
         a, b = pile.pairs.T
         contacts = contacts.take(~(held[a] & ((b == WORLD) | held[b])))
         J = contacts.jacobian
@@ -140,7 +140,7 @@ def _step(
 
 
 def _demand(rng: np.random.Generator, J: Array, v: Array) -> Array:
-    """A velocity of one of the kinds of `DEMANDS`."""
+    """Return a velocity of one of the kinds of `DEMANDS`."""
     kind = DEMANDS[int(rng.integers(len(DEMANDS)))]
     wish: Array = v + 0.1 * rng.normal(size=v.size)
     if kind == "arbitrary":
@@ -150,7 +150,7 @@ def _demand(rng: np.random.Generator, J: Array, v: Array) -> Array:
 
 
 def _tilted(rng: np.random.Generator, most: float) -> Array:
-    """Contact axes whose normal points up, tilted by at most `most` [rad]."""
+    """Return contact axes whose normal points up, tilted by at most `most` [rad]."""
     direction, tilt = rng.uniform(0.0, 2.0 * np.pi), rng.uniform(0.0, most)
     normal = np.array([np.sin(tilt) * np.cos(direction), np.sin(tilt) * np.sin(direction), np.cos(tilt)])
     return axes_about(normal, np.cross([0.0, 1.0, 0.0], normal))
@@ -160,11 +160,11 @@ HOSTILE_FRICTION: Final = (0.0, 1e-9, 0.3, 0.6, 1.0, 1e6, np.inf)
 
 
 def hostile_step(number: int, *, seed: int = 0) -> StepProblem:
-    """Problem `number` of a suite that attacks: nothing in it is of one size.
+    """Return problem `number` of a hostile suite: its quantities differ by many orders of magnitude.
 
     One to twelve velocities, some prescribed in every other problem; masses over twelve decades, in units from 1e-6 to
-    1e6 of a kilogram; up to six contacts, some of them listed twice, opposed, or collinear, or on what cannot move;
-    gaps up to ±1e6 m; friction of `HOSTILE_FRICTION`.
+    1e6 of a kilogram; up to six contacts, some repeated, opposed, or collinear, or on immovable bodies; gaps up to ±1e6
+    m; friction of `HOSTILE_FRICTION`.
     """
     rng = np.random.default_rng([seed, number, 1])
     m, n, h = int(rng.integers(1, 13)), int(rng.integers(0, 7)), float(rng.choice([1e-4, 1e-3, 1e-2]))

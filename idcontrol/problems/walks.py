@@ -1,4 +1,4 @@
-"""Walks, heaps and boxes that are stepped again, and the contact problems that a controller poses along a walk."""
+"""Walks, heaps and boxes that are replayed, and the contact problems of a controller along a walk."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.types import Array, Booleans, Reference, State
 
 MOST_COPIES = 10_000
-"""A copied contact's identity is that of its original times this, plus the number of the copy."""
+"""The identity of a copied contact is its original's times this, plus the number of the copy."""
 
 SETTLING = 480
-"""Periods before a walk is recorded: the robot picks up speed, and the start is forgotten."""
+"""Periods skipped at the start of a walk, while the robot accelerates."""
 
 HEAP_MU, HEAP_STEP_S = 1.0, 0.01
 """Friction of a heap, and the step of its plant [s]."""
 
 HEAP_TOLERANCE = 1e-6
-"""ε_r of the stopping rule (Castro et al. 2022, eq. 20): Drake's, which we demand of every island of the heap."""
+"""ε_r of the stopping rule (Castro et al. 2022, eq. 20): Drake's, required of every island of the heap."""
 
 PATCH_MU, PATCH_M, PATCH_M_S, PATCH_FOOT_M = 0.5, 0.2, 0.2, 1e-3
-"""Friction of a box on a plate, edge of the square of its contacts [m], the speed that it slides with at first [m/s],
-and the radius of what it stands on [m]."""
+"""Friction of a box on a plate, edge of the square of its contacts [m], its initial sliding speed [m/s], and the radius
+of its feet [m]."""
 
 FILM = 1e-6
-"""Added to the radius of feet in simulators that act on closed contacts only [m]: in our states contacts are closed to
-rounding, on either side."""
+"""Added to the radius of feet in simulators whose contacts must penetrate to act [m]: in our states contacts are closed
+to rounding, on either side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Moment:
         reference: Reference at its beginning.
         tau: Joint torques held during the period, shape (a,) [N m].
         after: State at its end.
-        pressing: Number of feet that pressed on the ground.
+        pressing: Number of feet that press on the ground.
     """
 
     state: State
@@ -67,14 +67,14 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedWalk:
-    """A walk that was recorded, and what it takes to step through it again.
+    """A recorded walk, and what it takes to replay it.
 
     Attributes:
         robot: Name of the robot.
         h: Control period [s].
         moments: The periods in order.
-        setup: Makes a new setup of a controller.
-        machine: Makes new multibody terms, and the detector of the feet on the ground with the true friction.
+        setup: Creates a new setup of a controller.
+        machine: Creates new multibody terms, and the detector of the feet on the ground with the true friction.
         feet: Names of the foot frames.
     """
 
@@ -93,7 +93,7 @@ class Heap:
     Attributes:
         plant: Plant that steps them.
         start: State before they fall.
-        round: Which bodies are balls, shape (n,); the others are boxes.
+        round: True for balls, shape (n,); the others are boxes.
         radius_m: Radius of a ball.
         side_m: Edge of a box.
         width_m: Inner width of the container, and its height.
@@ -114,7 +114,7 @@ class Heap:
 
 
 def walk(robot: str, plant: str, periods: int) -> RecordedWalk:
-    """A straight trot on flat ground, `periods` long, from its second step on.
+    """Return a straight trot on flat ground, `periods` long, from its second step on.
 
     Raises:
         InputError: The robot falls.
@@ -149,7 +149,7 @@ def walk(robot: str, plant: str, periods: int) -> RecordedWalk:
 
 
 def heap(bodies: int) -> Heap:
-    """`bodies` balls and boxes above the floor of a container (Castro et al. 2022, section X-C)."""
+    """Return `bodies` balls and boxes above the floor of a container (Castro et al. 2022, section X-C)."""
     parameters = sap.Parameters(tolerance=HEAP_TOLERANCE)
     plant, start = clutter.drop(bodies, walls=True, mu=HEAP_MU, step_s=HEAP_STEP_S, parameters=parameters)
     return Heap(
@@ -167,7 +167,7 @@ def heap(bodies: int) -> Heap:
 
 
 def patch(side: int) -> tuple[System, SphereContacts, State]:
-    """A box on a plate, and how it begins: it slides, turning, on side² contacts in a square, and comes to rest."""
+    """Return a box on a plate and its start: it slides and turns on side² contacts in a square, then comes to rest."""
     system, contacts = free_body(np.diag([0.01, 0.01, 0.015])), side * side
     x, y = np.meshgrid(*2 * [np.linspace(-0.5 * PATCH_M, 0.5 * PATCH_M, side)])
     feet = np.column_stack((x.ravel(), y.ravel(), np.full(contacts, PATCH_FOOT_M - 0.05)))
@@ -181,52 +181,52 @@ def patch(side: int) -> tuple[System, SphereContacts, State]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PosedProblem:
-    """A contact problem as a controller poses it.
+class WalkStep:
+    """A contact problem of a controller.
 
     Attributes:
-        posed: The control step.
+        step: The control step.
         moment: Index of the moment in the walk.
     """
 
-    posed: Posed
+    step: Posed
     moment: int
 
     @property
     def problem(self) -> StepProblem:
-        """The step problem, with the joint velocities prescribed."""
-        return problem_of(self.posed)
+        """Return the step problem, with the joint velocities prescribed."""
+        return problem_of(self.step)
 
 
 MOST_ROWS = 20_000
-"""Largest number of contacts in all problems of a set together, to bound memory."""
+"""Limit of contacts in all problems of a set together, to bound memory."""
 
 
-def problems(walk: RecordedWalk, contacts: int | None = None) -> list[PosedProblem]:
-    """The problems that inverse dynamics poses along a walk.
+def problems(walk: RecordedWalk, contacts: int | None = None) -> list[WalkStep]:
+    """Return the problems of inverse dynamics along a walk.
 
     Args:
         walk: The walk.
-        contacts: Number of contacts to give to the problems in which all feet stand (`copied`); there are fewer
-            problems with many contacts (`MOST_ROWS`), but at least two. None takes all problems as they are.
+        contacts: Number of contacts in the problems in which all feet stand (`copied`); there are fewer problems with
+            many contacts (`MOST_ROWS`), but at least two. None takes all problems as they are.
     """
-    setup, found = walk.setup(), []
+    setup, steps = walk.setup(), []
     controller = InverseDynamics(COULOMB_QP, setup.system, setup.contacts, setup.acceleration_gains, setup.h)
     for moment, each in enumerate(walk.moments):
-        found.append(PosedProblem(posed=controller.problem(each.state, each.reference), moment=moment))
+        steps.append(WalkStep(step=controller.problem(each.state, each.reference), moment=moment))
         controller(each.state, each.reference)
     if contacts is None:
-        return found
-    stood = [posed for posed in found if len(posed.problem.contacts) == len(walk.feet)]
-    return [crowded(posed, contacts) for posed in stood[: max(2, MOST_ROWS // contacts)]]
+        return steps
+    stood = [each for each in steps if len(each.problem.contacts) == len(walk.feet)]
+    return [repeated(each, contacts) for each in stood[: max(2, MOST_ROWS // contacts)]]
 
 
-def crowded(posed: PosedProblem, contacts: int) -> PosedProblem:
+def repeated(moment: WalkStep, contacts: int) -> WalkStep:
     """Repeat a control step with `contacts` contacts, without a memory and without a ramping foot."""
-    problem = copied(posed.problem, contacts)
+    problem = copied(moment.problem, contacts)
     mu = problem.contacts.mu
-    cones = posed.posed.cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))
-    return replace(posed, posed=assembled(problem, cones, last=posed.posed.last))
+    cones = moment.step.cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))
+    return replace(moment, step=assembled(problem, cones, last=moment.step.last))
 
 
 def copied(problem: StepProblem, contacts: int) -> StepProblem:

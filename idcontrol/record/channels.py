@@ -27,7 +27,7 @@ class ChannelRow:
         self._channels = channels
 
     def writer(self, names: Sequence[str]) -> Callable[..., None]:
-        """A function that writes the channels `names` at once, as fast as one is written through `of`.
+        """Return a function that writes the channels `names` at once, as fast as one is written through `of`.
 
         Args:
             names: Channels of one number each, side by side in this order; the function takes their values.
@@ -39,23 +39,23 @@ class ChannelRow:
 
 
 def width(channels: Mapping[str, tuple[int, ...]]) -> int:
-    """Number of values in a row."""
+    """Return the number of values in a row."""
     return sum(math.prod(shape) for shape in channels.values())
 
 
 def views(values: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
     """Views of the channels within `values`, shape (..., width); each has shape (..., *shape)."""
-    found: dict[str, Array] = {}
+    parts: dict[str, Array] = {}
     at = 0
     for name, shape in channels.items():
         size = math.prod(shape)
-        found[name] = values[..., at : at + size].reshape((*values.shape[:-1], *shape))
+        parts[name] = values[..., at : at + size].reshape((*values.shape[:-1], *shape))
         at += size
-    return found
+    return parts
 
 
 def span(channels: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> slice:
-    """Part of a row that holds `names`, which must stand side by side in `channels` in this order."""
+    """Return the part of a row that holds `names`, which must stand side by side in `channels` in this order."""
     at = list(channels).index(names[0])
     before = dict(list(channels.items())[:at])
     chosen = dict(list(channels.items())[at : at + len(names)])

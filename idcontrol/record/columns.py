@@ -35,9 +35,9 @@ PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred", *SOLES)
 
 
 def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | None) -> dict[Column, str]:
-    """The unit of each number of a channel, by its name, in the order of a row.
+    """Return the unit of each number of a channel, by its name, in the order of a row.
 
-    Names are those of joints, feet and axes where the run is a walk, else the channel with indices: ``tau[0]``.
+    Names are of joints, feet and axes if the run is a walk, otherwise of the channel with indices: ``tau[0]``.
 
     Args:
         channel: Name of the channel.
@@ -54,7 +54,7 @@ def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | N
 
 
 def _of_a_walk(channel: str, shape: Sequence[int], unit: str, layout: Layout) -> dict[Column, str]:
-    """The columns of a channel of a walk; none where its numbers have no names."""
+    """Return the columns of a channel of a walk; none where its numbers have no names."""
     if channel in PER_JOINT:
         return dict.fromkeys(layout.joints, unit)
     if channel in PER_FOOT:
@@ -71,7 +71,7 @@ def _of_a_walk(channel: str, shape: Sequence[int], unit: str, layout: Layout) ->
 def _of_state(
     size: int, base: Mapping[Column, str], places: Sequence[int], joints: Sequence[str], unit: str
 ) -> dict[Column, str]:
-    """The columns of a configuration or velocity: joints at their `places`, else the numbers of the base in turn."""
+    """Return the columns of a configuration or velocity: joints at their `places`, the other numbers in turn."""
     at, rest = dict(zip(places, joints, strict=True)), iter(base.items())
     columns: dict[Column, str] = {}
     for k in range(size):

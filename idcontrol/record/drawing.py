@@ -83,7 +83,7 @@ def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
 
 
 def picture(title: str, sentence: str, figure: Figure) -> Picture:
-    """A picture for a page, from a figure that was drawn under `STYLE`."""
+    """Return a picture for a page, from a figure that was drawn under `STYLE`."""
     return Picture(title, sentence, _svg(figure))
 
 
@@ -98,7 +98,7 @@ def _uri(svg: bytes) -> str:
 
 
 def panels(heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, **more: Any) -> tuple[Figure, Any]:
-    """Axes in rows and columns, as large as their labels allow.
+    """Return axes in rows and columns, as large as their labels allow.
 
     Args:
         heights: Heights of the rows [inches].

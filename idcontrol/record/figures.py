@@ -11,12 +11,12 @@ from idcontrol.record.metrics import Layout, distance_to_segment
 from idcontrol.record.plots import COLORS, DARK, DRAWABLE, QUIET, Curve, Moment, Panel, Plots, Section, intervals
 from idcontrol.types import TOUCHING_N, Array, Status
 
-NEAR = 1.3
+LIMIT_FACTOR = 1.3
 """Torque limits within this multiple of the largest torque are drawn."""
 IN_WINDOW = "; the chosen window is dark"
 """How the sentence below the picture of a path ends where the reader can choose a window of time."""
 JOINTS = 3
-"""Number of joints that are shown at first: those of a leg."""
+"""Number of joints that are shown at first: a leg's."""
 
 
 class Walk(NamedTuple):
@@ -54,12 +54,12 @@ class Walk(NamedTuple):
 
 
 def drawable(arrays: Mapping[str, Array], layout: Layout) -> Walk:
-    """The walk in `arrays`; what is not finite or above `plots.DRAWABLE` is NaN."""
+    """Return the walk in `arrays`; what is not finite or above `plots.DRAWABLE` is NaN."""
     return Walk({name: np.where(np.abs(values) < DRAWABLE, values, np.nan) for name, values in arrays.items()}, layout)
 
 
 def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Mapping[str, Any]] = ()) -> Plots | None:
-    """All plots of a locomotion run, in the order of the page; None if there are too few rows to draw.
+    """Return all plots of a locomotion run, in the order of the page; None if there are too few rows to draw.
 
     Args:
         arrays: Channels as listed in `idcontrol.record.metrics`, shape (rows, ...).
@@ -83,7 +83,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Map
 def moments(walk: Walk, events: Sequence[Mapping[str, Any]] = ()) -> list[Moment]:
     """Where to look first: the worst instants, the first step of each solver that was not solved, and all events."""
     t, names = walk.arrays["t"], walk.layout.joints
-    found = []
+    instants = []
     for what, unit, values in (
         ("largest torque rate", "N m/s", np.abs(walk.torque_rate)),
         ("largest torque", "N m", np.abs(walk.arrays["tau"])),
@@ -91,16 +91,16 @@ def moments(walk: Walk, events: Sequence[Mapping[str, Any]] = ()) -> list[Moment
     ):
         if np.isfinite(values).any():
             row, joint = np.unravel_index(np.nanargmax(values), values.shape)
-            found.append(Moment(float(t[row]), f"{what}: {values[row, joint]:.3g} {unit}, {names[joint]}"))
+            instants.append(Moment(float(t[row]), f"{what}: {values[row, joint]:.3g} {unit}, {names[joint]}"))
     error = np.abs(walk.predicted - walk.arrays["force"][:, :, 2].sum(axis=1))
     if np.isfinite(error).any():
         worst = int(np.nanargmax(error))
-        found.append(Moment(float(t[worst]), f"largest force error: {error[worst]:.3g} N"))
+        instants.append(Moment(float(t[worst]), f"largest force error: {error[worst]:.3g} N"))
     for solver, channel in (("controller", "status"), ("plant", "plant_status")):
         unsolved = np.flatnonzero(walk.arrays[channel] > Status.SOLVED)
         if len(unsolved):
-            found.append(Moment(float(t[unsolved[0]]), f"first step of the {solver} that was not solved"))
-    return found + [
+            instants.append(Moment(float(t[unsolved[0]]), f"first step of the {solver} that was not solved"))
+    return instants + [
         Moment(float(event["t"]), f"{event['what']}: {event['detail']}") for event in events if event["t"] is not None
     ]
 
@@ -141,7 +141,7 @@ def glance(walk: Walk) -> Section:
 
 
 def path(walk: Walk) -> Section:
-    """The way from above, and how far the centre of mass is off it."""
+    """Return the path from above, and how far the centre of mass is off it."""
     arrays = walk.arrays
     known = np.isfinite(arrays["target"]).all(axis=1) & np.isfinite(arrays["segment"]).all(axis=1)
     counted = known & ~(arrays["turning"] > 0.5)
@@ -180,12 +180,12 @@ def joints(walk: Walk) -> Section:
 
 
 def torques(walk: Walk) -> Section:
-    """Torques and their rate of change."""
+    """Return torques and their rate of change."""
     tau, names = walk.arrays["tau"], walk.layout.joints
-    near = NEAR * np.nanmax(np.abs(tau), axis=0, initial=0.0)
+    bounds = LIMIT_FACTOR * np.nanmax(np.abs(tau), axis=0, initial=0.0)
     limits = [
         Curve(f"{name} limit", np.full(len(tau), sign * limit), color, (name,), "dashed")
-        for name, limit, largest, color in zip(names, walk.layout.torque_limit, near, _colors(names), strict=True)
+        for name, limit, largest, color in zip(names, walk.layout.torque_limit, bounds, _colors(names), strict=True)
         if limit is not None and limit < largest
         for sign in (1.0, -1.0)
     ]
@@ -200,7 +200,7 @@ def torques(walk: Walk) -> Section:
 
 
 def forces(walk: Walk) -> Section:
-    """Vertical contact forces, foot by foot and summed."""
+    """Return the vertical contact forces, foot by foot and summed."""
     real, predicted = walk.arrays["force"][:, :, 2], walk.arrays["force_pred"][:, :, 2]
     together = [
         Curve("sum in the plant", real.sum(axis=1), COLORS[5], look="area"),
@@ -214,7 +214,7 @@ def forces(walk: Walk) -> Section:
 
 
 def pressure(walk: Walk) -> Section:
-    """Centres of pressure of soles, and moments about the vertical there."""
+    """Return centres of pressure of soles, and moments about the vertical there."""
     names, feet = walk.layout.feet, walk.arrays["feet"]
     away, moment = list[Array](), list[Array]()
     for ending in ("", "_pred"):
@@ -269,7 +269,7 @@ def _each(names: Sequence[str], values: Array) -> list[Curve]:
 
 
 def _beside(names: Sequence[str], measured: Array, other: Array, what: str) -> list[Curve]:
-    """Each joint's or foot's curve, and the other one that it is held against, dashed in the same colour."""
+    """Return each joint's or foot's curve, and the other one that it is held against, dashed in the same colour."""
     return [
         curve
         for name, color, real, wanted in zip(names, _colors(names), measured.T, other.T, strict=True)

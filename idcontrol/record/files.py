@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def within(folder: Path, name: str) -> Path | None:
-    """The regular file or folder `name` of a record; None if there is none.
+    """Return the regular file or folder `name` of a record; None if there is none.
 
     Raises:
         InputError: It is a link that leads out of `folder`, or a pipe, device or socket.
@@ -43,7 +43,7 @@ def within(folder: Path, name: str) -> Path | None:
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
-    """The JSON object in a file of a record.
+    """Return the JSON object in a file of a record.
 
     Raises:
         InputError: The file is missing or damaged, or leads out of `folder`.
@@ -61,7 +61,7 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
         ValueError: It is no strict JSON, has a key twice or a number too large, or is nested deeper than `DEPTH`.
@@ -121,7 +121,7 @@ def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
 
 
 def _dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """A channel of a record; links, which may lead anywhere, are not followed."""
+    """Return a channel of a record; links, which may lead anywhere, are not followed."""
     what = None
     if not isinstance(file.get(name, getlink=True), h5py.HardLink):
         what = "a link"
@@ -137,7 +137,7 @@ def _dataset(file: h5py.File, name: str) -> h5py.Dataset:
 
 
 def _deeper(value: Any, levels: int) -> bool:
-    """Whether objects and lists are nested deeper than `levels`."""
+    """True if objects and lists are nested deeper than `levels`."""
     if not isinstance(value, dict | list):
         return False
     inner = value.values() if isinstance(value, dict) else value

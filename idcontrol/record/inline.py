@@ -70,16 +70,16 @@ class Plots:
         return self._drawn(figures.torques(self._walk), window or self._strides(), joints)
 
     def forces(self, window: Window | None = None, feet: Sequence[str] = ()) -> Drawing:
-        """Vertical contact forces, in the plant and as predicted; by default of all feet, over a few strides."""
+        """Return vertical contact forces, real and predicted; by default of all feet, over a few strides."""
         return self._drawn(figures.forces(self._walk), window or self._strides(), feet)
 
     def path(self, window: Window | None = None) -> Drawing:
-        """The way from above, and how far the centre of mass is off it; by default of the whole run."""
+        """Return the path from above, and how far the centre of mass is off it; by default of the whole run."""
         section = figures.path(self._walk)
         return self._drawn(replace(section, sentence=section.sentence.replace(figures.IN_WINDOW, "")), window)
 
     def smoothness(self, window: Window | None = None) -> Drawing:
-        """Torque rates over time: largest and mean over the joints, with percentiles; by default of the whole run."""
+        """Return torque rates over time, largest and mean of the joints, with percentiles; by default of all rows."""
         rate = np.abs(self._walk.torque_rate[1:])
         middle, high, highest = np.percentile(rate, (50, 99, 99.9))
         sentence = (
@@ -111,7 +111,7 @@ class Plots:
 
 
 def _drawn(section: Section, t: Array, rows: Booleans, only: Sequence[str]) -> Figure:
-    """A section of the report as a picture: its map, then its panels, over the rows of a window."""
+    """Return a section of the report as a picture: its map, then its panels, over the rows of a window."""
     heights = [3.9] * bool(section.track) + [1.9] * len(section.panels)
     figure, grid = panels(heights, gap=0.45)
     axes = list(grid[:, 0])
@@ -159,14 +159,14 @@ def _map(axes: Any, section: Section, rows: Booleans) -> None:
 
 
 def summary(headline: str, metrics: Mapping[str, Any], note: str, folder: str) -> str:
-    """A run in HTML: what was run, and what came out, in units."""
-    found = [(q.label, f"{q.text(q.of(metrics))} {q.unit}") for q in _quantities([metrics])]
+    """Return a run in HTML: what was run, and what came out, in units."""
+    rows = [(q.label, f"{q.text(q.of(metrics))} {q.unit}") for q in _quantities([metrics])]
     said = f"<p>{html.escape(note)}</p>" if note else ""
-    return f"<b>{html.escape(headline)}</b>{table((), found)}{said}<code>{html.escape(folder)}</code>"
+    return f"<b>{html.escape(headline)}</b>{table((), rows)}{said}<code>{html.escape(folder)}</code>"
 
 
 def comparison(settings: Sequence[str], rows: Iterable[tuple[Sequence[str], Mapping[str, Any], str]]) -> str:
-    """A comparison in HTML.
+    """Return a comparison in HTML.
 
     Args:
         settings: What is varied.
@@ -183,7 +183,7 @@ def _quantities(all_metrics: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in HTML."""
+    """Return a table in HTML."""
     head = f"<thead>{_row('th', header)}</thead>" if header else ""
     return f"<table>{head}<tbody>{''.join(_row('td', row) for row in rows)}</tbody></table>"
 

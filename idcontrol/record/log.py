@@ -43,13 +43,13 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def header_bytes(header: Mapping[str, Any]) -> bytes:
-    """The beginning of a log with the keys ``schema``, ``channels``, ``units`` and ``wall_time`` in `header`."""
+    """Return the beginning of a log with the keys ``schema``, ``channels``, ``units`` and ``wall_time`` in `header`."""
     text = json.dumps(header).encode()
     return _FILE_HEAD.pack(_FILE_MAGIC, len(text), zlib.crc32(text)) + text
 
 
 def block_bytes(rows: Array) -> bytes:
-    """A block of `rows`, shape (n, values)."""
+    """Return a block of `rows`, shape (n, values)."""
     payload = rows.astype("<f8", copy=False).tobytes()
     counts = struct.pack("<IQ", len(rows), len(payload))
     return _BLOCK_HEAD.pack(_BLOCK_MAGIC, len(rows), len(payload), zlib.crc32(payload, zlib.crc32(counts))) + payload
@@ -77,11 +77,11 @@ class Log:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return sum(rows for _, rows in self.blocks)
 
     def payloads(self) -> Iterator[Array]:
-        """The blocks, one at a time, each of shape (rows, values)."""
+        """Return the blocks, one at a time, each of shape (rows, values)."""
         values = width(self.channels)
         with self.path.open("rb") as file:
             for offset, rows in self.blocks:
@@ -89,7 +89,7 @@ class Log:
                 yield np.frombuffer(file.read(8 * values * rows), dtype="<f8").reshape(rows, values)
 
     def arrays(self) -> dict[str, Array]:
-        """All rows, channel by channel, each of shape (rows, ...)."""
+        """Return all rows, channel by channel, each of shape (rows, ...)."""
         out = {name: np.empty((self.rows, *shape)) for name, shape in self.channels.items()}
         first = 0
         for block in self.payloads():

@@ -97,7 +97,7 @@ def _topic(writer: Any, name: str, schema: str, what: dict[str, Any]) -> int:
 
 
 def _schema(run: Run, shown: dict[str, dict[Column, str]]) -> dict[str, Any]:
-    """The JSON Schema of a row, with the units."""
+    """Return the JSON Schema of a row, with the units."""
     channels: dict[str, Any] = {}
     for channel, columns in shown.items():
         unit = {column: {"type": ["number", "null"], "description": of} for column, of in columns.items()}
@@ -109,7 +109,7 @@ def _schema(run: Run, shown: dict[str, dict[Column, str]]) -> dict[str, Any]:
 
 
 def _nested(values: dict[Column, Any], inner: str | None = None) -> dict[str, Any]:
-    """Values by names of one or two words, as objects within an object; `inner` is the key of those within."""
+    """Return values by names of one or two words, as objects within an object; `inner` is the key of those within."""
     out: dict[str, Any] = {}
     for column, value in values.items():
         if isinstance(column, str):
@@ -122,7 +122,7 @@ def _nested(values: dict[Column, Any], inner: str | None = None) -> dict[str, An
 
 
 def _rows(run: Run, shown: dict[str, dict[Column, str]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Time [ns] and channels of each row."""
+    """Return the time [ns] and channels of each row."""
     t = run.arrays["t"]
     for begin in range(0, len(t), ROWS):
         part = slice(begin, begin + ROWS)

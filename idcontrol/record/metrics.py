@@ -1,6 +1,6 @@
 """Metrics of a recorded run: pure functions of its arrays.
 
-The arrays are those of `idcontrol.record.recording`, one row per control tick. Channels of a locomotion run with `a`
+The arrays come from `idcontrol.record.recording`, one row per control tick. Channels of a locomotion run with `a`
 actuated joints and `nf` feet (shape of one row, unit)::
 
     t ()                             time at which the tick began                                  s
@@ -113,7 +113,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) -> Layout | None:
-    """The layout of a recorded walk whose arrays fit it; None for runs of other kinds.
+    """Return the layout of a recorded walk whose arrays fit it; None for runs of other kinds.
 
     Args:
         meta: The facts about the run.
@@ -153,7 +153,7 @@ def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) 
 
 
 def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -> dict[str, Any]:
-    """All metrics of a locomotion run.
+    """Return all metrics of a locomotion run.
 
     Args:
         arrays: The channels that the module's text lists, shape (rows, ...); ``step_us``, ``commanded`` and ``granted``
@@ -163,7 +163,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
 
     Returns:
         Keys ``steps, completed, fell_at_s``, ``missed`` (the sentence of `shortfall`; None for a robot that did what
-        it was asked or fell), those of `following` where the command was recorded, those of the
+        it was asked or fell), keys of `following` if the command was recorded, keys of the
         functions below it, ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
         ``rate_bound_off_steps``, ``position_limit_steps``, ``speed_limit_steps``,
         ``waypoints_reached``, and the objects ``step_us``, ``solver`` and ``plant_solver``.
@@ -228,7 +228,7 @@ def estimate(q: Array, v: Array, seen: Array | None) -> dict[str, float | None]:
 
     Args:
         q: Configurations, shape (rows, nq): position and quaternion (x, y, z, w) of the base first.
-        v: Velocities, shape (rows, nv): those of the base first, in its axes.
+        v: Velocities, shape (rows, nv): the base's first, in its axes.
         seen: Channel ``base_seen``, shape (rows, 13); None where the base was not estimated.
 
     Returns:
@@ -337,7 +337,7 @@ def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int,
     On command it goes as far as commanded within 10 % and a tenth of its height, and turns as far as commanded within
     10 % and 0.3 rad, allowing for the time that changes of motion take. Between waypoints, where the speed is a bound
     and the heading a means, it comes along the path as far as it was granted within the same 10 %, goes no farther than
-    10 % more than the legs that it finished and the one that it is on, and turns no more than their corners need.
+    10 % more than its finished legs and the current one, and turns no more than their corners need.
 
     Args:
         asked: From `following`.
@@ -347,23 +347,23 @@ def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int,
     """
     if any(number is None for number in asked.values()):
         return "its motion is not finite"
-    told = {key: float(number or 0.0) for key, number in asked.items()}
+    numbers = {key: float(number or 0.0) for key, number in asked.items()}
     slack = SLACK_HEIGHTS * layout.base_height_m
     if progress is not None:
         legs = waypoints + 1
-        enough = progress >= (1.0 - SHORTFALL) * told["granted_m"] - slack
-        straight = told["followed_m"] <= (1.0 + SHORTFALL) * path_length(legs, layout.waypoints) + slack
-        if enough and straight and abs(told["followed_rad"]) <= (1.0 + SHORTFALL) * math.pi * legs + SLACK_RAD:
+        enough = progress >= (1.0 - SHORTFALL) * numbers["granted_m"] - slack
+        straight = numbers["followed_m"] <= (1.0 + SHORTFALL) * path_length(legs, layout.waypoints) + slack
+        if enough and straight and abs(numbers["followed_rad"]) <= (1.0 + SHORTFALL) * math.pi * legs + SLACK_RAD:
             return None
         return (
-            f"reached {waypoints} waypoints: came {progress:.2f} m along their path, of {told['granted_m']:.2f} m "
-            f"granted, and turned {told['followed_rad']:.2f} rad"
+            f"reached {waypoints} waypoints: came {progress:.2f} m along their path, of {numbers['granted_m']:.2f} m "
+            f"granted, and turned {numbers['followed_rad']:.2f} rad"
         )
     missed = []
     for key, part, least in (("m", "went", slack), ("rad", "turned", SLACK_RAD)):
-        went, far = told[f"followed_{key}"], told[f"commanded_{key}"]
+        went, far = numbers[f"followed_{key}"], numbers[f"commanded_{key}"]
         if abs(went - far) > SHORTFALL * abs(far) + least:
-            missed.append(f"{part} {went:.2f} of {far:.2f} {key} commanded ({told[f'granted_{key}']:.2f} granted)")
+            missed.append(f"{part} {went:.2f} of {far:.2f} {key} commanded ({numbers[f'granted_{key}']:.2f} granted)")
     return ", ".join(missed) or None
 
 
@@ -386,12 +386,12 @@ def path_progress(at: Array, reached: int, waypoints: Sequence[tuple[float, floa
 
 
 def tracking(q: Array, v: Array, q_des: Array, v_des: Array) -> dict[str, float | None]:
-    """Mean over joints and time of ``|q - q_des|`` and ``|q̇ - q̇_des|``; all of shape (rows, a)."""
+    """Return the mean over joints and time of ``|q - q_des|`` and ``|q̇ - q̇_des|``; all of shape (rows, a)."""
     return {"q_err_rad": _mean(np.abs(q - q_des)), "qd_err_rad_s": _mean(np.abs(v - v_des))}
 
 
 def torques(tau: Array, h: float) -> dict[str, Any]:
-    """Mean |τ|, and how fast torques change, over joints and steps.
+    """Return the mean |τ|, and how fast torques change, over joints and steps.
 
     Args:
         tau: Torques, shape (rows, a) [N m].
@@ -422,7 +422,7 @@ def torques(tau: Array, h: float) -> dict[str, Any]:
 
 
 def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
-    """Error of the predicted sum of normal forces.
+    """Return the error of the predicted sum of normal forces.
 
     The error ``e(t) = |Σ_feet predicted - Σ_feet force|`` is taken over the ticks with a prediction. Returned are its
     mean, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. The relative error is
@@ -449,10 +449,10 @@ def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
 
 
 def sole_wrenches(arrays: Mapping[str, Array]) -> dict[str, float | None]:
-    """Errors of the predicted wrenches of soles that carry load, in ticks with a prediction.
+    """Return errors of the predicted wrenches of soles that carry load, in ticks with a prediction.
 
     Args:
-        arrays: The channels ``force`` and `SOLES`, and those of the prediction.
+        arrays: The channels ``force`` and `SOLES`, and their predictions.
 
     Returns:
         ``wrench_err_rel``, the median of ``|Δw| / |w|``, in which a moment counts as a force at `ARM_M`; and
@@ -493,7 +493,7 @@ def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, standing_m:
 
 
 def height_error(t: Array, height: Array, height_ref: Array, window: int) -> float | None:
-    """Largest |mean of (height - reference) over `window` rows|, over all windows that begin 1 s or later.
+    """Return the largest |mean of (height - reference) over `window` rows|, over all windows that begin 1 s or later.
 
     The mean over one gait period removes the bobbing within a step and leaves slow rising and sagging.
     """
@@ -506,7 +506,7 @@ def height_error(t: Array, height: Array, height_ref: Array, window: int) -> flo
 
 
 def slip(speed: Array, stance: Booleans) -> dict[str, float | None]:
-    """Mean and largest tangential speed of the feet that are planned to stand; both of shape (rows, nf) [m/s]."""
+    """Return mean and largest tangential speed of feet planned to stand; both inputs have shape (rows, nf) [m/s]."""
     standing = speed[stance]
     return {"slip_m_s": _mean(standing), "slip_max_m_s": _largest(standing)}
 
@@ -519,7 +519,7 @@ def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> floa
     Args:
         base: Positions of the base, shape (rows, 3) [m].
         feet: Centres of the foot spheres, shape (rows, nf, 3) [m].
-        stance: Whether a foot is planned to stand, shape (rows, nf).
+        stance: True if a foot is planned to stand, shape (rows, nf).
         h: Time between rows [s].
 
     Returns:
@@ -532,14 +532,14 @@ def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> floa
 
 
 def touchdown_error(stance: Booleans, force: Array, swing_s: float, h: float) -> float | None:
-    """Mean over planned touchdowns of |real tick - planned tick| · h [s].
+    """Return the mean over planned touchdowns of |real tick - planned tick| · h [s].
 
     A touchdown is planned where `stance` of a foot begins. The real touchdown is the first tick with force after a tick
     without force, searched within half a swing before and after the planned one; if there is none, the foot counts as
     half a swing off. Touchdowns whose search window leaves the record are skipped.
 
     Args:
-        stance: Whether a foot is planned to stand, shape (rows, nf).
+        stance: True if a foot is planned to stand, shape (rows, nf).
         force: Contact forces, shape (rows, nf, 3) [N].
         swing_s: Duration of a planned swing [s].
         h: Time between rows [s].
@@ -553,13 +553,13 @@ def touchdown_error(stance: Booleans, force: Array, swing_s: float, h: float) ->
         for k in np.flatnonzero(planned[:, foot]):
             if k - half < 0 or k + half >= len(planned):
                 continue
-            found: Integers = np.flatnonzero(landed[k - half : k + half + 1, foot])
-            errors.append(abs(int(found[0]) - half) if found.size else half)
+            touchdowns: Integers = np.flatnonzero(landed[k - half : k + half + 1, foot])
+            errors.append(abs(int(touchdowns[0]) - half) if touchdowns.size else half)
     return float(np.mean(errors)) * h if errors else None
 
 
 def com_path(com: Array, start: Array, end: Array, turning: Booleans) -> dict[str, float | None]:
-    """Mean and largest horizontal distance of the centre of mass to the segment between two waypoints.
+    """Return the mean and largest horizontal distance of the centre of mass to the segment between two waypoints.
 
     Args:
         com: Centre of mass, shape (rows, 2 or more) [m].
@@ -601,10 +601,10 @@ def distance(base: Array, stride: int) -> float | None:
 
 
 def percentiles(values: Array) -> dict[str, float | None]:
-    """Median, 99th, 99.9th and 99.99th percentile and maximum of the finite `values`, shape (rows,); None without."""
+    """Return median, 99th, 99.9th, 99.99th percentile and maximum of the finite `values` (rows,); None without."""
     values = values[np.isfinite(values)]
-    found = np.percentile(values, [50.0, 99.0, 99.9, 99.99, 100.0]).tolist() if values.size else [None] * 5
-    return dict(zip(("p50", "p99", "p999", "p9999", "max"), found, strict=True))
+    touchdowns = np.percentile(values, [50.0, 99.0, 99.9, 99.99, 100.0]).tolist() if values.size else [None] * 5
+    return dict(zip(("p50", "p99", "p999", "p9999", "max"), touchdowns, strict=True))
 
 
 def solver_number(solved_by: str | None) -> float:

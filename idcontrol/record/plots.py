@@ -64,7 +64,7 @@ class Panel:
     Attributes:
         label: Quantity and unit.
         curves: The curves.
-        log: Whether the axis is logarithmic.
+        log: True if the axis is logarithmic.
         ticks: Words for the values 0, 1, 2 and so on; empty for an axis of numbers.
     """
 
@@ -128,7 +128,7 @@ class Plots:
 
 
 def thinned(t: Array, values: Array, bins: int) -> tuple[Array, Array]:
-    """Rows that keep every extreme: the smallest and the largest value of each column in each bin of rows.
+    """Return rows that keep every extreme: the smallest and the largest value of each column in each bin of rows.
 
     Args:
         t: Times of the rows, shape (rows,).
@@ -227,12 +227,12 @@ def _rounded(values: Array) -> Array:
 
 
 def intervals(flag: Booleans, level: float) -> Array:
-    """A bar at height `level` where `flag` (rows,) holds, and nothing elsewhere."""
+    """Return a bar at height `level` where `flag` (rows,) holds, and nothing elsewhere."""
     return np.where(flag, level, np.nan)
 
 
 def code() -> dict[str, str]:
-    """The script and the style of the plots, uPlot included, for the page that holds them."""
+    """Return the script and the style of the plots, uPlot included, for the page that holds them."""
     folder = files("idcontrol.show")
     return {
         "script": "\n".join((folder / name).read_text("utf-8") for name in ("uplot/uPlot.iife.min.js", "plots.js")),

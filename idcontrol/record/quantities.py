@@ -19,7 +19,7 @@ class Quantity:
         label: Its name in a table.
         unit: Unit in the table; "" if it has none.
         scale: Factor from the unit in the JSON to the unit in the table.
-        more_is_better: Whether a goal for it is a lower bound.
+        more_is_better: True if a goal for it is a lower bound.
     """
 
     topic: str
@@ -30,11 +30,11 @@ class Quantity:
     more_is_better: bool = False
 
     def of(self, metrics: Mapping[str, Any]) -> Any:
-        """The value in `metrics`, in the unit of the JSON; None if it is absent."""
+        """Return the value in `metrics`, in the unit of the JSON; None if it is absent."""
         return at(metrics, self.key)
 
     def text(self, value: Any) -> str:
-        """A value as a table shows it, without the unit; "–" where there is none."""
+        """Return a value as a table shows it, without the unit; "–" where there is none."""
         if value is None:
             return "–"
         if isinstance(value, bool):
@@ -45,7 +45,7 @@ class Quantity:
         return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
 
     def meets(self, value: Any, goal: Any) -> bool:
-        """Whether a value meets a goal, both in the unit of the JSON; what is no number meets none."""
+        """True if a value meets a goal, both in the unit of the JSON; what is no number meets none."""
         return isinstance(value, int | float) and bool(value >= goal if self.more_is_better else value <= goal)
 
 
@@ -58,7 +58,7 @@ UNITS = {
 
 
 def words(key: str, unit: str | None = None) -> tuple[str, str]:
-    """A key that is no `Quantity` as people read it: label and unit.
+    """Return a key that is no `Quantity` as people read it: label and unit.
 
     Args:
         key: The key, e.g. ``"slide_m"``.
@@ -77,7 +77,7 @@ def label(key: str) -> str:
 
 
 def text(key: str, value: Any) -> str:
-    """A value of any key in the unit of its `label`; "–" where there is none."""
+    """Return a value of any key in the unit of its `label`; "–" where there is none."""
     known = next((quantity for quantity in QUANTITIES if quantity.key == key), Quantity("", key, key))
     return known.text(value)
 

@@ -64,7 +64,7 @@ class Run:
         versions: Versions of Python, of the packages and of the platform that made it.
         metrics: Metrics computed from the arrays; None if the run did not come to its end.
         events: Recorded events, oldest first.
-        complete: Whether the run came to its end.
+        complete: True if the run came to its end.
         note: One line about missing data; "" if nothing is missing.
     """
 
@@ -91,7 +91,7 @@ class Run:
         return layout_of(self.meta, self.arrays, str(self.folder))
 
     def frame(self, channel: str) -> Any:
-        """A channel as a pandas table: a row for each time `t` [s], a column for each of its numbers.
+        """Return a channel as a pandas table: a row for each time `t` [s], a column for each of its numbers.
 
         Columns of a walk have the names of joints (``frame("tau")["LF_X_1"]``), or of feet and axes
         (``frame("force")["LF", "z"]``); other numbers have their indices. ``attrs["units"]`` holds the unit of each
@@ -284,7 +284,7 @@ class Recorder:
         self._closed = True
 
     def arrays(self) -> dict[str, Array]:
-        """All rows so far, channel by channel: copies, read back from the log."""
+        """Return all rows so far, channel by channel: copies, read back from the log."""
         self._write_block()
         return read_log(self.folder / "record.log").arrays()
 
@@ -370,7 +370,7 @@ class _Metrics(msgspec.Struct, frozen=True):
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:
-    """The metrics of the run in `folder`.
+    """Return the metrics of the run in `folder`.
 
     Raises:
         InputError: ``metrics.json`` is missing or damaged.
@@ -403,20 +403,20 @@ def fresh_folder(parent: str | Path, stem: str) -> Path:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of the packages that decide the numbers, and of the platform."""
-    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    """Return versions of Python, of the packages that decide the numbers, and of the platform."""
+    numbers = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            numbers[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            numbers[package] = "not installed"
+    return numbers
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as JSON, atomically."""
     partial = path.with_name(path.name + ".part")
-    partial.unlink(missing_ok=True)  # in a folder of somebody else it may be a link to anywhere
+    partial.unlink(missing_ok=True)  # in a foreign folder it may be a link to anywhere
     with partial.open("w", encoding="utf-8") as file:
         json.dump(jsonable(value), file, indent=2, allow_nan=False)
         file.write("\n")

@@ -59,7 +59,7 @@ class DrawableGround(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return cls(heights=samples, shape=(rows, columns), spacing_m=dx, origin_m=(x, y))
 
     def terrain(self) -> Terrain:
-        """The terrain, with heights as exact as float32.
+        """Return the terrain, with heights as exact as float32.
 
         Raises:
             InputError: The number of heights does not match their shape.

@@ -2,9 +2,9 @@
 
 - `walk`: a legged robot that walks on the ground, and `locomotion`, which records it.
 - `grasp`: an arm that swings a box between its fingertips.
-- `clutter`: balls and boxes that are dropped into a container.
-- `disturbances`: the ways in which plant, schedule and sensors may differ from what the controller assumes.
-- `session`: a walk for `idcontrol.loop`, whose processes build the same scene each for themselves.
+- `clutter`: balls and boxes dropped into a container.
+- `disturbances`: differences between plant, schedule or sensors and the controller's assumptions.
+- `session`: a walk for `idcontrol.loop`, whose processes each build the same scene.
 
-Experiments, benchmarks and tests run scenes; no scene knows any of them.
+Experiments, benchmarks and tests run scenes; no scene depends on them.
 """

@@ -19,7 +19,7 @@ CONTAINER_M, WALL_M = 0.8, 0.1
 
 COLUMNS = 4
 SPACING_M = 0.18
-"""Distance between the bodies of a column: boxes do not touch, however they are turned."""
+"""Distance between the bodies of a column: boxes do not touch, whatever their orientation."""
 
 PARAMETERS = sap.Parameters(tolerance=1e-5)
 """SAP's parameters in the paper, section X-C."""
@@ -35,14 +35,14 @@ def drop(
     stiffness_n_m: float = 1e12,
     parameters: sap.Parameters = PARAMETERS,
 ) -> tuple[FreeBodies, BodyState]:
-    """The plant and its start: columns of balls and boxes above the ground.
+    """Return the plant and its start: columns of balls and boxes above the ground.
 
     Args:
         bodies: Number of bodies.
-        walls: Whether there is a container.
-        seed: Decides which body is a ball and how each is turned.
+        walls: True for a container.
+        seed: Determines which bodies are balls, and all orientations.
         step_s: Step of the integration; the damping of the surfaces follows from it.
-        mu: Friction of everything.
+        mu: Friction of all surfaces.
         stiffness_n_m: Stiffness of every surface; the default is near-rigid.
         parameters: SAP's β, σ and tolerance.
     """

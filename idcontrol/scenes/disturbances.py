@@ -1,7 +1,7 @@
-"""Disturbances: the plant, the schedule, the sensors or the robot differ from what the controller knows of them.
+"""Disturbances: differences between the plant, schedule, sensors or robot and the controller's assumptions.
 
-Each disturbance wraps the plant, the planner or the sensors, or changes the plant's robot. No controller has a switch
-for any of them.
+Each disturbance wraps the plant, the planner or the sensors, or changes the plant's robot. Controllers have no switches
+for them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from idcontrol.types import Array, Booleans, ContactForces, Reference, State
 
 
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How plant and schedule differ from what the controller assumes.
+    """Differences between plant and schedule and the controller's assumptions.
 
     Attributes:
-        delay_s: Torques reach the joints that much later; a whole number of control periods.
-        normal_error_rad: True contact normals lean by this angle, in a direction of its own at each foot, while the
-            controller has those of the smooth ground.
-        touchdown_late_s: Feet meet the ground that much later than the controller expects; negative: earlier.
-        unseen_ground: Whether planner and controller take the ground for the plane z = 0, whatever it is.
-        payload_share: Mass on the base that the controller does not know of, as a share of the robot's mass.
+        delay_s: Delay of the torques; a whole number of control periods.
+        normal_error_rad: True contact normals are tilted by this angle, in a random direction at each foot, while the
+            controller uses the smooth ground's.
+        touchdown_late_s: Delay of touchdowns against the controller's schedule; negative for early ones.
+        unseen_ground: True if planner and controller assume the plane z = 0, whatever the ground.
+        payload_share: Unmodelled mass on the base, as a share of the robot's mass.
     """
 
     delay_s: NotNegative = 0.0
@@ -48,11 +48,11 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A strip of the ground, across the x axis, with another friction.
+    """A strip of the ground, across the x axis, with different friction.
 
     Attributes:
-        mu: Its friction; null is that of the ground.
-        x_m: Where it begins and ends.
+        mu: Its friction; null for the ground's.
+        x_m: Its beginning and end.
     """
 
     mu: NotNegative | None = None
@@ -60,7 +60,7 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class SensorNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """White noise on the state that planner and controller see: standard deviations, drawn afresh in each tick.
+    """White noise on the state that planner and controller see: standard deviations, drawn in each tick.
 
     Attributes:
         position_m: Noise on the base's position.
@@ -72,10 +72,10 @@ class SensorNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Kick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A push shorter than a tick: this velocity is added to that of the whole robot.
+    """A push shorter than a tick: a velocity added to the whole robot.
 
     Attributes:
-        at_s: Time of the push; null never.
+        at_s: Time of the push; null for none.
         velocity_m_s: Added velocity, world frame.
     """
 
@@ -85,13 +85,16 @@ class Kick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(slots=True)
 class DisturbedPlant:
-    """A `SimulatedPlant` around another. This one changes nothing; each disturbance overrides what it changes."""
+    """A `SimulatedPlant` around another one.
+
+    This base class changes nothing; each disturbance overrides what it changes.
+    """
 
     plant: SimulatedPlant
 
     @property
     def last(self) -> StepSolution | None:
-        """How the last substep was solved; None where nothing is known of it."""
+        """Outcome of the last substep's solver; None if unknown."""
         return self.plant.last
 
     def reset(self, state: State) -> State:
@@ -99,7 +102,7 @@ class DisturbedPlant:
         return self.plant.reset(state)
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to that of the robot."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to the robot's."""
         self.plant.push(velocity)
 
     def step(self, tau: Array, dt: float) -> State:
@@ -107,12 +110,12 @@ class DisturbedPlant:
         return self.plant.step(tau, dt)
 
     def contact_forces(self) -> ContactForces:
-        """Contact forces of the last step."""
+        """Return contact forces of the last step."""
         return self.plant.contact_forces()
 
 
 def drive_of(plant: SimulatedPlant) -> Driven | None:
-    """The drives behind the disturbances of `plant`; None where it takes torques."""
+    """Return the drives behind the disturbances of `plant`; None if it takes torques."""
     while isinstance(plant, DisturbedPlant):
         plant = plant.plant
     return plant if isinstance(plant, Driven) else None
@@ -120,33 +123,33 @@ def drive_of(plant: SimulatedPlant) -> Driven | None:
 
 @dataclass(slots=True)
 class Delayed(DisturbedPlant):
-    """A plant whose motors apply the torques that were commanded some control periods ago.
+    """A plant whose motors apply delayed torques.
 
     Attributes:
-        periods: Length of the delay.
+        periods: Delay in control periods.
     """
 
     periods: int
     _waiting: deque[Array] = field(default_factory=deque)
 
     def reset(self, state: State) -> State:
-        """Start from `state` with no command waiting."""
+        """Start from `state` without waiting commands."""
         self._waiting.clear()
         return self.plant.reset(state)
 
     def step(self, tau: Array, dt: float) -> State:
         """Hold the torques that are due for `dt` [s]."""
         self._waiting.append(tau.copy())
-        # Until a command is due, the first one is held: the robot is not dropped at the start.
+        # Until a command is due, the first one is held, so that the robot is not dropped at the start.
         due = self._waiting.popleft() if len(self._waiting) > self.periods else self._waiting[0]
         return self.plant.step(due, dt)
 
 
 def delay_periods(what: str, delay_s: float, h: float) -> int:
-    """Number of control periods of `h` [s] in a delay, the setting `what`.
+    """Return the number of control periods of `h` [s] in a delay, the setting `what`.
 
     Raises:
-        InputError: It is no whole number.
+        InputError: It is not a whole number.
     """
     periods = round(delay_s / h)
     if abs(periods * h - delay_s) > 1e-9:
@@ -156,12 +159,12 @@ def delay_periods(what: str, delay_s: float, h: float) -> int:
 
 @dataclass(slots=True)
 class DrawnFriction(DisturbedPlant):
-    """A plant whose friction is drawn afresh for a foot each time that it touches down.
+    """A plant whose friction is drawn for a foot at each touchdown.
 
     Attributes:
         contacts: The plant's own contacts, whose `mu` is written.
         between: Bounds of the uniform distribution.
-        rng: Source of the draws.
+        rng: Random generator.
     """
 
     contacts: SphereContacts
@@ -173,30 +176,30 @@ class DrawnFriction(DisturbedPlant):
         self._touching = np.zeros(self.contacts.mu.size, dtype=np.bool_)
 
     def reset(self, state: State) -> State:
-        """Start from `state`, every foot on a friction of its own."""
+        """Start from `state`, with friction drawn for every foot."""
         self._touching[:] = False
         self.contacts.mu[:] = self.rng.uniform(*self.between, self.contacts.mu.size)
         return self.plant.reset(state)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Step the plant; feet that have left the ground get the friction of where they will land."""
+        """Step the plant; draw the friction for feet that have lifted off."""
         after = self.plant.step(tau, dt)
         touching = np.zeros_like(self._touching)
         touching[self.plant.contact_forces().identity] = True
-        # drawn when the foot leaves the ground: whatever it meets next is there when it meets it
-        left = self._touching & ~touching
-        self.contacts.mu[left] = self.rng.uniform(*self.between, int(left.sum()))
+        # drawn at liftoff, so that it is set at the next touchdown
+        lifted = self._touching & ~touching
+        self.contacts.mu[lifted] = self.rng.uniform(*self.between, int(lifted.sum()))
         self._touching = touching
         return after
 
 
 @dataclass(slots=True)
 class Patched(DisturbedPlant):
-    """A plant whose ground has a strip with another friction.
+    """A plant whose ground has a strip with different friction.
 
     Attributes:
         contacts: The plant's own contacts, whose `mu` is written.
-        strip: Where the strip begins and ends along the x axis [m].
+        strip: Beginning and end of the strip along the x axis [m].
         mu: Friction of the strip.
         around: Friction of the ground around it.
     """
@@ -207,7 +210,7 @@ class Patched(DisturbedPlant):
     around: float
 
     def step(self, tau: Array, dt: float) -> State:
-        """Step the plant; each foot has the friction of where it was after the step before."""
+        """Step the plant; each foot has the friction at its position after the previous step."""
         x, (begin, end) = self.contacts.centre[:, 0], self.strip
         self.contacts.mu = np.where((x >= begin) & (x < end), self.mu, self.around)
         return self.plant.step(tau, dt)
@@ -226,7 +229,7 @@ class Kicked(DisturbedPlant):
     velocity: Array
 
     def step(self, tau: Array, dt: float) -> State:
-        """Step the plant, pushed first where the push is due."""
+        """Step the plant, after the push when it is due."""
         if self.countdown == 0:
             self.plant.push(self.velocity)
         self.countdown -= 1
@@ -234,19 +237,19 @@ class Kicked(DisturbedPlant):
 
 
 class LeaningSpheres(SphereContacts):
-    """Foot spheres whose contact normals lean away from those of the smooth ground; gaps stay as they are.
+    """Foot spheres whose contact normals are tilted from the smooth ground's; gaps are unchanged.
 
     Attributes:
         lean: Rotation from the smooth ground's axes to the true ones at each sphere, world frame, shape (k, 3, 3).
     """
 
     def __init__(self, lean: Array, *arguments: Any, **more: Any) -> None:
-        """Take `lean`, and then the arguments of `SphereContacts`."""
+        """Take `lean`, followed by the arguments of `SphereContacts`."""
         super().__init__(*arguments, **more)
         self.lean = lean
 
     def detect(self, margin: float) -> Contacts:
-        """The contacts of the smooth ground whose gap is below `margin` [m], their axes and rows turned."""
+        """Return the contacts of the smooth ground whose gap is below `margin` [m], with axes and rows rotated."""
         contacts = super().detect(margin)
         n, m = len(contacts), contacts.jacobian.shape[1]
         axes = contacts.axes @ self.lean[contacts.identity].transpose(0, 2, 1)
@@ -256,7 +259,7 @@ class LeaningSpheres(SphereContacts):
 
 
 def leaning(angle: float, feet: int, rng: np.random.Generator) -> Array:
-    """Rotations by `angle` [rad], each about a horizontal axis of its own, shape (feet, 3, 3)."""
+    """Return rotations by `angle` [rad], each about a random horizontal axis, shape (feet, 3, 3)."""
     heading = rng.uniform(0.0, 2.0 * np.pi, feet)
     axes = np.column_stack([np.cos(heading), np.sin(heading), np.zeros(feet)])
     return np.array([pin.exp3(angle * axis) for axis in axes])
@@ -264,11 +267,11 @@ def leaning(angle: float, feet: int, rng: np.random.Generator) -> Array:
 
 @dataclass(slots=True)
 class WrongSchedule:
-    """A planner that gives the controller wrong touchdowns; the motion that it asks for is right.
+    """A planner that gives the controller wrong touchdowns; its motion is unchanged.
 
     Attributes:
         planner: The planner.
-        late_s: How much later than planned a foot meets the ground; negative: earlier [s].
+        late_s: Delay of touchdowns against the plan; negative for early ones [s].
         swing_s: Duration of a planned swing [s].
         stance_s: Duration of a planned stance [s].
     """
@@ -281,7 +284,7 @@ class WrongSchedule:
     _stood: Booleans = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     def __call__(self, state: State) -> Reference:
-        """The plan for `state.t`, its touchdowns moved."""
+        """Return the plan for `state.t` with shifted touchdowns."""
         reference = self.planner(state)
         if self._lifted.size == 0:
             self._lifted, self._stood = np.full(reference.stance.size, np.inf), reference.stance.copy()
@@ -302,7 +305,7 @@ class WrongSchedule:
 
 
 def noisy(model: pin.Model, noise: SensorNoise, rng: np.random.Generator) -> Callable[[State], State]:
-    """A sensor that adds white noise to the configuration of a free-flyer `model`; velocities are seen as they are."""
+    """Return a sensor that adds white noise to the configuration of a free-flyer `model`; velocities are exact."""
     spread = np.full(model.nv, noise.angle_rad)
     spread[:3] = noise.position_m
 

@@ -1,6 +1,6 @@
-"""An arm whose fingertips hold a box and swing it: everything that one `GraspConfig` decides.
+"""An arm whose fingertips hold a box and swing it, built from one `GraspConfig`.
 
-The box is free; hand and box are one system, whose contacts are those of the fingertips with the box.
+The box is free; hand and box are one system, whose contacts are between fingertips and box.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.types import Booleans, Command, Controller, Reference, State, Status
 
 BOX = "box"
-"""Name of the box in the system; its pose comes last in a configuration."""
+"""Name of the box in the system; its pose is last in a configuration."""
 
 TOUCHING_M = 1e-3
 """A fingertip farther than this from the box's surface at the start does not touch it [m]."""
 
 HELD = Landing(decay_s=1e-6, sink_m_s=0.0, rise_m_s=0.0)
-"""Fingertips stay where they are on the box. Tips with one joint each cannot move on it independently, so any other
-velocity, even a micrometre per second that would close a gap, asks for a motion that does not exist."""
+"""Fingertips stay in place on the box. Tips with one joint each cannot move on it independently, so any other velocity,
+even a micrometre per second that would close a gap, demands an impossible motion."""
 
 
 class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides a grasp.
+    """Configuration of a grasp.
 
     Attributes:
         controller: Name; see ``idcontrol list controllers``.
         plant: Name; see ``idcontrol list plants``.
-        robot: Name or path of a robot file: a fixed base, and fingertips as its feet.
-        mu: Friction between fingertips and box; inf means no slip. Between two fingers a micrometre of penetration at
-            one and of gap at the other cannot be undone by a box that may not slip: rigid plants then let one fingertip
-            slip and say `repaired`. 100, which the original took for infinite, has no such corner.
+        robot: Name or path of a robot file with a fixed base and fingertips as feet.
+        mu: Friction between fingertips and box; inf means no slip. Between two fingers, a box without slip cannot
+            correct a micrometre of penetration at one and of gap at the other: rigid plants then let one fingertip slip
+            and report `repaired`. 100, the original's infinity, avoids this.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
-        preset: Name of the configuration that this one began with.
-        plant_rate_hz: The plant steps at least this often; null is `rate_hz`.
+        preset: Name of the preset.
+        plant_rate_hz: Smallest stepping rate of the plant; null for `rate_hz`.
         swing_rad: Amplitude of all joints of the arm.
         swing_rad_s: Angular frequency of the swing.
         box_side_m: Side of the cube; the default is the gap between the tips of `arm` at home.
         box_density_kg_m3: Density of the cube.
-        box_position_m: Its centre at the start, world frame; its axes are those of the world.
-        grip_n: Internal force that presses each fingertip on the box, on top of what the controller finds; the default
-            is what 0.1 N m at the finger joints of `arm` give.
-        closing_rad: How far the goals of the fingers lie beyond their home, inside the box.
+        box_position_m: Its centre at the start, world frame; its axes are the world's.
+        grip_n: Internal force of each fingertip on the box, in addition to the controller's; the default results from
+            0.1 N m at the finger joints of `arm`.
+        closing_rad: How far the finger targets lie beyond their home, inside the box.
         ground: Settings of plants with springs between fingertips and box (`plants.GroundSettings`).
-        friction: The friction that the controller counts on, and the friction pyramids.
-        acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s]; null is the robot file's.
-        torque_feedback: Whether these have the robot file's joint feedback on top.
+        friction: The assumed friction of the controller, and the friction pyramids.
+        acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s]; null for the robot file's.
+        torque_feedback: True to add the robot file's joint feedback.
         inverse: Settings of inverse-dynamics controllers.
     """
 
@@ -99,7 +99,7 @@ class GraspScene:
         config: The configuration.
         robot: Its robot.
         names: Names of the robot's joints.
-        fingers: Which joints move some of the fingertips but not all, shape (a,).
+        fingers: Joints that move some of the fingertips but not all, shape (a,).
         mount: Name of the joint that carries the hand.
     """
 
@@ -114,7 +114,7 @@ class GraspScene:
         """Load the robot of `config`.
 
         Raises:
-            UnknownName: There is no such robot.
+            UnknownName: The robot does not exist.
             InputError: It has no hand.
         """
         robot = robots.load(config.robot)
@@ -136,7 +136,7 @@ class GraspScene:
         return 1.0 / self.config.rate_hz
 
     def system(self) -> System:
-        """Multibody terms of robot and box, with the motors' limits of the robot file."""
+        """Return the multibody terms of robot and box, with the motor limits of the robot file."""
         side = self.config.box_side_m
         mass = self.config.box_density_kg_m3 * side**3
         box = FreeBody(name=BOX, mass=mass, inertia=mass * side**2 / 6.0 * np.eye(3))
@@ -151,7 +151,7 @@ class GraspScene:
 
     @property
     def pyramid_mu(self) -> float:
-        """Friction along the tangents that the plant's friction pyramid allows."""
+        """Friction along the tangents within the plant's friction pyramid."""
         return self.config.friction.of_plant(self.config.mu, plants.contact_law(self.config.plant))
 
     @property
@@ -160,7 +160,7 @@ class GraspScene:
         return self.config.friction.of_controller(self.config.mu, controllers.contact_law(self.config.controller))
 
     def tips(self, system: System, mu: float, *, orientation: float = 0.0) -> Fingertips:
-        """The fingertips against the box on `system`, with the friction `mu`; see `Fingertips`."""
+        """Return the fingertips against the box on `system`, with friction `mu`; see `Fingertips`."""
         tips, side = self.robot.description.feet, self.config.box_side_m
         return Fingertips(
             system,
@@ -174,10 +174,10 @@ class GraspScene:
         )
 
     def start(self) -> State:
-        """The robot at rest at home, the box in its place.
+        """Return the robot at rest at home, with the box in place.
 
         Raises:
-            InputError: The box is not between the fingertips there.
+            InputError: The box is not between the fingertips.
         """
         system = self.system()
         q = system.configuration(self.robot.home_joints(self.names))
@@ -197,7 +197,7 @@ class GraspScene:
         return state
 
     def swing(self) -> ArmSwing:
-        """The planner: the motion that is asked of the joints."""
+        """Return the planner of the joint motion."""
         return ArmSwing(
             home=self.robot.home_joints(self.names),
             arm=~self.fingers,
@@ -208,10 +208,10 @@ class GraspScene:
         )
 
     def controller(self) -> Controller:
-        """The controller, with the joint feedback and the grip of the configuration.
+        """Return the controller, with the joint feedback and the grip of the configuration.
 
         Raises:
-            UnknownName: There is no such controller.
+            UnknownName: The controller does not exist.
         """
         config, system = self.config, self.system()
         counted = self.mu_controller
@@ -238,11 +238,11 @@ class GraspScene:
         return GrippingController(controller, beside, self.tips(beside, counted), config.grip_n)
 
     def plant(self) -> plants.SimulatedPlant:
-        """The plant.
+        """Return the plant.
 
         Raises:
-            UnknownName: There is no such plant.
-            InputError: The plant cannot be made.
+            UnknownName: The plant does not exist.
+            InputError: The plant cannot be built.
         """
         config, system = self.config, self.system()
         dt = self.period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
@@ -253,7 +253,7 @@ class GraspScene:
         return plants.build(config.plant, setup)
 
     def scenery(self) -> Scenery:
-        """The robot and the box, for people to look at (`idcontrol view`)."""
+        """Return the robot and the box for display (`idcontrol view`)."""
         side = self.config.box_side_m
         return Scenery(
             robot=self.config.robot, bodies=(DrawableBody(name=BOX, shape="box", size_m=(side,) * 3),), ground=None
@@ -262,11 +262,11 @@ class GraspScene:
 
 @dataclass(frozen=True, slots=True)
 class WithJointFeedback:
-    """A controller with joint feedback in torques on top, as the original of the paper had it.
+    """A controller with additional joint feedback in torques, as in the paper's original.
 
     Attributes:
         controller: The controller.
-        system: Tells joint positions and velocities, and the torque limits.
+        system: Provides joint positions and velocities, and the torque limits.
         gains: Gains of the feedback [N m/rad, N m s/rad].
     """
 
@@ -279,7 +279,7 @@ class WithJointFeedback:
         self.controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Torques for the period that begins at `state.t`, cut at their limits."""
+        """Return torques for the period that begins at `state.t`, cut at their limits."""
         command = self.controller(state, reference)
         if command.status is Status.FAILED:
             return command

@@ -1,4 +1,4 @@
-"""Record a walk: the channels that `idcontrol.record.metrics` and `idcontrol.show.report` read, one row a tick."""
+"""Record a walk: the channels that `idcontrol.record.metrics` and `idcontrol.show.report` read, one row per tick."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from idcontrol.scenes.walk import WalkGuide, WalkPlanner, WalkScene
 from idcontrol.types import Array, Booleans, ContactForces, Event, Integers, Status
 
 UNREACHABLE_M = 1e-6
-"""A planned foot farther than this from where the joints can put it is out of reach [m] (planner.md 5)."""
+"""A planned foot farther than this from its reachable position is out of reach [m] (planner.md 5)."""
 REPORT_EVERY = 100
 """Number of ticks between two reports of progress."""
 MOTION = ("q", "v", "q_des", "v_des", "a_des", "tau", "stance")
-"""State, reference and torques. They stand side by side in a row, so that they are copied together."""
+"""State, reference and torques. They are adjacent in a row, so that they are copied together."""
 OUTCOME = ("status", "residual", "clipped", "rate_off", "solved_by", "gap_nm")
-"""How the controller's step ended; side by side in a row."""
+"""Outcome of the controller's step; adjacent in a row."""
 COURSE = ("waypoints", "turning", "step_us", "plant_status", "plant_residual", "plant_regularization")
-"""Progress of the walk and outcome of the plant's step; side by side in a row."""
+"""Progress of the walk and outcome of the plant's step; adjacent in a row."""
 POSTURE = ("feet", "gap", "slip", "base_tilt", "com")
 """Channels that follow from a state alone."""
 
 
 def channels(system: System, feet: int, *, soles: bool) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-    """The recorded channels of a walk: shape of one row, and unit where there is one, by name.
+    """Return the recorded channels of a walk by name: shape of one row, and unit if any.
 
     Args:
         system: The robot.
@@ -96,20 +96,20 @@ def channels(system: System, feet: int, *, soles: bool) -> tuple[dict[str, tuple
 
 
 class WaypointProgress(Protocol):
-    """How far a walk between waypoints has come."""
+    """Progress of a walk between waypoints."""
 
     target: Array
-    """The waypoint ahead, shape (2,) [m]."""
+    """The next waypoint, shape (2,) [m]."""
     previous: Array
-    """The one behind, or the start, shape (2,) [m]."""
+    """The previous one, or the start, shape (2,) [m]."""
     reached: int
-    """Number of waypoints that have been reached."""
+    """Number of waypoints reached."""
     turning: bool
-    """Whether the robot turns on the spot."""
+    """True if the robot turns on the spot."""
 
 
 def progress_of(guide: WalkGuide) -> WaypointProgress | None:
-    """The progress between waypoints; None where there are none."""
+    """Return the progress between waypoints; None without waypoints."""
     return None if isinstance(guide, Schedule | Joystick) else guide
 
 
@@ -118,7 +118,7 @@ def _finite(limits: Array) -> tuple[float | None, ...]:
 
 
 def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
-    """The facts that the recorded arrays do not say."""
+    """Return facts in addition to the recorded arrays."""
     system, limits, guide = scene.robot.system(), scene.robot.description.command, scene.guide()
     joints = [system.model.joints[system.model.getJointId(name)] for name in system.actuated_names]
     return Layout(
@@ -155,15 +155,15 @@ def record_walk(
         scene: Robot, ground and configuration.
         out: Folder of the record.
         meta: More facts about the run.
-        progress: Is told the share that is done.
+        progress: Called with the completed share.
 
     Returns:
-        The metrics of `idcontrol.record.metrics.locomotion`, wall and processor time, how many ticks had a foot out of
-        reach, and why the controller first failed (``failed_because``; None if it never did).
+        The metrics of `idcontrol.record.metrics.locomotion`, wall and processor time, number of ticks with a foot out
+        of reach, and why the controller first failed (``failed_because``; None if never).
 
     Raises:
-        UnknownName: There is no such controller or plant.
-        InputError: The configuration cannot be used.
+        UnknownName: The controller or plant does not exist.
+        InputError: The configuration is unusable.
     """
     config = scene.config
     periods = control_periods(config.duration_s, config.rate_hz)
@@ -215,7 +215,7 @@ def record_walk(
 
 
 def _lost(tick: Tick, tilt: float, height_m: float) -> bool:
-    """True if the robot fell by the beginning of a tick, so that the row of the fall is recorded, or if it is NaN."""
+    """True if the robot has fallen at the beginning of a tick, after its row is recorded, or if it is NaN."""
     level = float(tick.reference.base_position[2])
     return fallen(float(tick.state.q[2]), level, tilt, height_m) or not np.isfinite(tick.after.q).all()
 
@@ -229,10 +229,10 @@ class TickRow:
         """Lay out the row; its numbers are NaN until the first tick.
 
         Args:
-            observer: Foot spheres on a system of their own.
-            plant: Tells how its last step was solved, and what its drives gave if it has some.
-            progress: Tells how far the walk between waypoints has come; None where there are none.
-            planner: Tells what it was asked, and what of it is granted.
+            observer: Foot spheres with their own system.
+            plant: Provides the outcome of its last step, and its drives' torques if it has drives.
+            progress: Provides the progress between waypoints; None without waypoints.
+            planner: Provides the command and the granted part of it.
         """
         self._asked = planner.commanded, planner.command
         shapes, _ = channels(observer.system, observer.n_feet, soles=observer.sole_patch is not None)
@@ -244,7 +244,7 @@ class TickRow:
         self._posture = Posture(observer, self._row.of)
 
     def __call__(self, tick: Tick) -> Array:
-        """The row of `tick`, shape (values,): overwritten by the next call."""
+        """Return the row of `tick`, shape (values,): overwritten by the next call."""
         of, last, progress = self._row.of, self._plant.last, self._progress
         state, reference, command = tick.state, tick.reference, tick.command
         tau = command.tau if self._drive is None else self._drive.torque
@@ -293,7 +293,7 @@ class TickRow:
 class Posture:
     """Writes the channels that follow from a state alone: feet, their gaps and slip, tilt of the base, centre of mass.
 
-    It computes kinematics only: no inertia, no forces, no contact rows.
+    It computes kinematics only.
     """
 
     def __init__(self, observer: SphereContacts, out: Mapping[str, Array]) -> None:
@@ -326,7 +326,7 @@ class Posture:
         )
         written = _WrittenPosture(feet=out["feet"], gap=out["gap"], slip=out["slip"], tilt=out["base_tilt"])
         self._com, self._bound = out["com"], bind((moving, written))
-        self(pin.neutral(system.model), np.zeros(system.n_velocities))  # loads it: a recorder must not fall behind
+        self(pin.neutral(system.model), np.zeros(system.n_velocities))  # loads the code: a recorder must not lag
 
     def __call__(self, q: Array, v: Array) -> None:
         """Write the channels for configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""
@@ -343,7 +343,7 @@ class _MovingFeet(NamedTuple):
         rotation: From the joints' axes to the world's, shape (n, 3, 3).
         jacobian: Pinocchio's joint Jacobians in the world frame, shape (6, nv): linear rows first.
         joint: The joint that carries each sphere, shape (k,).
-        moves: Which velocities move each sphere, in Pinocchio's order, shape (k, nv).
+        moves: True for velocities that move each sphere, in Pinocchio's order, shape (k, nv).
         offset: Centre of each sphere in its joint's frame, shape (k, 3) [m].
         patch: Foot that each sphere belongs to, shape (k,).
         foot_joint: The joint that carries each foot, shape (f,).
@@ -368,7 +368,7 @@ class _MovingFeet(NamedTuple):
 
 
 class _WrittenPosture(NamedTuple):
-    """The channels that `_write_posture` writes: shapes (f, 3), (f,), (f,) and ()."""
+    """The channels of `_write_posture`: shapes (f, 3), (f,), (f,) and ()."""
 
     feet: Array
     gap: Array
@@ -385,7 +385,7 @@ def _carry(at: Array, turn: Array, offset: Array, out: Array) -> None:  # pragma
 
 @njit(cache=True, error_model="numpy")
 def _write_posture(bound: Bound, q: Array, v: Array) -> None:  # pragma: no cover - compiled
-    """Write places of feet, smallest gap and fastest slip of the corners of each, and the tilt of the base.
+    """Write centres of feet, smallest gap and fastest slip of the corners of each, and tilt of the base.
 
     Slip is the speed of a material contact point across the normal.
     """

@@ -1,4 +1,4 @@
-"""A walk for `idcontrol.loop`: the same robot, planner, controller and plant, in processes of their own."""
+"""A walk for `idcontrol.loop`: the same robot, planner, controller and plant, in separate processes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from idcontrol.sensing import Sensing
 from idcontrol.types import Array, Plant, Reference, State
 
 TORQUE_RATE = 400.0
-"""Largest rate of a torque, as a multiple of its limit [1/s], where the robot has a limit in effect."""
+"""Largest rate of a torque, as a multiple of its limit [1/s], if the robot has an effective limit."""
 
 FREE_TORQUE_RATE_NM_S = 5000.0
-"""Largest rate where it has none: more than twice the fastest change of a clean trot of `links` [N m/s]."""
+"""Largest rate without one: more than twice the fastest change of a clean trot of `links` [N m/s]."""
 
 NO_LIMIT_NM = 1e3
-"""Torque limits from here on do not limit a motor that moves a walking robot."""
+"""Torque limits from here on never limit a walking robot."""
 
 NOTES = 12
-"""Numbers that the planner notes in a tick: commanded (3), granted (3), target (2), segment (2), reached, turning."""
+"""Values that the planner notes in a tick: commanded (3), granted (3), target (2), segment (2), reached, turning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class WalkLoop:
     presets: Mapping[str, WalkConfig]
 
     def session(self, config: WalkConfig) -> WalkSession:
-        """Everything that a loop needs for the walk of `config`."""
+        """Return the loop's session for the walk of `config`."""
         return WalkSession(self.name, config)
 
 
@@ -68,8 +68,7 @@ class WalkSession:
         patch: Foot of each contact; None where each is a foot of its own.
         notes: `NOTES`.
         orders: Orders of joints of the robot file.
-        lying: State in which it lies where it starts; None where the robot file has no such place, or the ground is no
-            plane.
+        lying: State in which it lies at the start; None if the robot file has no such pose, or the ground is no plane.
     """
 
     notes = NOTES
@@ -78,8 +77,8 @@ class WalkSession:
         """Load the scene of `config`; the record names the `experiment`.
 
         Raises:
-            UnknownName: There is no such robot.
-            InputError: It cannot walk, or `sensing` is asked of the scene, which is the loop's, or `command.ahead_s`.
+            UnknownName: The robot does not exist.
+            InputError: It cannot walk, or `sensing` or `command.ahead_s` is set, which belong to the loop.
         """
         if config.sensing != Sensing():
             raise InputError("sensing is that of idcontrol run; a loop senses by loop.sensing: --set loop.sensing...")
@@ -95,60 +94,60 @@ class WalkSession:
         shapes, _ = self.channels()
         self._rise = self._make_rise()
         self.lying = None if self._rise is None else self._on_the_ground(self._rise.lying)
-        self._found = {name: np.empty(shapes[name]) for name in POSTURE}
-        self._posture = Posture(observer, self._found)
+        self._derived = {name: np.empty(shapes[name]) for name in POSTURE}
+        self._posture = Posture(observer, self._derived)
 
     def planner(self) -> NotedPlanner:
-        """The planner of the walk."""
+        """Return the planner of the walk."""
         guide = self._scene.guide()
         planner = self._scene.planner(guide)
-        told = centred(planner, self._scene.period_s) if self._scene.config.command.kind == "impedance" else planner
+        plan = centred(planner, self._scene.period_s) if self._scene.config.command.kind == "impedance" else planner
         lying = self._scene.robot.description.lying
         return NotedPlanner(
             planner,
             progress_of(guide),
-            told,
+            plan,
             guide if isinstance(guide, Joystick) else None,
             out_m=0.0 if lying is None else lying.feet_out_m,
         )
 
     def setup(self) -> controllers.Setup:
-        """Everything that its controller is built from."""
+        """Return the setup of its controller."""
         return self._scene.controller_setup()
 
     def plant(self, dt: float) -> Plant:
-        """The plant, stepped every `dt` [s]."""
+        """Return the plant, stepped every `dt` [s]."""
         return self._scene.plant(dt, lies=self._rise is not None, ready=True)
 
     def between(self) -> Between | None:
-        """The way between lying and standing, and the gains that hold the joints on it."""
+        """Return the motion between lying and standing, and the gains that hold the joints on it."""
         if self._rise is None:
             return None
         kp, kd = self._scene.robot.torque_gains(self.system.actuated_names)
         return Between(self._rise, kp, kd)
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """The channels of every walk; datagrams have no moments."""
+        """Return the channels of every walk; datagrams have no moments."""
         return channels(self.system, len(self.feet), soles=False)
 
     def derive(self, row: Mapping[str, Array]) -> dict[str, Any]:
-        """The channels that follow from the state, and how far the walk has come."""
+        """Return the channels that follow from the state, and the progress of the walk."""
         self._posture(row["q"], row["v"])
-        found: dict[str, Any] = dict(self._found)
+        derived: dict[str, Any] = dict(self._derived)
         notes = row["notes"]
-        found["commanded"], found["granted"] = notes[:3], notes[3:6]
+        derived["commanded"], derived["granted"] = notes[:3], notes[3:6]
         if self._scene.config.path.kind == "waypoints":
-            found["target"], found["segment"] = notes[6:8], notes[8:10]
-            found["waypoints"], found["turning"] = notes[10], notes[11]
-        return found
+            derived["target"], derived["segment"] = notes[6:8], notes[8:10]
+            derived["waypoints"], derived["turning"] = notes[10], notes[11]
+        return derived
 
     def meta(self) -> dict[str, Any]:
-        """Facts that the arrays do not say."""
+        """Return facts in addition to the arrays."""
         facts = {"layout": self._layout, "scene": self._scene.scenery()}
         return {"experiment": self._experiment, **msgspec.to_builtins(facts)}
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
-        """The metrics of every walk."""
+        """Return the metrics of every walk."""
         return locomotion(arrays, self._layout, self._scene.config.duration_s) | self._scene.friction()
 
     @cached_property
@@ -156,7 +155,7 @@ class WalkSession:
         return layout(self._scene, self.planner().planner)
 
     def _make_rise(self) -> Rise | None:
-        """The way between lying and standing, if there is one."""
+        """Return the motion between lying and standing, if there is one."""
         config, robot = self._scene.config, self._scene.robot
         lying = robot.description.lying
         if lying is None or config.terrain != "plane" or config.disturbance.normal_error_rad > 0.0:
@@ -171,7 +170,7 @@ class WalkSession:
         return Rise(feet, self._scene.planned_feet(feet.system), joints, Lair(below, lying.feet_out_m))
 
     def _on_the_ground(self, joints: Array) -> State:
-        """The state at rest with these joints, upright, as low as the ground lets it be."""
+        """Return the state at rest with these joints, upright, as low as the ground allows."""
         whole = self._scene.robot.contacts(self._scene.config.mu, supports=True)
         q = whole.system.configuration(joints, self.start.q[:7])
         v = np.zeros(whole.system.n_velocities)
@@ -194,7 +193,7 @@ class WalkSession:
 
 
 class NotedPlanner:
-    """A planner that also notes what it was asked, what of it is granted, and how far the walk has come.
+    """A planner that also notes its command, the granted part, and the progress of the walk.
 
     Attributes:
         planner: The planner.
@@ -204,17 +203,17 @@ class NotedPlanner:
         self,
         planner: WalkPlanner,
         progress: WaypointProgress | None,
-        told: Callable[[State], Reference],
+        plan: Callable[[State], Reference],
         joystick: Joystick | None = None,
         *,
         out_m: float = 0.0,
     ) -> None:
-        """Note the `progress` between waypoints; None where there are none. `told` is how the controller is told.
+        """Note the `progress` between waypoints; None without waypoints. `plan` is the controller's plan.
 
-        The planner follows the `joystick`, if there is one. Halted, feet are `out_m` [m] further out.
+        The planner follows the `joystick`, if there is one. When halted, feet are `out_m` [m] further out.
         """
         self._joystick, self._out, self._stance = joystick, out_m, np.zeros(1, dtype=np.bool_)
-        self.planner, self._progress, self._told = planner, progress, told
+        self.planner, self._progress, self._plan = planner, progress, plan
         self._notes = np.full(NOTES, np.nan)
 
     def reset(self, state: State) -> None:
@@ -222,28 +221,28 @@ class NotedPlanner:
         self.planner.reset(state)
 
     def __call__(self, state: State) -> Reference:
-        """The reference of the joints at ``state.t``."""
-        reference = self._told(state)
+        """Return the reference of the joints at ``state.t``."""
+        reference = self._plan(state)
         self._stance = reference.stance
         return reference
 
     @property
     def halted(self) -> bool:
-        """Whether the machine has come to rest since `halt`; one that cannot be halted, whether all feet stand."""
+        """True if the robot has come to rest since `halt`; without halting, True if all feet stand."""
         return self.planner.halted if isinstance(self.planner, TrotPlanner) else bool(self._stance.all())
 
     def halt(self) -> None:
-        """Come to rest, the feet where the machine can lie down from."""
+        """Come to rest, with the feet where the robot can lie down."""
         if isinstance(self.planner, TrotPlanner):
             self.planner.halt(self._out)
 
     def steer(self, axes: Array) -> None:
-        """Hand over the axes of the machine's joystick, shape (4,)."""
+        """Pass on the axes of the robot's joystick, shape (4,)."""
         if self._joystick is not None:
             self._joystick.steer(axes)
 
     def notes(self) -> Array:
-        """Return the values that `NOTES` names; those of waypoints are NaN where there are none."""
+        """Return the values of `NOTES`; waypoint values are NaN without waypoints."""
         self._notes[:3], self._notes[3:6] = self.planner.commanded, self.planner.command
         if self._progress is not None:
             self._notes[6:8], self._notes[8:10] = self._progress.target, self._progress.previous

@@ -13,17 +13,17 @@ from idcontrol.types import ContactLaw
 
 
 class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The friction that the controller assumes (planner.md 7), and the pyramids that stand for its cone.
+    """The assumed friction of the controller (planner.md 7), and the pyramids in place of its cone.
 
-    An over-estimate of friction makes robots fall.
+    Over-estimated friction makes robots fall.
 
     Attributes:
-        estimate: Best estimate of the friction coefficient; null is the true value.
-        share: Part of the estimate that is assumed.
+        estimate: Best estimate of the friction coefficient; null for the true value.
+        share: Assumed part of the estimate.
         cap: Upper bound, however rough the ground.
-        pyramid: The friction pyramid of plants and controllers whose `ContactLaw.cone` is one. ``inscribed``
-            is the diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals; ``circumscribed``
-            the one around it, with √2 μ and μ. ``original`` is what Zapolsky & Drumwright 2017 had: tangents turned by
+        pyramid: The friction pyramid of plants and controllers whose `ContactLaw.cone` is one. ``inscribed`` is the
+            diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals; ``circumscribed`` the
+            diamond around it, with √2 μ and μ. ``original`` is that of Zapolsky & Drumwright 2017: tangents turned by
             45°, along which plants have |f_s| ≤ μ f_n and |f_t| ≤ μ f_n, the circumscribed diamond, and controllers
             |f_s| + |f_t| ≤ μ f_n, the inscribed one, turned.
     """
@@ -34,15 +34,15 @@ class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     pyramid: Literal["inscribed", "circumscribed", "original"] = "inscribed"
 
     def best(self, mu: float) -> float:
-        """The best estimate of the friction coefficient where the true one is `mu`."""
+        """Return the best estimate of the friction coefficient for the true value `mu`."""
         return mu if self.estimate is None else self.estimate
 
     def of_plant(self, mu: float, law: ContactLaw) -> float:
-        """Friction along the tangents of a plant with this contact law where friction is `mu`."""
+        """Return the friction along the tangents of a plant with this contact law, for friction `mu`."""
         return math.sqrt(2.0) * mu if law.cone == "pyramid" and self.pyramid != "inscribed" else mu
 
     def of_controller(self, mu: float, law: ContactLaw) -> float:
-        """Friction along the tangents that a controller with this contact law assumes where the true one is `mu`."""
+        """Return the assumed friction along the tangents, for a controller with this law and the true value `mu`."""
         assumed = min(self.share * self.best(mu), self.cap)
         return math.sqrt(2.0) * assumed if law.cone == "pyramid" and self.pyramid == "circumscribed" else assumed
 
@@ -71,16 +71,16 @@ class TunedGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Gains of the error feedback, one number for all joints; null is that of `tuned`, or else of the robot file.
+    """Gains of the error feedback, one number for all joints; null for `tuned`, or else the robot file's.
 
     Attributes:
         kp_1_s2: Stiffness of controllers that know the inertia [1/s²].
         kd_1_s: Their damping [1/s].
         kp_nm_rad: Stiffness of `pid` [N m/rad].
         kd_nm_s_rad: Damping of `pid` [N m s/rad]; at most half of what a joint moves over the control period.
-        beside: Whether the torques of `pid` act beside those of the other controllers, as in the authors' program
-            (Pacer) of July 2015.
-        tuned: Gains that only some controllers have; the first that names a controller counts.
+        beside: True to add the torques of `pid` to the other controllers', as in the authors' program (Pacer) of July
+            2015.
+        tuned: Gains of some controllers; the first entry that names a controller counts.
     """
 
     kp_1_s2: NotNegative | None = None
@@ -91,7 +91,7 @@ class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tuned: tuple[TunedGains, ...] = ()
 
     def of(self, controller: str) -> FeedbackGains:
-        """The gains of the controller of this name: nulls are filled from `tuned`, as far as it says them."""
+        """Return the gains of the controller of this name: nulls are filled from `tuned` where possible."""
         for tuned in self.tuned:
             if controller in tuned.controllers:
                 nulls = [key for key in GAINS if getattr(self, key) is None]
@@ -104,10 +104,10 @@ GAINS: Final = ("kp_1_s2", "kd_1_s", "kp_nm_rad", "kd_nm_s_rad")
 
 
 def control_periods(duration_s: float, rate_hz: float) -> int:
-    """Number of control periods in `duration_s` [s] at `rate_hz` [Hz].
+    """Return the number of control periods in `duration_s` [s] at `rate_hz` [Hz].
 
     Raises:
-        InputError: There is none.
+        InputError: There are none.
     """
     periods = round(duration_s * rate_hz)
     if periods < 1:

@@ -1,7 +1,7 @@
-"""A legged robot that walks on the ground: everything that one `WalkConfig` decides.
+"""A legged robot that walks on the ground, built from one `WalkConfig`.
 
-`WalkScene.of` loads the robot and the ground; its methods build the parts, each on multibody terms of its own, because
-a `System` holds the terms of its last update::
+`WalkScene.of` loads the robot and the ground; its methods build the parts, each with its own multibody terms, since a
+`System` holds the terms of its last update::
 
     scene = WalkScene.of(WalkConfig(robot="go1", mu=0.6))
     walk = scene.simulated()
@@ -74,13 +74,13 @@ class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Where to walk.
 
     Attributes:
-        kind: ``waypoints`` visits them in turn, again and again; ``command`` follows `command`; ``joystick`` that
-            of the machine of a loop, up to the speeds of the robot file.
+        kind: ``waypoints`` visits them in turn, again and again; ``command`` follows `command`; ``joystick`` the
+            joystick of a loop's machine, up to the speeds of the robot file.
         waypoints_m: Goals in the plane.
         command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each holds until the next.
-        stand_from_s: Time at which to stop and stand; null never.
+        stand_from_s: Time at which to stop and stand; null for never.
         gaits: Changes of the gait, (from time [s], kind); each holds until the next.
-        speed_m_s: Walking speed between waypoints; null is the robot file's.
+        speed_m_s: Walking speed between waypoints; null for the robot file's.
     """
 
     kind: Literal["waypoints", "command", "joystick"] = "waypoints"
@@ -92,13 +92,13 @@ class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class WalkGait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When each foot stands and swings at first; `WalkPath.gaits` changes it.
+    """Initial stance and swing of each foot; `WalkPath.gaits` changes them.
 
     Attributes:
         kind: ``trot`` is the robot file's gait; ``stand`` keeps all feet on the ground.
-        duty: Part of the cycle that a foot stands; null is that of the kind.
-        period_s: Time of one cycle; null is that of the kind.
-        phase: Touchdown of each foot, in the order of the robot file, as a part of the cycle; null is that of the kind.
+        duty: Stance part of the cycle; null for the kind's.
+        period_s: Time of one cycle; null for the kind's.
+        phase: Touchdown of each foot, in the order of the robot file, as a part of the cycle; null for the kind's.
     """
 
     kind: Kind = "trot"
@@ -122,13 +122,13 @@ class BaseRighting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is sent to the motors.
+    """Commands to the motors.
 
     Attributes:
-        kind: ``torque``, or ``impedance`` for drives that hold the joints to the reference within a control period
+        kind: ``torque``, or ``impedance`` for drives that track the reference within a control period
             (`idcontrol.plants.drive`).
-        ahead_s: The delay that is known of: planner and controller are given the state that a model predicts for then;
-            a whole number of control periods.
+        ahead_s: The known delay: planner and controller get the state that a model predicts after it; a whole number of
+            control periods.
     """
 
     kind: Literal["torque", "impedance"] = "torque"
@@ -136,14 +136,14 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the plant's actuators do beside giving the torque that they are asked for.
+    """Dynamics of the plant's actuators.
 
     Attributes:
-        kind: ``ideal`` is nothing; ``robot`` is what the robot file says, which the controller knows, too.
-        error: Those of the plant have ``1 + error`` times the inertia, friction, lag and delay that the controller is
-            told.
-        bandwidth_hz: Bandwidth of all torques, that of a first-order lag; null is the robot file's.
-        delay_s: How late all torques are given; null is the robot file's.
+        kind: ``ideal`` for none; ``robot`` for the robot file's, known to the controller.
+        error: Relative modelling error: the plant's rotor inertia, friction, lag and delay are ``1 + error`` times the
+            controller's.
+        bandwidth_hz: Bandwidth of all torques, a first-order lag; null for the robot file's.
+        delay_s: Delay of all torques; null for the robot file's.
     """
 
     kind: Literal["ideal", "robot"] = "ideal"
@@ -153,39 +153,38 @@ class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides a walk.
+    """Configuration of a walk.
 
     Attributes:
         controller: Name; see ``idcontrol list controllers``.
         plant: Name; see ``idcontrol list plants``.
         robot: Name or path of a robot file.
         terrain: Kind of ground; see ``idcontrol list terrains``.
-        height_map: Heights where the terrain is ``heightmap``, their middle under the robot: a CSV or NPZ file, or the
-            name of one of `TERRAINS`.
-        height_map_spacing_m: Distance of its samples; null is the spacing that the file gives.
+        height_map: Heights for the terrain ``heightmap``, centred under the robot: a CSV or NPZ file, or the name of
+            one of `TERRAINS`.
+        height_map_spacing_m: Distance of its samples; null for the file's spacing.
         mu: Friction of the ground; inf means no slip.
-        mu_range: Bounds from which the friction is drawn each time that a foot touches down, instead of `mu`; null
-            draws nothing.
-        patch: A strip of other friction.
+        mu_range: Bounds from which the friction is drawn at each touchdown, instead of `mu`; null for none.
+        patch: A strip of different friction.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
-        seed: Seed of everything that is random: start, noise, ground.
-        preset: Name of the configuration that this one began with.
+        seed: Seed of all random numbers: start, noise, ground.
+        preset: Name of the preset.
         planner: ``trot`` is ours, ``paper`` the original one with its quirks (only for `links`).
-        plant_rate_hz: The plant steps at least this often; null is `rate_hz`.
+        plant_rate_hz: Smallest stepping rate of the plant; null for `rate_hz`.
         start_spread_rad: Standard deviation of the joints around the home pose at the start.
-        path: Where to walk.
-        gait: How to walk.
+        path: Path or command of the walk.
+        gait: Gait.
         gains: Gains of the error feedback.
-        friction: The friction that the controller assumes, and the friction pyramids.
+        friction: The assumed friction of the controller, and the friction pyramids.
         noise: Noise of the sensed state.
-        sensing: What planner and controller know the state from.
+        sensing: Sensing of planner and controller.
         kick: A push.
-        balance: An extra righting of the base through the stance legs.
-        disturbance: How plant and schedule differ from what the controller assumes.
-        command: What is sent to the motors.
-        actuators: What the motors make of it.
-        ground: Settings of plants whose ground is soft or viscous.
+        balance: Additional righting of the base by the stance legs.
+        disturbance: Differences between plant and schedule and the controller's assumptions.
+        command: Commands to the motors.
+        actuators: Dynamics of the motors.
+        ground: Settings of plants with soft or viscous ground.
         inverse: Settings of inverse-dynamics controllers.
     """
 
@@ -221,19 +220,19 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 TERRAINS = Path(__file__).parent / "terrains"
-"""Folder in which height maps are found by name; its README lists them."""
+"""Folder of named height maps; its README lists them."""
 
 ORIGINAL_RADIUS = 0.025
-"""Radius in which the authors' program (Pacer) counts a waypoint as reached [m]; the paper prints none."""
+"""Radius within which the authors' program (Pacer) counts a waypoint as reached [m]; the paper does not state it."""
 
 START_PASSES = 5
-"""Newton's passes that put the feet on the ground at the start; three reach rounding."""
+"""Newton iterations that put the feet on the ground at the start; three reach rounding."""
 
 GROUND_STREAM, SENSING_STREAM = 1, 2
-"""Set the random numbers of ground and sensors apart from those of the start, which have the seed alone."""
+"""Separate the random numbers of ground and sensors from those at the start, which use the seed alone."""
 
 MODEL, MODEL_STEP_S = "coulomb-lcp", 1e-3
-"""The plant that predicts the state over a known delay, and its longest step [s]: it is computed in every period."""
+"""The plant that predicts the state after a known delay, and its longest step [s]: it runs in every period."""
 
 WalkGuide = Schedule | Joystick | Waypoints | OriginalWaypoints
 WalkPlanner = TrotPlanner | PaperPlanner | StandPlanner
@@ -258,8 +257,8 @@ class WalkScene:
         """Load the robot and the ground of `config`.
 
         Raises:
-            UnknownName: There is no robot of that name.
-            InputError: The robot cannot walk, or there is no such height map.
+            UnknownName: The robot does not exist.
+            InputError: The robot cannot walk, or the height map does not exist.
         """
         robot = robots.load(config.robot)
         if config.planner == "paper" and robot.name != "links":
@@ -288,29 +287,29 @@ class WalkScene:
         return self.robot.patches
 
     def actuators(self) -> Actuators | None:
-        """Actuators as the controller knows them; None where they are ideal.
+        """Actuators assumed by the controller; None for ideal ones.
 
         Raises:
-            InputError: The robot file says nothing of them.
+            InputError: The robot file has no actuators.
         """
-        given, names = self.config.actuators, self.robot.system().actuated_names
-        if given.kind == "ideal":
+        changes, names = self.config.actuators, self.robot.system().actuated_names
+        if changes.kind == "ideal":
             return None
-        told = self.robot.actuators(names)
-        if given.bandwidth_hz is not None:
-            told = told._replace(bandwidth=np.full(len(names), given.bandwidth_hz))
-        if given.delay_s is not None:
-            told = told._replace(delay=np.full(len(names), given.delay_s))
-        return told
+        assumed = self.robot.actuators(names)
+        if changes.bandwidth_hz is not None:
+            assumed = assumed._replace(bandwidth=np.full(len(names), changes.bandwidth_hz))
+        if changes.delay_s is not None:
+            assumed = assumed._replace(delay=np.full(len(names), changes.delay_s))
+        return assumed
 
     @property
     def mu_controller(self) -> float:
-        """Friction along the tangents that the controller assumes."""
+        """Friction along the tangents assumed by the controller."""
         law = controllers.contact_law(self.config.controller)
         return self.config.friction.of_controller(self.config.mu, law)
 
     def friction(self) -> dict[str, Any]:
-        """Friction along the tangents of plant and controller, for metrics; None where the plant's is drawn."""
+        """Friction along the tangents of plant and controller, for metrics; None if the plant's is drawn."""
         config, law = self.config, controllers.contact_law(self.config.controller)
         mu_plant = None if config.mu_range is not None else self._of_plant(config.mu)
         unknown = config.friction.pyramid == "circumscribed" and law.cone is None
@@ -318,14 +317,13 @@ class WalkScene:
         return {"mu_plant": mu_plant, "mu_controller": self.mu_controller, **({"notes": note} if unknown else {})}
 
     def observer(self) -> SphereContacts:
-        """The feet on the ground with its true friction, for whoever looks at true states."""
+        """Return the feet on the ground with its true friction, for observers of true states."""
         return self.robot.contacts(self.config.mu, self.ground)
 
     def start(self, rng: np.random.Generator) -> State:
-        """The home pose with its joints spread a little, then moved as little as puts every foot on the ground.
+        """Return the home pose with randomized joints and every foot on the ground.
 
-        A robot that stands has its feet on the ground: dropped by a tenth of a millimetre, it would begin with the
-        largest impact of its whole walk.
+        Dropped by a tenth of a millimetre, a robot would begin with the largest impact of its whole walk.
         """
         spheres = self.observer()
         system = spheres.system
@@ -344,7 +342,7 @@ class WalkScene:
         return State(t=0.0, q=q, v=home.v)
 
     def guide(self) -> WalkGuide:
-        """The source of the walking commands."""
+        """Return the source of the walking commands."""
         path, gait = self.config.path, self.robot.description.gait
         if gait is None:
             return Schedule(((0.0, 0.0, 0.0, 0.0),))
@@ -359,7 +357,7 @@ class WalkScene:
         return Waypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, stand_from_s=stand_from)
 
     def planner(self, guide: WalkGuide) -> WalkPlanner:
-        """The planner that follows `guide`; it must be reset before it is called."""
+        """Return the planner that follows `guide`; it must be reset before it is called."""
         config, description, system = self.config, self.robot.description, self.robot.system()
         gait, feet = description.gait, self.planned_feet(system)
         if gait is None:
@@ -384,7 +382,7 @@ class WalkScene:
             ),
             speed_limit=self.robot.velocity_limit(system.actuated_names),
             balance=Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s),
-            # At every friction: to keep its speed, the base would have to push the legs' reaction into the ground.
+            # at any friction: to keep its speed, the base would have to push the legs' reaction into the ground
             constant_momentum=True,
         )
         flat = config.terrain == "plane" or config.disturbance.unseen_ground
@@ -392,7 +390,7 @@ class WalkScene:
         return TrotPlanner(system, feet, home, settings, commands=guide, ground=ground)
 
     def planned_feet(self, system: System) -> Feet:
-        """The feet as planners know them, on `system`."""
+        """Return the feet for planners, on `system`."""
         feet = self.robot.description.feet
         return Feet(
             names=self.feet,
@@ -402,23 +400,23 @@ class WalkScene:
         )
 
     def controller_setup(self) -> controllers.Setup:
-        """Everything that a controller is built from."""
+        """Return the setup of a controller."""
         config, own = self.config, self.robot.description.gains.acceleration
-        given = config.gains.of(config.controller)
+        gains = config.gains.of(config.controller)
         assumed = self.mu_controller
         own_terms = self.robot.system(self.actuators())
-        contacts = self.robot.contacts(assumed, self._told_ground, own_terms, orientation=config.friction.turn_rad)
+        contacts = self.robot.contacts(assumed, self._assumed_ground, own_terms, orientation=config.friction.turn_rad)
         system = contacts.system
         torque_kp, torque_kd = self.robot.torque_gains(system.actuated_names)
         acceleration = (
-            own.kp_1_s2 if given.kp_1_s2 is None else given.kp_1_s2,
-            own.kd_1_s if given.kd_1_s is None else given.kd_1_s,
+            own.kp_1_s2 if gains.kp_1_s2 is None else gains.kp_1_s2,
+            own.kd_1_s if gains.kd_1_s is None else gains.kd_1_s,
         )
         kp, kd = (np.full(system.n_actuated, gain) for gain in acceleration)
-        if given.kp_nm_rad is not None:
-            torque_kp = np.full_like(torque_kp, given.kp_nm_rad)
-        if given.kd_nm_s_rad is not None:
-            torque_kd = np.full_like(torque_kd, given.kd_nm_s_rad)
+        if gains.kp_nm_rad is not None:
+            torque_kp = np.full_like(torque_kp, gains.kp_nm_rad)
+        if gains.kd_nm_s_rad is not None:
+            torque_kd = np.full_like(torque_kd, gains.kd_nm_s_rad)
         return controllers.Setup(
             system=system,
             contacts=contacts,
@@ -428,30 +426,30 @@ class WalkScene:
             settings=config.inverse,
             robot=self.robot,
             mu=assumed,
-            beside=given.beside,
+            beside=gains.beside,
             drive_gains=self._drive_gains(Gains(kp=kp, kd=kd)) if config.command.kind == "impedance" else None,
         )
 
     def _drive_gains(self, gains: Gains) -> Gains:
-        """Gains of drives that give joints of the standing robot these accelerations."""
+        """Return gains of drives that give joints of the standing robot these accelerations."""
         system = self.robot.system(self.actuators())
         home = self.robot.standing_state(system)
         system.update(home.q, home.v)
         return drive_gains(system, gains)
 
     def plant(self, period_s: float, *, lies: bool = False, ready: bool = False) -> SimulatedPlant:
-        """The plant with its disturbances, stepped every `period_s` [s]; one that `lies` has a belly, too.
+        """Return the plant with its disturbances, stepped every `period_s` [s]; if it `lies`, with a belly, too.
 
-        One that is `ready` has loaded all that its steps may need, for a clock that does not wait.
+        If `ready`, it has loaded all code for its steps, for the wall clock.
 
         Raises:
-            UnknownName: There is no such plant.
-            InputError: The plant cannot be disturbed so.
+            UnknownName: The plant does not exist.
+            InputError: The plant does not support the disturbance.
         """
         config, rng = self.config, np.random.default_rng([self.config.seed, GROUND_STREAM])
         disturbance, angle = config.disturbance, config.disturbance.normal_error_rad
-        told = self.actuators()
-        system = self.robot.system(None if told is None else told.wrong(config.actuators.error))
+        assumed = self.actuators()
+        system = self.robot.system(None if assumed is None else assumed.wrong(config.actuators.error))
         if disturbance.payload_share != 0.0:
             system = loaded(system, disturbance.payload_share)
         mu = self._of_plant(config.mu)
@@ -474,18 +472,18 @@ class WalkScene:
         if config.patch.mu is not None:
             plant = Patched(plant, feet, config.patch.x_m, self._of_plant(config.patch.mu), mu)
         driven = lies or config.command.kind == "impedance" or config.sensing.forces == "estimated"
-        if driven or told is not None:
-            plant = Driven(plant, system)  # drives know the torques that they apply
+        if driven or assumed is not None:
+            plant = Driven(plant, system)  # drives measure the torques that they apply
         if disturbance.delay_s > 0.0:
             plant = Delayed(plant, delay_periods("disturbance.delay_s", disturbance.delay_s, period_s))
         return plant
 
     def simulated(self) -> SimulatedWalk:
-        """The whole scene on the simulated clock, the planner reset to the start.
+        """Return the whole scene on the simulated clock, with the planner reset to the start.
 
         Raises:
-            UnknownName: There is no such controller or plant.
-            InputError: The plant cannot be disturbed so.
+            UnknownName: The controller or plant does not exist.
+            InputError: The plant does not support the disturbance.
         """
         config, rng = self.config, np.random.default_rng(self.config.seed)
         controller = controllers.build(config.controller, self.controller_setup())
@@ -500,7 +498,7 @@ class WalkScene:
             start=start,
             guide=guide,
             planner=planner,
-            told=self._told(planner),
+            plan=self._plan(planner),
             sense=sensor,
             ahead=self._ahead(),
             controller=controller,
@@ -509,36 +507,36 @@ class WalkScene:
         )
 
     def _ahead(self) -> Ahead | None:
-        """What predicts the state in which a command arrives; None where no delay is known of."""
+        """Return the predictor of the state at which a command arrives; None without a known delay."""
         command, h = self.config.command, self.period_s
         if command.ahead_s == 0.0:
             return None
-        # the best estimate of friction, not the share of it that a controller counts on
+        # the best estimate of friction, not the share of it that a controller assumes
         friction, law = self.config.friction, plants.contact_law(MODEL)
         system = self.robot.system(self.actuators())
         mu = friction.of_plant(friction.best(self.config.mu), law)
-        feet = self.robot.contacts(mu, self._told_ground, system)
+        feet = self.robot.contacts(mu, self._assumed_ground, system)
         model = plants.build(MODEL, plants.Setup(system=feet.system, contacts=feet, dt=MODEL_STEP_S))
         if command.kind == "impedance":
             model = Driven(model, feet.system, MODEL_STEP_S)
         return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h)
 
-    def _told(self, planner: WalkPlanner) -> Callable[[State], Reference]:
-        """The plan as the controller gets it."""
-        told: Callable[[State], Reference] = planner
+    def _plan(self, planner: WalkPlanner) -> Callable[[State], Reference]:
+        """Return the plan as the controller gets it."""
+        plan: Callable[[State], Reference] = planner
         late = self.config.disturbance.touchdown_late_s
         if late != 0.0:
-            told = WrongSchedule(planner, late, planner.gait.swing_s, planner.gait.stance_s)
+            plan = WrongSchedule(planner, late, planner.gait.swing_s, planner.gait.stance_s)
         if self.config.command.kind == "impedance":
-            told = centred(told, self.period_s)
-        stand = stance(self.config.sensing, self._told_feet)
-        return told if stand is None else lambda state: stand(state, told(state))
+            plan = centred(plan, self.period_s)
+        stand = stance(self.config.sensing, self._assumed_feet)
+        return plan if stand is None else lambda state: stand(state, plan(state))
 
     def _sensor(self, start: State, rng: np.random.Generator, drive: Driven | None) -> Sensor | None:
-        """What turns the true state into the one that planner and controller see; None leaves it as it is."""
+        """Return the conversion from the true state to the sensed one; None for none."""
         config, h = self.config, self.period_s
         spread = None if config.noise == SensorNoise() else noisy(self.robot.system().model, config.noise, rng)
-        through = sense(config.sensing, self._told_feet, start, (config.seed, SENSING_STREAM))
+        through = sense(config.sensing, self._assumed_feet, start, (config.seed, SENSING_STREAM))
         if through is None:
             return spread
         before, idle = start, np.zeros(self.robot.system().n_actuated)
@@ -553,7 +551,7 @@ class WalkScene:
         return seen
 
     def scenery(self) -> Scenery:
-        """The robot and the ground, for people to look at (`idcontrol view`)."""
+        """Return the robot and the ground for display (`idcontrol view`)."""
         config, counted = self.config, self.config.friction.of_controller(self.config.mu, ContactLaw())
         one_friction = np.isfinite(config.mu) and config.mu_range is None and config.patch.mu is None
         return Scenery(
@@ -564,37 +562,37 @@ class WalkScene:
         )
 
     def _gaits(self, own: Gait) -> tuple[Gait, tuple[tuple[float, Gait | None], ...]]:
-        """The first gait and those that follow, with their times [s]; None stands."""
-        told, changes = self.config.gait, self.config.path.gaits
+        """Return the first gait and those that follow, with their times [s]; None stands."""
+        gait, changes = self.config.gait, self.config.path.gaits
         spheres = self.observer()
         home = self.robot.standing_state(spheres.system)
         spheres.system.update(home.q, home.v)
         feet = spheres.detect(np.inf).point
         feet = feet - feet.mean(axis=0)
-        first = own if told.kind == "stand" else named_gait(told.kind, own, feet)
+        first = own if gait.kind == "stand" else named_gait(gait.kind, own, feet)
         first = replace(
             first,
-            duty=first.duty if told.duty is None else told.duty,
-            period_s=first.period_s if told.period_s is None else told.period_s,
-            touchdown=first.touchdown if told.phase is None else told.phase,
+            duty=first.duty if gait.duty is None else gait.duty,
+            period_s=first.period_s if gait.period_s is None else gait.period_s,
+            touchdown=first.touchdown if gait.phase is None else gait.phase,
         )
         if least_standing(first, first.duty) == 0:
             first = replace(first, sways=True)
         named = {kind: None if kind == "stand" else named_gait(kind, own, feet) for _, kind in changes}
-        at_first = ((0.0, None),) if told.kind == "stand" else ()
+        at_first = ((0.0, None),) if gait.kind == "stand" else ()
         return first, (*at_first, *((t, named[kind]) for t, kind in changes))
 
     @property
-    def _told_ground(self) -> Terrain:
-        """The ground as the controller knows it."""
+    def _assumed_ground(self) -> Terrain:
+        """Return the ground assumed by the controller."""
         return plane() if self.config.disturbance.unseen_ground else self.ground
 
-    def _told_feet(self) -> SphereContacts:
-        """The feet on the ground as sensing knows it."""
-        return self.robot.contacts(self.config.mu, self._told_ground, self.robot.system(self.actuators()))
+    def _assumed_feet(self) -> SphereContacts:
+        """Return the feet on the ground as known to sensing."""
+        return self.robot.contacts(self.config.mu, self._assumed_ground, self.robot.system(self.actuators()))
 
     def _of_plant(self, mu: float) -> float:
-        """Friction along the tangents that the plant's friction pyramid allows where friction is `mu`."""
+        """Return the friction along the tangents within the plant's friction pyramid, for friction `mu`."""
         return self.config.friction.of_plant(mu, plants.contact_law(self.config.plant))
 
     def _leaning_feet(self, system: System, rng: np.random.Generator) -> LeaningSpheres:
@@ -619,9 +617,9 @@ class SimulatedWalk:
         start: State at time zero, all feet on the ground.
         guide: Source of the walking commands.
         planner: The planner; it follows `guide`.
-        told: The plan as the controller gets it: `planner`, or that with a wrong schedule.
-        sense: Turns the true state into the one that planner and controller see; None leaves it as it is.
-        ahead: Predicts the state in which a command arrives; None where no delay is known of.
+        plan: The plan as the controller gets it: `planner`, or with a wrong schedule.
+        sense: Converts the true state to the sensed one; None for none.
+        ahead: Predicts the state at which a command arrives; None without a known delay.
         controller: The controller.
         plant: The plant with its disturbances.
         patch: Foot of each contact; None where each is a foot of its own.
@@ -631,7 +629,7 @@ class SimulatedWalk:
     start: State
     guide: WalkGuide
     planner: WalkPlanner
-    told: Callable[[State], Reference]
+    plan: Callable[[State], Reference]
     sense: Sensor | None
     ahead: Ahead | None
     controller: Controller
@@ -639,10 +637,10 @@ class SimulatedWalk:
     patch: Integers | None
 
     def ticks(self, periods: int) -> Iterator[Tick]:
-        """Walk for so many control periods; see `idcontrol.loop.simulated.ticks`."""
+        """Walk for this many control periods; see `idcontrol.loop.simulated.ticks`."""
         return ticks(
             self.plant,
-            self.told,
+            self.plan,
             self.controller,
             self.start,
             h=self.period_s,

@@ -1,9 +1,8 @@
-"""From sensor values to an estimated state: the boundary between a plant, which knows its state, and hardware.
+"""From sensor values to an estimated state: the boundary between a plant, whose state is known, and hardware.
 
-`contacts` says which feet stand, `disturbance` adds delay, bias and noise of real sensors, `estimator` finds the base
-from legs and IMU, `legs` the forces of feet without sensors. Delay, bias, noise and estimators are stages, which take
-sensor values and return them changed; `chain` puts stages together, and `sense` builds the chain that `Sensing` asks
-for.
+`contacts` determines which feet stand, `disturbance` adds delay, bias and noise of real sensors, `estimator` estimates
+the base from legs and IMU, `legs` the forces of feet without sensors. Delay, bias, noise and estimators are stages,
+which take sensor values and return them changed; `chain` joins stages, and `sense` builds the chain of a `Sensing`.
 """
 
 from __future__ import annotations
@@ -29,14 +28,13 @@ Feet = Callable[[], SphereContacts]
 
 
 class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a loop senses its machine.
+    """Sensing of a loop.
 
     Attributes:
-        contacts: Which feet count as standing: those that are planned to stand, those that the geometry has at the
-            ground, those that feel a force, or those on which two of these three agree.
-        base: State of the base: that of the plant, or estimated from legs and IMU; then nothing of the plant's base is
-            used but the IMU's readings.
-        forces: Forces of the feet: of sensors in them, or, where a robot has none, estimated from the legs' torques.
+        contacts: Which feet count as standing: by plan, by the gap to the ground, by force, or by two of these three.
+        base: State of the base: the plant's, or estimated from legs and IMU; then only the IMU's readings of the
+            plant's base are used.
+        forces: Forces of the feet: from their sensors, or estimated from the legs' torques.
         delay_ticks: Age of all sensor values, in ticks of the loop.
         bias: Constant errors of the sensors.
         noise: Noise on all sensor values.
@@ -53,7 +51,7 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def chain(stages: Sequence[Stage]) -> Callable[[Sensed], State]:
-    """A function that runs one stage after the other and returns the estimated state."""
+    """Return a function that runs one stage after the other and returns the estimated state."""
 
     def through(sensed: Sensed) -> State:
         for stage in stages:
@@ -64,13 +62,13 @@ def chain(stages: Sequence[Stage]) -> Callable[[Sensed], State]:
 
 
 def sense(settings: Sensing, feet: Feet, start: State, seeds: Sequence[int] = ()) -> Callable[[Sensed], State] | None:
-    """A function that estimates a machine's state from its sensor values; None where the state itself is sensed.
+    """Return a function that estimates a robot's state from its sensor values; None if the state itself is sensed.
 
     Args:
-        settings: How the loop senses.
-        feet: Makes foot spheres on a system of their own.
-        start: State in which the machine begins, for the estimator.
-        seeds: Further seeds of bias and noise, beside that of `settings`.
+        settings: Sensing of the loop.
+        feet: Creates foot spheres with their own system.
+        start: Initial state of the robot, for the estimator.
+        seeds: Further seeds of bias and noise, in addition to that of `settings`.
     """
     stages: list[Stage] = []
     rng = np.random.default_rng([settings.seed, *seeds])
@@ -88,11 +86,11 @@ def sense(settings: Sensing, feet: Feet, start: State, seeds: Sequence[int] = ()
 
 
 def stance(settings: Sensing, feet: Feet) -> Callable[[State, Reference], Reference] | None:
-    """A function that puts the sensed stance into a reference; None where the planned stance stays.
+    """Return a function that puts the sensed stance into a reference; None to keep the planned stance.
 
     Args:
-        settings: How the loop senses.
-        feet: Makes foot spheres on a system of their own.
+        settings: Sensing of the loop.
+        feet: Creates foot spheres with their own system.
     """
     if settings.contacts == "planned":
         return None

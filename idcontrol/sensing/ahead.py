@@ -1,4 +1,4 @@
-"""A known delay: the state that a machine will be in when a command reaches it (Smith's predictor)."""
+"""A known delay: prediction of the state at which a command will arrive (Smith's predictor)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from idcontrol.types import Array, Command, Plant, Reference, State
 class Ahead:
     """Predicts with a model of the plant, stepped with the commands that are on their way.
 
-    Planner and controller are asked for the time at which their command arrives; until then the commands before it act,
-    and all of them are known.
+    Planner and controller compute for the time at which their command arrives; until then earlier commands act, all of
+    which are known.
     """
 
     def __init__(self, model: Plant, periods: int, h: float) -> None:
-        """Look ahead.
+        """Set up the prediction.
 
         Args:
-            model: What the plant is believed to be; it takes what the plant takes.
+            model: Model of the plant; it takes what the plant takes.
             periods: The delay in control periods, 1 or more.
             h: Control period [s].
         """
@@ -34,7 +34,7 @@ class Ahead:
         self._references.clear()
 
     def __call__(self, state: State) -> State:
-        """The state when a command that is sent in `state` arrives; `state` itself, then, before the first command."""
+        """Return the state when a command sent in `state` arrives; until the first command, `state` itself."""
         then = state.t + self._periods * self._h
         if not self._commands:
             return structs.replace(state, t=then)
@@ -44,9 +44,9 @@ class Ahead:
         return State(t=then, q=after.q, v=after.v, forces=self._model.contact_forces())
 
     def sent(self, command: Command, reference: Reference) -> Reference:
-        """Take note of a command and of the reference that it follows; returns the reference that is due now.
+        """Record a command and the reference that it follows; return the reference that is due.
 
-        Until the first command arrives it is held, as `idcontrol.scenes.disturbances.Delayed` does.
+        Until the first command arrives it is held, as in `idcontrol.scenes.disturbances.Delayed`.
         """
         self._commands.extend([command.driven.copy()] * (1 if self._commands else self._periods))
         self._references.append(reference)

@@ -12,52 +12,51 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.types import Array, Booleans, Reference, State
 
 ON_N, OFF_N = 5.0, 2.0
-"""Normal forces above which a foot begins to touch, and below which it no longer touches [N]. Noise of a newton makes
-no chatter between them."""
-NEAR_M = 1e-3
-"""A foot below this gap is at the ground [m]; like `idcontrol.controllers.step.NEAR_M`."""
+"""Normal forces above which touch begins, and below which it ends [N]. The hysteresis rejects noise of a newton."""
+MARGIN_M = 1e-3
+"""A foot below this gap is on the ground [m]; like `NEAR_M` of `idcontrol.controllers.step`."""
 
 
 class StanceSource(Protocol):
-    """Says which feet stand."""
+    """A source of the standing feet."""
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """Whether each foot stands, shape (n_feet,)."""
+        """True if each foot stands, shape (n_feet,)."""
         ...
 
 
 class Planned:
-    """Feet stand that are planned to."""
+    """Planned stance."""
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """The planned stance, shape (n_feet,)."""
+        """Return the planned stance, shape (n_feet,)."""
         return reference.stance
 
 
 class Geometry:
-    """Feet stand that the geometry has at the ground."""
+    """Stance by the gap to the ground."""
 
     def __init__(self, feet: SphereContacts) -> None:
         """Measure the gaps of `feet`."""
         self._feet = feet
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """Whether the gap of each foot is below `NEAR_M`, shape (n_feet,)."""
+        """True if the gap of each foot is below `MARGIN_M`, shape (n_feet,)."""
         self._feet.system.update(state.q, state.v)
         self._feet.detect(0.0)
-        near: Booleans = self._feet.foot_gap < NEAR_M
-        return near
+        close: Booleans = self._feet.foot_gap < MARGIN_M
+        return close
 
 
 class Touch:
-    """Feet stand that feel a force, with hysteresis.
+    """Stance by force, with hysteresis.
 
-    Alone it makes a poor trot. A foot that does not count as standing is given no load, so none is felt until the feet
-    before it have lifted and the machine sinks onto it, 20 ms in each step. It is meant for the vote in `Fused`.
+    Alone it trots poorly. A foot that does not count as standing is assigned no load, so none is felt until other feet
+    lift and the robot sinks onto it, 20 ms in each step. It is meant for the vote in `Fused`.
     """
 
     def __init__(self, n_feet: int, on_n: float = ON_N, off_n: float = OFF_N) -> None:
-        """All feet are in the air until a force is felt.
+        """Start with all feet in the air, until a force is felt.
 
         Args:
             n_feet: Number of feet.
@@ -69,11 +68,11 @@ class Touch:
         self._normal = np.zeros(n_feet)
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """Which feet touch by ``state.forces``, shape (n_feet,)."""
+        """Return which feet touch by ``state.forces``, shape (n_feet,)."""
         return self.feel(state)
 
     def feel(self, state: State) -> Booleans:
-        """Which feet touch by ``state.forces``, shape (n_feet,); as before where no force is sensed."""
+        """Return which feet touch by ``state.forces``, shape (n_feet,); unchanged without sensed forces."""
         if state.forces is not None:
             normal, forces = self._normal, state.forces
             normal[:] = 0.0
@@ -83,25 +82,25 @@ class Touch:
 
 
 class Fused:
-    """Feet stand that more than half of several sources have standing."""
+    """Stance by the majority of several sources."""
 
     def __init__(self, sources: Sequence[StanceSource]) -> None:
-        """Ask `sources`; an odd number, so that there is a majority."""
+        """Set the sources; an odd number, so that there is a majority."""
         self._sources = sources
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """The vote of the majority, shape (n_feet,)."""
+        """Return the vote of the majority, shape (n_feet,)."""
         votes = np.sum([source(state, reference) for source in self._sources], axis=0)
         most: Booleans = 2 * votes > len(self._sources)
         return most
 
 
 def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Reference]:
-    """A function that replaces the planned stance of a reference by that of `source`.
+    """Return a function that replaces the planned stance of a reference by that of `source`.
 
-    A foot that the plan is lifting never stands: a controller keeps standing feet where they are, so a foot that is
-    still at the ground when it should rise would be held there for its whole swing (a trot by geometry alone falls
-    after two seconds). A foot that meets the ground early, on its way down, stands.
+    A foot that the plan lifts never stands: controllers keep standing feet in place, so a foot that is still on the
+    ground when it should rise would be held there for its whole swing (a trot by geometry alone falls after two
+    seconds). A foot that meets the ground early, on its way down, stands.
     """
     last: Array | None = None
 

@@ -23,7 +23,7 @@ class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         tilt_rad: Orientation of the base [rad].
         joint_rad: Joint positions [rad].
         velocity_m_s: Linear velocity of the base [m/s].
-        rate_rad_s: Angular velocity of the base, as a gyroscope has it [rad/s].
+        rate_rad_s: Angular velocity of the base, as measured by a gyroscope [rad/s].
         joint_rad_s: Joint velocities [rad/s].
         acceleration_m_s2: Accelerometer [m/s²].
         force_n: Each component of the feet's forces [N].
@@ -40,11 +40,11 @@ class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class BiasLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Constant errors of the sensors: how large they are. Which way they go is drawn once.
+    """Sizes of constant sensor errors. Their directions are drawn once.
 
     Attributes:
-        attitude_rad: Tilt of the orientation that the IMU tells, about a horizontal axis of the base [rad]; where the
-            base is estimated it is not used.
+        attitude_rad: Tilt error of the IMU's orientation, about a horizontal axis of the base [rad]; unused if the base
+            is estimated.
         encoder_rad: Offset of each joint's encoder, either way [rad].
         gyro_rad_s: Offset of the gyroscope, as a vector [rad/s].
         accelerometer_m_s2: Offset of the accelerometer, as a vector [m/s²].
@@ -57,16 +57,16 @@ class BiasLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Bias:
-    """Adds the same errors to all sensor values of a machine with a floating base, at all times.
+    """Adds constant errors to all sensor values of a floating-base robot.
 
     Attributes:
-        q: Errors of the configuration: none of the base's position, its tilt, encoders, shape (nv,) [m, rad, rad].
+        q: Errors of the configuration: zero for the base's position, its tilt, encoders, shape (nv,) [m, rad, rad].
         gyro: Error of the base's angular velocity, its own axes, shape (3,) [rad/s].
         accelerometer: Error of the accelerometer, likewise [m/s²].
     """
 
     def __init__(self, level: BiasLevel, model: Any, rng: np.random.Generator) -> None:
-        """Draw errors of the given level from `rng`; `model` is the machine's Pinocchio model."""
+        """Draw errors of these levels from `rng`; `model` is the robot's Pinocchio model."""
         heading, signs = rng.uniform(0.0, 2.0 * np.pi), rng.choice([-1.0, 1.0], model.nv - 6)
         tilt = level.attitude_rad * np.array([np.cos(heading), np.sin(heading), 0.0])
         ways = rng.standard_normal((2, 3))
@@ -77,7 +77,7 @@ class Bias:
         self.accelerometer: Array = level.accelerometer_m_s2 * ways[1]
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """A copy of `sensed` with the errors."""
+        """Return a copy of `sensed` with the errors."""
         state, v = sensed.state, sensed.state.v.copy()
         v[3:6] += self.gyro
         q = pin.integrate(self._model, state.q, self.q)
@@ -89,17 +89,17 @@ class Bias:
 
 
 class Noise:
-    """Adds noise to all sensor values of a machine with a floating base."""
+    """Adds noise to all sensor values of a floating-base robot."""
 
     def __init__(self, level: NoiseLevel, model: Any, rng: np.random.Generator) -> None:
-        """Draw noise of the given level from `rng`; `model` is the machine's Pinocchio model."""
+        """Draw noise of these levels from `rng`; `model` is the robot's Pinocchio model."""
         joints = model.nv - 6
         self._level, self._model, self._rng = level, model, rng
         self._q = np.repeat([level.position_m, level.tilt_rad, level.joint_rad], [3, 3, joints])
         self._v = np.repeat([level.velocity_m_s, level.rate_rad_s, level.joint_rad_s], [3, 3, joints])
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """A copy of `sensed` with noise."""
+        """Return a copy of `sensed` with noise."""
         level, rng, state = self._level, self._rng, sensed.state
         q = pin.integrate(self._model, state.q, self._q * rng.standard_normal(len(self._q)))
         v = state.v + self._v * rng.standard_normal(len(self._v))
@@ -115,13 +115,13 @@ class Noise:
 
 
 class Delay:
-    """Holds sensor values back by a number of calls; until there are so many, it returns the oldest."""
+    """Delays sensor values by a number of calls; the first calls return the oldest values."""
 
     def __init__(self, ticks: int) -> None:
-        """Hold back by `ticks` calls."""
+        """Delay by `ticks` calls."""
         self._held: deque[Sensed] = deque(maxlen=ticks + 1)
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """The sensor values of `ticks` calls before."""
+        """Return the sensor values of `ticks` calls earlier."""
         self._held.append(sensed)
         return self._held[0]

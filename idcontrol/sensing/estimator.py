@@ -1,19 +1,19 @@
 """Position, orientation and velocity of a floating base from its legs and its IMU: an error-state Kalman filter.
 
-This is the filter of Bloesch et al. 2012 ("State estimation for legged robots: consistent fusion of leg kinematics and
-IMU", RSS) in its terms. The state is the base's position r, velocity v, orientation C (base to world), the feet p_i,
-all in the world, and the biases of accelerometer b_f and gyroscope b_w. With the IMU's readings f and w::
+The filter and its notation follow Bloesch et al. 2012 ("State estimation for legged robots: consistent fusion of
+leg kinematics and IMU", RSS). The state is the base's position r, velocity v, orientation C (base to world), the feet
+p_i, all in the world, and the biases of accelerometer b_f and gyroscope b_w. With the IMU's readings f and w::
 
     r⁺ = r + h v + ½ h² a,   v⁺ = v + h a,   a = C (f - b_f) + g
     C⁺ = C exp(h (w - b_w)),  b_f⁺ = b_f,   b_w⁺ = b_w
     p_i⁺ = p_i + h ω_i × r_i e_z                     beyond the paper: a foot of radius r_i rolls
     measured, standing feet    s_i = Cᵀ (p_i - r)    by the joints
 
-The errors are those of r, v, a small turn φ in the world's axes (``C = exp(φ) Ĉ``), b_f, b_w and p_i, in this order. A
-foot that comes to stand is given the place where joints and estimate have it, so ground of any height will do; what is
-known of the ground's height is measured once then, as weakly as ground is uneven, and not at all where it would be far
-off. Measurements are independent and are taken one by one, which needs no matrix inverse. Position and heading cannot
-be observed, so they drift.
+The errors are of r, v, a small rotation φ in the world's axes (``C = exp(φ) Ĉ``), b_f, b_w and p_i, in this
+order. A foot at touchdown is placed by joints and estimate, so ground of any height will do. The known height of the
+ground is measured once then, as weakly as ground is uneven, and not at all if it is far off. Measurements are
+independent and are processed one by one, which needs no matrix inverse. Position and heading cannot be observed, so
+they drift.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from idcontrol.sensing.legs import GRAVITY, Legs, orientation
 from idcontrol.types import Array, Booleans, Sensed, State
 
 ACCELERATION_STD = 0.5
-"""Standard deviation of the accelerometer, including what it misses of impacts between samples [m/s²]."""
+"""Standard deviation of the accelerometer, including the parts of impacts that it misses between samples [m/s²]."""
 RATE_STD = 0.01
 """Standard deviation of the gyroscope [rad/s]."""
 DRIFT_F, DRIFT_W = 1e-3, 1e-4
-"""How fast the biases wander: standard deviations after a second [m/s², rad/s]."""
+"""Random walk of the biases: standard deviations after a second [m/s², rad/s]."""
 CREEP_STD = 0.02
-"""Standard deviation of the velocity with which a standing foot creeps [m/s]."""
+"""Standard deviation of the velocity at which a standing foot creeps [m/s]."""
 KINEMATICS_STD = 1e-3
 """Standard deviation of a foot's position relative to the base [m]."""
 GROUND_STD = 0.02
 """Standard deviation of the height of the ground [m]."""
 FAR = 3.0
-"""Ground that is so many standard deviations away is not the ground that is known."""
+"""Number of standard deviations beyond which the ground's height is not used."""
 START_STD = (1e-3, 1e-2, 5e-3, 0.3, 0.02)
-"""Standard deviations at the start: position, velocity, turn, biases of accelerometer and gyroscope
-[m, m/s, rad, m/s², rad/s]."""
+"""Initial standard deviations: position, velocity, rotation, biases of accelerometer and gyroscope [m, m/s, rad, m/s²,
+rad/s]."""
 
 
 class Estimate(NamedTuple):
@@ -61,7 +61,7 @@ class Estimate(NamedTuple):
         b_w: Bias of the gyroscope, shape (3,) [rad/s].
         p: Centres of the feet, shape (n, 3) [m].
         P: Covariance of the errors, shape (15 + 3 n, 15 + 3 n).
-        stood: Which feet stood at the last sensor values, shape (n,).
+        stood: True for feet that stood at the last sensor values, shape (n,).
     """
 
     r: Array
@@ -82,7 +82,7 @@ class Readings(NamedTuple):
         w: Its angular velocity, shape (3,) [rad/s].
         s: Centres of the feet relative to the base, shape (n, 3) [m].
         turning: Their angular velocities, shape (n, 3) [rad/s].
-        standing: Which feet stand, shape (n,).
+        standing: True for standing feet, shape (n,).
         radius: Radii of the feet, shape (n,) [m].
         terrain: `Terrain.parameters` of the known ground.
         coefficients: `Terrain.coefficients`.
@@ -103,19 +103,19 @@ class Readings(NamedTuple):
 class BaseEstimator:
     """The filter, as a stage of sensing: replaces the state of the base by its estimate.
 
-    Of the sensed state it takes joints, angular velocity and forces of the feet, nothing else.
+    It uses only joints, angular velocity and forces of the feet.
 
     Attributes:
         estimate: The state of the filter.
     """
 
     def __init__(self, feet: SphereContacts, start: State, *, by_torque: bool = False) -> None:
-        """Begin at `start`, which is known well: the machine stands where it was put.
+        """Begin at `start`, which is known accurately.
 
         Args:
-            feet: Foot spheres on a system of their own.
-            start: State of the machine.
-            by_torque: Whether the forces of the feet come from the torques of the legs, not from sensors.
+            feet: Foot spheres with their own system.
+            start: State of the robot.
+            by_torque: True if the forces of the feet come from the torques of the legs, not from sensors.
         """
         self._by_torque, self._t = by_torque, start.t
         self._legs = Legs(feet)
@@ -149,7 +149,7 @@ class BaseEstimator:
         self._step = entry(filter_step, self._bound, 0.0, start.q, start.v)
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """A copy of `sensed` in which the state of the base is an estimate."""
+        """Return a copy of `sensed` in which the state of the base is an estimate."""
         state, x, z = sensed.state, self.estimate, self._readings
         h, self._t = max(state.t - self._t, 0.0), state.t
         self._legs.update(sensed, x.C)
@@ -176,7 +176,7 @@ def filter_step(bound: Bound, h: float, q: Array, v: Array) -> None:  # pragma: 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def predict(x: Estimate, z: Readings, h: float) -> None:  # pragma: no cover - compiled
-    """Move the estimate ahead by `h` [s], in place: ``P⁺ = F P Fᵀ + Q``."""
+    """Predict the estimate over `h` [s], in place: ``P⁺ = F P Fᵀ + Q``."""
     C, P, n = x.C, x.P, x.P.shape[0]
     felt, turned = np.zeros(3), np.zeros(3)
     for i in range(3):
@@ -207,7 +207,7 @@ def predict(x: Estimate, z: Readings, h: float) -> None:  # pragma: no cover - c
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _ahead(P: Array, C: Array, felt: Array, h: float, n: int) -> None:  # pragma: no cover - compiled
-    """Rows of P to F P; with P transposed, columns to P Fᵀ."""
+    """Multiply rows of P to F P; with P transposed, columns to P Fᵀ."""
     for k in range(n):
         for i in range(3):
             a, b = (i + 1) % 3, (i + 2) % 3
@@ -222,7 +222,7 @@ def _ahead(P: Array, C: Array, felt: Array, h: float, n: int) -> None:  # pragma
 
 @njit(cache=True, inner=True, error_model="numpy")
 def correct(x: Estimate, z: Readings) -> None:  # pragma: no cover - compiled
-    """Correct the estimate by the feet that stand, one number after the other, in place."""
+    """Correct the estimate by the standing feet, one number after the other, in place."""
     P, n = x.P, x.P.shape[0]
     H, error, work, s = np.zeros(n), np.zeros(n), np.empty(n), np.zeros(3)
     for k in range(z.standing.shape[0]):
@@ -260,7 +260,7 @@ def correct(x: Estimate, z: Readings) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no cover - compiled
-    """Put foot `k` where joints and estimate have it: ``p = r + s``, its error ``r - s × φ`` and that of the joints."""
+    """Put foot `k` where joints and estimate place it: ``p = r + s``, its error ``r - s × φ`` and the joints'."""
     P, first = x.P, 15 + 3 * k
     n = P.shape[0]
     for i in range(3):
@@ -303,7 +303,7 @@ def _take(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _turn(C: Array, phi: Array) -> None:  # pragma: no cover - compiled
-    """``C ← exp(φ) C``, by Rodrigues' formula; rounding is taken out by one step towards the nearest rotation."""
+    """Update ``C ← exp(φ) C`` by Rodrigues' formula, with one step towards the nearest rotation against rounding."""
     x, y, z = phi[0], phi[1], phi[2]
     square = x * x + y * y + z * z
     angle = np.sqrt(square)
@@ -327,7 +327,7 @@ def _turn(C: Array, phi: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _write_quaternion(C: Array, out: Array) -> None:  # pragma: no cover - compiled
-    """The unit quaternion (x, y, z, w) of `C`, from its largest component (Shepperd 1978)."""
+    """Write the unit quaternion (x, y, z, w) of `C`, from its largest component (Shepperd 1978)."""
     trace = C[0, 0] + C[1, 1] + C[2, 2]
     best = 3
     most = trace

@@ -1,4 +1,4 @@
-"""Feet as the joints and the IMU tell them, in the base's axes: where they are, how they turn, what they carry.
+"""Feet as sensed by joints and IMU, in the base's axes: positions, angular velocities, forces.
 
 What a foot carries follows from the torques that its leg's joints apply beyond what moves the machine, the residual of
 De Luca et al. 2006 ("Collision detection and safe reaction with the DLR-III lightweight manipulator arm", IROS)::
@@ -29,16 +29,15 @@ from idcontrol.types import Array, Booleans, ContactForces, Integers, Sensed
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 SMOOTHING_S = 3e-3
-"""Time constant T of the residual [s]: a fifth of it is noise of joint velocities, and it is short against a step."""
+"""Time constant T of the residual [s]: it filters noise of joint velocities to a fifth, and is short against a step."""
 STRETCHED_M2 = 1e-4
-"""ε, the square of the lever below which a stretched leg tells nothing [m²]."""
+"""ε, the square of the lever arm below which a stretched leg senses nothing [m²]."""
 BARELY = 0.04
-"""A foot that carries less than this share of the weight carries nothing: inertia of a swinging leg is known no
-better."""
+"""Forces below this share of the weight count as zero: the inertia of a swinging leg is not known better."""
 
 
 class _Machine(NamedTuple):
-    """Terms of a machine whose base is at the origin, unturned, and its feet.
+    """Terms of a robot whose base is at the origin, unrotated, and its feet.
 
     Attributes:
         terms: `System.terms`.
@@ -48,7 +47,7 @@ class _Machine(NamedTuple):
         joint: Joint that carries each foot, shape (k,).
         offset: Its centre in that joint's frame, shape (k, 3) [m].
         radius: Radii, shape (k,) [m].
-        moves: Which velocities bend each foot's leg, shape (k, m).
+        moves: True for velocities that move each foot, shape (k, m).
     """
 
     terms: Terms
@@ -81,12 +80,12 @@ class Legs:
     """The feet at the last sensor values.
 
     Attributes:
-        feet: Where they are, how they turn, and what they carry.
-        system: The machine, its base at the origin.
+        feet: Positions, angular velocities and forces.
+        system: The robot, its base at the origin.
     """
 
     def __init__(self, spheres: SphereContacts) -> None:
-        """Watch the feet `spheres`, which are on a system of their own.
+        """Watch the feet `spheres`, which have their own system.
 
         Raises:
             InputError: Some are soles.
@@ -113,7 +112,7 @@ class Legs:
         self._t = np.nan
 
     def update(self, sensed: Sensed, R: Array) -> None:
-        """Take new sensor values, of a base whose orientation is believed to be `R`."""
+        """Take new sensor values, for a base with the estimated orientation `R`."""
         state, system, v = sensed.state, self.system, self._v
         h = state.t - self._t
         self._t = state.t
@@ -131,7 +130,7 @@ class Legs:
         self._look(self._bound, share)
 
     def forces(self, R: Array) -> ContactForces:
-        """What the feet carry, in the world, of a base whose orientation is `R`; upward is normal."""
+        """Return the forces of the feet in the world, for a base with orientation `R`; the normal is vertical."""
         force = self.feet.force @ R.T
         identity = np.flatnonzero(force[:, 2] > self._least)
         normal = np.zeros((len(identity), 3))
@@ -140,14 +139,14 @@ class Legs:
 
 
 class LegForces:
-    """A stage of sensing: replaces the forces of the feet by those that the torques of the legs tell."""
+    """A stage of sensing: replaces the forces of the feet by estimates from the torques of the legs."""
 
     def __init__(self, feet: SphereContacts) -> None:
-        """Watch `feet`, which are on a system of their own."""
+        """Watch `feet`, which have their own system."""
         self._legs = Legs(feet)
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """A copy of `sensed` in which the forces are estimates."""
+        """Return a copy of `sensed` in which the forces are estimates."""
         R = orientation(sensed.state.q)
         self._legs.update(sensed, R)
         return structs.replace(sensed, state=structs.replace(sensed.state, forces=self._legs.forces(R)))
@@ -155,7 +154,7 @@ class LegForces:
 
 @njit(cache=True, error_model="numpy")
 def _look(bound: Bound, share: float) -> None:  # pragma: no cover - compiled
-    """Write `Feet`; the residual takes `share` of what is new."""
+    """Write `Feet`; the residual takes `share` of the new value."""
     machine, feet, acceleration, torque, up = bound.borrowed
     M, bias, J = machine.terms
     m = bias.shape[0]
@@ -191,6 +190,6 @@ def _look(bound: Bound, share: float) -> None:  # pragma: no cover - compiled
 
 
 def orientation(q: Array) -> Array:
-    """R of the base's quaternion in a configuration `q` in Pinocchio's layout."""
+    """Return R of the base's quaternion in a configuration `q` in Pinocchio's layout."""
     R: Array = pin.Quaternion(q[3:7]).matrix()
     return R

@@ -79,7 +79,7 @@ def report(folder: str | Path) -> Path:
 
 
 def render(template: str, *, plots: Plots | None, pictures: Sequence[Picture], **values: Any) -> str:
-    """A page from one of this package's templates, with its plots if there are any, and its pictures."""
+    """Return a page from one of this package's templates, with its plots if there are any, and its pictures."""
     beside = sum(len(picture.source) for picture in pictures)
     drawn = {"style": ""} if plots is None else {**code(), "data": data(plots, beside)}
     environment = jinja2.Environment(
@@ -114,7 +114,7 @@ def write_page(path: Path, text: str) -> Path:
 
 
 def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """The metrics of a run beside their goals, by topic; metrics with neither value nor goal are left out.
+    """Return the metrics of a run beside their goals, by topic; metrics with neither value nor goal are left out.
 
     Returns:
         Rows with `label`, `value`, `unit` and `goal` in words, and `met`: True if the goal is, None without one.
@@ -130,7 +130,7 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
 
 
 def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, Any]]:
-    """The results `keys` of a test case beside the paper's values (`idcontrol.experiments.findings`).
+    """Return the results `keys` of a test case beside the paper's values (`idcontrol.experiments.findings`).
 
     Returns:
         Rows with `key`, `value`, `unit`, `paper`, `verdict` and `note` in words, and `holds`: True if the check of the
@@ -154,7 +154,7 @@ def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, A
 
 
 def number(value: Any) -> str:
-    """A result of a test case as a table shows it."""
+    """Return a result of a test case as a table shows it."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -169,9 +169,9 @@ def plain(value: float, digits: int = 3) -> str:
 
 
 def command(run: Run) -> str:
-    """The command line that repeats a run: its preset, and the settings that differ from it.
+    """Return the command line that repeats a run: its preset, and the settings that differ from it.
 
-    Where the experiment is not installed, nobody knows its presets: then all settings are there.
+    Without the experiment installed, its presets are unknown: then all settings are there.
     """
     name, preset = str(run.meta.get("experiment", "EXPERIMENT")), str(run.config.get("preset", "default"))
     words = ["idcontrol", "run", name] + (["--preset", preset] if "preset" in run.config else [])
@@ -196,5 +196,5 @@ def _state(run: Run, values: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def as_texts(config: Mapping[str, Any]) -> dict[str, str]:
-    """All settings by dotted key, values as JSON."""
+    """Return all settings by dotted key, values as JSON."""
     return {key: json.dumps(jsonable(value), ensure_ascii=False) for key, value in flat(config).items()}

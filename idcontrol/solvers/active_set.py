@@ -1,9 +1,9 @@
 """Dual active set (Goldfarb & Idnani 1983): the smallest-norm point of a polyhedron, finite and with certificates.
 
 `smallest_norm_kernel` solves min ½|y|² s.t. E y = e, A y ≥ b with rows of length one. The projection of stage I
-(math.md, sections 4.4 and 7.3) has that form already and is solved here; every strictly convex quadratic program can be
-brought to it (`idcontrol.solvers.active_set_qp`). The search itself is `approach`; branch and bound
-(`idcontrol.solvers.enumerate`) continues it from node to node.
+(math.md, sections 4.4 and 7.3) has this form. Every strictly convex quadratic program can be brought to it
+(`idcontrol.solvers.active_set_qp`). The search is `approach`; branch and bound (`idcontrol.solvers.enumerate`)
+continues it from node to node.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array, Integers
 
 FEASIBLE: Final = 1e-10
-"""Violation of a row that is left alone, relative to its constant: two digits better than what is called solved."""
+"""Violation below which a row is not taken in, relative to its constant: two digits below `TOLERANCE`."""
 ROUNDING: Final = 1e-15
 """Violation that rounding causes, relative to |y|."""
 DEPENDENT: Final = 1e-20
@@ -46,24 +46,24 @@ _REFINEMENTS: Final = 3
 """Rounds in which multipliers may be refined; one is usually enough."""
 
 
-# What is demanded of the value of a row.
+# Demands on the value of a row.
 FREE: Final = 0
 POSITIVE: Final = 1
 NEGATIVE: Final = 2
 ZERO: Final = 3
 
 CUT_OFF: Final = -1
-"""Outcome of `approach` beside the numbers of a `SolverStatus`: the point lies beyond the limit."""
+"""Outcome of `approach` in addition to the numbers of a `SolverStatus`: the point lies beyond the limit."""
 
 
 class Rows(NamedTuple):
     """Rows of length one (or zero) over y: the value of row r is columns[:, r]·y + offset[r].
 
     Attributes:
-        columns: One row a column, so that all of them are tested at once, shape (k, p).
+        columns: One row per column, so that all are tested at once, shape (k, p).
         offset: Shape (p,).
-        tolerance: How far each row may miss its demand, beside 1e-15 |y|, shape (p,). `approach` raises it for rows
-            that depend on the active ones and contradict them by rounding only.
+        tolerance: How far each row may miss its demand, in addition to 1e-15 |y|, shape (p,). `approach` raises it for
+            rows that depend on the active ones and contradict them by rounding only.
     """
 
     columns: Array
@@ -72,7 +72,7 @@ class Rows(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The smallest y whose active rows have the value zero, and the demands on all rows.
+    """The smallest y at which the active rows are zero, and the demands on all rows.
 
     Attributes:
         y: Shape (k,).
@@ -96,8 +96,8 @@ class Approach(NamedTuple):
         status: SOLVED (each row meets its demand), INFEASIBLE, ITERATIONS or CUT_OFF (½|y|² ≥ the limit).
         size: How many rows are active.
         steps: Rows taken in.
-        row: Where the status is INFEASIBLE, the row that contradicts the active ones.
-        violation: How far it misses its demand.
+        row: Row that contradicts the active ones where the status is INFEASIBLE.
+        violation: How far that row misses its demand.
     """
 
     status: int
@@ -108,16 +108,16 @@ class Approach(NamedTuple):
 
 
 class SmallestNorm(NamedTuple):
-    """The point of smallest norm that meets some rows; its arrays come from the caller's arena.
+    """The point of smallest norm that meets all rows; its arrays come from the caller's arena.
 
     Attributes:
         status: SOLVED (each row holds to its tolerance), INFEASIBLE, ITERATIONS or INACCURATE.
         iterations: Rows taken in.
         y: The point, shape (k,).
-        multipliers: y = Σ multiplier · row, ≥ 0 on inequalities, shape (p,). Where the status is INFEASIBLE the
+        multipliers: y = Σ multiplier · row, ≥ 0 on inequalities, shape (p,). Where the status is INFEASIBLE, the
             certificate c: c ≥ 0 on inequalities, Σ c row = 0, offset·c < 0.
         factor: Factor of the active rows, equalities first.
-        n_active: How many they are.
+        n_active: Number of active rows.
     """
 
     status: int
@@ -132,7 +132,7 @@ _NO_ANSWER: Final = RowLcpAnswer(
     SOLVED, 0, 0.0, ACTIVE_SET, np.empty(0), np.empty(0), np.empty(0), np.empty(0, dtype=np.int64)
 )
 _NO_EQUALITIES = np.int64(0)
-"""No literal, for which Numba would compile `smallest_norm_kernel` anew."""
+"""An array, since Numba compiles `smallest_norm_kernel` anew for a literal."""
 
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
@@ -184,7 +184,7 @@ def _most_violated(rows: Rows, point: Point, rounding: float) -> tuple[int, floa
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _first_to_leave(point: Point, count: int, loss: Array) -> tuple[int, float]:
-    """Return the active row whose multiplier reaches zero first at the rates -`loss`, and when; -1 and inf for none."""
+    """Return the active row whose multiplier first reaches zero at the rates -`loss`, and when; -1 and inf for none."""
     u, active, demand = point.u, point.factor.active, point.demand
     biggest = 1.0
     for a in range(count):
@@ -209,7 +209,7 @@ def _take_in(
     """Move to the smallest y that meets the active rows and one more (Goldfarb & Idnani 1983, step 2).
 
     The row is Σ coefficient · active row + rest: per unit of its multiplier y moves by rest, and each active multiplier
-    loses its coefficient. An active row leaves where its multiplier reaches zero on the way.
+    loses its coefficient. An active row leaves if its multiplier reaches zero on the way.
 
     Args:
         rows: The rows.
@@ -218,10 +218,10 @@ def _take_in(
         row: The row to take in.
         violation: How far it misses its demand.
         same: A row that depends on the active ones agrees with them up to this violation.
-        loss: Result, shape (k,): the coefficients of the active rows, also where the row contradicts them.
+        loss: Result, shape (k,): coefficients of the active rows, even if the row contradicts them.
 
     Returns:
-        False if the row contradicts the active ones; how many are active; the violation that is left.
+        False if the row contradicts the active ones; number of active rows; remaining violation.
     """
     y, u, factor = point.y, point.u, point.factor
     coefficients, rest, k = factor.coefficients, factor.rest, point.y.size
@@ -265,18 +265,18 @@ def _take_in(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def approach(rows: Rows, point: Point, count: int, limit: float, max_steps: int, loss: Array) -> Approach:
-    """Go on from a dual feasible point to the smallest y that meets all demands.
+    """Continue from a dual feasible point to the smallest y that meets all demands.
 
-    Each step takes in the row that misses its demand most. |y| grows with each of them: no active set returns, and the
-    search may end as soon as it is beyond `limit`.
+    Each step takes in the row that misses its demand most. |y| grows with each step: no active set returns, and the
+    search may end once it is beyond `limit`.
 
     Args:
         rows: The rows.
         point: The point; multipliers of active rows have the sign of their demand.
         count: How many rows are active.
-        limit: Points with ½|y|² at or above this are not looked for.
+        limit: The search ends at points with ½|y|² at or above this.
         max_steps: Steps allowed.
-        loss: Scratch, shape (k,); where the status is INFEASIBLE the row that contradicts is Σ loss · active row, up to
+        loss: Scratch, shape (k,); where the status is INFEASIBLE, the contradicting row is Σ loss · active row, up to
             its sign.
 
     Returns:
@@ -298,10 +298,10 @@ def approach(rows: Rows, point: Point, count: int, limit: float, max_steps: int,
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _hold_equalities(rows: Rows, point: Point, equalities: int) -> tuple[int, int, float]:
-    """Take in the first rows one after the other; those that depend on earlier ones are skipped where they hold.
+    """Take in the first rows one after the other; skip rows that depend on earlier ones and hold.
 
     Returns:
-        How many rows are active; the row that contradicts earlier ones, -1 for none; how far it misses.
+        Number of active rows; the row that contradicts earlier ones, -1 for none; its violation.
     """
     columns, offset, y, factor = rows.columns, rows.offset, point.y, point.factor
     count, largest = 0, 0.0
@@ -330,12 +330,12 @@ def _hold_equalities(rows: Rows, point: Point, equalities: int) -> tuple[int, in
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestNorm:
-    """The y of smallest norm where the first `equalities` rows have the value zero and the others are not negative.
+    """Find the y of smallest norm where the first `equalities` rows are zero and the others not negative.
 
     Args:
         rows: The rows, equalities first; their tolerances are raised by `approach`.
-        equalities: How many of the rows are equalities.
-        arena: Where arrays come from, those of the answer included.
+        equalities: Number of rows that are equalities.
+        arena: Arena for all arrays, including the answer's.
 
     Returns:
         The point, or the certificate that there is none.
@@ -358,7 +358,7 @@ def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestN
 
     count, steps, status = fixed, 0, ITERATIONS
     while steps < limit:
-        # what was summed up on the way is computed afresh, until that changes nothing
+        # recompute what was accumulated, until nothing changes
         solve_active(rows.offset, factor, count, y, u)
         end = approach(rows, point, count, np.inf, limit - steps, loss)
         count = end.size
@@ -373,7 +373,7 @@ def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestN
             if not end.violation <= SLIGHT * (side + abs(rows.offset[end.row] + end.violation)):
                 status = INFEASIBLE
                 break
-            rows.tolerance[end.row] = end.violation  # and begin again
+            rows.tolerance[end.row] = end.violation  # and start over
             count = fixed
             steps += 1
     if status == ITERATIONS:
@@ -390,15 +390,15 @@ def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestN
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _refine_multipliers(
-    rho: Array, r: Array, left: Array, lengths: Array, found: SmallestNorm, w: Array, arena: Arena
+    rho: Array, r: Array, roundoff: Array, lengths: Array, solution: SmallestNorm, w: Array, arena: Arena
 ) -> float:
-    """Refine the multipliers z of the active rows, residuals in twice the precision; returns the last residual.
+    """Refine the multipliers z of the active rows, with residuals in doubled precision; return the last residual.
 
-    Where rows nearly depend on each other, multipliers are so large that rounding any one of them moves y by more than
-    the tolerance. Hence the rows are factored afresh, those that push most last; their multipliers are computed first,
-    and each is rounded before the next one is computed, which then makes up for it (Babai's nearest plane).
+    Where rows are nearly dependent, multipliers are so large that rounding one of them moves y beyond the tolerance. So
+    the rows are factored afresh with the largest multipliers last. Their multipliers are computed first, and each is
+    rounded before the next one is computed, which then compensates for it (Babai's nearest plane).
     """
-    y, z, factor, count = found.y, found.multipliers, found.factor, found.n_active
+    y, z, factor, count = solution.y, solution.multipliers, solution.factor, solution.n_active
     active, upper, rest = factor.active, factor.upper, factor.rest
     k = y.size
     step = vector(arena, k)
@@ -414,7 +414,7 @@ def _refine_multipliers(
             rest[d] = rho[i, d] / lengths[i]
         square = split(factor, a, rest)
         append(factor, a, i, np.sqrt(square))
-    residual = gram_residual_doubled(rho, r, left, z, y, w, arena)
+    residual = gram_residual_doubled(rho, r, roundoff, z, y, w, arena)
     for _ in range(_REFINEMENTS):
         if residual <= TOLERANCE:
             break
@@ -429,24 +429,24 @@ def _refine_multipliers(
             before = z[i]
             z[i] = max(before + total / (upper[a, a] * lengths[i]), 0.0)
             step[a] = (z[i] - before) * lengths[i]
-        residual = gram_residual_doubled(rho, r, left, z, y, w, arena)
+        residual = gram_residual_doubled(rho, r, roundoff, z, y, w, arena)
     return float(residual)
 
 
 @late(lambda *_: typeof(_NO_ANSWER))
 @njit(cache=True, error_model="numpy")
-def project_kernel(rho: Array, r: Array, left: Array, arena: Arena) -> RowLcpAnswer:
-    """The dual of LCP(r, ρρᵀ): min ½|y|² s.t. ρy + r ≥ 0; its multipliers are z (math.md, section 4.4).
+def project_kernel(rho: Array, r: Array, roundoff: Array, arena: Arena) -> RowLcpAnswer:
+    """Solve the dual of LCP(r, ρρᵀ): min ½|y|² s.t. ρy + r ≥ 0; its multipliers are z (math.md, section 4.4).
 
     Args:
         rho: Rows ρ, shape (n, k).
         r: Constants, shape (n,).
-        left: What rounding may leave of them, shape (n,).
-        arena: Where arrays come from, those of the answer included.
+        roundoff: Rounding bounds of r, shape (n,).
+        arena: Arena for all arrays, including the answer's.
 
     Returns:
-        The answer, with a certificate when the status is INFEASIBLE. Its residual is measured in twice the precision
-        where double does not do.
+        The answer, with a certificate when the status is INFEASIBLE. Its residual is measured in doubled precision
+        where double is not enough.
     """
     n, k = rho.shape
     w, columns = vector(arena, n), matrix(arena, k, n)
@@ -465,20 +465,25 @@ def project_kernel(rho: Array, r: Array, left: Array, arena: Arena) -> RowLcpAns
         for d in range(k):
             columns[d, i] = rho[i, d] / lengths[i]
         offset[i] = r[i] / lengths[i]
-        tolerance[i] = (FEASIBLE * abs(r[i]) + left[i]) / lengths[i]
-    found = smallest_norm_kernel(Rows(columns, offset, tolerance), _NO_EQUALITIES, arena)
-    status, y, z, active = found.status, found.y, found.multipliers, found.factor.active[: found.n_active]
+        tolerance[i] = (FEASIBLE * abs(r[i]) + roundoff[i]) / lengths[i]
+    solution = smallest_norm_kernel(Rows(columns, offset, tolerance), _NO_EQUALITIES, arena)
+    status, y, z, active = (
+        solution.status,
+        solution.y,
+        solution.multipliers,
+        solution.factor.active[: solution.n_active],
+    )
     for i in range(n):
         z[i] /= lengths[i]
     residual = np.inf
     if status == SOLVED:
-        residual = gram_residual(rho, r, left, z, y, w)
+        residual = gram_residual(rho, r, roundoff, z, y, w)
         if not residual <= TOLERANCE:
-            residual = _refine_multipliers(rho, r, left, lengths, found, w, arena)
+            residual = _refine_multipliers(rho, r, roundoff, lengths, solution, w, arena)
         status = SOLVED if residual <= TOLERANCE else INACCURATE
     else:
         y[:] = 0.0
-    return RowLcpAnswer(status, found.iterations, residual, ACTIVE_SET, z, y, w, active)
+    return RowLcpAnswer(status, solution.iterations, residual, ACTIVE_SET, z, y, w, active)
 
 
 def project(rho: Array, r: Array) -> RowLcpResult:

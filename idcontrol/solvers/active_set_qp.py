@@ -1,8 +1,8 @@
 """Strictly convex quadratic programs by the dual active set (Goldfarb & Idnani 1983).
 
-With H = L Lᵀ and y = Lᵀx + L⁻¹g the program min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e asks for the smallest-norm point of a
-polyhedron, which `idcontrol.solvers.active_set` finds; here are the way there and back, the refinement of the answer,
-and the residual that decides whether it is called solved.
+With H = L Lᵀ and y = Lᵀx + L⁻¹g the program min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e becomes the smallest-norm point of a
+polyhedron, which `idcontrol.solvers.active_set` finds. This module transforms there and back, refines the answer, and
+computes the residual that decides whether it is solved.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class QuadraticProgram(NamedTuple):
         g: Shape (k,).
         A: Inequality rows, shape (p, k).
         b: Shape (p,).
-        E: Equality rows, shape (m, k); those that depend on earlier ones are skipped where they hold.
+        E: Equality rows, shape (m, k); rows that depend on earlier ones are skipped if they hold.
         e: Shape (m,).
     """
 
@@ -54,7 +54,7 @@ class QuadraticProgram(NamedTuple):
 
 
 class QpAnswer(NamedTuple):
-    """How `qp_kernel` ended; its arrays come from the caller's arena.
+    """Outcome of `qp_kernel`; its arrays come from the caller's arena.
 
     Attributes:
         status: Number of a `SolverStatus`; INACCURATE also where H is not positive definite.
@@ -87,10 +87,10 @@ def _distance(row: Array, side: float, x: Array) -> tuple[float, float]:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> float:
-    """Largest relative violation of the optimality conditions of a quadratic program.
+    """Compute the largest relative violation of the optimality conditions of a quadratic program.
 
-    Violated rows are measured as a distance relative to the longer of |x| and |g| / max H_ii, gradients (stationarity
-    Hx + g = Aᵀu + Eᵀv, signs of u) relative to the largest of their terms, u·(A x - b) relative to the product of both.
+    Violated rows count as distances relative to the longer of |x| and |g| / max H_ii. Gradients (stationarity Hx + g =
+    Aᵀu + Eᵀv, signs of u) are relative to the largest of their terms, u·(A x - b) to the product of both.
 
     Args:
         program: The program.
@@ -203,20 +203,21 @@ def _refine(
     program: QuadraticProgram,
     L: Array,
     lengths: Array,
-    found: SmallestNorm,
+    nearest: SmallestNorm,
     x: Array,
     multipliers: Array,
     arena: Arena,
 ) -> None:
-    """One step of iterative refinement of x and the multipliers on the active rows.
+    """Refine x and the multipliers on the active rows by one step of iterative refinement.
 
-    With s = -(Hx + g - Σ multiplier · row) and t what the active rows miss, dx and du solve H dx - Σ du · row = s,
-    row · dx = t; the factors are those of H and of the whitened active rows, whose length was `lengths`.
+    With s = -(Hx + g - Σ multiplier · row) and t the residuals of the active rows, dx and du solve H dx - Σ du · row =
+    s, row · dx = t. It reuses the factors of H and of the whitened active rows; `lengths` are the lengths of those
+    rows.
     """
     H, g = program.H, program.g
     A, b, E, e = program.A, program.b, program.E, program.e
-    k, m, count = x.size, e.size, found.n_active
-    active, basis, upper = found.factor.active, found.factor.basis, found.factor.upper
+    k, m, count = x.size, e.size, nearest.n_active
+    active, basis, upper = nearest.factor.active, nearest.factor.basis, nearest.factor.upper
     at = mark(arena)
     s, dy, t, along = vector(arena, k), vector(arena, k), vector(arena, k), vector(arena, k)
     for d in range(k):
@@ -256,7 +257,7 @@ def _refine(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _holds(A: Array, b: Array, x: Array) -> bool:
-    """Whether A x ≥ b; False for a NaN, too."""
+    """True if A x ≥ b; False for a NaN."""
     for i in range(b.size):
         reached = 0.0
         for d in range(x.size):
@@ -273,7 +274,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
 
     Args:
         program: The program.
-        arena: Where arrays come from, those of the answer included.
+        arena: Arena for all arrays, including the answer's.
 
     Returns:
         The answer, with a certificate when the status is INFEASIBLE.
@@ -288,7 +289,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
 
     solve_lower(L, origin)
-    if m == 0:  # where the objective alone obeys all rows, as mostly in steps of a machine that stands, none matters
+    if m == 0:  # no row is active if the unconstrained minimum meets them all, as in most steps of a robot that stands
         for d in range(k):
             x[d] = -origin[d]
         solve_lower_transposed(L, x)
@@ -301,22 +302,24 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     if not np.isfinite(white.scale):
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
     lengths = white.lengths
-    found = smallest_norm_kernel(white.rows, m, arena)
-    active = found.factor.active[: found.n_active]
+    nearest = smallest_norm_kernel(white.rows, m, arena)
+    active = nearest.factor.active[: nearest.n_active]
     for i in range(m + p):
-        multipliers[i] = found.multipliers[i] / lengths[i]
-    if found.status != SOLVED:
-        return QpAnswer(found.status, found.iterations, np.inf, x, multipliers, active)
+        multipliers[i] = nearest.multipliers[i] / lengths[i]
+    if nearest.status != SOLVED:
+        return QpAnswer(nearest.status, nearest.iterations, np.inf, x, multipliers, active)
     for d in range(k):
-        x[d] = found.y[d] - origin[d]
+        x[d] = nearest.y[d] - origin[d]
     solve_lower_transposed(L, x)
     residual = qp_residual(program, x, multipliers[m:], multipliers[:m])
     for _ in range(2):
         if residual <= EXACT:
             break
-        _refine(program, L, lengths, found, x, multipliers, arena)
+        _refine(program, L, lengths, nearest, x, multipliers, arena)
         residual = qp_residual(program, x, multipliers[m:], multipliers[:m])
-    return QpAnswer(SOLVED if residual <= TOLERANCE else INACCURATE, found.iterations, residual, x, multipliers, active)
+    return QpAnswer(
+        SOLVED if residual <= TOLERANCE else INACCURATE, nearest.iterations, residual, x, multipliers, active
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +351,7 @@ class QpResult:
 def checked_qp(
     H: Array, g: Array, A: Array | None, b: Array | None, E: Array | None, e: Array | None
 ) -> QuadraticProgram:
-    """The program as contiguous float64, absent rows as no rows; raises InputError where the shapes do not fit."""
+    """Return the program as contiguous float64, absent rows as empty ones; raise InputError if shapes do not fit."""
     H, g = np.ascontiguousarray(H, dtype=np.float64), np.ascontiguousarray(g, dtype=np.float64)
     k = g.size
     A = np.zeros((0, k)) if A is None else np.ascontiguousarray(A, dtype=np.float64)
@@ -378,7 +381,7 @@ def solve_qp(
         g: Shape (k,).
         A: Inequality rows, shape (p, k).
         b: Shape (p,).
-        E: Equality rows, shape (m, k); they may depend on each other where they agree.
+        E: Equality rows, shape (m, k); they may be dependent if they agree.
         e: Shape (m,).
 
     Returns:

@@ -15,13 +15,13 @@ from idcontrol.types import Array
 def all_solutions(
     rows: Array, extra: Array, smallest: float, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """All x with rows x = extra, as x = shortest + waysᵀ z: Householder reflections with row pivoting.
+    """Find all x with rows x = extra, as x = shortest + waysᵀ z: Householder reflections with row pivoting.
 
     Args:
         rows: Shape (n, k); overwritten.
         extra: Shape (n,); overwritten.
-        smallest: A row of which no more than this length is left depends on the others, and is left out.
-        arena: Where arrays come from.
+        smallest: A row whose remainder is no longer than this depends on the others and is skipped.
+        arena: Arena for all arrays.
 
     Returns:
         The shortest solution, shape (k,), and orthonormal ways along which no row changes, shape (k - rank, k).
@@ -32,8 +32,8 @@ def all_solutions(
     while rank < min(n, k):
         best, square = rank, 0.0
         for i in range(rank, n):
-            left = rows[i][rank:]
-            size = dot(left, left)
+            tail = rows[i][rank:]
+            size = dot(tail, tail)
             if size > square:
                 best, square = i, size
         norm = np.sqrt(square)
@@ -42,7 +42,7 @@ def all_solutions(
         for d in range(k):
             rows[rank, d], rows[best, d] = rows[best, d], rows[rank, d]
         extra[rank], extra[best] = extra[best], extra[rank]
-        # what is left of this row becomes its own coordinate
+        # the remainder of this row becomes a coordinate of its own
         mirror = mirrors[rank]
         own = -norm if rows[rank, rank] > 0.0 else norm
         length = np.sqrt(norm * (norm + abs(rows[rank, rank])))
@@ -83,10 +83,10 @@ def column_basis(
     """Reduce columnsᵀ x = extra to independent equations with orthonormal rows: Gram-Schmidt with row pivoting.
 
     Args:
-        columns: The rows, one a column, so that all of them are worked on at once, shape (k, n); overwritten.
+        columns: The rows, one per column, so that all are reduced at once, shape (k, n); overwritten.
         extra: Right side of each row, shape (n,); overwritten.
-        smallest: A row of which no more than this length is left depends on the others.
-        arena: Where arrays come from.
+        smallest: A row whose remainder is no longer than this depends on the others.
+        arena: Arena for all arrays.
 
     Returns:
         The basis, shape (rank, k), and its right sides, shape (rank,).
@@ -116,7 +116,7 @@ def column_basis(
                 along[i] = 0.0
             for d in range(k):
                 add(along, basis[rank, d], columns[d])
-            if again:  # rows of which most was taken away, unless they have become too short to be chosen
+            if again:  # recompute rows that lost most of their length, unless they are too short to be chosen
                 for i in range(n):
                     if not (size[i] > 0.0 and smallest * smallest < square[i] <= 0.25 * size[i]):
                         along[i] = 0.0
@@ -141,10 +141,10 @@ def column_basis(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
-    """Householder with column pivoting on the first `wide` columns of a matrix, down to the length `smallest`.
+    """Triangularize the first `wide` columns by Householder with column pivoting, down to the length `smallest`.
 
     G, which holds the columns as rows, ← G Qᵀ with Q orthogonal, so that those columns are zero (or that short) below
-    the first entries; returns the rank, the number of these entries.
+    the first entries. Returns the rank, which is the number of these entries.
     """
     columns, rows = G.shape
     v, used = vector(arena, rows), indices(arena, wide)
@@ -153,8 +153,8 @@ def reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
     while rank < min(rows, wide):
         best, square = 0, 0.0
         for c in range(wide):
-            left = G[c][rank:]
-            size = 0.0 if used[c] else dot(left, left)
+            tail = G[c][rank:]
+            size = 0.0 if used[c] else dot(tail, tail)
             if size > square:
                 best, square = c, size
         norm = np.sqrt(square)
@@ -166,7 +166,7 @@ def reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
         mirror[0] += norm if mirror[0] >= 0.0 else -norm
         weight = 1.0 / (norm * abs(mirror[0]))
         for c in range(columns):
-            left = G[c][rank:]
-            add(left, -weight * dot(mirror, left), mirror)
+            tail = G[c][rank:]
+            add(tail, -weight * dot(mirror, tail), mirror)
         rank += 1
     return rank

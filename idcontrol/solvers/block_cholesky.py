@@ -1,10 +1,10 @@
 r"""Sparse Cholesky factorization ``A = UᵀU`` in blocks of six (Castro et al. 2022, section VIII-D).
 
-A is symmetric positive definite, its blocks are nodes of a graph: block (i, j) is not zero only along an edge. Nodes
-are eliminated in the order of smallest degree, so that bodies in contact fill in little more than they touch. `analyze`
-finds the structure once for a graph; `factorize` and `solve` work on every matrix with that graph.
+A is symmetric positive definite; its blocks are nodes of a graph: block (i, j) is nonzero only along an edge. Nodes are
+eliminated in the order of smallest degree, so that contact graphs cause little fill-in. `analyze` finds the structure
+once for a graph; `factorize` and `solve` work on every matrix with that graph.
 
-Blocks are kept as rows of U, so that every inner loop runs along memory.
+Blocks are stored as rows of U, so that every inner loop runs along memory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Structure(NamedTuple):
 
 @njit(cache=True, inner=True)
 def _count(word: np.uint64) -> int:  # pragma: no cover - compiled
-    """How many bits are set."""
+    """Count the bits that are set."""
     x = word
     x = x - ((x >> _ONE) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -58,7 +58,7 @@ def _count(word: np.uint64) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True)
 def _sort(values: Integers) -> None:  # pragma: no cover - compiled
-    """Sort a few numbers in place."""
+    """Sort a short array in place."""
     for at in range(1, values.shape[0]):
         value, to = values[at], at
         while to > 0 and values[to - 1] > value:
@@ -69,23 +69,23 @@ def _sort(values: Integers) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True)
 def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compiled
-    """Order of elimination and structure of U, by smallest degree; among equals the lower number goes first.
+    """Find the elimination order and the structure of U, by smallest degree; among equals the lower number goes first.
 
     Args:
         n: Number of nodes.
         edges: Pairs of nodes, shape (e, 2); repetitions and loops do no harm.
     """
     words = (n + _WORD - 1) // _WORD
-    near = np.zeros((n, words), dtype=np.uint64)
+    adjacent = np.zeros((n, words), dtype=np.uint64)
     for e in range(edges.shape[0]):
         i, j = edges[e, 0], edges[e, 1]
         if i != j:
-            near[i, j // _WORD] |= _ONE << np.uint64(j % _WORD)
-            near[j, i // _WORD] |= _ONE << np.uint64(i % _WORD)
+            adjacent[i, j // _WORD] |= _ONE << np.uint64(j % _WORD)
+            adjacent[j, i // _WORD] |= _ONE << np.uint64(i % _WORD)
     degree = np.zeros(n, dtype=np.int64)
     for i in range(n):
         for w in range(words):
-            degree[i] += _count(near[i, w])
+            degree[i] += _count(adjacent[i, w])
     place, start = np.full(n, -1), np.zeros(n + 1, dtype=np.int64)
     column = np.empty(max(4 * n, 16), dtype=np.int64)
     for k in range(n):
@@ -101,7 +101,7 @@ def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compile
             column = longer
         fill = start[k]
         for w in range(words):
-            rest = near[pivot, w]
+            rest = adjacent[pivot, w]
             while rest != np.uint64(0):
                 below = (rest & (~rest + _ONE)) - _ONE
                 column[fill] = w * _WORD + _count(below)
@@ -112,11 +112,11 @@ def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compile
             j = column[at]
             total = 0
             for w in range(words):
-                near[j, w] |= near[pivot, w]
-            near[j, j // _WORD] &= ~(_ONE << np.uint64(j % _WORD))
-            near[j, pivot // _WORD] &= ~(_ONE << np.uint64(pivot % _WORD))
+                adjacent[j, w] |= adjacent[pivot, w]
+            adjacent[j, j // _WORD] &= ~(_ONE << np.uint64(j % _WORD))
+            adjacent[j, pivot // _WORD] &= ~(_ONE << np.uint64(pivot % _WORD))
             for w in range(words):
-                total += _count(near[j, w])
+                total += _count(adjacent[j, w])
             degree[j] = total
     column = column[: start[n]].copy()
     for at in range(start[n]):
@@ -128,7 +128,7 @@ def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compile
 
 @njit(cache=True, inner=True)
 def slot(structure: Structure, i: int, j: int) -> int:  # pragma: no cover - compiled
-    """Number of block (i, j) of U, i < j, both places; it must exist."""
+    """Return the number of block (i, j) of U, i < j, both places; the block must exist."""
     low, high = int(structure.start[i]), int(structure.start[i + 1])
     while low < high:
         middle = (low + high) // 2
@@ -143,7 +143,7 @@ def slot(structure: Structure, i: int, j: int) -> int:  # pragma: no cover - com
 def _factor_diagonal(A: Array) -> bool:  # pragma: no cover - compiled
     """A ← its upper factor, in place; only the upper triangle is read. False if A is not positive definite.
 
-    Three times as fast as `idcontrol.kernels.linear.cholesky`, because the compiler knows the size.
+    It is three times as fast as `idcontrol.kernels.linear.cholesky`, because the compiler knows the size.
     """
     for r in range(BLOCK):
         for q in range(r):
@@ -171,7 +171,7 @@ def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # p
     """
     start, column = structure.start, structure.column
     n = start.shape[0] - 1
-    # rows that reach column j next are a linked list from first[j]; reached[k] is the block with which row k does so
+    # rows that reach column j next are a linked list from first[j]; reached[k] is the block of row k there
     first, following, reached = np.full(n, -1), np.full(n, -1), start[:n].copy()
     where = np.full(n, -1)
     for j in range(n):

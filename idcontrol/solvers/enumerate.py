@@ -1,12 +1,12 @@
-"""The solution of a Coulomb contact problem that is nearest to a target (math.md, chapter 6).
+"""The solution of a Coulomb contact problem that is closest to a target (math.md, chapter 6).
 
-Along the diagonals of its tangents a friction pyramid is a box: with p = f_S + f_T and the velocity v_S + v_T, and
-with q = f_S - f_T and v_S - v_T, friction acts along each diagonal by itself, |p| ≤ μ f_N. So Coulomb's law is three
-choices a contact, each between convex sets: apart or closed, and along either diagonal sliding one way, sticking, or
-sliding the other way. `nearest_solution` searches the choices by branch and bound, and makes one only where the
-nearest point without it breaks the law; `idcontrol.solvers.modes` does so without a solution to start from, where
-Lemke's method ended on a ray. Zapolsky & Drumwright 2017, Algorithm 3 (MINDIFF), try all bases of the LCP instead:
-that is `idcontrol.solvers.mindiff`.
+Along the diagonals of its tangents a friction pyramid is a box: with p = f_S + f_T and the velocity v_S + v_T, and with
+q = f_S - f_T and v_S - v_T, friction acts along each diagonal by itself, |p| ≤ μ f_N. So Coulomb's law is three choices
+per contact, each between convex sets: open or closed, and along either diagonal sliding one way, sticking, or sliding
+the other way. `nearest_solution` searches the choices by branch and bound, and makes a choice only where the nearest
+point without it breaks the law. `idcontrol.solvers.modes` runs the same search without a starting solution, where
+Lemke's method ended on a ray. MINDIFF (Zapolsky & Drumwright 2017, Algorithm 3) tries all bases of the LCP:
+`idcontrol.solvers.mindiff`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from idcontrol.solvers.factor import RowFactor
 from idcontrol.solvers.status import INFEASIBLE, SOLVED
 from idcontrol.types import Array, Integers
 
-# Rows of a contact, row by row for all contacts; each is a number that is zero where a condition is met just so.
+# Rows of a contact, row by row for all contacts; a row is zero on the border of its condition.
 FORCE: Final = 0
 """f_N."""
 MARGIN: Final = 1
-"""μ f_N - p, μ f_N + p, μ f_N - q, μ f_N + q: how far friction is from either bound of either diagonal."""
+"""μ f_N - p, μ f_N + p, μ f_N - q, μ f_N + q: distances of friction from the bounds along both diagonals."""
 NORMAL: Final = 5
 """N v⁺ + φ/h."""
 SLIP: Final = 6
@@ -48,25 +48,26 @@ SLIP: Final = 6
 ROWS: Final = 8
 
 CHOICES: Final = 3
-"""Choices a contact: apart or closed; then along each diagonal sliding negatively, sticking, sliding positively."""
+"""Choices per contact: open or closed; then along each diagonal sliding negatively, sticking, sliding positively."""
 OPTIONS: Final = 3
 """Most options of a choice."""
 
 RIDGE: Final = 1e-8
-"""Added to the diagonal of the objective's matrix, relative to its mean: ½|y|² decides what torque does not see."""
+"""Added to the diagonal of the objective's matrix, relative to its mean: ½|y|² decides what torque does not determine.
+"""
 _WORTH: Final = 1e-9
-"""Smallest improvement of the objective that is searched for, relative to it plus ½(|w ∘ t0|² + |w ∘ target|²)."""
+"""Smallest improvement of the objective worth a search, relative to it plus ½(|w ∘ t0|² + |w ∘ target|²)."""
 _VELOCITY: Final = 1e-6
 """A contact velocity is zero below this times the largest free one (math.md, section 13.3)."""
 _FORCE: Final = 1e-8
 """A normal impulse is zero below this times the largest (math.md, section 13.3)."""
 
 TICK_WORK: Final = 4800
-"""Programs of a search in a control step, times the square of the number of contacts: 300 at four, about a millisecond.
+"""Quadratic programs of a search in one control step, times the square of the number of contacts: 300 at four contacts,
+about a millisecond.
 
-A program takes some 3 µs at four contacts, and time proportional to the square of their number. A trot takes at most
-about 100 (math.md, section 6.3).
-"""
+A program takes some 3 µs at four contacts, and time grows with the square of their number. A trot needs at most about
+100 (math.md, section 6.3)."""
 
 
 class NearestProblem(NamedTuple):
@@ -78,7 +79,7 @@ class NearestProblem(NamedTuple):
         V: Contact velocities per impulse, shape (3n, 3n): J Γ Jᵀ.
         v0: Contact velocities at y = 0, φ/h added to the normal ones, shape (3n,) [m/s].
         mu: Friction coefficients, finite, shape (n,).
-        T: Torque (or whatever else has a target) per impulse, shape (t, 3n).
+        T: Torque (or any other quantity with a target) per impulse, shape (t, 3n).
         t0: Torque at y = 0, shape (t,).
         target: Target of the torque, shape (t,).
         weights: Factors w of the distance ½|w ∘ (T y + t0 - target)|², shape (t,).
@@ -94,13 +95,13 @@ class NearestProblem(NamedTuple):
 
 
 class NearestResult(NamedTuple):
-    """The nearest solution found.
+    """The solution closest to the target, and what the search proved.
 
     Attributes:
         y: Impulses (f_N, f_S, f_T), shape (3n,).
-        value: Objective at y: ½|w ∘ (T y + t0 - target)|² and the ridge on ½|y|²; inf where no solution was found.
+        value: Objective at y: ½|w ∘ (T y + t0 - target)|² and the ridge on ½|y|²; inf without a solution.
         lower_bound: No solution has a smaller objective; equal to `value` if proved.
-        proved: Whether the search was completed, so that y is the nearest of all solutions.
+        proved: True if the search was completed, so that y is the closest of all solutions.
         nodes: Quadratic programs solved.
     """
 
@@ -118,8 +119,8 @@ class _Metric(NamedTuple):
         L: Cholesky factor of the objective's matrix H = Tᵀ diag(w²) T + ridge, shape (3n, 3n).
         origin: L⁻¹ g with the objective's gradient g at y = 0, shape (3n,).
         constant: Smallest objective of all y.
-        scale: Objective that differences are compared with.
-        definite: Whether H is positive definite, as it is unless something is not finite.
+        scale: Reference for differences of the objective.
+        definite: True if H is positive definite; it is unless something is not finite.
     """
 
     L: Array
@@ -130,21 +131,20 @@ class _Metric(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """A program of the search, min ½|z|² subject to demands on the rows, and where its solution stands.
+    """A node of the search: the program min ½|z|² subject to demands on the rows, and its solution.
 
     Attributes:
         point: The solution y = z, shape (3n,); its values and demands have shape (8n,).
-        made: How each choice was made, shape (3n,): 1 + its option, 0 where it was not; normals, then first and second
-            diagonals.
+        choices: Choices so far, shape (3n,): 1 + the option, 0 if undecided; normals, then first and second diagonals.
     """
 
     point: Point
-    made: Integers
+    choices: Integers
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _metric(problem: NearestProblem, arena: Arena) -> _Metric:
-    """The objective's metric, with a ridge of `RIDGE` relative to the mean of the diagonal of its matrix."""
+    """Build the objective's metric, with a ridge of `RIDGE` relative to the mean of the diagonal of its matrix."""
     T, t0, target, weights, k = problem.T, problem.t0, problem.target, problem.weights, problem.v0.size
     t = t0.size
     W, H, L, origin = matrix(arena, t, k), matrix(arena, k, k), matrix(arena, k, k), vector(arena, k)
@@ -176,7 +176,7 @@ def _metric(problem: NearestProblem, arena: Arena) -> _Metric:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _pyramid_rows(problem: NearestProblem, arena: Arena) -> tuple[Array, Array]:
-    """The rows of all contacts over y: columns, shape (3n, 8n), and offsets, shape (8n,)."""
+    """Build the rows of all contacts over y: columns, shape (3n, 8n), and offsets, shape (8n,)."""
     V, v0, mu = problem.V, problem.v0, problem.mu
     n, k = mu.size, v0.size
     columns, offset = matrix(arena, k, ROWS * n), zeros(arena, ROWS * n)
@@ -211,7 +211,7 @@ def _lengths(columns: Array, out: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _impulse_scale(metric: _Metric, offset: Array, lengths: Array) -> float:
-    """Estimate the length of the impulses: what stops the contacts, or what the target asks."""
+    """Estimate the length of the impulses that stop the contacts or reach the target."""
     L, origin = metric.L, metric.origin
     steepest, square = 0.0, 0.0
     for d in range(origin.size):
@@ -230,7 +230,7 @@ def _impulse_scale(metric: _Metric, offset: Array, lengths: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> Rows:
-    """The rows of all contacts over z, whitened by the metric and brought to length one."""
+    """Build the rows of all contacts over z, whitened by the metric and scaled to length one."""
     L, origin = metric.L, metric.origin
     columns, offset = _pyramid_rows(problem, arena)
     k, p = columns.shape
@@ -259,14 +259,14 @@ def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> Rows:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _choose(node: _Node, n: int, choice: int, option: int) -> None:
-    """Make a choice: demand of the rows what the option demands."""
-    demand, made = node.point.demand, node.made
+    """Make a choice: set the demands of the option on its rows."""
+    demand, choices = node.point.demand, node.choices
     i, what = choice % n, choice // n
-    made[choice] = 1 + option
+    choices[choice] = 1 + option
     if what == 0 and option == 0:
         for r in range(NORMAL):
             demand[r * n + i] = ZERO
-        made[n + i] = made[2 * n + i] = 1
+        choices[n + i] = choices[2 * n + i] = 1
     elif what == 0:
         demand[NORMAL * n + i] = ZERO
     else:
@@ -281,7 +281,7 @@ def _choose(node: _Node, n: int, choice: int, option: int) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _outside(rows: Rows, node: _Node, row: int, demand: int) -> float:
-    """How far a row is from what could be demanded of it; zero within its tolerance."""
+    """Return how far a row is from any demand that an option could make; zero within its tolerance."""
     value = node.point.value[row]
     miss = -value if demand == POSITIVE else (value if demand == NEGATIVE else abs(value))
     return miss if miss > rows.tolerance[row] else 0.0
@@ -289,7 +289,7 @@ def _outside(rows: Rows, node: _Node, row: int, demand: int) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _distance(rows: Rows, node: _Node, n: int, choice: int, option: int) -> float:
-    """A lower bound of the distance between z and the points that meet an option of a choice."""
+    """Return a lower bound of the distance between z and the points that meet an option of a choice."""
     i, what = choice % n, choice // n
     if what == 0 and option == 0:
         far = 0.0
@@ -308,10 +308,10 @@ def _distance(rows: Rows, node: _Node, n: int, choice: int, option: int) -> floa
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _undecided(node: _Node, mu: Array) -> None:
-    """Demand what every contact meets: friction within its pyramid, and N v⁺ + φ/h ≥ 0."""
-    n, demand, made = mu.size, node.point.demand, node.made
+    """Set the demands that hold for every contact: friction within its pyramid, and N v⁺ + φ/h ≥ 0."""
+    n, demand, choices = mu.size, node.point.demand, node.choices
     demand[:] = FREE
-    made[:] = 0
+    choices[:] = 0
     node.point.y[:] = 0.0
     for i in range(n):
         for r in range(SLIP):
@@ -319,12 +319,12 @@ def _undecided(node: _Node, mu: Array) -> None:
         if mu[i] == 0.0:
             for r in range(4):
                 demand[(MARGIN + r) * n + i] = ZERO
-            made[n + i] = made[2 * n + i] = 1
+            choices[n + i] = choices[2 * n + i] = 1
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _read_choices(problem: NearestProblem, y: Array, node: _Node) -> None:
-    """Make the choices that a solution y has made, with the tolerances of math.md, section 13.3."""
+    """Read the choices off a solution y, with the tolerances of math.md, section 13.3."""
     V, v0, mu = problem.V, problem.v0, problem.mu
     n = mu.size
     strongest, fastest = 0.0, 0.0
@@ -351,23 +351,23 @@ def _read_choices(problem: NearestProblem, y: Array, node: _Node) -> None:
                 _choose(node, n, (1 + axis) * n + i, 1 if abs(slip) <= zero else (0 if slip < 0.0 else 2))
 
 
-# How a node of the search ended.
+# Outcome of a node of the search.
 _CLOSED: Final = 0
-"""No solution in it is worth a search."""
-_FOUND: Final = 1
+"""It contains no solution worth a search."""
+_SOLUTION: Final = 1
 """Its nearest point is a solution."""
 _BRANCHES: Final = 2
-"""A choice has to be made."""
+"""A choice must be made."""
 _STOPPED: Final = 3
-"""No more programs are allowed."""
+"""The limit of programs is reached."""
 _UNSOLVED: Final = 4
 """Its program could not be solved."""
 _MOVED: Final = 5
-"""Choices were made that z does not meet."""
+"""Choices were made that z does not satisfy."""
 
 
 class _Branching(NamedTuple):
-    """How `_enter` ended, on which choice the node branches, its active rows, and the programs solved so far."""
+    """Outcome of `_enter`, the choice on which the node branches, its active rows, and the programs solved so far."""
 
     ending: int
     choice: int
@@ -376,11 +376,11 @@ class _Branching(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """The part of a search that stays the same from node to node.
+    """Data that all nodes of a search share.
 
     Attributes:
         rows: The rows.
-        first: Choices whose nearest point is known, shape (3n,).
+        first: Choices whose nearest point is already known, shape (3n,).
         max_nodes: Programs allowed.
         loss: Scratch of `approach`, shape (3n,).
     """
@@ -393,7 +393,7 @@ class _Search(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _project(search: _Search, node: _Node, count: int, limit: float) -> tuple[int, int]:
-    """Move a node's z to the smallest one that meets its demands; returns how `approach` ended, and the active rows."""
+    """Project a node's z to the smallest that meets its demands; return how `approach` ended, and the active rows."""
     k, p = search.rows.columns.shape
     end = approach(search.rows, node.point, count, limit, 20 * (p + k) + 50, search.loss)
     return end.status, end.size
@@ -401,7 +401,7 @@ def _project(search: _Search, node: _Node, count: int, limit: float) -> tuple[in
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _impulses(search: _Search, metric: _Metric, node: _Node, count: int, y: Array) -> float:
-    """Write the impulses y at a node's solution, which is computed afresh from the active rows; returns ½|z|²."""
+    """Write the impulses y of a node's solution, recomputed from the active rows; return ½|z|²."""
     z = node.point.y
     solve_active(search.rows.offset, node.point.factor, count, z, node.point.u)
     half = 0.0
@@ -414,20 +414,20 @@ def _impulses(search: _Search, metric: _Metric, node: _Node, count: int, y: Arra
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Arena) -> tuple[int, int]:
-    """Make the choices that have one option left, and find the one to branch on.
+    """Make the choices with one remaining option, and find the choice to branch on.
 
-    The points that meet an option lie at least `_distance` from z; those of the node lie on the far side of z, so they
-    are no nearer to the target than ½(|z|² + distance²).
+    The points that meet an option lie at least `_distance` from z, and the node's points lie on the far side of z:
+    their objective is at least ½(|z|² + distance²).
 
     Args:
         search: The search.
-        node: A node, its z and the rows' values there.
-        limit: Solutions with ½|z|² beyond this are not worth a search.
-        reach: Written: lower bounds of ½|z|² for the options of the choice, inf where not worth a search.
-        arena: Where arrays come from.
+        node: A node, with z and the row values there.
+        limit: Solutions with ½|z|² above this are not worth a search.
+        reach: Result: lower bounds of ½|z|² for the options of the choice, inf where not worth a search.
+        arena: Arena for all arrays.
 
     Returns:
-        _CLOSED, _FOUND, _BRANCHES or _MOVED; the choice to branch on.
+        _CLOSED, _SOLUTION, _BRANCHES or _MOVED; the choice to branch on.
     """
     rows, first, at = search.rows, search.first, mark(arena)
     n = first.size // CHOICES
@@ -437,42 +437,42 @@ def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Are
         half += 0.5 * node.point.y[d] * node.point.y[d]
     moved, best, farthest, known = False, -1, 0.0, True
     for choice in range(CHOICES * n):
-        if node.made[choice] == 0:
-            left, last, nearest, total = 0, -1, np.inf, 0.0
+        if node.choices[choice] == 0:
+            options, last, nearest, total = 0, -1, np.inf, 0.0
             trial[2] = np.inf
             for option in range(2 if choice < n else 3):
                 distance = _distance(rows, node, n, choice, option)
                 trial[option] = half + 0.5 * distance * distance
                 nearest = min(nearest, distance)
                 if trial[option] < limit:
-                    left += 1
+                    options += 1
                     last = option
                     total += distance
-            if left == 0:
+            if options == 0:
                 release(arena, at)
                 return _CLOSED, -1
-            if left == 1:
+            if options == 1:
                 _choose(node, n, choice, last)
                 moved = moved or trial[last] > half
-            elif nearest > 0.0 and total > farthest:  # what z breaks, where all options cost most
+            elif nearest > 0.0 and total > farthest:  # the demand that z breaks, if all options cost most
                 best, farthest = choice, total
                 assign(reach, trial)
-        known = known and node.made[choice] == first[choice]
+        known = known and node.choices[choice] == first[choice]
     release(arena, at)
     if known:
         return _CLOSED, -1
     if moved:
         return _MOVED, -1
-    return (_BRANCHES if best >= 0 else _FOUND), best
+    return (_BRANCHES if best >= 0 else _SOLUTION), best
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _enter(
     search: _Search, node: _Node, count: int, limit: float, nodes: int, reach: Array, arena: Arena
 ) -> _Branching:
-    """Solve a node's program and make choices in turn, until one is left to branch on, or the node is done.
+    """Solve a node's program and make choices in turn, until one remains to branch on or the node is done.
 
-    Arguments are those of `_settle`; `count` rows are active and `nodes` programs were solved so far.
+    Arguments as for `_settle`; `count` rows are active and `nodes` programs were solved so far.
     """
     while True:
         if nodes >= search.max_nodes:
@@ -497,11 +497,11 @@ class _Tree(NamedTuple):
         basis, upper: Shape (levels · 3n, 3n).
         value: Shape (levels, 8n).
         demand: Shape (levels · 8n,).
-        made: Shape (levels · 3n,).
+        choices: Shape (levels · 3n,).
         coefficients, rest: Shape (3n,), of all levels.
         filled: Number of active rows, shape (levels,).
         choice: Choice on which each level branches, shape (levels,).
-        reach: Lower bounds of ½|z|² of the options left, inf for those that were tried, shape (levels, options).
+        reach: Lower bounds of ½|z|² of the remaining options, inf for options already tried, shape (levels, options).
     """
 
     z: Array
@@ -511,7 +511,7 @@ class _Tree(NamedTuple):
     upper: Array
     value: Array
     demand: Integers
-    made: Integers
+    choices: Integers
     coefficients: Array
     rest: Array
     filled: Integers
@@ -541,21 +541,21 @@ def _tree(n: int, arena: Arena) -> _Tree:
 
 @njit(cache=True, inner=True)
 def _at(tree: _Tree, level: int) -> _Node:
-    """The node at a level."""
+    """Return the node at a level."""
     k, p = tree.z.shape[1], tree.value.shape[1]
     low, high = level * k, (level + 1) * k
     factor = RowFactor(tree.active[low:high], tree.basis[low:high], tree.upper[low:high], tree.coefficients, tree.rest)
     demand = tree.demand[level * p : (level + 1) * p]
-    return _Node(Point(tree.z[level], tree.u[level], factor, tree.value[level], demand), tree.made[low:high])
+    return _Node(Point(tree.z[level], tree.u[level], factor, tree.value[level], demand), tree.choices[low:high])
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _copy(source: _Node, count: int, to: _Node) -> None:
-    """Begin a node where another one stands."""
+    """Copy a node to another one."""
     here, there = source.point, to.point
     assign(there.y, here.y)
     assign(there.demand, here.demand)
-    assign(to.made, source.made)
+    assign(to.choices, source.choices)
     for a in range(count):
         there.u[a] = here.u[a]
         there.factor.active[a] = here.factor.active[a]
@@ -569,9 +569,9 @@ def _copy(source: _Node, count: int, to: _Node) -> None:
 def _polish(
     problem: NearestProblem, metric: _Metric, search: _Search, node: _Node, start: Array, y: Array, arena: Arena
 ) -> float:
-    """Write the nearest point with the choices of a known solution into y and `search.first`; return its objective.
+    """Write the closest point with the choices of a known solution into y and `search.first`; return its objective.
 
-    A solution whose choices were misread by the tolerance stays as it is.
+    A solution whose choices were misread because of the tolerance is kept.
     """
     best, k = metric.constant, start.size
     for a in range(k):  # Lᵀ y + origin
@@ -583,7 +583,7 @@ def _polish(
     _read_choices(problem, start, node)
     status, count = _project(search, node, 0, np.inf)
     if status == SOLVED:
-        assign(search.first, node.made)
+        assign(search.first, node.choices)
         at = mark(arena)
         trial = vector(arena, k)
         value = metric.constant + _impulses(search, metric, node, count, trial)
@@ -596,7 +596,7 @@ def _polish(
 
 @njit(cache=True, inner=True)
 def _next_option(tree: _Tree, level: int, constant: float, promising: float) -> tuple[int, int]:
-    """Return the deepest level with an option worth a search, -1 for none, and the nearest option there."""
+    """Return the deepest level with an option worth a search, -1 for none, and the closest option there."""
     option = 0
     while level >= 0:
         reach = tree.reach[level]
@@ -612,27 +612,28 @@ def _next_option(tree: _Tree, level: int, constant: float, promising: float) -> 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _child(tree: _Tree, level: int, option: int) -> _Node:
-    """Begin the node below the one at a level, with one option of its choice, which is tried then."""
+    """Start the node below a level with one option of its choice, and mark the option as tried."""
     tree.reach[level, option] = np.inf
     node = _at(tree, level + 1)
     _copy(_at(tree, level), tree.filled[level], node)
-    _choose(node, node.made.size // CHOICES, tree.choice[level], option)
+    _choose(node, node.choices.size // CHOICES, tree.choice[level], option)
     return node
 
 
 @linked
 @njit(cache=True, error_model="numpy")
 def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena: Arena) -> NearestResult:
-    """Branch and bound over the choices of Coulomb's law, from a solution (math.md, section 6.3).
+    """Search the choices of Coulomb's law by branch and bound, from a solution (math.md, section 6.3).
 
     Args:
         problem: The contact problem and the target.
-        start: A solution, shape (3n,); empty where none is known: then the search ends with the first, or a proof.
-        max_nodes: Quadratic programs allowed; 1 is the nearest point with the choices of the start.
-        arena: Where arrays come from, those of the result included.
+        start: A solution, shape (3n,); empty if none is known: the search then ends with the first solution, or a
+        proof.
+        max_nodes: Limit of quadratic programs; 1 gives the closest point with the choices of the start.
+        arena: Arena for all arrays, including the result's.
 
     Returns:
-        The nearest solution found.
+        The closest solution.
     """
     k, y, metric = problem.v0.size, zeros(arena, problem.v0.size), _metric(problem, arena)
     n, known = problem.mu.size, start.size == k
@@ -649,66 +650,66 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
         promising = best - _WORTH * (scale + best)  # a node at or above this is not worth a search
         nodes = 1
     _undecided(node, problem.mu)
-    # what lies too far from the target itself needs no program; often only the choices of the start are left
+    # bounds from the distance to the target need no program; often only the choices of the start remain
     assign(node.point.value, rows.offset)
     ending, _ = _settle(search, node, promising - constant, tree.reach[0], arena)
-    found = _Branching(_CLOSED, -1, 0, nodes)
+    result = _Branching(_CLOSED, -1, 0, nodes)
     if ending != _CLOSED:
-        found = _enter(search, node, 0, promising - constant, nodes, tree.reach[0], arena)
+        result = _enter(search, node, 0, promising - constant, nodes, tree.reach[0], arena)
     while True:
-        if found.ending in (_STOPPED, _UNSOLVED):
+        if result.ending in (_STOPPED, _UNSOLVED):
             undecided = min(undecided, floor)
-        if found.ending == _STOPPED:
+        if result.ending == _STOPPED:
             break
-        if found.ending == _BRANCHES:
-            tree.filled[level], tree.choice[level] = found.filled, found.choice
+        if result.ending == _BRANCHES:
+            tree.filled[level], tree.choice[level] = result.filled, result.choice
             level += 1
-        if found.ending == _FOUND:
-            best = constant + _impulses(search, metric, node, found.filled, y)
+        if result.ending == _SOLUTION:
+            best = constant + _impulses(search, metric, node, result.filled, y)
             promising = best - _WORTH * (scale + best)
             if not known:
-                return NearestResult(y, best, 0.0, False, found.nodes)
+                return NearestResult(y, best, 0.0, False, result.nodes)
         level, option = _next_option(tree, level - 1, constant, promising)
         if level < 0:
             break
         floor = constant + tree.reach[level, option]
         node, count = _child(tree, level, option), tree.filled[level]
         level += 1
-        found = _enter(search, node, count, promising - constant, found.nodes, tree.reach[level], arena)
+        result = _enter(search, node, count, promising - constant, result.nodes, tree.reach[level], arena)
 
     lower = min(best, undecided)
     for i in range(level):
         for option in range(OPTIONS):
             lower = min(lower, constant + tree.reach[i, option])
-    return NearestResult(y, best, max(lower, 0.0), undecided == np.inf, found.nodes)
+    return NearestResult(y, best, max(lower, 0.0), undecided == np.inf, result.nodes)
 
 
 @njit(cache=True)
 def tick_nodes(contacts: int) -> int:
-    """Programs that a search may solve within a control step: a count, so that a step never depends on the clock."""
+    """Return the limit of programs in one control step: a count, so that a step never depends on the clock."""
     return max(1, TICK_WORK // max(contacts * contacts, 1))
 
 
 @njit(cache=True, inner=True)
-def gap(found: NearestResult) -> float:
-    """How much nearer to the target another solution may be, in the target's units; zero where none is, as proved."""
-    if found.proved:
+def gap(result: NearestResult) -> float:
+    """Return how much closer to the target another solution may be, in the target's units; zero if proved."""
+    if result.proved:
         return 0.0
-    return float(np.sqrt(2.0 * found.value) - np.sqrt(2.0 * min(found.lower_bound, found.value)))
+    return float(np.sqrt(2.0 * result.value) - np.sqrt(2.0 * min(result.lower_bound, result.value)))
 
 
 def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 10000) -> NearestResult:
-    """The solution of a Coulomb contact problem whose torque is nearest to a target (math.md, section 6.3).
+    """Find the solution of a Coulomb contact problem whose torque is closest to a target (math.md, section 6.3).
 
     Args:
         problem: The contact problem and the target.
-        start: A solution y = (f_N, f_S, f_T), as Lemke's method finds it, shape (3n,) [N s].
-        max_nodes: Quadratic programs allowed: 1 for the nearest point with the choices of the start, more for the
-            search that finds the nearest of all. The first is the last wherever the motion is unique.
+        start: A solution y = (f_N, f_S, f_T), for example from Lemke's method, shape (3n,) [N s].
+        max_nodes: Limit of quadratic programs: 1 for the closest point with the choices of the start, more for a
+            search. Both agree wherever the motion is unique.
 
     Returns:
-        The nearest solution found, and what is known about better ones. A solution nearer by less than 1e-9 of the
-        objective plus ½(|w ∘ t0|² + |w ∘ target|²) is not looked for.
+        The closest solution, and what the search proved about others. Improvements by less than 1e-9 of the objective
+        plus ½(|w ∘ t0|² + |w ∘ target|²) are not searched for.
 
     Raises:
         InputError: The shapes do not fit, or a friction coefficient is negative or infinite.
@@ -727,5 +728,5 @@ def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 
             "nearest solution: μ must be finite and not negative: use the no-slip model where it is infinite"
         )
     contiguous = NearestProblem(*(np.ascontiguousarray(array, dtype=np.float64) for array in problem))
-    found: NearestResult = nearest_kernel(contiguous, np.ascontiguousarray(start, dtype=np.float64), max_nodes, HEAP)
-    return found
+    result: NearestResult = nearest_kernel(contiguous, np.ascontiguousarray(start, dtype=np.float64), max_nodes, HEAP)
+    return result

@@ -1,15 +1,14 @@
-r"""Whether a linear complementarity problem w = Qz + r, 0 ≤ z ⊥ w ≥ 0 has a solution at all, with the proof.
+r"""Decide whether a linear complementarity problem w = Qz + r, 0 ≤ z ⊥ w ≥ 0 has a solution, with a proof.
 
-Lemke's ray proves that there is none only where Q is positive semidefinite. Here a tree of linear programs decides: at
+Lemke's ray proves infeasibility only for a positive semidefinite Q. This module searches a tree of linear programs: at
 a node some z_i and some w_i are zero, the rest is relaxed to z, w ≥ 0. A node is empty if there is a certificate u
 (Farkas) with
 
     (Qᵀu)_j ≤ 0 where z_j is free,   u_i ≥ 0 where w_i is free,   r·u < 0
 
-since then uᵀ(Qz + r) < 0 for all its z, though it should not be negative. A certificate needs only the decisions at
-which it has the wrong sign. As solvers of satisfiability problems do, the search remembers such conflicts, leaves out
-nodes that contain one, undoes a decision that neither child's conflict needs with both its children, and decides first
-what conflicts need most.
+since then uᵀ(Qz + r) < 0 for all its z, which contradicts w ≥ 0. A certificate needs only the decisions at which it has
+the wrong sign: its conflict. As in satisfiability solvers, the search remembers conflicts and skips nodes that contain
+one. It backtracks over a decision that neither child's conflict needs, and decides first what conflicts need most.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Booleans
 
 _VIOLATED: Final = 1e-7
-"""A node whose constraints miss each other by this much, summed, may be empty; r has largest entry 1."""
+"""A node may be empty if its constraints miss each other by this much in sum; the largest entry of r is 1."""
 _EXACT: Final = 1e-6
-"""A certificate counts where it excludes every solution whose entries sum to less than 1 over this."""
+"""A certificate counts if it excludes every solution whose entries sum to less than 1 over this."""
 _FADING: Final = 0.95
-"""Factor by which the weight of a decision decays with every certificate that follows."""
+"""Decay of a decision's weight per certificate."""
 
 
 class Existence(enum.IntEnum):
-    """Whether a solution exists, as far as the search could tell."""
+    """Answer of the search about existence."""
 
     SOLUTION = 0
-    """There is a solution; its residual was checked."""
+    """A solution exists; its residual was checked."""
     NONE = 1
     """There is no solution."""
     UNDECIDED = 2
-    """The search met its limit, or a linear program failed."""
+    """The search reached its limit, or a linear program failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +49,11 @@ class Decision:
     """Outcome of the search.
 
     Attributes:
-        existence: Whether a solution exists.
-        z: The solution where one was found, shape (n,).
+        existence: Answer of the search.
+        z: The solution if there is one, shape (n,).
         nodes: Linear programs solved; 1 means that there is no z ≥ 0 with Qz + r ≥ 0 at all.
-        excluded: Where there is no solution: the entries of any would have to sum to more than this, in scaled units.
+        excluded: Bound of a proof of non-existence: the entries of any solution would sum to more than this, in scaled
+        units.
     """
 
     existence: Existence
@@ -66,12 +66,12 @@ class _Undecided(Exception):
     """The search cannot go on."""
 
 
-class _Found(Exception):
-    """A solution, as its argument."""
+class _Solution(Exception):
+    """A solution, as the exception's argument."""
 
 
 def _program(cost: Array, **constraints: Any) -> Any:
-    """Solve a linear program, by the simplex method or, where rounding defeats it, by an interior point."""
+    """Solve a linear program by the simplex method, or by an interior point where rounding defeats the former."""
     for method in ("highs-ds", "highs-ipm"):
         program = linprog(cost, method=method, **constraints)
         if program.status == 0:
@@ -81,7 +81,10 @@ def _program(cost: Array, **constraints: Any) -> Any:
 
 @dataclass(slots=True)
 class _Search:
-    """The state of a search. Sets of decisions are bit sets: bit i is z_i = 0, bit n + i is w_i = 0."""
+    """The state of a search.
+
+    Sets of decisions are bit sets: bit i is z_i = 0, bit n + i is w_i = 0.
+    """
 
     Q: Array
     r: Array
@@ -95,7 +98,7 @@ class _Search:
         self.weight = np.zeros(self.r.size)
 
     def refute(self, decided: int) -> int:
-        """Decisions that suffice for the node to be empty; raises `_Found` where it is not."""
+        """Return decisions that suffice for the node to be empty; raise `_Solution` if it is not."""
         n, forced = self.r.size, -1
         for conflict in self.conflicts:
             missing = conflict & ~decided
@@ -105,7 +108,7 @@ class _Search:
             if missing == 1 << last and not decided >> (last + n) % (2 * n) & 1:
                 forced = last
         if forced >= 0:
-            # that decision is empty, as a conflict says; only the other one is left
+            # a conflict excludes that decision; only the other one remains
             return self._branch(decided, forced % n, forced < n)
         if self.nodes == self.max_nodes:
             raise _Undecided
@@ -124,10 +127,10 @@ class _Search:
         z[~z_zero] = np.maximum(-program.ineqlin.marginals, 0.0)
         w = self.Q @ z + self.r
         if lcp_residual(z, w, self.r) <= TOLERANCE:
-            raise _Found(z)
+            raise _Solution(z)
         both = np.where(z_zero | w_zero, 0.0, np.minimum(z, w))
         if not both.max() > 0.0:
-            # complementary where decided, but not to the tolerance: there is nothing left to decide by
+            # complementary where decided, but not to the tolerance: nothing remains to branch on
             raise _Undecided
         at = int(np.argmax(np.where(both > 0.0, self.weight + both / both.max(), -np.inf)))
         return self._branch(decided, at, bool(z[at] < w[at]))
@@ -146,12 +149,12 @@ class _Search:
         return needed
 
     def _conflict(self, z_zero: Booleans, w_zero: Booleans, u: Array, violation: float) -> int:
-        """The decisions at which the certificate u has the wrong sign, beyond rounding."""
+        """Return the decisions at which the certificate u has the wrong sign, beyond rounding."""
         push, rounding = self.Q.T @ u, 1e-9 * violation
         z_needed, w_needed = z_zero & (push > rounding), w_zero & (u < -rounding)
-        left = max(float(push[~z_needed].max(initial=0.0)), -float(u[~w_needed].min(initial=0.0)))
-        self.slack = max(self.slack, left / violation)
-        # in badly scaled units a small number may be a wrong one: each sum is judged by its own terms, too
+        excess = max(float(push[~z_needed].max(initial=0.0)), -float(u[~w_needed].min(initial=0.0)))
+        self.slack = max(self.slack, excess / violation)
+        # in badly scaled units a small number may be wrong: each sum is compared with its own terms
         own = bool((push <= _EXACT * (np.abs(self.Q).T @ np.abs(u)))[~z_needed].all())
         if self.slack > _EXACT or not own or violation <= _EXACT * float(np.abs(self.r) @ np.abs(u)):
             raise _Undecided
@@ -172,12 +175,12 @@ def decide(Q: Array, r: Array, scale: Array | None = None, *, max_nodes: int = 1
     Args:
         Q: Matrix, shape (n, n).
         r: Constant, shape (n,).
-        scale: Positive factors that make entries of Q about 1 (math.md, section 13.2), shape (n,); those that make the
-            diagonal 1 where they are not given.
-        max_nodes: Linear programs allowed; the time of each grows as n², their number exponentially at worst.
+        scale: Positive factors that make entries of Q about 1 (math.md, section 13.2), shape (n,); by default those
+            that make the diagonal 1.
+        max_nodes: Limit of linear programs; each takes time n², their number grows exponentially at worst.
 
     Returns:
-        A solution with a checked residual, or the finding that there is none, or neither; and the programs it took.
+        A solution with a checked residual, or a proof that none exists, or neither; and the number of programs.
     """
     if scale is None:
         scale = balancing_scale(Q)
@@ -192,8 +195,8 @@ def decide(Q: Array, r: Array, scale: Array | None = None, *, max_nodes: int = 1
         search.refute(0)
     except _Undecided:
         return Decision(existence=Existence.UNDECIDED, z=None, nodes=search.nodes)
-    except _Found as found:
-        z = largest * scale * found.args[0]
+    except _Solution as solution:
+        z = largest * scale * solution.args[0]
         return Decision(existence=Existence.SOLUTION, z=z, nodes=search.nodes)
     excluded = np.inf if search.slack == 0.0 else 1.0 / search.slack
     return Decision(existence=Existence.NONE, z=None, nodes=search.nodes, excluded=excluded)

@@ -1,8 +1,8 @@
 """Orthogonal factor of a changing set of rows: the memory of the pivoting and active-set methods.
 
 A row is appended by Gram-Schmidt and removed by Givens rotations, O(k c) each at c rows of length k: nothing is ever
-factored again. The functions here are inlined into their callers: around a call numba would count references to all of
-the factor's arrays, which takes longer than appending a row.
+factored again. The functions are inlined into their callers: Numba would count references to all of the factor's arrays
+around a call, which takes longer than appending a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from idcontrol.types import Array, Integers
 class RowFactor(NamedTuple):
     """The active rows a_0 … a_{c-1}, each of length k, as a_l = Σ_j upper[j, l] basis[j].
 
-    How many rows c are active, their `count`, is kept beside it; only the first c entries, rows and columns are in use.
+    The `count` c of active rows is stored separately; only the first c entries, rows and columns are in use.
 
     Attributes:
         active: Numbers of the active rows, shape (k,).
@@ -36,13 +36,13 @@ class RowFactor(NamedTuple):
 
 @njit(cache=True, inner=True)
 def empty_factor(k: int, arena: Arena) -> RowFactor:  # pragma: no cover - compiled
-    """The factor of no rows of length k."""
+    """Return the factor of no rows of length k."""
     return RowFactor(indices(arena, k), matrix(arena, k, k), matrix(arena, k, k), vector(arena, k), vector(arena, k))
 
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def split(factor: RowFactor, count: int, row: Array) -> float:
-    """Write `row` = Σ_j coefficients[j] basis[j] + rest, orthogonalized twice where that is needed.
+    """Write `row` = Σ_j coefficients[j] basis[j] + rest, orthogonalized twice if needed.
 
     Args:
         factor: Factor of the active rows; its `coefficients` and `rest` are overwritten.
@@ -71,7 +71,7 @@ def split(factor: RowFactor, count: int, row: Array) -> float:
         square = 0.0
         for d in range(k):
             square += rest[d] * rest[d]
-        # what is left is orthogonal to rounding unless most of it was taken away; then the second round makes it so
+        # rest is orthogonal to rounding unless cancellation was severe; then a second round makes it so
         if square > 0.25 * before or before < 0.0:
             return square
         before = -1.0

@@ -17,8 +17,8 @@ _CENTRING: Final = 0.1  # β
 _TO_BOUNDARY: Final = 0.995  # η
 _BACKTRACK: Final = 0.5  # ρ
 _DECREASE: Final = 1e-4  # σ
-_CLOSE: Final = 1e-11  # stop at this residual: zᵀw alone would leave pairs at which both vanish at its square root
-_SHORTEST: Final = 1e-12  # a shorter step than this means that rounding has the last word
+_CLOSE: Final = 1e-11  # zᵀw alone would leave pairs in which both vanish only as its square root
+_SHORTEST: Final = 1e-12  # a shorter step means that rounding dominates
 
 
 def _potential(z: Array, w: Array) -> float:
@@ -60,12 +60,12 @@ def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: in
     Args:
         Q: Matrix, P0, shape (n, n).
         r: Constant, shape (n,).
-        start: A point with start > 0 and Q start + r > 0, shape (n,); `pyramid_start` makes one for the problem
-            of Trinkle et al. 1997.
+        start: A point with start > 0 and Q start + r > 0, shape (n,); `pyramid_start` computes one for the problem of
+            Trinkle et al. 1997.
         max_iterations: Newton steps allowed.
 
     Returns:
-        The outcome, its residual checked; INACCURATE with the residual inf where the start is not inside.
+        The outcome, its residual checked; INACCURATE with residual inf if the start is not inside.
 
     Raises:
         InputError: The shapes do not fit.
@@ -99,15 +99,15 @@ def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: in
 
 
 def pyramid_start(Q: Array, r: Array, mu: Array, rolling: Integers) -> Array | None:
-    """A point inside the pyramid LCP of Trinkle et al. 1997: large enough normal forces, no friction.
+    """Return a point inside the pyramid LCP of Trinkle et al. 1997: large enough normal forces, no friction.
 
     See math.md, chapter 9.
 
     Args:
         Q: Matrix of the LCP in (c_n, s_t, s_o, a_t⁻, a_o⁻), shape (n + 4 p, n + 4 p) with p rolling contacts.
         r: Its constant, shape (n + 4 p,).
-        mu: Friction of all n contacts, positive at the rolling ones, shape (n,).
-        rolling: The p rolling contacts; the others slide and their friction is part of the first columns of Q.
+        mu: Friction of all n contacts, positive at rolling ones, shape (n,).
+        rolling: The p rolling contacts; the others slide, and their friction is part of the first columns of Q.
 
     Returns:
         The start, shape (n + 4 p,); None if the normal problem has no solution.

@@ -1,4 +1,4 @@
-"""Shared by the solvers of linear complementarity problems: the residual that decides, and the forms of the answers."""
+"""The residual that all solvers of linear complementarity problems are judged by, and the types of their answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from idcontrol.solvers.status import INFEASIBLE, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
 METHODS = ("ppm", "active set", "lemke")
-"""The methods for LCPs on rows, in the order in which they are tried; kernels return the number."""
+"""Methods for LCPs on rows, in the order in which they are tried; kernels return the number."""
 PPM: Final = 0
 ACTIVE_SET: Final = 1
 LEMKE: Final = 2
@@ -24,11 +24,11 @@ EPSILON: Final = 2.0**-52
 
 
 SLIGHT: Final = 0.5 * TOLERANCE
-"""Rows that contradict each other by less than this part of their units are no proof that there is no solution."""
+"""Rows that contradict each other by less than this part of their units do not prove infeasibility."""
 
 
 class LcpAnswer(NamedTuple):
-    """How a kernel for w = Qz + r, 0 ≤ z ⊥ w ≥ 0 ended; its arrays come from the caller's arena.
+    """Outcome of a kernel for w = Qz + r, 0 ≤ z ⊥ w ≥ 0; its arrays come from the caller's arena.
 
     Attributes:
         status: Number of a `SolverStatus`.
@@ -53,11 +53,11 @@ class LcpResult:
         status: SOLVED, RAY, ITERATIONS or INACCURATE.
         z: Unknowns, shape (n,); zeros where the status is RAY.
         w: Qz + r, shape (n,).
-        residual: Relative residual of the problem as given (math.md, section 13.3); inf where there is no answer.
+        residual: Relative residual of the original problem (math.md, section 13.3); inf where there is no answer.
         iterations: Pivots of Lemke's method, Newton steps of the interior point method.
         ray: Where the status is RAY: z ≥ 0 with largest entry 1, shape (n,). For a positive semidefinite Q it proves
-            that there is no solution (see `proves_infeasible`); for a copositive one there may be one nevertheless.
-        regularization: What was added to the diagonal of the (scaled) matrix, relative to its mean; 0 for nothing.
+            infeasibility (see `proves_infeasible`); for a copositive one a solution may exist.
+        regularization: Amount added to the diagonal of the (scaled) matrix, relative to its mean; 0 for none.
     """
 
     status: SolverStatus
@@ -70,18 +70,18 @@ class LcpResult:
 
 
 class RowLcpAnswer(NamedTuple):
-    """How a kernel for LCP(r, ρρᵀ) ended; its arrays come from the caller's arena.
+    """Outcome of a kernel for LCP(r, ρρᵀ); its arrays come from the caller's arena.
 
     Attributes:
         status: Number of a `SolverStatus`.
         iterations: Passes or iterations.
         residual: Relative residual (math.md, section 13.3); inf where there is no answer.
-        method: Place in `METHODS` of the method that answered.
-        z: Unknowns, shape (n,); where the status is INFEASIBLE the certificate c: c ≥ 0, ρᵀc = 0 and r·c < 0, so that
+        method: Index in `METHODS` of the method that answered.
+        z: Unknowns, shape (n,); where the status is INFEASIBLE, the certificate c: c ≥ 0, ρᵀc = 0 and r·c < 0, so that
             no y has ρy + r ≥ 0.
         y: ρᵀz, shape (k,).
         w: ρy + r, shape (n,).
-        active: Rows with z free and w = 0, at most k: where the next call may start.
+        active: Rows with z free and w = 0, at most k: the warm start of the next call.
     """
 
     status: int
@@ -96,9 +96,9 @@ class RowLcpAnswer(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def lcp_residual(z: Array, w: Array, r: Array) -> float:
-    """Relative residual max|min(z / max|z|, w / max|r|)| of an LCP w = Qz + r, 0 ≤ z ⊥ w ≥ 0.
+    """Compute the relative residual max|min(z / max|z|, w / max|r|)| of an LCP w = Qz + r, 0 ≤ z ⊥ w ≥ 0.
 
-    One unit for all rows: contact impulses are judged in those of each row (math.md, section 13.3).
+    All rows share one unit; contact impulses are scaled per row instead (math.md, section 13.3).
 
     Args:
         z: Unknowns, shape (n,).
@@ -127,42 +127,41 @@ def lcp_residual(z: Array, w: Array, r: Array) -> float:
 def rounding(count: int, size: float) -> float:
     """Bound the rounding error of a sum by ``count ε size`` (Higham 2002, section 4.2).
 
-    Boxes that rest on each other have no velocity of their own: the velocity of a row, ``w_i = r_i + Σ_j Q_ij z_j``, is
-    then what rounding leaves of velocities and impulses that cancel. It counts as zero if it is below that.
+    Boxes that rest on each other do not move: the velocity of a row, ``w_i = r_i + Σ_j Q_ij z_j``, is then the rounding
+    error of velocities and impulses that cancel. Below this bound it counts as zero.
 
     Args:
-        count: How many terms were added, those of each Q_ij included.
+        count: Number of terms, including the terms of each Q_ij.
         size: Sum of their magnitudes.
     """
     return count * EPSILON * size
 
 
 @njit(cache=True, inner=True, error_model="numpy", inline="always")
-def sum_rounding(left: float, count: int, size: float, reach: float) -> float:
-    """Bound the rounding error of a velocity that is a constant and a sum, as far as the sum leaves any digits.
+def sum_rounding(roundoff: float, count: int, size: float, reach: float) -> float:
+    """Bound the rounding error of a velocity, which is a constant plus a sum, capped where the sum keeps few digits.
 
-    Impulses that cancel until less than 8 digits of the motion are left (two fingers that squeeze with 1e7 N s) do not
-    hide that what they touch moves: rounding counts up to `SLIGHT` of the speed that the motion could give it, half of
-    what a judge without a model's knowledge may allow.
+    Impulses may cancel until less than 8 digits of the motion remain (two fingers that press with 1e7 N s). This must
+    not hide motion: the bound is capped at `SLIGHT` of the speed that the impulses could cause, half of what a judge
+    without the model may allow.
 
     Args:
-        left: What rounding may leave of the constant.
+        roundoff: Rounding bound of the constant.
         count: How many terms were added.
         size: Sum of their magnitudes.
-        reach: The smaller one of the speed that the energy of all impulses together could give it, and of the largest
-            constant.
+        reach: The smaller of the speed that the energy of all impulses could cause, and the largest constant.
     """
-    return left + min(rounding(count, size), SLIGHT * reach)
+    return roundoff + min(rounding(count, size), SLIGHT * reach)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def row_rounding(rho: Array, r: Array, left: Array, z: Array, y: Array, i: int) -> float:
-    """`sum_rounding` of ``w_i = r_i + Σ_j ρ_i·ρ_j z_j``; the energy of y = ρᵀz could give it the speed |ρ_i||y|.
+def row_rounding(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, i: int) -> float:
+    """Return `sum_rounding` of ``w_i = r_i + Σ_j ρ_i·ρ_j z_j``; the energy of y = ρᵀz could cause the speed |ρ_i||y|.
 
     Args:
         rho: Rows, shape (n, k).
         r: Constant, shape (n,).
-        left: What rounding may leave of it, shape (n,).
+        roundoff: Rounding bounds of r, shape (n,).
         z: Unknowns, shape (n,).
         y: ρᵀz, shape (k,).
         i: The row.
@@ -179,15 +178,15 @@ def row_rounding(rho: Array, r: Array, left: Array, z: Array, y: Array, i: int) 
             for d in range(k):
                 entry += rho[i, d] * rho[j, d]
             size += abs(entry * z[j])
-    return float(sum_rounding(left[i], n + k, size, min(np.sqrt(length * energy), largest)))
+    return float(sum_rounding(roundoff[i], n + k, size, min(np.sqrt(length * energy), largest)))
 
 
 @njit(cache=True, error_model="numpy")
 def lost(rho: Array, z: Array, y: Array) -> float:
-    """Part of the motion y = ρᵀz that rounding of the impulses z makes uncertain: ``ε Σ_j |ρ_j||z_j| / |y|``.
+    """Return the part of the motion y = ρᵀz that rounding of z makes uncertain: ``ε Σ_j |ρ_j||z_j| / |y|``.
 
-    A small residual says nothing where it is above the tolerance: it is one rounding's, the next one has another. It is
-    inf where something is not finite.
+    Above the tolerance, a small residual means nothing: other roundings would give another residual. Inf if something
+    is not finite.
     """
     size, square = 0.0, 0.0
     for d in range(y.size):
@@ -205,14 +204,14 @@ def lost(rho: Array, z: Array, y: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def missed(z: float, w: float, unit: float, mobility: float) -> float:
-    """Relative violation of 0 ≤ z ⊥ w ≥ 0 by one row, in its own units (math.md, section 13.3).
+    """Compute the relative violation of 0 ≤ z ⊥ w ≥ 0 by one row, scaled per row (math.md, section 13.3).
 
     Args:
         z: The row's unknown.
         w: Its complement.
-        unit: What w is relative to: its value at z = 0 and what all unknowns change together. (Not what each of them
-            changes: two fingers that squeeze with ever larger forces would hide that they approach each other.)
-        mobility: How w answers to z, the row's entry on the diagonal.
+        unit: Reference of w: its value at z = 0 plus the net change by all unknowns. The sum of the separate changes
+        would not do: two fingers that press with ever larger forces would hide that they approach each other.
+        mobility: Change of w per z, the row's entry on the diagonal.
 
     Returns:
         ``|min(z / max(z, unit / mobility), w / unit)|``; inf if something is not finite.
@@ -234,13 +233,13 @@ def missed(z: float, w: float, unit: float, mobility: float) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def gram_residual(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Array) -> float:
-    """Set y = ρᵀz and w = ρy + r and return the residual of z in LCP(r, ρρᵀ), each row in its own units.
+def gram_residual(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, w: Array) -> float:
+    """Set y = ρᵀz and w = ρy + r; return the residual of z in LCP(r, ρρᵀ), scaled per row.
 
     Args:
         rho: Rows, shape (n, k).
         r: Constant, shape (n,).
-        left: What rounding may leave of it, shape (n,).
+        roundoff: Rounding bounds of r, shape (n,).
         z: Unknowns, shape (n,).
         y: Result, shape (k,).
         w: Result, shape (n,).
@@ -260,12 +259,12 @@ def gram_residual(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Arra
         for d in range(k):
             along += rho[i, d] * y[d]
         w[i] = along
-    return float(row_residual(rho, r, left, z, y, w))
+    return float(row_residual(rho, r, roundoff, z, y, w))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def row_residual(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Array) -> float:
-    """The largest `missed` of LCP(r, ρρᵀ), given z, y = ρᵀz and w = ρy + r; arguments as for `gram_residual`."""
+def row_residual(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, w: Array) -> float:
+    """Return the largest `missed` of LCP(r, ρρᵀ) at z, y = ρᵀz and w = ρy + r; arguments as for `gram_residual`."""
     n, k, worst = r.size, rho.shape[1], 0.0
     for i in range(n):
         square, unit = 0.0, abs(r[i]) + abs(w[i] - r[i])
@@ -273,15 +272,15 @@ def row_residual(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Array
             for d in range(k):
                 square += rho[i, d] * rho[i, d]
         miss = missed(z[i], w[i], unit, square)
-        if miss > TOLERANCE:  # what rounding leaves is looked at only where it counts
-            miss = missed(z[i], w[i], unit + row_rounding(rho, r, left, z, y, i) / TOLERANCE, square)
+        if miss > TOLERANCE:  # rounding is bounded only where it decides
+            miss = missed(z[i], w[i], unit + row_rounding(rho, r, roundoff, z, y, i) / TOLERANCE, square)
         worst = max(worst, miss)
     return worst
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_product(total: float, rest: float, a: float, b: float) -> tuple[float, float]:
-    """(total, rest) + a b, where total + rest is a sum to twice the precision (Ogita, Rump & Oishi 2005, Dot2)."""
+    """Return (total, rest) + a b, where total + rest is a sum in doubled precision (Ogita, Rump & Oishi 2005, Dot2)."""
     product = a * b
     # Dekker: the halves of a and b have 26 bits, their products are exact
     shifted = 134217729.0 * a
@@ -296,24 +295,24 @@ def _add_product(total: float, rest: float, a: float, b: float) -> tuple[float, 
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def gram_residual_doubled(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Array, arena: Arena) -> float:
-    """`gram_residual` in twice the precision, for multipliers so large that rounding in ρρᵀz is above the tolerance.
+def gram_residual_doubled(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, w: Array, arena: Arena) -> float:
+    """Compute `gram_residual` in doubled precision, for multipliers so large that rounding exceeds the tolerance.
 
     Args:
         rho: Rows, shape (n, k).
         r: Constant, shape (n,).
-        left: What rounding may leave of it, shape (n,).
+        roundoff: Rounding bounds of r, shape (n,).
         z: Unknowns, shape (n,).
         y: Result, shape (k,).
         w: Result, shape (n,).
-        arena: Where scratch comes from, and goes back to.
+        arena: Arena for scratch, released on return.
 
     Returns:
         The largest `missed`; inf if anything is NaN.
     """
     n, k = rho.shape
     at = mark(arena)
-    low = vector(arena, k)  # what y is less than ρᵀz
+    low = vector(arena, k)  # the error of y against ρᵀz
     for d in range(k):
         y[d] = 0.0
         low[d] = 0.0
@@ -328,7 +327,7 @@ def gram_residual_doubled(rho: Array, r: Array, left: Array, z: Array, y: Array,
             rest += rho[i, d] * low[d]
         w[i] = along + rest
     release(arena, at)
-    return float(row_residual(rho, r, left, z, y, w))
+    return float(row_residual(rho, r, roundoff, z, y, w))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +342,7 @@ class RowLcpResult:
         active: Rows with z free and w = 0, at most k: the warm start of the next call.
         residual: Relative residual (math.md, section 13.3); inf where there is no answer.
         iterations: Passes or iterations of the method that answered.
-        method: Which one answered: ``"ppm"``, ``"active set"`` or ``"lemke"``.
+        method: Which method answered: ``"ppm"``, ``"active set"`` or ``"lemke"``.
         certificate: Where the status is INFEASIBLE: c ≥ 0 with ρᵀc = 0 and r·c < 0, shape (n,), so that no y has
             ρy + r ≥ 0.
     """
@@ -360,7 +359,7 @@ class RowLcpResult:
 
 
 def row_lcp_result(answer: RowLcpAnswer) -> RowLcpResult:
-    """The result of a kernel that leaves its certificate in z."""
+    """Build the result of a kernel that returns its certificate in z."""
     infeasible = answer.status == INFEASIBLE
     return RowLcpResult(
         status=SolverStatus(answer.status),
@@ -376,7 +375,7 @@ def row_lcp_result(answer: RowLcpAnswer) -> RowLcpResult:
 
 
 def checked_rows(rho: Array, r: Array) -> tuple[Array, Array]:
-    """The problem as contiguous float64; raises InputError where the shapes do not fit."""
+    """Return the problem as contiguous float64; raise InputError if shapes do not fit."""
     rho = np.ascontiguousarray(rho, dtype=np.float64)
     r = np.ascontiguousarray(r, dtype=np.float64)
     if rho.ndim != 2 or r.shape != rho.shape[:1]:
@@ -385,6 +384,6 @@ def checked_rows(rho: Array, r: Array) -> tuple[Array, Array]:
 
 
 def warm_start(warm: Integers | None, n: int, k: int) -> Integers:
-    """Those rows of `warm` that exist, k at most."""
-    given = np.zeros(0, dtype=np.int64) if warm is None else np.asarray(warm, dtype=np.int64)
-    return np.ascontiguousarray(given[(given >= 0) & (given < n)][:k])
+    """Return the rows of `warm` that exist, k at most."""
+    rows = np.zeros(0, dtype=np.int64) if warm is None else np.asarray(warm, dtype=np.int64)
+    return np.ascontiguousarray(rows[(rows >= 0) & (rows < n)][:k])

@@ -15,26 +15,27 @@ from idcontrol.solvers.lcp import LcpAnswer, LcpResult, missed, rounding
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
-# In scaled units, where entries are about 1. Pivots of 1e-12 once led to a wrong basis (math.md, section 5.2).
+# In scaled units, where entries are about 1. Smaller pivots may lead to a wrong basis (math.md, section 5.2).
 _PIVOT: Final = 1e-9
-# Rows whose variable would be this close to zero after a step are tied. Ties are the rule where feet stick, and there
-# the constants come from projected demands (math.md, section 12.1), whose rounding parts exact ties by some 1e-12.
+# Rows whose variables would be this close to each other after a step are tied. Ties are the rule where feet stick.
+# There the constants come from projected demands (math.md, section 12.1), whose rounding separates exact ties by some
+# 1e-12.
 _TIE: Final = 1e-10
 _COVERS: Final = 3
-"""How many covering vectors are tried, each after the one before has failed."""
+"""Number of covering vectors that are tried in turn."""
 
 TIKHONOV: Final = (1e-12, 1e-10, 1e-8)
 """Regularizations that `solve_regularized` tries, relative to the mean diagonal entry (math.md, section 13.5)."""
 
 
 class _Scaled(NamedTuple):
-    """The problem in the units of some factors s: matrix s_i Q_ij s_j, constant s_i r_i over the most negative of them.
+    """The problem scaled by factors s: matrix s_i Q_ij s_j, constant s_i r_i over its most negative entry.
 
     Attributes:
-        Q: Matrix as given, shape (n, n).
+        Q: Unscaled matrix, shape (n, n).
         scale: Factors s, shape (n,).
         r: Scaled constant, shape (n,).
-        largest: What it was divided by.
+        largest: Divisor of the constant.
     """
 
     Q: Array
@@ -44,7 +45,9 @@ class _Scaled(NamedTuple):
 
 
 class _Dictionary(NamedTuple):
-    """Basic variables by nonbasic ones, x_B = T x_N + p. Variable i is w_i, n + i is z_i, 2n covers.
+    """Basic variables as functions of nonbasic ones, x_B = T x_N + p.
+
+    Variable i is w_i, n + i is z_i, and 2n is the covering variable.
 
     Attributes:
         T: With the constants p in its last column, shape (n, n + 2).
@@ -105,7 +108,7 @@ def _pivot(tableau: Array, row: int, column: int) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _ratio_test(dictionary: _Dictionary, column: int) -> int:
-    """The row whose variable reaches zero first as the one of `column` grows; -1 if none does.
+    """Return the row whose variable reaches zero first as the variable of `column` grows; -1 if none does.
 
     The covering variable leaves whenever it can; other ties are broken lexicographically.
     """
@@ -134,11 +137,11 @@ def _solve_basis(problem: _Scaled, tikhonov: float, place: Integers, z: Array, a
     """Solve Q'_BB z_B = -r_B for the final basis B, all else 0; False if Q'_BB is singular.
 
     Args:
-        problem: The problem in the scale that was pivoted in.
+        problem: The problem in the scale of the pivoting.
         tikhonov: Added to the diagonal of its matrix Q'.
-        place: Where each variable is; z_i is basic if place[n + i] < 0.
+        place: Place of each variable; z_i is basic if place[n + i] < 0.
         z: Result, shape (n,), clipped at zero.
-        arena: Where scratch comes from, and goes back to.
+        arena: Arena for scratch, released on return.
     """
     Q, scale, r, _ = problem
     n = scale.size
@@ -167,7 +170,7 @@ def _solve_basis(problem: _Scaled, tikhonov: float, place: Integers, z: Array, a
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> float:
-    """Set the scaled w = Q'z + r and return the residual of z, each row in its own units."""
+    """Set the scaled w = Q'z + r and return the residual of z, scaled per row."""
     Q, scale, r, _ = problem
     n, at = scale.size, mark(arena)
     unit = vector(arena, n)
@@ -180,15 +183,15 @@ def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> floa
         w[i] = total + r[i]
         unit[i] = abs(total) + abs(r[i])
     worst = _worst(problem, z, w, unit)
-    if worst > TOLERANCE:  # what rounding leaves is looked at only where it counts
-        largest = 0.0  # the basis is solved to rounding of its largest unknown, in balanced units
+    if worst > TOLERANCE:  # rounding is bounded only where it decides
+        largest = 0.0  # the basis is solved up to rounding of its largest unknown, in balanced units
         for i in range(n):
             largest = max(largest, scale[i] * np.sqrt(max(Q[i, i], 0.0)) * z[i])
         for i in range(n):
             size = abs(r[i]) + scale[i] * np.sqrt(max(Q[i, i], 0.0)) * largest
             for j in range(n):
                 size += abs(scale[i] * Q[i, j] * (scale[j] * z[j]))
-            unit[i] += min(rounding(2 * n, size) / TOLERANCE, 1.0)  # of the fastest approach
+            unit[i] += min(rounding(2 * n, size) / TOLERANCE, 1.0)  # relative to the fastest approach
         worst = _worst(problem, z, w, unit)
     release(arena, at)
     return worst
@@ -196,12 +199,12 @@ def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> floa
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _worst(problem: _Scaled, z: Array, w: Array, unit: Array) -> float:
-    """The largest `missed` of a row, given the units of all."""
+    """Return the largest `missed` of all rows, with the given units."""
     Q, scale, r, _ = problem
     n, worst = scale.size, 0.0
     for i in range(n):
         own, mobility = unit[i], scale[i] * Q[i, i] * scale[i]
-        if not mobility > 0.0 and not (z[i] == 0.0 and w[i] >= 0.0):  # slip speeds: what they change, what changes them
+        if not mobility > 0.0 and not (z[i] == 0.0 and w[i] >= 0.0):  # slip speeds: their changes and causes
             own, natural, does = abs(r[i]), np.inf, 0.0
             for j in range(n):
                 entry = abs(scale[i] * Q[i, j] * scale[j])
@@ -218,11 +221,11 @@ def _worst(problem: _Scaled, z: Array, w: Array, unit: Array) -> float:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _given_residual(given: _Scaled, pivoted: _Scaled, z: Array, w: Array, arena: Arena) -> float:
-    """Bring z from the units of `pivoted` to those of `given`, and return its residual there."""
+def _original_residual(original: _Scaled, pivoted: _Scaled, z: Array, w: Array, arena: Arena) -> float:
+    """Convert z from the units of `pivoted` to the units of `original`, and return its residual there."""
     for i in range(z.size):
-        z[i] *= pivoted.scale[i] * pivoted.largest / (given.scale[i] * given.largest)
-    return float(_scaled_residual(given, z, w, arena))
+        z[i] *= pivoted.scale[i] * pivoted.largest / (original.scale[i] * original.largest)
+    return float(_scaled_residual(original, z, w, arena))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -232,14 +235,15 @@ def _follow(
     """Pivot from w = Q'z + d z0 + r until the covering variable z0 leaves (SOLVED), a ray, or the limit.
 
     Args:
-        problem: The problem in the scale to pivot in; r is not ≥ 0.
+        problem: The problem in the scale of the pivoting; some r is negative.
         tikhonov: Added to the diagonal of Q'.
-        turn: Which covering vector d: 0 for ones; 1, 2, ... for entries spread over [1, 2) by an irrational stride.
-        max_pivots: Pivots allowed.
+        turn: Number of the covering vector d: 0 for ones; 1, 2, ... for entries spread over [1, 2) by an irrational
+        stride.
+        max_pivots: Limit of pivots.
         dictionary: Result, the final dictionary.
 
     Returns:
-        Status number, pivots made, column of the variable that would enter next (the ray's).
+        Status number, number of pivots, column of the variable that would enter next (the ray's).
     """
     Q, scale, r, _ = problem
     T, basic, nonbasic, place, _ = dictionary
@@ -278,9 +282,9 @@ def _follow(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _is_ray(problem: _Scaled, u: Array) -> bool:
-    """Whether the scaled u ≥ 0, largest entry 1, has Q'u ≥ 0, uᵀQ'u = 0 and r·u < 0, as every ray of a copositive Q.
+    """True if the scaled u ≥ 0, largest entry 1, has Q'u ≥ 0, uᵀQ'u = 0 and r·u < 0, as every ray of a copositive Q.
 
-    Where it has not, rounding has lost the path.
+    Otherwise rounding has lost the path.
     """
     Q, scale, r, _ = problem
     n = r.size
@@ -302,7 +306,7 @@ def _is_ray(problem: _Scaled, u: Array) -> bool:
 
 @njit(cache=True, error_model="numpy")
 def _equilibrate(Q: Array, scale: Array) -> None:
-    """Factors that make each diagonal entry 1; where it is 0, the largest entry that meets another variable."""
+    """Compute factors that make each diagonal entry 1; where it is 0, the largest entry that couples to another."""
     n = scale.size
     for i in range(n):
         scale[i] = 1.0 / np.sqrt(Q[i, i]) if Q[i, i] > 0.0 else 0.0
@@ -318,11 +322,11 @@ def _equilibrate(Q: Array, scale: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _in_units(Q: Array, r: Array, scale: Array, arena: Arena) -> _Scaled:
-    """The problem in the units of the factors `scale`; `largest` is 0 where r ≥ 0."""
+    """Return the problem scaled by `scale`; `largest` is 0 where r ≥ 0."""
     scaled, largest = vector(arena, r.size), 0.0
     for i in range(r.size):
         scaled[i] = scale[i] * r[i]
-        largest = max(largest, -scaled[i])  # what is far away (r large and positive) sets no unit
+        largest = max(largest, -scaled[i])  # distant contacts (r large and positive) do not set the unit
     if largest > 0.0:
         for i in range(r.size):
             scaled[i] /= largest
@@ -331,7 +335,7 @@ def _in_units(Q: Array, r: Array, scale: Array, arena: Arena) -> _Scaled:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _to_largest_one(z: Array) -> None:
-    """Divide z by its largest entry, if that is positive."""
+    """Divide z by its largest entry if that is positive."""
     largest = 0.0
     for i in range(z.size):
         largest = max(largest, z[i])
@@ -340,40 +344,41 @@ def _to_largest_one(z: Array) -> None:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _ray(given: _Scaled, pivoted: _Scaled, dictionary: _Dictionary, column: int, z: Array) -> bool:
-    """Write the part z of the ray along which the variable of `column` grows, in given units; True if it is a ray."""
+def _ray(original: _Scaled, pivoted: _Scaled, dictionary: _Dictionary, column: int, z: Array) -> bool:
+    """Write the part z of the ray along which the variable of `column` grows, in original units; True if a ray."""
     T, place, n = dictionary.T, dictionary.place, z.size
     for i in range(n):
         at = place[n + i]
         z[i] = max(T[-1 - at, column], 0.0) if at < 0 else (1.0 if at == column else 0.0)
-        z[i] *= pivoted.scale[i] / given.scale[i]
+        z[i] *= pivoted.scale[i] / original.scale[i]
     _to_largest_one(z)
-    return _is_ray(given, z)
+    return _is_ray(original, z)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _basic_solution(
-    given: _Scaled, pivoted: _Scaled, tikhonov: float, dictionary: _Dictionary, z: Array, w: Array, arena: Arena
+    original: _Scaled, pivoted: _Scaled, tikhonov: float, dictionary: _Dictionary, z: Array, w: Array, arena: Arena
 ) -> float:
-    """Write the solution z of the final basis, and w, in given units; returns its residual.
+    """Write the solution z of the final basis, and w, in original units; return its residual.
 
-    Where the basis is singular to rounding, its solution with the regularization, or as pivoting left it, may still do.
+    If the basis is singular to rounding, the regularized solution or the dictionary's constants may still solve the
+    problem.
     """
     T, place, n, residual = dictionary.T, dictionary.place, z.size, np.inf
     if _solve_basis(pivoted, 0.0, place, z, arena):
-        residual = _given_residual(given, pivoted, z, w, arena)
+        residual = _original_residual(original, pivoted, z, w, arena)
     if residual <= TOLERANCE:
         return residual
     if not (tikhonov > 0.0 and _solve_basis(pivoted, tikhonov, place, z, arena)):
         for i in range(n):
             at = place[n + i]
             z[i] = max(T[-1 - at, n + 1], 0.0) if at < 0 else 0.0
-    return _given_residual(given, pivoted, z, w, arena)
+    return _original_residual(original, pivoted, z, w, arena)
 
 
 @njit(cache=True, inner=True)
 def _dictionary(n: int, arena: Arena) -> _Dictionary:
-    """Room for the dictionary of n variables."""
+    """Allocate the dictionary of n variables."""
     place = indices(arena, 2 * n + 1)
     return _Dictionary(matrix(arena, n, n + 2), indices(arena, n), indices(arena, n + 1), place, indices(arena, n))
 
@@ -381,25 +386,25 @@ def _dictionary(n: int, arena: Arena) -> _Dictionary:
 @linked
 @njit(cache=True, error_model="numpy")
 def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: int, arena: Arena) -> LcpAnswer:
-    """Lemke's method with the lexicographic ratio test (math.md, section 5.2).
+    """Run Lemke's method with the lexicographic ratio test (math.md, section 5.2).
 
-    The basis that pivoting ends with is solved afresh; only the residual of the problem as given decides whether the
-    answer is called solved. The covering vector is 1; where rounding lost the path, or closed it to a cycle by breaking
-    ties anew (in 1 of 300 contact problems), two others are tried, with every variable balanced by itself.
+    The final basis is solved afresh; only the residual of the original problem decides whether the answer is solved.
+    The covering vector is 1. If rounding lost the path, or closed it to a cycle by breaking ties differently (1 in 300
+    contact problems), two others are tried, with every variable balanced separately.
 
     Args:
         Q: Matrix, shape (n, n).
         r: Constant, shape (n,).
         scale: Positive factors s, shape (n,): the method works on s_i Q_ij s_j and s_i r_i, whose entries should be
             about 1 (math.md, section 13.2).
-        tikhonov: Added to the diagonal of the scaled matrix while pivoting; it stays in the answer only where the
-            final basis is singular without it.
-        max_pivots: Pivots allowed for each covering vector.
-        arena: Where arrays come from, those of the answer included.
+        tikhonov: Added to the diagonal of the scaled matrix while pivoting; the answer contains it only if the final
+            basis is singular without it.
+        max_pivots: Limit of pivots per covering vector.
+        arena: Arena for all arrays, including the answer's.
 
     Returns:
-        The answer, its residual in scaled units. When the status is RAY, its z is that part of the ray, largest entry
-        1, and its w is r; when it is ITERATIONS, z is zero.
+        The answer, its residual in scaled units. Where the status is RAY, z is the z part of the ray, largest entry 1,
+        and w is r; where it is ITERATIONS, z is zero.
     """
     n = r.size
     z, w, total = zeros(arena, n), vector(arena, n), 0.0
@@ -408,13 +413,13 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
         total += scale[i] * r[i]
     if not np.isfinite(total):
         return LcpAnswer(INACCURATE, 0, np.inf, z, w)
-    given = _in_units(Q, r, scale, arena)
-    if given.largest == 0.0:
+    original = _in_units(Q, r, scale, arena)
+    if original.largest == 0.0:
         return LcpAnswer(SOLVED, 0, 0.0, z, w)
 
     dictionary, z_scaled, w_scaled = _dictionary(n, arena), vector(arena, n), vector(arena, n)
     status, pivots, residual = ITERATIONS, 0, np.inf
-    pivoted = given  # in the scale that is pivoted in
+    pivoted = original  # the scale of the pivoting
     for turn in range(_COVERS):
         if turn == 1:
             balanced = vector(arena, n)
@@ -422,10 +427,10 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
             pivoted = _in_units(Q, r, balanced, arena)
         status, more, column = _follow(pivoted, tikhonov, turn, max_pivots, dictionary)
         pivots += more
-        if status == RAY and _ray(given, pivoted, dictionary, column, z_scaled):
+        if status == RAY and _ray(original, pivoted, dictionary, column, z_scaled):
             break
         if status == SOLVED:
-            residual = _basic_solution(given, pivoted, tikhonov, dictionary, z_scaled, w_scaled, arena)
+            residual = _basic_solution(original, pivoted, tikhonov, dictionary, z_scaled, w_scaled, arena)
             if residual <= TOLERANCE:
                 break
             status = INACCURATE
@@ -437,15 +442,15 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
     if status in (RAY, ITERATIONS):
         return LcpAnswer(status, pivots, np.inf, z, w)
     for i in range(n):
-        z[i] = given.largest * scale[i] * z_scaled[i]
-        w[i] = given.largest * w_scaled[i] / scale[i]
+        z[i] = original.largest * scale[i] * z_scaled[i]
+        w[i] = original.largest * w_scaled[i] / scale[i]
     return LcpAnswer(status, pivots, residual, z, w)
 
 
 def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-10) -> bool:
-    """Whether u = ray shows that no z ≥ 0 has Qz + r ≥ 0: u ≥ 0, Qᵀu ≤ 0, rᵀu < 0 (then uᵀ(Qz + r) < 0 for all z ≥ 0).
+    """Check that u = ray proves that no z ≥ 0 has Qz + r ≥ 0: u ≥ 0, Qᵀu ≤ 0, rᵀu < 0, so that uᵀ(Qz + r) < 0.
 
-    Every sum is judged by the magnitude of its own terms, so that no choice of units makes a proof of rounding.
+    Every sum is compared with the magnitude of its own terms, so that no choice of units turns rounding into a proof.
 
     Args:
         Q: Matrix, shape (n, n).
@@ -463,14 +468,14 @@ def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-10) 
 
 
 def balancing_scale(Q: Array) -> Array:
-    """Factors that make each diagonal entry of the scaled matrix 1, shape (n,); see `_equilibrate`."""
+    """Return factors that make each diagonal entry of the scaled matrix 1, shape (n,); see `_equilibrate`."""
     scale = np.empty(Q.shape[0])
     _equilibrate(Q, scale)
     return scale
 
 
 def _checked(Q: Array, r: Array, scale: Array | None) -> tuple[Array, Array, Array]:
-    """The problem as contiguous float64; raises InputError where the shapes do not fit."""
+    """Return the problem as contiguous float64; raise InputError if shapes do not fit."""
     Q = np.ascontiguousarray(Q, dtype=np.float64)
     r = np.ascontiguousarray(r, dtype=np.float64)
     scale = balancing_scale(Q) if scale is None else np.ascontiguousarray(scale, dtype=np.float64)
@@ -483,7 +488,7 @@ def _checked(Q: Array, r: Array, scale: Array | None) -> tuple[Array, Array, Arr
 
 
 def _run(Q: Array, r: Array, scale: Array, relative: float, max_pivots: int | None) -> LcpResult:
-    """Lemke's method with `relative` times the mean of the scaled diagonal added to it."""
+    """Run Lemke's method with `relative` times the mean of the scaled diagonal added to it."""
     tikhonov = relative * float(np.mean(scale**2 * np.diag(Q))) if relative > 0.0 else 0.0
     limit = 50 * r.size + 100 if max_pivots is None else max_pivots
     answer = lemke_kernel(Q, r, scale, tikhonov, limit, HEAP)
@@ -505,8 +510,8 @@ def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: i
     Args:
         Q: Matrix, shape (n, n); copositive for the method to be sure of an answer.
         r: Constant, shape (n,).
-        scale: Positive factors, shape (n,), math.md, section 13.2; those that make the diagonal 1 by default.
-        max_pivots: Pivots allowed, 50 n + 100 where it is not given.
+        scale: Positive factors, shape (n,), math.md, section 13.2; by default those that make the diagonal 1.
+        max_pivots: Limit of pivots, 50 n + 100 by default.
 
     Returns:
         The outcome, its residual checked.
@@ -519,12 +524,11 @@ def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: i
 
 
 def solve_regularized(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: int | None = None) -> LcpResult:
-    """As `solve_lemke`; after a failure again with 1e-12, 1e-10, 1e-8 of the mean diagonal added to it.
+    """Run `solve_lemke`; after a failure, retry with 1e-12, 1e-10, 1e-8 of the mean diagonal added to it.
 
-    This is the regularization of math.md, section 13.5.
-    The residual is always that of the problem as given, so an answer found with regularization is called solved only
-    if it solves the problem without it. Where none does, the outcome of the exact attempt is returned: a ray stays a
-    ray.
+    This is the regularization of math.md, section 13.5. The residual is always that of the original problem: an answer
+    found with regularization is solved only if it solves the problem without it. If none does, the outcome of the exact
+    attempt is returned: a ray stays a ray.
     """
     Q, r, scale = _checked(Q, r, scale)
     exact = _run(Q, r, scale, 0.0, max_pivots)

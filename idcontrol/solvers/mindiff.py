@@ -1,6 +1,6 @@
-"""MINDIFF as printed (Zapolsky & Drumwright 2017, Algorithm 3): the nearest basic solution, by trying all 2^n bases.
+"""MINDIFF as printed (Zapolsky & Drumwright 2017, Algorithm 3): the closest basic solution, by trying all 2^n bases.
 
-A reference for `idcontrol.solvers.enumerate`, which is what controllers use.
+A reference for `idcontrol.solvers.enumerate`, which controllers use.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from idcontrol.types import Array
 
 @njit(cache=True, error_model="numpy")
 def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tuple[float, int]:
-    """Try all 2^n bases; `best` gets the nearest solution. Returns half its squared distance and their number."""
+    """Try all 2^n bases; `best` gets the closest solution.
+
+    Return half its squared distance, and how many bases are solutions.
+    """
     n = r.size
     system, z = np.empty((n, n + 1)), np.empty(n)
     members = np.empty(n, dtype=np.int64)
     r_max = 0.0
     for i in range(n):
         r_max = max(r_max, abs(r[i]))
-    nearest, found = np.inf, 0
+    nearest, count = np.inf, 0
     for mask in range(2**n):
         size = 0
         for i in range(n):
@@ -50,7 +53,7 @@ def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tu
             holds = holds and w >= -1e-9 * r_max
         if not holds:
             continue
-        found += 1
+        count += 1
         distance = 0.0
         for i in range(miss.size):
             d = miss[i]
@@ -61,15 +64,15 @@ def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tu
             nearest = distance
             for i in range(n):
                 best[i] = z[i]
-    return 0.5 * nearest, found
+    return 0.5 * nearest, count
 
 
 def nearest_basis(Q: Array, r: Array, X: Array, x0: Array, target: Array) -> tuple[Array | None, float]:
-    """The basic solution of an LCP whose x = X z + x0 is nearest to a target, by trying all bases.
+    """Find the basic solution of an LCP whose x = X z + x0 is closest to a target, by trying all bases.
 
     This is Algorithm 3 of Zapolsky & Drumwright 2017 with its sign corrected (x = -A⁻¹(Cz + g) in their symbols) and
-    infeasible leaves worth infinity. It finds vertices only and takes 2^n linear solves: a reference for problems of
-    some 18 unknowns at most.
+    infeasible leaves worth infinity. It finds vertices only and takes 2^n linear solves: a reference for up to some 18
+    unknowns.
 
     Args:
         Q: Matrix, shape (n, n).
@@ -82,7 +85,7 @@ def nearest_basis(Q: Array, r: Array, X: Array, x0: Array, target: Array) -> tup
         z, shape (n,), and ½|X z + x0 - target|²; None and infinity if no basis is a solution.
     """
     best = np.zeros(r.size)
-    value, found = _nearest_basis(
+    value, count = _nearest_basis(
         np.ascontiguousarray(Q), np.ascontiguousarray(r), np.ascontiguousarray(X), x0 - target, best
     )
-    return (best, value) if found else (None, np.inf)
+    return (best, value) if count else (None, np.inf)

@@ -1,7 +1,7 @@
-"""Whether a Coulomb contact problem has a solution: all that contacts may do is searched, island by island.
+"""Decide whether a Coulomb contact problem has a solution, by searching all contact modes, island by island.
 
-Lemke's method may end on a ray where there is one. The search is that of `idcontrol.solvers.enumerate`, with no target
-but the smallest impulses.
+Lemke's method may end on a ray although a solution exists. The search is that of `idcontrol.solvers.enumerate`; its
+target is the smallest impulses.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from idcontrol.types import Array, Integers
 
 
 def islands(V: Array) -> list[Integers]:
-    """Contacts that act on each other, directly or through others, smallest group first.
+    """Group contacts that act on each other, directly or through others, smallest group first.
 
     Args:
-        V: Contact velocities per impulse, shape (3n, 3n); what does not act on each other has entries that are zero.
+        V: Contact velocities per impulse, shape (3n, 3n), exactly zero between contacts that do not act on each other.
     """
     n = V.shape[0] // 3
     coupled = (V != 0.0).reshape(3, n, 3, n).any(axis=(0, 2))
@@ -27,22 +27,22 @@ def islands(V: Array) -> list[Integers]:
 
 
 def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> tuple[Array | None, bool, int]:
-    """Search all contact modes for a solution of a Coulomb contact problem: what Lemke's ray leaves open.
+    """Search all contact modes for a solution of a Coulomb contact problem, after Lemke's method ended on a ray.
 
-    Contacts that do not act on each other are searched apart: the work grows exponentially with the largest island
-    only, and one island without a solution settles the whole.
+    Islands are searched separately: the work grows exponentially only with the largest island, and one island without a
+    solution settles the whole.
 
     Args:
         V: Contact velocities per impulse, J Γ Jᵀ, shape (3n, 3n).
         v0: Contact velocities at zero impulse, φ/h added to the normal ones, shape (3n,) [m/s].
         mu: Friction coefficients, finite, shape (n,).
-        max_nodes: Quadratic programs allowed, all islands together.
+        max_nodes: Limit of quadratic programs, all islands together.
 
     Returns:
-        A solution y = (f_N, f_S, f_T), to the 1e-9 of a contact velocity with which modes are distinguished, or None;
-        whether the question is settled, so that None means that there is none; quadratic programs solved.
+        A solution y = (f_N, f_S, f_T), accurate to 1e-9 of a contact velocity, or None; True if the question is
+        settled, so that None is a proof; quadratic programs solved.
     """
-    n, y, nodes, found = mu.size, np.zeros(v0.size), 0, True
+    n, y, nodes, solved = mu.size, np.zeros(v0.size), 0, True
     for members in islands(V):
         rows = np.concatenate((members, n + members, 2 * n + members))
         part, settled, more = _search_island(V[np.ix_(rows, rows)], v0[rows], mu[members], max_nodes - nodes)
@@ -54,12 +54,12 @@ def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> 
         elif settled:
             return None, True, nodes
         else:
-            found = False
-    return (y if found else None), found, nodes
+            solved = False
+    return (y if solved else None), solved, nodes
 
 
 def _search_island(V: Array, v0: Array, mu: Array, max_nodes: int) -> tuple[Array | None, bool, int]:
-    """`find_solution` for contacts that all act on each other; the problem is balanced first."""
+    """Run `find_solution` for contacts that all act on each other; the problem is balanced first."""
     size, n = v0.size, mu.size
     typical, fastest = float(np.median(np.diag(V))), float(np.abs(v0).max(initial=0.0))
     if fastest == 0.0 or not v0[:n].min(initial=0.0) < 0.0:
@@ -78,5 +78,5 @@ def _search_island(V: Array, v0: Array, mu: Array, max_nodes: int) -> tuple[Arra
         weights=np.ones(size),
     )
     result = nearest_kernel(problem, np.zeros(0), max_nodes, HEAP)
-    found = result.value < np.inf
-    return (d * d * fastest * result.y if found else None), found or result.proved, result.nodes
+    solved = result.value < np.inf
+    return (d * d * fastest * result.y if solved else None), solved or result.proved, result.nodes

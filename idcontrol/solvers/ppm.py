@@ -31,18 +31,18 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array, Integers
 
 _SIGN: Final = 1e-9
-"""Size of a negative velocity that counts as zero, relative to that at zero impulse and its change, and of a negative
-impulse, relative to the largest."""
+"""Size of a negative velocity that counts as zero, relative to its value at zero impulse and its change; and of a
+negative impulse, relative to the largest."""
 _DEPENDENT: Final = 1e-12
-"""A row is dependent on the active ones if |ρ⊥|² is below this times |ρ|²."""
+"""A row depends on the active ones if |ρ⊥|² is below this times |ρ|²."""
 
 _ZERO: Final = 1e-20
-"""A row is certainly a combination of the active ones, whatever rounding did, if |ρ⊥|² is below this times |ρ|²."""
+"""A row certainly depends on the active ones, despite rounding, if |ρ⊥|² is below this times |ρ|²."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _first_to_vanish(z: Array, alpha: Array, count: int) -> int:
-    """The place a of argmin {z_a / α_a : α_a > 0}; -1 if no α is positive."""
+    """Return the place a of argmin {z_a / α_a : α_a > 0}; -1 if no α is positive."""
     largest = 0.0
     for a in range(count):
         largest = max(largest, abs(alpha[a]))
@@ -56,7 +56,7 @@ def _first_to_vanish(z: Array, alpha: Array, count: int) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _hash(i: int) -> int:
-    """A hash that sends neighbours far apart (SplitMix64 without its last round)."""
+    """Return a hash that separates neighbours (SplitMix64 without its last round)."""
     x = (np.int64(i) + 1) * np.int64(-7046029254386353131)
     x = (x ^ (x >> 30)) * np.int64(-4658895280553007687)
     return int(x ^ (x >> 27))
@@ -64,7 +64,7 @@ def _hash(i: int) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _signature(factor: RowFactor, count: int) -> int:
-    """Return a sum of hashes that tells sets of active rows apart."""
+    """Return a sum of hashes that distinguishes sets of active rows."""
     signature = np.int64(count)
     for a in range(count):
         signature += _hash(factor.active[a])
@@ -73,7 +73,7 @@ def _signature(factor: RowFactor, count: int) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_row(factor: RowFactor, count: int, rho: Array, i: int) -> int:
-    """Make row i active if it does not depend on the active ones; returns how many are active."""
+    """Make row i active unless it depends on the active ones; return the number of active rows."""
     square = 0.0
     for d in range(rho.shape[1]):
         square += rho[i, d] * rho[i, d]
@@ -85,22 +85,22 @@ def _add_row(factor: RowFactor, count: int, rho: Array, i: int) -> int:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _velocities(rho: Array, columns: Array, r: Array, left: Array, y: Array, w: Array) -> None:
-    """Write w = ρy + r; what is negative by no more than rounding is zero. `columns` is ρᵀ."""
+def _velocities(rho: Array, columns: Array, r: Array, roundoff: Array, y: Array, w: Array) -> None:
+    """Write w = ρy + r; values that are negative by rounding only become zero. `columns` is ρᵀ."""
     n, k = rho.shape
     assign(w, r)
-    for d in range(k):  # all rows at once, where no sum waits for the one before
+    for d in range(k):  # all rows at once, where no sum waits for the previous one
         for i in range(n):
             w[i] += columns[d, i] * y[d]
     for i in range(n):
         along = w[i]
         if along < 0.0 and along >= -_SIGN * (abs(r[i]) + abs(along - r[i])):
             along = 0.0
-        elif along < 0.0:  # below zero in the units of the row, unless rounding of its terms
+        elif along < 0.0:  # negative relative to the row's unit, unless within rounding of its terms
             size = abs(r[i])
             for d in range(k):
                 size += abs(rho[i, d] * y[d])
-            along = along if along < -left[i] - rounding(1 + k, size) else 0.0
+            along = along if along < -roundoff[i] - rounding(1 + k, size) else 0.0
         w[i] = along
 
 
@@ -117,7 +117,7 @@ def _most_negative(impulses: Array, count: int) -> tuple[int, bool]:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _exchange(factor: RowFactor, count: int, rho: Array, enter: int, z_active: Array) -> bool:
-    """Replace an active row by the row ρ_enter = Σ α_a ρ_a that depends on them: the one whose impulse vanishes first.
+    """Replace an active row by the row ρ_enter = Σ α_a ρ_a, which depends on them: the first whose impulse vanishes.
 
     Returns:
         False if none vanishes; then `factor.coefficients` are the α.
@@ -132,17 +132,17 @@ def _exchange(factor: RowFactor, count: int, rho: Array, enter: int, z_active: A
 
 
 class _Lcp(NamedTuple):
-    """LCP(r, ρρᵀ) with ρᵀ beside ρ; `left` is what rounding may leave of r."""
+    """LCP(r, ρρᵀ) with ρᵀ beside ρ, and the rounding bounds `roundoff` of r."""
 
     rho: Array
     columns: Array
     r: Array
-    left: Array
+    roundoff: Array
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _contradiction(factor: RowFactor, count: int, lcp: _Lcp, enter: int, y: Array, w: float, z: Array) -> int:
-    """Write c = e_enter - α, for which ρᵀc = 0 and r·c = w < 0, if it is a proof: ρ⊥ must be zero to rounding.
+    """Write c = e_enter - α, for which ρᵀc = 0 and r·c = w < 0. It is a proof if ρ⊥ is zero to rounding.
 
     Returns:
         INFEASIBLE with the certificate c in z, or INACCURATE.
@@ -171,7 +171,7 @@ def _basic_solution(
         The place of the smallest impulse; True if it is negative beyond rounding; the row with the smallest w.
     """
     solve_active(lcp.r, factor, count, y, impulses)
-    _velocities(lcp.rho, lcp.columns, lcp.r, lcp.left, y, w)
+    _velocities(lcp.rho, lcp.columns, lcp.r, lcp.roundoff, y, w)
     for a in range(count):
         w[factor.active[a]] = 0.0
     leave, negative = _most_negative(impulses, count)
@@ -184,39 +184,39 @@ def _basic_solution(
 
 @linked
 @njit(cache=True, error_model="numpy")
-def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Integers, arena: Arena) -> RowLcpAnswer:
-    """Modified Principal Pivoting I; the active rows, with z free and w = 0, are always independent (math.md 4.4).
+def ppm_kernel(rho: Array, r: Array, roundoff: Array, max_passes: int, start: Integers, arena: Arena) -> RowLcpAnswer:
+    """Run Modified Principal Pivoting I; the active rows, with z free and w = 0, are always independent (math.md 4.4).
 
     Args:
         rho: Rows ρ, shape (n, k); the matrix of the LCP is ρρᵀ.
         r: Constants, shape (n,).
-        left: What rounding may leave of them, shape (n,).
-        max_passes: Passes allowed.
-        start: Active set to start from, rows that exist.
-        arena: Where arrays come from, those of the answer included.
+        roundoff: Rounding bounds of r, shape (n,).
+        max_passes: Limit of passes.
+        start: Initial active set; the rows must exist.
+        arena: Arena for all arrays, including the answer's.
 
     Returns:
-        The answer, with a certificate when the status is INFEASIBLE; ITERATIONS where pivoting goes in circles.
+        The answer, with a certificate when the status is INFEASIBLE; ITERATIONS where pivoting cycles.
     """
     n, k = rho.shape
     factor, columns, z_active = empty_factor(k, arena), matrix(arena, k, n), vector(arena, k)
-    lcp, z, y, w = _Lcp(rho, columns, r, left), zeros(arena, n), zeros(arena, k), vector(arena, n)
+    lcp, z, y, w = _Lcp(rho, columns, r, roundoff), zeros(arena, n), zeros(arena, k), vector(arena, n)
     lowest, total, count = 0.0, 0.0, 0
     for i in range(n):
         w[i] = r[i]
-        lowest = min(lowest, r[i] + left[i])
+        lowest = min(lowest, r[i] + roundoff[i])
         total += r[i]
         for d in range(k):
             columns[d, i] = rho[i, d]
     if not np.isfinite(total):
         return RowLcpAnswer(INACCURATE, 0, np.inf, PPM, z, y, w, factor.active[:0])
     if lowest == 0.0:
-        return RowLcpAnswer(SOLVED, 0, row_residual(rho, r, left, z, y, w), PPM, z, y, w, factor.active[:0])
+        return RowLcpAnswer(SOLVED, 0, row_residual(rho, r, roundoff, z, y, w), PPM, z, y, w, factor.active[:0])
     for a in range(start.size):
         count = _add_row(factor, count, rho, start[a])
 
     status, passes, residual = ITERATIONS, 0, np.inf
-    # a set that returns does so for ever: each is compared with that of pass 1, 2, 4, 8, ... (Brent's cycle detection)
+    # a set that returns does so for ever: compare each with the set of pass 1, 2, 4, 8, ... (Brent's cycle detection)
     remembered, remember_at = np.int64(0), 1
     while passes < max_passes:
         passes += 1
@@ -229,7 +229,7 @@ def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Intege
         if w[enter] >= 0.0 and not negative:
             for a in range(count):
                 z[factor.active[a]] = max(z_active[a], 0.0)
-            residual = gram_residual(rho, r, left, z, y, w)
+            residual = gram_residual(rho, r, roundoff, z, y, w)
             status = SOLVED if residual <= TOLERANCE else INACCURATE
             break
         if w[enter] < 0.0:
@@ -252,14 +252,14 @@ def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Intege
 def solve_ppm(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpResult:
     """Solve w = ρρᵀz + r, 0 ≤ z ⊥ w ≥ 0 by modified Principal Pivoting I (math.md, section 4.4).
 
-    Fast, and its answers are checked, but it may go in circles: `idcontrol.solvers.psd.solve_psd_lcp` then calls a
-    finite method.
+    It is fast and its answers are checked, but it may cycle: `idcontrol.solvers.psd.solve_psd_lcp` then calls a finite
+    method.
 
     Args:
         rho: Rows ρ, shape (n, k).
         r: Constants, shape (n,).
-        warm: Rows to start from, the `active` of an earlier result; those that do not exist or depend on others are
-            left out.
+        warm: Initial active set, the `active` of an earlier result; rows that do not exist or depend on others are
+            skipped.
 
     Returns:
         The outcome, its residual checked.

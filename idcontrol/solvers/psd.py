@@ -35,27 +35,27 @@ _LEMKE_ROWS = 400
 @linked
 @njit(cache=True, error_model="numpy")
 def psd_lcp_kernel(
-    rho: Array, r: Array, left: Array, start: Integers, arena: Arena
+    rho: Array, r: Array, roundoff: Array, start: Integers, arena: Arena
 ) -> RowLcpAnswer:  # pragma: no cover - compiled
-    """Principal pivoting from the given active set; the dual active set where that gives up.
+    """Run principal pivoting from an active set, and the dual active set if that fails.
 
     Args:
         rho: Rows ρ, shape (n, k).
         r: Constants, shape (n,).
-        left: What rounding may leave of them, shape (n,).
-        start: Rows to start from; they must exist.
-        arena: Where arrays come from, those of the answer included.
+        roundoff: Rounding bounds of r, shape (n,).
+        start: Initial active set; the rows must exist.
+        arena: Arena for all arrays, including the answer's.
 
     Returns:
         The answer, with a certificate when the status is INFEASIBLE.
     """
     at = mark(arena)
-    # where pivoting succeeds it takes some ten passes; more of them would cost more than the finite method
-    answer: RowLcpAnswer = ppm_kernel(rho, r, left, 10 + 2 * rho.shape[1], start, arena)
+    # successful pivoting takes some ten passes; more passes would cost more than the finite method
+    answer: RowLcpAnswer = ppm_kernel(rho, r, roundoff, 10 + 2 * rho.shape[1], start, arena)
     if answer.status in (SOLVED, INFEASIBLE):
         return answer
     release(arena, at)
-    answer = project_kernel(rho, r, left, arena)
+    answer = project_kernel(rho, r, roundoff, arena)
     return answer
 
 
@@ -65,10 +65,10 @@ def solve_psd_lcp(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpR
     Args:
         rho: Rows ρ, shape (n, k).
         r: Constants, shape (n,).
-        warm: Rows to start from, the `active` of an earlier result; those that do not exist are left out.
+        warm: Initial active set, the `active` of an earlier result; rows that do not exist are skipped.
 
     Returns:
-        The outcome, its residual checked; `method` says who answered.
+        The outcome, its residual checked; `method` names the method that answered.
 
     Raises:
         InputError: The shapes do not fit.
@@ -82,7 +82,7 @@ def solve_psd_lcp(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpR
 
 
 def _by_lemke(rho: Array, r: Array, otherwise: RowLcpResult) -> RowLcpResult:
-    """The solution that Lemke's method finds on the whole matrix; `otherwise` if it does not solve the problem."""
+    """Return the solution of Lemke's method on the whole matrix; `otherwise` if it does not solve the problem."""
     n, k = rho.shape
     Q = rho @ rho.T
     answer = lemke_kernel(Q, r, balancing_scale(Q), 0.0, 50 * n + 100, HEAP)

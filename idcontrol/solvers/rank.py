@@ -17,9 +17,9 @@ from idcontrol.solvers.lcp import checked_rows
 from idcontrol.types import Array, Integers
 
 HELD_RANK_TOLERANCE: Final = 1e-4
-"""Rank tolerance ε_rank of rows held with equality, on squares: rows that differ from the kept ones by less than 1 % in
-velocity are dropped. It is a statement about the model, not about rounding: at 1e-9, feet that miss a plane by 0.1 mm
-are braced with kilonewtons."""
+"""Rank tolerance ε_rank of rows held with equality, on squares: a row whose velocity differs from kept rows by
+less than 1 % is dropped. It is a statement about the model, not about rounding: at 1e-9, feet that miss a plane by 0.1
+mm are braced with kilonewtons."""
 
 _ROUNDING: Final = 1e-14
 """Relative rounding error of a difference of squares of short rows."""
@@ -29,8 +29,8 @@ class IndependentRows(NamedTuple):
     """Rows held with equality, ρ·y + c = 0, reduced to independent ones: basis y + constants = 0.
 
     Attributes:
-        kept: Rows that were kept, in the order in which they were met, shape (rank,). The others depend on them, to the
-            tolerance, and get no multiplier.
+        kept: Rows that were kept, in order, shape (rank,). The others depend on them, to the tolerance, and get no
+            multiplier.
         basis: Orthonormal rows that span the kept ones, shape (rank, k).
         upper: Upper triangular, ρ_kept[l] = Σ_j upper[j, l] basis[j], shape (rank, rank).
         constants: Constants of the conditions on the basis, shape (rank,).
@@ -42,17 +42,17 @@ class IndependentRows(NamedTuple):
     constants: Array
 
     def hold(self, y: Array) -> Array:
-        """The point nearest to y, shape (k,), where the kept conditions hold."""
+        """Return the point closest to y, shape (k,), at which the kept conditions hold."""
         return y - self.basis.T @ (self.basis @ y + self.constants)
 
     def eliminate(self, rho: Array, c: Array) -> tuple[Array, Array]:
-        """Other rows (n, k) and constants (n,) without their part in the basis: ρ·y + c unchanged where it is held."""
+        """Remove from other rows (n, k) and constants (n,) their part in the basis; ρ·y + c is unchanged where held."""
         rho, c = rho.copy(), c.copy()
         eliminate_kernel(rho, c, self)
         return rho, c
 
     def multipliers(self, push: Array) -> Array:
-        """Multipliers f of the kept rows, shape (rank,), with ρ_keptᵀ f = push, a vector (k,) of their span."""
+        """Return multipliers f of the kept rows, shape (rank,), with ρ_keptᵀ f = push, a vector (k,) of their span."""
         f = self.basis @ push
         solve_upper(self.upper, f.size, f)
         return f
@@ -62,14 +62,14 @@ class IndependentRows(NamedTuple):
 def find_indices_kernel(
     rho: Array, c: Array, order: Integers, tolerance: float, arena: Arena
 ) -> IndependentRows:  # pragma: no cover - compiled
-    """Keep rows, in the given order, that differ from those kept before; stop when they span everything.
+    """Keep rows, in order, that differ from those kept already; stop when they span everything.
 
     Args:
         rho: Whitened rows, shape (n, k).
         c: Their constants, shape (n,).
         order: Which rows to try, most important first.
         tolerance: A row is kept if |ρ⊥|² > tolerance |ρ|².
-        arena: Where arrays come from, those of the result included.
+        arena: Arena for all arrays, including the result's.
 
     Returns:
         The rows kept.
@@ -85,15 +85,15 @@ def find_indices_kernel(
         square = 0.0
         for d in range(k):
             square += row[d] * row[d]
-        # With many contacts most rows are dropped, by a wide margin. For them the difference of squares is enough,
-        # although cancellation leaves it no digits below the rounding of the square itself.
-        left = square
+        # With many contacts most rows are dropped, by a wide margin. For them the difference of squares suffices,
+        # although cancellation limits it to the rounding of the square.
+        rest = square
         for j in range(rank):
             along = 0.0
             for d in range(k):
                 along += basis[j, d] * row[d]
-            left -= along * along
-        if left <= (0.5 * tolerance - _ROUNDING) * square:
+            rest -= along * along
+        if rest <= (0.5 * tolerance - _ROUNDING) * square:
             continue
         apart = split(factor, rank, row)
         if apart > tolerance * square and apart > 0.0:
@@ -113,7 +113,7 @@ def find_indices_kernel(
 
 @njit(cache=True, error_model="numpy")
 def eliminate_kernel(rho: Array, c: Array, held: IndependentRows) -> None:  # pragma: no cover - compiled
-    """Take the held conditions out of the rows, in place: ρ·y + c is unchanged where basis[j]·y + constants[j] = 0."""
+    """Remove the held conditions from the rows, in place: ρ·y + c is unchanged where basis[j]·y + constants[j] = 0."""
     n, k = rho.shape
     basis, constants = held.basis, held.constants
     for i in range(n):
@@ -128,21 +128,21 @@ def eliminate_kernel(rho: Array, c: Array, held: IndependentRows) -> None:  # pr
 
 @njit(cache=True, inner=True, error_model="numpy")
 def eliminated_rounding(
-    rho: Array, left: Array, held: IndependentRows, out: Array, arena: Arena
+    rho: Array, roundoff: Array, held: IndependentRows, out: Array, arena: Arena
 ) -> None:  # pragma: no cover - compiled
-    """Add to `out` (n,) what rounding may leave of the constants that `eliminate_kernel` adds to those of rows (n, k).
+    """Add to `out` (n,) the rounding bounds of what `eliminate_kernel` adds to the constants of rows (n, k).
 
     Args:
         rho: The rows, before elimination.
-        left: What rounding may leave of the constants of all rows, of which some are held.
+        roundoff: Rounding bounds of the constants of all rows, including the held ones.
         held: The conditions.
-        out: In and out, what it may leave of the constants of `rho`.
-        arena: Where scratch comes from.
+        out: In and out, rounding bounds of the constants of `rho`.
+        arena: Arena for scratch.
     """
     rank, k = held.constants.size, rho.shape[1]
     of_basis = vector(arena, rank)
     for j in range(rank):
-        s = left[held.kept[j]]
+        s = roundoff[held.kept[j]]
         for i in range(j):
             s += abs(held.upper[i, j]) * of_basis[i]
         of_basis[j] = s / held.upper[j, j]
@@ -167,10 +167,10 @@ def find_indices(
     Args:
         rho: Whitened rows, shape (n, k).
         c: Their constants, shape (n,).
-        order: Which rows to try, most important first; all of them in order where it is not given.
+        order: Which rows to try, most important first; by default all in order.
         tolerance: ε_rank on squares.
-        last: Rows kept at the last step: they are tried first, so that equally good rows do not take turns from step
-            to step. Those that are not in `order` are left out.
+        last: Rows kept in the last step. They are tried first, so that equally good rows do not alternate from step to
+            step. Rows that are not in `order` are skipped.
 
     Returns:
         The rows kept and their orthogonal factor.
@@ -183,5 +183,5 @@ def find_indices(
     if last is not None:
         before = last[np.isin(last, tried)]
         tried = np.concatenate((before, tried[~np.isin(tried, before)]))
-    found: IndependentRows = find_indices_kernel(rho, c, tried, tolerance, HEAP)
-    return found
+    independent: IndependentRows = find_indices_kernel(rho, c, tried, tolerance, HEAP)
+    return independent

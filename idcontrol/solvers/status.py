@@ -1,4 +1,4 @@
-"""How a solver ended."""
+"""Outcomes of a solver."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 
 class SolverStatus(enum.IntEnum):
-    """How a solver ended. Kernels return the plain number."""
+    """Outcome of a solver. Kernels return the plain number."""
 
     SOLVED = 0
     """The residual was computed and is below `TOLERANCE`."""
     INFEASIBLE = 1
     """There is no solution; the certificate proves it."""
     RAY = 2
-    """Lemke's method ended on a ray: there may be no solution; the ray is kept."""
+    """Lemke's method ended on a ray, which is returned: there may be no solution."""
     ITERATIONS = 3
     """The iteration limit was reached."""
     INACCURATE = 4
-    """The method ended, but the residual (or a NaN) says that its answer cannot be used."""
+    """The method ended, but the residual (or a NaN) makes its answer unusable."""
 
 
 # Plain integers, because kernels return them next to numbers.
@@ -29,4 +29,4 @@ ITERATIONS: Final = int(SolverStatus.ITERATIONS)
 INACCURATE: Final = int(SolverStatus.INACCURATE)
 
 TOLERANCE: Final = 1e-8
-"""Largest relative residual of an answer that is called solved (math.md, section 13.3)."""
+"""Largest relative residual of a solved answer (math.md, section 13.3)."""

@@ -1,4 +1,4 @@
-"""A comparison from its plan to its table, as the command line and Python both ask for it."""
+"""A comparison from its plan to its table, for the command line and Python."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def compare(
 
     Args:
         experiment: Name of the experiment.
-        controllers: Names, or places of your own (``"mine.py:Mine"``); None takes all that have names.
+        controllers: Names, or places of your own (``"mine.py:Mine"``); None for all that have names.
         vary: Values of any other settings, e.g. ``{"mu": [0.1, 0.8], "seed": range(5)}``.
         preset: The configuration that every run begins with.
-        jobs: How many runs to make at a time; None is one for each core.
-        out: Folder of the comparison; one that was stopped is continued. None makes a new one below ``runs``.
+        jobs: Number of simultaneous runs; None for one per core.
+        out: Folder of the comparison; an interrupted one is continued. None creates a new one below ``runs``.
         **settings: Changes to the preset for all runs, by name, by dotted key or by its last part.
 
     Returns:
-        The comparison. A run that failed is a row that says why.
+        The comparison. A failed run is a row with the reason.
 
     Raises:
-        UnknownName: There is no such experiment, preset, setting, controller or plant.
-        InputError: A value does not fit, the folder cannot be used, or no run accepted its settings.
+        UnknownName: The experiment, preset, setting, controller or plant does not exist.
+        InputError: A value is invalid, the folder is unusable, or no run accepted its settings.
 
     Warns:
         UserWarning: The record of a run that was done is damaged, so the run is made again.
@@ -64,7 +64,7 @@ def compare(
     axes |= all_controllers(start_of(chosen, preset), {*settings, *axes})
     for kind, factory in (("controller", registry.factory), ("plant", plants.factory)):
         for name in axes.get(kind, [settings[kind]] if kind in settings else []):
-            factory(name)  # refuses what does not exist before anything runs
+            factory(name)  # refuses unknown names before anything runs
     planned = plan(chosen, [{"preset": preset, **settings, **run} for run in product(axes)])
     folder = fresh_folder("runs", f"compare-{experiment}") if out is None else Path(out)
     words = ["idcontrol", "compare", experiment, "--preset", preset, "--out", str(folder)]
@@ -87,14 +87,14 @@ def compare(
 
 
 def all_controllers(start: Any, decided: set[str]) -> dict[str, Sequence[Any]]:
-    """The axis of all controllers, where an experiment has that setting and nobody has decided it."""
+    """Return the axis of all controllers, if an experiment has that setting and it is not set."""
     if "controller" in decided or not hasattr(start, "controller"):
         return {}
     return {"controller": list(registry.available())}
 
 
 def on_this_machine(jobs: int | None) -> MakeRuns:
-    """Runs at most so many at a time; None is one for each core that this process may use."""
+    """Return a runner of at most this many simultaneous runs; None for one per core that this process may use."""
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -113,7 +113,7 @@ def conduct(
     notice: Callable[[str], None],
     ended: Callable[[RunOutcome, float], None] = lambda outcome, share: None,
 ) -> tuple[RunOutcome, ...]:
-    """Make the runs that are not done yet and write the table of all.
+    """Make the missing runs and write the table of all.
 
     Args:
         planned: All runs of the comparison.
@@ -122,11 +122,11 @@ def conduct(
         experiment: Name of the experiment.
         study: Name of the study; None if it is none.
         command: The command that makes this comparison, and continues it.
-        notice: Called with a line about each run whose record is damaged, and which is therefore made again.
-        ended: Called with each run that has ended, and the share of all that is done, 0 to 1.
+        notice: Called with a line about each run whose record is damaged, and which is therefore repeated.
+        ended: Called with each finished run, and the completed share, 0 to 1.
 
     Raises:
-        InputError: The folder cannot be used, or every run refused its settings.
+        InputError: The folder is unusable, or every run refused its settings.
     """
     with record.opened(out, planned, experiment=experiment, study=study, command=command) as folder:
         wanted = []
@@ -137,8 +137,8 @@ def conduct(
                 execute.set_aside(run, folder, reason)
                 notice(f"{run.name} is run again: {reason}")
             wanted.append(run)
-        with contextlib.closing(make_runs(wanted, folder)) as made:
-            for count, run in enumerate(made, start=1):
+        with contextlib.closing(make_runs(wanted, folder)) as attempts:
+            for count, run in enumerate(attempts, start=1):
                 ended(record.outcome(run, folder), count / len(wanted))
         outcomes = tuple(record.outcome(run, folder) for run in planned)
         record.write_rows(out, outcomes)

@@ -1,7 +1,7 @@
-"""Makes the runs of a sweep, each in a process of its own, on this machine's cores or on a Dask cluster.
+"""Makes the runs of a sweep, each in its own process, on this machine's cores or on a Dask cluster.
 
-A run is written into a hidden folder and gets its name when it has come to its end. So a row is done exactly if its
-folder is there, whatever was killed in between, and two attempts at one row cannot mix.
+A run is written into a hidden folder, which gets its name at the end. So a row is done exactly if its folder exists,
+even after kills, and two attempts at one row cannot mix.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from idcontrol.record.recording import load
 from idcontrol.sweeps.plan import PlannedRun
 
 POLL_S = 0.05
-"""Time between two looks at the running processes [s]: short against the second or two that each takes to start."""
+"""Period of checks of the running processes [s]: short against the second or two that each takes to start."""
 
 REFUSED = "refused: "
-"""First word of a row's reason where its settings do not go together; other reasons are faults."""
+"""First word of a row's reason if its settings are incompatible; other reasons are faults."""
 
 UNUSABLE = 2
-"""Exit status of ``idcontrol run`` for a configuration that cannot be used."""
+"""Exit status of ``idcontrol run`` for an unusable configuration."""
 
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL", "NUMBA")}
 
 
 def done(row: PlannedRun, runs: Path) -> bool:
-    """Whether the row has come to its end: its folder is there. Whether all of it can be read, `damage` says."""
+    """True if the row is finished: its folder exists. `damage` checks whether it is readable."""
     return (runs / row.name).is_dir()
 
 
 def damage(row: PlannedRun, runs: Path) -> str | None:
-    """The reason why the record of a row that is done is not whole; None if it is."""
+    """Return why the record of a finished row is incomplete; None if it is complete."""
     try:
         run = load(runs / row.name)
     except InputError as error:
@@ -52,23 +52,23 @@ def damage(row: PlannedRun, runs: Path) -> str | None:
 
 
 def set_aside(row: PlannedRun, runs: Path, reason: str) -> None:
-    """Make a row that is done one that has failed, so that it is run again."""
+    """Mark a finished row as failed, so that it is run again."""
     shutil.rmtree(failed_folder(row, runs), ignore_errors=True)
     (runs / row.name).rename(failed_folder(row, runs))
     _note_failure(row, runs, reason)
 
 
 def failed_folder(row: PlannedRun, runs: Path) -> Path:
-    """The folder that keeps the remains of a failed run, with its ``reason.txt``."""
+    """Return the folder of the remains of a failed run, with its ``reason.txt``."""
     return runs / f"{row.name}.failed"
 
 
 def on_this_machine(
     rows: Sequence[PlannedRun], runs: Path, jobs: int, say: Callable[[str], None] = lambda line: None
 ) -> Generator[PlannedRun, None, None]:
-    """Run `rows`, at most `jobs` at a time; yields each when it has ended, well or not.
+    """Run `rows`, at most `jobs` at a time; yield each when it has ended, well or not.
 
-    Whoever stops iterating stops the runs. `say` is told when kernels are compiled, once for each kind of run.
+    Closing the iterator stops the runs. `say` is called when kernels are compiled, once per kind of run.
     """
     waiting, live, said = deque(rows), list[_Attempt](), set[str]()
     try:
@@ -89,7 +89,7 @@ def on_this_machine(
 
 
 def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Generator[PlannedRun, None, None]:
-    """Run `rows` on the workers of a Dask scheduler; yields each when it has ended, well or not.
+    """Run `rows` on the workers of a Dask scheduler; yield each when it has ended, well or not.
 
     A row whose worker dies is run by another worker.
 
@@ -112,7 +112,7 @@ def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Genera
             for row in rows
         }
         try:
-            # without the loop it would look for a default client, which this is not
+            # without the loop it would look for a default client
             for future in distributed.as_completed(futures, loop=client.loop):
                 row = futures[future]
                 if future.status != "finished":
@@ -124,7 +124,7 @@ def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Genera
 
 @dataclass(slots=True)
 class _Attempt:
-    """A row that is being run."""
+    """A running row."""
 
     row: PlannedRun
     runs: Path
@@ -133,7 +133,7 @@ class _Attempt:
     log: IO[bytes]
 
     def compiling(self) -> str | None:
-        """The line by which it has announced that it compiles kernels; None if it has not."""
+        """Return the line that announces compilation; None if there was none."""
         lines = os.pread(self.log.fileno(), 1 << 16, 0).decode(errors="replace").splitlines()
         return next((line for line in lines if line.startswith(SAYS)), None)
 

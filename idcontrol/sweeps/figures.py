@@ -20,16 +20,16 @@ from idcontrol.sweeps.record import RunOutcome, varied_keys
 from idcontrol.types import Array
 
 PANELS = 8
-"""Largest number of conditions in a figure; each has a panel."""
+"""Limit of conditions in a figure; each has a panel."""
 
-TOLD_APART = 20
-"""Largest number of conditions that have a colour, a marker and a place in the legend of their own."""
+DISTINCT = 20
+"""Limit of conditions with a colour, a marker and a legend entry of their own."""
 
 JOINED = 12
-"""Points of at most this many values of a setting are joined by a line; more values are random draws."""
+"""Points of at most this many values of a setting are joined by a line; more values count as random draws."""
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#444444", "#9aa0a6")
-"""Colours of the lines; colour-blind readers can tell the first ones apart, too."""
+"""Colours of the lines; the first ones are distinct for colour-blind readers, too."""
 _MARKERS = "os^Dv<>ph*"
 
 CURVES = (
@@ -37,7 +37,7 @@ CURVES = (
     ("dtau_mean_nm_s", "mean |Δτ/Δt| [N m/s]", True),
     ("force_err_rel", "force error, relative", True),
 )
-"""Quantities drawn against a setting: key, label, whether on a logarithmic axis."""
+"""Quantities drawn against a setting: key, label, True for a logarithmic axis."""
 
 MEANS = "Means over seeds; crosses: runs that failed their task."
 RATES = "From the mean over the run (marker) to the largest (end of the line); hollow: runs that failed their task."
@@ -48,7 +48,7 @@ FORCES = "Mean error of the normal force that the controller predicted at each f
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """The arrays of a walk, reduced to what the figures show.
+    """The arrays of a walk, reduced to the contents of the figures.
 
     Attributes:
         t: Middle of each gait period [s].
@@ -56,8 +56,8 @@ class Digest:
         com: Centre of mass from above, once a gait period, shape (k, 2) [m].
         waypoints: Waypoints, shape (w, 2) [m].
         feet: Names of the feet.
-        foot_err: Mean error of each foot's predicted normal force while it presses, shape (n_feet,) [N]; NaN where
-            nothing was predicted.
+        foot_err: Mean error of each foot's predicted normal force while it presses, shape (n_feet,) [N]; NaN without
+            prediction.
     """
 
     t: Array
@@ -69,7 +69,7 @@ class Digest:
 
 
 def digest(outcome: RunOutcome) -> Digest | None:
-    """The digest of a run that came to its end; None if it did not, or if nothing walked in it."""
+    """Return the digest of a finished run; None if it is unfinished or not a walk."""
     return _digest(outcome.folder) if outcome.metrics is not None else None
 
 
@@ -101,7 +101,7 @@ def _digest(folder: Path) -> Digest | None:
 def pictures(
     outcomes: Sequence[RunOutcome], grouping: Callable[[RunOutcome], tuple[str, str]] | None = None
 ) -> list[Picture]:
-    """All figures that the metrics and arrays of these runs allow.
+    """Return all figures that the metrics and arrays of these runs allow.
 
     Args:
         outcomes: The runs.
@@ -162,18 +162,18 @@ class _Scene:
 
 
 def _is_numeric(outcomes: Sequence[RunOutcome], key: str) -> bool:
-    """Whether a setting can be an axis: more than two numbers, all finite."""
+    """True if a setting can be an axis: more than two numbers, all finite."""
     values = [outcome.setting(key) for outcome in outcomes]
     numbers = {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
     return len(numbers) > 2 and all(map(math.isfinite, numbers)) and len(numbers) == len(set(map(str, values)))
 
 
 def _moves_a_line(outcomes: Sequence[RunOutcome], key: str, groups: Mapping[str, tuple[str, str]]) -> bool:
-    """Whether some line has several values of a setting within a panel: otherwise its points are other conditions."""
+    """True if some line has several values of a setting within a panel: otherwise its points are other conditions."""
     values: dict[tuple[str, str], set[Any]] = {}
     for o in outcomes:
         values.setdefault(groups[o.row.name], set()).add(o.setting(key))
-    return any(len(found) > 1 for found in values.values())
+    return any(len(digested) > 1 for digested in values.values())
 
 
 def _torque_rate(scene: _Scene) -> Figure | None:
@@ -181,7 +181,7 @@ def _torque_rate(scene: _Scene) -> Figure | None:
     if not any(o.metric(key) is not None for o in scene.outcomes):
         return None
     figure, axes = panels([0.34 * len(scene.lines) + 0.4])
-    few = len(scene.panels) <= TOLD_APART
+    few = len(scene.panels) <= DISTINCT
     for number, (condition, members) in enumerate(scene.panels.items()):
         color = COLORS[number % len(COLORS) if few else 0]
         # the eleventh has another marker than the first
@@ -204,34 +204,34 @@ def _torque_rate(scene: _Scene) -> Figure | None:
 
 
 def _tracking(scene: _Scene) -> Figure | None:
-    def draw(axes: Any, o: RunOutcome, found: Digest, color: str) -> None:
+    def draw(axes: Any, o: RunOutcome, digested: Digest, color: str) -> None:
         # a run that fell in its first gait period is a point
-        axes.plot(found.t, 1e3 * found.q_err, "x" if len(found.t) == 1 else "-", color=color, linewidth=1.0)
+        axes.plot(digested.t, 1e3 * digested.q_err, "x" if len(digested.t) == 1 else "-", color=color, linewidth=1.0)
         _log(axes.yaxis)
 
     return _panels(scene, draw, x="time [s]", y="|q − q_des| [mrad]")
 
 
 def _paths(scene: _Scene) -> Figure | None:
-    def draw(axes: Any, o: RunOutcome, found: Digest, color: str) -> None:
-        axes.plot(found.com[:, 0], found.com[:, 1], color=color, linewidth=1.0)
-        if len(found.waypoints):
-            axes.plot(*found.waypoints.T, "+", color="#444444", markersize=7)
+    def draw(axes: Any, o: RunOutcome, digested: Digest, color: str) -> None:
+        axes.plot(digested.com[:, 0], digested.com[:, 1], color=color, linewidth=1.0)
+        if len(digested.waypoints):
+            axes.plot(*digested.waypoints.T, "+", color="#444444", markersize=7)
         axes.set_aspect("equal", adjustable="datalim")
 
     return _panels(scene, draw, x="x [m]", y="y [m]")
 
 
 def _feet(scene: _Scene) -> Figure | None:
-    def predicted(o: RunOutcome, found: Digest) -> bool:
-        # a robot that falls may predict a million newtons, beside which nothing else could be seen
-        return o.done and bool(np.isfinite(found.foot_err).any())
+    def predicted(o: RunOutcome, digested: Digest) -> bool:
+        # a falling robot may predict a million newtons, which would hide everything else
+        return o.done and bool(np.isfinite(digested.foot_err).any())
 
-    def draw(axes: Any, o: RunOutcome, found: Digest, color: str) -> None:
+    def draw(axes: Any, o: RunOutcome, digested: Digest, color: str) -> None:
         beside = 0.5 * ((scene.lines.index(scene.line(o)) + 0.5) / len(scene.lines) - 0.5)  # none hides another
-        axes.plot(np.arange(len(found.feet)) + beside, found.foot_err, "o", color=color, markersize=4)
-        axes.set_xticks(range(len(found.feet)), found.feet)
-        axes.set_xlim(-0.5, len(found.feet) - 0.5)
+        axes.plot(np.arange(len(digested.feet)) + beside, digested.foot_err, "o", color=color, markersize=4)
+        axes.set_xticks(range(len(digested.feet)), digested.feet)
+        axes.set_xlim(-0.5, len(digested.feet) - 0.5)
         _log(axes.yaxis)
 
     return _panels(scene, draw, predicted, x="", y="mean error [N]")
@@ -240,18 +240,18 @@ def _feet(scene: _Scene) -> Figure | None:
 def _panels(
     scene: _Scene,
     draw: Callable[[Any, RunOutcome, Digest, str], None],
-    wanted: Callable[[RunOutcome, Digest], bool] = lambda o, found: True,
+    wanted: Callable[[RunOutcome, Digest], bool] = lambda o, digested: True,
     *,
     x: str,
     y: str,
 ) -> Figure | None:
-    """A figure with one panel for each condition and one colour for each line; None if no run has arrays for it."""
+    """Return a figure with one panel per condition and one colour per line; None if no run has arrays for it."""
     drawable: dict[str, list[tuple[RunOutcome, Digest]]] = {}
     for condition, members in scene.panels.items():
         for o in members:
-            found = digest(o)
-            if found is not None and wanted(o, found):
-                drawable.setdefault(condition, []).append((o, found))
+            digested = digest(o)
+            if digested is not None and wanted(o, digested):
+                drawable.setdefault(condition, []).append((o, digested))
     if not drawable:
         return None
     shown = dict(list(drawable.items())[:PANELS])
@@ -259,8 +259,8 @@ def _panels(
     rows = -(-len(shown) // columns)
     figure, axes = panels([2.3] * rows, columns, gap=0.5)
     for panel, (condition, drawn) in zip(axes.flat, shown.items(), strict=False):
-        for o, found in drawn:
-            draw(panel, o, found, scene.color(scene.line(o)))
+        for o, digested in drawn:
+            draw(panel, o, digested, scene.color(scene.line(o)))
         panel.set_title(condition)
     for panel in axes.flat[len(shown) :]:
         panel.set_visible(False)
@@ -280,7 +280,7 @@ def _panels(
 
 
 def _curves(scene: _Scene, key: str) -> Figure | None:
-    """Quantities against a setting with numbers, one line a controller."""
+    """Draw quantities against a numeric setting, one line per controller."""
     shown = [curve for curve in CURVES if any(o.metric(curve[0]) is not None for o in scene.outcomes)]
     if not shown:
         return None
@@ -303,8 +303,8 @@ def _curves(scene: _Scene, key: str) -> Figure | None:
 
 
 def _log(axis: Any) -> None:
-    """A logarithmic axis of what is drawn so far, its ticks plain numbers: 1, 2, 5 in each of few decades."""
-    if not np.isfinite(axis.get_minpos()):  # all is zero, as the error of a robot in its first steps
+    """Make an axis logarithmic over its data, with plain numbers for ticks: 1, 2, 5 in each of few decades."""
+    if not np.isfinite(axis.get_minpos()):  # all is zero, like the error of a robot in its first steps
         return
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = axis.get_view_interval()
@@ -317,7 +317,7 @@ def _log(axis: Any) -> None:
 
 
 def _means(outcomes: Sequence[RunOutcome], key: str, metric: str) -> tuple[list[float], list[float]]:
-    """The values of a setting, and the mean of a metric over the runs with each."""
+    """Return the values of a setting, and the mean of a metric over the runs with each."""
     by_value: dict[float, list[float]] = {}
     for o in outcomes:
         by_value.setdefault(o.setting(key), []).append(o.metric(metric))

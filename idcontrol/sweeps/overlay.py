@@ -1,4 +1,4 @@
-"""Several walks over one time axis: torques, their rates, forces and errors of each run beside those of the others."""
+"""Several walks over one time axis: torques, their rates, forces and errors of all runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from idcontrol.sweeps.record import RunOutcome
 from idcontrol.types import Array
 
 SAME_S = 1e-9
-"""Times nearer to each other than this are one [s]."""
+"""Times closer than this are equal [s]."""
 
 
 def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
-    """The plots of these runs over each other; None if none of them is a walk.
+    """Return the plots of these runs over each other; None if none of them is a walk.
 
     Args:
         named: Runs, and the name of each in the legend.
@@ -72,7 +72,7 @@ def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
 
 
 def held(times: Array, values: Array, t: Array) -> Array:
-    """Values that hold from their time until the next one, at other times.
+    """Sample values that hold until the next one at other times.
 
     Args:
         times: Times of the values, in order, shape (rows,) [s].
@@ -80,7 +80,7 @@ def held(times: Array, values: Array, t: Array) -> Array:
         t: Where they are wanted, shape (n,) [s].
 
     Returns:
-        Shape (n,); NaN before the first time and after the last one.
+        Shape (n,); NaN outside the times of the values.
     """
     row = np.searchsorted(times, t + SAME_S, side="right") - 1
     within = (row >= 0) & (t <= times[-1] + SAME_S)

@@ -18,13 +18,13 @@ from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, coinciding,
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
-"""Largest number of runs for which a page shows each run's curves and own figures, and writes each run's page."""
+"""Limit of runs for which a page shows each run's curves and figures, and writes each run's page."""
 
 MATTER = (
     "q_err_rad", "qd_err_rad_s", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel", "com_path_err_m", "slip_m_s",
     "step_us.p50",
 )  # fmt: skip
-"""Quantities of the table of all runs; the others are folded."""
+"""Quantities in the table of all runs; the others are folded."""
 
 
 def report(comparison: Comparison, study: Study | None) -> Path:
@@ -32,10 +32,10 @@ def report(comparison: Comparison, study: Study | None) -> Path:
 
     Args:
         comparison: The comparison.
-        study: The study that it was made for; None if there is none.
+        study: Its study; None for none.
 
     Raises:
-        InputError: A record cannot be read, or the folder cannot be written to.
+        InputError: A record is unreadable, or the folder is not writable.
     """
     outcomes = comparison.outcomes
     done = sum(o.done for o in outcomes)
@@ -62,11 +62,11 @@ def report(comparison: Comparison, study: Study | None) -> Path:
 
 
 def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) -> Table:
-    """Every run: the settings that were varied, the metrics that differ between runs, and why a run failed.
+    """Tabulate every run: the varied settings, the metrics that differ between runs, and why a run failed.
 
     Args:
         outcomes: The runs.
-        of: Keys of the metrics that may be shown; None shows all. Where none of them differs, all are shown.
+        of: Keys of the metrics to show; None for all. If none of them differs, all are shown.
     """
     keys = varied_keys([o.row for o in outcomes])
     ended = [o.metrics for o in outcomes if o.metrics is not None]
@@ -102,7 +102,7 @@ def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) ->
 
 
 def _and_waiting(outcomes: Sequence[RunOutcome]) -> str:
-    """How many runs are still to be made, for the end of a sentence; empty if none is."""
+    """Return the number of missing runs, for the end of a sentence; empty for none."""
     waiting = sum(o.reason == NOT_RUN for o in outcomes)
     return f", {waiting} not run yet" if waiting else ""
 
@@ -117,15 +117,15 @@ def _as_text(table: Table) -> dict[str, Any]:
 
 
 def _of_the_runs(outcomes: Sequence[RunOutcome]) -> list[Picture]:
-    """Figures that the runs drew themselves, where there are few runs."""
+    """Return the figures that the runs drew themselves, if there are few runs."""
     ended = _ended(outcomes)
     if len(ended) > DRAWN:
         return []
-    found = []
+    drawn = []
     for o in ended:
         for picture in recorded(o.folder, load_run(o.folder).meta):
-            found.append(Picture(f"{picture.title} ({_which(o, outcomes)})", picture.sentence, picture.source))
-    return found
+            drawn.append(Picture(f"{picture.title} ({_which(o, outcomes)})", picture.sentence, picture.source))
+    return drawn
 
 
 def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
@@ -133,7 +133,7 @@ def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
 
 
 def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
-    """Its controller and the settings in which a run differs from most others; its name if there are none."""
+    """Return a run's controller and the settings in which it differs from most others; its name if there are none."""
     settings = {
         key: outcome.setting(key)
         for key in varied_keys([o.row for o in outcomes])
@@ -144,9 +144,9 @@ def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
 
 
 def _links(comparison: Comparison) -> list[str | None]:
-    """Address of each run's page beside the comparison's; None where there is none.
+    """Return the address of each run's page beside the comparison's; None without a page.
 
-    The pages are written where there are few runs.
+    Pages exist if there are few runs.
     """
     few = len(_ended(comparison.outcomes)) <= DRAWN
     links: list[str | None] = []
@@ -159,6 +159,6 @@ def _links(comparison: Comparison) -> list[str | None]:
 
 
 def _shared_settings(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
-    """Settings that all runs have in common."""
+    """Return the settings that all runs share."""
     first, *others = (as_texts(o.row.config) for o in outcomes)
     return [(key, value) for key, value in first.items() if all(other.get(key) == value for other in others)]

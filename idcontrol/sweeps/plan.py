@@ -17,7 +17,7 @@ from idcontrol.config.configuration import build, full_key, jsonable, keys
 from idcontrol.errors import UnknownName
 
 DIGITS = 6
-"""Digits of a folder's name that tell configurations apart which its words do not."""
+"""Digits at the end of folder names that distinguish configurations with the same words."""
 
 
 class Presets(Protocol):
@@ -25,12 +25,12 @@ class Presets(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the experiment."""
+        """Return the name of the experiment."""
         ...
 
     @property
     def presets(self) -> Mapping[str, msgspec.Struct]:
-        """Configurations to begin with."""
+        """Return the initial configurations."""
         ...
 
 
@@ -40,7 +40,7 @@ class PlannedRun:
 
     Attributes:
         experiment: Name of the experiment.
-        preset: Name of the configuration that it begins with.
+        preset: Name of its preset.
         changes: The settings that differ from the preset, by dotted key.
         config: The resulting configuration as JSON values.
         name: Name of its folder; two runs share it only if their configurations are equal.
@@ -53,7 +53,7 @@ class PlannedRun:
     name: str
 
     def command(self, out: Path) -> list[str]:
-        """The arguments of ``idcontrol`` that make this run and record it into the folder `out`."""
+        """Return the arguments of ``idcontrol`` that make this run and record it into the folder `out`."""
         words = ["run", self.experiment, "--preset", self.preset, "--quiet", "--out", str(out)]
         for key, value in self.changes.items():
             words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
@@ -61,23 +61,23 @@ class PlannedRun:
 
 
 def product(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the values of `axes`, the last axis varying fastest."""
+    """Return every combination of the values of `axes`, the last axis varying fastest."""
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 def plan(
     experiment: Presets, runs: Iterable[Mapping[str, Any]], spelling: Mapping[str, str] | None = None
 ) -> list[PlannedRun]:
-    """The planned runs, each from its changes; the key ``preset`` among them names the configuration to begin with.
+    """Return the planned runs from their changes; the key ``preset`` names the preset.
 
     Args:
         experiment: The experiment.
-        runs: One mapping for each run: new values by dotted key, or its last part.
-        spelling: How the user spelled a key, where that was not the key itself.
+        runs: One mapping per run: new values by dotted key, or its last part.
+        spelling: The user's spelling of a key, if different.
 
     Raises:
-        UnknownName: There is no such preset or setting.
-        InputError: A value does not fit.
+        UnknownName: The preset or setting does not exist.
+        InputError: A value is invalid.
     """
     rows = []
     for run in runs:

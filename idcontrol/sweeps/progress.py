@@ -1,6 +1,6 @@
-"""Shows how far a long call has come: by a bar in a notebook or on a terminal, by a line now and then elsewhere.
+"""Shows the progress of a long call: by a bar in a notebook or on a terminal, by occasional lines elsewhere.
 
-The time left follows from the share that is done and the time that it took, in which compiling does not count.
+The remaining time follows from the completed share and the time so far, without compilation.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 from idcontrol.kernels import stopwatch
 
 EVERY_S = 0.2
-"""Time between two updates of the bar in a notebook [s]."""
+"""Period of updates of the bar in a notebook [s]."""
 LINE_EVERY_S = 30.0
-"""Time between two lines in a file or a pipe [s]: what is done before has none."""
+"""Period of lines in a file or a pipe [s]: shorter calls have none."""
 
 
 @contextlib.contextmanager
 def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float], None]]:
-    """A progress bar, which is gone at the end; yields what to call with the share that is done, 0 to 1."""
+    """Return a progress bar, which is gone at the end; yields what to call with the share that is done, 0 to 1."""
     if quiet:
         yield lambda share: None
     elif _in_a_notebook():
@@ -53,12 +53,12 @@ def _lines(title: str) -> Callable[[float], None]:
 
 
 def _reached(share: float, taken_s: float) -> str:
-    left = f", {taken_s * (1.0 - share) / share:.0f} s left" if share > 0.0 else ""
-    return f"{100.0 * share:.0f} %{left}"
+    remaining = f", {taken_s * (1.0 - share) / share:.0f} s left" if share > 0.0 else ""
+    return f"{100.0 * share:.0f} %{remaining}"
 
 
 def _in_a_notebook() -> bool:
-    """Whether this process is the kernel of a notebook, which has loaded IPython before us."""
+    """True if this process is the kernel of a notebook, which has loaded IPython before us."""
     shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return getattr(shell, "kernel", None) is not None
 

@@ -27,10 +27,10 @@ SCHEMA = 1
 """Version of the layout: a reader refuses folders with a larger one."""
 
 NOT_RUN = "not run yet"
-"""Reason of a row that has not been tried, or of which no attempt has ended."""
+"""Reason of a row that has not been tried, or whose attempts never ended."""
 
 SETTINGS = ("preset", "controller", "plant", "robot", "terrain", "mu", "seed", "duration_s", "rate_hz")
-"""Settings that every row repeats, where the experiment has them."""
+"""Settings that every row repeats, if the experiment has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class RunOutcome:
 
     Attributes:
         row: The run as it was planned.
-        metrics: Metrics of a run that came to its end, whether it did its task or not; None otherwise.
-        reason: Why the task was not done; None if it was.
+        metrics: Metrics of a finished run, successful or not; None otherwise.
+        reason: Why the task failed; None if it succeeded.
         folder: Folder of the run.
     """
 
@@ -51,15 +51,15 @@ class RunOutcome:
 
     @property
     def done(self) -> bool:
-        """Whether the run came to its end and did its task."""
+        """True if the run finished and succeeded."""
         return self.reason is None
 
     def metric(self, key: str) -> Any:
-        """A metric by dotted key; None where there is none."""
+        """Return a metric by dotted key; None if missing."""
         return at(self.metrics or {}, key)
 
     def setting(self, key: str) -> Any:
-        """A setting by dotted key, or ``preset``; None where there is none."""
+        """Return a setting by dotted key, or ``preset``; None if missing."""
         value = self.row.preset if key == "preset" else at(self.row.config, key)
         return float(value) if value in ("inf", "-inf") else value  # the words of JSON, which has no infinity
 
@@ -69,10 +69,10 @@ COINCIDE = ("tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "q_err_rad", "qd_e
 
 
 def coinciding(outcomes: Sequence[RunOutcome]) -> str:
-    """A sentence about the controllers that did the same in runs that differ in the controller alone, and why.
+    """Return a sentence about controllers with the same results in runs that differ only in the controller, and why.
 
     Returns:
-        The sentence; empty if no two controllers did the same.
+        The sentence; empty if no two controllers coincide.
     """
     keys = [key for key in varied_keys([o.row for o in outcomes]) if key != "controller"]
     alike: dict[str, list[RunOutcome]] = {}
@@ -101,15 +101,15 @@ def coinciding(outcomes: Sequence[RunOutcome]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
-    """A sweep, as read from its folder.
+    """A sweep, read from its folder.
 
     Attributes:
         folder: Folder of the comparison.
         experiment: Name of the experiment.
-        study: Name of the study; None if it belongs to none.
+        study: Name of the study; None for none.
         outcomes: Outcomes of all planned runs, in their order.
         command: The command that makes the comparison, and continues it.
-        versions: Versions of Python and of the packages that made it.
+        versions: Versions of Python and packages.
     """
 
     folder: Path
@@ -120,7 +120,7 @@ class Comparison:
     versions: Mapping[str, str]
 
     def frame(self) -> Any:
-        """Settings and metrics as a pandas table: a row for each run.
+        """Return settings and metrics as a pandas table with one row per run.
 
         Raises:
             InputError: pandas is not installed.
@@ -132,7 +132,7 @@ class Comparison:
         return pandas.DataFrame([_cells(row) for row in flat_rows(self.outcomes)])
 
     def runs(self) -> list[Run]:
-        """The records of the runs that came to their end, in their order."""
+        """Return the records of the finished runs, in their order."""
         return [load_run(o.folder) for o in self.outcomes if o.metrics is not None]
 
     def __repr__(self) -> str:
@@ -152,10 +152,10 @@ class Comparison:
 def opened(
     folder: Path, rows: Sequence[PlannedRun], *, experiment: str, study: str | None, command: Sequence[str]
 ) -> Iterator[Path]:
-    """Lock `folder` for a sweep; yields its folder of runs, cleared of what killed attempts left.
+    """Lock `folder` for a sweep; yield its folder of runs, cleared of the remains of killed attempts.
 
     Raises:
-        InputError: The folder cannot be used, holds something else, or another sweep is at work in it.
+        InputError: The folder is unusable, holds something else, or is in use by another sweep.
     """
     runs = folder / "runs"
     try:
@@ -192,7 +192,7 @@ def load(folder: str | Path) -> Comparison:
     """Read a comparison, finished or not.
 
     Raises:
-        InputError: The folder holds none, or one that cannot be read.
+        InputError: The folder holds none, or an unreadable one.
     """
     folder = Path(folder)
     path = folder / "comparison.json"
@@ -216,7 +216,7 @@ def load(folder: str | Path) -> Comparison:
 
 
 class _ComparisonFile(msgspec.Struct, frozen=True):
-    """The fields of ``comparison.json`` that are read."""
+    """The relevant fields of ``comparison.json``."""
 
     experiment: str
     study: str | None
@@ -226,7 +226,7 @@ class _ComparisonFile(msgspec.Struct, frozen=True):
 
 
 def outcome(row: PlannedRun, runs: Path) -> RunOutcome:
-    """The outcome of `row`, read from its folders."""
+    """Return the outcome of `row`, read from its folders."""
     if done(row, runs):
         folder = runs / row.name
         try:
@@ -241,7 +241,7 @@ def outcome(row: PlannedRun, runs: Path) -> RunOutcome:
 
 
 def why_not(metrics: Mapping[str, Any]) -> str | None:
-    """Why a run that ended did not do its task, from its metrics; None if it did."""
+    """Return why a finished run failed, from its metrics; None if it succeeded."""
     if metrics.get("completed", True):
         return None
     if metrics.get("fell_at_s") is not None:
@@ -254,7 +254,7 @@ def why_not(metrics: Mapping[str, Any]) -> str | None:
 
 
 def flat_rows(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
-    """Settings and metrics of every row, as ``compare --json`` prints them."""
+    """Return settings and metrics of every row, as ``compare --json`` prints them."""
     more = [key for key in dict.fromkeys(key for o in outcomes for key in o.row.changes) if key not in SETTINGS]
     return [
         {
@@ -272,7 +272,7 @@ def flat_rows(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
 
 
 def varied_keys(rows: Sequence[PlannedRun]) -> list[str]:
-    """The settings that tell `rows` apart; the controller or the preset where nothing does."""
+    """Return the settings that differ between `rows`; the controller or the preset if none does."""
     keys = ["preset", *dict.fromkeys(key for row in rows for key in row.changes)]
     values = {key: {json.dumps(row.preset if key == "preset" else at(row.config, key)) for row in rows} for key in keys}
     varied = [key for key in keys if len(values[key]) > 1]
@@ -289,7 +289,7 @@ def write_rows(folder: Path, outcomes: Sequence[RunOutcome]) -> None:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write a table; nothing where a value is None."""
+    """Write a table; None becomes an empty cell."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)
@@ -297,5 +297,5 @@ def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) 
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Single values by dotted key; lists, which no cell holds, are left out."""
+    """Return single values by dotted key; lists are skipped."""
     return {key: value for key, value in flat(row).items() if not isinstance(value, list)}

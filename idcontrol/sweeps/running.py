@@ -1,4 +1,4 @@
-"""Runs of an experiment: made as the command line and Python both ask for it, named, and listed."""
+"""Runs of an experiment: made for the command line and Python, named, and listed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HEADLINE = (
     "rate_hz",
     "preset",
 )
-"""What the heading of a run says: settings, where the experiment has them, and metrics."""
+"""Contents of a run's heading: settings, if the experiment has them, and metrics."""
 
 
 def run(experiment: str, *, preset: str = "default", out: str | Path | None = None, **settings: Any) -> Run:
@@ -43,17 +43,17 @@ def run(experiment: str, *, preset: str = "default", out: str | Path | None = No
 
     Args:
         experiment: Name of the experiment; ``idcontrol list experiments`` shows what there is.
-        preset: The configuration to begin with.
-        out: Folder of the record, which must be empty; None makes a new one below ``runs``.
+        preset: Name of the initial configuration.
+        out: Folder of the record, which must be empty; None creates a new one below ``runs``.
         **settings: Changes to the preset, by the names of the command's options or of ``--set``: by dotted key or its
             last part, with or without its unit. ``run("trot", mu=0.1, duration=3, **{"friction.cap": 0.5})``.
 
     Returns:
-        The record; ``metrics["completed"]`` says whether the robot did its task.
+        The record; ``metrics["completed"]`` is True if the robot succeeded.
 
     Raises:
-        UnknownName: There is no such experiment, preset or setting.
-        InputError: A value does not fit, or the folder cannot be used.
+        UnknownName: The experiment, preset or setting does not exist.
+        InputError: A value is invalid, or the folder is unusable.
     """
     chosen = load_experiment(experiment)
     start = start_of(chosen, preset)
@@ -65,17 +65,17 @@ def run(experiment: str, *, preset: str = "default", out: str | Path | None = No
 
 
 def open_folder(stem: str, preset: str, start: msgspec.Struct, config: msgspec.Struct, out: str | Path | None) -> Path:
-    """The folder `out`, or a new one below ``runs`` that is named after what differs from a preset.
+    """Return the folder `out`, or a new one below ``runs`` named after the differences from a preset.
 
     Args:
-        stem: How its name begins, e.g. the name of the experiment.
+        stem: Beginning of its name, e.g. the experiment.
         preset: Name of the preset.
-        start: The configuration that the preset stands for.
+        start: The configuration of the preset.
         config: The configuration of the run.
-        out: The folder that was asked for; None makes one, e.g. ``runs/trot-mu0.1-pid``.
+        out: The requested folder; None creates one, e.g. ``runs/trot-mu0.1-pid``.
 
     Raises:
-        InputError: It cannot be made, or is not empty.
+        InputError: It cannot be created, or is not empty.
     """
     if out is not None:
         claim(Path(out))
@@ -90,11 +90,11 @@ class Listed:
     Attributes:
         folder: Its folder.
         experiment: Name of the experiment.
-        began: When it began, in local time.
+        began: Start time, local.
         settings: All settings by dotted key.
-        changes: Those that differ from its preset.
-        state: How it ended, in words.
-        metrics: Its metrics; None if it did not come to its end.
+        changes: Settings that differ from its preset.
+        state: Its outcome, in words.
+        metrics: Its metrics; None if unfinished.
     """
 
     folder: Path
@@ -107,8 +107,8 @@ class Listed:
 
 
 def listed(folder: Path) -> list[Listed]:
-    """The runs below a folder, oldest first; what cannot be read is left out."""
-    found = []
+    """Return the runs below a folder, oldest first; unreadable ones are skipped."""
+    records = []
     for path in sorted(folder.rglob("run.json"), key=lambda path: (path.stat().st_mtime, str(path))):
         run = path.parent
         if (run.parent / "run.json").exists():
@@ -120,7 +120,7 @@ def listed(folder: Path) -> list[Listed]:
         except InputError:
             continue
         name, preset = str(meta.get("experiment", "")), str(config.get("preset", "default"))
-        found.append(
+        records.append(
             Listed(
                 folder=run,
                 experiment=name,
@@ -131,7 +131,7 @@ def listed(folder: Path) -> list[Listed]:
                 metrics=metrics,
             )
         )
-    return found
+    return records
 
 
 def _state(metrics: Mapping[str, Any] | None) -> str:
@@ -143,20 +143,20 @@ def _state(metrics: Mapping[str, Any] | None) -> str:
 
 
 def what(experiment: str, config: msgspec.Struct) -> str:
-    """An experiment with its controller and plant, where it has them, in words."""
+    """Return an experiment with its controller and plant, if it has them, in words."""
     parts = ((" with ", "controller"), (" on ", "plant"))
     return experiment + "".join(f"{word}{getattr(config, key)}" for word, key in parts if hasattr(config, key))
 
 
 PLAIN = "pid"
-"""A controller that needs few kernels."""
+"""A controller with few kernels."""
 
 
 def _helper(experiment: Experiment, config: Any) -> list[str]:
-    """The command of a process that compiles what plant and planner need, while this one compiles the controller.
+    """Return the command of a process that compiles for plant and planner, while this one compiles the controller.
 
-    It makes one control period of the same run with the controller `PLAIN`. Empty where that is no shorter run, and
-    where experiment or plant is a user's own: it may drive a machine, of which there is but one.
+    It makes one control period of the same run with the controller `PLAIN`. Empty if that is no shorter run, or if
+    experiment or plant is a user's own, which may drive the only hardware.
     """
     entry, plant = entry_points(EXPERIMENTS).get(experiment.name), getattr(config, "plant", "")
     ours = entry is not None and entry.module.startswith("idcontrol.")
@@ -173,25 +173,25 @@ def _helper(experiment: Experiment, config: Any) -> list[str]:
 def conduct(
     experiment: Experiment, config: msgspec.Struct, out: Path, progress: Callable[[float], None]
 ) -> dict[str, Any]:
-    """Run `experiment` into the empty folder `out`, which is removed again if its configuration cannot be used.
+    """Run `experiment` into the empty folder `out`, which is removed if its configuration is unusable.
 
     Args:
         experiment: The experiment.
         config: Its configuration.
         out: Folder of the record.
-        progress: Called with the share that is done, 0 to 1.
+        progress: Called with the completed share, 0 to 1.
 
     Returns:
-        The metrics, beside the settings of `HEADLINE` and the folder.
+        The metrics, the settings of `HEADLINE` and the folder.
     """
     try:
-        # whether numbers are finite is checked where it matters, and told as a status
+        # non-finite numbers are checked where it matters, and reported as a status
         said = what(experiment.name, config)
         with np.errstate(all="ignore"), announced(said, _helper(experiment, config)):
             metrics = experiment.run(config, out, progress)
     except IdControlError:
         with contextlib.suppress(OSError):
-            out.rmdir()  # a folder that nothing was recorded into only confuses
+            out.rmdir()  # a folder without a record is confusing
         raise
     used = {name: getattr(config, name) for name in HEADLINE if hasattr(config, name)}
     return {"experiment": experiment.name, **used, **metrics, "out": str(out)}

@@ -1,4 +1,4 @@
-"""Named sweeps that draw their own conclusions.
+"""Named sweeps with conclusions.
 
 A package adds one as an entry point of the group ``idcontrol.studies``: a `Study`, under its name.
 """
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table with the sentence that says what it shows.
+    """A table with a caption.
 
     Attributes:
         name: Name of its CSV file.
         title: Heading.
         sentence: What a reader must know to read the table.
         header: Names of the columns, with units.
-        rows: Values: text, numbers or truth values; None where a cell is empty.
-        printed: Whether it is shown to people; the data of a figure is only written to a file.
+        rows: Values: text, numbers or truth values; None for an empty cell.
+        printed: True if people see it; the data of a figure is only written to a file.
     """
 
     name: str
@@ -50,11 +50,11 @@ class Study:
         experiment: Name of the experiment that it runs.
         summary: One line that describes it.
         runs: Changes of each run by dotted key, ``preset`` among them.
-        tables: Computes the tables that answer the study's question from the outcomes.
-        pictures: Draws the figures that answer it.
-        further: The next runs, given the outcomes of all so far; none ends the sweep.
+        tables: Computes the tables of the study from the outcomes.
+        pictures: Draws the figures of the study.
+        further: Returns the next runs from all outcomes so far; none ends the sweep.
         grouping: Names the line and the panel of a run in the general figures; None names lines by controllers and
-            panels by all other settings that differ.
+            panels by all other varied settings.
     """
 
     experiment: str
@@ -67,14 +67,14 @@ class Study:
 
 
 def load_study(name: str, experiment: str | None = None) -> Study:
-    """The study called `name`.
+    """Return the study called `name`.
 
     Args:
         name: Name of the study.
-        experiment: The experiment that it must belong to; None accepts any.
+        experiment: The experiment that it must belong to; None for any.
 
     Raises:
-        UnknownName: No study has that name.
+        UnknownName: The study does not exist.
         InputError: It belongs to another experiment.
     """
     entries = entry_points(STUDIES)

@@ -1,4 +1,4 @@
-"""Whole-body tasks: what frames, the centre of mass and the angular momentum of a machine are to do.
+"""Whole-body tasks: targets for frames, the centre of mass and the angular momentum of a robot.
 
 A task has a reference, which `set` changes at any time, gains and a weight::
 
@@ -6,8 +6,8 @@ A task has a reference, which `set` changes at any time, gains and a weight::
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com, torso, idc.tasks.Posture(kp=30)])
     com.set(position, velocity, acceleration)
 
-Tasks are weighed against each other; a strict one is met exactly as long as contacts, friction and motors allow it.
-The joints follow the reference of the controller's call beside them, with the gains and the weight of `Posture`.
+Tasks are weighted against each other; a strict one is met exactly as far as contacts, friction and motors allow. The
+joints also follow the reference of the controller's call, with the gains and the weight of `Posture`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _numbers(what: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
 
 
 class _Rows:
-    """Gains, weight and references of up to six rows, which controllers take into arrays of their own.
+    """Gains, weight and references of up to six rows, which controllers copy into their own arrays.
 
     Attributes:
         is_set: True if `set` has been called.
@@ -95,7 +95,7 @@ class _Rows:
 
     @property
     def weight(self) -> Array:
-        """Weight of each row; 0 leaves it out. A strict task has weights of inf."""
+        """Weight of each row; 0 ignores it. A strict task has weights of inf."""
         return self._own.weight[0, self._part].copy()
 
     @weight.setter
@@ -158,20 +158,20 @@ class Frame(_Rows):
         strict: bool = False,
         axes: Axes = "LOCAL_WORLD_ALIGNED",
     ) -> None:
-        """Choose a frame; until `set` it stays where it is when the robot stands.
+        """Choose a frame; until `set` its target is its pose in the robot's standing state.
 
         Args:
             name: Link or frame.
-            kind: What of it is a task.
+            kind: Which parts of it are a task.
             kp: Stiffness, one number or one for each row [1/s²].
-            kd: Damping [1/s]; None is critical, ``2 √kp``.
+            kd: Damping [1/s]; None for critical damping, ``2 √kp``.
             weight: Weight, one number or one for each row.
             strict: True if the task takes priority over all weighted ones.
             axes: Axes of velocities, accelerations, gains and weights, by Pinocchio's names.
 
         Raises:
             UnknownName: There is no such kind or axes.
-            InputError: Gains or weights cannot be used.
+            InputError: Gains or weights are unusable.
         """
         if kind not in KINDS:
             raise UnknownName("kind of frame task", kind, tuple(KINDS))
@@ -187,11 +187,11 @@ class Frame(_Rows):
         Args:
             place: A ``pinocchio.SE3``; or a position, shape (3,) [m], or a rotation matrix, shape (3, 3), for a task on
                 that alone. World frame.
-            velocity: Velocity of these rows, linear part first [m/s, rad/s]; None is rest.
-            acceleration: Acceleration of these rows [m/s², rad/s²]; None is zero.
+            velocity: Velocity of these rows, linear part first [m/s, rad/s]; None for rest.
+            acceleration: Acceleration of these rows [m/s², rad/s²]; None for zero.
 
         Raises:
-            InputError: These are no such numbers.
+            InputError: Numbers are invalid.
         """
         position, rotation = (place.translation, place.rotation) if isinstance(place, pin.SE3) else (place, place)
         new: dict[str, Array] = {}
@@ -217,7 +217,7 @@ class CoM(_Rows):
         weight: npt.ArrayLike = 1.0,
         strict: bool = False,
     ) -> None:
-        """Choose gains and weight as for `Frame`; until `set` it stays where it is when the robot stands."""
+        """Choose gains and weight as for `Frame`; until `set` its target is its place as the robot stands."""
         super().__init__("the centre of mass", KINDS["position"], kp, kd, weight, strict)
         self._own.kind[0] = rows.CENTROID
 
@@ -242,7 +242,10 @@ class Momentum(_Rows):
     __slots__ = ()
 
     def __init__(self, *, kd: npt.ArrayLike = 10.0, weight: npt.ArrayLike = 1.0, strict: bool = False) -> None:
-        """Choose gain [1/s] and weight as for `Frame`; the weight counts (N m)⁻² here. Until `set` it is to be zero."""
+        """Choose gain [1/s] and weight as for `Frame`; the weight has the unit (N m)⁻² here.
+
+        Until `set` its target is zero.
+        """
         super().__init__("the angular momentum", KINDS["orientation"], 0.0, kd, weight, strict)
         self._own.kind[0] = rows.CENTROID
 
@@ -256,7 +259,7 @@ class Momentum(_Rows):
 
 
 class Posture:
-    """How the joints follow the reference of the controller's call beside the other tasks."""
+    """Weight and gains of the joints' reference in the controller's call."""
 
     __slots__ = ("gains", "joint_weight")
 
@@ -264,12 +267,12 @@ class Posture:
         """Choose gains and weight.
 
         Args:
-            kp: Stiffness [1/s²]; None is that of the robot file.
-            kd: Damping [1/s]; None is critical, ``2 √kp``, or without kp that of the robot file.
+            kp: Stiffness [1/s²]; None for the robot file's.
+            kd: Damping [1/s]; None for critical damping, ``2 √kp``, or without kp the robot file's.
             weight: Positive weight, one number or one for each actuated joint.
 
         Raises:
-            InputError: There is a kd without a kp, or gains or weights cannot be used.
+            InputError: There is a kd without a kp, or gains or weights are unusable.
         """
         if kp is None and kd is not None:
             raise InputError("the posture has a kd without a kp; give both, or none for the gains of the robot file")
@@ -289,20 +292,20 @@ Task: TypeAlias = Frame | CoM | Momentum | Posture
 
 
 def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Array]:
-    """Take tasks into one set of arrays, which their `set` writes into from now on.
+    """Collect tasks in one set of arrays, into which their `set` writes from now on.
 
     Args:
         tasks: The tasks.
         system: The machine.
-        q: Configuration whose places are the references that have not been set, shape (nq,).
+        q: Configuration that sets the references of tasks without one, shape (nq,).
 
     Returns:
         The rows of all tasks, and the weights of the joints' reference, shape (a,).
 
     Raises:
         UnknownName: There is no such frame.
-        InputError: A task is on a frame of the world, on the centre of mass of a machine without a floating base, is
-            given twice, or what is given is none.
+        InputError: A task is on a frame of the world, on the centre of mass of a robot without a floating base, is
+            repeated, or is no task.
     """
     six = [task for task in tasks if isinstance(task, _Rows)]
     posture = [task for task in tasks if isinstance(task, Posture)]

@@ -1,4 +1,4 @@
-r"""The motion that whole-body tasks ask for, as far as contacts in stance and the machine's own balance allow it.
+r"""The motion that whole-body tasks demand, as far as contacts in stance and the robot's own balance allow it.
 
     minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)²           joints' reference; weighted task rows
     subject to  J a = d,   A_i a = y_i                                 contacts in stance; strict task rows
@@ -6,7 +6,7 @@ r"""The motion that whole-body tasks ask for, as far as contacts in stance and t
 
 J are the rows of the contacts, J_b and M_b the parts of J and M that belong to the unactuated velocities. The columns
 of N span the momenta of the base that contacts do not transmit: none on a sole, one for two point feet, six in flight.
-With these rows the base moves in the demand as it does in the inverse dynamics that follow it.
+With these rows the base moves in the demand as it does in the subsequent inverse dynamics.
 
 With slacks ``s = √w (y - A a)`` the weighted rows become equations, too, and one reduction serves all: the unactuated
 velocities, which cost nothing, are eliminated by Householder reflections, as in `idcontrol.controllers.projection`;
@@ -39,10 +39,10 @@ def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple
         bias: c, shape (m,).
         J: Rows of the contacts, shape (r, m).
         u: Number of unactuated velocities.
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
-        Shapes (k, m) and (k,), k the number of columns of N; each row is divided by the machine's mass.
+        Shapes (k, m) and (k,), k the number of columns of N; each row is divided by the robot's mass.
     """
     r, m = J.shape
     # the columns of J_bᵀ, M_b and c_b as rows: a reflection mixes the entries of each
@@ -69,7 +69,7 @@ def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple
 def free_demand(
     strict: Array, d: Array, A: Array, y: Array, weight: Array, joints: Array, joint_weight: Array, arena: Arena
 ) -> Array:
-    """Solve the program of the module, whose strict rows are given together.
+    """Solve the program of the module, with all its strict rows together.
 
     Args:
         strict: Rows of contacts and balance, shape (r, m).
@@ -77,12 +77,12 @@ def free_demand(
         A: Rows of the tasks, shape (p, m).
         y: Their constants, shape (p,).
         weight: Weights of these rows, shape (p,); inf is strict.
-        joints: Accelerations that the reference of the joints asks for, ã, shape (a,).
+        joints: Accelerations of the joints' reference, ã, shape (a,).
         joint_weight: Their weights, positive, shape (a,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
-        Accelerations of the joints, shape (a,). Rows that depend on others are left out.
+        Accelerations of the joints, shape (a,). Rows that depend on others are dropped.
     """
     (r, m), p, a = strict.shape, A.shape[0], joints.shape[0]
     u, rows = m - a, r + p
@@ -98,7 +98,7 @@ def free_demand(
     for i in range(r):
         G[m + p, i] = d[i]
     for i in range(p):
-        # a slack that is longer than its row would make all other rows seem short
+        # a slack longer than its row would make all other rows seem short
         scale = min(1.0, np.sqrt(weight[i]))
         for k in range(m):
             G[k, r + i] *= scale
@@ -114,11 +114,11 @@ def free_demand(
     for i in range(rows):
         longest = max(longest, squares[i])
     rank = reflect(G, u, RANK_TOLERANCE * np.sqrt(widest), arena)
-    left, e = matrix(arena, a + p, rows - rank), vector(arena, rows - rank)
+    independent, e = matrix(arena, a + p, rows - rank), vector(arena, rows - rank)
     assign(e, G[m + p][rank:])
     for k in range(a + p):
-        assign(left[k], G[u + k][rank:])
-    basis, constants = column_basis(left, e, RANK_TOLERANCE * np.sqrt(longest), arena)
+        assign(independent[k], G[u + k][rank:])
+    basis, constants = column_basis(independent, e, RANK_TOLERANCE * np.sqrt(longest), arena)
     out: Array = zeros(arena, a)
     for i in range(constants.shape[0]):
         add(out, constants[i], basis[i])

@@ -1,4 +1,4 @@
-r"""The motion that tasks ask for within friction cones and motor limits: a strictly convex quadratic program.
+r"""The motion that tasks demand within friction cones and motor limits: a strictly convex quadratic program.
 
     minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)² + ½ ε |F / f|²
     subject to  J a = d,   A_i a = y_i (strict rows),   M_b a + c_b = J_bᵀ F
@@ -25,21 +25,21 @@ from idcontrol.tasks.demand import RANK_TOLERANCE
 from idcontrol.types import Array
 
 FORCE_WEIGHT: Final = 1e-6
-"""Weight of forces in units of the machine's weight, beside rows of accelerations: it makes them unique."""
+"""Weight of forces in units of the robot's weight, relative to rows of accelerations: it makes them unique."""
 
 INSIDE: Final = 1e-6
-"""Part of friction and of the room between torque bounds that the program leaves: the step that follows finds forces of
-its own for the same motion, to rounding."""
+"""Part of friction and of the torque range that the program leaves: the following step computes its own forces for the
+same motion, to rounding."""
 
 
 class Rows(NamedTuple):
-    """Rows of tasks, as `idcontrol.tasks.rows.task_rows` gives them, and the reference of the joints.
+    """Rows of tasks, from `idcontrol.tasks.rows.task_rows`, and the reference of the joints.
 
     Attributes:
         A: Shape (p, m).
         y: Shape (p,) [m/s², rad/s²].
         weight: Shape (p,); inf is strict.
-        joints: Accelerations that the joints' reference asks for, shape (a,) [rad/s²].
+        joints: Accelerations of the joints' reference, shape (a,) [rad/s²].
         joint_weight: Their weights, positive, shape (a,).
     """
 
@@ -51,14 +51,14 @@ class Rows(NamedTuple):
 
 
 class Dynamics(NamedTuple):
-    """What a machine in contact can do.
+    """Capabilities of a robot in contact.
 
     Attributes:
         M: Inertia, unactuated velocities first, shape (m, m).
         bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
         J: Rows of n contacts [N; S; T], shape (3 n, m).
-        d: What J a must be, shape (3 n,) [m/s²].
-        mu: Friction, shape (n,); inf has no bound.
+        d: Required J a, shape (3 n,) [m/s²].
+        mu: Friction, shape (n,); inf for no bound.
         least: Smallest torques, shape (a,) [N m].
         most: Largest torques, shape (a,) [N m].
         slowest: Smallest accelerations of the joints, shape (a,) [rad/s²].
@@ -162,10 +162,10 @@ def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, out: Array, aren
         rows: The tasks.
         unit: The machine's weight, f [N].
         out: Accelerations of the joints, shape (a,) [rad/s²]; written if there is a solution.
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
-        True if the program is solved; it has no solution where contacts and limits allow no motion at all.
+        True if the program is solved; it has no solution if contacts and limits allow no motion at all.
     """
     (r, m), a, p = dynamics.J.shape, out.shape[0], rows.y.shape[0]
     u, wide = m - a, m + r

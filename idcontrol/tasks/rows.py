@@ -1,4 +1,4 @@
-r"""Rows of whole-body tasks: which accelerations a of a machine change a task as its reference asks.
+r"""Rows of whole-body tasks: accelerations a of a robot that change a task according to its reference.
 
     A a = y,     y = ÿ_ref + kp e + kd (ẏ_ref - ẏ) - Ȧ v
 
@@ -73,7 +73,7 @@ class Targets(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where a machine's joints are, how they move, and what moves them.
+    """Positions and motion of a robot's joints, and their causes.
 
     Attributes:
         position: Origins of the joints in the world, shape (n_joints, 3) [m].
@@ -110,7 +110,7 @@ def rotation_vector(goal: Array, actual: Array, out: Array, arena: Arena) -> Non
         goal: Rotation matrix, shape (3, 3).
         actual: Rotation matrix, shape (3, 3).
         out: Result, in the axes in which both are given.
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     R = matrix(arena, 3, 3)
     for i in range(3):
@@ -238,9 +238,9 @@ def task_rows(
         M: Inertia, shape (m, m).
         bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
         v: Velocity in the system's order, shape (m,).
-        at: Where the machine is.
+        at: Placement of the robot.
         targets: The tasks; their errors are overwritten.
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
         A, shape (p, m), y, shape (p,), and the weight of each row, shape (p,).

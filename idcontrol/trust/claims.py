@@ -23,7 +23,7 @@ class Claim:
         limit: Largest figure with which the claim holds.
         tests: Files of tests that examine the claim further.
         extra: Extra of idcontrol that the measurement needs; "" for none.
-        quick: Whether `idcontrol doctor` measures it, too.
+        quick: True if `idcontrol doctor` measures it, too.
     """
 
     statement: str
@@ -53,11 +53,11 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the figure is within the limit, or could not be measured for lack of an extra."""
+        """True if the figure is within the limit, or could not be measured for lack of an extra."""
         return bool(self.lacks) or self.figure <= self.claim.limit
 
     def as_json(self) -> dict[str, Any]:
-        """The row of ``idcontrol trust --json``; figure and verdict are None where an extra is missing."""
+        """Return the row of ``idcontrol trust --json``; figure and verdict are None where an extra is missing."""
         claim = self.claim
         return {
             "claim": claim.statement,
@@ -78,7 +78,7 @@ def claim(
 
 
 def claims_of(module: ModuleType) -> tuple[Claim, ...]:
-    """The claims of a module, in their order."""
+    """Return the claims of a module, in their order."""
     return tuple(value for value in vars(module).values() if isinstance(value, Claim))
 
 

@@ -39,7 +39,7 @@ PLAIN: Final = ("pid", "id-sensed-1")
     quick=True,
 )
 def missed_weight() -> float:
-    """Largest difference between the predicted forces at rest and the weight, relative to the weight."""
+    """Return the largest difference between the predicted forces at rest and the weight, relative to the weight."""
     worst, weight = [], machines.WALKER_MASS * machines.G
     for name in PREDICTING:
         predicted = machines.first_command(name).predicted

@@ -49,7 +49,7 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
 
     Args:
         tell: Called with a line before each check that may take long.
-        full: Whether to check the physics, too.
+        full: True if to check the physics, too.
 
     Yields:
         The diagnoses, in the order in which they are shown.
@@ -70,7 +70,7 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
 
 
 def _diagnosis(topic: str, name: str, found: str, remedy: str = "", *, severity: Severity = "advice") -> Diagnosis:
-    """The result of a check; all is fine where there is no remedy."""
+    """Return the result of a check; all is fine where there is no remedy."""
     verdict: Severity = severity if remedy else "fine"
     return Diagnosis(topic=topic, name=name, found=found, verdict=verdict, remedy=remedy)
 

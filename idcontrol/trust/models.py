@@ -23,7 +23,7 @@ JUDGED: Final = 200
     "tests/models/test_coulomb.py",
 )
 def unlawful() -> float:
-    """Return the largest violation of its law by what a model calls solved, each contact in its own units.
+    """Return the largest violation of its law by solutions of a model, each contact relative to its own quantities.
 
     It is infinite where a model leaves a random forward step unanswered: all of them have a solution.
     """
@@ -32,9 +32,9 @@ def unlawful() -> float:
         random, hostile = numbered_step(number, most_contacts=16), hostile_step(number)
         for problem in (random, hostile):
             for law, solve in MODELS.items():
-                found = solve(problem, None)
-                if found.status is Status.SOLVED:
-                    worst.append(judge.violation(law, problem, found))
-                elif found.status is Status.FALLBACK and problem is random and problem.prescribed is None:
+                solution = solve(problem, None)
+                if solution.status is Status.SOLVED:
+                    worst.append(judge.violation(law, problem, solution))
+                elif solution.status is Status.FALLBACK and problem is random and problem.prescribed is None:
                     return float(np.inf)
     return float(np.max(worst))

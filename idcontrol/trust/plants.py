@@ -19,7 +19,7 @@ SLOPE: Final = float(np.deg2rad(15.0))
 
 
 def _missed_weight(*names: str, steps: int = 100) -> float:
-    """Largest difference between the ground's forces on a sled at rest and its weight, relative to the weight."""
+    """Return the largest difference between the ground's forces on a resting sled and its weight, relative."""
     worst, weight = [], machines.SLED_MASS * machines.G
     for name in names:
         plant = plants.build(name, machines.sled(plane(), machines.HOLDING))
@@ -50,7 +50,7 @@ def missed_weight_in_mujoco() -> float:
     quick=True,
 )
 def missed_slide() -> float:
-    """Relative difference of the way down a slope from ½ g (sin θ - μ cos θ) t²."""
+    """Return the relative difference of the way down a slope from ½ g (sin θ - μ cos θ) t²."""
     steps, mu = 300, machines.SLIDING
     downhill = np.array([np.cos(SLOPE), 0.0, -np.sin(SLOPE)])
     plant = plants.build("coulomb-lcp", machines.sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))

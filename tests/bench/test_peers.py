@@ -13,25 +13,25 @@ from tests.problems.short_walks import heap, solo12
 
 
 @pytest.fixture(scope="module")
-def posed():
+def steps():
     return problems(solo12(), 4)[:6]
 
 
 @pytest.mark.parametrize("peer", QP_PEERS, ids=lambda peer: peer.name)
-def test_general_solvers_find_the_motion_of_stage_one(peer, posed):
+def test_general_solvers_find_the_motion_of_stage_one(peer, steps):
     if not installed(*peer.packages):
         pytest.skip(f"needs {peer.packages}")
-    whitened = [whiten(each.problem) for each in posed]
-    mu = posed[0].problem.contacts.mu
-    found = answers(peer.make([StageOne.of(each.rho, each.c, mu) for each in whitened]), len(posed))
-    for each, reduction, impulses in zip(posed, whitened, found, strict=True):
+    whitened = [whiten(each.problem) for each in steps]
+    mu = steps[0].problem.contacts.mu
+    found = answers(peer.make([StageOne.of(each.rho, each.c, mu) for each in whitened]), len(steps))
+    for each, reduction, impulses in zip(steps, whitened, found, strict=True):
         ours = dissipation.solve(each.problem).impulses.T.ravel()
         speed = reduction.rho @ (reduction.rho.T @ (impulses - ours))
         assert np.abs(speed).max() < 1e-5  # m/s; their matrices are regularized
 
 
-def test_stage_one_as_others_take_it_has_its_optimum_where_ours_is(posed):
-    each = posed[0]
+def test_stage_one_as_others_take_it_has_its_optimum_where_ours_is(steps):
+    each = steps[0]
     reduction, contacts = whiten(each.problem), each.problem.contacts
     stage = StageOne.of(reduction.rho, reduction.c, contacts.mu)
     f = dissipation.solve(each.problem).impulses.T.ravel() / stage.scale

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from idcontrol.contact.distance import measure, near_pairs
+from idcontrol.contact.distance import candidate_pairs, measure
 from idcontrol.contact.manifold import Pairs, Placed, place, unplaced
 from idcontrol.contact.shapes import ShapeArrays, flatten, from_coal
 from idcontrol.kernels.arena import HEAP
@@ -143,4 +143,4 @@ def test_the_sweep_finds_the_pairs_that_all_comparisons_find(count: int) -> None
                 meets = (low[a] - high[b] <= margin).all() and (low[b] - high[a] <= margin).all()
                 if meets and group[a] != group[b]:
                     expected.append((b, a) if group[a] < 0 else (a, b))
-        assert near_pairs(low, high, reach, group).tolist() == sorted(map(list, expected))
+        assert candidate_pairs(low, high, reach, group).tolist() == sorted(map(list, expected))

@@ -19,7 +19,7 @@ from idcontrol.experiments.contact_problems import (
     judge_solver,
 )
 from idcontrol.models import coulomb, dissipation
-from idcontrol.models.sticking import LEFT_OUT
+from idcontrol.models.sticking import MOVING
 from idcontrol.models.whitened import INEXACT
 from idcontrol.problems.lcps import edge_rows
 from idcontrol.problems.steps import numbered_step, random_step
@@ -62,7 +62,7 @@ def test_impulses_that_lose_too_many_digits_are_kept_and_not_called_solved(solve
         assert solution.status is Status.REPAIRED
     if solution.status is not Status.SOLVED:  # said by the impulses' own residual, or by the rows that they should hold
         inexact = solution.note == INEXACT and solution.residual > contact_problems.TOLERANCE
-        assert inexact or solution.note == LEFT_OUT
+        assert inexact or solution.note == MOVING
 
 
 @pytest.mark.parametrize("number", [87575, 95253])

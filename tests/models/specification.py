@@ -1,15 +1,15 @@
-r"""The convex contact problems as math.md states them, solved by a general library: an oracle of the fast models.
+r"""The convex contact problems as stated in math.md, solved by a general library: an oracle of the fast models.
 
-Over the whitened change of velocity x (`idcontrol.models.whitened`), with ``J v⁺ = ρ x + c``, and with math.md's
-sections on the right:
+Over the whitened change of velocity x (`idcontrol.models.whitened`), with ``J v⁺ = ρ x + c``, and math.md's sections on
+the right:
 
     `dissipation`      min ½|x|²            s.t.  G_e (ρx + c) ≥ 0,  S v⁺ = T v⁺ = 0 where μ = inf     (7.3)
     `one_stage`        min ½|x|² + ½|s|²/δ  s.t.  the same with ρx + s + c                             (7.5)
     `no_slip`          min ½|x|²            s.t.  N v⁺ + φ/h ≥ 0,  S v⁺ = T v⁺ = 0 at closed contacts  (4 and 7.6)
     `smallest_torque`  min ½|hτ(y)|² over the impulses y of the same motion, within the edge rule      (7.4)
 
-The multipliers of the rows are the contact impulses. Clarabel answers, and where it fails ECOS if installed; a step
-takes tens of milliseconds and is good to six digits or so.
+The multipliers of the rows are the contact impulses. Clarabel solves them, or ECOS, if installed, where Clarabel fails;
+a step takes tens of milliseconds and is accurate to about six digits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.types import Array, Booleans, Status
 
 ACCEPTED: Final = 1e-5
-"""Relative residual up to which an answer counts: general libraries leave more than the solvers of this package."""
+"""Relative residual up to which an answer counts: general libraries are less accurate than the solvers of this package.
+"""
 
 RIDGE: Final = 1e-8
 """Weight of ½|y|² in `smallest_torque` (math.md, section 7.4)."""
@@ -42,7 +43,7 @@ _SOLVERS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
 
 
 def dissipation(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Stage I of maximal dissipation: v⁺ is unique for given held contacts, its impulses are not.
+    """Solve stage I of maximal dissipation: v⁺ is unique for fixed held contacts, its impulses are not.
 
     Args:
         problem: The step, forward or inverse.
@@ -52,7 +53,7 @@ def dissipation(problem: StepProblem, warm: WarmStart | None = None) -> StepSolu
 
 
 def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = 1e-6) -> StepSolution:
-    """Maximal dissipation with a unique distribution of impulses, as `idcontrol.models.dissipation.one_stage`.
+    """Solve maximal dissipation with a unique distribution of impulses, as `idcontrol.models.dissipation.one_stage`.
 
     Args:
         problem: The step, forward or inverse.
@@ -70,7 +71,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
 
 
 def no_slip(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """The projection without slip: contacts that come out open lose their tangential rows, those that press have them.
+    """Solve the projection without slip: opening contacts lose their tangential rows, pressing ones have them.
 
     Args:
         problem: The step, forward or inverse.
@@ -86,17 +87,17 @@ def smallest_torque(
     reference: Array | float = 0.0,
     bounds: Bounds | None = None,
 ) -> tuple[Array, Array] | None:
-    """Stage II: of the impulses that give the same motion those with the smallest torque.
+    """Solve stage II: impulses of the same motion with the smallest torque.
 
     Args:
         problem: The step with prescribed velocities.
         solution: Its solution by stage I.
-        cones: Where impulses may lie.
-        reference: Motor impulses to come near to, shape (p,) [N m s].
-        bounds: Of the motor impulses; left out where no impulses of the same motion meet them.
+        cones: Cones of the impulses.
+        reference: Target of the motor impulses, shape (p,) [N m s].
+        bounds: Bounds of the motor impulses; dropped if no impulses of the same motion satisfy them.
 
     Returns:
-        Motor impulses hτ (p,) and contact impulses (n, 3); None where the library finds none.
+        Motor impulses hτ (p,) and contact impulses (n, 3); None if the library fails.
     """
     h, n, held = problem.h, len(problem.contacts), cones.held
     r = whiten(problem)
@@ -116,7 +117,7 @@ def smallest_torque(
     )
     if not directions.shape[1]:
         return solution.multipliers - L_tau @ y_1, np.zeros((n, 3))
-    # forces in place of impulses and torques relative to a typical one: tolerances of libraries are absolute
+    # forces instead of impulses, and torques relative to a typical one: tolerances of libraries are absolute
     typical = float(np.sqrt((L_tau**2).sum() / (3 * n)))
     weights = np.sqrt(RIDGE + np.tile(cones.weight, 3))
     eta = cvxpy.Variable(directions.shape[1])
@@ -140,7 +141,7 @@ def smallest_torque(
 
 
 def _edges(mu: Array) -> Array:
-    """Impulses [N; S; T] along the edges N ± μS, N ± μT of each pyramid, columns; N alone where μ is 0 or inf."""
+    """Return impulses [N; S; T] along the edges N ± μS, N ± μT of each pyramid, columns; N alone if μ is 0 or inf."""
     n = mu.size
     columns = []
     for i in range(n):
@@ -153,13 +154,13 @@ def _edges(mu: Array) -> Array:
 
 
 def _delta(whitened: Whitened, n: int, epsilon: float) -> float:
-    """The ridge δ of `one_stage`."""
+    """Return the ridge δ of `one_stage`."""
     rows = whitened.rho[: 3 * n]
     return epsilon * float(np.vdot(rows, rows)) / max(3 * n, 1)
 
 
 def _without_slip(problem: StepProblem, closed: Booleans, mu: Array, epsilon: float = 0.0) -> StepSolution:
-    """`_projection` without slip at closed contacts that press (`idcontrol.models.sticking`)."""
+    """Run `_projection` without slip at closed contacts that press (`idcontrol.models.sticking`)."""
     r, n = whiten(problem), len(problem.contacts)
 
     def attempt(held: Booleans, out: Booleans, _: float) -> Attempt[StepSolution]:
@@ -170,7 +171,7 @@ def _without_slip(problem: StepProblem, closed: Booleans, mu: Array, epsilon: fl
         presses = pressure > ACCEPTED * pressure.max(initial=0.0)
         still = ACCEPTED * np.abs(r.c).max(initial=0.0)
         presses |= out & (velocity < -still)
-        return Attempt(found=solution, solved=solved, presses=solved & presses, parts=solved & (velocity > still))
+        return Attempt(answer=solution, solved=solved, presses=solved & presses, parts=solved & (velocity > still))
 
     solution, unsettled = settle(closed, closed, attempt)
     if not unsettled or solution.status is not Status.SOLVED:
@@ -179,12 +180,12 @@ def _without_slip(problem: StepProblem, closed: Booleans, mu: Array, epsilon: fl
 
 
 def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float, out: Booleans) -> StepSolution:
-    """The first three programs of the module; `mu` bounds friction where it is not held, `out` take no part."""
+    """Solve the first three programs of the module; `mu` bounds friction that is not held, `out` are excluded."""
     r, n, h = whiten(problem), len(problem.contacts), problem.h
     edges = _edges(np.where(held, 0.0, mu))
     edges = edges[:, ~(edges[:n][out] > 0.0).any(axis=0)]
     delta = _delta(r, n, epsilon)
-    # held rows that only δ tells apart share the load: they are not dependent
+    # held rows that only δ distinguishes share the load: they are not dependent
     rho = np.hstack((r.rho, np.sqrt(delta) * np.eye(r.rho.shape[0], 3 * n))) if delta else r.rho
     tolerance = 1e-6 * epsilon if delta else HELD_RANK_TOLERANCE
     kept = hold(r._replace(rho=rho), held_rows(r, held), tolerance).kept
@@ -192,7 +193,7 @@ def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float,
     G, c = edges.T @ rho[: 3 * n], edges.T @ r.c[: 3 * n]
     length = np.linalg.norm(G, axis=1)
     length[length == 0.0] = 1.0
-    # accelerations in place of velocities: the multipliers are forces then, and all numbers of a size
+    # accelerations instead of velocities: the multipliers are then forces, and all numbers of similar size
     x = cvxpy.Variable(rho.shape[1])
     conditions: list[Any] = []
     if length.size:
@@ -207,7 +208,7 @@ def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float,
             f[: 3 * n] = edges @ eta
         if kept.size:
             f[kept] -= h * np.atleast_1d(conditions[-1].dual_value)
-        # rows of length one make impulses and velocities of one unit, so that impulses near zero are seen to be
+        # rows of length one give impulses and velocities the same unit, so that near-zero impulses are visible
         missed = np.abs(np.minimum(eta * length, (G @ (rho.T @ f) + c) / length)).max(initial=0.0)
         residual = missed / (np.abs(c / length).max(initial=0.0) or 1.0)
     status, note = (Status.SOLVED, "") if residual <= ACCEPTED else (Status.FALLBACK, "squeeze")
@@ -215,11 +216,11 @@ def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float,
 
 
 def _solved(program: Any) -> bool:
-    """True if Clarabel, or where it fails ECOS if that is installed, has an answer."""
+    """True if Clarabel, or else ECOS if installed, solves the program."""
     for solver, options in _SOLVERS:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # "may be inaccurate": residuals are looked at
+                warnings.simplefilter("ignore")  # "may be inaccurate": residuals are checked
                 program.solve(solver=solver, **options)
         except cvxpy.SolverError:
             continue

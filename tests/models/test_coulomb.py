@@ -28,7 +28,7 @@ def unbalanced(problem):
     """The rows of a step of rigid contacts, as they are, and their LCP."""
     whitened, mu = whiten(problem), problem.contacts.mu
     compliance, frictional = np.zeros(3 * mu.size), friction_lcp.frictional_contacts(mu, HEAP)
-    posed = friction_lcp.Unbalanced(whitened.rho, whitened.c, whitened.left, compliance, mu, frictional)
+    posed = friction_lcp.Unbalanced(whitened.rho, whitened.c, whitened.roundoff, compliance, mu, frictional)
     return posed, friction_lcp.assemble(posed.rho, posed.c, compliance, mu, frictional, HEAP)
 
 
@@ -168,7 +168,7 @@ def test_of_many_contacts_few_are_solved_for_and_all_obey_the_law():
         solution = coulomb.solve(problem)
         assert solution.status is Status.SOLVED
         assert violation(problem, solution) <= 1e-11
-        assert (solution.impulses[:, 0] > 0.0).sum() <= coulomb.CROWD * 6
+        assert (solution.impulses[:, 0] > 0.0).sum() <= coulomb.MANY_CONTACTS * 6
         pressed += (solution.impulses[:, 0] > 0.0).any()
         again = coulomb.solve(problem, solution.warm)
         assert again.status is Status.SOLVED
@@ -197,11 +197,11 @@ def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
     """Rays of this matrix prove nothing: few of many contacts, other paths, or the search over modes find more."""
     w, mu = whiten(problem), problem.contacts.mu
     n = mu.size
-    status, _, _ = coulomb.friction_lcp_kernel(w.rho, w.c, w.left, mu, 0.0, np.zeros(3 * n), HEAP)
+    status, _, _ = coulomb.friction_lcp_kernel(w.rho, w.c, w.roundoff, mu, 0.0, np.zeros(3 * n), HEAP)
     assert status == SolverStatus.RAY
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED
-    assert solution.note in (("",) if n > coulomb.CROWD * w.rho.shape[1] else ("restarted", "searched"))
+    assert solution.note in (("",) if n > coulomb.MANY_CONTACTS * w.rho.shape[1] else ("restarted", "searched"))
     assert judge.missed("coulomb", problem, solution.impulses) <= 1e-10  # inertias of these boxes differ by up to 1e6
 
 
@@ -276,7 +276,7 @@ def falls_back(monkeypatch, first, *, restarted=SolverStatus.INACCURATE, regular
         out[:] = 8.0
         return int(restarted), 5, 2e-3 if restarted == SolverStatus.INACCURATE else np.inf
 
-    def regularize(rho, c, left, mu, tikhonov, out, arena):
+    def regularize(rho, c, roundoff, mu, tikhonov, out, arena):
         out[:] = 9.0
         return int(next(ends, SolverStatus.RAY)), 3, 1e-9
 

@@ -13,11 +13,11 @@ from idcontrol.solvers.status import TOLERANCE
 MASS = 2.0
 
 
-def point(c, *, mu=0.5, compliance=0.0, left=0.0):
+def point(c, *, mu=0.5, compliance=0.0, roundoff=0.0):
     """A point mass on one contact, whose rows have the velocities c without impulses."""
     frictional = np.array([0] if 0.0 < mu < np.inf else [], dtype=np.int64)
     soft = np.array([compliance, compliance, compliance])
-    return Unbalanced(np.eye(3) / np.sqrt(MASS), np.array(c), np.full(3, left), soft, np.array([mu]), frictional)
+    return Unbalanced(np.eye(3) / np.sqrt(MASS), np.array(c), np.full(3, roundoff), soft, np.array([mu]), frictional)
 
 
 RIGHT = [

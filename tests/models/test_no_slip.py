@@ -12,7 +12,7 @@ from idcontrol.kernels.arena import HEAP
 from idcontrol.models import no_slip
 from idcontrol.models.distribution import Cones, smallest_torque
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
-from idcontrol.models.sticking import LEFT_OUT
+from idcontrol.models.sticking import MOVING
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.solvers.status import SOLVED
@@ -172,7 +172,7 @@ def test_footholds_that_the_joints_contradict_are_reported(quadruped, standing):
     assert max(np.abs(s[pressed]).max(), np.abs(t[pressed]).max()) > 1e-6
     assert normal.min() > -1e-9
     assert solution.status is Status.REPAIRED
-    assert solution.note == LEFT_OUT
+    assert solution.note == MOVING
 
 
 # --- degenerate cases of its own; those of every model are in test_degenerate ---

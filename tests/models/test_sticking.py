@@ -28,7 +28,7 @@ ALL = np.array([True, True])
 
 def test_without_any_held_contact_an_impossible_step_is_a_squeeze():
     nothing = np.zeros(2, dtype=bool)
-    squeezed = Attempt(found=None, solved=False, presses=nothing, parts=nothing, impossible=True)
+    squeezed = Attempt(answer=None, solved=False, presses=nothing, parts=nothing, impossible=True)
     assert search(ALL, ALL, lambda *roles: squeezed) == (None, SQUEEZE)
 
 
@@ -39,7 +39,7 @@ def test_the_search_says_when_it_has_not_seen_all(contacts, sets):
 
     def attempt(stick, out, _):
         tried.append(stick)
-        return Attempt(found=None, solved=True, presses=~stick, parts=stick)
+        return Attempt(answer=None, solved=True, presses=~stick, parts=stick)
 
     assert search(may, may, attempt) == (None, UNSETTLED)
     assert len(tried) == 1 + sets
@@ -52,12 +52,12 @@ def test_it_ends_whatever_the_attempts_say(seed, n):
 
     def attempt(stick, out, _):
         return Attempt(
-            found=stick, solved=rng.uniform() < 0.8, presses=rng.uniform(size=n) < 0.5, parts=rng.uniform(size=n) < 0.5
+            answer=stick, solved=rng.uniform() < 0.8, presses=rng.uniform(size=n) < 0.5, parts=rng.uniform(size=n) < 0.5
         )
 
     may = rng.uniform(size=n) < 0.8
-    found, _ = settle(may, may, attempt)
-    assert not (found & ~may).any()
+    answer, _ = settle(may, may, attempt)
+    assert not (answer & ~may).any()
 
 
 CREEP = {
@@ -192,7 +192,7 @@ def has_solution(problem, solve):
             if (w.c[apart] >= -1e-9).all():
                 return True
             continue
-        found = linprog(
+        answer = linprog(
             np.zeros(rows.size),
             A_ub=-G[np.ix_(apart, rows)],
             b_ub=w.c[apart] + 1e-9,
@@ -201,7 +201,7 @@ def has_solution(problem, solve):
             bounds=[(0.0, None)] * press.size + [(-most[row], most[row]) for row in rows[press.size :]],
             options={"primal_feasibility_tolerance": 1e-10},
         )
-        if found.status == 0:
+        if answer.status == 0:
             return True
     return False
 

@@ -16,7 +16,7 @@ def test_the_motion_is_monotonic_and_the_same_backwards(share):
     assert smooth(share) <= smooth(min(1.0, share + 1e-3))
 
 
-SYSTEM, _ = arm_with_hand(np.zeros(3), left=False)
+SYSTEM, _ = arm_with_hand(np.zeros(3), mirrored=False)
 
 
 @settings(deadline=None, max_examples=20)

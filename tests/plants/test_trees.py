@@ -55,7 +55,7 @@ def test_a_spring_of_the_drive_gives_way_by_the_weight_of_all_that_it_carries():
     assert state.q[0][0] == pytest.approx(-3.0 * G / stiffness, rel=1e-6)
     assert trees.force_between(1, 0)[2] == pytest.approx(1.0 * G, rel=1e-6)
     assert trees.force_between(0, 1)[2] == pytest.approx(-1.0 * G, rel=1e-6)
-    assert trees.squeeze(0, 1) >= 1.0 * G
+    assert trees.pressing_force(0, 1) >= 1.0 * G
 
 
 def test_what_slides_on_the_platform_is_slowed_by_friction_alone():

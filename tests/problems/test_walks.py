@@ -22,9 +22,9 @@ def test_the_walk_is_coherent_and_stays_on_its_feet():
 
 
 def test_copies_of_contacts_leave_the_motion_what_it_is():
-    posed = problems(solo12(), 4)
-    assert posed
-    for each in posed[::7]:
+    steps = problems(solo12(), 4)
+    assert steps
+    for each in steps[::7]:
         few, many = dissipation.solve(each.problem), dissipation.solve(copied(each.problem, 30))
         assert many.status is Status.SOLVED
         assert many.v_plus == pytest.approx(few.v_plus, abs=1e-9)

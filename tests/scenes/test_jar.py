@@ -75,9 +75,9 @@ def test_the_lid_stays_on_a_jar_that_is_lifted_tilted_and_shaken():
 
 def test_the_left_hand_is_the_right_one_in_a_mirror():
     tips = []
-    for left in (False, True):
-        system, shapes = arm_with_hand(np.zeros(3), left=left)
-        fingers = np.tile([0.1, 0.4, 0.5, 0.6], 3) * ([-1.0, 1.0, 1.0, 1.0] * 3 if left else 1.0)
+    for mirrored in (False, True):
+        system, shapes = arm_with_hand(np.zeros(3), mirrored=mirrored)
+        fingers = np.tile([0.1, 0.4, 0.5, 0.6], 3) * ([-1.0, 1.0, 1.0, 1.0] * 3 if mirrored else 1.0)
         q = np.concatenate([np.zeros(ARM_JOINTS), fingers, [0.9, 0.4, 0.5, 0.6]])
         data = system.model.createData()
         pin.framesForwardKinematics(system.model, data, q)

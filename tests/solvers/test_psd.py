@@ -228,11 +228,11 @@ def test_shapes_that_do_not_fit_are_refused(solver):
         SOLVERS[solver](np.eye(3), np.zeros(2))
 
 
-@pytest.mark.parametrize(("r", "left"), [(np.nan, 0.0), (np.inf, 0.0), (-1.0, np.nan), (-1.0, np.inf)])
-def test_what_is_not_finite_is_never_a_solution(r, left):
+@pytest.mark.parametrize(("r", "roundoff"), [(np.nan, 0.0), (np.inf, 0.0), (-1.0, np.nan), (-1.0, np.inf)])
+def test_what_is_not_finite_is_never_a_solution(r, roundoff):
     """One row that approaches, beside one that is solved: its constant, or what rounding leaves of it, is no number."""
     rho, z, y, w = np.eye(2), np.array([1.0, 0.0]), np.zeros(2), np.zeros(2)
-    assert gram_residual(rho, np.array([-1.0, r]), np.array([0.0, left]), z, y, w) == np.inf
+    assert gram_residual(rho, np.array([-1.0, r]), np.array([0.0, roundoff]), z, y, w) == np.inf
 
 
 @pytest.mark.parametrize("y", [np.nan, np.inf, 1e200])

@@ -51,7 +51,7 @@ class Program(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a solver made of a program.
+    """A solver's answer to a program.
 
     Attributes:
         v: Velocities, shape (m,).
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
         iterations: Its iterations.
         seconds: Processor time that it took, by its own clock for ECOS; without its setup, which Castro, Permenter &
             Han 2022 leave out for Gurobi, too [s].
-        solved: Whether it claims to have solved it.
+        solved: True if it claims to have solved it.
     """
 
     v: Array
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 
 def program(problem: SparseProblem, sigma: float, beta: float) -> Program:
-    """The program of a step, with SAP's regularization.
+    """Return the program of a step, with SAP's regularization.
 
     Raises:
         InputError: Some friction is infinite: its cone has no dual with an inside.
@@ -88,15 +88,15 @@ def program(problem: SparseProblem, sigma: float, beta: float) -> Program:
         v_star[own] = problem.v_star[tree, :size]
     w = mean_inverse_mass(rho, n)
     physical = zip(w, problem.gap, problem.stiffness, problem.damping, strict=True)
-    found = np.array([regularize(problem.h, *each, beta, sigma) for each in physical]).reshape(n, 3)
+    result = np.array([regularize(problem.h, *each, beta, sigma) for each in physical]).reshape(n, 3)
     by_contact = np.arange(3 * n).reshape(3, n).T.ravel()
     c = (J @ v_star)[by_contact] - problem.surface_velocity.ravel()
-    c[::3] -= found[:, 2]
-    return Program(M, L, v_star, J[by_contact], rho[by_contact], c, found[:, [0, 1, 1]].ravel(), problem.mu)
+    c[::3] -= result[:, 2]
+    return Program(M, L, v_star, J[by_contact], rho[by_contact], c, result[:, [0, 1, 1]].ravel(), problem.mu)
 
 
 def of_step(step: StepProblem, v: Array, impulse: Array) -> SparseProblem:
-    """A forward step of one machine as a sparse problem of a single tree.
+    """Return a forward step of one machine as a sparse problem of a single tree.
 
     Args:
         step: The step, whose ties are left out.
@@ -124,7 +124,7 @@ def of_step(step: StepProblem, v: Array, impulse: Array) -> SparseProblem:
 
 
 def by_sap(problem: SparseProblem, solution: SparseSolution, seconds: float) -> Answer:
-    """SAP's own solution as an answer."""
+    """Return SAP's own solution as an answer."""
     v = np.concatenate([solution.v_plus[tree, :size] for tree, size in enumerate(problem.size)])
     return Answer(v, solution.impulses.ravel(), solution.iterations, seconds, True)
 
@@ -134,12 +134,12 @@ def momentum_error(asked: Program, answer: Answer) -> float:
     scale = np.diag(asked.M) ** -0.5
     carried, pushed = asked.M @ answer.v, answer.gamma @ asked.J
     size = max(np.linalg.norm(scale * carried), np.linalg.norm(scale * pushed))
-    left = np.linalg.norm(scale * (carried - asked.M @ asked.v_star - pushed))
-    return float(left / size) if size > 0.0 else 0.0
+    rest = np.linalg.norm(scale * (carried - asked.M @ asked.v_star - pushed))
+    return float(rest / size) if size > 0.0 else 0.0
 
 
 def slackness(asked: Program, answer: Answer) -> float:
-    """Mean |g · γ| of a contact over the cost at the answer (Castro et al. 2022, eq. 25)."""
+    """Return the mean |g · γ| of a contact over the cost at the answer (Castro et al. 2022, eq. 25)."""
     away = answer.v - asked.v_star
     g = asked.c + asked.J @ away + asked.R * answer.gamma
     cost = 0.5 * away @ asked.M @ away + 0.5 * answer.gamma @ (asked.R * answer.gamma)
@@ -184,9 +184,9 @@ def clarabel(asked: Program, tolerance: float) -> Answer:
     cones = [package.SecondOrderConeT(3)] * len(asked.mu)
     solver = package.DefaultSolver(csc_array(eye_array(G.shape[1])), np.zeros(G.shape[1]), G, h, cones, settings)
     began = time.thread_time()
-    found = solver.solve()
+    result = solver.solve()
     took = time.thread_time() - began
-    return _answer(asked, np.array(found.x), found.iterations, took, str(found.status) == "Solved")
+    return _answer(asked, np.array(result.x), result.iterations, took, str(result.status) == "Solved")
 
 
 def ecos(asked: Program, tolerance: float) -> Answer:
@@ -197,7 +197,7 @@ def ecos(asked: Program, tolerance: float) -> Answer:
     whole = csc_matrix(vstack([-eye_array(size), hstack([csc_array((len(h), 1)), G])]))
     cost = np.zeros(size)
     cost[0] = 1.0
-    found = package.solve(
+    result = package.solve(
         cost,
         whole,
         np.concatenate((np.zeros(size), h)),
@@ -207,8 +207,8 @@ def ecos(asked: Program, tolerance: float) -> Answer:
         reltol=tolerance,
         feastol=tolerance,
     )
-    told = found["info"]
-    return _answer(asked, found["x"][1:], told["iter"], told["timing"]["tsolve"], told["exitFlag"] == 0)
+    info = result["info"]
+    return _answer(asked, result["x"][1:], info["iter"], info["timing"]["tsolve"], info["exitFlag"] == 0)
 
 
 def scs(asked: Program, tolerance: float) -> Answer:
@@ -218,9 +218,9 @@ def scs(asked: Program, tolerance: float) -> Answer:
     data = {"P": csc_array(eye_array(G.shape[1])), "A": G, "b": h, "c": np.zeros(G.shape[1])}
     solver = package.SCS(data, {"q": [3] * len(asked.mu)}, eps_abs=tolerance, eps_rel=tolerance, verbose=False)
     began = time.thread_time()
-    found = solver.solve()
+    result = solver.solve()
     took = time.thread_time() - began
-    return _answer(asked, found["x"], found["info"]["iter"], took, found["info"]["status"] == "solved")
+    return _answer(asked, result["x"], result["info"]["iter"], took, result["info"]["status"] == "solved")
 
 
 SOLVERS: Final[dict[str, Callable[[Program, float], Answer]]] = {"clarabel": clarabel, "ecos": ecos, "scs": scs}
@@ -229,5 +229,5 @@ point."""
 
 
 def present() -> dict[str, Callable[[Program, float], Answer]]:
-    """Those of `SOLVERS` that are installed."""
+    """Return the installed `SOLVERS`."""
     return {name: solve for name, solve in SOLVERS.items() if installed(name)}

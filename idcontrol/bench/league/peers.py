@@ -114,28 +114,28 @@ PACKAGES = {"pinocchio": pinocchio, "cvxpy": fixed_point, "siconos": siconos}
 
 def shortest(solve: Solve, patience: float) -> tuple[Any, float]:
     """Return what `solve` returns, and the shortest time of its calls, which are repeated for `patience` [s]."""
-    least, spent, found = float("inf"), 0.0, None
+    least, spent, impulses = float("inf"), 0.0, None
     while spent < patience:
         began = time.perf_counter()
-        found = solve()
+        impulses = solve()
         took = time.perf_counter() - began
         least, spent = min(least, took), spent + took
-    return found, least
+    return impulses, least
 
 
 def answer(file: str, package: str, method: str, tolerance: float, rounds: int, patience: float) -> dict[str, Any]:
-    """The answer to one line; the problem is scaled to a fastest contact of 1 m/s, where tolerances are relative."""
+    """Answer one line; the problem is scaled to a fastest contact of 1 m/s, so that tolerances are relative."""
     with np.load(file) as arrays:
         W, q, mu = arrays["W"], arrays["q"], arrays["mu"]
     unit = np.abs(q).max() or 1.0
     solve = PACKAGES[package](method, W, q / unit, mu, tolerance, rounds)
-    found, least = shortest(solve, patience)
-    return {"r": None if found is None else (unit * found).tolist(), "seconds": least}
+    impulses, least = shortest(solve, patience)
+    return {"r": None if impulses is None else (unit * impulses).tolist(), "seconds": least}
 
 
 if __name__ == "__main__":
-    told = os.fdopen(os.dup(1), "w")
+    channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # some print on stdout
     with contextlib.suppress(BrokenPipeError):
         for line in sys.stdin:
-            print(json.dumps(answer(*json.loads(line))), file=told, flush=True)
+            print(json.dumps(answer(*json.loads(line))), file=channel, flush=True)

@@ -42,17 +42,17 @@ class FrictionProblem(NamedTuple):
 
 
 def read(paths: Sequence[str | Path]) -> list[FrictionProblem]:
-    """The problems of files and, in the order of their names, of folders; W is replaced by (W + Wᵀ)/2.
+    """Return the problems of files and, in the order of their names, of folders; W is replaced by (W + Wᵀ)/2.
 
     Raises:
         InputError: A path has none, or a file is none.
     """
     files: list[Path] = []
     for path in map(Path, paths):
-        found = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
-        if not found or not found[0].is_file():
+        archives = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
+        if not archives or not archives[0].is_file():
             raise InputError(f"data: {path} has no .npz files; give a file, or a folder with contact problems")
-        files += found
+        files += archives
     return [_read(file) for file in files]
 
 
@@ -74,7 +74,7 @@ def _read(file: Path) -> FrictionProblem:
 
 
 def of_step(name: str, step: StepProblem) -> FrictionProblem:
-    """A step's contact problem, forward or inverse; its frictions must be finite, and its ties none."""
+    """Return a step's contact problem, forward or inverse; its frictions must be finite, and its ties none."""
     whitened, n = whiten(step), len(step.contacts)
     order = np.arange(3 * n).reshape(3, n).T.ravel()
     rho = whitened.rho[order]

@@ -1,4 +1,4 @@
-"""The solvers of the league: ours, those of other packages where they are installed, and the user's.
+"""The solvers of the league: ours, installed ones of other packages, and the user's.
 
 Other packages' solvers run in processes of their own (`idcontrol.bench.league.peers`), one an interpreter, and some of
 them do crash.
@@ -42,7 +42,7 @@ OURS: Final = "idcontrol coulomb-cone"
 
 
 class Answer(NamedTuple):
-    """What a solver made of a problem.
+    """A solver's answer to a problem.
 
     Attributes:
         r: Impulses, shape (3 n,); None where it does not claim to have solved it.
@@ -61,7 +61,7 @@ class Solver:
     Attributes:
         name: Its name.
         answer: Solves a problem.
-        most: Largest number of contacts that it is given, so that a league ends within minutes.
+        most: Its largest number of contacts, so that a league ends within minutes.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Solver:
 
 
 def entered() -> list[Solver]:
-    """Our solver, and those of the packages that are installed."""
+    """Return our solver, and the solvers of installed packages."""
     here, solvers = sys.executable, [Solver(OURS, _ours)]
     if installed("pinocchio"):
         solvers += [Solver(f"Pinocchio {name}", partial(_peer, here, "pinocchio", name)) for name in ("ADMM", "PGS")]
@@ -84,7 +84,7 @@ def entered() -> list[Solver]:
 
 @cache
 def siconos_installed() -> bool:
-    """Whether Debian's interpreter has siconos."""
+    """True if Debian's interpreter has siconos."""
     try:
         asked = subprocess.run([DEBIANS, "-I", "-c", "import siconos.numerics"], capture_output=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -111,7 +111,7 @@ _ours = plain(_solve)
 
 
 _processes: dict[tuple[str, Path], subprocess.Popen[str]] = {}
-"""Those that run, by interpreter and script; they end with this one, when nothing is left to read."""
+"""Running processes by interpreter and script; they end with this one, at the end of their input."""
 
 
 def _process(key: tuple[str, Path]) -> subprocess.Popen[str]:
@@ -140,5 +140,5 @@ def _peer(interpreter: str, package: str, method: str, problem: FrictionProblem)
         process.kill()
         process.communicate()
         return Answer(None, np.nan if in_time else np.inf)
-    told = json.loads(line)
-    return Answer(None if told["r"] is None else np.array(told["r"]), told["seconds"])
+    reply = json.loads(line)
+    return Answer(None if reply["r"] is None else np.array(reply["r"]), reply["seconds"])

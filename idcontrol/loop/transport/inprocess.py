@@ -1,4 +1,4 @@
-"""Two ends within one process: what one sends the other receives, in order, at once."""
+"""Two ends within one process: each receives what the other sends, in order, at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Queue:
         self._out.append(bytes(data))
 
     def receive(self) -> bytes | None:
-        """The oldest datagram that waits; None if there is none."""
+        """Return the oldest waiting datagram; None if there is none."""
         return self._into.popleft() if self._into else None
 
     def settle(self) -> None:
@@ -28,7 +28,7 @@ class Queue:
 
 
 def pair() -> tuple[Queue, Queue]:
-    """Two connected ends; what nobody takes is forgotten after 1000 datagrams."""
+    """Return two connected ends; more than 1000 waiting datagrams are dropped."""
     there: deque[bytes] = deque(maxlen=1000)
     back: deque[bytes] = deque(maxlen=1000)
     return Queue(there, back), Queue(back, there)

@@ -1,8 +1,8 @@
 """Two processes of one machine: a mailbox of shared memory in each direction that holds the newest datagram.
 
-The memory has no name: it is handed to the other process as an inherited file descriptor (`memory.anonymous`), so that
-nothing is left behind however the two end. A reader that meets a writer half-way sees a counter that is odd or has
-moved, and looks again; what slips through (on machines that reorder stores) fails its checksum.
+The memory has no name: the other process inherits its file descriptor (`memory.anonymous`), so that nothing remains
+however the two end. A reader that meets a writer half-way sees a counter that is odd or has moved, and reads again;
+what slips through (on machines that reorder stores) fails its checksum.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ class SharedLink:
         self._seen = 0
 
     def send(self, data: memoryview) -> None:
-        """Put `data` in place of what was there."""
+        """Replace the datagram in the mailbox by `data`."""
         self._out.put(data)
 
     def receive(self) -> bytes | None:
-        """The newest, once."""
+        """Return the newest datagram, once."""
         self._seen, data = self._into.take(self._seen)
         return data
 
     def settle(self) -> None:
-        """There is but one sender."""
+        """Do nothing: there is only one sender."""
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._out.close()
         self._into.close()

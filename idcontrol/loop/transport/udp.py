@@ -20,10 +20,10 @@ Address = tuple[str, int]
 
 
 def address(text: str) -> Address:
-    """Host and port of ``HOST:PORT``.
+    """Return host and port of ``HOST:PORT``.
 
     Raises:
-        InputError: It is written in another way.
+        InputError: The format is different.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
@@ -42,11 +42,11 @@ class UdpLink:
         """Open a socket.
 
         Args:
-            bind: Where to listen; port 0 is any that is free.
-            peer: The other side; None is the sender of the first accepted datagram.
+            bind: Address to listen on; port 0 for any free one.
+            peer: The other side; None for the sender of the first accepted datagram.
 
         Raises:
-            InputError: The address cannot be used.
+            InputError: The address is unusable.
         """
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         used, what = bind, "cannot listen at"
@@ -67,16 +67,16 @@ class UdpLink:
         self.local: Address = self._socket.getsockname()
 
     def send(self, data: memoryview) -> None:
-        """Send, or lose it: a full buffer and an absent peer are what watchdogs are for."""
+        """Send, or lose it: watchdogs handle full buffers and absent peers."""
         if self._connected:
             with contextlib.suppress(OSError):
                 self._socket.send(data)
 
     def receive(self) -> bytes | None:
-        """The next datagram of the peer, or of anybody where the peer is not known yet."""
+        """Return the next datagram of the peer, or of any sender while the peer is unknown."""
         try:
             data, self._sender = self._socket.recvfrom(LARGEST)
-        except OSError:  # nothing there, or the peer's machine says that nobody listens
+        except OSError:  # nothing there, or the peer's machine reports that no process listens
             return None
         return data
 
@@ -92,7 +92,7 @@ class UdpLink:
             select.select([self._socket], [], [], timeout_s)
 
     def fileno(self) -> int:
-        """What can be read as soon as a datagram has come, for `select`."""
+        """Return what becomes readable once a datagram has come, for `select`."""
         return self._socket.fileno()
 
     def close(self) -> None:

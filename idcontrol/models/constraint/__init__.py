@@ -1,8 +1,8 @@
 """The first-order constraint solver: every constraint is a stiff spring with a damper, integrated implicitly.
 
-`solver` holds the contact model, `sparse` that of many bodies, `unilateral` its problem without friction, `laws` the
-stiffness of springs, spheres and elastic foundations, and the rows of joint limits and of bilateral springs (math.md,
-section 11).
+`solver` holds the contact model, `sparse` the model of many bodies, `unilateral` the problem without friction. `laws`
+holds the stiffness of springs, spheres and elastic foundations, and rows for joint limits and bilateral springs
+(math.md, section 11).
 
 Source: Drumwright 2019, "An unconditionally stable first-order constraint solver for multibody systems".
 """

@@ -19,14 +19,13 @@ from idcontrol.models.step import PUSH_OUT_SPEED, Bilateral, ContactModel, StepP
 from idcontrol.types import Array, Integers
 
 ContactLaw: TypeAlias = Callable[[Contacts], Contacts]
-"""Gives contacts their stiffness and damping; it may replace the gap where it linearizes a force law."""
+"""Sets the stiffness and damping of contacts; a law that linearizes may also replace the gap."""
 
 SHALLOWEST = 1e-7
-"""Depth at which Hertz' law is linearized for contacts that are less deep [m].
+"""Depth below which Hertz' law is linearized at this depth [m].
 
-At the surface its stiffness vanishes: taken there, a body falls into the ground for a step and is thrown back by the
-next. This is about a third of the depth at which a kilogram on steel rests.
-"""
+At the surface its stiffness vanishes: linearized there, a body would fall through the ground for a step and be thrown
+back by the next. This is about a third of the static depth of a kilogram on steel."""
 
 
 def _refuse_negative(**values: npt.ArrayLike) -> None:
@@ -36,7 +35,7 @@ def _refuse_negative(**values: npt.ArrayLike) -> None:
 
 
 def springs(stiffness: float, damping: float = 0.0) -> ContactLaw:
-    """The same linear spring and damper at every contact.
+    """Return the law of the same linear spring and damper at every contact.
 
     Args:
         stiffness: K [N/m]; inf is rigid.
@@ -58,11 +57,11 @@ STIFFNESS, DAMPING = 1e10, 1.0
 """Steel under a small foot [N/m] and "a little damping" [N s/m] (Drumwright 2019, section 6.4)."""
 
 NEARLY_RIGID = springs(STIFFNESS, DAMPING)
-"""A robot sinks into it by nanometres, and how its feet share the load is still unique."""
+"""Robots sink in by nanometres, and the distribution of load among feet is still unique."""
 
 
 def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, damping: float = 0.0) -> ContactLaw:
-    """A bed of springs (Winkler), one under each contact: ``K = E A / L`` (Drumwright 2019, section 5.5).
+    """Return the law of a bed of springs (Winkler), one per contact: ``K = E A / L`` (Drumwright 2019, section 5.5).
 
     Args:
         modulus: E [Pa].
@@ -87,7 +86,7 @@ def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, dampin
 
 
 def hertz(modulus: float, radius: float, damping: float = 0.0) -> ContactLaw:
-    r"""A sphere on an elastic half-space, ``f = k_H d^{3/2}``, ``k_H = 4/3 E* √r``, by its tangent.
+    r"""Return the law of a sphere on an elastic half-space, ``f = k_H d^{3/2}``, ``k_H = 4/3 E* √r``, by its tangent.
 
     At depth d the tangent is a spring of stiffness ``K = 3/2 k_H √d`` whose rest lies d/3 below the surface: the gap
     becomes ``φ + d/3``, which is -2/3 d at that depth. A body at rest is exactly at Hertz' depth. (Drumwright 2019,
@@ -120,7 +119,7 @@ def hertz(modulus: float, radius: float, damping: float = 0.0) -> ContactLaw:
 
 
 def compliant(law: ContactLaw, model: ContactModel = solve) -> ContactModel:
-    """The contact model whose contacts get their stiffness from `law`; bilateral rows are left as they are."""
+    """Return a contact model whose contacts get their stiffness from `law`; bilateral rows keep theirs."""
 
     def with_law(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         return model(replace(problem, contacts=law(problem.contacts)), warm)
@@ -129,9 +128,9 @@ def compliant(law: ContactLaw, model: ContactModel = solve) -> ContactModel:
 
 
 def recovering_slowly(model: ContactModel) -> ContactModel:
-    """Return the contact model with penetration undone at `PUSH_OUT_SPEED` at most.
+    """Return the contact model with penetration corrected at `PUSH_OUT_SPEED` at most.
 
-    Springs that are too stiff for the step undo it within one, at φ/h, and give a body a speed that no ground does.
+    Springs that are too stiff for the step correct it within one step, at φ/h, which is an unphysical speed.
     """
 
     def with_cap(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -143,18 +142,18 @@ def recovering_slowly(model: ContactModel) -> ContactModel:
 
 
 def solve_nearly_rigid(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """One step on `NEARLY_RIGID` ground: what the plant and the controller of this model take it to be."""
+    """Solve one step on `NEARLY_RIGID` ground, the assumption of this model's plant and controller."""
     return solve(replace(problem, contacts=NEARLY_RIGID(problem.contacts)), warm)
 
 
 def spring_rows(
     rows: Array, deviation: Array, h: float, stiffness: npt.ArrayLike, damping: npt.ArrayLike = 0.0
 ) -> Bilateral:
-    """Bilateral constraints φ = 0 as stiff springs, ``λ = -K φ⁺ - B φ̇⁺`` at the end of the step.
+    """Model bilateral constraints φ = 0 as stiff springs, ``λ = -K φ⁺ - B φ̇⁺`` at the end of the step.
 
     Args:
         rows: G, their Jacobian, shape (k, m).
-        deviation: φ now, shape (k,) [m or rad].
+        deviation: φ at the beginning of the step, shape (k,) [m or rad].
         h: Length of the step [s].
         stiffness: K, shape (k,) or one for all [N/m or N m/rad]; inf is rigid.
         damping: B, shape (k,) or one for all [N s/m or N m s/rad].
@@ -188,13 +187,13 @@ def joint_limits(
     stiffness: float = np.inf,
     damping: float = 0.0,
 ) -> Contacts:
-    """Ranges of joints as contacts without friction: ``q - lower ≥ 0`` and ``upper - q ≥ 0`` (math.md, section 12.5).
+    """Model joint ranges as contacts without friction: ``q - lower ≥ 0`` and ``upper - q ≥ 0`` (math.md, section 12.5).
 
-    They may stand beside other contacts (`idcontrol.contact.contacts.concatenate`). Their impulses are torques times
-    seconds; as points in the world they have no place.
+    They combine with other contacts (`idcontrol.contact.contacts.concatenate`). Their impulses are torques times
+    seconds; they have no point in the world.
 
     Args:
-        velocity: Which velocity each joint is, shape (k,).
+        velocity: Index of each joint's velocity, shape (k,).
         position: Of the joints, shape (k,) [rad or m].
         lower: Shape (k,); -inf where there is no limit.
         upper: Shape (k,); inf where there is no limit.
@@ -203,8 +202,8 @@ def joint_limits(
         damping: B [N m s/rad or N s/m].
 
     Returns:
-        One contact for each finite limit, all lower ones first. Identity -1 - 2 j for the lower limit of velocity j,
-        -2 - 2 j for its upper one: never that of a foot.
+        One contact for each finite limit, all lower ones first. Identity -1 - 2 j for the lower limit of velocity j, -2
+        - 2 j for its upper limit, which no foot uses.
     """
     gap = np.concatenate((position - lower, upper - position))
     sign = np.repeat([1.0, -1.0], velocity.size)

@@ -4,9 +4,9 @@ Numbers in parentheses are its equations.
 
 * `bilateral_force`, (61), (62), (53): loses digits as K grows and needs (G M⁻¹Gᵀ)⁻¹ (math.md, section 11.1).
 * `unilateral_forces`, the QP (83)-(85): the law max(0, -Kφ⁺ - Bφ̇⁺) for one constraint only (math.md, section 11.2).
-* `solve`, the programs (99)-(120) with the true friction cone: β is as large as B_r = 10⁶/h times slip and weighs as
-  much as a force, so that it pays to press harder until nothing slides; nothing bounds the normal force from above, and
-  blocks are thrown off ramps (math.md, section 11.3).
+* `solve`, the programs (99)-(120) with the true friction cone. β is as large as B_r = 10⁶/h times slip and weighs as
+  much as a force, so that pressing harder pays until nothing slides. The normal force has no upper bound, and blocks
+  are thrown off ramps (math.md, section 11.3).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TANGENTIAL_DAMPING = 1e6
 def bilateral_force(
     A: Array, phi: Array, phi_dot: Array, pushed: Array, turning: Array, h: float, stiffness: float, damping: float
 ) -> Array:
-    """Force λ₁ of bilateral springs by (61), (62) and (53).
+    """Compute the force λ₁ of bilateral springs by (61), (62) and (53).
 
     Args:
         A: ``G M⁻¹Gᵀ``, invertible, shape (k, k).
@@ -53,7 +53,7 @@ def bilateral_force(
 
 
 def unilateral_forces(A: Array, phi: Array, phi_dot_free: Array, h: float, stiffness: Array, damping: Array) -> Array:
-    """Forces λ₁ of unilateral springs by the QP (83)-(85), where G does not turn.
+    """Compute the forces λ₁ of unilateral springs by the QP (83)-(85), for constant G.
 
     Args:
         A: ``G M⁻¹Gᵀ``, shape (k, k).
@@ -78,19 +78,19 @@ def solve(
     *,
     backend: Literal["CLARABEL", "ECOS"] = "CLARABEL",
 ) -> StepSolution:
-    """One step by the cone program (109)-(120), K_r = K_s = 0.
+    """Solve one step by the cone program (109)-(120), K_r = K_s = 0.
 
-    Contacts count where φ ≤ 0, as in its section 6.1. Terms with the turning of G are left out: those of a block
-    that slides are zero.
+    Contacts with φ ≤ 0 take part, as in section 6.1 of the paper. Terms with the rotation of G are neglected: they are
+    zero for a sliding block.
 
     Args:
         problem: The step, without bilateral rows; contacts of finite stiffness and friction.
         warm: Not used.
-        backend: Which solver of cone programs.
+        backend: Name of the solver for cone programs.
 
     Returns:
-        The solution; FALLBACK without impulses where the solver gives none, REPAIRED where it says that it may be
-        inaccurate (these programs span some sixteen digits).
+        The solution; FALLBACK without impulses if the solver has no answer, REPAIRED if it reports reduced accuracy
+        (these programs span some sixteen digits).
 
     Raises:
         InputError: cvxpy or the solver is not installed, there are bilateral rows, or a contact is rigid or has
@@ -127,13 +127,13 @@ def solve(
 def _cone_program(
     A: Array, free: Array, phi: Array, K: Array, B: Array, mu: Array, h: float, backend: str
 ) -> tuple[Array, Status, int]:
-    """Forces λ = (λ_n, λ_r, λ_s) [N] of (109)-(120), shape (3 k,)."""
+    """Compute the forces λ = (λ_n, λ_r, λ_s) [N] of (109)-(120), shape (3 k,)."""
     import cvxpy
 
     k = phi.size
     B_r, weight = TANGENTIAL_DAMPING / h, 1.0 / h  # the latter is ζ
     x = cvxpy.Variable(3 * k)
-    # β / √ζ, a force of the size of the others: β itself is larger by the digits that these programs ask for
+    # β / √ζ, a force as large as the others: β itself is larger by many orders of magnitude
     slack = cvxpy.Variable(2 * k)
     rate = free + h * A @ x
     rows: list[Any] = [

@@ -1,6 +1,6 @@
 r"""Constraints as stiff springs and dampers, integrated implicitly (math.md, section 11).
 
-Stable for every step size as long as the directions G of the constraints stay (docs/theory/constraint.md).
+Stable for every step size as long as the constraint directions G are constant (docs/theory/constraint.md).
 
 At the end of the step a constraint φ with Jacobian G pushes with ``λ = -K φ⁺ - B φ̇⁺``. In impulses Λ = hλ,
 
@@ -8,20 +8,22 @@ At the end of the step a constraint φ with Jacobian G pushes with ``λ = -K φ�
     0 ≤ Λ ⊥ G v⁺ + C Λ + C h K φ ≥ 0                                   unilateral (11.2)
 
 K = inf is C = 0 and φ/h. Contact with friction (11.3) is the unilateral row along the normal and, along the tangents, a
-damper B_r with a bounded force: the friction LCP with C_n on the diagonal of NΓNᵀ and C_t = 1/(h B_r) on those of the
-tangents,
+damper B_r with a bounded force: the friction LCP with C_n on the diagonal of NΓNᵀ and C_t = 1/(h B_r) on the
+tangents' diagonals,
 
     ⎡ NΓNᵀ + C_n   NΓFᵀ                    0 ⎤ ⎡f_N⎤   ⎡ N v° + C_n h K φ ⎤
     ⎢ FΓNᵀ         FΓFᵀ + C_t [I -I; -I I] E ⎥ ⎢f_F⎥ + ⎢ F v°             ⎥ ≥ 0,   ⊥ z ≥ 0
     ⎣ diag μ       -Eᵀ                     0 ⎦ ⎣ λ ⎦   ⎣ 0                ⎦
 
-with the friction pyramid of `idcontrol.models.coulomb`. Its matrix is strictly copositive in the impulses where all
-stiffness is finite: a solution then exists, joints that squeeze included.
+with the friction pyramid of `idcontrol.models.coulomb`. Its matrix is strictly copositive in the impulses if all
+stiffness is finite: a solution then exists, even where joints prescribe conflicting velocities.
 
-Differences from Drumwright 2019: it needs neither (G M⁻¹Gᵀ)⁻¹, which redundant constraints do not have, nor Ġ; forces
-of coupled constraints obey the law (the printed programs, `idcontrol.models.constraint.printed`, do so for one
-constraint only); and the damper of a contact that is open when the step begins is not engaged in that step, so that no
-force acts at a distance: such a contact presses only if its gap closes within the step, whatever closes it.
+Differences from Drumwright 2019:
+
+It needs neither (G M⁻¹Gᵀ)⁻¹, which does not exist for redundant constraints, nor Ġ. Forces of coupled constraints obey
+the law; the printed programs (`idcontrol.models.constraint.printed`) obey it for one constraint only. The damper of an
+initially open contact is not engaged, so that no force acts at a distance: such a contact presses only if its gap
+closes within the step.
 """
 
 from __future__ import annotations
@@ -63,31 +65,30 @@ CREEP = 1e-6
 """Sticking contacts creep at this part of the speed that they would have without friction: ``B_r = 1/(CREEP h w)``."""
 
 OPENING = 1e-9
-"""A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change. One that
-neither presses nor opens by more keeps its role."""
+"""A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change. A contact that
+neither presses nor parts keeps its role."""
 
 SPRING_RANK_TOLERANCE = 1e-16
-"""Bilateral rows whose squared distance from the others is below this part of their square are the same row.
+"""Bilateral rows are the same row if their squared distance from the others is below this part of their square.
 
-Compliance keeps rows apart that geometry does not: with h = 0.1 s, K = 1e15 N/m and 1 kg by 1e-13. What is below that
-is rounding, and only one of such rows can carry the load.
-"""
+Compliance separates rows that are geometrically equal: with h = 0.1 s, K = 1e15 N/m and 1 kg by 1e-13. Anything below
+is rounding, and only one of such rows can carry the load."""
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Solve one step; stiffness and damping are those of the contacts, compliance that of the bilateral rows.
+    """Solve one step, with the contacts' stiffness and damping and the bilateral rows' compliance.
 
-    With prescribed joints, bilateral rows with C = 0, the motor impulses are their multipliers. With infinite friction
-    a contact does not slide while it presses.
+    With prescribed joints, bilateral rows with C = 0, the motor impulses are their multipliers. A contact with infinite
+    friction does not slide while it presses.
 
     Args:
         problem: The step, forward or inverse.
         warm: Not used: the solvers start cold.
 
     Returns:
-        The solution. FALLBACK has the note `SQUEEZE` where contacts are rigid and nothing keeps them apart, `UNSOLVED`
-        where none was found that may be there, as at 1e15 N/m. REPAIRED has the note `INEXACT` where some contact obeys
-        its law to fewer digits than is called solved.
+        The solution. FALLBACK has the note `SQUEEZE` where contacts are rigid and no velocity keeps them apart,
+        `UNSOLVED` where the solver failed and a solution may exist, as at 1e15 N/m. REPAIRED has the note `INEXACT` if
+        a contact obeys its law to fewer digits than the tolerance.
 
     Raises:
         InputError: A stiffness or damping is negative.
@@ -109,15 +110,15 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     giving = np.concatenate((compliance, creep, creep, soft))
     outcome = _impulses(whitened, contacts.mu, giving)
     ending = _ending(outcome, rigid=not compliance.any())
-    if ending.note == INEXACT:  # whether its impulses serve depends on what springs give way, too
+    if ending.note == INEXACT:  # whether its impulses suffice also depends on the deflection of springs
         whitened = whitened._replace(rho=np.hstack((whitened.rho, np.diag(np.sqrt(giving)))))
     return finish(problem, whitened, outcome.f, ending)
 
 
 def contact_law(contacts: Contacts | SparseProblem, h: float) -> tuple[Array, Array]:
-    """C_n = 1/(h²K + hB) and C_n h K φ of each contact, shapes (n,) [m/s per N s], [m/s]; inf where nothing can push.
+    """Return C_n = 1/(h²K + hB) and C_n h K φ of each contact, shapes (n,) [m/s per N s], [m/s]; inf for no force.
 
-    A contact that is open (φ > 0) has B = 0. Penetration of rigid contacts is undone at `PUSH_OUT_SPEED` at most.
+    A contact that is open (φ > 0) has B = 0. Penetration of rigid contacts is corrected at `PUSH_OUT_SPEED` at most.
     """
     K, gap = contacts.stiffness, contacts.gap
     if not ((contacts.damping >= 0.0).all() and (K >= 0.0).all()):
@@ -133,10 +134,10 @@ def contact_law(contacts: Contacts | SparseProblem, h: float) -> tuple[Array, Ar
 
 
 def tangential_compliance(problem: StepProblem) -> Array:
-    """C_t = CREEP w of each contact, w its inverse mass along the tangents, shape (n,) [m/s per N s].
+    """Return C_t = CREEP w of each contact, w its inverse mass along the tangents, shape (n,) [m/s per N s].
 
-    w is the mean of ``Σ_j J_j² / M_jj`` over both tangents: that of each velocity by itself, so that a step has the
-    same one whether its joints are prescribed or not, and light and heavy bodies creep alike.
+    w is the mean of ``Σ_j J_j² / M_jj`` over both tangents. It does not depend on which joints are prescribed, and
+    light and heavy bodies creep alike.
     """
     creep: Array = _creep(problem.M, problem.contacts.jacobian, HEAP)
     return creep
@@ -159,7 +160,7 @@ def _creep(M: Array, J: Array, arena: Arena) -> Array:  # pragma: no cover - com
 def _soft_lcp(
     rho: Array, c: Array, compliance: Array, mu: Array, frictional: Integers, arena: Arena
 ) -> FrictionLcp:  # pragma: no cover - compiled
-    """The balanced friction LCP of springs."""
+    """Assemble the balanced friction LCP of springs."""
     lcp = assemble(rho, c, compliance, mu, frictional, arena)
     balance_uniformly(lcp, arena)
     return lcp
@@ -170,7 +171,7 @@ def _soft_lcp(
 def closed_kernel(
     h: float, law: tuple[float, float], w: Whitened, mu: Array, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """`solve` for contacts of gap 0 on ground of one stiffness and damping, without other rows, at the first attempt.
+    """Run the first attempt of `solve` for contacts of gap 0 with one stiffness and damping, without other rows.
 
     Args:
         h: Length of the step [s].
@@ -178,12 +179,12 @@ def closed_kernel(
         w: The whitened problem, without rigid bilateral rows.
         mu: Friction, finite, shape (n,).
         f: Result, shape (3 n,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
 
     Returns:
         Status number, iterations, residual.
     """
-    n, rho, c, left = mu.shape[0], w.rho, w.c, w.left
+    n, rho, c, roundoff = mu.shape[0], w.rho, w.c, w.roundoff
     stiffness, damping = law
     creep = _creep(w.M, w.rows, arena)
     compliance, frictional, count = vector(arena, 3 * n), indices(arena, n), 0
@@ -196,18 +197,18 @@ def closed_kernel(
     f[:] = 0.0
     if count == 0:
         status, iterations, residual = spring_kernel(
-            rho[:n], c[:n], left[:n], compliance[:n], f[:n], vector(arena, n), arena
+            rho[:n], c[:n], roundoff[:n], compliance[:n], f[:n], vector(arena, n), arena
         )
         return status, iterations, residual
     lcp = _soft_lcp(rho, c, compliance, mu, frictional[:count], arena)
-    problem = Unbalanced(rho, c, left, compliance, mu, frictional[:count])
+    problem = Unbalanced(rho, c, roundoff, compliance, mu, frictional[:count])
     status, iterations, residual = solve_lcp(lcp, problem, 0.0, vector(arena, lcp.r.shape[0]), f, arena)
     return status, iterations, residual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """Impulses of all rows, and how they were found."""
+    """Impulses of all rows, and the outcome of the solver."""
 
     f: Array
     status: SolverStatus
@@ -218,13 +219,13 @@ class _Outcome:
 
 
 def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
-    """Impulses of the rows [N; S; T; bilateral] with their compliances."""
+    """Compute the impulses of the rows [N; S; T; bilateral] with their compliances."""
     n, rows = mu.size, compliance.size
     no_slip = np.isinf(mu)
     frictional = np.flatnonzero((mu > 0.0) & ~no_slip & (compliance[n : 2 * n] > 0.0))
     if rows == 3 * n and not no_slip.any():
-        return _contact_impulses(whitened.rho, whitened.c, whitened.left, compliance, mu, frictional)
-    # rows held with equality have their compliance as a column of their own, √C: the Gram matrix of the rows is ρρᵀ + C
+        return _contact_impulses(whitened.rho, whitened.c, whitened.roundoff, compliance, mu, frictional)
+    # the compliance of rows held with equality is an extra column √C: the Gram matrix of the rows is ρρᵀ + C
     ridge = np.zeros((rows, rows))
     ridge[np.arange(n, rows), np.arange(n, rows)] = np.sqrt(compliance[n:])
     ridge[n + frictional] = ridge[2 * n + frictional] = 0.0
@@ -234,68 +235,70 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
     def attempt(stick: Booleans, out: Booleans, _: float) -> Attempt[_Outcome]:
         kept = held_rows(ridged, stick)
         held = hold(ridged, kept, SPRING_RANK_TOLERANCE, out)
-        outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], held.left[: 3 * n], compliance, mu, frictional)
+        outcome = _contact_impulses(
+            held.rho[: 3 * n], held.c[: 3 * n], held.roundoff[: 3 * n], compliance, mu, frictional
+        )
         f = held.impulses(ridged, np.concatenate((outcome.f, np.zeros(rows - 3 * n))))
         parts, presses, moves = outcomes(whitened._replace(c=whitened.c + compliance * f), f, stick, out, OPENING)
-        given = np.abs(compliance * f)[kept[kept < 3 * n]].max(initial=0.0)
+        deflection = np.abs(compliance * f)[kept[kept < 3 * n]].max(initial=0.0)
         return Attempt(
-            found=replace(outcome, f=f),
+            answer=replace(outcome, f=f),
             solved=outcome.status is SolverStatus.SOLVED,
             presses=presses,
             parts=parts,
-            moves=np.inf if given > YIELD * fastest else moves,
+            moves=np.inf if deflection > YIELD * fastest else moves,
             impossible=outcome.status is SolverStatus.INFEASIBLE,
         )
 
     if frictional.size or compliance[:n].any():
-        found, unsettled = settle(no_slip, no_slip, attempt)
+        solution, unsettled = settle(no_slip, no_slip, attempt)
     else:
         most = np.full(rows, np.inf)
         creeps = n + np.flatnonzero(compliance[n : 3 * n])
         most[creeps] = YIELD * fastest / compliance[creeps]
         without, look = frictionless(ridged, OPENING, no_slip, rank_tolerance=SPRING_RANK_TOLERANCE, most=most)
         answer, unsettled = settle(no_slip, no_slip, without, look=look)
-        found = _Outcome(
+        solution = _Outcome(
             f=answer.f,
             status=SolverStatus(answer.number),
             iterations=answer.iterations,
             residual=answer.residual,
         )
-    if found.status is SolverStatus.SOLVED:
-        # beside contacts that are held, hardly anything is left of the velocities of others, nor of their units
-        whole = Unbalanced(whitened.rho, whitened.c, whitened.left, compliance, mu, frictional)
-        residual = max(found.residual, violation(whole, found.f, whitened.rho.T @ found.f))
+    if solution.status is SolverStatus.SOLVED:
+        # next to held contacts, the velocities and units of other contacts nearly vanish
+        whole = Unbalanced(whitened.rho, whitened.c, whitened.roundoff, compliance, mu, frictional)
+        residual = max(solution.residual, violation(whole, solution.f, whitened.rho.T @ solution.f))
         accurate = SolverStatus.SOLVED if residual <= TOLERANCE else SolverStatus.INACCURATE
-        found = replace(found, status=accurate, residual=residual)
-    return replace(found, unsettled=UNSETTLED if unsettled == CONTRADICTED and frictional.size else unsettled)
+        solution = replace(solution, status=accurate, residual=residual)
+    return replace(solution, unsettled=UNSETTLED if unsettled == CONTRADICTED and frictional.size else unsettled)
 
 
 def _contact_impulses(
-    rho: Array, c: Array, left: Array, compliance: Array, mu: Array, frictional: Integers
+    rho: Array, c: Array, roundoff: Array, compliance: Array, mu: Array, frictional: Integers
 ) -> _Outcome:
-    """Impulses (3 n,) of contacts whose friction, where they have any, is finite.
+    """Compute the impulses (3 n,) of contacts with finite or no friction.
 
-    Where that fails, groups of contacts that do not act on each other are solved apart: springs that begin a kilometre
-    deep have approaches of 1e6 m/s, beside which pivoting takes a foot at rest for rounding.
+    If that fails, groups of contacts that do not act on each other are solved separately: springs with a penetration of
+    a kilometre approach at 1e6 m/s, next to which pivoting mistakes a foot at rest for rounding.
     """
-    found = _together(rho, c, left, compliance, mu, frictional)
-    if found.status is SolverStatus.SOLVED:
-        return found
+    solution = _together(rho, c, roundoff, compliance, mu, frictional)
+    if solution.status is SolverStatus.SOLVED:
+        return solution
     groups = islands(rho @ rho.T)
-    return _apart(rho, c, left, compliance, mu, frictional, groups) if len(groups) > 1 else found
+    return _apart(rho, c, roundoff, compliance, mu, frictional, groups) if len(groups) > 1 else solution
 
 
-def _together(rho: Array, c: Array, left: Array, compliance: Array, mu: Array, frictional: Integers) -> _Outcome:
-    """`_contact_impulses` of all contacts in one problem."""
+def _together(rho: Array, c: Array, roundoff: Array, compliance: Array, mu: Array, frictional: Integers) -> _Outcome:
+    """Compute `_contact_impulses` of all contacts in one problem."""
     n = mu.size
     f = np.zeros(3 * n)
     if frictional.size == 0:
         status, f[:n], iterations, residual = solve_springs(
-            np.ascontiguousarray(rho[:n]), np.ascontiguousarray(c[:n]), compliance[:n], left[:n]
+            np.ascontiguousarray(rho[:n]), np.ascontiguousarray(c[:n]), compliance[:n], roundoff[:n]
         )
         return _Outcome(f=f, status=status, iterations=iterations, residual=residual)
     lcp = _soft_lcp(rho, c, compliance, mu, frictional, HEAP)
-    problem = Unbalanced(rho, c, left, compliance, mu, frictional)
+    problem = Unbalanced(rho, c, roundoff, compliance, mu, frictional)
     z, regularization = np.empty(lcp.r.size), 0.0
     number, iterations, residual = solve_lcp(lcp, problem, 0.0, z, f, HEAP)
     if number != SOLVED and n <= MOST_RETRIED:
@@ -317,19 +320,24 @@ def _together(rho: Array, c: Array, left: Array, compliance: Array, mu: Array, f
 def _apart(
     rho: Array,
     c: Array,
-    left: Array,
+    roundoff: Array,
     compliance: Array,
     mu: Array,
     frictional: Integers,
     groups: Sequence[Integers],
 ) -> _Outcome:
-    """`_contact_impulses` of groups of contacts that do not act on each other, each in its own units."""
+    """Compute `_contact_impulses` of independent groups of contacts, each scaled separately."""
     n = mu.size
     whole = _Outcome(f=np.zeros(3 * n), status=SolverStatus.SOLVED, iterations=0, residual=0.0)
     for members in groups:
         rows = np.concatenate((members, n + members, 2 * n + members))
         part = _together(
-            rho[rows], c[rows], left[rows], compliance[rows], mu[members], np.flatnonzero(np.isin(members, frictional))
+            rho[rows],
+            c[rows],
+            roundoff[rows],
+            compliance[rows],
+            mu[members],
+            np.flatnonzero(np.isin(members, frictional)),
         )
         whole.f[rows] = part.f
         whole = replace(
@@ -343,7 +351,7 @@ def _apart(
 
 
 def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
-    """The solution with the contacts that can push alone; the others get no impulse."""
+    """Solve for the contacts that can push; the others get no impulse."""
     solution = solve(replace(problem, contacts=problem.contacts.take(pushing)))
     impulses = np.zeros((pushing.size, 3))
     impulses[pushing] = solution.impulses
@@ -351,7 +359,7 @@ def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
 
 
 def _ending(outcome: _Outcome, *, rigid: bool) -> Ending:
-    """How the step ended; where all contacts are `rigid`, that nothing keeps them apart is a proof."""
+    """Translate the outcome to a status; if all contacts are `rigid`, infeasibility is a proof."""
     status, note = Status.SOLVED, ""
     if outcome.status is SolverStatus.INACCURATE:
         status, note = Status.REPAIRED, INEXACT

@@ -1,13 +1,14 @@
-r"""The constraint solver for many bodies, on matrices in blocks, where contacts creep at most.
+r"""The constraint solver for many bodies, on block matrices, for contacts that creep but do not slide.
 
-Where no contact has reached its friction, its tangential dampers are linear, and a step is Newton's method on the
-normal springs that press. With ``s = J v⁺ - (surface) + (C h K φ, 0, 0)`` and v* the velocity without contacts,
+As long as no contact reaches its friction limit, its tangential dampers are linear, and a step is Newton's method on
+the normal springs that press. With ``s = J v⁺ - (surface) + (C h K φ, 0, 0)`` and v* the velocity without contacts,
 
     (M + Σ_pressing J_iᵀ C_i⁻¹ J_i) (v⁺ - v*) = -Σ_pressing J_iᵀ C_i⁻¹ c_i,     f_i = -C_i⁻¹ s_i,   s at v*: c
 
-until those press whose normal row has s < 0 (math.md, section 11). The matrix couples bodies that touch, and its
-factors cost what the graph of contacts asks: a column of n spheres n, where the dense problem takes n³. What comes out
-is judged by the law of the dense one: its normal forces push, and its tangents are within the friction pyramids.
+iterated until the pressing contacts are those whose normal row has s < 0 (math.md, section 11). The matrix couples
+bodies that touch; factoring it costs what the contact graph requires: n for a column of n spheres, where the dense
+problem costs n³. The result is checked against the dense law: its normal forces push, and its tangents are within the
+friction pyramids.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 _ITERATIONS = 50
-"""More than one for each contact: an impact may travel through a column by one contact in each."""
+"""More than one per contact: an impact may travel through a column by one contact per iteration."""
 _REFINEMENTS = 3
 _SHARP = 1e-14
-"""Momenta that balance to this are not refined."""
+"""Momentum error below which no refinement is made."""
 
 
 def solve_sparse(problem: SparseProblem) -> SparseSolution | None:
-    """One step of many bodies on springs.
+    """Solve one step of many bodies on springs.
 
     Args:
         problem: The step.
 
     Returns:
-        The solution, whose residual is that of the momenta, relative to them. None where it takes the dense solver
-        (`idcontrol.models.constraint.solve`): a contact has reached its friction, is rigid, or may not slip at all, or
-        none was found.
+        The solution, whose residual is the relative momentum error. None if the dense solver
+        (`idcontrol.models.constraint.solve`) is needed: a contact has reached its friction, is rigid, or may not slip
+        at all, or the iteration failed.
 
     Raises:
         InputError: A stiffness or damping is negative.
@@ -55,10 +56,10 @@ def solve_sparse(problem: SparseProblem) -> SparseSolution | None:
     v_star = problem.v_star[used]
     c = J @ v_star - problem.surface_velocity.T.ravel()
     c[:n] += rest
-    found = _newton(M, J, stiff, c)
-    if found is None:
+    solution = _newton(M, J, stiff, c)
+    if solution is None:
         return None
-    change, f, iterations = found
+    change, f, iterations = solution
     if (np.abs(f[n : 2 * n]) + np.abs(f[2 * n :]) > mu * f[:n]).any():
         return None
     pushed = J.T @ f
@@ -78,12 +79,12 @@ def solve_sparse(problem: SparseProblem) -> SparseSolution | None:
 
 
 def _newton(M: csr_array, J: csr_array, stiff: Array, c: Array) -> tuple[Array, Array, int] | None:
-    """Change of the velocities (m,), impulses (3 n,) and iterations; None if the pressing contacts do not settle.
+    """Return the change of velocities (m,), impulses (3 n,) and iterations; None if pressing contacts do not settle.
 
     Args:
         M: Inertia, shape (m, m).
         J: Contact rows [N; S; T], shape (3 n, m).
-        stiff: C⁻¹ of the rows, 0 where there is no friction, shape (3 n,).
+        stiff: C⁻¹ of the rows, 0 for no friction, shape (3 n,).
         c: s of the rows at zero impulse, shape (3 n,) [m/s].
     """
     n = c.size // 3
@@ -93,11 +94,11 @@ def _newton(M: csr_array, J: csr_array, stiff: Array, c: Array) -> tuple[Array, 
         factors = splu(csc_array(M + J.T @ diags_array(weight) @ J), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0)
         change = factors.solve(-(J.T @ (weight * c)))
         f = -weight * (c + J @ change)
-        for _ in range(_REFINEMENTS):  # what is left of the momenta, since stiff springs lose digits
-            left = J.T @ f - M @ change
-            if np.linalg.norm(left) <= _SHARP * np.linalg.norm(J.T @ f):
+        for _ in range(_REFINEMENTS):  # remaining momentum error, since stiff springs lose digits
+            miss = J.T @ f - M @ change
+            if np.linalg.norm(miss) <= _SHARP * np.linalg.norm(J.T @ f):
                 break
-            change = change + factors.solve(left)
+            change = change + factors.solve(miss)
             f = -weight * (c + J @ change)
         after = (c + J @ change)[:n] < 0.0
         if (after == presses).all():
@@ -107,7 +108,7 @@ def _newton(M: csr_array, J: csr_array, stiff: Array, c: Array) -> tuple[Array, 
 
 
 def _inertia(problem: SparseProblem, used: Booleans) -> csr_array:
-    """The block-diagonal inertia without padding."""
+    """Return the block-diagonal inertia without padding."""
     start = np.concatenate(([0], np.cumsum(problem.size)))
     both = used[:, :, None] & used[:, None, :]
     tree, row, column = np.nonzero(both)
@@ -115,7 +116,7 @@ def _inertia(problem: SparseProblem, used: Booleans) -> csr_array:
 
 
 def _rows(problem: SparseProblem, used: Booleans) -> csr_array:
-    """All contact rows in block order [N; S; T], without padding."""
+    """Return all contact rows in block order [N; S; T], without padding."""
     start: Integers = np.concatenate(([0], np.cumsum(problem.size)))
     n = len(problem.gap)
     contact, side, axis, k = np.nonzero(

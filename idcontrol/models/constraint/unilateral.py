@@ -6,9 +6,9 @@ It is the law ``Λ_i = max(0, -(c_i + ρ_i y)) / C_i`` at the velocity change ``
 
     ½ |y|² + Σ max(0, -(c_i + ρ_i y))² / 2 C_i
 
-a convex function of as many variables as there are unknown velocities, quadratic between kinks. Newton's method with an
-exact line search ends after finitely many steps; each costs n k² + k³ for n constraints and k velocities, where an LCP
-method on the n forces costs n³.
+a convex function of the unknown velocities, quadratic between kinks. Newton's method with an exact line search ends
+after finitely many steps; each costs n k² + k³ for n constraints and k velocities, where an LCP method on the n forces
+costs n³.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from idcontrol.types import Array, Integers
 _ITERATIONS = 100
 _REFINEMENTS = 3
 _STILL = 1e-30
-"""A Newton step whose square is below this part of that of y is rounding."""
+"""A Newton step is rounding if its square is below this part of |y|²."""
 _SHARP = 1e-14
-"""A residual below this is rounding: no refinement is tried."""
+"""Residual below which no refinement is tried."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _along(rho: Array, i: int, x: Array) -> float:
-    """``ρ_i x``, without a call of BLAS for a row of six."""
+    """Return ``ρ_i x``, without a call of BLAS for a row of six."""
     total = 0.0
     for a in range(x.size):
         total += rho[i, a] * x[a]
@@ -43,7 +43,7 @@ def _along(rho: Array, i: int, x: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _factor(rho: Array, C: Array, active: Integers, H: Array, L: Array) -> bool:
-    """Write ``H = I + Σ_active ρ_iᵀρ_i / C_i`` and its Cholesky factor L; False if that fails."""
+    """Write ``H = I + Σ_active ρ_iᵀρ_i / C_i`` and its Cholesky factor L; return False if that fails."""
     n, k = rho.shape
     H[:] = 0.0
     for a in range(k):
@@ -59,7 +59,7 @@ def _factor(rho: Array, C: Array, active: Integers, H: Array, L: Array) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Array) -> float:
-    """Minimizer on [0, 1] of ½|y + α d|² + Σ max(0, -(s + α ds))² / 2C, whose derivative is piecewise linear.
+    """Minimize ½|y + α d|² + Σ max(0, -(s + α ds))² / 2C over [0, 1]; the derivative is piecewise linear.
 
     Args:
         s: Velocities c + ρy, shape (n,).
@@ -78,7 +78,7 @@ def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Arr
                 count += 1
     kinks = kinks[:count]
     kinks.sort()
-    low, high = -1, count  # the derivative is not positive at kink `low` (0 before the first), positive at `high`
+    low, high = -1, count  # the derivative is not positive at kink `low` (0 for none), positive at `high`
     while high - low > 1:
         middle = (low + high) // 2
         alpha = kinks[middle]
@@ -117,14 +117,14 @@ def _respond(rho: Array, C: Array, active: Integers, L: Array, x: Array, sign: f
 @linked
 @njit(cache=True, error_model="numpy")
 def spring_kernel(
-    rho: Array, c: Array, left: Array, C: Array, z: Array, w: Array, arena: Arena
+    rho: Array, c: Array, roundoff: Array, C: Array, z: Array, w: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Newton's method of the module.
+    """Run Newton's method of the module.
 
     Args:
         rho: Whitened rows, shape (n, k).
         c: Constants, shape (n,) [m/s].
-        left: What rounding may leave of them, shape (n,) [m/s].
+        roundoff: Rounding bounds of the constants, shape (n,) [m/s].
         C: Compliances, positive, shape (n,) [m/s per N s].
         z: Result Λ, shape (n,).
         w: Result (ρρᵀ + C) Λ + c, shape (n,).
@@ -151,7 +151,7 @@ def spring_kernel(
         for i in range(n):
             ds[i] = _along(rho, i, d)
         dd = np.dot(d, d)
-        if dd <= _STILL * np.dot(y, y):  # a constraint exactly at its kink is not let change sides for ever
+        if dd <= _STILL * np.dot(y, y):  # a constraint exactly at its kink must not change sides for ever
             break
         alpha = _line_search(s, ds, C, np.dot(y, d), dd, kinks)
         for a in range(k):
@@ -163,8 +163,8 @@ def spring_kernel(
             active[i] = s[i] < 0.0
     for i in range(n):
         z[i] = -s[i] / C[i] if active[i] else 0.0
-    # where C is tiny, s is the small difference of large numbers: refine Λ on the rows that press
-    residual = _residual(rho, c, left, C, z, w, y)
+    # for tiny C, s is the small difference of large numbers: refine Λ on the rows that press
+    residual = _residual(rho, c, roundoff, C, z, w, y)
     for _ in range(_REFINEMENTS):
         if residual <= _SHARP:
             break
@@ -173,14 +173,14 @@ def spring_kernel(
         for i in range(n):
             if active[i]:
                 z[i] = max(0.0, z[i] - (w[i] - _along(rho, i, d)) / C[i])
-        residual = _residual(rho, c, left, C, z, w, y)
+        residual = _residual(rho, c, roundoff, C, z, w, y)
     residual = max(residual, lost(rho, z, y))
     return SOLVED if residual <= TOLERANCE else INACCURATE, iterations, residual
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _residual(rho: Array, c: Array, left: Array, C: Array, z: Array, w: Array, y: Array) -> float:
-    gram_residual(rho, c, left, z, y, w)
+def _residual(rho: Array, c: Array, roundoff: Array, C: Array, z: Array, w: Array, y: Array) -> float:
+    gram_residual(rho, c, roundoff, z, y, w)
     worst = 0.0
     for i in range(z.size):
         w[i] += C[i] * z[i]
@@ -189,27 +189,31 @@ def _residual(rho: Array, c: Array, left: Array, C: Array, z: Array, w: Array, y
             mobility += rho[i, a] * rho[i, a]
         unit = abs(c[i]) + abs(w[i] - c[i])
         miss = missed(z[i], w[i], unit, mobility)
-        if miss > TOLERANCE:  # what rounding leaves is looked at only where it counts
-            miss = missed(z[i], w[i], unit + row_rounding(rho, c, left, z, y, i) / TOLERANCE, mobility)
+        if miss > TOLERANCE:  # rounding is bounded only where it decides
+            miss = missed(z[i], w[i], unit + row_rounding(rho, c, roundoff, z, y, i) / TOLERANCE, mobility)
         worst = max(worst, miss)
     return worst
 
 
-def solve_springs(rho: Array, c: Array, C: Array, left: Array | None = None) -> tuple[SolverStatus, Array, int, float]:
+def solve_springs(
+    rho: Array, c: Array, C: Array, roundoff: Array | None = None
+) -> tuple[SolverStatus, Array, int, float]:
     """Solve ``0 ≤ Λ ⊥ (ρρᵀ + C)Λ + c ≥ 0``: by Newton's method, or on extended rows where some C is (nearly) 0.
 
     Args:
         rho: Whitened rows, shape (n, k).
         c: Constants, shape (n,) [m/s].
         C: Compliances, not negative, shape (n,) [m/s per N s].
-        left: What rounding may leave of c, shape (n,) [m/s]; nothing where it is not given.
+        roundoff: Rounding bounds of c, shape (n,) [m/s]; zero by default.
 
     Returns:
-        Status, Λ (n,) [N s], iterations, relative residual. INFEASIBLE is possible only where some C is 0.
+        Status, Λ (n,) [N s], iterations, relative residual. INFEASIBLE is possible only if some C is 0.
     """
     if (C > 0.0).all():
         z, w = np.empty(c.size), np.empty(c.size)
-        status, iterations, residual = spring_kernel(rho, c, np.zeros(c.size) if left is None else left, C, z, w, HEAP)
+        status, iterations, residual = spring_kernel(
+            rho, c, np.zeros(c.size) if roundoff is None else roundoff, C, z, w, HEAP
+        )
         if status == SOLVED:
             return SolverStatus.SOLVED, z, iterations, residual
     # ρρᵀ + C is the Gram matrix of [ρ, √C]

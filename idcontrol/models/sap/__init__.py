@@ -3,17 +3,17 @@ r"""SAP: compliant contact as an unconstrained convex problem in velocities (mat
     minimize over v   ½ (v - v*)ᵀ M (v - v*) + ½ Σ γ(v)ᵀ R γ(v)
 
 γ is the projection of ``-R⁻¹(J v - v̂)`` onto the friction cone, a circle (`cone`); R and v̂ come from stiffness,
-damping and friction (`regularization`). The optimum always exists, and with finite friction it is unique and depends
-continuously on all data: inverse, too, where joints are to squeeze (torques are then as large as contacts are
-stiff). With prescribed joints the unknowns are the unactuated velocities alone, and R is that of the whole machine, so
+damping and friction (`regularization`). The optimum always exists, and with finite friction it is unique and continuous
+in all data. This includes inverse problems with conflicting velocities (torques are then as large as contacts are
+stiff). With prescribed joints the unknowns are the unactuated velocities alone, and R is that of the whole robot, so
 that both modes agree.
 
-What the convexity costs: a contact that slides does so at the gap ``μ (h + τ_d) |v_t|``; one that sticks creeps at
-``μ σ g h`` at most.
+The price of convexity: a sliding contact has the gap ``μ (h + τ_d) |v_t|``; a sticking one creeps at ``μ σ g h`` at
+most.
 
-μ = inf has no cone limit: a contact that is closed when the step begins (`CLOSED_GAP`) and presses at its end is held
-along its tangents; one that parts is let go, unless it would press then (`idcontrol.models.sticking`). The optimum is
-unique once it is known which contacts are held, and more than one choice may be right.
+μ = inf has no cone limit. A contact that is closed initially (`CLOSED_GAP`) and presses at the end is held along its
+tangents; one that parts is released, unless it would then press (`idcontrol.models.sticking`). The optimum is unique
+for a fixed set of held contacts, and more than one set may be right.
 
 Source: Castro, Permenter & Han 2022, "An unconstrained convex formulation of compliant contact".
 """
@@ -59,7 +59,7 @@ from idcontrol.models.step import (
     WarmStart,
     warm_bits,
 )
-from idcontrol.models.sticking import LEFT_OUT, sets
+from idcontrol.models.sticking import MOVING, sets
 from idcontrol.models.sticking import UNSETTLED as NOT_SETTLED
 from idcontrol.models.whitened import Whitened, finish, hold, whiten
 from idcontrol.solvers.lcp import rounding
@@ -79,7 +79,7 @@ __all__ = [
 
 
 class _Contacts(NamedTuple):
-    """Contacts as they are given, all of shape (n,); w is that of `regularization`."""
+    """Parameters of contacts, all of shape (n,); w as in `regularization`."""
 
     gap: Array
     mu: Array
@@ -93,7 +93,7 @@ class _Rows(NamedTuple):
 
     Attributes:
         rho: Shape (3 n + e, k).
-        c: Their velocities at zero impulse with φ/h on normals, which gives way to -v̂, shape (3 n + e,).
+        c: Their velocities at zero impulse with φ/h on normals, later replaced by -v̂, shape (3 n + e,).
         momentum: As in `newton.Cost`, shape (k,).
         compliance: Of the scalar rows, shape (e,).
         lower: Their smallest impulses, shape (e,).
@@ -110,17 +110,18 @@ class _Rows(NamedTuple):
 
 DEFAULTS = Parameters()
 IMPACT = Parameters(beta=1e-2, sigma=1e-4)
-"""Parameters of an impact that rebounds: contacts give way by some 1e-5 of the approach, by `DEFAULTS` by 4 %."""
+"""Parameters of an impact that rebounds: contacts yield by some 1e-5 of the approach; with `DEFAULTS`, by 4 %."""
 _NONE = Bounded(rows=np.zeros((0, 0)), target=np.zeros(0), compliance=np.zeros(0), lower=np.zeros(0), upper=np.zeros(0))
 
 
 @njit(cache=True)
 def _inverse_mass(M: Array, J: Array, arena: Arena) -> tuple[Array, float]:  # pragma: no cover - compiled
-    """The w of all contacts (see `regularization`) with the inertia of the whole machine, shape (n,), and their error.
+    """Return the w of all contacts (see `regularization`) with the whole inertia, shape (n,), and its error.
 
     The relative error is about ε times the condition of the inertia. Whatever the units of the velocities, that is the
-    factor by which the inertia of one shrinks where all others may follow, ``M_ii (M⁻¹)_ii``. It is no more than
-    e ∏ M_ii / L_ii², as the eigenvalues of the balanced inertia have the mean 1, which does for most machines.
+    largest ratio ``M_ii (M⁻¹)_ii``, by which the inertia of one velocity shrinks if all others may follow. It is at
+    most e ∏ M_ii / L_ii², since the eigenvalues of the balanced inertia have the mean 1; this bound suffices for most
+    robots.
     """
     m, rows = M.shape[0], J.shape[0]
     L, rho = matrix(arena, m, m), matrix(arena, rows, m)
@@ -145,7 +146,7 @@ def _inverse_mass(M: Array, J: Array, arena: Arena) -> tuple[Array, float]:  # p
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """ℓ(z) [J]; u and gamma, shape (3 n + e,), are overwritten with velocities and impulses."""
+    """Return ℓ(z) [J]; overwrite u and gamma, shape (3 n + e,), with velocities and impulses."""
     np.dot(cost.rho, z, u)
     for r in range(u.shape[0]):
         u[r] += cost.c[r]
@@ -155,9 +156,9 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragma: no cover - compiled
-    """Start where contacts go whose modes stay as they were, slides without their friction, if that is better than z.
+    """Start from the contacts' last modes, with sliding contacts frictionless, if that is better than z.
 
-    That is the Newton step from a point with those modes, and counts as one.
+    This is the Newton step from a point with those modes, and counts as one.
     """
     rho, c, law = cost.rho, cost.c, cost.law
     n, k, at = law.mu.shape[0], z.shape[0], mark(arena)
@@ -188,9 +189,9 @@ def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragm
 def _attempt(
     cost: Cost, parameters: Parameters, held: Booleans, mode: Integers, z: Array, gamma: Array, arena: Arena
 ) -> tuple[int, int, float, bool]:  # pragma: no cover - compiled
-    """`minimize`; writes whether each contact is open, sticks or slides then, shape (n,).
+    """Run `minimize`, and write whether each contact is open, sticks or slides, shape (n,).
 
-    Besides what `minimize` returns: True if the contacts that press are those of infinite friction among `held`, (n,).
+    Additionally return True if `held` (n,) equals the pressing contacts of infinite friction.
     """
     law, u, right = cost.law, vector(arena, cost.c.shape[0]), True
     n = law.mu.shape[0]
@@ -208,10 +209,10 @@ def _attempt(
 def _settle(
     cost: Cost, parameters: Parameters, mode: Integers, z: Array, gamma: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """`minimize` with contacts of infinite friction held along the tangents if they press, and released if they part.
+    """Run `minimize` with contacts of infinite friction held if they press, and released if they part.
 
-    Where released contacts press, and part once they are held again, sets of held contacts are tried
-    (`idcontrol.models.sticking`). If none is right, `UNSETTLED` comes back, and these hold along their tangents.
+    If released contacts press, and part once held again, sets of held contacts are tried (`idcontrol.models.sticking`).
+    If none is right, the result is `UNSETTLED`, and these hold along their tangents.
     """
     mu, n, total = cost.law.mu, mode.shape[0], 0
     held, released = np.isinf(mu), flags(arena, n)
@@ -250,7 +251,7 @@ def _solve(
     gamma: Array,
     arena: Arena,
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Regularize, find a start, search; see `_settle` for what comes back.
+    """Regularize, determine a start, search; returns as `_settle`.
 
     Args:
         h: Length of the step [s].
@@ -260,7 +261,7 @@ def _solve(
         mode: Whether each contact was open, stuck or slid in the last step, overwritten for this one, shape (n,).
         z: Start, overwritten with the result, shape (k,).
         gamma: Overwritten with the impulses, shape (3 n + e,).
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     n, c = contacts.gap.shape[0], rows.c
     mu, R_n, R_t = vector(arena, n), vector(arena, n), vector(arena, n)
@@ -288,7 +289,7 @@ def _solve(
 def closed_kernel(
     h: float, w: Whitened, mu: Array, parameters: Parameters, mode: Integers, f: Array, away: Array, arena: Arena
 ) -> tuple[bool, int, float]:  # pragma: no cover - compiled
-    """`solve` for rigid contacts that are closed when the step begins, without other rows.
+    """Run `solve` for rigid contacts that are closed initially, without other rows.
 
     Args:
         h: Length of the step [s].
@@ -297,11 +298,11 @@ def closed_kernel(
         parameters: Parameters of the method.
         mode: Whether each contact was open, stuck or slid in the last step, overwritten for this one, shape (n,).
         f: Overwritten with the impulses, shape (3 n,).
-        away: Overwritten with the free velocities' v⁺ less that which f causes (see `solve_bounded`), shape (k,).
-        arena: Where arrays come from.
+        away: Overwritten with the free velocities' v⁺ minus the part caused by f (see `solve_bounded`), shape (k,).
+        arena: Arena for all arrays.
 
     Returns:
-        Whether it is solved, iterations, residual.
+        True if it is solved, iterations, residual.
     """
     n, k = mu.shape[0], w.free.shape[0]
     momentum, c, none = zeros(arena, k), vector(arena, 3 * n), vector(arena, 0)
@@ -325,19 +326,19 @@ def closed_kernel(
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Parameters = DEFAULTS) -> StepSolution:
-    """One step.
+    """Solve one step.
 
     Args:
-        problem: The step, forward or inverse; contacts are as stiff and damped as they say, `damping` over `stiffness`
-            being the paper's τ_d; rigid ones are near-rigid.
+        problem: The step, forward or inverse; stiffness and damping are the contacts', `damping` over `stiffness` being
+            the paper's τ_d; rigid contacts are near-rigid.
         warm: The last solution's `warm`: which contacts stuck or slid.
         parameters: See `Parameters`.
 
     Returns:
         The solution; its residual is the momentum error (Castro, Permenter & Han 2022, eq. 24), `regularization` is σ.
-        FALLBACK only if the problem is not finite or its inertia not positive definite; REPAIRED where rounding ended
-        the search, or leaves too few digits of what contacts weigh, where rigid rows contradict each other, or where
-        no set of contacts that are held is right.
+        FALLBACK only if the problem is not finite or its inertia not positive definite. REPAIRED if rounding ended the
+        search or leaves contacts too few digits, if rigid rows contradict each other, or if no set of held contacts is
+        right.
 
     Raises:
         InputError: A contact's stiffness or damping is not physical.
@@ -352,20 +353,20 @@ def solve_bounded(
     parameters: Parameters = DEFAULTS,
     start: Array | None = None,
 ) -> tuple[StepSolution, Array]:
-    """`solve` with rows of limited impulse; the solution and their impulses, shape (e,).
+    """Run `solve` with rows of limited impulse; return the solution and their impulses, shape (e,).
 
     Args:
         problem: The step.
         bounded: The rows.
         warm: As for `solve`.
         parameters: See `Parameters`.
-        start: Velocity from which the search starts, shape (m,): the paper takes that at the beginning of the step.
-            None means the velocity without contact.
+        start: Velocity from which the search starts, shape (m,): in the paper, the velocity at the beginning of the
+            step. None means the velocity without contact.
     """
     contacts = problem.contacts
     n, e = len(contacts), len(bounded.target)
     whitened = whiten(problem if e == 0 else _with_rows(problem, bounded))
-    # rows are those of contacts, then rigid ones, which are eliminated, then those with a limit
+    # rows are contacts, then rigid rows, which are eliminated, then limited rows
     rho, c, held = whitened.rho, whitened.c.copy(), None
     rigid = np.arange(3 * n, rho.shape[0] - e)
     if rigid.size:
@@ -378,11 +379,11 @@ def solve_bounded(
         if held is not None:
             z -= held.basis.T @ (held.basis @ z)
     w, error = _inverse_mass(problem.M, contacts.jacobian, HEAP)
-    with np.errstate(invalid="ignore"):  # what is not finite is found out by the search
+    with np.errstate(invalid="ignore"):  # the search detects what is not finite
         momentum = whitened.L.T @ whitened.v_free[whitened.free]
-    given = _Contacts(contacts.gap, contacts.mu, contacts.stiffness, contacts.damping, w)
+    listed = _Contacts(contacts.gap, contacts.mu, contacts.stiffness, contacts.damping, w)
     rows = _Rows(rho, c, momentum, bounded.compliance, bounded.lower, bounded.upper)
-    code, iterations, residual = _solve(problem.h, given, rows, parameters, mode, z, gamma, HEAP)
+    code, iterations, residual = _solve(problem.h, listed, rows, parameters, mode, z, gamma, HEAP)
     if code == UNPHYSICAL:
         raise InputError("contacts: stiffness must be positive, damping and friction must not be negative")
     if code == NOT_FINITE:
@@ -394,7 +395,7 @@ def solve_bounded(
     if status is Status.SOLVED and error > ACCEPTED and gamma[: 3 * n].any():
         status, note = Status.REPAIRED, "the inertia is too nearly singular to tell what contacts weigh"
     if status is Status.SOLVED and held is not None and held.contradicts:
-        status, note = Status.REPAIRED, LEFT_OUT
+        status, note = Status.REPAIRED, MOVING
     solution = finish(problem, whitened, f, Ending(status, residual, iterations, parameters.sigma, note), mode)
     if solution.status is not Status.FALLBACK:
         _move_to(solution, whitened, z if held is None else z - held.basis.T @ held.constants)
@@ -402,9 +403,9 @@ def solve_bounded(
 
 
 def _move_to(solution: StepSolution, whitened: Whitened, z: Array) -> None:
-    """Overwrite the velocity of a solution with v° + L⁻ᵀz, and the motor impulses with those that it takes."""
-    # z meets the contact law exactly and momentum to the tolerance; v⁺ by the impulses would have it the other way
-    # round, and stiff contacts would answer to its error in the next step
+    """Overwrite the velocity of a solution with v° + L⁻ᵀz, and the motor impulses with those it requires."""
+    # z satisfies the contact law exactly and momentum to the tolerance; v⁺ computed from the impulses would do the
+    # reverse, and stiff contacts would react to its error in the next step
     solve_lower_transposed(whitened.L, z)
     free, fixed = whitened.free, whitened.fixed
     away = whitened.v_free[free] + z - solution.v_plus[free]
@@ -424,7 +425,7 @@ def _outcome(code: int, residual: float) -> tuple[Status, str]:
 
 
 def _with_rows(problem: StepProblem, bounded: Bounded) -> StepProblem:
-    """The problem with the rows among its rigid ones, last, so that `whiten` whitens them."""
+    """Return the problem with the rows appended to its rigid ones, so that `whiten` whitens them."""
     rows = Bilateral(rows=bounded.rows, target=bounded.target, compliance=np.zeros(len(bounded.target)))
     ties = problem.bilateral
     if ties is not None:

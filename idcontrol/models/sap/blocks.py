@@ -16,7 +16,7 @@ from idcontrol.types import Array, Integers
 
 
 class Rows(NamedTuple):
-    """Whitened contact rows by node: those of contact i are ``start[i]`` to ``start[i + 1]``, no node twice.
+    """Whitened contact rows by node: contact i has ``start[i]`` to ``start[i + 1]``, no node twice.
 
     Attributes:
         start: Shape (n + 1,).
@@ -60,10 +60,10 @@ class Optimum(NamedTuple):
 
 
 class Hessian(NamedTuple):
-    """Room for the Hessian of an island, and for its factor in its place (`idcontrol.solvers.block_cholesky`).
+    """Memory for the Hessian of an island and its factor, which replaces it (`idcontrol.solvers.block_cholesky`).
 
     Attributes:
-        structure: Which blocks are not zero.
+        structure: Sparsity.
         diagonal: Diagonal blocks by place, shape (nodes, 6, 6).
         upper: Blocks right of them, shape (nnz, 6, 6).
     """
@@ -74,15 +74,15 @@ class Hessian(NamedTuple):
 
 
 FLAT = 1e-2
-"""The line search ends where the slope is this share of that at its beginning. Closer costs more evaluations of the
-slope than it saves Newton steps."""
+"""The line search ends where the slope is this share of that at its beginning. A tighter tolerance costs more
+evaluations of the slope than it saves Newton steps."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def whitened_rows(
     size: Integers, first: Integers, L: Array, tree: Integers, J: Array
 ) -> Rows:  # pragma: no cover - compiled
-    """Whiten contact rows and cut them into nodes, leaving out nodes that a contact does not move."""
+    """Whiten contact rows and cut them into nodes, skipping nodes that a contact does not move."""
     n, d = tree.shape[0], J.shape[3]
     per_side = (d + BLOCK - 1) // BLOCK
     start = np.zeros(n + 1, dtype=np.int64)
@@ -118,7 +118,7 @@ def whitened_rows(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def inverse_mass(rows: Rows, i: int) -> float:  # pragma: no cover - compiled
-    """The w of contact i (see `regularization`)."""
+    """Return the w of contact i (see `regularization`)."""
     squares = 0.0
     for a in range(3):
         for b in range(3):
@@ -133,7 +133,7 @@ def inverse_mass(rows: Rows, i: int) -> float:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def velocities(rows: Rows, z: Array, c: Array, u: Array) -> None:  # pragma: no cover - compiled
-    """``u = c + ρ z``, block order."""
+    """Write ``u = c + ρ z``, block order."""
     n = rows.start.shape[0] - 1
     for i in range(n):
         a, b, d = c[i], c[n + i], c[2 * n + i]
@@ -145,7 +145,7 @@ def velocities(rows: Rows, z: Array, c: Array, u: Array) -> None:  # pragma: no 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - compiled
-    """``j = ρᵀγ``, by node."""
+    """Write ``j = ρᵀγ``, by node."""
     n = rows.start.shape[0] - 1
     j[:] = 0.0
     for i in range(n):
@@ -158,7 +158,7 @@ def impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - c
 
 @njit(cache=True, inner=True, error_model="numpy")
 def hessian(rows: Rows, u: Array, law: Law, H: Hessian) -> None:  # pragma: no cover - compiled
-    """Write ``H = I + ρᵀGρ`` at contact velocities u, block order; rows name nodes by their place."""
+    """Write ``H = I + ρᵀGρ`` at contact velocities u, block order; rows refer to nodes by their place."""
     n, structure, diagonal, upper = rows.start.shape[0] - 1, H.structure, H.diagonal, H.upper
     diagonal[:] = 0.0
     upper[:] = 0.0
@@ -181,10 +181,11 @@ def hessian(rows: Rows, u: Array, law: Law, H: Hessian) -> None:  # pragma: no c
 
 @njit(cache=True, inner=True, error_model="numpy")
 def descend(at: Optimum, dz: Array, du: Array, law: Law, least: float) -> bool:  # pragma: no cover - compiled
-    """Move z and u along a direction, (nodes, 6) and (3 n,), to where the cost is least; gamma stays as it is.
+    """Move z and u along a direction, (nodes, 6) and (3 n,), to the minimum of the cost; gamma is unchanged.
 
     Returns:
-        False, and nothing is moved, if the cost does not fall that way or the direction is shorter than `least`.
+        False, and nothing is moved, if the cost does not fall in that direction or the direction is shorter than
+        `least`.
     """
     z, u = at.z, at.u
     zdz, dzdz = 0.0, 0.0

@@ -1,10 +1,10 @@
-r"""Rows whose impulse is limited, beside contacts in the same convex problem: joint limits, motors.
+r"""Rows of limited impulse in the same convex problem as contacts: joint limits, motors.
 
 Source: Castro, Permenter & Han 2022, section XI.
 
 A row with velocity u = row v⁺ - target answers with ``g = clip(-u/C, lower, upper)``, which is again the derivative of
-a convex cost. Springs and dampers of a row, implicit in v⁺, are a target and a compliance; what they may exert at most
-are the limits.
+a convex cost. Springs and dampers of a row, implicit in v⁺, are a target and a compliance; the limits are the largest
+forces that they exert.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Bounded:
             raise InputError("bounded rows: a lower limit of the impulse is above the upper one")
 
     def __add__(self, other: Bounded) -> Bounded:
-        """Both, those of `other` last."""
+        """Return both, with `other`'s last."""
         return Bounded(
             rows=np.vstack((self.rows, other.rows)),
             target=np.concatenate((self.target, other.target)),
@@ -60,12 +60,12 @@ class Bounded:
 def motors(
     h: float, m: int, index: Integers, error: Array, velocity: Array, kp: Array, kd: Array, effort: Array
 ) -> Bounded:
-    """PD actuators, implicit in v⁺, within their effort: ``τ = clip(kp (q_d - q - h v⁺) + kd (v_d - v⁺), ±effort)``.
+    """Return PD actuators, implicit in v⁺: ``τ = clip(kp (q_d - q - h v⁺) + kd (v_d - v⁺), ±effort)``.
 
     Args:
         h: Length of the step [s].
-        m: How many velocities the machine has.
-        index: Which of them are driven, shape (e,).
+        m: Number of velocities of the robot.
+        index: Driven velocities, shape (e,).
         error: q_d - q at the beginning of the step, shape (e,) [rad or m].
         velocity: v_d, shape (e,).
         kp: Stiffness, shape (e,) [N m/rad or N/m].
@@ -73,7 +73,7 @@ def motors(
         effort: Largest torque or force, shape (e,), not negative.
 
     Returns:
-        One row for each; its impulse is hτ.
+        One row per motor; its impulse is hτ.
     """
     rate = kd + h * kp
     if not (rate > 0.0).all():
@@ -90,19 +90,19 @@ def motors(
 def joint_limits(
     h: float, M: Array, index: Integers, position: Array, lowest: Array, highest: Array, beta: float = BETA
 ) -> Bounded:
-    """Joints that stay between their stops, near-rigid as contacts are (Castro, Permenter & Han 2022, section IX-A).
+    """Keep joints between their stops, near-rigid as contacts are (Castro, Permenter & Han 2022, section IX-A).
 
     Args:
         h: Length of the step [s].
         M: Joint-space inertia, shape (m, m).
-        index: Which velocities have stops, shape (e,).
-        position: Where their joints are, shape (e,) [rad or m].
+        index: Velocities with stops, shape (e,).
+        position: Joint positions, shape (e,) [rad or m].
         lowest: Their lower stops, shape (e,); -inf where there is none.
         highest: Their upper stops.
         beta: Period of the stop in steps.
 
     Returns:
-        A row for each finite stop, the lower ones first; impulses push away from the stop.
+        One row per finite stop, the lower ones first; impulses push away from the stop.
     """
     tau_d = beta * h / np.pi
     gap = np.concatenate((position - lowest, highest - position))

@@ -2,9 +2,9 @@ r"""Contact impulses as a function of contact velocity: the analytic projection 
 
 Source: Castro, Permenter & Han 2022, section VII, eq. 18, and appendix E.
 
-With ``y = -u/R``, u the velocity of a contact measured against v̂, components (normal, first, second tangent),
-R = diag(R_n, R_t, R_t), μ̂ = μ R_t/R_n, μ̃² = μ² R_t/R_n, y_r = |y_t| and t̂ = y_t/y_r, the impulse γ is the point of the
-friction cone that is nearest to y in the norm of R:
+With ``y = -u/R``, u the velocity of a contact measured against v̂, components (normal, first, second tangent), R =
+diag(R_n, R_t, R_t), μ̂ = μ R_t/R_n, μ̃² = μ² R_t/R_n, y_r = |y_t| and t̂ = y_t/y_r, the impulse γ is the projection of
+y onto the friction cone in the norm of R:
 
     stick   y_r ≤ μ y_n        γ = y
     slide   between            γ_n = (y_n + μ̂ y_r)/(1 + μ̃²),  γ_t = μ γ_n t̂
@@ -29,14 +29,14 @@ Symmetric: TypeAlias = tuple[float, float, float, float, float, float]
 """A symmetric matrix for normal, first and second tangent: nn, ns, nt, ss, st, tt."""
 
 EDGE = 1e-9
-"""An impulse this near to the border of its cone, relative to it, is one of sliding."""
+"""An impulse this close to the border of its cone, relative to it, slides."""
 
 
 @njit(cache=True, error_model="numpy")
 def project(
     u_n: float, u_s: float, u_t: float, mu: float, R_n: float, R_t: float, gamma: Array
 ) -> int:  # pragma: no cover - compiled
-    """Impulse of one contact.
+    """Compute the impulse of one contact.
 
     Args:
         u_n: Velocity along the normal, measured against v̂ [m/s].
@@ -58,14 +58,14 @@ def project(
 def nearest(
     y_n: float, y_s: float, y_t: float, mu: float, mu_hat: float
 ) -> tuple[int, float, float, float]:  # pragma: no cover - compiled
-    """`OPEN`, `STICK` or `SLIDE`, and the point of the friction cone nearest to y in the norm of R: its three parts.
+    """Return `OPEN`, `STICK` or `SLIDE`, and the three parts of y's projection onto the cone in the norm of R.
 
     Args:
         y_n: Normal part of y [N s].
         y_s: First tangential part.
         y_t: Second tangential part.
         mu: Friction coefficient.
-        mu_hat: μ̂ = μ R_t/R_n; it is not looked at where μ = inf.
+        mu_hat: μ̂ = μ R_t/R_n; unused if μ = inf.
     """
     if mu == 0.0:
         return SLIDE if y_n > 0.0 else OPEN, max(y_n, 0.0), 0.0, 0.0
@@ -85,9 +85,9 @@ def nearest(
 def answered(
     g_n: float, g_s: float, g_t: float, u: tuple[float, float, float], mu: float, R_n: float, R_t: float
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """A velocity to which one contact answers with a given impulse of the friction cone.
+    """Return a velocity at which one contact has a certain impulse of the friction cone.
 
-    Of the many to which it does so where it is open or slides, one that moves like u.
+    Open and sliding contacts have many; the returned one moves like u.
 
     Args:
         g_n: Normal impulse [N s].
@@ -116,7 +116,7 @@ def answered(
 def derivative(
     u_n: float, u_s: float, u_t: float, mu: float, R_n: float, R_t: float
 ) -> Symmetric:  # pragma: no cover - compiled
-    """``G = -∂γ/∂u`` of one contact, positive semidefinite.
+    """Return ``G = -∂γ/∂u`` of one contact, positive semidefinite.
 
     On a border of two regions it is that of the region with more contact.
 
@@ -157,6 +157,6 @@ def derivative(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def cost(gamma: Array, R_n: float, R_t: float) -> float:  # pragma: no cover - compiled
-    """``½ γᵀRγ`` of one contact [J]."""
+    """Return ``½ γᵀRγ`` of one contact [J]."""
     total: float = 0.5 * (R_n * gamma[0] * gamma[0] + R_t * (gamma[1] * gamma[1] + gamma[2] * gamma[2]))
     return total

@@ -1,8 +1,8 @@
-r"""SAP of many bodies: block-sparse Newton steps, islands apart (Castro, Permenter & Han 2022, section VIII-D).
+r"""SAP of many bodies: block-sparse Newton steps, island by island (Castro, Permenter & Han 2022, section VIII-D).
 
 Whitened with the inertia of each tree, ``A = I`` and the Hessian ``I + ρᵀGρ`` has the sparsity of the contacts alone.
 So a tree's velocities are cut into *nodes* of six, which only contacts couple: a free body is one, a robot several.
-Contacts split the nodes into islands; each is solved by itself, to its own tolerance.
+Contacts split the nodes into islands; each is solved separately, to its own tolerance.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from idcontrol.solvers.block_cholesky import BLOCK, Structure, analyze, factoriz
 from idcontrol.types import Array, Integers, Status
 
 SCRATCH = reserve(1 << 18)
-"""Memory for one island; kernels hold the interpreter's lock, so that only one uses it at a time."""
+"""Memory for one island; kernels hold the interpreter's lock, so only one uses it at a time."""
 
 
 class Trees(NamedTuple):
@@ -86,7 +86,7 @@ class Result(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _whiten(size: Integers, M: Array, L: Array) -> bool:  # pragma: no cover - compiled
-    """Cholesky factor of each tree's inertia, shape (t, d, d); False if one is not positive definite."""
+    """Factor each tree's inertia by Cholesky, shape (t, d, d); return False if one is not positive definite."""
     for t in range(size.shape[0]):
         s = size[t]
         if not cholesky(M[t, :s, :s], L[t, :s, :s]):
@@ -96,7 +96,7 @@ def _whiten(size: Integers, M: Array, L: Array) -> bool:  # pragma: no cover - c
 
 @njit(cache=True, inner=True)
 def _islands(nodes: int, rows: Rows) -> tuple[Integers, int]:  # pragma: no cover - compiled
-    """Island of each node, numbered from 0 by smallest node, -1 where no contact acts; and how many there are."""
+    """Return the island of each node, numbered by smallest node, -1 without contacts; and the number of islands."""
     root = np.arange(nodes)
     touched = np.zeros(nodes, dtype=np.bool_)
     for i in range(rows.start.shape[0] - 1):
@@ -127,7 +127,7 @@ def _islands(nodes: int, rows: Rows) -> tuple[Integers, int]:  # pragma: no cove
 
 @njit(cache=True, inner=True)
 def _by_group(group: Integers, count: int) -> tuple[Integers, Integers]:  # pragma: no cover - compiled
-    """Members of each group, in order: those of group g are ``member[start[g]:start[g + 1]]``; group -1 is left out."""
+    """Sort members by group: group g has ``member[start[g]:start[g + 1]]``; group -1 is skipped."""
     start = np.zeros(count + 1, dtype=np.int64)
     for g in group:
         if g >= 0:
@@ -146,7 +146,7 @@ def _by_group(group: Integers, count: int) -> tuple[Integers, Integers]:  # prag
 def _minimize(
     cost: Cost, H: Hessian, parameters: Parameters, at: Optimum, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """`idcontrol.models.sap.newton.minimize` for one island, with sparse steps; rows name nodes by their place."""
+    """Run `idcontrol.models.sap.newton.minimize` for one island, with sparse steps; rows refer to nodes by place."""
     rows, c, law, momentum = cost.rows, cost.c, cost.law, cost.momentum
     z, gamma, u = at.z, at.gamma, at.u
     most, nodes, taken = parameters.iterations, z.shape[0], mark(arena)
@@ -187,14 +187,14 @@ def _minimize(
 
 
 class _Island(NamedTuple):
-    """Part of a `Cost` over whose nodes and contacts a search runs; nodes are in the order of elimination.
+    """One island's part of a `Cost`; its nodes are in the order of elimination.
 
     Attributes:
-        members: Numbers of its nodes in the whole, shape (nodes,).
+        members: Numbers of its nodes among all, shape (nodes,).
         contacts: Numbers of its contacts, shape (n,).
         cost: Its cost.
         at: Its start and result.
-        H: Room for its Hessian.
+        H: Memory for its Hessian.
     """
 
     members: Integers
@@ -208,7 +208,7 @@ class _Island(NamedTuple):
 def _island_rows(
     rows: Rows, members: Integers, contacts: Integers, local: Integers, arena: Arena
 ) -> tuple[Rows, Structure]:  # pragma: no cover - compiled
-    """Rows of an island's contacts, which name its nodes by their place, and the structure of its Hessian."""
+    """Return rows of an island's contacts, which refer to nodes by their place, and the structure of its Hessian."""
     n = contacts.shape[0]
     for i in range(members.shape[0]):
         local[members[i]] = i
@@ -239,7 +239,7 @@ def _island_rows(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _take_island(
-    whole: Cost, found: Optimum, members: Integers, contacts: Integers, local: Integers, arena: Arena
+    whole: Cost, optimum: Optimum, members: Integers, contacts: Integers, local: Integers, arena: Arena
 ) -> _Island:  # pragma: no cover - compiled
     """Copy an island's part of the cost and of the start."""
     own, structure = _island_rows(whole.rows, members, contacts, local, arena)
@@ -247,7 +247,7 @@ def _take_island(
     z, momentum = matrix(arena, nodes, BLOCK), matrix(arena, nodes, BLOCK)
     for i in range(nodes):
         for k in range(BLOCK):
-            z[structure.place[i], k] = found.z[members[i], k]
+            z[structure.place[i], k] = optimum.z[members[i], k]
             momentum[structure.place[i], k] = whole.momentum[members[i], k]
     c, mu, R_n, R_t = vector(arena, 3 * n), vector(arena, n), vector(arena, n), vector(arena, n)
     for i in range(n):
@@ -262,17 +262,17 @@ def _take_island(
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _return_island(island: _Island, found: Optimum) -> None:  # pragma: no cover - compiled
-    """Copy an island's result to that of all islands."""
+def _return_island(island: _Island, optimum: Optimum) -> None:  # pragma: no cover - compiled
+    """Copy an island's result into the result of all islands."""
     members, contacts, at, place = island.members, island.contacts, island.at, island.H.structure.place
-    n, total = contacts.shape[0], found.u.shape[0] // 3
+    n, total = contacts.shape[0], optimum.u.shape[0] // 3
     for i in range(members.shape[0]):
         for k in range(BLOCK):
-            found.z[members[i], k] = at.z[place[i], k]
+            optimum.z[members[i], k] = at.z[place[i], k]
     for i in range(n):
         for axis in range(3):
-            found.gamma[axis * total + contacts[i]] = at.gamma[axis * n + i]
-            found.u[axis * total + contacts[i]] = at.u[axis * n + i]
+            optimum.gamma[axis * total + contacts[i]] = at.gamma[axis * n + i]
+            optimum.u[axis * total + contacts[i]] = at.u[axis * n + i]
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -316,7 +316,7 @@ def _by_node(trees: Trees, L: Array, first: Integers) -> tuple[Array, Array]:  #
 def _regularized(
     h: float, trees: Trees, contacts: Touching, rows: Rows, parameters: Parameters, momentum: Array
 ) -> tuple[bool, Cost, Array]:  # pragma: no cover - compiled
-    """The cost of all islands and v̂ of each contact, shape (n,); False if a contact is not physical."""
+    """Build the cost of all islands and v̂ of each contact, shape (n,); return False if a contact is unphysical."""
     gap, stiffness, damping, J = contacts.gap, contacts.stiffness, contacts.damping, contacts.rows
     n, none, physical = gap.shape[0], np.zeros(0), True
     mu, R_n, R_t, v_hat, c = contacts.mu.copy(), np.ones(n), np.ones(n), np.zeros(n), np.zeros(3 * n)
@@ -364,7 +364,7 @@ def _add_change(
 def solve_all(
     h: float, trees: Trees, contacts: Touching, parameters: Parameters, result: Result, arena: Arena
 ) -> tuple[int, int, float, int]:  # pragma: no cover - compiled
-    """Write the result of a step of length h [s]; returns how it ended, iterations, residual, number of islands."""
+    """Write the result of a step of length h [s]; return how it ended, iterations, residual, number of islands."""
     begin(arena)
     size, L, v_plus = trees.size, np.zeros_like(trees.M), result.v_plus
     t, n = size.shape[0], contacts.gap.shape[0]
@@ -383,7 +383,7 @@ def solve_all(
     physical, cost, v_hat = _regularized(h, trees, contacts, rows, parameters, momentum)
     if not physical:
         return UNPHYSICAL, 0, np.inf, 0
-    found, local = Optimum(z, np.zeros(3 * n), cost.c.copy()), np.empty(first[t], dtype=np.int64)
+    optimum, local = Optimum(z, np.zeros(3 * n), cost.c.copy()), np.empty(first[t], dtype=np.int64)
     island, count = _islands(first[t], rows)
     owner = np.empty(n, dtype=np.int64)
     for i in range(n):
@@ -394,9 +394,9 @@ def solve_all(
     for g in range(count):
         taken = mark(arena)
         nodes = members[node_start[g] : node_start[g + 1]]
-        part = _take_island(cost, found, nodes, touching[contact_start[g] : contact_start[g + 1]], local, arena)
+        part = _take_island(cost, optimum, nodes, touching[contact_start[g] : contact_start[g + 1]], local, arena)
         ended, steps, rest = _solve_island(part, parameters, contacts.impulses, arena)
-        _return_island(part, found)
+        _return_island(part, optimum)
         release(arena, taken)
         code, iterations, residual = max(code, ended), max(iterations, steps), max(residual, rest)
         if ended == NOT_FINITE:
@@ -404,8 +404,8 @@ def solve_all(
     _add_change(size, first, island, L, z, v_plus)
     for i in range(n):
         for axis in range(3):
-            result.impulses[i, axis] = found.gamma[axis * n + i]
-            result.contact_velocity[i, axis] = found.u[axis * n + i]
+            result.impulses[i, axis] = optimum.gamma[axis * n + i]
+            result.contact_velocity[i, axis] = optimum.u[axis * n + i]
         result.contact_velocity[i, 0] += v_hat[i]
     return code, iterations, residual, count
 
@@ -418,7 +418,7 @@ def solve_sparse(
     tolerance: float = 1e-6,
     iterations: int = 200,
 ) -> SparseSolution:
-    """One step of many bodies; the search starts from the velocities at its beginning, or from impulses, if better.
+    """Solve one step of many bodies, from the velocities at its beginning, or from impulses if better.
 
     Args:
         problem: The step.
@@ -428,10 +428,10 @@ def solve_sparse(
         iterations: Largest number of Newton steps.
 
     Returns:
-        Velocities, impulses and how the search ended.
+        Velocities, impulses and the outcome of the search.
 
     Raises:
-        InputError: A contact's stiffness, damping or friction is not physical.
+        InputError: A contact's stiffness, damping or friction is unphysical.
     """
     n = len(problem.gap)
     result = Result(np.empty(problem.v.shape), np.empty((n, 3)), np.empty((n, 3)))
@@ -456,10 +456,10 @@ def solve_sparse(
 
 
 def as_solution(result: Result, ended: tuple[int, int, float, int]) -> SparseSolution:
-    """What `solve_all` has found, and how it `ended`.
+    """Return the result of `solve_all`, which `ended` so, as a solution.
 
     Raises:
-        InputError: A contact's stiffness, damping or friction is not physical.
+        InputError: A contact's stiffness, damping or friction is unphysical.
     """
     code, count, residual, islands = ended
     if code == UNPHYSICAL:
@@ -483,6 +483,6 @@ class Sparse:
     parameters: Parameters
 
     def __call__(self, problem: SparseProblem, contacts: object) -> SparseSolution:
-        """One step."""
+        """Solve one step."""
         p = self.parameters
         return solve_sparse(problem, sigma=p.sigma, beta=p.beta, tolerance=p.tolerance, iterations=p.iterations)

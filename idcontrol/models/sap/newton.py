@@ -4,8 +4,8 @@ With ``z = Lᵀ(v - v*)``, A = L Lᵀ, and contact velocities ``u = c + ρ z`` m
 
     ℓ(z) = ½|z|² + ½ Σ γᵀRγ,    ∇ℓ = z - ρᵀγ(u),    H = I + ρᵀG ρ
 
-The D that scales momenta in their eq. 19 is the identity in these coordinates. Beside contacts there may be scalar
-rows whose impulse is limited, ``g = clip(-u/C, lower, upper)``: joint limits, motors, springs.
+The D that scales momenta in their eq. 19 is the identity in these coordinates. In addition to contacts there may be
+scalar rows of limited impulse, ``g = clip(-u/C, lower, upper)``: joint limits, motors, springs.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from idcontrol.types import Array, Booleans, Integers
 CONVERGED, STALLED, NOT_FINITE, UNPHYSICAL, UNSETTLED = 0, 1, 2, 3, 4
 
 ACCEPTED = 1e-7
-"""Momentum error (their eq. 24, and `_own_error`) of a search that rounding ended: up to this it is solved."""
+"""Momentum error (their eq. 24, and `_own_error`) up to which a search that ended by rounding is solved."""
 
 PRECISE = 1e-10
-"""`_own_error` of a search that has converged, unless a coarser tolerance is asked for."""
+"""`_own_error` of a converged search, unless a coarser tolerance is set."""
 
 ABSOLUTE = 1e-16
 """ε_a of the stopping rule, their eq. 20 [sqrt J]."""
 
 ROUNDING = 1e-9
-"""A search whose momentum error is below this and no longer halves has met the limit of rounding."""
+"""Momentum error below which a search that no longer halves it has reached rounding."""
 
 BACKTRACK = 0.8
 ARMIJO = 1e-4
 
 
 class Parameters(NamedTuple):
-    """Parameters of the method; none of them is physical but β and σ, whose defaults are the paper's.
+    """Parameters of the method; only β and σ are physical, and their defaults are the paper's.
 
     Attributes:
         beta: Period of a near-rigid contact, in steps.
@@ -58,7 +58,7 @@ class Parameters(NamedTuple):
 
 
 class Law(NamedTuple):
-    """How impulses answer to velocities: n contacts, e scalar rows.
+    """Law of the impulses at given velocities: n contacts, e scalar rows.
 
     Attributes:
         mu: Friction coefficients, shape (n,).
@@ -84,7 +84,7 @@ class Cost(NamedTuple):
         rho: Whitened rows of n contacts in block order, then of e scalar rows, shape (3 n + e, k).
         c: Their velocities at z = 0, measured against v̂ and targets, shape (3 n + e,).
         law: How impulses answer to velocities.
-        momentum: Whitened momentum ``Lᵀv*`` at z = 0, which the residual is compared with, shape (k,).
+        momentum: Whitened momentum ``Lᵀv*`` at z = 0, the reference of the residual, shape (k,).
     """
 
     rho: Array
@@ -113,7 +113,7 @@ class Line(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def respond(u: Array, law: Law, gamma: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Write impulses γ (3 n + e,), block order, of all rows at the velocities u; returns their part of ℓ [J]."""
+    """Write impulses γ (3 n + e,), block order, of all rows at the velocities u; return their part of ℓ [J]."""
     n, e = law.mu.shape[0], law.C.shape[0]
     total, at = 0.0, mark(arena)
     one = vector(arena, 3)
@@ -132,7 +132,7 @@ def respond(u: Array, law: Law, gamma: Array, arena: Arena) -> float:  # pragma:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def slope(alpha: float, line: Line, law: Law) -> tuple[float, float]:  # pragma: no cover - compiled
-    """First and second derivative of ℓ at ``z + alpha dz``, along dz, in O(n) (their section VIII-C)."""
+    """Return the first and second derivative of ℓ at ``z + alpha dz``, along dz, in O(n) (their section VIII-C)."""
     u, du = line.u, line.du
     n, e = law.mu.shape[0], law.C.shape[0]
     first, second = line.zdz + alpha * line.dzdz, line.dzdz
@@ -159,15 +159,15 @@ def slope(alpha: float, line: Line, law: Law) -> tuple[float, float]:  # pragma:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def exact_step(start: float, line: Line, law: Law, flat: float = 1e-14) -> float:  # pragma: no cover - compiled
-    """Root of the slope on (0, 1]: Newton inside a bracket that bisection shrinks (their section VIII-B).
+    """Find the root of the slope on (0, 1]: Newton within a bracket that bisection shrinks (their section VIII-B).
 
-    The full step is taken where the cost still falls at its end, or is flat there.
+    The full step is taken if the cost still falls at its end, or is flat there.
 
     Args:
         start: Slope at 0, negative.
         line: The search direction.
         law: How impulses answer to velocities.
-        flat: The search ends where the slope is this share of that at 0; by default, with rounding.
+        flat: The search ends at this share of the slope at 0; by default, at rounding.
     """
     first, second = slope(1.0, line, law)
     if first <= -flat * start:
@@ -197,10 +197,10 @@ def exact_step(start: float, line: Line, law: Law, flat: float = 1e-14) -> float
 def backtracked_step(
     start: float, value: float, line: Line, law: Law, gamma: Array, arena: Arena
 ) -> float:  # pragma: no cover - compiled
-    """Armijo's rule from the full step downwards (their section VIII-B).
+    """Apply Armijo's rule from the full step downwards (their section VIII-B).
 
-    From the full step, not from the 1.5 that they name: the rule would accept 1.5 near the optimum every time, and
-    Newton's method would converge by halves.
+    It starts from the full step, not from their 1.5, which the rule would accept close to the optimum every time, so
+    that Newton's method would converge linearly.
 
     Args:
         start: Slope at 0, negative.
@@ -208,7 +208,7 @@ def backtracked_step(
         line: The search direction.
         law: How impulses answer to velocities.
         gamma: Overwritten with impulses at the last trial, shape (3 n + e,).
-        arena: Where scratch comes from, and goes back to.
+        arena: Arena for scratch, released on return.
     """
     alpha, at = 1.0, mark(arena)
     u = vector(arena, line.u.shape[0])
@@ -217,7 +217,7 @@ def backtracked_step(
         for r in range(u.shape[0]):
             u[r] = line.u[r] + alpha * line.du[r]
         trial += respond(u, law, gamma, arena)
-        # what rounding hides is no increase
+        # an increase within rounding is none
         if trial <= value + ARMIJO * alpha * start + 1e-15 * value:
             break
         alpha *= BACKTRACK
@@ -235,12 +235,12 @@ def read_modes(u: Array, law: Law, mode: Integers, arena: Arena) -> None:  # pra
 
 @njit(cache=True, inner=True, error_model="numpy")
 def change_roles(mu: Array, mode: Integers, released: Booleans) -> bool:  # pragma: no cover - compiled
-    """Release contacts of infinite friction that part; if there are none, hold those again that press without friction.
+    """Release contacts of infinite friction that part; if there are none, hold again those that press without friction.
 
     Args:
-        mu: Friction, of released contacts 0 in place of inf, shape (n,).
+        mu: Friction, shape (n,); of released contacts 0 instead of inf.
         mode: Whether each contact is open, sticks or slides, shape (n,).
-        released: Contacts that were released before: each is once, shape (n,).
+        released: Contacts that were released earlier: each is once, shape (n,).
 
     Returns:
         False if no contact changes its role.
@@ -299,7 +299,7 @@ def minimize(
         parameters: Stopping rule and line search; β and σ are in the law already.
         z: Start, overwritten with the result, shape (k,).
         gamma: Overwritten with the impulses at z, shape (3 n + e,).
-        arena: Where scratch comes from, and goes back to.
+        arena: Arena for scratch, released on return.
 
     Returns:
         `CONVERGED`, `STALLED` or `NOT_FINITE`; iterations; momentum error, the larger one of their eq. 24 and
@@ -313,9 +313,9 @@ def minimize(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _own_error(cost: Cost, z: Array, gamma: Array, dz: Array) -> float:  # pragma: no cover - compiled
-    """The largest momentum error ``dz = ρᵀγ - z`` of a component, relative to what it is the sum of.
+    """Return the largest momentum error ``dz = ρᵀγ - z`` of a component, relative to its terms.
 
-    Their eq. 24 is relative to the momentum of the whole machine, beside which that of a light body vanishes.
+    Their eq. 24 is relative to the momentum of the whole robot, next to which that of a light body vanishes.
     """
     worst = 0.0
     for i in range(z.shape[0]):
@@ -366,7 +366,7 @@ def _newton(
         solve_lower(L, dz)
         solve_lower_transposed(L, dz)
         if close:
-            # what is left belongs to light bodies, whose part of the cost rounding hides: no search along the line
+            # the rest belongs to light bodies, whose part of the cost is below rounding: no line search
             for i in range(k):
                 z[i] += dz[i]
             continue

@@ -1,10 +1,10 @@
-"""A start for the search of many bodies: sweeps over contacts on the dual problem, before Newton steps on the primal.
+"""A start for the search of many bodies: sweeps over contacts on the dual problem, then Newton steps on the primal.
 
     minimize over γ in the friction cones   ½ |ρᵀγ|² + ½ γᵀR γ + cᵀγ
 
-Castro, Permenter & Han 2022 start from the last velocities. Where bodies collide that is far off, and most Newton steps
-go into finding which contacts part, stick or slide. Projected successive over-relaxation finds most of them at a tenth
-of the cost, a Newton step with the contact law about its impulses almost all, and Newton's method the digits.
+Castro, Permenter & Han 2022 start from the last velocities. In collisions that is far off, and most Newton steps go
+into determining which contacts part, stick or slide. Projected successive over-relaxation determines most of them at a
+tenth of the cost, a Newton step with the resulting contact law almost all, and Newton's method the digits.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from idcontrol.solvers.block_cholesky import BLOCK, factorize, solve
 from idcontrol.types import Array
 
 FAR = 1e-2
-"""A search begins with sweeps over the contacts where the momentum error at its start is above this."""
+"""Momentum error at the start above which a search begins with sweeps."""
 
 SWEEPS, SETTLED = 50, 1e-3
-"""Most sweeps, and the change of momentum in one, relative to all of it, below which they end."""
+"""Limit of sweeps, and relative change of momentum per sweep below which they end."""
 
 RELAXED = 1.2
 """Over-relaxation of a sweep."""
@@ -85,7 +85,7 @@ def _sweep(cost: Cost, gamma: Array, z: Array, arena: Arena) -> None:  # pragma:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """ℓ(z) [J]; u and gamma, shape (3 n,), are overwritten with velocities and impulses there."""
+    """Return ℓ(z) [J]; overwrite u and gamma, shape (3 n,), with velocities and impulses there."""
     velocities(cost.rows, z, cost.c, u)
     value = respond(u, cost.law, gamma, arena)
     for i in range(z.shape[0]):
@@ -96,11 +96,11 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Overwrite ``z = ρᵀγ`` with where contacts go that stick, slide or open as their impulses γ, (3 n,), say.
+    """Overwrite ``z = ρᵀγ`` with a Newton step for the modes of the impulses γ, (3 n,).
 
-    They say so better than the velocities at z do, from which Newton's method would tell: near-rigid contacts answer to
-    a small error there with any impulse. With û a velocity to which a contact answers with γ, its law is linear in u,
-    ``γ - G(û)(u - û)``, and momentum then gives a Newton step, ``(I + ρᵀGρ) dz = -ρᵀG(u - û)``.
+    The impulses show the modes better than the velocities at z do: near-rigid contacts have any impulse for a small
+    error in velocity. With û a velocity at which a contact has the impulse γ, its law is linear in u, ``γ - G(û)(u -
+    û)``, and momentum gives the Newton step ``(I + ρᵀGρ) dz = -ρᵀG(u - û)``.
     """
     rows, c, law = cost.rows, cost.c, cost.law
     n, at = law.mu.shape[0], mark(arena)
@@ -117,27 +117,27 @@ def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> 
         linear[n + i] = ns * p + ss * q + st * r
         linear[2 * n + i] = nt * p + st * q + tt * r
     hessian(rows, u, law, H)
-    found = factorize(H.structure, H.diagonal, H.upper)
-    if found:
+    definite = factorize(H.structure, H.diagonal, H.upper)
+    if definite:
         impulse(rows, linear, dz)
         solve(H.structure, H.diagonal, H.upper, dz)
         for i in range(z.shape[0]):
             for k in range(BLOCK):
                 z[i, k] += dz[i, k]
     release(arena, at)
-    return found
+    return definite
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def start_from(
     cost: Cost, H: Hessian, impulses: Array, at: Optimum, arena: Arena
 ) -> int:  # pragma: no cover - compiled
-    """Replace the start z by a better one that sweeps from `impulses`, overwritten, lead to, if z is far off.
+    """Replace the start z by the result of sweeps from `impulses`, which are overwritten, if z is far off.
 
-    At rest the last velocities are nearly the solution and no sweep is made.
+    At rest the last velocities nearly solve the problem and no sweep is made.
 
     Returns:
-        How many Newton steps that took, 0 or 1.
+        Number of Newton steps taken, 0 or 1.
     """
     z, gamma, u = at.z, at.gamma, at.u
     taken = mark(arena)

@@ -3,9 +3,9 @@ r"""The θ-method: which terms a step takes at its beginning, and which at its e
     q^θq = θ_q q⁺ + (1 - θ_q) q,    v^θv = θ_v v⁺ + (1 - θ_v) v,    q⁺ = q ⊕ h (θ_vq v⁺ + (1 - θ_vq) v)
 
 Springs and dampers are implicit to that degree and linear, so that the velocity v* without contact is one linear solve,
-and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (Castro, Permenter & Han 2022, section IV, eq. 11). Orders 1, 1,
-1, 2 in h for the four schemes below; the contacts' own compliance takes ``φ⁺ = φ + h v_n`` for granted, which θ_vq = 1
-makes true.
+and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (Castro, Permenter & Han 2022, section IV, eq. 11). The four
+schemes below have orders 1, 1, 1, 2 in h; the contacts' own compliance assumes ``φ⁺ = φ + h v_n``, which holds for θ_vq
+= 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Theta:
     vq: float
 
     def mean_velocity(self, v: Array, v_plus: Array) -> Array:
-        """The velocity that moves the configuration from a step's beginning to its end, shape (m,)."""
+        """Return the velocity that moves the configuration from a step's beginning to its end, shape (m,)."""
         return self.vq * v_plus + (1.0 - self.vq) * v
 
 
@@ -62,7 +62,7 @@ class Springs:
 def step_problem(
     theta: Theta, h: float, M: Array, v: Array, force: Array, springs: Springs, contacts: Contacts
 ) -> StepProblem:
-    """The forward step of a scheme.
+    """Build the forward step of a scheme.
 
     Args:
         theta: The scheme.

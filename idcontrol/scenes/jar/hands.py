@@ -1,8 +1,8 @@
-"""Two arms with hands that follow keyframes: poses for the palms, open or closed for the hands, and what must happen.
+"""Two arms with hands that follow keyframes: palm poses, open or closed hands, and conditions.
 
-The controller is that of the arms' drives: torques of the inverse dynamics of the planned motion, and springs and
-dampers about it (impedance control, Hogan 1985). A hand opens and closes by moving its fingers' springs to one of two
-configurations; the springs pull no harder than `GRIP_NM`, so that a hand closes around whatever is in it.
+The controller is the arms' drives: torques of the inverse dynamics of the planned motion, with springs and dampers
+about it (impedance control, Hogan 1985). A hand opens and closes by moving the rest positions of its finger springs
+between two configurations; their torque is limited to `GRIP_NM`, so that a hand closes around any object.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ GRIP_NM = np.array([0.4, 0.7, 0.45, 0.25] * 3 + [0.7, 0.7, 0.5, 0.3])
 """Largest torque of each finger's spring [N m]."""
 
 CLOSING_S = 0.8
-"""Time in which a hand opens or closes."""
+"""Duration of opening or closing."""
 
 SETTLING = 300
-"""Iterations that bring an arm from its posture to its first pose."""
+"""Iterations from an arm's posture to its first pose."""
 
 
 @dataclass
 class Arm:
-    """One arm with its hand: where it is to be, and the drive that takes it there.
+    """One arm with its hand: its commanded pose and its drive.
 
     Attributes:
-        system: The machine; its terms are those of the present state.
-        posture: Positions that the arm's joints are drawn to, shape (7,) [rad].
+        system: The arm's multibody system at the current state.
+        posture: Preferred positions of the arm's joints, shape (7,) [rad].
         ik: Joint positions for palm poses.
         closing: 0 open, 1 closed.
-        start: Pose at which the present motion began.
-        goal: Pose at which it ends.
+        start: Initial pose of the current motion.
+        goal: Final pose of the current motion.
     """
 
     system: System
@@ -63,13 +63,13 @@ class Arm:
         self.put(self.ik.pose())
 
     def put(self, pose: pin.SE3) -> None:
-        """Be at a pose of the palm, at rest."""
+        """Set a pose of the palm, at rest."""
         self.ik(pose, SETTLING)
         self.start = self.goal = self.pose
         self._before = (self.ik.q[:ARM_JOINTS].copy(), np.zeros(ARM_JOINTS))
 
     def begin(self, goal: pin.SE3 | None) -> None:
-        """Begin a motion to `goal` from where the last one was to end; None stays."""
+        """Begin a motion to `goal` from the last one's goal; None stays."""
         self.start, self.goal = self.pose, self.goal if goal is None else goal
 
     @property
@@ -82,11 +82,11 @@ class Arm:
         self.goal = self.pose
 
     def drive(self, share: float, close: bool, q: Array, h: float) -> Drive:
-        """The drive for a period of `h` [s] at whose end this `share` of the motion's time is over.
+        """Return the drive for a period of `h` [s] that ends at this `share` of the motion's time.
 
         Args:
             share: 0 at the motion's beginning, 1 at its end.
-            close: Whether the hand is to be closed.
+            close: True to close the hand.
             q: Measured joint positions, shape (23,) [rad].
             h: Length of the period [s].
         """

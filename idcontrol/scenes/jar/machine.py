@@ -1,7 +1,7 @@
 """A Kuka LBR iiwa 14 with an Allegro hand: 23 joints, fixed to the world; and the boxes and spheres of the hand.
 
-Joint frames, masses and inertias of the arm are those of the iiwa 14 as Bullet's and Drake's URDFs have it, those of
-the hand and its collision shapes are those of Wonik Robotics' URDF. A left hand is the right one, mirrored in y.
+Joint frames, masses and inertias of the arm follow Bullet's and Drake's URDFs of the iiwa 14; the hand and its
+collision shapes follow Wonik Robotics' URDF. A left hand is the right one, mirrored in y.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PALM = "palm"
 """The frame of the palm: x out of it, z along the straight fingers."""
 
 _ARM = (
-    # origin of the joint in the frame before it: roll, pitch, yaw, x, y, z; mass, centre, moments of inertia; reach
+    # origin of the joint in the previous frame: roll, pitch, yaw, x, y, z; mass, centre, moments of inertia; reach
     ((0.0, 0.0, 0.0, 0.0, 0.0, 0.1575), 4.0, (0.0, -0.03, 0.12), (0.1, 0.09, 0.02), 2.967),
     ((0.5, 0.0, 1.0, 0.0, 0.0, 0.2025), 4.0, (0.0003, 0.059, 0.042), (0.05, 0.018, 0.044), 2.094),
     ((0.5, 0.0, 1.0, 0.0, 0.2045, 0.0), 3.0, (0.0, 0.03, 0.13), (0.08, 0.075, 0.01), 2.967),
@@ -47,7 +47,7 @@ _FINGER = (
     (0.0267, 0.0096, "y", -0.227, 1.618),
 )
 _KNUCKLES = ((0.0435, -0.001542, -0.08726646), (0.0, 0.0007, 0.0), (-0.0435, -0.001542, 0.08726646))
-"""Place of each finger on the palm, y and z, and its roll."""
+"""Position of each finger on the palm, y and z, and its roll."""
 
 
 class Shape(NamedTuple):
@@ -64,12 +64,12 @@ class Shape(NamedTuple):
     centre: tuple[float, float, float]
 
 
-def arm_with_hand(base: Array, *, left: bool) -> tuple[System, list[Shape]]:
-    """The machine, and what its hand touches with.
+def arm_with_hand(base: Array, *, mirrored: bool) -> tuple[System, list[Shape]]:
+    """Return the machine, and the shapes of its hand.
 
     Args:
         base: Position of the arm's foot, shape (3,) [m].
-        left: Whether the hand is a left one.
+        mirrored: True for a left hand.
     """
     model = pin.Model()
     joint, before = 0, pin.SE3(np.eye(3), np.asarray(base, dtype=np.float64))
@@ -94,7 +94,7 @@ def arm_with_hand(base: Array, *, left: bool) -> tuple[System, list[Shape]]:
             shapes.append(Shape(name, box, (0.0, 0.0, 0.5 * length)))
             at = pin.SE3(np.eye(3), np.array([0.0, 0.0, length]))
         _tip(model, parent, at, shapes, f"finger{finger}_3")
-    _thumb(model, joint, palm, shapes, side=-1.0 if left else 1.0)
+    _thumb(model, joint, palm, shapes, side=-1.0 if mirrored else 1.0)
     return System(model), shapes
 
 
@@ -104,7 +104,7 @@ _AXES = {"y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 def _thumb(model: pin.Model, joint: int, palm: pin.SE3, shapes: list[Shape], side: float) -> None:
     """Add the thumb's four joints; `side` is 1 for a right hand, -1 for a left one."""
     links = (
-        # place in the frame before it, box, its centre, mass, axis, least and largest angle
+        # position in the previous frame, box, its centre, mass, axis, least and largest angle
         ((-0.0182, side * 0.019333, -0.045987), (0.0358, 0.034, 0.0455), (-0.0179, side * 0.009, 0.0145), 0.0176),
         ((-0.027, side * 0.005, 0.0399), (_THICK, _WIDE, 0.0177), (0.0, 0.0, 0.00885), 0.0119),
         ((0.0, 0.0, 0.0177), (_THICK, _WIDE, 0.0514), (0.0, 0.0, 0.0257), 0.038),
@@ -145,7 +145,7 @@ def _add(
 
 
 class Bone(NamedTuple):
-    """A capsule that is drawn between two joints of an arm; nothing touches it.
+    """A capsule drawn between two joints of an arm; it has no contacts.
 
     Attributes:
         frame: Index of the frame that carries it.
@@ -161,7 +161,7 @@ class Bone(NamedTuple):
 
 
 def bones(system: System) -> list[Bone]:
-    """The arm, from its first joint to the palm, as capsules."""
+    """Return the arm, from its first joint to the palm, as capsules."""
     model = system.model
     out = []
     for joint in range(1, ARM_JOINTS + 1):
@@ -180,7 +180,7 @@ def _box(mass: float, size: tuple[float, ...], centre: tuple[float, float, float
 
 
 def parts(system: System, shapes: list[Shape], tree: int, mu: float) -> list[Part]:
-    """The shapes of a hand as the plant takes them."""
+    """Return the shapes of a hand as the plant takes them."""
     return [
         Part(
             name=f"{tree}_{number}_{shape.frame}",

@@ -1,9 +1,9 @@
 """The jar, the arms, and the keyframes of the task: pour the marbles into the bowl.
 
-Keyframes are prescribed poses of the palms and open or closed hands; forces tell whether a hand holds something and
-whether something stands (Castro, Permenter & Han 2022, section X-E). Where a keyframe brings two things together it is
-a pose of what the hand holds, whose place in the hand is looked at when the keyframe begins: hands close around things
-to a centimetre, and a lid fits to a millimetre.
+Keyframes are prescribed palm poses and open or closed hands; forces decide whether a hand holds something and whether
+something stands (Castro, Permenter & Han 2022, section X-E). A keyframe that brings two objects together prescribes the
+pose of the held one, whose pose in the hand is measured when the keyframe begins: hands close with an accuracy of a
+centimetre, and a lid fits to a millimetre.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POSTURES = np.array([-0.17, 1.3, 1.1, -1.5, 0.05, -1.58, 0.39]), np.array([0.22,
 """Postures with the elbows outside and above [rad]."""
 
 HELD_N, STANDS_N, SEATED_N = 30.0, 3.0, 3.0
-"""A hand holds what it squeezes by this force; the jar stands, and the lid sits, when it is carried by this one."""
+"""Force above which a hand holds an object, the jar stands, and the lid sits."""
 
 _PALM_FACE_M = 0.0111
 """From the palm's frame to the palm's face, along x."""
@@ -58,10 +58,10 @@ class Keyframe(NamedTuple):
     Attributes:
         name: Its name.
         duration_s: Time of the motion.
-        right: Pose that the right palm goes to; None stays.
-        left: Pose that the left palm goes to; None stays.
-        close: Which hands are closed: right, left.
-        until: Ends the keyframe before its time; one that never holds fails it. None takes the whole time.
+        right: Target pose of the right palm; None stays.
+        left: Target pose of the left palm; None stays.
+        close: Closed hands: right, left.
+        until: Ends the keyframe early; a condition that never holds fails it. None for the whole time.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Keyframe(NamedTuple):
 
 
 class Scene:
-    """Everything, at rest before the task.
+    """The scene, at rest before the task.
 
     Attributes:
         plant: Arms, table, jar, lid, bowl, marbles.
@@ -92,7 +92,7 @@ class Scene:
             parameters: SAP's parameters.
         """
         self.h, self.parameters = h, parameters
-        machines = [arm_with_hand(foot, left=arm == LEFT) for arm, foot in enumerate(FEET)]
+        machines = [arm_with_hand(foot, mirrored=arm == LEFT) for arm, foot in enumerate(FEET)]
         touching = [part for arm, (system, shapes) in enumerate(machines) for part in parts(system, shapes, arm, mu)]
         self.plant = Trees(
             [system for system, _ in machines],
@@ -118,7 +118,7 @@ class Scene:
         return pin.SE3(system.frame_rotation[frame].copy(), system.frame_position[frame].copy())
 
     def step(self, share: float, close: Sequence[bool]) -> None:
-        """One step of all; at its end this share of the motion's time is over."""
+        """Take one step that ends at this share of the motion's time."""
         plant = self.plant
         plant.step(
             self.h,
@@ -130,7 +130,7 @@ class Scene:
 
 
 def play(scene: Scene, keyframe: Keyframe, observe: Callable[[], None]) -> bool:
-    """Play one keyframe, with `observe` called after each step; whether it came to its end as it should."""
+    """Play one keyframe, with `observe` called after each step; return True on success."""
     for arm, goal in zip(scene.arms, (keyframe.right, keyframe.left), strict=True):
         arm.begin(None if goal is None else goal(scene))
     steps = max(1, round(keyframe.duration_s / scene.h))
@@ -145,31 +145,31 @@ def play(scene: Scene, keyframe: Keyframe, observe: Callable[[], None]) -> bool:
 
 
 def marbles_in_bowl(scene: Scene) -> int:
-    """How many marbles have their centres within the bowl's walls and below its rim."""
+    """Return the number of marbles with centres within the bowl's walls and below its rim."""
     bowl, marbles = scene.pose(BOWL), scene.plant.state.bodies.position[things.FIRST_MARBLE :]
     return int(things.in_bowl((marbles - bowl.translation) @ bowl.rotation).sum())
 
 
 def lid_offset(scene: Scene) -> tuple[float, float]:
-    """How far the lid is from its seat on the jar: along and across the jar's axis, both positive [m]."""
+    """Return the distance of the lid from its seat on the jar: along and across the jar's axis, both positive [m]."""
     away = scene.pose(JAR).actInv(scene.pose(LID).translation) - things.SEAT
     return abs(float(away[2])), float(np.hypot(away[0], away[1]))
 
 
 def _right(y: float, z: float, roll: float = 0.0) -> pin.SE3:
-    """Pose of the right palm in front of the jar's place, rolled about the fingers."""
+    """Return a pose of the right palm in front of the jar's place, rolled about the fingers."""
     c, s = np.cos(roll), np.sin(roll)
     turn = np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
     return pin.SE3(turn @ _R, np.array([JAR_AT[0] - _JAR_Z, y, z]))
 
 
 def _left(y: float, z: float) -> pin.SE3:
-    """Pose of the left palm in front of the jar's place."""
+    """Return a pose of the left palm in front of the jar's place."""
     return pin.SE3(_L, np.array([JAR_AT[0] - _LID_Z, y, z]))
 
 
 def _carrying(arm: int, tree: int, goal: pin.SE3, scene: Scene) -> pin.SE3:
-    """The pose of the palm that brings the body in the hand to `goal`."""
+    """Return the pose of the palm that brings the body in the hand to `goal`."""
     return goal * scene.pose(tree).inverse() * scene.palm(arm)
 
 
@@ -180,7 +180,7 @@ def _jar_to(up: float) -> Goal:
 
 
 def _lid_to(up: float) -> Goal:
-    """Bring the lid over the jar, `up` over its seat [m]."""
+    """Bring the lid over the jar, `up` above its seat [m]."""
     seat = pin.SE3(np.eye(3), things.SEAT + np.array([0.0, 0.0, up]))
     return lambda scene: _carrying(LEFT, LID, scene.pose(JAR) * seat, scene)
 
@@ -190,12 +190,12 @@ def _at(pose: pin.SE3) -> Goal:
 
 
 def _raised(arm: int, up: Array) -> Goal:
-    """Move a palm by `up` [m] from where it is to be."""
+    """Raise a palm by `up` [m] from its commanded pose."""
     return lambda scene: pin.SE3(scene.arms[arm].pose.rotation, scene.arms[arm].pose.translation + up)
 
 
 def _holds(arm: int, tree: int) -> Callable[[Scene], bool]:
-    return lambda scene: scene.arms[arm].closing == 1.0 and scene.plant.squeeze(arm, tree) > HELD_N
+    return lambda scene: scene.arms[arm].closing == 1.0 and scene.plant.pressing_force(arm, tree) > HELD_N
 
 
 def _carried(tree: int, by: int, force: float) -> Callable[[Scene], bool]:

@@ -1,7 +1,7 @@
-"""A jar full of marbles with a lid, a bowl and a table, of boxes and spheres alone.
+"""A jar full of marbles with a lid, a bowl and a table, made of boxes and spheres.
 
 The jar is a prism with eight walls on a square foot. The lid is a plate with a handle, and with a ring of round pegs
-that reach into the mouth, so that it finds its seat and cannot slide off: their contact is a patch of some thirty
+that reach into the mouth, so that it centres itself and cannot slide off: their contact is a patch of some thirty
 points. The bowl has eight sloping walls. Each body's frame is at its centre of mass.
 """
 
@@ -24,7 +24,7 @@ JAR_KG, LID_KG, BOWL_KG = 0.25, 0.08, 0.4
 PLATE_M, PEG_M, PEG_DOWN_M, PEG_PLAY_M = 0.005, 0.005, 0.003, 0.001
 HANDLE_M = (0.03, 0.03, 0.095)
 MARBLES, MARBLE_KG, MARBLE_M = 16, 0.05, 0.014
-"""Number and mass are the paper's; it does not tell the radius."""
+"""Number and mass are the paper's, which does not state the radius."""
 
 BOWL_INNER_M, BOWL_WALL_M, BOWL_SLOPE = 0.055, 0.09, np.pi / 6
 """The bowl: half width of its foot, length of its walls, their angle from upright."""
@@ -35,14 +35,14 @@ JAR, LID, BOWL, FIRST_MARBLE = 0, 1, 2, 3
 JAR_CENTRE_M = 0.07
 _BOWL_CENTRE_M = 0.03
 _LID_CENTRE_M = 0.02
-"""Height of each centre of mass over the jar's and bowl's underside, and over the underside of the lid's plate."""
+"""Height of each centre of mass above the underside of jar and bowl, and of the lid's plate."""
 
 SEAT = np.array([0.0, 0.0, HEIGHT_M - JAR_CENTRE_M + _LID_CENTRE_M])
-"""The lid's place in the jar's frame, shape (3,) [m]."""
+"""Position of the seated lid in the jar's frame, shape (3,) [m]."""
 
 
 def masses() -> list[Mass]:
-    """The bodies: jar, lid, bowl, marbles."""
+    """Return the bodies: jar, lid, bowl, marbles."""
     tube = JAR_KG * np.array([0.5 * OUTER_M**2 + HEIGHT_M**2 / 12.0] * 2 + [OUTER_M**2])
     lid = LID_KG * np.array([OUTER_M**2 / 3.0 + HANDLE_M[2] ** 2 / 12.0] * 2 + [2.0 / 3.0 * OUTER_M**2])
     bowl = BOWL_KG * 0.08**2 * np.array([0.6, 0.6, 1.0])
@@ -56,7 +56,7 @@ def masses() -> list[Mass]:
 
 
 def parts(first: int, mu: float, mu_marble: float, table: tuple[Array, Array]) -> list[Part]:
-    """Everything that hands touch.
+    """Return all parts that hands touch.
 
     Args:
         first: Tree of the first body.
@@ -121,11 +121,11 @@ def parts(first: int, mu: float, mu_marble: float, table: tuple[Array, Array]) -
 
 
 def start(jar: Array, bowl: Array) -> BodyState:
-    """The bodies before they settle: the closed jar with its marbles in four layers, and the bowl.
+    """Return the bodies before settling: the closed jar with its marbles in four layers, and the bowl.
 
     Args:
-        jar: Where the jar stands, shape (3,) [m].
-        bowl: Where the bowl stands, shape (3,) [m].
+        jar: Position of the jar, shape (3,) [m].
+        bowl: Position of the bowl, shape (3,) [m].
     """
     layers = []
     for i in range(MARBLES):
@@ -140,7 +140,7 @@ def start(jar: Array, bowl: Array) -> BodyState:
 
 
 def in_bowl(points: Array) -> Booleans:
-    """Whether points in the bowl's frame, shape (n, 3) [m], are within its walls and below its rim; shape (n,)."""
+    """True if points in the bowl's frame, shape (n, 3) [m], are within its walls and below its rim; shape (n,)."""
     height = points[:, 2] + _BOWL_CENTRE_M - FOOT_M
     rim = BOWL_WALL_M * np.cos(BOWL_SLOPE)
     wide = BOWL_INNER_M + height * np.tan(BOWL_SLOPE)

@@ -86,7 +86,7 @@ class Film:
         return self.stage.at({name: values[at] for name, values in self.run.arrays.items()} | wanted)
 
     def strays(self) -> bool:
-        """Whether the machine leaves the view of a camera that stands still and looks at where it began."""
+        """True if the machine leaves the view of a camera that stands still and looks at where it began."""
         way = self.path[:, :2] - self.path[:1, :2]
         return bool(np.linalg.norm(way, axis=1).max(initial=0.0) > 0.75 * self.stage.size)
 
@@ -99,7 +99,7 @@ class Film:
         return q[self._rows[chosen], :3]
 
     def _references(self, way: _Way) -> Array | None:
-        """The measured configurations with the reference's joints, and with its base where there is one."""
+        """Return the measured configurations with the reference's joints, and with its base where there is one."""
         q, q_des, base = (self.run.arrays.get(name) for name in ("q", "q_des", "base_ref"))
         if q is None or q_des is None or q_des.shape[1:] != (len(way.joint_q),) or max(way.joint_q) >= q.shape[1]:
             return None

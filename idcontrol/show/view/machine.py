@@ -83,11 +83,11 @@ def drawable_links(robot: DrawableRobot, model: Any) -> tuple[DrawableLink, ...]
         frame = model.frames[model.getFrameId(sole.frame)]
         outline = (mesh.moved(frame.placement.rotation, frame.placement.translation) for mesh in _outline(sole))
         meshes.setdefault(frame.parentJoint, []).extend(outline)
-    return tuple(DrawableLink(str(model.names[joint]), joint, tuple(found)) for joint, found in sorted(meshes.items()))
+    return tuple(DrawableLink(str(model.names[joint]), joint, tuple(parts)) for joint, parts in sorted(meshes.items()))
 
 
 def reach(model: Any, q: Array) -> float:
-    """Largest distance between two frames of the machine at configuration `q` (nq,) [m]."""
+    """Return the largest distance between two frames of the machine at configuration `q` (nq,) [m]."""
     data = model.createData()
     pin.framesForwardKinematics(model, data, q)
     moving = [i for i, frame in enumerate(model.frames) if frame.parentJoint > 0]
@@ -96,7 +96,7 @@ def reach(model: Any, q: Array) -> float:
 
 
 def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
-    """The visual geometry of the URDF by joint; empty if there is none or one of its files cannot be read."""
+    """Return the visual geometry of the URDF by joint; empty if there is none or one of its files cannot be read."""
     folders = [str(folder) for folder in Path(robot.urdf).absolute().parents]
     try:
         # legs share their meshes
@@ -104,7 +104,7 @@ def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
         geometry = pin.buildGeomFromUrdf(model, str(robot.urdf), pin.GeometryType.VISUAL, None, folders, loader)
     except (ValueError, RuntimeError):
         return {}
-    found: dict[int, list[Mesh]] = {}
+    visuals: dict[int, list[Mesh]] = {}
     known: dict[tuple[Any, ...], Mesh | None] = {}
     for thing in geometry.geometryObjects:
         red, green, blue, _ = (float(share) for share in thing.meshColor)
@@ -115,8 +115,8 @@ def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
             mesh = known[file] = of_coal(thing.geometry, (red, green, blue))
         if mesh is not None:
             placed = mesh.moved(thing.placement.rotation, thing.placement.translation)
-            found.setdefault(thing.parentJoint, []).append(placed)
-    return found
+            visuals.setdefault(thing.parentJoint, []).append(placed)
+    return visuals
 
 
 def _outline(sole: DrawableSole) -> list[Mesh]:
@@ -132,9 +132,9 @@ def _outline(sole: DrawableSole) -> list[Mesh]:
 def _rods(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
     """Rods from each joint to its child joints and feet, or to the centre of mass at the end of a chain."""
     radius = ROD_SHARE * reach(model, pin.neutral(model))
-    found: dict[int, list[Mesh]] = {joint: [] for joint in range(1, model.njoints)}
-    ends: dict[int, list[Any]] = {joint: [] for joint in found}
-    for joint in found:
+    rods: dict[int, list[Mesh]] = {joint: [] for joint in range(1, model.njoints)}
+    ends: dict[int, list[Any]] = {joint: [] for joint in rods}
+    for joint in rods:
         if model.parents[joint] > 0:
             ends[model.parents[joint]].append(model.jointPlacements[joint].translation)
     for foot in robot.description.feet:
@@ -142,11 +142,11 @@ def _rods(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
         centre = frame.placement.act(np.array(foot.offset_m))
         ends[frame.parentJoint].append(centre)
         sphere = solid("sphere", (foot.radius_m,), FOOT)
-        found[frame.parentJoint].append(sphere.moved(np.eye(3), centre))
-    for joint, meshes in found.items():
+        rods[frame.parentJoint].append(sphere.moved(np.eye(3), centre))
+    for joint, meshes in rods.items():
         centre_of_mass = model.inertias[joint].lever
         colour = BODY if model.parents[joint] == 0 else LIMB
         for end in ends[joint] or [centre_of_mass]:
             if np.linalg.norm(end) > 0.1 * radius:
                 meshes.append(rod(np.zeros(3), np.array(end), radius, colour))
-    return {joint: meshes for joint, meshes in found.items() if meshes}
+    return {joint: meshes for joint, meshes in rods.items() if meshes}

@@ -142,7 +142,7 @@ class Page:
     def _point(self, drawn: _Arrow, tail: Array, head: Array) -> None:
         """Move an arrow between two points, shape (3,) each; it is hidden if they coincide.
 
-        Only poses and visibility change, which browsers apply with those of the robot. Meshes, and their scale, would
+        Only poses and visibility change, which browsers apply with the robot's. Meshes, and their scale, would
         be late while a film plays, and arrows would leave their feet.
         """
         along = head - tail
@@ -154,9 +154,9 @@ class Page:
         tip = max(length - HEAD_LENGTH * self._stage.size, 0.0)
         drawn.head.position = (0.0, 0.0, tip)
         used, begin = shaft(tip) or (-1, 0.0)
-        for i, (near, far) in enumerate(drawn.rods):
-            _appear(near, i == used)
-            _appear(far, i == used)
+        for i, (from_tail, to_head) in enumerate(drawn.rods):
+            _appear(from_tail, i == used)
+            _appear(to_head, i == used)
         if used >= 0:
             drawn.rods[used][1].position = (0.0, 0.0, begin)
 
@@ -242,16 +242,16 @@ class Page:
             for foot in range(stage.feet):
                 place = f"/stage/forces/{name}/{foot}"
                 frame = scene.add_frame(place, show_axes=False, visible=False)
-                near, far = (
+                tails, heads = (
                     [self._mesh(f"{place}/{end} {k}", rod, shadow=False) for k, rod in enumerate(rods)]
                     for end in ("near", "far")
                 )
-                pairs = list(zip(near, far, strict=True))
+                pairs = list(zip(tails, heads, strict=True))
                 self._arrows[name].append(_Arrow(frame, pairs, self._mesh(f"{place}/head", head, shadow=False)))
             self._switch(f"Forces {name}", [whole])
-        told, true = stage.scenery.mu_told, stage.scenery.mu
-        cones = [(mu, colour) for mu, colour in ((told, PREDICTED), (true, MEASURED)) if mu]
-        words = [f"{mu:g} {who}" for who, mu in (("true", true), ("told", told)) if mu]
+        assumed, true = stage.scenery.mu_told, stage.scenery.mu
+        cones = [(mu, colour) for mu, colour in ((assumed, PREDICTED), (true, MEASURED)) if mu]
+        words = [f"{mu:g} {who}" for who, mu in (("true", true), ("told", assumed)) if mu]
         if cones:
             self._switch("Friction cones", [scene.add_frame("/stage/cones", show_axes=False)])
             gui.add_html(_table({"friction": ", ".join(words)}))
@@ -287,7 +287,7 @@ class Page:
         )  # fmt: skip
 
     def _on_ground(self, places: Array) -> Array:
-        """Points slightly above the ground at `places`, shape (n, 2)."""
+        """Return points slightly above the ground at `places`, shape (n, 2)."""
         ground = self._stage.ground
         if ground is None:
             height = np.zeros(len(places))
@@ -304,9 +304,9 @@ class Player:
 
     Attributes:
         slider: The shown time; the user may drag it.
-        playing: Whether time passes.
+        playing: True if time passes.
         speed: Speed relative to the run's own time.
-        loop: Whether the film begins anew after its end.
+        loop: True if the film begins anew after its end.
     """
 
     def __init__(self, page: Page, film: Film) -> None:
@@ -366,7 +366,7 @@ class Player:
             self._show()
 
     def export(self, client: viser.ClientHandle) -> tuple[str, bytes]:
-        """A film of `FILM_S` at the chosen speed from the shown time on, as a client's browser draws it.
+        """Return a film of `FILM_S` at the chosen speed from the shown time on, as a client's browser draws it.
 
         Returns:
             Its name and content: an MP4 if `makes_mp4`, else a GIF.
@@ -384,7 +384,7 @@ class Player:
         return "film.gif", gif(frames, FILM_FRAMES_PER_S)
 
     def publish(self, curves: str, frames_per_s: float = FRAMES_PER_S) -> str:
-        """The whole film as a page of its own, which any web server or a file shows; it has the time of the run.
+        """Return the whole film as a page of its own, which any web server or a file shows; it has the time of the run.
 
         Such a page has no controls and no curves; it has a link to `curves`, a page beside it.
         """
@@ -412,7 +412,7 @@ class Player:
         )  # fmt: skip
 
     def _window(self, curves: Sequence[tuple[str, Array]]) -> tuple[Array, ...]:
-        """The curves around the shown row: times from it on, values of each curve, and an upright line at zero.
+        """Return the curves around the shown row: times from it on, values of each curve, and an upright line at zero.
 
         Axes stand still, so that a browser draws whatever it has got: one that follows the data is lost where a film
         begins, when there is a single row to show.
@@ -448,7 +448,7 @@ class Player:
 
 
 def _extremes(values: Array) -> tuple[float, float]:
-    """Smallest and largest number of `values`; zero where there is none."""
+    """Return the smallest and largest number of `values`; zero where there is none."""
     known = values[np.isfinite(values)]
     return float(known.min(initial=0.0)), float(known.max(initial=0.0))
 
@@ -495,7 +495,7 @@ def serve(port: int | None, title: str) -> viser.ViserServer:
 
 
 def is_local(hosts: Sequence[str], origins: Sequence[str]) -> bool:
-    """Whether a request comes from a page that this computer served under a name of its own.
+    """True if a request comes from a page that this computer served under one of its names.
 
     A web page from elsewhere can have its name point to 127.0.0.1 (DNS rebinding) or open a WebSocket to it; then the
     browser says the name in the header ``Host``, or where the page is from in ``Origin``.
@@ -571,7 +571,7 @@ def _free(port: int) -> bool:
 
 
 def _turn_to(normal: Array) -> tuple[float, float, float, float]:
-    """The shortest rotation from z to the unit vector `normal`, as a quaternion (w, x, y, z)."""
+    """Return the shortest rotation from z to the unit vector `normal`, as a quaternion (w, x, y, z)."""
     x, y, z, w = pin.Quaternion.FromTwoVectors(np.array([0.0, 0.0, 1.0]), normal).coeffs()
     return w, x, y, z
 
@@ -583,9 +583,9 @@ def _surface(heights: Array, parameters: Array) -> tuple[Array, Array]:
     y = parameters[5] + parameters[7] * np.arange(columns)
     vertices = np.column_stack([np.repeat(x, columns), np.tile(y, rows), heights.ravel()])
     corner = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).ravel()
-    near = np.column_stack([corner, corner + columns, corner + columns + 1])
-    far = np.column_stack([corner, corner + columns + 1, corner + 1])
-    return vertices.astype(np.float32), np.concatenate([near, far]).astype(np.uint32)
+    first = np.column_stack([corner, corner + columns, corner + columns + 1])
+    second = np.column_stack([corner, corner + columns + 1, corner + 1])
+    return vertices.astype(np.float32), np.concatenate([first, second]).astype(np.uint32)
 
 
 def _net(shape: tuple[int, ...], parameters: Array, cell: float) -> Array:

@@ -44,24 +44,24 @@ class Mesh:
     opacity: float = 1.0
 
     def moved(self, rotation: Array, position: Array) -> Mesh:
-        """The mesh rotated by `rotation` (3, 3), then moved by `position` (3,) [m]."""
+        """Return the mesh rotated by `rotation` (3, 3), then moved by `position` (3,) [m]."""
         return Mesh(self.vertices @ rotation.T + position, self.faces, self.colour, self.opacity)
 
 
 def solid(shape: str, size: Sequence[float], colour: Colour, opacity: float = 1.0) -> Mesh:
-    """A box, sphere, cylinder or capsule as `idcontrol.record.scenery.DrawableBody` describes it."""
+    """Return a box, sphere, cylinder or capsule as `idcontrol.record.scenery.DrawableBody` describes it."""
     if shape == "box":
-        made = trimesh.creation.box(extents=size)
+        solid = trimesh.creation.box(extents=size)
     elif shape == "sphere":
-        made = trimesh.creation.icosphere(subdivisions=3, radius=size[0])
+        solid = trimesh.creation.icosphere(subdivisions=3, radius=size[0])
     elif shape == "cylinder":
-        made = trimesh.creation.cylinder(radius=size[0], height=size[1], sections=48)
+        solid = trimesh.creation.cylinder(radius=size[0], height=size[1], sections=48)
     else:
-        made = trimesh.creation.capsule(radius=size[0], height=size[1], count=(24, 24))
-        made.apply_translation(-made.bounds.mean(axis=0))
+        solid = trimesh.creation.capsule(radius=size[0], height=size[1], count=(24, 24))
+        solid.apply_translation(-solid.bounds.mean(axis=0))
     if shape in ("box", "cylinder"):
-        made = trimesh.graph.smooth_shade(made, angle=SMOOTH_RAD)
-    return Mesh(np.array(made.vertices), np.array(made.faces, np.int64), colour, opacity)
+        solid = trimesh.graph.smooth_shade(solid, angle=SMOOTH_RAD)
+    return Mesh(np.array(solid.vertices), np.array(solid.faces, np.int64), colour, opacity)
 
 
 def arrow(shaft_radius: float, head_radius: float, head_length: float, colour: Colour) -> tuple[list[Mesh], Mesh]:
@@ -84,7 +84,7 @@ def shaft(length: float) -> tuple[int, float] | None:
 
 
 def rod(start: Array, end: Array, radius: float, colour: Colour) -> Mesh:
-    """A capsule between two points, shape (3,) each [m]."""
+    """Return a capsule between two points, shape (3,) each [m]."""
     along = end - start
     length = float(np.linalg.norm(along))
     upright = solid("capsule", (radius, length), colour)
@@ -93,7 +93,7 @@ def rod(start: Array, end: Array, radius: float, colour: Colour) -> Mesh:
 
 
 def pyramid(mu: float, colour: Colour, opacity: float) -> Mesh:
-    """The inscribed friction pyramid ``|f_S| + |f_T| ≤ μ f_N`` up to f_N = 1, with its apex at the origin."""
+    """Return the inscribed friction pyramid ``|f_S| + |f_T| ≤ μ f_N`` up to f_N = 1, with its apex at the origin."""
     corners = [(mu, 0, 1), (0, mu, 1), (-mu, 0, 1), (0, -mu, 1)]
     faces = [(0, 1, 2), (0, 2, 3), (0, 3, 4), (0, 4, 1)]
     return Mesh(np.array([(0, 0, 0), *corners], dtype=float), np.array(faces), colour, opacity)

@@ -70,7 +70,7 @@ class Stage:
         nodes: Objects that may move.
         ground: The ground; None if there is none.
         size: Length that camera, arrows and cones scale with [m].
-        floating: Whether the first three coordinates of ``q`` are the position of a floating base.
+        floating: True if the first three coordinates of ``q`` are the position of a floating base.
         metres_per_newton: Scale of the arrows: an arrow of the whole weight has the length `size`.
     """
 
@@ -117,16 +117,16 @@ class Stage:
 
     @property
     def feet(self) -> int:
-        """Number of feet."""
+        """Return the number of feet."""
         return len(self._feet)
 
     @property
     def links(self) -> int:
-        """Number of links of the robot; they are the first of the nodes."""
+        """Return the number of links of the robot; they are the first of the nodes."""
         return len(self._joints)
 
     def at(self, row: Mapping[str, Array]) -> Shot:
-        """The scene at one row of a record.
+        """Return the scene at one row of a record.
 
         Args:
             row: Channels of the row: ``q`` (nq,) of the robot; ``pose_NAME`` (7,) of bodies that move; ``force`` and
@@ -161,7 +161,7 @@ class Stage:
         )
 
     def _links_at(self, q: Array) -> Array:
-        """Poses of the links at configuration `q` (nq,), shape (links, 7)."""
+        """Return poses of the links at configuration `q` (nq,), shape (links, 7)."""
         pin.forwardKinematics(self._model, self._data, self._fitting(q))
         return np.array([pin.SE3ToXYZQUAT(self._data.oMi[joint]) for joint in self._joints]).reshape(-1, 7)
 
