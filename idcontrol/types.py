@@ -53,7 +53,9 @@ class Status(enum.IntEnum):
         return self.name
 
 
-SOLVED_BY: Final = ("sticking", "no_slip", "dissipation", "one_stage", "coulomb", "sap", "constraint", "coulomb_cone")
+SOLVED_BY: Final = (
+    "sticking", "noslip", "dissipation", "one-stage", "coulomb-lcp", "sap", "constraint", "coulomb-cone",
+)  # fmt: skip
 """The values of `Command.solved_by` of our controllers; records store their numbers."""
 
 
@@ -238,8 +240,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             allows), ``"no-slip"`` (a contact that may not slip carries load in motion), ``"exactness"`` (the problem
             was regularized), ``"prediction"`` (the last torque is repeated), or why the input could not be used; never
             a torque limit or a friction cone.
-        solved_by: ``"sticking"`` where contacts simply stick and no contact problem was solved, else the name of the
-            contact model; None where there was none.
+        solved_by: ``"sticking"`` where contacts simply stick and no contact problem was solved, else the
+            contact model, by the name of its plant; None where there was none.
         gap: How much nearer to the last torques, as a vector, a solution of the contact problem may be than the nearest
             one that was found [N m]: 0 if a search has proved that none is nearer; NaN if the controller does not
             search for the nearest. `tau` has the motion of that solution; its impulses are shared anew, next to last

@@ -41,7 +41,7 @@ CONTACTS = (1, 2, 4, 10, 40, 100, 400, 1000)
 
 
 SCHEMES: Mapping[str, Scheme] = {
-    "no-slip LCP alone": Scheme(name="no_slip", model=no_slip.solve, forward=no_slip.solve),
+    "no-slip LCP alone": Scheme(name="noslip", model=no_slip.solve, forward=no_slip.solve),
     "id-noslip-lcp": NO_SLIP_LCP,
     "id-noslip-qp": NO_SLIP_QP,
     "id-coulomb-qp": COULOMB_QP,

@@ -485,14 +485,14 @@ COULOMB_QP = Scheme(
 )
 COULOMB_QP_RAW = replace(COULOMB_QP, solve=coulomb_qp_raw, after=None, calms=False)
 COULOMB_QP_1 = Scheme(
-    name="one_stage",
+    name="one-stage",
     solve=coulomb_qp_1,
     model=dissipation.one_stage,
     forward=dissipation.one_stage,
     after=unload,
 )
 NO_SLIP_LCP = Scheme(
-    name="no_slip",
+    name="noslip",
     solve=no_slip_lcp,
     model=no_slip.solve,
     forward=dissipation.solve,
@@ -506,7 +506,7 @@ NO_SLIP_QP = replace(
     model=dissipation.no_slip_qp,
 )
 COULOMB_LCP = Scheme(
-    name="coulomb",
+    name="coulomb-lcp",
     solve=coulomb_lcp,
     model=coulomb.solve,
     forward=coulomb.solve,
@@ -517,7 +517,7 @@ COULOMB_LCP = Scheme(
 )
 COULOMB_SMOOTH = replace(COULOMB_LCP, solve=coulomb_smooth, after=smooth)
 COULOMB_CONE = Scheme(
-    name="coulomb_cone",
+    name="coulomb-cone",
     solve=cone,
     model=coulomb_cone.solve,
     forward=coulomb_cone.solve,

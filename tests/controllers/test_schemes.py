@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol import plants
 from idcontrol.controllers import schemes
 from idcontrol.controllers.step import NO_SOLUTION, SOLVED, assembled
 from idcontrol.kernels.arena import HEAP
@@ -29,8 +30,10 @@ def asked(problem, last):
     return assembled(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=last)
 
 
-def test_records_know_the_model_of_every_scheme():
-    assert {scheme.name for scheme in vars(schemes).values() if isinstance(scheme, schemes.Scheme)} <= set(SOLVED_BY)
+def test_records_know_the_model_of_every_scheme_by_the_name_of_its_plant():
+    names = {scheme.name for scheme in vars(schemes).values() if isinstance(scheme, schemes.Scheme)}
+    assert names <= set(SOLVED_BY)
+    assert names - {"one-stage"} <= set(plants.available())
 
 
 @pytest.mark.parametrize("scheme", [schemes.COULOMB_LCP, schemes.COULOMB_SMOOTH, schemes.COULOMB_QP])

@@ -388,9 +388,10 @@ def test_a_quantity_is_shown_in_the_unit_of_the_table():
 
 
 def test_steps_are_counted_by_who_solved_them():
-    solved_by = np.array([metrics.solver_number(name) for name in ("sticking", "coulomb", "sticking", None, "mine")])
+    names = ("sticking", "coulomb-lcp", "sticking", None, "mine")
+    solved_by = np.array([metrics.solver_number(name) for name in names])
     counts = metrics.statuses(np.zeros(5), solved_by)
-    assert counts["by"] == {"sticking": 2, "coulomb": 1}
+    assert counts["by"] == {"sticking": 2, "coulomb-lcp": 1}
     assert counts["solved"] == 5
 
 
