@@ -22,10 +22,6 @@ from idcontrol.types import Array
 PLANTS = ("coulomb-lcp", "dissipation", "sap")
 """Plants that get a row of their own."""
 
-PATCH_PLANTS, PATCH_SIDES, PATCH_STEPS = ("coulomb-lcp", "dissipation", "sap", "noslip"), (2, 6, 10, 20), 100
-"""Plants that a box on a plate is stepped with, how many contacts there are along its edge, and the number of steps:
-it rests after half of them."""
-
 HEAPS = {8: 0.3, 40: 0.25, 80: 0.3, 160: 0.4}
 """Numbers of bodies in a container, and the share of Drake's time that we aim at."""
 
@@ -69,9 +65,6 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
         bar=TICK_BAR,
     )
     yield measure(tick, effort)
-    for name in PATCH_PLANTS:
-        for side in PATCH_SIDES:
-            yield measure(_patch(name, side, walk), effort)
     for bodies in HEAPS:
         yield _heap(walks.heap(bodies), floor(walk), bodies)
 
@@ -122,26 +115,6 @@ def _tick(walk: RecordedWalk) -> Job:
         state = plant.step(controller(state, walk.moments[i].reference).tau, walk.h)
 
     return Job(run=run, reset=reset)
-
-
-def _patch(name: str, side: int, walk: RecordedWalk) -> Benchmark:
-    """Steps of a box on a plate."""
-    system, ground, start = walks.patch(side)
-    plant, nothing, below = _plant(name, (system, ground), walk.h), np.zeros(0), floor(walk)
-
-    def reset() -> None:
-        plant.reset(start)
-
-    def run(i: int) -> Array:
-        return plant.step(nothing, walk.h).v
-
-    return Benchmark(
-        what=f"{name}, box on a plate, 1 ms",
-        contacts=side * side,
-        job=Job(run=run, reset=reset),
-        floor=Job(run=lambda i: below.run(0)),
-        states=PATCH_STEPS,
-    )
 
 
 def _mujoco(walk: RecordedWalk) -> Job | None:
