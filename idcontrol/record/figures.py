@@ -70,6 +70,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Map
         return None
     walk = drawable(arrays, layout)
     drawn = (glance, path, joints, torques, forces, *((pressure,) if "cop" in arrays else ()), feet)
+    middle = float(arrays["t"][len(arrays["t"]) // 2])
     return Plots(
         t=arrays["t"],
         overview=Curve("largest torque rate", np.abs(walk.torque_rate).max(axis=1), COLORS[1], look="area"),
@@ -77,6 +78,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Map
         choices={"Joints": layout.joints, "Feet": layout.feet},
         shown=(*layout.joints[:JOINTS], *layout.feet),
         moments=moments(walk, events),
+        window=(middle - layout.gait_period_s, middle + layout.gait_period_s),
     )
 
 

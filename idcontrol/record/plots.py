@@ -117,6 +117,7 @@ class Plots:
         choices: What can be shown and hidden, by kind: names of joints, names of feet.
         shown: Those that are shown at first.
         moments: Where a reader can jump to.
+        window: The times between which the page opens [s]; None opens on the whole run.
     """
 
     t: Array
@@ -125,6 +126,7 @@ class Plots:
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     shown: Sequence[str] = ()
     moments: Sequence[Moment] = ()
+    window: tuple[float, float] | None = None
 
 
 def thinned(t: Array, values: Array, bins: int) -> tuple[Array, Array]:
@@ -193,6 +195,7 @@ def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
             for section in plots.sections
         ],
         "shown": plots.shown,
+        "window": plots.window,
     }
     values = np.column_stack(columns)
     with np.errstate(invalid="ignore"):

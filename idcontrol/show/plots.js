@@ -164,7 +164,7 @@
     if (section.track.length) map(place.querySelector("svg"), section.track, section.marks);
     section.panels.forEach((one, k) => panel(place.querySelectorAll(".panel")[k], one));
   });
-  show(begin, end);
+  show(...(spec.window ?? [begin, end]));
 
   const act = {
     all: () => show(begin, end), in: () => show(from + (to - from) / 4, to - (to - from) / 4),

@@ -66,6 +66,7 @@ def report(folder: str | Path) -> Path:
         state=_state(run, values),
         note=run.note,
         topics=table(values, facts.goals or {}),
+        limited=bool(facts.goals),
         findings=findings(values, facts.findings or ()),
         plots=None if layout is None else figures.locomotion(run.arrays, layout, run.events),
         pictures=own,

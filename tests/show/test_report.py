@@ -145,8 +145,16 @@ def test_the_page_tells_how_the_run_ended_and_its_numbers(walk):
 
 def test_goals_stand_beside_the_numbers_with_the_right_verdict(walk):
     _, page, _ = walk
-    for words in ("≤ 4 ✓", "≤ 10 ✗", "≥ 1 ✓", "yes yes ✓"):
+    for words in ("≤ 4 ✓", "≤ 10 ✗", "≥ 1 ✓", "yes yes ✓", "✓ it holds, ✗ it does not"):
         assert words in page.text
+
+
+def test_the_plots_open_on_two_strides_in_the_middle_of_the_run(walk):
+    folder, page, _ = walk
+    spec, t, _ = page.data
+    begin, end = spec["window"]
+    assert end - begin == pytest.approx(2.0 * load(folder).layout.gait_period_s)
+    assert 0.5 * (begin + end) == t[len(t) // 2]
 
 
 def test_a_goal_is_met_at_its_bound_and_missed_without_a_number():
