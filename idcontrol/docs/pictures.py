@@ -24,6 +24,7 @@ SMOOTH = ("id-coulomb-qp", "id-coulomb-qp-raw", "pid")
 MODELS = {"coulomb-lcp": "o", "dissipation": "s", "sap": "^", "constraint": "x", "viscous": "+", "noslip": "v"}
 GAITS = ("trot", "walk", "pace", "bound", "flying-trot")
 SLOPE = np.deg2rad(15.0)
+LEG = ("LF_X_1", "LF_Y_2", "LF_Y_3")
 
 
 def walk(controller: str, **settings: Any) -> Run:
@@ -71,22 +72,25 @@ def gaits(out: Path) -> None:
 
 
 def strides(out: Path) -> None:
-    """Torques, their rate, and predicted beside actual normal forces over two strides of the trot."""
+    """Torques of a leg, their rate, and predicted beside actual normal forces over two strides of the trot."""
     run = walk("id-coulomb-qp")
     layout, arrays = run.meta["layout"], run.arrays
     t, h = arrays["t"], layout["period_s"]
     rows = (t >= 1.1) & (t < 1.1 + 2 * layout["gait_period_s"])
     figure, axes = plt.subplots(3, 1, figsize=(9, 6.5), sharex=True, layout="constrained")
-    axes[0].plot(t[rows], arrays["tau"][rows], lw=1.2)
-    axes[1].plot(t[rows], np.gradient(arrays["tau"][rows], h, axis=0) / 1e3, lw=1.0)
+    for joint in LEG:
+        tau = arrays["tau"][rows, layout["joints"].index(joint)]
+        axes[0].plot(t[rows], tau, lw=1.4, label=joint)
+        axes[1].plot(t[rows], np.gradient(tau, h), lw=1.1)
     for foot, name in enumerate(layout["feet"]):
         (line,) = axes[2].plot(t[rows], arrays["force_pred"][rows, foot, 2], lw=1.4, label=name)
         axes[2].plot(t[rows][::6], arrays["force"][rows, foot, 2][::6], ".", ms=4, color=line.get_color())
-    for ax, label in zip(axes, ("torque [N m]", "torque rate [kN m/s]", "normal force [N]"), strict=True):
+    for ax, label in zip(axes, ("torque [N m]", "torque rate [N m/s]", "normal force [N]"), strict=True):
         ax.set_ylabel(label)
         ax.margins(x=0.0)
     axes[2].set_xlabel("time [s]")
-    axes[2].legend(ncols=4, loc="upper right", frameon=False, fontsize=9)
+    for ax in axes[::2]:
+        ax.legend(ncols=4, loc="lower right", bbox_to_anchor=(1.0, 0.98), frameon=False, fontsize=9)
     save(figure, out)
 
 

@@ -18,6 +18,8 @@ from idcontrol.types import Array
 
 PATH_POINTS = 1500
 """Largest number of points with which the path of the base is drawn."""
+STRAYS = 0.3
+"""A machine that moves further than this share of its size leaves the middle of the picture."""
 
 
 class _Way(msgspec.Struct, frozen=True):
@@ -86,9 +88,9 @@ class Film:
         return self.stage.at({name: values[at] for name, values in self.run.arrays.items()} | wanted)
 
     def strays(self) -> bool:
-        """True if the machine leaves the view of a camera that stands still and looks at where it began."""
+        """True if the machine leaves the middle of the picture of a camera that stands still."""
         way = self.path[:, :2] - self.path[:1, :2]
-        return bool(np.linalg.norm(way, axis=1).max(initial=0.0) > 0.75 * self.stage.size)
+        return bool(np.linalg.norm(way, axis=1).max(initial=0.0) > STRAYS * self.stage.size)
 
     def _path(self) -> Array:
         """Positions of the base in evenly spaced rows, first and last included; empty without a floating base."""

@@ -66,6 +66,8 @@ FILM_S, FILM_FRAMES_PER_S, FILM_SIZE = 4.0, 20, (480, 720)
 
 BELOW = 0.5
 """Where a page higher than wide shows the stage: above its middle, as a share of half its height."""
+PANELS_PX, LEAST_FREE = 630, 0.3
+"""Width that the panels at both sides of a page take [px], and least share of its height that counts as free width."""
 LINK = (
     '<a href="{}" style="position:fixed;right:14px;bottom:54px;z-index:9;padding:2px 8px;border-radius:5px;'
     'background:#fffc;font:15px system-ui;color:#2563eb">curves and figures of this run</a>'
@@ -169,13 +171,16 @@ class Page:
         camera.position = tuple(point + self._stage.size * EYE)
 
     def _step_back(self, client: viser.ClientHandle) -> None:
-        """On a page that is higher than wide, show all of the stage above the controls, which are at the bottom."""
+        """Show all of the stage between the panels; on a page higher than wide, above the controls at the bottom."""
         camera, first = client.camera, self.server.initial_camera
         if camera.aspect < 1.0:
             away = (first.position - first.look_at) / camera.aspect
             aim = first.look_at - [0.0, 0.0, BELOW * np.linalg.norm(away) * np.tan(0.5 * first.fov)]
             camera.position = aim + away  # takes the point that it looks at along
             camera.look_at = aim
+        elif (free := (camera.image_width - PANELS_PX) / camera.image_height) < 1.0:
+            camera.position = first.look_at + (first.position - first.look_at) / max(free, LEAST_FREE)
+            camera.look_at = first.look_at
 
     def draw_way(self, path: Array, waypoints: Array) -> None:
         """Draw the path of the base, shape (n, 3), and its waypoints, shape (k, 2) [m], on the ground."""
@@ -235,7 +240,7 @@ class Page:
         self._arrows = {"measured": [], "predicted": []}
         if not stage.feet:
             return
-        gui.add_html(_legend({"measured by the plant": MEASURED, "predicted by the controller": PREDICTED}))
+        gui.add_html(_legend({"contact force, measured": MEASURED, "contact force, predicted": PREDICTED}))
         for name, colour in (("measured", MEASURED), ("predicted", PREDICTED)):
             whole = scene.add_frame(f"/stage/forces/{name}", show_axes=False)
             rods, head = arrow(SHAFT * stage.size, HEAD * stage.size, HEAD_LENGTH * stage.size, _shares(colour))
@@ -251,7 +256,7 @@ class Page:
             self._switch(f"Forces {name}", [whole])
         assumed, true = stage.scenery.mu_told, stage.scenery.mu
         cones = [(mu, colour) for mu, colour in ((assumed, PREDICTED), (true, MEASURED)) if mu]
-        words = [f"{mu:g} {who}" for who, mu in (("true", true), ("told", assumed)) if mu]
+        words = [f"{mu:g} {who}" for who, mu in (("true", true), ("assumed", assumed)) if mu]
         if cones:
             self._switch("Friction cones", [scene.add_frame("/stage/cones", show_axes=False)])
             gui.add_html(_table({"friction": ", ".join(words)}))

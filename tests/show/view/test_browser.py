@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from types import SimpleNamespace
 
 import imageio.v3 as imageio
 import numpy as np
@@ -173,6 +174,17 @@ def test_curves_are_those_around_the_shown_time_on_axes_that_stand_still(player)
     low, high = plot.scales["y"]["range"]
     assert low <= film.run.arrays["tau"].min() < film.run.arrays["tau"].max() <= high
     assert len(player._curves[titles[1]].data) == 1 + 4 + 1
+
+
+@pytest.mark.parametrize(("width", "back"), [(1000, 640.0 / 370.0), (1280, 1.0), (2000, 1.0)])
+def test_a_page_with_little_room_between_its_panels_shows_all_of_the_stage(player, width, back):
+    first = player._page.server.initial_camera
+    camera = SimpleNamespace(
+        aspect=width / 640, image_width=width, image_height=640, position=first.position, look_at=first.look_at
+    )
+    player._page._step_back(SimpleNamespace(camera=camera))
+    np.testing.assert_allclose(camera.position - camera.look_at, back * (first.position - first.look_at))
+    np.testing.assert_array_equal(camera.look_at, first.look_at)
 
 
 def test_a_published_replay_needs_no_server_and_links_its_curves(tmp_path, capsys):
