@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of an `OSError` where a disk, or a user's part of it, is full: nothing is wrong inside."""
 MANY = 20
-"""Where more names than this are known and one is near, the message leaves the others out."""
+"""Where more names than this are known, the message leaves them out."""
 
 
 class IdControlError(Exception):
@@ -43,10 +43,13 @@ class UnknownName(IdControlError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        likely = difflib.get_close_matches(str(name), self.known, n=1)
-        hints = [f"did you mean {likely[0]!r}?"] if likely else []
-        if not likely or len(self.known) <= MANY:
+        last = {key.rpartition(".")[2]: key for key in self.known}  # of a dotted key, by which it is called, too
+        likely = difflib.get_close_matches(str(name), [*self.known, *last], n=1)
+        hints = [f"did you mean {last.get(likely[0], likely[0])!r}?"] if likely else []
+        if len(self.known) <= MANY:
             hints.append(f"known: {', '.join(self.known) or 'none'}")
+        elif not likely:
+            hints.append(f"{len(self.known)} are known; see `idcontrol list --help`")
         super().__init__(f"no {kind} {name!r}; {' '.join(hints)}")
 
 

@@ -285,6 +285,7 @@ def _summary(robot: Robot, system: System) -> dict[str, Any]:
         "file": str(robot.path),
         "urdf": str(robot.urdf),
         "base": robot.description.base,
+        "gait": robot.description.gait is not None,
         "mass_kg": system.mass,
         "height_m": float(q[2]) if floating else 0.0,
         "com_m": system.com(q).tolist(),

@@ -1,12 +1,46 @@
-"""The entry point of our robots in the group ``idcontrol.robots``: their names, their loader, their check.
+"""The entry point of our robots in the group ``idcontrol.robots``: names, summaries, loader and check.
 
-A package with its own robots offers the same three functions under the same group.
+A package with robots of its own offers the same functions under the same group.
 """
 
 from __future__ import annotations
 
-from idcontrol.robots.inspection import check
-from idcontrol.robots.locate import names
-from idcontrol.robots.robot import load
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["check", "load", "names"]
+from idcontrol.robots import schema
+from idcontrol.robots.locate import NotInstalled, names, robot_file, urdf_file
+
+if TYPE_CHECKING:
+    from idcontrol.robots.inspection import Report
+    from idcontrol.robots.robot import Robot
+
+__all__ = ["check", "load", "names", "summaries"]
+
+
+def summaries() -> dict[str, str]:
+    """Describe each robot in a line, by name: from its robot file, or by the command that installs its URDF."""
+    lines = {}
+    for name in names():
+        path = robot_file(name)
+        raw = schema.read(path)
+        try:
+            urdf_file(raw["urdf"], path)
+            lines[name] = raw["summary"]
+        except NotInstalled as error:
+            lines[name] = f"{raw['summary']}; needs {error.remedy}"
+    return lines
+
+
+def check(name_or_path: str | Path) -> Report:
+    """Check a robot as `idcontrol.robots.inspection.check` does."""
+    from idcontrol.robots import inspection  # Pinocchio, SciPy and Numba take a second to import
+
+    return inspection.check(name_or_path)
+
+
+def load(name_or_path: str | Path) -> Robot:
+    """Load a robot as `idcontrol.robots.robot.load` does."""
+    from idcontrol.robots import robot
+
+    return robot.load(name_or_path)

@@ -212,6 +212,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         schema: Version of this format.
         name: Name of the robot.
+        summary: One line that describes it.
         urdf: Path beside the robot file, or ``package:DISTRIBUTION/path`` inside an installed Python distribution.
         base: True if the root link floats.
         home: The standing pose.
@@ -229,6 +230,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     schema: Literal[1]
     name: Name
+    summary: str = ""
     urdf: Name
     base: Literal["free-flyer", "fixed"]
     limits: MotorLimits

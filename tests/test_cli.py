@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from idcontrol import cli
+from idcontrol import cli, controllers, plants
 from idcontrol.cli.faults import report_fault
 from idcontrol.config.configuration import Duration, Rate, Seed
 from idcontrol.config.entries import EXPERIMENTS, ROBOTS, STUDIES
@@ -52,7 +52,8 @@ class Fall:
         if config.controller == "none":
             raise UnknownName("controller", config.controller, ["pid"])
         print("this belongs to nobody's JSON")
-        meta, settings = {"experiment": self.name}, msgspec.to_builtins(config)
+        goals = {"q_err_rad": 0.004, "dtau_mean_nm_s": 22.0}
+        meta, settings = {"experiment": self.name, "goals": goals}, msgspec.to_builtins(config)
         with Recorder(out, {"t": (), "x": ()}, {"t": "s"}, meta, config=settings) as recorder:
             rng = np.random.default_rng(config.seed)
             steps = round(config.duration_s * config.rate_hz)
@@ -67,6 +68,7 @@ class Fall:
                 progress((i + 1) / steps)
             metrics = {
                 "completed": config.controller != "clumsy", "q_err_rad": 0.0039, "fell_at_s": None, "extra_n": 1.5,
+                "dtau_mean_nm_s": 30.0,
             }  # fmt: skip
             recorder.close(metrics)
         return metrics
@@ -97,6 +99,9 @@ class Report:
 class Library:
     def names(self) -> tuple[str, ...]:
         return ("fit", "unfit")
+
+    def summaries(self) -> dict[str, str]:
+        return {"fit": "4.8 kg, 2 joints", "unfit": "nobody knows"}
 
     def check(self, robot: str) -> Report:
         if robot == "fit":
@@ -315,6 +320,33 @@ def test_a_run_that_is_stopped_keeps_what_it_had(command, controller, code):
     assert run.metrics is None
 
 
+def test_listed_controllers_and_plants_are_those_that_can_be_made(command):
+    got = json.loads(command("list", "--json")[1])
+    for registry in (controllers, plants):
+        assert got[registry.KIND.name + "s"] == dict(registry.available())
+
+
+def test_list_settings_has_unit_default_and_range_of_each_key(command):
+    status, out, _ = command("list", "settings", "fall", "--json")
+    got = json.loads(out)["settings"]
+    assert status == 0
+    length = {"key": "duration_s", "default": "0.1", "unit": "s", "allowed": ">\xa00, ≤\xa01e+06", "meaning": ""}
+    assert got["duration_s"] == length
+    assert got["detail.gain"]["default"] == "1.0"
+    assert re.search(r"duration_s +0.1 s +>\s0, ≤\s1e\+06", command("list", "settings", "fall")[1])
+
+
+def test_a_run_ends_with_its_verdict_and_the_next_command(command):
+    for controller, verdict in (("pid", "completed"), ("clumsy", "not completed")):
+        _, out, _ = command("run", "fall", "--controller", controller, "--out", controller)
+        assert out.splitlines()[-2:] == [
+            f"{verdict}; 1 of 2 limits hold; joint position error, mean 3.9 mrad; torque rate, mean 30 N m/s",
+            f"recorded in {controller}; plots: idcontrol report {controller}",
+        ]
+        assert re.search(r"joint position error, mean +3.9 +mrad +≤ 4 ✓\n", out)
+        assert re.search(r"torque rate, mean +30 +N m/s +≤ 22 ✗\n", out)
+
+
 def test_one_broken_package_does_not_hide_the_others(command):
     _, out, _ = command("list", "experiments", "--json")
     assert json.loads(out) == {
@@ -329,6 +361,15 @@ def test_list_json_of_all_is_one_object_of_names_and_lines(command):
     assert set(got) == {"controllers", "plants", "robots", "terrains", "experiments", "studies"}
     assert all(isinstance(line, str) and line for entries in got.values() for line in entries.values())
     assert "pid" in got["controllers"]
+
+
+def test_check_of_a_fit_robot_shows_its_table_and_warnings(command):
+    status, out, err = command("check", "fit")
+    assert status == 0
+    assert err == ""
+    assert out.endswith("\nfit is fit to run\n")
+    for word in ("4.8 kg", "torque\njoint    [N m]\nhip        2.5\n", "[knee]", "warning: the hip is heavy"):
+        assert word in out
 
 
 def test_check_lists_every_problem_and_says_the_first_on_stderr(command):
@@ -349,10 +390,10 @@ def test_check_json_is_strict(command):
     assert got["summary"]["joints"][1]["torque_nm"] == "inf"
 
 
-def test_help_imports_nothing_heavy():
-    """``--help`` must answer at once."""
+def test_help_and_list_import_nothing_heavy():
+    """They must answer at once."""
     script = (
-        "import sys, idcontrol.cli as cli; cli.main(['run', '--help']);"
+        "import sys, idcontrol.cli as cli; [cli.main(words) for words in (['run', '--help'], ['list', '--json'])];"
         "sys.exit(len({'numpy', 'h5py', 'pinocchio', 'numba', 'matplotlib', 'rich'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=GUARD_S).returncode == 0
@@ -383,7 +424,7 @@ def test_a_folder_is_named_by_what_differs_from_the_preset(command):
     }  # fmt: skip
 
 
-def test_runs_are_listed_with_what_differs_from_the_preset_and_filtered(command):
+def test_runs_are_listed_with_what_differs_from_the_preset_and_filtered(command, monkeypatch):
     command("run", "fall")
     command("run", "fall", "--mu", "0.1", "--set", "gain=2.0")
     command("run", "fall", "--controller", "clumsy")
@@ -397,8 +438,9 @@ def test_runs_are_listed_with_what_differs_from_the_preset_and_filtered(command)
         "runs/fall-clumsy": ({"controller": "clumsy"}, "not completed"),
         "runs/fall-broken": ({"controller": "broken"}, "not ended"),
     }
+    monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = command("runs")
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
     assert {"runs/", "fall", "fall-mu0.1-gain2", "fall-clumsy", "fall-broken"} <= {
         row.split()[0] for row in filter(None, out.splitlines())
     }
@@ -451,13 +493,10 @@ def test_the_shell_completes_names_also_after_a_comma(monkeypatch, capsys):
     assert completed(monkeypatch, capsys, "compare", "fall", "--plants", "visc") == ["viscous"]
 
 
-def test_the_completion_is_installed_by_a_command(command, monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
+def test_the_completion_is_printed_for_the_shell_to_read(command, monkeypatch):
     for shell in ("fish", "zsh"):  # that of bash asks bash for its version
-        _, printed, _ = command("completion", shell, "--print")
-        status, out, _ = command("completion", shell)
-        path = Path(out.partition(" is written")[0])
-        assert (status, path.read_text(), path.is_relative_to(tmp_path)) == (0, printed.removesuffix("\n"), True)
-        assert "_IDCONTROL_COMPLETE" in printed
+        status, printed, _ = command("completion", shell)
+        assert (status, "_IDCONTROL_COMPLETE" in printed) == (0, True)
+        assert command("completion", shell, "--print") == (0, printed, "")
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert command("completion")[0] == 2

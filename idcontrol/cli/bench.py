@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from idcontrol.cli.console import DONE, TASK_FAILED, grid, mark, print_json, say, show
+from idcontrol.cli.console import DONE, TASK_FAILED, Grid, mark, print_json, say, show
 from idcontrol.cli.options import JSON
 from idcontrol.errors import InputError
 
@@ -98,24 +98,23 @@ def _show_bars(result: Mapping[str, Any]) -> None:
     from idcontrol.record.quantities import label
 
     section = "memory" if "memory" in result else "compiling"
-    table = grid("", "found", "bar", " ", title=f"{section}; {_where(result['machine'])}")
+    table = Grid("", "found", "bar", " ", words=("", " "), title=f"{section}; {_where(result['machine'])}")
     for key, entry in result[section].items():
-        table.add_row(label(key), _number(entry["value"]), _number(entry["bar"]), mark(entry["met"]))
+        table.add(label(key), _number(entry["value"]), _number(entry["bar"]), mark(entry["met"]))
     show(table)
 
 
-WORDS = ("section", "what", "peer")
+WORDS = ("section", "what", "peer", " ", "")
+SPARE = ("p99.9", "p99", "same answer", "goal", "", "floors", "its p50 [µs]", "contacts")
 
 
 def _show(result: Mapping[str, Any]) -> None:
     """Print the rows of all other sections, and the answers that differ."""
-    headings = ("section", "what", "contacts", "us p50", "p99", "p99.9", "floors", "peer", "us p50", "ratio")
-    table = grid(
-        *headings, "same answer", "bar", " ", "goal", " ", words=WORDS,
-        title=f"floor {result['floor_us']:.1f} us; {_where(result['machine'])}",
-    )  # fmt: skip
+    headings = ("section", "what", "contacts", "p50 [µs]", "p99", "p99.9", "floors", "peer", "its p50 [µs]", "ratio")
+    title = f"floor {result['floor_us']:.1f} µs; {_where(result['machine'])}"
+    table = Grid(*headings, "same answer", "bar", " ", "goal", "", words=WORDS, spare=SPARE, title=title)
     for row in result["rows"]:
-        table.add_row(
+        table.add(
             row["section"],
             row["what"] + _unsolved(row["unsolved"]),
             _number(row["contacts"]),
@@ -133,9 +132,10 @@ def _show(result: Mapping[str, Any]) -> None:
     show(table)
     differing = [row for row in result["rows"] if row["agrees"] is False]
     if differing:
-        table = grid("answers that differ", "peer", "difference", words=("answers that differ", "peer", "difference"))
+        differences = ("answers that differ", "peer", "difference")
+        table = Grid(*differences, words=differences)
         for row in differing:
-            table.add_row(row["what"], row["peer"], row["difference"])
+            table.add(row["what"], row["peer"], row["difference"])
         show(table)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from idcontrol.cli import completion
-from idcontrol.cli.console import DONE, UNUSABLE, cell, grid, print_json, say, show
+from idcontrol.cli.console import DONE, UNUSABLE, Grid, cell, print_json, say, show
 from idcontrol.cli.options import JSON
+from idcontrol.config.configuration import is_number
 from idcontrol.config.entries import library_of
 
 
@@ -23,7 +25,7 @@ def command(robot: str, as_json: bool) -> int:
         fields = {name: getattr(report, name) for name in ("robot", "problems", "warnings", "summary")}
         print_json({"fit": not report.problems, **fields})
     else:
-        _print_report(report)
+        _print_report(robot, report)
     if not report.problems:
         return DONE
     others = len(report.problems) - 1
@@ -31,25 +33,27 @@ def command(robot: str, as_json: bool) -> int:
     return say(f"{report.robot} is not fit to run: {report.problems[0]}{more}", UNUSABLE)
 
 
-def _print_report(report: Any) -> None:
-    """Print a report: single facts line by line, tables as tables, then warnings and problems."""
+def _print_report(robot: str, report: Any) -> None:
+    """Print a report: facts line by line, tables, warnings and problems, then a verdict and the next command."""
     from rich.text import Text
 
     from idcontrol.record.quantities import label, words
 
-    if not report.problems:
-        show(f"{report.robot} is fit to run", style="bold green")
-    facts, tables = grid("", "", show_header=False), []
+    facts, tables = Grid("", " ", words=("", " "), header=False), []
     for key, value in report.summary.items():
         if isinstance(value, list | tuple) and value and all(isinstance(row, Mapping) for row in value):
-            headings = [label(head) for head in value[0]]
-            tables.append(grid(*headings, words=headings, title=key, title_style="bold"))
+            texts = [label(head) for head, item in value[0].items() if not is_number(item) and item is not None]
+            tables.append(Grid(*map(label, value[0]), words=texts, title=key))
             for row in value:
-                tables[-1].add_row(*(Text(cell(item)) for item in row.values()))
+                tables[-1].add(*map(cell, row.values()))
         else:
             name, unit = words(key)
-            facts.add_row(Text(name, style="cyan"), Text(f"{cell(value)} {unit}".rstrip()))
-    show(*([facts] if facts.row_count else []), *tables)
+            facts.add(Text(name, style="cyan"), f"{cell(value)} {unit}".rstrip())
+    show(*([facts] if facts.rows else []), *tables)
     show(*(f"warning: {line}" for line in report.warnings), style="yellow")
     if len(report.problems) > 1:
         show(*(f"problem: {line}" for line in report.problems), style="red")
+    if not report.problems:
+        show(f"{report.robot} is fit to run", style="bold green")
+        if report.summary.get("gait"):
+            show(f"to see it trot: idcontrol run trot --robot {shlex.quote(robot)}")

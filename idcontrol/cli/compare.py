@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from idcontrol.cli import completion, options
-from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, grid, one_line, print_json, say, show
+from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, Grid, cell, one_line, print_json, say, show
 from idcontrol.config.configuration import number as parsed_number
 from idcontrol.config.configuration import parse_setting
 from idcontrol.config.entries import load_experiment
@@ -27,18 +27,16 @@ if TYPE_CHECKING:
 
 _SHOWN = (
     "q_err_rad",
-    "qd_err_rad_s",
     "dtau_mean_nm_s",
-    "dtau_max_nm_s",
     "force_err_rel",
-    "com_path_err_m",
     "slip_m_s",
+    "dtau_max_nm_s",
+    "qd_err_rad_s",
+    "com_path_err_m",
     "step_us.p50",
     "realtime_factor",
 )
-"""Quantities of the table on the terminal; all others are in the files."""
-WIDEST = 16
-"""Widest column of a quantity; its label is broken into lines."""
+"""Quantities of the table on the terminal, the first as wide as it allows; all others are in the files."""
 FEW = 4
 """Of a run in which more settings are varied, only those are named that its preset has otherwise."""
 AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}
@@ -273,8 +271,6 @@ def _write_tables(out: Path, tables: Sequence[Table]) -> None:
 
 def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) -> None:
     """On the terminal: the study's tables, or one of all rows."""
-    from rich.table import Column
-    from rich.table import Table as Grid
     from rich.text import Text
 
     from idcontrol.record.quantities import label, text
@@ -283,20 +279,22 @@ def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) ->
 
     for table in tables:
         if table.printed:
-            shown = grid(*table.header, words=table.header, title=Text(table.title), title_style="bold")
+            grid = Grid(*table.header, words=table.header, title=table.title)
             for row in table.rows:
-                shown.add_row(*(Text(number(value)) for value in row))
-            show(shown)
+                grid.add(*map(number, row))
+            show(grid)
             show(table.sentence, style="dim")
     if not tables:
         varied = varied_keys([o.row for o in outcomes])
         keys = [key for key in _SHOWN if any(o.metric(key) is not None for o in outcomes)]
         keys = keys or [key for key, value in (outcomes[0].metrics or {}).items() if isinstance(value, float)][:9]
-        heads = [Column(Text(label(key)), justify="right", max_width=WIDEST) for key in keys]
-        rows = Grid(*(Column(Text(label(key))) for key in varied), *heads, "", box=None)
+        settings, heads = [label(key) for key in varied], [label(key) for key in keys]
+        grid = Grid(*settings, *heads, "reason", words=(*settings, "reason"), spare=heads[::-1])
         for o in outcomes:
-            settings = (Text(cell(o.setting(key))) for key in varied)
-            rows.add_row(*settings, *(text(key, o.metric(key)) for key in keys), Text(o.reason or "", style="yellow"))
-        show(rows)
-    same = coinciding(outcomes)
-    show(*([same] if same else []), f"recorded in {out}; page: idcontrol report {shlex.quote(str(out))}")
+            values = [text(key, o.metric(key)) for key in keys]
+            grid.add(*(cell(o.setting(key)) for key in varied), *values, Text(o.reason or "", style="yellow"))
+        show(grid)
+    done, same = sum(o.done for o in outcomes), coinciding(outcomes)
+    show(*([same] if same else []))
+    show(f"{done} of {len(outcomes)} runs did their task", style="bold")
+    show(f"recorded in {out}; page: idcontrol report {shlex.quote(str(out))}")

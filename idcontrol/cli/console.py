@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -19,21 +21,107 @@ INTERRUPTED = 130
 """Exit status that shells expect of a command that Ctrl-C ended: 128 + SIGINT."""
 
 
+GAP = 2
+"""Blanks between two columns."""
+EASY = 18
+"""Text that is narrower is tiring to read; columns that can be spared make room for it."""
+FOLDED = 32
+"""A longer word is broken where its column has no room for it."""
+WIDEST = 16
+"""Widest column of numbers, whose heading is broken into lines."""
+
+
+class Grid:
+    """A table without a frame that fits the terminal: no word is cut, and what has no room is left out by columns.
+
+    Args:
+        headings: One for each column.
+        words: Headings of columns of text; the others hold numbers.
+        spare: Headings to leave out first, in this order; then columns go from the right.
+        title: Line above the table.
+        header: True if the headings are shown.
+    """
+
+    def __init__(
+        self,
+        *headings: str,
+        words: Collection[str] = (),
+        spare: Sequence[str] = (),
+        title: str = "",
+        header: bool = True,
+    ) -> None:
+        self.headings, self.words, self.spare, self.title, self.header = headings, words, spare, title, header
+        self.rows: list[tuple[str | Text, ...]] = []
+
+    def add(self, *cells: str | Text) -> None:
+        """Add a row."""
+        self.rows.append(cells)
+
+    def fit(self, most: int) -> tuple[Table, list[str]]:
+        """Return the table at most `most` wide, without columns that are empty, and the headings that have no room."""
+        from rich.cells import cell_len
+        from rich.table import Table
+        from rich.text import Text
+
+        cells = list(zip(*self.rows, strict=True)) or [("",)] * len(self.headings)
+        filled = [i for i, column in enumerate(cells) if any(map(str, column)) or not self.rows]
+        heads = [heading.replace(" [", "\n[") for heading in self.headings]
+        texts = [[head] * self.header + list(map(str, column)) for head, column in zip(heads, cells, strict=True)]
+        # a unit is one word
+        parts = [re.findall(r"\[.*?\]|\S+", " ".join(column)) for column in texts]
+        least = {i: min(FOLDED, max(map(cell_len, parts[i]), default=0)) for i in filled}
+        longest = [
+            max((cell_len(line) for text in column for line in text.splitlines()), default=0) for column in texts
+        ]
+        easy = {i: max(least[i], min(longest[i], EASY)) if self.headings[i] in self.words else least[i] for i in filled}
+        for i in map(self.headings.index, self.spare):
+            if i in easy and len(easy) > 1 and _taken(easy) > most:
+                del easy[i]
+        width = {i: least[i] for i in easy}
+        while len(width) > 1 and _taken(width) > most:
+            width.popitem()
+        room = most - _taken(width)
+        for i in sorted(width, key=lambda i: self.headings[i] not in self.words):
+            more = (longest[i] if self.headings[i] in self.words else min(longest[i], WIDEST)) - width[i]
+            width[i] += max(0, min(room, more))
+            room -= max(0, min(room, more))
+        look: dict[str, Any] = {"show_header": self.header, "header_style": "dim", "pad_edge": False}
+        table = Table(box=None, padding=(0, GAP, 0, 0), **look)
+        for i, columns in width.items():
+            side: Literal["left", "right"] = "left" if self.headings[i] in self.words else "right"
+            table.add_column(Text(heads[i]), justify=side, width=columns, overflow="fold")
+        for row in self.rows:
+            shown = (row[i] for i in width)
+            table.add_row(*(Text(each) if isinstance(each, str) else each for each in shown))
+        return table, [self.headings[i] for i in filled if i not in width and self.headings[i].strip()]
+
+
+def _taken(width: Mapping[int, int]) -> int:
+    return sum(width.values()) + GAP * (len(width) - 1)
+
+
 def console() -> Console:
     """A console for tables on stdout; wide unless that is a terminal, so that lines stay whole in files and pipes."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    return Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
 
 
-def show(*parts: Any, style: str = "") -> None:
+def show(*parts: str | Text | Grid, style: str = "") -> None:
     """Print tables and lines on stdout; brackets in a line are no markup, and a long one is not broken."""
     from rich.text import Text
 
     screen = console()
     for part in parts:
-        line = isinstance(part, str | Text)
-        screen.print(Text(part, style=style) if isinstance(part, str) else part, soft_wrap=line)
+        if not isinstance(part, Grid):
+            screen.print(Text(part, style=style) if isinstance(part, str) else part, soft_wrap=True)
+            continue
+        table, dropped = part.fit(screen.width)
+        if part.title:
+            screen.print(Text(part.title, style="bold"), soft_wrap=True)
+        screen.print(table)
+        if dropped:
+            screen.print(Text(f"without room: {'; '.join(dropped)} (--json has all)", style="dim"), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -41,15 +129,6 @@ def print_json(value: Any) -> None:
     from idcontrol.config.configuration import jsonable
 
     click.echo(json.dumps(jsonable(value), allow_nan=False))
-
-
-def grid(*headings: str, words: Collection[str] = ("",), **look: Any) -> Table:
-    """Return a table without a frame; its columns are numbers except under the headings `words`."""
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    columns = (Column(Text(name), justify="left" if name in words else "right") for name in headings)
-    return Table(*columns, box=None, title_justify="left", **look)
 
 
 def mark(holds: bool | None) -> Text:
@@ -71,7 +150,9 @@ def one_line(text: object) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value as a table shows it."""
+    """A value as a table shows it; "–" for None."""
+    if value is None or isinstance(value, bool):
+        return {None: "–", True: "yes", False: "no"}[value]
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Iterable) and not isinstance(value, str | Mapping):

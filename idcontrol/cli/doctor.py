@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from idcontrol.cli.console import DONE, TASK_FAILED, grid, print_json, say, show
+from idcontrol.cli.console import DONE, TASK_FAILED, Grid, print_json, say, show
 from idcontrol.cli.options import JSON
 
 if TYPE_CHECKING:
@@ -37,10 +37,11 @@ def command(full: bool, as_json: bool) -> int:
 def _show(findings: list[Diagnosis]) -> None:
     from rich.text import Text
 
-    table, topic = grid("", "", "", show_header=False), ""
+    headings, topic = ("topic", "name", "found"), ""
+    table = Grid(*headings, words=headings, header=False)
     for finding in findings:
         name = Text(finding.name, style=_STYLE[finding.verdict])
-        table.add_row(Text("" if finding.topic == topic else finding.topic, style="bold"), name, Text(finding.found))
+        table.add(Text("" if finding.topic == topic else finding.topic, style="bold"), name, finding.found)
         topic = finding.topic
     show(table)
     for finding in findings:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from idcontrol.cli.console import DONE, TASK_FAILED, grid, print_json, say, show
+from idcontrol.cli.console import DONE, TASK_FAILED, Grid, print_json, say, show
 from idcontrol.cli.options import JSON, OUT
 from idcontrol.cli.run import make_run
 
@@ -57,8 +57,8 @@ def command(settings: tuple[str, ...], out: Path | None, as_json: bool) -> int:
 def _show(metrics: dict[str, Any]) -> None:
     from idcontrol.show.report import number
 
-    table = grid(*COLUMNS.values(), title=f"{metrics['problems']} problems", header_style="dim")
+    table = Grid(*COLUMNS.values(), words=("",), title=f"{metrics['problems']} problems")
     for row in metrics["solvers"]:
-        table.add_row(*("" if row[key] is None else number(row[key]) for key in COLUMNS))
+        table.add(*("" if row[key] is None else number(row[key]) for key in COLUMNS))
     show(table)
     show(f"every answer, and the performance profile: idcontrol report {shlex.quote(str(metrics['out']))}", style="dim")

@@ -1,66 +1,75 @@
-"""``idcontrol list``: the names that other commands take, each with a line that describes it."""
+"""``idcontrol list``: the names that other commands take, each with a line that describes it, and settings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import click
 
-from idcontrol.cli.completion import available
-from idcontrol.cli.console import print_json, show
+from idcontrol.cli import completion
+from idcontrol.cli.console import Grid, print_json, show
 from idcontrol.cli.options import JSON
-from idcontrol.config.entries import EXPERIMENTS, STUDIES, robot_libraries, summaries
-from idcontrol.errors import UnknownName
+from idcontrol.config.entries import (
+    CONTROLLERS,
+    EXPERIMENTS,
+    PLANTS,
+    STUDIES,
+    load_experiment,
+    registered,
+    robot_libraries,
+    summaries,
+)
+from idcontrol.contact import TERRAINS
+from idcontrol.errors import InputError, UnknownName
 
 
 @click.command("list", short_help="Names that other commands take, and what each is.")
 @click.argument("kind", required=False)
+@click.argument("experiment", required=False, shell_complete=completion.experiments)
 @JSON
-def command(kind: str | None, as_json: bool) -> None:
-    """List controllers, plants, robots, terrains, experiments, studies, or all of them, with what each is."""
+def command(kind: str | None, experiment: str | None, as_json: bool) -> None:
+    """List controllers, plants, robots, terrains, experiments, studies, or all of them, with what each is.
+
+    `idcontrol list settings EXPERIMENT` (by default trot) lists what --set takes: key, default, unit, allowed values.
+    """
     kinds: dict[str, Callable[[], Mapping[str, str]]] = {
-        "controllers": partial(available, "controllers"),
-        "plants": partial(available, "plants"),
-        "robots": _robots,
-        "terrains": partial(available, "contact.terrain"),
+        "controllers": partial(registered, CONTROLLERS),
+        "plants": partial(registered, PLANTS),
+        "robots": lambda: {name: line for library in robot_libraries() for name, line in library.summaries().items()},
+        "terrains": lambda: TERRAINS,
         "experiments": partial(summaries, EXPERIMENTS),
         "studies": partial(summaries, STUDIES),
     }
+    if kind == "settings":
+        _list_settings(experiment or "trot", as_json)
+        return
     if kind is not None and kind not in kinds:
-        raise UnknownName("list", kind, kinds)
+        raise UnknownName("list", kind, (*kinds, "settings"))
+    if experiment is not None:
+        raise InputError(f"list {kind} {experiment}: only `list settings` takes an experiment; leave it out")
     items = {name: dict(sorted(lines().items())) for name, lines in kinds.items() if kind in (None, name)}
     if as_json:
         print_json(items)
         return
-    from rich.table import Table
     from rich.text import Text
 
     for name, entries in items.items():
-        table = Table(title=name, title_justify="left", title_style="bold", box=None, show_header=False)
+        grid = Grid("name", "line", words=("name", "line"), title=name, header=False)
         for entry, line in entries.items():
-            table.add_row(Text(entry, style="cyan", no_wrap=True), Text(line))
-        show(table)
+            grid.add(Text(entry, style="cyan"), line)
+        show(grid)
 
 
-def _robots() -> dict[str, str]:
-    items = {}
-    for library in robot_libraries():
-        for name in library.names():
-            report = library.check(name)
-            items[name] = _in_short(report.summary)
-            if report.problems:
-                needs = getattr(report, "needs", "")
-                items[name] = f"needs {needs}" if needs else f"not fit to run: {report.problems[0]}"
-    return items
+def _list_settings(experiment: str, as_json: bool) -> None:
+    from idcontrol.cli.settings import settings
 
-
-def _in_short(summary: Mapping[str, Any]) -> str:
-    """One line that describes a robot, from the summary of its check."""
-    parts = [f"{summary['mass_kg']:.3g} kg"] if "mass_kg" in summary else []
-    tips = "fingers" if summary.get("base") == "fixed" else "feet"
-    counted = (("joints", "joints"), ("feet", tips))
-    parts += [f"{len(summary[name])} {called}" for name, called in counted if summary.get(name)]
-    parts += [f"base {summary['height_m']:.3g} m high"] if summary.get("height_m") else []
-    return ", ".join(parts)
+    items = list(settings(load_experiment(experiment).presets["default"]))
+    if as_json:
+        print_json({"settings": {one.key: one._asdict() for one in items}})
+        return
+    headings = ("setting", "default", "allowed", "meaning")
+    grid = Grid(*headings, words=headings, title=f"settings of {experiment}")
+    for one in items:
+        grid.add(one.key, f"{one.default} {one.unit}".rstrip(), one.allowed, one.meaning)
+    show(grid)

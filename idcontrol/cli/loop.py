@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from idcontrol.cli import options
-from idcontrol.cli.console import DONE, TASK_FAILED, UNUSABLE, grid, print_json, say, show
+from idcontrol.cli.console import DONE, TASK_FAILED, UNUSABLE, Grid, print_json, say
 from idcontrol.cli.faults import RunFault, Stopped
 from idcontrol.cli.run import show_metrics
 from idcontrol.config.entries import entry_points
@@ -73,8 +73,7 @@ def command(
     if as_json:
         print_json(metrics)
     else:
-        show_metrics({key: value for key, value in metrics.items() if key != "error"})  # too long for a table
-        _show_timing(metrics)
+        show_metrics({key: value for key, value in metrics.items() if key != "error"}, *_timing(metrics))
     if metrics["signal"] is not None:
         return say(f"stopped by a signal; the record is complete: {metrics['out']}", 128 + metrics["signal"])
     if metrics["completed"]:
@@ -148,18 +147,18 @@ PARTS = {"estimator": "estimate_us", "planner": "plan_us", "controller": "contro
 """Times of one tick by heading."""
 
 
-def _show_timing(metrics: dict[str, Any]) -> None:
-    """Print percentiles of the times, the ticks that took longest, and what the operating system granted."""
-    times = grid("µs", "50 %", "99 %", "99.9 %", "99.99 %", "longest", words=("µs",), header_style="dim")
+def _timing(metrics: dict[str, Any]) -> list[Grid | str]:
+    """Describe the percentiles of the times, the ticks that took longest, and what the operating system granted."""
+    times = Grid("µs", "50 %", "99 %", "99.9 %", "99.99 %", "longest", words=("µs",))
     for label, key in TIMES.items():
         values = metrics.get(key) or metrics["parts_us"].get(key) or {}
         if values.get("max") is not None:
-            times.add_row(label, *(_shown(values.get(name)) for name in ("p50", "p99", "p999", "p9999", "max")))
+            times.add(label, *(_shown(values.get(name)) for name in ("p50", "p99", "p999", "p9999", "max")))
     headings = ("longest ticks, at s", "computing µs", "on the CPU", *PARTS, "taken away", "controller, faults")
-    worst = grid(*headings, header_style="dim")
+    worst = Grid(*headings, words=headings[-1:], spare=tuple(PARTS))
     for tick in metrics["worst_ticks"]:
         shown = (_shown(tick[name]) for name in ("compute_us", "cpu_us", *PARTS.values(), "switches"))
-        worst.add_row(f"{tick['t']:.3f}", *shown, ", ".join(filter(None, (tick["status"], *tick["faults"]))))
+        worst.add(f"{tick['t']:.3f}", *shown, ", ".join(filter(None, (tick["status"], *tick["faults"]))))
     granted, stolen = metrics["realtime"], metrics["steal_s"]
     had = (
         granted["scheduler"],
@@ -167,14 +166,14 @@ def _show_timing(metrics: dict[str, Any]) -> None:
         "CPUs kept awake" if granted["cpu_awake"] else "CPUs may sleep",
         "bound to no CPU" if granted["cpu"] is None else f"bound to CPU {granted['cpu']}",
     )
-    show(
+    return [
         times,
         worst,
         f"{metrics['missed']} ticks were missed; the system took the CPU away {metrics['switches']} times"
         + ("" if stolen is None else f", and a hypervisor {stolen:.2f} s"),
         ", ".join(had),
         *(f"{what}: {why}" for what, why in granted["refused"].items()),
-    )
+    ]
 
 
 def _shown(value: float | None) -> str:

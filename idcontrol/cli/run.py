@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from idcontrol.cli import completion, options
-from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, grid, mark, print_json, say, show
+from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, Grid, mark, print_json, say, show
 from idcontrol.cli.faults import RunFault, Stopped
 from idcontrol.config.configuration import parse_setting
 from idcontrol.config.entries import load_experiment
@@ -87,37 +87,45 @@ def make_run(
         raise RunFault(folder) from error
 
 
-def show_metrics(metrics: Mapping[str, Any]) -> None:
-    """Print a run as a table: known quantities in their units, then all other metrics, beside the paper's numbers."""
+VERDICT = ("q_err_rad", "dtau_mean_nm_s")
+"""Quantities that the verdict of a walk repeats; that of another run has its first figure."""
+
+
+def show_metrics(metrics: Mapping[str, Any], *more: Grid | str) -> None:
+    """Print figures of a run beside their limits and the paper's, what `more` there is, a verdict, the next command."""
     from rich.text import Text
 
+    from idcontrol.record.files import read_json
     from idcontrol.record.quantities import QUANTITIES, words
-    from idcontrol.show.report import number
-    from idcontrol.sweeps.running import HEADLINE
+    from idcontrol.show import report
+    from idcontrol.sweeps.running import HEADLINE, state
 
     paper, checks, units, verdicts = (metrics.get(name) or {} for name in ("paper", "checks", "units", "verdicts"))
-    table = grid("", "found", "", "", "paper" if paper else "", "", show_header=bool(paper), header_style="dim")
-    known = {"experiment", "out", "steps", "missed", *HEADLINE}
-    for quantity in QUANTITIES:
-        known.add(quantity.key.partition(".")[0])
-        value = quantity.of(metrics)
-        if value is not None:
-            table.add_row(quantity.label, quantity.text(value), Text(quantity.unit, style="dim"))
-    for key, value in metrics.items():
-        if key in known or isinstance(value, dict | list) or (value is None and key not in units):
-            continue
-        beside = number(paper[key]) if key in paper else ""
-        label, unit = words(key, units.get(key))
-        verdict = Text(verdicts.get(key, ""))
-        table.add_row(label, number(value), Text(unit, style="dim"), mark(checks.get(key)), beside, verdict)
+    grid = Grid("", "found", "unit", "limit", "paper", "verdict", words=("", "unit", "verdict"))
+    known = {"experiment", "out", "steps", "missed", *HEADLINE, *(q.key.partition(".")[0] for q in QUANTITIES)}
+    out = metrics["out"]
+    goals = (read_json(Path(out), "run.json").get("meta") or {}).get("goals") or {}
+    rows = [row for rows in report.table(metrics, goals).values() for row in rows]
+    for row in rows:
+        limit = Text(f"{row['goal']} ").append_text(mark(row["met"])) if row["goal"] else ""
+        grid.add(row["label"], row["value"], Text(row["unit"], style="dim"), limit, "", "")
+    others = [key for key, value in metrics.items() if key not in known and not isinstance(value, dict | list)]
+    for key in others:
+        if metrics[key] is not None or key in units:
+            label, unit = words(key, units.get(key))
+            beside = report.number(paper[key]) if key in paper else ""
+            cells = Text(unit, style="dim"), mark(checks.get(key)), beside, verdicts.get(key, "")
+            grid.add(label, report.number(metrics[key]), *cells)
 
     title = ", ".join(_said(key, metrics[key]) for key in ("experiment", *HEADLINE) if metrics.get(key) is not None)
     show(title, style="bold")
-    show(table)
-    if any(held is not None for held in checks.values()):
-        show("✓: a bound that is stated for the figure holds; ✗: it does not", style="dim")
+    show(grid)
     show(*(f"{words(key)[0]}: {note}" for key, note in (metrics.get("notes") or {}).items()), style="dim")
-    out = metrics["out"]
+    show(*more)
+    held = [met for met in (*(row["met"] for row in rows), *checks.values()) if met is not None]
+    limits = [f"{sum(held)} of {len(held)} limits hold"] if held else []
+    figures = [f"{q.label} {q.text(q.of(metrics))} {q.unit}" for q in QUANTITIES if q.key in VERDICT and q.of(metrics)]
+    show("; ".join((state(metrics), *limits, *figures)), style="bold")
     show(f"recorded in {out}; plots: idcontrol report {shlex.quote(out)}")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from idcontrol.cli.console import cell, console, print_json, show
+from idcontrol.cli.console import Grid, cell, print_json, show
 from idcontrol.cli.options import FOLDER, JSON
 from idcontrol.errors import InputError
 
@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     from idcontrol.sweeps.running import Listed
 
 SHOWN = ("q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s", "slip_m_s")
-"""Quantities of the table, as many as have room; ``--json`` has all."""
-WIDTH = 100
-"""Widest table; narrower on a narrower terminal."""
-QUANTITY, DIFFERS = 8, 20
-"""Width of the column of a quantity, whose label is broken into lines, and least width of that of the differences."""
+"""Quantities of the table; ``--json`` has all."""
 LONGEST = 160
 """Longest list of differences in the table."""
 
@@ -65,31 +61,23 @@ def _same(fact: Any, wanted: Any) -> bool:
 
 
 def _show(records: Sequence[Listed]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    from idcontrol.record.quantities import QUANTITIES
+    from idcontrol.record.quantities import QUANTITIES, label
 
-    shown = [q for q in QUANTITIES if q.key in SHOWN and any(q.of(run.metrics or {}) is not None for run in records)]
-    names = max((len(run.folder.name) for run in records), default=0)
-    states = max((len(run.state) for run in records), default=0)
-    width = min(WIDTH, console().width)
-    shown = shown[: max(0, width - names - states - DIFFERS - 6) // (QUANTITY + 2)]
+    quantities = [
+        q for q in QUANTITIES if q.key in SHOWN and any(q.of(run.metrics or {}) is not None for run in records)
+    ]
+    heads = [label(q.key) for q in quantities]
+    texts = ("run", "state", "differs from the preset in")
     for parent in dict.fromkeys(run.folder.parent for run in records):
-        first = parent == records[0].folder.parent
-        grid = Table(box=None, show_header=first, header_style="dim", width=width)
-        grid.add_column("run", width=names, no_wrap=True)
-        grid.add_column("state", width=states)
-        for quantity in shown:
-            unit = quantity.unit.replace(" ", "\N{NO-BREAK SPACE}")
-            grid.add_column(Text(f"{quantity.label}\n[{unit}]"), width=QUANTITY, justify="right")
-        grid.add_column("differs from the preset in", ratio=1)
+        grid = Grid(*texts[:2], *heads, texts[2], words=texts, spare=heads[::-1], title=f"{parent}/")
         for run in records:
             if run.folder.parent == parent:
                 differs = ", ".join(f"{key} {cell(value)}" for key, value in run.changes.items())
                 differs = differs if len(differs) <= LONGEST else differs[: LONGEST - 1] + "…"
-                values = (quantity.text(quantity.of(run.metrics or {})) for quantity in shown)
+                values = (q.text(q.of(run.metrics or {})) for q in quantities)
                 state = Text(run.state, style="" if run.state == "completed" else "yellow")
-                grid.add_row(Text(run.folder.name), state, *values, Text(differs or "–"))
-        show(Text(f"{parent}/", style="bold"), grid)
+                grid.add(run.folder.name, state, *values, differs or "–")
+        show(grid)
     show(f"{len(records)} runs")

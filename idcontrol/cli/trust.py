@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from idcontrol.cli.console import DONE, TASK_FAILED, grid, print_json, say, show
+from idcontrol.cli.console import DONE, TASK_FAILED, Grid, print_json, say, show
 from idcontrol.cli.options import FOLDER, JSON
 from idcontrol.errors import install_command
 from idcontrol.sweeps.progress import progress_bar
@@ -54,13 +54,13 @@ def command(data: Path | None, as_json: bool) -> int:
 def _show(rows: list[tuple[str, Verdict]], took_s: float) -> None:
     from rich.text import Text
 
-    headings = ("", "claim, and the tests that hold it", "missed by", "limit", "unit")
-    table, last = grid(*headings, words=headings, header_style="dim"), ""
+    headings, last = ("", "claim, and the tests that hold it", "missed by", "limit", "unit"), ""
+    table = Grid(*headings, words=headings)
     for part, verdict in rows:
         claim = verdict.claim
-        table.add_row(
+        table.add(
             Text("" if part == last else part, style="bold"),
-            Text.assemble(claim.statement, *((f"\n  {test}", "dim") for test in claim.tests), overflow="fold"),
+            Text.assemble(claim.statement, *((f"\n  {test}", "dim") for test in claim.tests)),
             _figure(verdict),
             f"{claim.limit:.0e}" if claim.limit else "0",
             claim.unit,

@@ -68,6 +68,10 @@ class RobotLibrary(Protocol):
         """Names of its robots."""
         ...
 
+    def summaries(self) -> Mapping[str, str]:
+        """One line that describes each robot, by name; it loads none."""
+        ...
+
     def check(self, name_or_path: str) -> Any:
         """Return a report with `robot`, `problems`, `warnings` (lines) and `summary` (plain data).
 
@@ -114,28 +118,40 @@ def _summary(thing: object) -> str:
 
 
 def _summary_in_source(entry: Any) -> str | None:
-    """Read the literal in ``name = Call(..., summary="...")`` from an entry point's source; None if there is none.
-
-    Nothing is imported: the imports of all experiments take a second.
-    """
+    """Read the literal in ``name = Call(..., summary="...")`` from the source of an entry point; None without one."""
     if not isinstance(entry, importlib.metadata.EntryPoint):
         return None
-    module, *others = entry.module.split(".")
-    spec = importlib.util.find_spec(module)
-    for other in others:
-        if spec is None or spec.submodule_search_locations is None:
-            return None
-        module = f"{module}.{other}"
-        spec = PathFinder.find_spec(module, spec.submodule_search_locations)
-    if spec is None or spec.origin is None or not spec.has_location:
-        return None
-    for statement in ast.parse(Path(spec.origin).read_bytes()).body:
+    for statement in _source(entry.module):
         match statement:
             case ast.Assign(targets=[ast.Name(id=entry.attr)], value=ast.Call(keywords=keywords)):
                 for keyword in keywords:
                     if keyword.arg == "summary" and isinstance(keyword.value, ast.Constant):
                         return str(keyword.value.value)
     return None
+
+
+def registered(group: str) -> dict[str, str]:
+    """Describe each controller or plant, by name: ours from the calls ``register(name, line, ...)`` in their source."""
+    items = {}
+    for statement in _source(group):  # whose name is that of our module
+        match statement:
+            case ast.Expr(ast.Call(ast.Name("register"), [ast.Constant(str(name)), ast.Constant(str(line)), *_])):
+                items[name] = line
+    return items | summaries(group)
+
+
+def _source(name: str) -> list[ast.stmt]:
+    """Read the statements of a module without importing it, which takes a second for ours; none if it has no file."""
+    module, *others = name.split(".")
+    spec = importlib.util.find_spec(module)
+    for other in others:
+        if spec is None or spec.submodule_search_locations is None:
+            return []
+        module = f"{module}.{other}"
+        spec = PathFinder.find_spec(module, spec.submodule_search_locations)
+    if spec is None or spec.origin is None or not spec.has_location:
+        return []
+    return ast.parse(Path(spec.origin).read_bytes()).body
 
 
 def load_experiment(name: str) -> Experiment:

@@ -57,14 +57,6 @@ class Terrain:
         return normals
 
 
-def available() -> dict[str, str]:
-    """Return the kinds of ground, each with a description."""
-    return {
-        "heightmap": "smooth ground through a grid of heights from a CSV or NPZ file",
-        "plane": "flat ground, level or inclined",
-    }
-
-
 def plane(normal: npt.ArrayLike = (0.0, 0.0, 1.0), offset: float = 0.0) -> Terrain:
     """Return the plane ``n·p = offset``.
 

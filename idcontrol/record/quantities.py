@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +66,8 @@ def words(key: str, unit: str | None = None) -> tuple[str, str]:
         unit: Its unit, if that is known.
     """
     ending = max((ending for ending in UNITS if key.endswith(f"_{ending}")), key=len, default=None)
-    label = (key if ending is None else key.removesuffix(f"_{ending}")).replace("_", " ").replace(".", ", ")
+    label = (key if ending is None else key.removesuffix(f"_{ending}")).replace("_", " ")
+    label = re.sub(r"\.(?!\d)", ", ", label)  # of a dotted key, not of a number in it
     return label, UNITS.get(ending or "", "") if unit is None else unit
 
 

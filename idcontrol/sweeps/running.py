@@ -127,14 +127,15 @@ def listed(folder: Path) -> list[Listed]:
                 began=time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime)),
                 settings=flat(config),
                 changes=changes(config, name, preset),
-                state=_state(metrics),
+                state=state(metrics),
                 metrics=metrics,
             )
         )
     return records
 
 
-def _state(metrics: Mapping[str, Any] | None) -> str:
+def state(metrics: Mapping[str, Any] | None) -> str:
+    """Say in words how a run ended, from its metrics; None if it did not."""
     if metrics is None:
         return "not ended"
     if metrics.get("fell_at_s") is not None:

@@ -9,5 +9,7 @@ def test_every_key_has_a_label_with_its_unit():
     assert quantities.label("slide_at_mu_m") == "slide at mu [m]"
     assert quantities.label("kd_nm_s_rad") == "kd [N m s/rad]"  # the longest ending, not seconds or radians
     assert quantities.label("controller") == "controller"
+    assert quantities.label("error_h_0.1_m") == "error h 0.1 [m]"
+    assert quantities.label("solver.by.sticks") == "solver, by, sticks"
     assert quantities.words("peak", "N") == ("peak", "N")
     assert quantities.text("anything", None) == "–"
