@@ -1,6 +1,6 @@
 """Shows the progress of a long call: by a bar in a notebook or on a terminal, by occasional lines elsewhere.
 
-The remaining time follows from the completed share and the time so far, without compilation.
+The remaining time follows from the completed share and the time so far, without compilation and preparation.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from idcontrol.kernels import stopwatch
 
 EVERY_S = 0.2
 """Period of updates of the bar in a notebook [s]."""
+SURE = 0.01
+"""Smallest completed share from which the remaining time is estimated."""
 LINE_EVERY_S = 30.0
 """Period of lines in a file or a pipe [s]: shorter calls have none."""
 
@@ -40,21 +42,36 @@ def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float], 
 
 
 def _lines(title: str) -> Callable[[float], None]:
-    began, said = stopwatch.wall_s(), time.monotonic()
+    reached, said = _estimate(), time.monotonic()
 
     def update(share: float) -> None:
         nonlocal said
-        now = time.monotonic()
+        words, now = reached(share), time.monotonic()
         if now - said >= LINE_EVERY_S:
             said = now
-            print(f"idcontrol: {title}: {_reached(share, stopwatch.wall_s() - began)}", file=sys.stderr, flush=True)
+            print(f"idcontrol: {title}: {words}", file=sys.stderr, flush=True)
 
     return update
 
 
-def _reached(share: float, taken_s: float) -> str:
-    remaining = f", {taken_s * (1.0 - share) / share:.0f} s left" if share > 0.0 else ""
-    return f"{100.0 * share:.0f} %{remaining}"
+def _estimate() -> Callable[[float], str]:
+    """Return a function from the completed share, at each update, to words about it and the remaining time.
+
+    The pace is measured from the first update on if its share is below `SURE`: until then a run prepares.
+    """
+    began = stopwatch.wall_s()
+    first: tuple[float, float] | None = None
+
+    def reached(share: float) -> str:
+        nonlocal first
+        now = stopwatch.wall_s()
+        if first is None:
+            first = (share, now) if share < SURE else (0.0, began)
+        gained, taken_s = share - first[0], now - first[1]
+        remaining = f", {taken_s * (1.0 - share) / gained:.0f} s left" if gained >= SURE else ""
+        return f"{100.0 * share:.0f} %{remaining}"
+
+    return reached
 
 
 def _in_a_notebook() -> bool:
@@ -67,18 +84,18 @@ def _in_a_notebook() -> bool:
 def _notebook_bar(title: str) -> Iterator[Callable[[float], None]]:
     from IPython.display import HTML, display
 
-    began, shown = stopwatch.wall_s(), 0.0
+    reached, shown = _estimate(), 0.0
     handle = display(HTML(""), display_id=True)
     assert handle is not None
 
     def update(share: float) -> None:
         nonlocal shown
-        now = time.monotonic()
+        words, now = reached(share), time.monotonic()
         if now - shown < EVERY_S:
             return
         shown = now
         bar = f'<progress value="{share:.4f}"></progress>'
-        handle.update(HTML(f"{bar} {html.escape(title)}: {_reached(share, stopwatch.wall_s() - began)}"))
+        handle.update(HTML(f"{bar} {html.escape(title)}: {words}"))
 
     try:
         yield update

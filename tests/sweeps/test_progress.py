@@ -35,6 +35,15 @@ def test_the_time_left_does_not_count_compiling(clock, capsys):
     assert capsys.readouterr().err == "idcontrol: scaling: 25 %, 30 s left\n"
 
 
+def test_the_first_estimate_does_not_count_what_prepares_the_run(clock, capsys):
+    with progress.progress_bar("trot") as update:
+        clock[0] += 36.0  # kernels are loaded, helpers compile
+        for step in range(1, 30_001):
+            update(step / 30_000)
+            clock[0] += 0.002
+    assert capsys.readouterr().err.splitlines() == ["idcontrol: trot: 0 %", "idcontrol: trot: 50 %, 30 s left"]
+
+
 def test_before_anything_is_done_nobody_knows_what_is_left(clock, capsys):
     with progress.progress_bar("scaling") as update:
         clock[0] += progress.LINE_EVERY_S
