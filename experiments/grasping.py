@@ -70,7 +70,6 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         _held(outcomes),
         _scores(outcomes),
         statement_table(tuple(_arms(outcomes))),
-        _curves(outcomes),
     )
 
 
@@ -158,15 +157,6 @@ def _curve(outcome: RunOutcome) -> tuple[Array, Array]:
     first = np.unique(np.linspace(0, len(t), min(FRAMES, len(t)), endpoint=False).astype(np.int64))
     counts = np.diff(np.append(first, len(t)))
     return np.add.reduceat(t, first) / counts, np.add.reduceat(error, first) / counts
-
-
-def _curves(outcomes: Sequence[RunOutcome]) -> Table:
-    """Return the curves of Fig. 18 as a table."""
-    rows = []
-    for o in outcomes:
-        if o.metrics is not None:
-            rows += [(o.setting("controller"), o.setting("mu"), *pair) for pair in zip(*_curve(o), strict=True)]
-    return headed("fig18-data", rows)
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:

@@ -17,7 +17,6 @@ class Heading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     sentence: str
     header: tuple[str, ...]
-    printed: bool = True
 
 
 HEADINGS: Final = msgspec.toml.decode(
@@ -34,5 +33,4 @@ def headed(name: str, rows: Iterable[Sequence[Any]], columns: Iterable[str] = ()
         sentence=own.sentence,
         header=(*own.header, *columns),
         rows=tuple(tuple(row) for row in rows),
-        printed=own.printed,
     )

@@ -1,4 +1,4 @@
-"""Tables 3 to 6 and data of Figs. 6, 14, 15, 17 of Zapolsky & Drumwright 2017, beside both of our presets.
+"""Tables 3 to 6 and Figs. 6, 14, 15 and 17 of Zapolsky & Drumwright 2017, beside both of our presets.
 
 A study of the trot: ``idcontrol compare trot --study tables``. Fig. 16 is the study `bumps` of the experiment `rough`;
 Fig. 18 is the study `grasping` of the experiment `grasp`, Fig. 19 the experiment `scaling`.
@@ -27,7 +27,6 @@ from idcontrol.experiments.tables.results import (
     TERRAINS,
     Results,
 )
-from idcontrol.experiments.tables.torque_parts import torque_parts
 from idcontrol.experiments.verdicts import Judged
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome
@@ -51,9 +50,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         smoothness(results),
         force_prediction(results),
         scores(results),
-        torque_parts(results),
         statement_table(tuple(statements(results))),
-        *figures.figures_data(results),
     )
 
 

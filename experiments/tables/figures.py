@@ -1,26 +1,15 @@
-"""Data of Zapolsky & Drumwright 2017, Figs. 6, 14, 15 and 17, and drawings of the torques of Figs. 6 and 15."""
+"""Drawings of the torques of Zapolsky & Drumwright 2017, Figs. 6 and 15."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import matplotlib
-import numpy as np
 
-from idcontrol.experiments.headings import headed
-from idcontrol.experiments.tables.results import (
-    CONTROLLERS,
-    MITIGATION,
-    SENSING,
-    TERRAINS,
-    Results,
-)
+from idcontrol.experiments.tables.results import Results
 from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import Run, load
-from idcontrol.sweeps.figures import digest
 from idcontrol.sweeps.record import RunOutcome
-from idcontrol.sweeps.study import Table
 from idcontrol.types import Array
 
 CLOSE_UP_S = (1.0, 1.6)
@@ -30,36 +19,6 @@ MITIGATION_SHOWN = (
     "Torques of the first (blue), second (orange) and third joint (green) of a leg on rigid ground, µ ∞, with and "
     "without the second stage."
 )
-
-FIG_14_S = 5.0
-"""Length of the run that Fig. 14 shows."""
-
-
-def figures_data(results: Results) -> Iterator[Table]:
-    """Return series of Figs. 6, 14, 15 and 17."""
-    close_up: list[tuple[Any, ...]] = []
-    rates: list[tuple[Any, ...]] = []
-    for preset, _, controller, run in results.firsts(("id-coulomb-qp", *MITIGATION, "id-coulomb-lcp")):
-        t, tau = close_up_torques(load(run.folder))
-        close_up += [(preset, controller, *row) for row in np.column_stack([t, tau]).tolist()]
-        fastest = np.abs(np.diff(tau, axis=0)).max(axis=1, initial=0.0) / np.diff(t)
-        rates += [(preset, controller, *pair) for pair in zip(t[1:].tolist(), fastest.tolist(), strict=True)]
-    yield headed("fig06", close_up)
-    yield headed("fig15", rates)
-
-    errors: list[tuple[Any, ...]] = []
-    paths: list[tuple[Any, ...]] = []
-    for preset, terrain, controller, run in results.firsts(CONTROLLERS, TERRAINS):
-        found = digest(run)
-        if found is None:
-            continue
-        where, early = (preset, TERRAINS[terrain][0], controller), found.t <= FIG_14_S
-        series = zip(found.t[early].tolist(), found.q_err[early].tolist(), strict=True)
-        errors += [(*where, *pair) for pair in series]
-        if terrain.startswith("rigid") and controller in ("id-coulomb-qp", "pid", *SENSING):
-            paths += [(*where, *point) for point in found.com.tolist()]
-    yield headed("fig14", errors)
-    yield headed("fig17", paths)
 
 
 def close_up_torques(run: Run) -> tuple[Array, Array]:

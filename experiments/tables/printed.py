@@ -19,10 +19,8 @@ from idcontrol.experiments.tables.results import (
     Results,
     derivation_of,
 )
-from idcontrol.experiments.tables.torque_parts import torques_of
 from idcontrol.experiments.verdicts import Judged, by_source, compared, verdict
 from idcontrol.show.report import plain
-from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Table
 
 
@@ -137,10 +135,4 @@ def _score(results: Results, preset: str, controller: str, terrain: str) -> str 
         return f"fail: torque chatter ({plain(rate)} N m/s, pid {plain(baseline)})"
     if step is not None and step > 1e6 / float(runs[0].setting("rate_hz")):
         return f"fail: {step:.0f} µs a step"
-    share = _largest_share(runs[0])  # none where all four never stand
-    return f"pass ({plain(rate)} N m/s, {step:.0f} µs" + (f", {share:.0%} on one foot)" if share == share else ")")
-
-
-def _largest_share(outcome: RunOutcome) -> float:
-    parts = torques_of(outcome.folder)
-    return parts.largest_share if parts else float("nan")
+    return f"pass ({plain(rate)} N m/s, {step:.0f} µs)"

@@ -21,12 +21,9 @@ import numpy as np
 
 from idcontrol import robots
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.experiments.headings import headed
-from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, Results
 from idcontrol.record.metrics import Layout
 from idcontrol.record.recording import Run, load
 from idcontrol.scenes.settings import FeedbackGains
-from idcontrol.sweeps.study import Table
 from idcontrol.types import TOUCHING_N, Array, Booleans, Integers
 
 SWITCH_S = 0.005
@@ -47,7 +44,7 @@ PARTS = ("switching", "internal", "borne", "feedback", "rest")
 
 @dataclass(frozen=True, slots=True)
 class TorqueParts:
-    """Where a run's torque changes come from, and how its load is shared.
+    """Where a run's torque changes come from.
 
     The first five add up to the mean |Δτ/Δt| [N m/s]: each part counts with the sign of the change that it is part of,
     so that one which counteracts the others is negative.
@@ -59,8 +56,6 @@ class TorqueParts:
         feedback: Other changes, by the error feedback, noise of the state among them.
         rest: Planned motion, bias, and what projection changed of the demand.
         turning_back: Share of those other changes that is undone at the next tick: chatter.
-        forbidden: Mean part of the joints' demanded accelerations that standing feet cannot follow [rad/s²].
-        largest_share: Mean of the largest part of the load on one foot while all planned to stand do [-].
     """
 
     switching: float
@@ -69,8 +64,6 @@ class TorqueParts:
     feedback: float
     rest: float
     turning_back: float
-    forbidden: float
-    largest_share: float
 
     @property
     def total(self) -> float:
@@ -97,14 +90,11 @@ def torques_of(folder: Path) -> TorqueParts | None:
     switching, quiet = float(rate[near].sum() / rate.size), float(rate[~near].sum() / rate.size)
     back = np.zeros(change.shape, dtype=bool)
     back[:-1] = change[1:] * change[:-1] < 0.0
-    load_on = force[:, :, 2]
-    all_stand = stance.all(axis=1) & (load_on.sum(axis=1) > 1.0)
-    share = (load_on[all_stand].max(axis=1) / load_on[all_stand].sum(axis=1)).mean() if all_stand.any() else np.nan
     others: Integers = np.flatnonzero(~near) + 1
     others = others[others > max(SENSED.values())]
     if others.size > SAMPLES:
         others = others[np.linspace(0, others.size - 1, SAMPLES).astype(np.int64)]
-    internal, borne, feedback, forbidden = _taken_apart(run, others, h)
+    internal, borne, feedback = _taken_apart(run, others)
     return TorqueParts(
         switching=switching,
         internal=internal * quiet,
@@ -112,8 +102,6 @@ def torques_of(folder: Path) -> TorqueParts | None:
         feedback=feedback * quiet,
         rest=(1.0 - internal - borne - feedback) * quiet,
         turning_back=float((rate * back)[~near].sum() / rate[~near].sum()) if rate[~near].any() else 0.0,
-        forbidden=forbidden,
-        largest_share=float(share),
     )
 
 
@@ -132,28 +120,24 @@ def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
     return near
 
 
-def _taken_apart(run: Run, rows: Integers, h: float) -> tuple[float, float, float, float]:
-    """Return shares of internal and borne forces and of feedback in the changes to `rows`; the forbidden demand."""
+def _taken_apart(run: Run, rows: Integers) -> tuple[float, float, float]:
+    """Return shares of internal and borne forces and of feedback in the changes to `rows`."""
     robot = robots.load(run.config["robot"])
     spheres = robot.contacts(1.0)
     controller, delay = run.config["controller"], SENSED.get(run.config["controller"], 0)
     force = run.arrays["force"] if delay else np.nan_to_num(run.arrays["force_pred"])
     gains = _gains(run, robot, spheres.system.actuated_names)
-    signed, absolute, forbidden = np.zeros(3), 0.0, 0.0
+    signed, absolute = np.zeros(3), 0.0
     for k in rows.tolist():
         change = run.arrays["tau"][k] - run.arrays["tau"][k - 1]
-        sign = np.sign(change)
         absolute += np.abs(change).sum()
         if controller == "pid":
             signed[2] += np.abs(change).sum()
             continue
-        before = _Split.at(spheres, run, k - 1, force[k - 1 - delay], gains)
-        now = _Split.at(spheres, run, k, force[k - delay], gains)
-        signed += (now.torques - before.torques) @ sign
-        forbidden += np.abs(now.forbidden(before, spheres.system.from_pinocchio(run.arrays["v"][k]), h)).mean()
-    count = max(1, rows.size)
+        before, now = (_split(spheres, run, at, force[at - delay], gains) for at in (k - 1, k))
+        signed += (now - before) @ np.sign(change)
     internal, borne, feedback = (signed / absolute).tolist() if absolute > 0.0 else (0.0, 0.0, 0.0)
-    return internal, borne, feedback, forbidden / count
+    return internal, borne, feedback
 
 
 class _Gains(NamedTuple):
@@ -184,73 +168,26 @@ def _gains(run: Run, robot: robots.Robot, joints: Sequence[str]) -> _Gains:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
-    """One tick: torques by part, and the constraint of the standing feet on the joints.
+def _split(spheres: SphereContacts, run: Run, k: int, force: Array, gains: _Gains) -> Array:
+    """Return torques of internal forces, borne forces and feedback in row `k`, shape (3, a) [N m].
 
-    Attributes:
-        torques: Torques of internal forces, borne forces and feedback, shape (3, a) [N m].
-        J: Rows of the standing feet in world axes, shape (3 n, m).
-        to_base: Pseudoinverse of the columns of `J` for the base, shape (u, 3 n).
-        demand: Accelerations asked of the joints, shape (a,) [rad/s²].
+    They answer the contact forces `force`, shape (n_feet, 3) [N].
     """
-
-    torques: Array
-    J: Array
-    to_base: Array
-    demand: Array
-
-    @staticmethod
-    def at(spheres: SphereContacts, run: Run, k: int, force: Array, gains: _Gains) -> _Split:
-        """Split the tick of row `k`, whose torques answer the contact forces `force` (n_feet, 3) [N]."""
-        system, arrays = spheres.system, run.arrays
-        u = system.n_unactuated
-        system.update(arrays["q"][k], arrays["v"][k])
-        contacts = spheres.detect(np.inf)
-        n, m = len(contacts), system.n_velocities
-        rows = contacts.jacobian.reshape(3, n, m).transpose(1, 0, 2)
-        standing = arrays["stance"][k] > 0.5
-        J = (contacts.axes.transpose(0, 2, 1) @ rows)[standing].reshape(-1, m)
-        f = force[standing].ravel()
-        M = system.M
-        onto_base = np.linalg.solve(M[:u, :u], M[:u, u:]).T
-        to_base = np.linalg.pinv(J[:, :u], rcond=RANK)
-        borne = J[:, :u] @ to_base @ f
-        C = onto_base @ J[:, :u].T - J[:, u:].T
-        q, v = system.joint_positions(arrays["q"][k]), system.joint_velocities(arrays["v"][k])
-        error = np.array([arrays["q_des"][k] - q, arrays["v_des"][k] - v])
-        feedback = np.dot(gains.acceleration, error)
-        S = M[u:, u:] - onto_base @ M[:u, u:]
-        return _Split(
-            torques=np.array([C @ (f - borne), C @ borne, S @ feedback + (gains.beside * error).sum(axis=0)]),
-            J=J,
-            to_base=to_base,
-            demand=arrays["a_des"][k] + feedback,
-        )
-
-    def forbidden(self, before: _Split, v: Array, h: float) -> Array:
-        """Return the smallest change of the demand after which ``J v̇ + J̇ v = 0`` has a solution, shape (a,) [rad/s²].
-
-        Args:
-            before: The tick before, for J̇; the same feet stand.
-            v: Velocity in our order, shape (m,).
-            h: Time between the two [s].
-        """
-        u = self.J.shape[1] - self.demand.size
-        base = self.J[:, :u]
-        # what is left of the rows when the base does its best
-        kept = np.eye(len(base)) - base @ self.to_base
-        lacking = kept @ (self.J[:, u:] @ self.demand + (self.J - before.J) @ v / h)
-        smallest: Array = np.linalg.pinv(kept @ self.J[:, u:], rcond=RANK) @ lacking
-        return smallest
-
-
-def torque_parts(results: Results) -> Table:
-    """Return the parts of the torque rates in Table 4."""
-    rows = []
-    for preset, _, controller, run in results.firsts((*CONTROLLERS, *MITIGATION)):
-        parts = torques_of(run.folder)
-        if parts is not None:
-            shares = (parts.share(name) for name in PARTS)
-            rows.append((preset, controller, parts.total, *shares, parts.turning_back, parts.forbidden))
-    return headed("torque-rate-parts", rows)
+    system, arrays = spheres.system, run.arrays
+    u = system.n_unactuated
+    system.update(arrays["q"][k], arrays["v"][k])
+    contacts = spheres.detect(np.inf)
+    n, m = len(contacts), system.n_velocities
+    rows = contacts.jacobian.reshape(3, n, m).transpose(1, 0, 2)
+    standing = arrays["stance"][k] > 0.5
+    J = (contacts.axes.transpose(0, 2, 1) @ rows)[standing].reshape(-1, m)
+    f = force[standing].ravel()
+    M = system.M
+    onto_base = np.linalg.solve(M[:u, :u], M[:u, u:]).T
+    borne = J[:, :u] @ np.linalg.pinv(J[:, :u], rcond=RANK) @ f
+    C = onto_base @ J[:, :u].T - J[:, u:].T
+    q, v = system.joint_positions(arrays["q"][k]), system.joint_velocities(arrays["v"][k])
+    error = np.array([arrays["q_des"][k] - q, arrays["v_des"][k] - v])
+    S = M[u:, u:] - onto_base @ M[:u, u:]
+    feedback = S @ np.dot(gains.acceleration, error) + (gains.beside * error).sum(axis=0)
+    return np.array([C @ (f - borne), C @ borne, feedback])

@@ -278,12 +278,11 @@ def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) ->
     from idcontrol.sweeps.record import coinciding, varied_keys
 
     for table in tables:
-        if table.printed:
-            grid = Grid(*table.header, words=table.header, title=table.title)
-            for row in table.rows:
-                grid.add(*map(number, row))
-            show(grid)
-            show(table.sentence, style="dim")
+        grid = Grid(*table.header, words=table.header, title=table.title)
+        for row in table.rows:
+            grid.add(*map(number, row))
+        show(grid)
+        show(table.sentence, style="dim")
     if not tables:
         varied = varied_keys([o.row for o in outcomes])
         keys = [key for key in _SHOWN if any(o.metric(key) is not None for o in outcomes)]

@@ -49,7 +49,7 @@ def report(comparison: Comparison, study: Study | None) -> Path:
             f"{done} of {len(outcomes)} runs did their task" + _and_waiting(outcomes),
             "good" if done == len(outcomes) else "warn",
         ),
-        tables=[_as_text(table) for table in (study.tables(outcomes) if study else ()) if table.printed],
+        tables=[_as_text(table) for table in (study.tables(outcomes) if study else ())],
         rows=_as_text(all_rows(outcomes, MATTER)) | {"links": _links(comparison)},
         more=_as_text(all_rows(outcomes)),
         plots=overlay([(_which(o, outcomes), o) for o in _ended(outcomes)[:DRAWN]]),

@@ -27,7 +27,6 @@ class Table:
         sentence: What a reader must know to read the table.
         header: Names of the columns, with units.
         rows: Values: text, numbers or truth values; None for an empty cell.
-        printed: True if people see it; the data of a figure is only written to a file.
     """
 
     name: str
@@ -35,7 +34,6 @@ class Table:
     sentence: str
     header: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    printed: bool = True
 
 
 def _nothing(outcomes: Sequence[RunOutcome]) -> tuple[()]:

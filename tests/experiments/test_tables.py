@@ -291,8 +291,7 @@ def test_a_score_names_what_was_measured(walk):
     assert scored["id-noslip-lcp"] == "fail: fell at 1.50 s"
     assert scored["id-noslip-qp"] == "fail: 1200 µs a step"
     assert scored["id-coulomb-lcp"] == "fail: torque chatter (51 N m/s, pid 10)"
-    # the synthetic walk shares its load evenly among four feet
-    assert scored["id-coulomb-qp"] == "pass (20 N m/s, 60 µs, 25% on one foot)"
+    assert scored["id-coulomb-qp"] == "pass (20 N m/s, 60 µs)"
 
 
 def test_switches_are_near_where_stance_or_contact_changes():
@@ -363,13 +362,8 @@ def test_each_part_is_found_where_it_is_all_there_is(standing, part):
     assert standing(part).share(part) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_data_of_the_figures_are_written_but_not_printed(walk):
+def test_rows_of_every_table_have_a_cell_for_each_head(walk):
     found = tables.tables(comparison(walk))
-    data = {t.name: t for t in found if not t.printed}
-    assert set(data) == {"fig06", "fig14", "fig15", "fig17"}
-    t = [row[2] for row in data["fig06"].rows if row[:2] == ("default", "id-coulomb-qp")]
-    assert t[0] == pytest.approx(1.0)
-    assert t[-1] == pytest.approx(1.6, abs=2e-3)
     assert all(len(row) == len(table.header) for table in found for row in table.rows)
 
 

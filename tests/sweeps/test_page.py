@@ -93,18 +93,15 @@ def test_the_page_is_whole_links_the_pages_of_its_runs_alone_and_escapes_what_it
     assert "idcontrol compare trot --out &#39;with &lt;space&gt;&#39;" in text
 
 
-def test_a_study_s_tables_are_on_its_page_and_data_of_figures_are_not(folder):
+def test_a_study_s_tables_are_on_its_page(folder):
     def tables(outcomes):
-        return (
-            Table(name="a", title="Shown", sentence="It says so.", header=("x",), rows=((1.23456,), (None,), (True,))),
-            Table(name="b", title="Hidden", sentence="", header=("x",), rows=(("series",),), printed=False),
-        )
+        rows = ((1.23456,), (None,), (True,))
+        return (Table(name="a", title="Shown", sentence="It says so.", header=("x",), rows=rows),)
 
     study = Study(experiment="trot", summary="what it is for", runs=(), tables=tables)
     text = page.report(record.load(folder), study).read_text()
     for word in ("what it is for", "Shown", "It says so.", "1.235", "–", "yes"):
         assert word in text
-    assert "Hidden" not in text
 
 
 def test_what_is_no_comparison_is_refused_in_one_line(tmp_path):
