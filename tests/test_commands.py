@@ -69,18 +69,18 @@ SCRIPTS = scripts()
 
 
 def is_heavy(line: str) -> bool:
-    """Whether it takes long however much it is shortened."""
+    """True if it takes long however much it is shortened."""
     return any(part in line for part in HEAVY)
 
 
 def keeps_time(words: Sequence[str]) -> bool:
-    """Whether a command runs on the wall clock."""
+    """True if a command runs on the wall clock."""
     loops = words[:2] == ["idcontrol", "loop"] and not {"inprocess", "--header"} & {*words}
     return loops or words[0] in ("./machine", "./controller")
 
 
 def is_amount(value: Any) -> bool:
-    """Whether it says how much, not how."""
+    """True if it says how much, not how."""
     return isinstance(value, (int, float, tuple)) and not isinstance(value, bool)
 
 
@@ -168,7 +168,7 @@ def test_the_long_comparisons_of_a_page_make_all_their_runs(page, short):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", sorted(SCRIPTS))
-def test_the_runs_of_a_page_are_made_as_they_are_written(page):
+def test_the_runs_of_a_page_run_as_written(page):
     for _, words in SCRIPTS[page]:
         if words[:2] == ["idcontrol", "run"] or words[0] in ("mkdir", "cp", "sed"):  # which write what is run
             do(words)

@@ -160,7 +160,7 @@ def test_the_robot_file_of_the_tutorial_is_fit_to_run(tmp_path):
 
 
 def sections(page: str) -> set[str]:
-    """Numbers of a page's sections; the items of a numbered list are those of the section they stand in."""
+    """Numbers of a page's sections; the items of a numbered list belong to the section they stand in."""
     found, section = set(), ""
     for heading, item in SECTION.findall(page):
         section = heading or section
@@ -201,7 +201,7 @@ def test_every_section_that_the_sources_cite_exists():
     ],
 )
 @pytest.mark.parametrize("before", ["", ", section ", ", sections ", ", chapter "])
-def test_a_citation_of_a_section_that_does_not_exist_is_found(before, numbers, missing):
+def test_a_citation_of_a_missing_section_is_detected(before, numbers, missing):
     assert unresolved(f"as is (math.md{before or ' '}{numbers}") == [f"math.md {number}" for number in missing]
 
 
@@ -222,7 +222,7 @@ def test_the_names_of_the_library_that_a_page_uses_exist(page):
 
 
 def exists(name: str) -> bool:
-    """Whether a dotted name is a module, or something that one defines."""
+    """True if a dotted name is a module, or something that one defines."""
     with contextlib.suppress(ImportError):
         importlib.import_module(name)
         return True

@@ -42,7 +42,7 @@ def test_every_name_is_there_and_no_other_is_shown():
         idc.teleport  # noqa: B018
 
 
-def test_a_controller_and_a_plant_are_made_in_an_empty_folder(tmp_path):
+def test_a_controller_and_a_plant_are_built_in_an_empty_folder(tmp_path):
     code = """
 import idcontrol as idc
 robot = idc.robots.load("links")
@@ -101,7 +101,7 @@ def test_a_name_that_does_not_exist_is_refused(registry):
     ],
 )
 @pytest.mark.parametrize(("registry", "name"), [(idc.controllers, "pid"), (idc.plants, "coulomb-lcp")])
-def test_what_nothing_can_be_made_of_is_refused_in_one_line(registry, name, wrong, line):
+def test_unusable_arguments_are_refused_in_one_line(registry, name, wrong, line):
     given = {"name": name, "robot": idc.robots.load("links"), "mu": 0.8, "rate_hz": 1000.0} | wrong
     with pytest.raises(idc.IdControlError, match=line) as refused:
         registry.make(given.pop("name"), given.pop("robot"), **given)

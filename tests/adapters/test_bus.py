@@ -138,7 +138,7 @@ def test_a_torque_beyond_the_limit_never_reaches_the_bus(rig):
 
 @pytest.mark.parametrize("mode", [None, Mode.DAMPED, Mode.STOPPED])
 def test_the_drives_brake_while_joints_move_and_are_turned_off_at_rest(rig, mode):
-    """Whether the loop is killed, brakes, or ends: silence is tolerated for 20 periods."""
+    """True if the loop is killed, brakes, or ends: silence is tolerated for 20 periods."""
     rig.begin()
     for _ in range(22):
         rig.tick(mode, speed=1.0)

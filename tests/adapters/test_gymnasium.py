@@ -66,7 +66,7 @@ def test_a_seed_gives_the_same_episode(environment):
     assert not np.array_equal(episode(3), episode(4))
 
 
-def test_what_no_environment_can_be_made_of_is_refused():
+def test_an_unusable_environment_is_refused():
     with pytest.raises(InputError, match="no floating base"):
         JointTargets("arm")
     with pytest.raises(InputError, match="above rate_hz"):

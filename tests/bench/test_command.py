@@ -146,7 +146,7 @@ def test_programs_whose_compiling_is_timed_do_what_they_are_for(tmp_path, monkey
     assert json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))["steps"] == 1000
 
 
-def test_a_trot_that_cannot_be_made_has_no_time(tmp_path):
+def test_a_trot_that_cannot_run_has_no_time(tmp_path):
     (tmp_path / "run").write_text("a file, no folder")
     with pytest.raises(AssertionError, match="2"):
         exec(compiling._TROT, {"folder": str(tmp_path)})

@@ -57,7 +57,7 @@ def test_the_budget_ends_a_slow_job_after_one_sample_at_least(clock):
 
 
 @pytest.mark.parametrize("collecting", [True, False])
-def test_garbage_collection_is_left_as_it_was(collecting):
+def test_garbage_collection_is_unchanged(collecting):
     before = gc.isenabled()
     try:
         (gc.enable if collecting else gc.disable)()

@@ -66,7 +66,7 @@ def test_values_are_read_as_toml_or_json_or_text(text, key, value):
         ('{"a": {"cap": 1, "cap": 2}}', "the key 'cap' is there twice"),
     ],
 )
-def test_numbers_too_large_and_keys_given_twice_are_refused_in_one_line(value, line):
+def test_numbers_too_large_and_repeated_keys_are_refused_in_one_line(value, line):
     with pytest.raises(InputError, match=r"^--set friction: ") as error:
         parse_setting(f"friction={value}")
     assert line in str(error.value)

@@ -180,7 +180,7 @@ def test_a_class_without_arguments_a_class_of_the_setup_and_a_function_all_make_
         assert controllers.build(own(name), SETUP).setup is SETUP
 
 
-def test_a_class_of_a_file_is_made_from_robot_friction_and_rate_or_from_a_setup():
+def test_a_class_of_a_file_is_built_from_robot_friction_and_rate_or_from_a_setup():
     robot = idc.robots.load("links")
     made = controllers.make("mine.py:FromRobot", robot, mu=0.6, rate_hz=500.0)
     assert made.given == ("links", 0.6, pytest.approx(500.0))

@@ -123,7 +123,7 @@ def test_springs_and_dampers_of_two_surfaces_are_in_series() -> None:
     assert undamped.damping[0] == 0.0
 
 
-def test_the_ground_has_the_friction_of_what_touches_it_unless_told() -> None:
+def test_the_ground_has_the_friction_of_the_touching_body_by_default() -> None:
     body = solid("ball", coal.Sphere(0.1), 1000.0, Surface(mu=0.6))
     for ground, expected in ((None, 0.6), (Surface(mu=0.1), 0.1), (Surface(mu=0.9), 0.6)):
         detector = BodyDetector([body], terrain=plane(), ground=ground)

@@ -55,7 +55,7 @@ def manifold(
 
 
 @pytest.mark.parametrize("wrong", [(1.0, 0.0, 0.0), (0.6, 0.0, 0.8), (0.0, 0.0, -1.0)])
-def test_a_wrong_normal_of_the_engine_at_touching_is_found_out(wrong: tuple[float, float, float]) -> None:
+def test_a_wrong_normal_of_the_engine_at_touching_is_corrected(wrong: tuple[float, float, float]) -> None:
     for top, bottom in (
         (coal.Box(0.2, 0.2, 0.2), coal.Box(0.3, 0.3, 0.2)),
         (coal.Cylinder(0.1, 0.2), coal.Cylinder(0.15, 0.2)),

@@ -100,7 +100,7 @@ def test_a_sole_in_flight_has_no_wrench_and_no_nan(standing):
     np.testing.assert_allclose(soles.pressure_centres(wrenches)[:, 2], 0.3, atol=1e-3)
 
 
-def test_contacts_that_belong_to_no_foot_are_left_out(standing):
+def test_contacts_that_belong_to_no_foot_are_ignored(standing):
     robot, contacts = standing["talos"]
     soles = contacts.soles(robot.standing_state(contacts.system).q)
     assert soles.wrenches(forces([8, 0], np.array([9.0 * UP, UP])))[:, 2].tolist() == [1.0, 0.0]

@@ -112,7 +112,7 @@ def test_the_tangential_rows_belong_to_the_touching_point_not_to_the_centre(syst
     assert detector.slip(system.from_pinocchio(v))[0] < 1e-16
 
 
-def test_only_near_spheres_are_listed_with_their_own_number_and_friction(system: System, ground: Terrain) -> None:
+def test_only_candidate_spheres_are_listed_with_number_and_friction(system: System, ground: Terrain) -> None:
     rng = np.random.default_rng(5)
     mu = np.array([0.1, 0.2, np.inf, 0.0])
     detector = SphereContacts(system, FEET, RADII, ground, mu, offsets=OFFSETS)

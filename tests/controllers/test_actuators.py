@@ -48,7 +48,7 @@ def flying(rng):
 
 
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-lcp", "id-sensed-1", "id-sap"])
-def test_joints_with_rotors_and_friction_move_as_they_are_told(name):
+def test_joints_with_rotors_and_friction_follow_the_demand(name):
     state, reference = flying(np.random.default_rng(0))
     told = reference.v + H * reference.a
     for given, error in (

@@ -82,7 +82,7 @@ def test_the_controller_within_another_is_checked_before_its_answer_is_used():
             around(STATE, REFERENCE)
 
 
-def test_arrays_of_a_sealed_state_and_reference_cannot_be_made_writable():
+def test_arrays_of_a_sealed_state_and_reference_cannot_become_writable():
     felt = forces(np.array([0]), np.ones((1, 3)))
     state, reference = structs.replace(STATE, forces=felt).sealed(), REFERENCE.sealed()
     arrays = [state.q, state.v, state.forces.identity, state.forces.force, state.forces.normal]

@@ -35,19 +35,19 @@ def walked(duration_s, *, told=None, learns=True, **changes):
 
 
 def found(shown, mu):
-    """Whether friction was found within a fifth, and within half a second of the first sign of it."""
+    """True if friction was found within a fifth, and within half a second of the first sign of it."""
     first = int(np.argmax(np.isfinite(shown)))
     return bool(np.isfinite(shown[first:]).all() and abs(shown[first + 500] / mu - 1.0) < 0.2)
 
 
 def upright(height):
-    """Whether the base stayed within a centimetre of its height."""
+    """True if the base stayed within a centimetre of its height."""
     return bool(np.abs(height).max() < 0.01)
 
 
 @pytest.mark.parametrize("payload", one_fast((0.0, 0.2), 0.2))
-def test_a_robot_told_eight_times_the_friction_finds_it_and_walks_on(payload):
-    """Without it the robot falls within the first two seconds; a load that nobody told of changes nothing."""
+def test_a_robot_that_assumes_eight_times_the_friction_learns_it_and_walks_on(payload):
+    """Without it the robot falls within the first two seconds; a load that is not modelled changes nothing."""
     load = Disturbance(payload_share=payload)
     shown, error, _, height = walked(2.0, mu=0.1, told=0.8, disturbance=load)
     assert found(shown, 0.1)
@@ -65,7 +65,7 @@ def test_a_patch_of_ice_is_crossed():
 
 
 @pytest.mark.parametrize("mu", one_fast((0.1, 0.8), 0.8))
-def test_where_friction_is_told_right_no_torque_changes(mu):
+def test_correctly_assumed_friction_changes_no_torque(mu):
     learns, told = (walked(0.8, learns=which, mu=mu) for which in (True, False))
     np.testing.assert_array_equal(learns[2], told[2])
     assert np.isinf(learns[0]).all()
@@ -84,7 +84,7 @@ def test_what_is_no_slide_tells_nothing_of_friction(hardship):
     assert np.isinf(walked(1.0, **hardship)[0]).all()
 
 
-def test_what_is_counted_on_comes_back_slowly_and_never_exceeds_what_was_told(quadruped):
+def test_assumed_friction_recovers_slowly_and_never_exceeds_its_nominal_value(quadruped):
     controller, state = walker.controller(mu=0.7), walker.at_home(quadruped)
     controller(state, walker.stand())
     controller._friction.mu[0] = 0.84
@@ -184,7 +184,7 @@ def test_friction_is_shown_by_a_foot_that_stands_slides_and_carries_much_if_noth
 @pytest.mark.slow
 @pytest.mark.parametrize("plant", ["coulomb-lcp", "mujoco"])
 @pytest.mark.parametrize("robot", ["links", "solo12", "go1", "anymal"])
-def test_told_eight_times_the_friction_every_robot_trots_for_thirty_seconds(robot, plant):
+def test_assuming_eight_times_the_friction_every_robot_trots_for_thirty_seconds(robot, plant):
     shown, error, _, height = walked(30.0, robot=robot, plant=plant, mu=0.1, told=0.8)
     informed = walked(30.0, robot=robot, plant=plant, mu=0.1)[1]
     print(f"{robot} {plant}: q_err {error.mean():.5f} rad, informed {informed.mean():.5f} rad")

@@ -24,7 +24,7 @@ COULOMB = (*EXACT, "id-constraint")
 DISSIPATION = ("id-coulomb-qp", "id-coulomb-qp-1", "id-coulomb-qp-raw")
 CIRCLE = ("id-coulomb-cone", "id-sap")
 ALONE = {"learn_friction": False, "learn_load": False, "impacts": False}
-"""Nothing is learnt from earlier steps, and forces are those of the step, not of a landing in it."""
+"""Nothing is learnt from earlier steps, and forces belong to the step, not of a landing in it."""
 NAMES = (*COULOMB, *DISSIPATION, "id-sap")
 
 

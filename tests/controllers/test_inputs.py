@@ -98,7 +98,7 @@ def test_what_does_not_fit_is_refused_by_name(where, name, misfit):
         assert reason
 
 
-def test_an_error_that_cannot_be_told_is_no_error_of_the_controller():
+def test_an_error_that_cannot_be_printed_is_no_error_of_the_controller():
     class Silent(Exception):
         def __str__(self):
             raise RuntimeError
@@ -177,7 +177,7 @@ def test_arrays_of_any_kind_give_the_torque_of_plain_ones(name, kind):
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
-def test_no_kind_of_array_compiles_anything_once_the_controller_is_made():
+def test_no_kind_of_array_compiles_anything_after_construction():
     control = controller(schemes.COULOMB_QP)
     state, reference = at_home()
     control(state, reference)
@@ -362,7 +362,7 @@ def test_ten_thousand_attacks_on_each_controller(name):
     assert sum(counts.values()) == 10_000
 
 
-def test_a_continuous_joint_is_given_by_cosine_and_sine_of_unit_length():
+def test_a_continuous_joint_is_a_cosine_and_a_sine_of_unit_length():
     system = System.from_urdf(scenes.LINKS, free_flyer=True)
     assert system.unit.tolist() == [[3, 4]]
 

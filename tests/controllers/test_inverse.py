@@ -62,7 +62,7 @@ def contacts_of(system, state):
 
 
 def in_cones(predicted, mu, name):
-    """Whether every predicted force presses and lies in the controller's friction cone, on level ground."""
+    """True if every predicted force presses and lies in the controller's friction cone, on level ground."""
     x, y, z = predicted.force.T
     friction = np.hypot(x, y) if name == "id-coulomb-cone" else np.abs(x) + np.abs(y)
     return bool((z >= -1e-9).all() and (friction <= mu * z + 1e-9 * walker.WEIGHT).all())
@@ -73,7 +73,7 @@ def test_standing_the_predicted_forces_carry_the_weight(quadruped, name):
     command = walker.controller(name)(walker.at_home(quadruped), walker.stand())
     assert command.status is Status.SOLVED
     force = command.predicted.force
-    # one stage: contacts give way at 1e-6 of the free speed, and the machine falls as much slower
+    # one stage: contacts yield at 1e-6 of the free speed, and the machine falls as much slower
     accuracy = 1e-5 if name == "id-coulomb-qp-1" else 1e-9
     assert force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=accuracy)
     assert np.abs(force[:, :2].sum(axis=0)).max() < accuracy * walker.WEIGHT
@@ -221,9 +221,7 @@ def test_torques_change_no_faster_than_the_robot_s_motors_whatever_is_asked(quad
     assert np.abs(control(walker.at_home(quadruped), walker.stand()).tau).max() > 2.0 * scenes.H * rate
 
 
-def test_the_rate_is_given_up_where_joints_have_been_let_go_too_often_and_comes_back_when_it_is_calm(
-    quadruped, monkeypatch
-):
+def test_the_rate_limit_is_relaxed_after_too_many_releases_and_returns_in_calm_steps(quadruped, monkeypatch):
     control, rng = walker.controller("id-coulomb-qp", limit=4.0, limits={"torque_rate": 20.0}), np.random.default_rng(4)
     monkeypatch.setattr(
         control, "_give_way", None
@@ -393,7 +391,7 @@ def spread(name, outward, **settings):
 
 
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-lcp"])
-def test_joints_told_to_squeeze_give_way_as_servos_would(name):
+def test_tracking_of_conflicting_velocities_is_relaxed_as_by_servos(name):
     """No velocity satisfies the demand and both walls; projected, the demand is none any more (math.md 5.1, 12.3)."""
     command = spread(name, 1e-3, project=False)
     assert command.status is Status.REPAIRED

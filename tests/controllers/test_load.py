@@ -1,4 +1,4 @@
-"""The load on the base that nobody told of: learnt from the motion, carried, and told from blows and landings."""
+"""The load on the base that is not modelled: learnt from the motion, carried, and told from blows and landings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_trot_with_its_own_weight_on_its_back_does_not_sag():
 
 
 @pytest.mark.parametrize("mu", one_fast((0.1, 0.8), 0.8))
-def test_a_robot_without_a_load_is_left_alone_to_the_bit(mu):
+def test_without_a_load_torques_are_the_same_to_the_bit(mu):
     load, height = walked(1.5, mu=mu)
     assert 0.0 < np.linalg.norm(load, axis=1).max() < UNMODELLED * WEIGHT
     np.testing.assert_array_equal(height, walked(1.5, mu=mu, learns=False)[1])

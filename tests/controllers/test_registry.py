@@ -59,7 +59,7 @@ def test_an_unknown_name_is_answered_with_those_that_exist():
 
 
 @pytest.mark.parametrize("module", [controllers, plants])
-def test_a_misspelt_argument_is_told_before_the_friction_that_is_missing(module):
+def test_a_misspelt_argument_is_reported_before_missing_friction(module):
     name, robot = next(iter(module.available())), robots.load("links")
     with pytest.raises(UnknownName, match="no argument 'rate'; did you mean 'rate_hz'"):
         module.make(name, robot, rate=500.0)
@@ -67,7 +67,7 @@ def test_a_misspelt_argument_is_told_before_the_friction_that_is_missing(module)
         module.make(name, robot)
 
 
-def test_a_name_is_given_once():
+def test_a_name_is_registered_once():
     with pytest.raises(DuplicateName):
         controllers.register("pid", "another", lambda setup: walker.controller())
 

@@ -23,7 +23,7 @@ from tests.controllers.answers import answered, nearest
 
 
 def standing(system, rng, *, mu, demand, speed=0.0):
-    """Four closed feet, joints told to accelerate at random by about `demand` [rad/s²]."""
+    """Four closed feet, joints with a demand to accelerate at random by about `demand` [rad/s²]."""
     state = walker.at_home(system)
     v = speed * rng.normal(size=18)
     system.update(state.q, system.to_pinocchio(v))
@@ -88,7 +88,7 @@ def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
 
 
 def starting_aside(quadruped, acceleration, lift=0.0):
-    """At rest, with feet of friction 0.2, the joints are told to move the base aside at `acceleration` [m/s²].
+    """At rest, with feet of friction 0.2, the joints are to move the base aside at `acceleration` [m/s²].
 
     And the first foot up at `lift` [m/s²].
     """
@@ -101,8 +101,8 @@ def starting_aside(quadruped, acceleration, lift=0.0):
 
 
 @pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
-def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
-    """The base is told to start aside by more than friction can give: it starts as fast as friction can."""
+def test_tracking_is_relaxed_before_feet_may_slip(quadruped, scheme):
+    """The base is to start aside by more than friction can give: it starts as fast as friction can."""
     problem = starting_aside(quadruped, 4.0)  # friction gives 0.2 g
     outcome = answered(scheme, asked(problem))
     assert outcome.dropped == ("tracking",)
@@ -119,8 +119,8 @@ def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
 
 
 @pytest.mark.parametrize("aside", [1.0, 4.0])
-def test_what_is_found_in_an_arena_is_that_of_the_heap_and_stays_as_the_arena_is_used_again(quadruped, aside):
-    """The joints give way where the base is told to start aside at more than 0.2 g."""
+def test_results_in_an_arena_equal_results_on_the_heap_and_survive_its_reuse(quadruped, aside):
+    """The joints yield where the base is to start aside at more than 0.2 g."""
     arena, step = reserve(), asked(starting_aside(quadruped, aside))
     here, there = answered(NO_SLIP_LCP, step, arena), answered(NO_SLIP_LCP, step)
     assert here.dropped == (("tracking",) if aside == 4.0 else ())
@@ -132,7 +132,7 @@ def test_what_is_found_in_an_arena_is_that_of_the_heap_and_stays_as_the_arena_is
 
 
 @pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
-def test_a_foot_that_is_told_to_rise_rises_while_tracking_is_given_up(quadruped, scheme):
+def test_a_foot_planned_to_rise_rises_while_tracking_is_relaxed(quadruped, scheme):
     problem = starting_aside(quadruped, 4.0, lift=20.0)
     outcome = answered(scheme, asked(problem))
     assert outcome.dropped == ("tracking",)
@@ -172,7 +172,7 @@ def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
     assert (np.abs(f_S) + np.abs(f_T) <= 0.2 * f_N * (1.0 + 1e-9)).all()
 
 
-def test_what_was_given_up_is_in_the_command(quadruped):
+def test_relaxed_demands_are_in_the_command(quadruped):
     slippery = walker.controller("id-noslip-lcp", mu=0.05)
     state = walker.at_home(quadruped)
     kept = slippery(state, walker.stand())
@@ -218,7 +218,7 @@ def test_at_their_limits_no_torque_was_clipped_after_the_last_solve(quadruped, n
         (Status.SOLVED, "", ()),
     ],
 )
-def test_exactness_is_given_up_only_where_the_exact_problem_failed(quadruped, status, note, dropped):
+def test_exactness_is_relaxed_only_if_the_exact_problem_failed(quadruped, status, note, dropped):
     impulses, none = np.ones((4, 3)), np.zeros(0)
     solution = StepSolution(
         v_plus=none, impulses=impulses, multipliers=np.ones(12), status=status, residual=0.0, iterations=0, note=note

@@ -38,7 +38,7 @@ def test_records_know_the_model_of_every_scheme_by_the_name_of_its_plant():
 
 @pytest.mark.parametrize("scheme", [schemes.COULOMB_LCP, schemes.COULOMB_SMOOTH, schemes.COULOMB_QP])
 @pytest.mark.parametrize(("regularization", "dropped"), [(0.0, ()), (1e-10, ("exactness",))])
-def test_a_step_whose_problem_was_regularized_says_what_was_given_up(scheme, regularization, dropped):
+def test_a_step_with_a_regularized_problem_reports_it(scheme, regularization, dropped):
     problem = random_step(np.random.default_rng(0), feet=True, inverse=True, contacts=2)
     found = coulomb.solve(problem)
     assert found.status is Status.SOLVED

@@ -15,7 +15,7 @@ STEPS = 100
 
 
 def standing_forces(system, mu, turned, steps=STEPS):
-    """Forces of four feet, shape (steps, 4, 3) [N], while hips are told to turn by `turned` more than they can."""
+    """Forces of four feet, shape (steps, 4, 3) [N], while hips are to turn by `turned` more than they can."""
     control = walker.controller("id-sensed-1", mu=mu)
     told = np.zeros(12)
     told[::3] = turned * np.sign(scenes.HOME[::3])
@@ -37,7 +37,7 @@ def standing_forces(system, mu, turned, steps=STEPS):
 
 
 @pytest.mark.parametrize("mu", [0.7, np.inf])
-def test_forces_of_a_machine_that_is_told_what_it_does_stay_as_they_are(quadruped, mu):
+def test_forces_under_the_actual_motion_are_unchanged(quadruped, mu):
     force = standing_forces(quadruped, mu, 0.0)
     # home is written down to a nanometre: a hundred thousandth of what 0.005 rad collect in this time
     np.testing.assert_allclose(force, force[:1].repeat(STEPS, axis=0), rtol=0, atol=2.5e-5)
@@ -47,7 +47,7 @@ def test_what_feet_that_stick_cannot_do_is_collected_as_internal_force_at_the_sa
     slow, fast = (standing_forces(quadruped, np.inf, turned)[:, 0, 1] for turned in (0.005, 0.01))
     grown, more = np.diff(slow), np.diff(fast)
     assert np.all(more < 0.0)  # inwards, without end
-    # proportional to time and to what is asked, up to the millimetre that the base gives way meanwhile
+    # proportional to time and to what is asked, up to the millimetre that the base yields meanwhile
     np.testing.assert_allclose(more, more.mean(), rtol=0.02)
     np.testing.assert_allclose(more, 2.0 * grown, rtol=0.02)
 

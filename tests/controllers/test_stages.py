@@ -1,4 +1,4 @@
-"""Stages of a control step one by one: which feet are contacts, how they ramp, and what gives way with which weight."""
+"""Stages of a control step one by one: which feet are contacts, how they ramp, and what yields with which weight."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_foot_lands_until_it_neither_nears_the_ground_nor_slides(quadruped, ve
     assert found.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
 
 
-def test_a_posed_step_is_measured_against_what_the_feet_may_still_do_and_what_the_motors_did_last(quadruped):
+def test_an_assembled_step_is_relative_to_landing_velocities_and_the_last_torques(quadruped):
     control = controller(COULOMB_QP, mu=np.array([0.7, np.inf, 0.3, np.inf]))
     state = walker.at_home(quadruped)
     command = control(state, walker.stand())
@@ -84,7 +84,7 @@ def test_a_posed_step_is_measured_against_what_the_feet_may_still_do_and_what_th
     np.testing.assert_array_equal(p.last, scenes.H * command.tau)
     np.testing.assert_array_equal(p.cones.held, [False, True, False, True])
     np.testing.assert_allclose(p.target, 0.0, rtol=0, atol=1e-15)  # gaps of rounding
-    # velocities of the contacts without impulses: the base falls, the joints do as they are told
+    # velocities of the contacts without impulses: the base falls, the joints do as demanded
     u, v_free = 6, whiten(problem)
     np.testing.assert_allclose(p.w.c, v_free.c, rtol=0, atol=1e-12)
     assert problem.kappa[2] == pytest.approx(scenes.H * walker.WEIGHT, rel=1e-9)
@@ -121,7 +121,7 @@ def test_sensed_forces_count_after_their_delay(quadruped, name, delay):
 
 
 def stood(system, demand, mu=0.7, scale=1.0):
-    """The step of a machine at rest on four feet, joints told to accelerate [rad/s²]."""
+    """The step of a machine at rest on four feet, joints with a demand to accelerate [rad/s²]."""
     state = walker.at_home(system)
     system.update(state.q, np.zeros(18))
     return inverse_step(system, np.zeros(18), scale * scenes.H * demand, scenes.foot_contacts(system, mu))

@@ -178,7 +178,7 @@ def test_where_sticking_takes_more_friction_than_there_is_the_model_decides(quad
     assert slips.solved_by == SCHEMES[name].name
     if name == "id-coulomb-qp":
         assert slips.status is Status.SOLVED
-    else:  # the model without slip has no such motion: joints give way
+    else:  # the model without slip has no such motion: joints yield
         assert slips.status is Status.REPAIRED
         assert slips.dropped == ("tracking",)
     force = slips.predicted.force
@@ -248,7 +248,7 @@ def test_more_contacts_than_there_was_room_for_are_predicted_all(quadruped):
     assert command.predicted.force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=1e-9)
 
 
-def test_the_endings_of_a_step_are_told_apart():
+def test_the_outcomes_of_a_step_are_distinct():
     by_scheme = (step.SOLVED, step.INEXACT, step.COARSE, step.SLIPS, step.MOVED, step.SERVO, step.SERVO_SLIPS)
     assert len(step.GIVEN_UP) == 4 * len(by_scheme)
     assert min(step.GIVEN_UP) == 0 > step.NO_SOLUTION > step.UNUSABLE

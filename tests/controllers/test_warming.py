@@ -108,7 +108,7 @@ def test_warming_leaves_no_trace_in_the_controller(quadruped):
     assert cold(state, reference).tau.tobytes() == warmed(state, reference).tau.tobytes()
 
 
-def test_a_controller_that_was_made_for_no_robot_is_warmed_in_a_state_that_is_given(quadruped):
+def test_a_controller_without_a_robot_is_warmed_in_a_chosen_state(quadruped):
     state, reference = walker.at_home(quadruped), walker.stand()
     with pytest.raises(InputError, match="give warm a planner and a start"):
         controllers.warm(walker.controller())
@@ -117,14 +117,14 @@ def test_a_controller_that_was_made_for_no_robot_is_warmed_in_a_state_that_is_gi
     controllers.warm(walker.controller(), lambda _: reference, state)
 
 
-def test_a_planner_is_asked_where_the_robot_stands_that_the_controller_was_made_for():
+def test_a_planner_is_called_in_the_standing_state_of_the_controllers_robot():
     robot, asked = robots.load("links"), []
     controller = controllers.make("pid", robot, mu=0.5)
     controllers.warm(controller, lambda state: (asked.append(state), robot.standing_reference())[1])
     assert [state.q.tobytes() for state in asked] == [robot.standing_state().q.tobytes()]
 
 
-def test_a_controller_of_a_users_own_that_cannot_be_referred_to_weakly_can_still_be_made():
+def test_a_users_controller_without_weak_references_can_be_built():
     robot = robots.load("links")
     made = controllers.make(f"{__name__}:Slotted", robot, mu=0.5)
     controllers.warm(made, lambda _: robot.standing_reference(), robot.standing_state())

@@ -50,7 +50,7 @@ def rotors(friction):
 @pytest.mark.parametrize("actuators", [None, rotors(0.2)])
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp", "id-coulomb-cone"])
 def test_torques_and_all_that_is_remembered_are_those_of_the_parts(quadruped, name, actuators):
-    """A robot that is pushed on ground that is slippery for it learns load and friction, lands, and gives way."""
+    """A robot that is pushed on ground that is slippery for it learns load and friction, lands, and yields."""
     ours, parts = (controller(name, detector, actuators) for detector in (SphereContacts, AllFeet))
     system, contacts = machine(SphereContacts, 0.25, actuators)
     plant = plants.build("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=scenes.H))

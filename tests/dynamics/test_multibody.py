@@ -112,7 +112,7 @@ def test_a_joint_about_three_axes_is_refused_by_name():
     assert type(machine(model, actuated=[])) is System
 
 
-def test_a_joint_made_of_others_has_terms_of_pinocchio():
+def test_a_composite_joint_has_terms_of_pinocchio():
     """The places of the joints within it are no part of the tree."""
     joint, model = pin.JointModelComposite(1), pin.Model()
     joint.addJoint(pin.JointModelRX(), pin.SE3(np.eye(3), np.array([0.0, 0.3, 0.2])))

@@ -228,7 +228,7 @@ def test_a_missing_file_and_an_unknown_joint_say_so(tmp_path):
         System.from_urdf(chain(tmp_path), free_flyer=True, actuated=["root_joint"])
 
 
-def test_a_link_is_found_although_a_fixed_joint_has_its_name(tmp_path):
+def test_a_link_is_accessible_although_a_fixed_joint_has_its_name(tmp_path):
     fixed = """<link name="tool"/><joint name="tool" type="fixed"><parent link="l3"/><child link="tool"/>
       <origin xyz="0 0 0.2"/></joint></robot>"""
     path = chain(tmp_path)

@@ -138,7 +138,7 @@ def hear(link, mode=None, command=None):
 
 
 def stop(machine, link, outbox):
-    """What a machine says in the end that is told to stop."""
+    """What a machine says in the end that is to stop."""
     link.send(outbox.seal(Mode.STOPPED, 0, 0))
     said, _ = machine.communicate(timeout=GUARD_S)
     link.close()
@@ -257,7 +257,7 @@ def state_of(session, wire, q=None):
         ),
     ],
 )
-def test_who_speaks_for_another_robot_or_version_is_told_apart_from_nobody(speaking, tmp_path, data, line):
+def test_a_speaker_of_another_robot_or_version_differs_from_silence(speaking, tmp_path, data, line):
     _, settings = speaking(data)
     with pytest.raises(InputError, match=line):
         launch.run("tests.loop.rig:offer", rig.Config(), settings, tmp_path / "run")

@@ -40,7 +40,7 @@ def _save(out, findings=FINDINGS, **more):
     return save(out, "incline", Config(), Results(findings=findings, **more))
 
 
-def test_what_was_found_is_in_the_record_with_the_papers_number_and_the_check(tmp_path):
+def test_results_are_in_the_record_with_the_papers_number_and_the_check(tmp_path):
     _save(tmp_path, series={"t": Series(np.arange(3.0), "s")}, drawings=[drawing("Slide")])
     run = load(tmp_path)
     assert run.complete

@@ -1,4 +1,4 @@
-"""Gaits end to end: each walks as far as it is told, on the feet that it plans, and one follows the other."""
+"""Gaits end to end: each walks as far as commanded, on the feet that it plans, and one follows the other."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def steps_beyond_motion(arrays, h=1e-3):
 
 
 def walks_well(metrics, arrays):
-    """Whether feet bear and swing as planned, none sinks or drags, and the base keeps its height."""
+    """True if feet bear and swing as planned, none sinks or drags, and the base keeps its height."""
     stance, loaded = arrays["stance"] > 0.5, arrays["force"][:, :, 2] > 1e-3
     assert metrics["completed"], metrics["missed"]
     assert metrics["unreachable_steps"] == 0
@@ -37,7 +37,7 @@ def walks_well(metrics, arrays):
 
 
 @pytest.mark.parametrize("kind", one_fast(("pace", "flying-trot"), "flying-trot"))
-def test_a_gait_walks_as_far_as_it_is_told_on_the_feet_that_it_plans(tmp_path, kind):
+def test_a_gait_walks_the_commanded_distance_on_the_planned_feet(tmp_path, kind):
     metrics, record = run(tmp_path / kind, path=AHEAD, gait=WalkGait(kind=kind), duration_s=2.5)
     walks_well(metrics, record.arrays)
     standing = (record.arrays["force"][500:, :, 2] > 1e-3).sum(axis=1)

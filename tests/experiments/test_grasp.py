@@ -146,7 +146,7 @@ def test_springs_at_the_fingertips_approach_rigid_ones_as_they_stiffen(tmp_path)
 
 @pytest.mark.slow
 def test_a_run_whose_plant_diverges_ends_as_a_drop_and_keeps_its_record(tmp_path):
-    """Inverse dynamics of rigid contacts with soft tips, at a period in which these hardly give way."""
+    """Inverse dynamics of rigid contacts with soft tips, at a period in which these hardly yield."""
     soft = GroundSettings(stiffness_n_m=2e4)
     metrics = run(tmp_path / "run", plant="penalty", mu=1.0, rate_hz=2000.0, duration_s=0.3, ground=soft)
     assert not metrics["completed"]
@@ -168,7 +168,7 @@ def test_without_slip_three_forces_of_a_hand_are_free_and_rigid_plants_leave_fin
 
 
 @pytest.mark.parametrize("changes", [{"robot": "panda"}, {"box_side_m": 0.04}, {"box_position_m": (0.3, 0.005, 0.2)}])
-def test_a_box_that_is_not_between_the_fingertips_is_refused_and_their_place_is_told(tmp_path, changes):
+def test_a_box_that_is_not_between_the_fingertips_is_refused_with_their_place(tmp_path, changes):
     with pytest.raises(InputError, match=r"mm off the box at the start; set box_side_m .* middle is at \["):
         run(tmp_path / "run", **changes)
 

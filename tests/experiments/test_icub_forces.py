@@ -51,7 +51,7 @@ def test_a_jump_of_the_motion_capture_is_filled_in_and_nothing_else_is():
     assert icub_forces._mended(base, 0.01)[1] == 0
 
 
-def test_the_delay_is_found_from_the_total_force_alone():
+def test_the_delay_follows_from_the_total_force_alone():
     rng = np.random.default_rng(0)
     total = icub_forces.smooth(rng.normal(size=600), 5.0, 0.01)
     assert icub_forces.delay(total, icub_forces.late(total, 3), 0.01) == 3

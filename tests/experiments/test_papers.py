@@ -48,7 +48,7 @@ def test_a_verdict_on_what_no_paper_prints_is_refused():
         summed([Judged("Drumwright 2019, Fig. 99", "depth", 1.0, 1.0, AGREES)])
 
 
-def test_one_run_told_twice_is_refused():
+def test_one_run_listed_twice_is_refused():
     once = [Judged("Castro et al. 2022, Fig. 11", "contacts", "more than 1", 1.2, AGREES)]
     assert place(summed(once), "Castro et al. 2022, Fig. 11")["not_compared"] == 0
     with pytest.raises(InputError, match="has 1 more verdicts than numbers"):
@@ -92,7 +92,7 @@ def test_every_place_that_is_compared_names_the_command_and_any_other_says_why_i
     assert all(f"--study {name}" in commands for name in STUDIES)
 
 
-def test_runs_that_are_there_are_kept_and_the_others_are_made_by_the_command_that_a_place_names(tmp_path, monkeypatch):
+def test_existing_runs_are_kept_and_missing_ones_run_by_the_command_of_a_place(tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr(papers.subprocess, "run", lambda words, **_: ran.append(words[3:]))
     (tmp_path / "incline").mkdir()

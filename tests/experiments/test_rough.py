@@ -43,7 +43,7 @@ def test_the_robot_walks_over_them_and_the_record_is_called_rough(tmp_path):
 
 
 @pytest.mark.parametrize("height", one_fast((-0.005, 0.005), -0.005))
-def test_a_step_that_is_not_on_the_map_is_found_by_the_feet(tmp_path, height):
+def test_feet_detect_a_step_that_is_not_on_the_map(tmp_path, height):
     """At 0.1 m/s feet meet it up to 50 ms late or, while they sink faster, some 10 ms early."""
     x = 0.02 * (np.arange(151) - 75)
     np.savez(tmp_path / "step.npz", z=np.tile(np.where(x > 0.3, height, 0.0)[:, None], 151), spacing_m=0.02)
@@ -52,7 +52,7 @@ def test_a_step_that_is_not_on_the_map_is_found_by_the_feet(tmp_path, height):
     assert metrics["completed"]
     assert load(tmp_path / "r").arrays["feet"][:, :, 0].max() > 0.4  # feet have stepped onto it
     assert metrics["dtau_mean_nm_s"] < 1.25 * 17.0  # on ground that is on the map
-    assert metrics["dtau_max_nm_s"] < 501.0  # the bound of the robot file: nothing had to give way for long
+    assert metrics["dtau_max_nm_s"] < 501.0  # the bound of the robot file: nothing had to yield for long
     assert metrics["slip_m_s"] < 2e-3
 
 

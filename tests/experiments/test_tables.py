@@ -126,7 +126,7 @@ def test_no_forces_under_the_feet_carry_the_robot_with_less_torque(feet, least):
     assert PAPER["smoothness"]["values"]["id-coulomb-qp"][1] < CARRIES_NM
 
 
-def test_a_printed_torque_that_carries_no_robot_is_told_apart_from_what_nobody_explains(walk):
+def test_a_printed_torque_that_carries_no_robot_differs_from_an_unexplained_one(walk):
     rows = {row[0]: row for row in table(tables.tables(comparison(walk)), "table4-smoothness").rows}
     assert rows["id-coulomb-qp"][-1] == "differs, as derived (verdicts.md#less-torque-than-carries-the-robot)"
     assert rows["id-sensed-2"][-1] == UNEXPLAINED  # 2.7 N m
@@ -182,7 +182,7 @@ def test_a_terrain_on_which_no_two_controllers_walk_has_the_papers_order_no_more
     assert row[3] == UNEXPLAINED
 
 
-def test_seeds_are_averaged_and_one_that_fell_is_told(walk):
+def test_seeds_are_averaged_and_a_fall_is_reported(walk):
     run = {"preset": "default", "controller": "pid", "plant": "coulomb-lcp", "mu": math.inf}
     rows = [
         outcome(experiment, run | {"seed": seed}, walked(q_err_rad=error)) for seed, error in ((0, 0.01), (1, 0.02))
@@ -294,7 +294,7 @@ def test_a_score_names_what_was_measured(walk):
     assert scored["id-coulomb-qp"] == "pass (20 N m/s, 60 µs)"
 
 
-def test_switches_are_near_where_stance_or_contact_changes():
+def test_rows_around_switches_are_where_stance_or_contact_changes():
     stance = np.ones((20, 2), dtype=bool)
     stance[10:, 1] = False
     touching = stance.copy()
@@ -358,7 +358,7 @@ def standing(tmp_path_factory):
 
 
 @pytest.mark.parametrize("part", ["internal", "borne", "feedback"])
-def test_each_part_is_found_where_it_is_all_there_is(standing, part):
+def test_each_part_is_measured_where_it_acts_alone(standing, part):
     assert standing(part).share(part) == pytest.approx(1.0, abs=1e-9)
 
 
@@ -409,7 +409,7 @@ def test_what_the_paper_says_has_a_verdict_where_nobody_walks_too(walk):
     assert {one.verdict for one in places if one.source == SOURCE.format("Table 4, as a whole")} == {UNEXPLAINED}
 
 
-def test_who_follows_joints_best_is_told_of_those_that_walk(walk):
+def test_the_best_tracking_is_chosen_among_completed_walks(walk):
     def change(run):
         errors = {"id-coulomb-qp": 0.02, "pid": 0.05, "id-sensed-1": 0.03, "id-sensed-2": 0.06}
         fell = 1.0 if run["preset"] == "default" and run["controller"] == "id-coulomb-qp" else None
@@ -438,7 +438,7 @@ def test_gaits_of_two_feet_are_scored_against_the_first_rows_of_table_6(walk):
 
 
 def test_the_original_planner_walks_on_two_feet():
-    """With a duty factor of a half exactly one pair of feet is told to stand at any time."""
+    """With a duty factor of a half exactly one pair of feet is to stand at any time."""
     scene = WalkScene.of(structs.replace(PRESETS["paper"], gait=WalkGait(duty=0.5)))
     planner = scene.planner(scene.guide())
     state = scene.start(np.random.default_rng(0))

@@ -70,7 +70,7 @@ def test_a_toss_ends_before_somebody_takes_the_resting_cube_away():
     assert record.undisturbed(falls[:5]) == 5
 
 
-def test_the_plant_that_made_the_tosses_repeats_them(made):
+def test_the_generating_plant_repeats_its_tosses(made):
     kept = [toss for track in record.read(made) if (toss := record.prepare(track, CUBE)) is not None]
     scored = tosses.score(Engine("coulomb-lcp", TRUE), TRUE, kept, CUBE, SUBSTEPS)
     # when a corner touches differs by a part of a step
@@ -91,7 +91,7 @@ def test_a_run_fits_on_one_half_scores_on_the_other_and_can_be_replayed(made, tm
 
 
 @pytest.mark.slow
-def test_given_parameters_are_scored_on_a_file_that_nothing_is_fitted_to(made, tmp_path):
+def test_fixed_parameters_are_scored_on_a_file_without_a_fit(made, tmp_path):
     config = Config(data=str(made), plant="dissipation", evaluations=0, score="all", substeps=1, cube=CUBE)
     metrics = tosses.experiment.run(config, tmp_path, lambda share: None)
     assert metrics["tosses"] == 12

@@ -201,7 +201,7 @@ def test_a_command_beyond_the_robot_is_granted_as_far_as_it_can_be_and_followed(
 
 
 @pytest.mark.slow
-def test_a_robot_told_too_much_friction_that_does_not_learn_is_asked_for_nothing_absurd_and_fails(tmp_path, recwarn):
+def test_assuming_too_much_friction_without_learning_fails_without_absurd_torques(tmp_path, recwarn):
     friction = AssumedFriction(estimate=0.4)
     inverse = InverseSettings(learn_friction=False)
     metrics, record = run(tmp_path / "fooled", duration_s=4.0, mu=0.1, friction=friction, inverse=inverse)

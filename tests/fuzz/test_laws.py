@@ -145,7 +145,7 @@ def test_a_controller_keeps_limits_and_cones_and_forgets_when_it_is_reset(name, 
         assert bits(control(state, reference)) == bits(first)
 
     law(((5, 5, False), 4, 0.0))  # two contacts at one place share nothing but rounding
-    law(((1, 20, False), 4, 0.0))  # joints give way where no contact can be held
+    law(((1, 20, False), 4, 0.0))  # joints yield where no contact can be held
     law(((6327, 18, False), 1, 1e4))  # the same under an absurd demand
     law(((6, 1, False), 2, 1e4))  # two feet at one place that carry nothing while the joint takes all its torque
     law(((5, 5, False), 5, 0.0))  # friction of a rounding where nothing presses

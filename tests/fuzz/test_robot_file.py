@@ -60,7 +60,7 @@ def test_a_urdf_elsewhere_is_read_as_one_or_refused_without_showing_what_it_hold
 
 
 @EFFORT
-def test_lines_that_are_cut_doubled_or_exchanged_are_told_or_harmless(tmp_path, effort):
+def test_lines_cut_doubled_or_exchanged_are_reported_or_harmless(tmp_path, effort):
     lines = SOUND.splitlines()
 
     def law(changes):
@@ -101,7 +101,7 @@ def test_a_robot_file_of_absurd_size_is_not_read(tmp_path):
 @pytest.mark.parametrize(
     "name", ["x" * 5000, "x" * 5000 + ".urdf", "a\x00b.toml", "a\nb", "\x9b31m", "", "/", "..", "."]
 )
-def test_a_robot_of_any_name_is_told_in_one_line(name, capsys):
+def test_a_robot_of_any_name_is_reported_in_one_line(name, capsys):
     assert cli.main(["check", name]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1

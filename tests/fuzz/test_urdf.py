@@ -187,7 +187,7 @@ def fit_runs(folder, text) -> None:
 
 
 @EFFORT
-def test_an_attribute_that_is_anything_is_told_or_harmless(tmp_path, effort):
+def test_an_arbitrary_attribute_is_reported_or_harmless(tmp_path, effort):
     spots = list(ATTRIBUTE.finditer(SOUND))
     letters = st.text(st.characters(exclude_characters='<&"', codec="utf-8"), max_size=8)
 
@@ -199,7 +199,7 @@ def test_an_attribute_that_is_anything_is_told_or_harmless(tmp_path, effort):
 
 
 @EFFORT
-def test_elements_that_are_missing_doubled_or_moved_are_told_or_harmless(tmp_path, effort):
+def test_elements_missing_doubled_or_moved_are_reported_or_harmless(tmp_path, effort):
     one = st.tuples(
         st.integers(0, 200),
         st.integers(0, 200),
@@ -221,7 +221,7 @@ def test_elements_that_are_missing_doubled_or_moved_are_told_or_harmless(tmp_pat
 
 
 @EFFORT
-def test_bytes_that_are_no_urdf_are_told(tmp_path, effort):
+def test_bytes_that_are_no_urdf_are_reported(tmp_path, effort):
     def law(junk):
         assert not told(tmp_path, junk).fit
 
@@ -231,7 +231,7 @@ def test_bytes_that_are_no_urdf_are_told(tmp_path, effort):
 
 @pytest.mark.parametrize("which", ["mule.urdf", "robot.toml"])
 @pytest.mark.parametrize("kind", ["folder", "loop"])
-def test_what_is_no_file_is_told(tmp_path, kind, which):
+def test_a_path_without_a_file_is_reported(tmp_path, kind, which):
     descriptions.write(tmp_path)
     (tmp_path / which).unlink()
     if kind == "folder":

@@ -86,11 +86,11 @@ def distance(values: Array) -> float:
 
 @njit(cache=True)
 def far(values: Array, limit: float) -> bool:
-    """Whether a vector is longer than the limit, if there is one."""
+    """True if a vector is longer than the limit, if there is one."""
     return bool(np.isfinite(limit) and distance(values) > limit)
 
 
 @njit(cache=True)
 def near(values: Array, limit: float) -> bool:
-    """Whether it is not."""
+    """True if it is not."""
     return not far(values, limit)

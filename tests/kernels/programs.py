@@ -12,7 +12,7 @@ from idcontrol.kernels.sources import ROOT
 
 
 def modules() -> list[Path]:
-    """All of its modules, with those of planners, experiments and robots, whose folders are links in a checkout."""
+    """All of its modules, with modules of planners, experiments and robots, whose folders are links in a checkout."""
     return [Path(name) for name in glob.glob(f"{ROOT}/**/*.py", recursive=True)]
 
 

@@ -100,7 +100,7 @@ def test_an_arena_that_is_used_up_goes_on_with_the_heap():
 
 
 @pytest.mark.parametrize("arena", [reserve(25), HEAP])
-def test_what_was_taken_since_a_mark_is_given_back_and_what_was_taken_before_is_kept(arena):
+def test_memory_taken_since_a_mark_is_released_and_earlier_memory_kept(arena):
     begin(arena)
     assert repeating(arena, 10) == (20.0, 3)
     assert arena.used[0] == (20 if arena.space.size else 0)

@@ -106,7 +106,7 @@ class Alike(int):
         return "alike"
 
 
-def test_code_for_types_that_print_alike_is_told_apart(tmp_path):
+def test_code_for_types_that_print_alike_is_distinct(tmp_path):
     files = SealedFiles([tmp_path], "kernel", "version")
     files.save(Alike(1), "code")
     assert (files.load(Alike(2)), files.load(Alike(1))) == (None, "code")

@@ -110,7 +110,7 @@ def test_what_is_soon_compiled_or_has_no_idle_core_has_no_helper(compiler, helpe
     assert not told.exists()
 
 
-def test_where_no_other_process_can_be_made_nothing_helps(compiler, helper, capsys):
+def test_without_other_processes_compiling_is_serial(compiler, helper, capsys):
     with compiling.announced("a walk", ["no such command"]):
         for _ in range(3):
             with compiler.kernel(5.0):

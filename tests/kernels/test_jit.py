@@ -34,7 +34,7 @@ def test_a_literal_number_is_a_number_to_it():
 
 @hooked
 def test_what_compiled_code_has_called_python_calls_without_compiling():
-    """A step that gives way in Python, in a loop on the wall clock, must not wait for a compiler."""
+    """A step that yields in Python, in a loop on the wall clock, must not wait for a compiler."""
     cubes(1.5, 4)
     compiled = raised.stats.cache_misses.copy()
     raised(1.5, 2)
@@ -61,7 +61,7 @@ def test_options_of_a_function_do_not_change_with_sums_of_arrays_in_those_that_i
 
 
 def has_wrapper(kernel):
-    """Whether what is compiled of `kernel` can be called from Python as it is."""
+    """True if what is compiled of `kernel` can be called from Python as it is."""
     (compiled,) = kernel.overloads.values()
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cpython_wrapper_name) != 0
 
@@ -94,7 +94,7 @@ def test_the_copy_of_an_inner_function_for_python_comes_from_the_cache(tmp_path)
 
 @pytest.mark.slow
 @hooked
-def test_a_disk_without_room_for_what_is_compiled_is_told_once_and_stops_nobody(tmp_path):
+def test_a_disk_without_room_for_compiled_code_is_reported_once_and_stops_nothing(tmp_path):
     lines = (
         "import errno",
         "from pathlib import Path",

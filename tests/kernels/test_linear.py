@@ -24,7 +24,7 @@ UNREAD = np.triu(np.full((N, N), 1e3), 1)
 """Entries above the diagonal, which a triangular solve must not read."""
 
 
-def test_a_factor_times_its_transpose_is_the_matrix_and_the_other_triangle_is_left_alone():
+def test_a_factor_times_its_transpose_is_the_matrix_and_the_other_triangle_is_unchanged():
     factor = UNREAD.copy()
     assert cholesky(np.tril(SQUARE) + UNREAD, factor)
     # condition number 30: rounding is far below 1e-12

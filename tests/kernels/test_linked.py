@@ -73,7 +73,7 @@ def test_a_late_kernel_is_compiled_when_it_is_entered_and_known_whoever_compiled
 
 
 @hooked
-def test_a_kernel_that_has_been_found_is_not_looked_for_again(monkeypatch):
+def test_a_linked_kernel_is_not_looked_up_again(monkeypatch):
     total(VALUES, 1)
     given = typeof(VALUES), types.int64
     name = linked.name_of(scale, given, scale.overloads[given].signature.return_type)
@@ -83,14 +83,14 @@ def test_a_kernel_that_has_been_found_is_not_looked_for_again(monkeypatch):
 
 
 @hooked
-def test_a_caller_that_was_compiled_for_another_result_is_told_so():
+def test_a_caller_compiled_for_another_result_is_refused():
     given = (typeof(VALUES), types.int64)
     name = linked.name_of(scale, given, types.float64)
     with pytest.raises(RuntimeError, match=r"linking\.scale returns .*, not float64: if it has changed"):
         linked.find(name)
 
 
-def test_one_caller_calls_whatever_it_is_told_the_address_of():
+def test_one_caller_calls_any_kernel_by_its_address():
     for kernel in (total, mean):
         where = linked.address(kernel, types.float64, VALUES, 3)
         assert twice(where, VALUES, 3) == 2.0 * kernel(VALUES, 3)
@@ -98,7 +98,7 @@ def test_one_caller_calls_whatever_it_is_told_the_address_of():
         twice(linked.address(total, types.float64, VALUES, 3), VALUES, -1)
 
 
-def test_an_address_is_given_only_of_what_returns_what_the_caller_expects():
+def test_only_kernels_with_the_expected_result_have_an_address():
     with pytest.raises(TypeError, match=r"total returns float64, not int64"):
         linked.address(total, types.int64, VALUES, 3)
 

@@ -44,5 +44,5 @@ def test_it_keeps_the_torque_limits():
     np.testing.assert_array_equal(np.abs(tau), limits().torque)
 
 
-def test_a_machine_at_rest_is_left_alone():
+def test_a_machine_at_rest_is_not_braked():
     assert not brake(arm(), limits(), State(t=0.0, q=np.ones(2), v=np.zeros(2)), 1e-3).any()

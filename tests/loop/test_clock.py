@@ -195,7 +195,7 @@ def test_cycles_without_news_go_on_and_the_next_news_are_taken_at_once():
     assert sum(beat.missed for beat, _ in beats) == 0
 
 
-def test_news_that_come_too_late_for_a_beat_are_taken_by_the_next():
+def test_news_too_late_for_a_tick_are_taken_by_the_next():
     news = (0.4 * P + P * np.arange(300)).astype(int)
     news[200] += int(0.6 * P)
     late = followed(news.tolist(), 280)
@@ -207,7 +207,7 @@ def test_news_that_come_too_late_for_a_beat_are_taken_by_the_next():
 
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 1.6, 2.0, 3.7])
 def test_a_loop_keeps_its_rate_whatever_that_of_its_machine(ratio):
-    """`ratio` is in news per period; the beats give way by a hundredth of a period at most."""
+    """`ratio` is in news per period; the beats yield by a hundredth of a period at most."""
     news = (P * np.arange(1, 1 + int(1200 * ratio)) / ratio).astype(int).tolist() if ratio else []
     beats = [beat for beat, _ in followed(news, 1000)]
     mean = (beats[-1].woke - beats[LOCKED].woke) / (beats[-1].index - beats[LOCKED].index)

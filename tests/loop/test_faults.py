@@ -160,7 +160,7 @@ def test_states_that_come_in_any_order_within_20_ms_keep_it_running(runs):
     assert rig.loop.endpoint.inbox.dropped[Drop.OLD] > 50
 
 
-def test_a_steady_delay_of_20_ms_is_told_by_the_echo_and_braked(runs):
+def test_a_steady_delay_of_20_ms_is_measured_by_the_echo_and_braked(runs):
     """No clock is shared, and every datagram comes in time after the last: only the echo knows."""
 
     def before(rig):
@@ -454,7 +454,7 @@ def test_without_a_recorder_the_loop_brakes(runs):
     assert brake_missed_by(rig) < 1e-9
 
 
-def test_a_loop_may_be_told_to_go_on_without_a_recorder():
+def test_a_loop_can_be_set_to_go_on_without_a_recorder():
     rig = Rig(policy=Policy(recorder=Rule(then="hold"), damp_s=0.1)).run(unrecorded_at=0.2)
     assert rig.loop.counts.complete
     assert rig.loop.safety.ended_by == Fault.NONE
@@ -474,7 +474,7 @@ def test_a_machine_whose_time_goes_back_is_braked(runs):
     assert rig.loop.safety.ended_by == Fault.CLOCK
 
 
-def test_a_killed_machine_is_noticed_and_given_up(runs):
+def test_a_killed_machine_is_noticed_and_the_loop_ends(runs):
     def before(rig):
         rig.clock.at(NS // 5, lambda: setattr(rig, "machine_alive", False))
 
@@ -543,7 +543,7 @@ def test_torques_grow_from_zero_over_the_soft_start(runs):
         assert (np.abs(row["tau"]) <= share * np.abs(row["tau_wanted"]) + 1e-9).all() or row["cut"] > 0
 
 
-def test_a_plant_that_diverges_stops_and_the_loop_is_told():
+def test_a_plant_that_diverges_stops_and_tells_the_loop():
     """As an unstable controller makes it do; the brake could only answer with a NaN."""
     rig = Rig()
     explodes = rig.machine._plant.step
@@ -593,7 +593,7 @@ def test_loop_and_machine_say_farewell_so_often_that_lost_datagrams_do_not_hide_
     assert sum(int(row["mode"]) == Mode.STOPPED for row in rig.machine_rows) == FAREWELL
 
 
-def test_how_each_tick_went_is_told_in_microseconds(runs):
+def test_durations_of_ticks_are_recorded_in_microseconds(runs):
     """Ticks of 1.4 periods: every second one begins 0.4 periods late, and a beat is skipped after it."""
     rig = runs(controller=slow(PERIOD * 7 // 5), before=give_clock, duration_s=0.13)
     assert np.isnan(rig.rows[0]["period_us"])  # there was no tick before
@@ -641,7 +641,7 @@ def stopwatch(monkeypatch):
     return clock
 
 
-def test_the_time_that_a_tick_worked_is_told_in_microseconds_whatever_the_clock_says(runs, stopwatch):
+def test_the_work_of_a_tick_is_recorded_in_microseconds_on_any_clock(runs, stopwatch):
     def wrong(call, command):
         stopwatch.spend(3 * PERIOD * (call % 10 == 0))
         return command
@@ -652,7 +652,7 @@ def test_the_time_that_a_tick_worked_is_told_in_microseconds_whatever_the_clock_
         np.testing.assert_array_equal([row[name] for row in rows], np.where(tenth, spent, 0.0))
 
 
-def test_what_is_read_before_the_estimator_and_the_estimator_are_told_apart(monkeypatch, stopwatch):
+def test_reading_and_estimating_are_timed_separately(monkeypatch, stopwatch):
     read = Format.read_state
 
     def slow(wire, values, since=0.0):
@@ -669,7 +669,7 @@ def test_what_is_read_before_the_estimator_and_the_estimator_are_told_apart(monk
     assert {float(row["estimate_us"]) for row in rows} == {1000.0}
 
 
-def test_the_time_that_a_step_of_the_plant_took_is_told_in_microseconds(stopwatch):
+def test_the_duration_of_a_plant_step_is_recorded_in_microseconds(stopwatch):
     rig = Rig(duration_s=0.02)
     step, steps = rig.machine._plant.step, itertools.count()
 
@@ -692,7 +692,7 @@ def test_the_age_of_the_newest_state_is_at_least_its_delay(runs, delay):
     assert max(ages) <= 1e3 * (delay + 2)
 
 
-def test_the_silence_of_a_loop_that_was_killed_is_told_in_microseconds():
+def test_the_silence_of_a_killed_loop_is_recorded_in_microseconds():
     rig, killed = killed_after(50)
     rig.clock.sleep_until(rig.clock.now() + 30 * PERIOD)
     silence = [float(row["silence_us"]) for row in rig.machine_rows[killed + 1 :]]

@@ -362,7 +362,7 @@ def separate(out: Path) -> subprocess.Popen:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for yet has no command line any more."""
+    """True if a process has ended; one that nobody has waited for yet has no command line any more."""
     try:
         return not Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

@@ -62,7 +62,7 @@ def test_what_is_said_is_what_the_kernel_says():
     assert granted["gc_frozen"]
 
 
-def test_what_is_refused_is_told_with_how_to_get_it_and_nothing_breaks():
+def test_refused_privileges_are_reported_with_their_remedy():
     granted = prepared(REFUSING)["granted"]
     assert granted["scheduler"] == "SCHED_OTHER"
     assert granted["priority"] == 0
@@ -86,7 +86,7 @@ def test_no_two_loops_hold_one_cpu():
     other.close()
 
 
-def test_a_system_without_the_file_that_keeps_cpus_awake_is_not_told_to_allow_it(monkeypatch, tmp_path):
+def test_no_advice_about_a_cpu_latency_file_that_does_not_exist(monkeypatch, tmp_path):
     monkeypatch.setattr(realtime, "LATENCY", tmp_path / "none")
     refused: dict[str, str] = {}
     assert realtime._stay_awake(refused) is None

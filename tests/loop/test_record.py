@@ -71,7 +71,7 @@ def scribe_of_a_run(out):
 
 
 def machine_rows(modes, faults=Fault.NONE):
-    """Rows of the machine in these modes, one each; the faults are those of the last one."""
+    """Rows of the machine in these modes, one each; the faults belong to the last one."""
     channels = machine.channels(wire_format(TouchingArm()))
     rows = np.zeros((len(modes), width(channels)))
     of = views(rows, channels)
@@ -131,7 +131,7 @@ def test_the_figures_of_a_loop_that_was_recovered_are_those_of_its_last_stretch_
     assert scribe.close(OUTCOME)["compute_us"]["max"] == 100.0
 
 
-def test_every_fault_has_a_rule_and_is_told_in_words():
+def test_every_fault_has_a_rule_and_a_sentence():
     assert set(NAMES) == set(MEANINGS) == set(Fault)
     assert all(isinstance(getattr(Policy(), name), Rule) for name in NAMES.values())
 

@@ -67,7 +67,7 @@ def test_each_rehearsal_asks_planner_and_controller_whatever_goes_wrong_in_it():
     assert controller.calls == before + 200
 
 
-def test_what_takes_too_long_before_a_beat_is_not_rehearsed():
+def test_parts_too_long_before_a_tick_are_not_rehearsed():
     clock = VirtualClock()
     controller = Slow(clock)
     rehearsal = rehearsed(controller, clock)

@@ -19,7 +19,7 @@ def test_a_signal_before_anything_moves_raises():
         assert interrupted.value.number == signal.SIGTERM
 
 
-def test_a_signal_that_what_it_interrupted_has_lost_or_renamed_is_found_again():
+def test_a_signal_lost_or_renamed_by_the_interrupted_code_is_recovered():
     """A compiler's callbacks in C swallow what a signal raises, and what follows is an error of its own."""
 
     def prepare(then):
@@ -40,7 +40,7 @@ ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.mark.parametrize("number", ASKING)
-def test_a_signal_is_told_once_something_moves_and_others_handle_it_again_afterwards(number):
+def test_a_signal_is_reported_once_something_moves_and_the_old_handler_returns(number):
     before = [signal.getsignal(each) for each in (*ASKING, signal.SIGALRM)]
     with Stop() as stop:
         assert stop.heeded
@@ -74,7 +74,7 @@ def test_a_terminal_that_closes_is_no_signal_to_what_nohup_started():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_an_alarm_is_passed_on_and_none_is_left_behind():
+def test_an_alarm_is_passed_on_and_none_remains():
     rung = []
     with Stop() as stop:
         signal.raise_signal(signal.SIGALRM)  # to nobody yet

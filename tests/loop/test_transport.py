@@ -141,7 +141,7 @@ def test_who_waits_on_udp_is_woken_by_a_datagram_and_by_nothing_else():
         assert a.receive() == b"news"
 
 
-def test_udp_is_bound_to_loopback_unless_told_otherwise():
+def test_udp_is_bound_to_loopback_by_default():
     link = UdpLink()
     assert link.local[0] == "127.0.0.1"
     link.close()
@@ -211,7 +211,7 @@ def test_silence_counts_from_the_last_good_datagram():
     assert a.silence(9 * MS) == 4 * MS
 
 
-def test_age_is_told_by_the_echo():
+def test_age_is_measured_by_the_echo():
     a, b = endpoints()
     a.post(2, VALUE, 0)
     assert b.poll(1 * MS)

@@ -78,7 +78,7 @@ def assert_lawful(problem, forces, a_contact):
             continue
         for c, a in ((c_t, a_t), (c_o, a_o)):
             assert abs(c) < mu * c_n + tolerance
-            # friction gives way only at its bound, and against the acceleration
+            # friction yields only at its bound, and against the acceleration
             assert abs(a) < tolerance or abs(c + np.sign(a) * mu * c_n) < tolerance
 
 

@@ -1,4 +1,4 @@
-"""Bilateral rows in every model, forward and inverse: a closed loop that holds, and compliance that gives way."""
+"""Bilateral rows in every model, forward and inverse: a closed loop that holds, and compliance that yields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ every_model = pytest.mark.parametrize("name", MODELS)
 both_directions = pytest.mark.parametrize("inverse", [False, True], ids=["forward", "inverse"])
 
 PUSHED = 0.02
-"""What the loops are told to do [m/s]."""
+"""What the loops are to do [m/s]."""
 
 
 def loop(system, compliance, target=PUSHED):

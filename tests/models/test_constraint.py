@@ -206,7 +206,7 @@ def test_a_contact_that_another_one_pushes_closed_is_caught_in_the_same_step():
     by_the_floor = constraint.solve(replace(problem, contacts=contacts.take([0])))
     assert contacts.gap[1] + h * contacts.N[1] @ by_the_floor.v_plus < -1e-3
     both = constraint.solve(problem)
-    # impulses are about 1 N s: such springs give way by 1/(hK) = 1e-10 m
+    # impulses are about 1 N s: such springs yield by 1/(hK) = 1e-10 m
     assert (contacts.gap + h * contacts.N @ both.v_plus).min() > -1e-9
     assert (both.impulses[:, 0] > 0.0).all()
 

@@ -85,7 +85,7 @@ def test_the_printed_friction_program_does_not_let_a_point_slide_and_throws_it_o
     assert thrown.impulses[0, 0] / h == pytest.approx(m * G * np.sin(TILT) / mu, rel=1e-3)
     assert thrown.v_plus[2] == pytest.approx(h * G * (np.sin(TILT) / mu - np.cos(TILT)), rel=1e-3)
     assert abs(thrown.v_plus[0]) < 1e-3 * slides.v_plus[0]
-    # the ground gives way in the first step: by m/(h²K) = 2e-6 of what it will carry
+    # the ground yields in the first step: by m/(h²K) = 2e-6 of what it will carry
     assert slides.v_plus[0] == pytest.approx(h * G * (np.sin(TILT) - mu * np.cos(TILT)), rel=1e-5)
     assert abs(slides.v_plus[2]) < 1e-6
 

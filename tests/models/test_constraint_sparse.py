@@ -52,7 +52,7 @@ def test_with_friction_answers_obey_the_law_of_the_dense_problem(mu):
     assert answered >= (30 if mu > 1.0 else 5)
 
 
-def test_what_slides_or_is_rigid_is_left_to_the_dense_solver():
+def test_sliding_or_rigid_contacts_go_to_the_dense_solver():
     problem = springs(3)
     pressing = constraint.solve_sparse(problem).impulses[:, 0] > 0.0
     assert pressing.any()

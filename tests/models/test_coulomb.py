@@ -178,7 +178,7 @@ def test_of_many_contacts_few_are_solved_for_and_all_obey_the_law():
     assert pressed > 20
 
 
-def test_fingers_that_squeeze_with_many_contacts_are_told_so():
+def test_conflicting_fingers_with_many_contacts_are_reported_infeasible():
     """Few contacts without a solution prove nothing of all; all of them are tried, and the proof is theirs."""
     solution = coulomb.solve(copied(scenes.squeeze(0.5), 14))
     assert solution.status is Status.FALLBACK
@@ -193,7 +193,7 @@ def hand_of_boxes(seed, contacts):
     "problem",
     [hand_of_boxes(2160, 4), hand_of_boxes(558, 8), *(numbered_step(k) for k in (3843, 5559))],
 )
-def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
+def test_a_second_path_solves_after_the_first_ends_on_a_ray(problem):
     """Rays of this matrix prove nothing: few of many contacts, other paths, or the search over modes find more."""
     w, mu = whiten(problem), problem.contacts.mu
     n = mu.size

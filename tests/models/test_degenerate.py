@@ -36,7 +36,7 @@ MODELS = RIGID | COMPLIANT
 WITHOUT_FRICTION_BOUND = ("no slip", "no slip, dual", "viscous")
 """Models that do not read friction coefficients."""
 GIVES_WAY = {"dissipation, one stage": 1e-6, "sap": scenes.H * 9.81, "constraint": 1e-5}
-"""How fast a contact may give way though nothing should move [m/s]: δ y, R γ or C Λ of the model; others are exact.
+"""How fast a contact may yield though nothing should move [m/s]: δ y, R γ or C Λ of the model; others are exact.
 
 SAP's dissipation time is of the length of a step: from rest it gives way, but more slowly than it would fall.
 """
@@ -118,7 +118,7 @@ def test_without_friction_there_are_no_tangential_impulses(quadruped, name, inve
         gamma, free = oracles.response(problem, *oracles.tied(problem))
         Q, r = contacts.N @ gamma @ contacts.N.T, contacts.N @ free
         expected = free + gamma @ contacts.N.T @ oracles.psd_lcp(Q, r)
-        # the ridge of one stage gives way at 1e-2 ε m/s; legs of 15 cm make it ten times that in rad/s
+        # the ridge of one stage yields at 1e-2 ε m/s; legs of 15 cm make it ten times that in rad/s
         np.testing.assert_allclose(solution.v_plus, expected, atol=1e-8 if name != "dissipation, one stage" else 1e-4)
 
 
@@ -162,7 +162,7 @@ def test_duplicates_of_a_contact_are_one_contact(quadruped, name, inverse, copie
     assert single.status is Status.SOLVED
     assert shared.status is Status.SOLVED
     assert single.impulses[0, 0] > 0.0
-    if name in COMPLIANT:  # many springs give way less than one
+    if name in COMPLIANT:  # many springs yield less than one
         gave, gives = (contact_velocity(p, s)[0].min() for p, s in ((one, single), (several, shared)))
         assert gives >= gave - 1e-12
         assert shared.impulses[:, 0].sum() >= single.impulses[0, 0]

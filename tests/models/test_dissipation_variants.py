@@ -80,7 +80,7 @@ def test_one_stage_fed_to_the_forward_model_moves_as_predicted(quadruped):
         v = np.linalg.solve(problem.M, scenes.H * quadruped.bias - problem.kappa)
         inverse = dissipation.one_stage(problem, epsilon=1e-9)
         forward = dissipation.solve(forward_step(quadruped, v, inverse.multipliers, problem.contacts))
-        # the forward model has no ridge: its answer is off by the speed δ y at which contacts give way, through a
+        # the forward model has no ridge: its answer is off by the speed δ y at which contacts yield, through a
         # Jacobian that may be near singular
         np.testing.assert_allclose(forward.v_plus, inverse.v_plus, rtol=0, atol=1e-5)
 

@@ -141,7 +141,7 @@ PLUS_S, MINUS_S, PLUS_T, MINUS_T = 1, 2, 4, 8
     ],
 )
 @pytest.mark.parametrize("exact", [False, True])
-def test_a_contact_keeps_the_edges_that_its_law_has_press_and_near_rest_all_of_them(law, u, edges, exact):
+def test_a_contact_keeps_the_pressing_edges_of_its_law_and_all_close_to_rest(law, u, edges, exact):
     """With v_tol = 0 the last digits decide: a slip of 0.5 mm/s is one, and friction opposes it."""
     cone = np.zeros(1, dtype=np.int64)
     cones = Cones(np.array([0.5]), np.array([False]), np.zeros(1), 0.0 if exact else 1e-3, law)

@@ -120,7 +120,7 @@ def test_a_base_that_walks_over_standing_feet_weighs_what_it_weighs(quadruped, l
     solution = MODELS[law](inverse_step(quadruped, v, b, contacts), None)
     force, weight = contacts.force_world(solution.impulses, scenes.H).sum(axis=0), quadruped.mass * 9.81
     assert solution.status is Status.SOLVED
-    assert force[2] == pytest.approx(weight, rel=0.6 if law == "sap" else 0.01)  # SAP gives way for a step
+    assert force[2] == pytest.approx(weight, rel=0.6 if law == "sap" else 0.01)  # SAP yields for a step
     assert np.abs(force[:2]).max() < (0.2 if law == "sap" else 0.01) * weight
     if law not in ("sap", "nearly_rigid"):
         np.testing.assert_allclose(contacts.jacobian @ solution.v_plus, 0.0, atol=1e-10)

@@ -72,7 +72,7 @@ def test_the_reduced_program_has_the_answer_of_the_whole_one(torques):
 
 
 @pytest.mark.parametrize("cone", [0, 1, 2, 4, 8, 3, 12, 5, 6, 9, 10, 7, 11, 13, 14, ALL_EDGES])
-def test_the_nearest_point_of_a_cone_lies_in_the_face_that_is_told(cone):
+def test_the_nearest_point_of_a_cone_lies_in_the_reported_face(cone):
     """Oracle: nonnegative least squares in the edges (Lawson & Hanson 1974)."""
     rng = np.random.default_rng(cone)
     edges = spanned(cone, MU)

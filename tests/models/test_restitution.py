@@ -118,7 +118,7 @@ def test_undoing_overlap_adds_no_more_energy_than_normal_impulses_take_at_its_sp
     assert grew > 0
 
 
-def test_on_springs_that_it_is_told_a_sled_sinks_by_its_weight_over_their_stiffness():
+def test_on_known_springs_a_sled_sinks_by_its_weight_over_their_stiffness():
     settings = plants.GroundSettings(stiffness_n_m=2e3, damping_n_s_m=100.0)
     plant = plants.build("sap", machines.sled(plane(), 0.5, settings=settings))
     state = plant.reset(machines.sled_state())

@@ -222,7 +222,7 @@ def test_where_nothing_slides_the_modes_of_the_last_step_give_the_answer_at_once
 
 
 def point_mass(mass, h, mu, slope=0.0, v=None, gap=0.0, stiffness=np.inf, damping=0.0, force=None):
-    """A particle on a plane through the origin that falls along x; axes are those of the plane, normal first."""
+    """A particle on a plane through the origin that falls along x; axes belong to the plane, normal first."""
     M = mass * np.eye(3)
     gravity = mass * G * np.array([-np.cos(slope), np.sin(slope), 0.0])
     applied = gravity if force is None else gravity + force
@@ -318,12 +318,12 @@ def test_bounded_rows_are_bilateral_until_their_limit(quadruped):
     assert np.isclose(np.abs(limited), limit).any()
 
 
-def test_joints_told_to_squeeze_get_large_torques_and_no_exception():
+def test_conflicting_joint_velocities_give_large_torques_and_no_exception():
     """The rigid models have no solution here (math.md 5.1)."""
     solution = sap.solve(scenes.squeeze(0.5))
     assert solution.status is Status.SOLVED
     np.testing.assert_allclose(solution.multipliers[0], -solution.multipliers[1], rtol=1e-9)
-    # each contact gives way by 0.1 m/s: that over R_n, beside the fingers' own momentum
+    # each contact yields by 0.1 m/s: that over R_n, beside the fingers' own momentum
     W = np.sqrt(4.0 + 1.0 + 1.0) / 3.0
     assert solution.impulses[:, 0] == pytest.approx(0.1 * 4.0 * np.pi**2 / W, rel=1e-9)
 

@@ -120,7 +120,7 @@ def test_two_contacts_that_contradict_each_other_when_they_stick_both_part(solve
 
 
 @pytest.mark.parametrize(("speed", "waits"), [(-2e-8, False), (-5e-9, True)])
-def test_what_approaches_by_more_than_is_called_solved_is_not_left_out(speed, waits):
+def test_contacts_that_approach_beyond_the_tolerance_are_included(speed, waits):
     """Nearly rigid contacts creep, and bring others closer by as little as that."""
     J = np.array([[0, 1], [0, 1], [1, 0], [0, 0], [0, 0], [0, 0]], dtype=float)
     step = whiten(StepProblem(h=1e-3, M=np.eye(2), kappa=np.array([0.0, 1.0]), contacts=contacts_with(J)))
@@ -141,7 +141,7 @@ def test_rows_that_a_light_body_makes_one_in_momentum_are_two_in_velocity(solve)
 
 
 @pytest.mark.parametrize("solve", [*RIGID, constraint.solve])
-def test_a_foot_that_is_told_to_slip_while_it_presses_is_not_solved(solve):
+def test_a_foot_with_prescribed_slip_under_load_is_not_solved(solve):
     """A free body falls on its one contact, which a prescribed joint drags along."""
     J = np.array([[1, 0], [0, 1], [0, 0]], dtype=float)
     demand = Prescribed(index=np.array([1]), velocity=np.array([1.0]))
@@ -173,7 +173,7 @@ def some_problem(rng, contacts):
 
 
 def has_solution(problem, solve):
-    """Whether one of all roles, apart or pressing, has a solution: a linear program for each.
+    """True if one of all roles, apart or pressing, has a solution: a linear program for each.
 
     Contacts that are nearly rigid creep along their tangents, and do not stick where that takes them too far. They
     creep by 1e-6 of their velocities: a program that takes rows within its usual 1e-7 for met finds wrong roles.
@@ -207,7 +207,7 @@ def has_solution(problem, solve):
 
 
 def breaks_the_law(problem, solve, solution):
-    """Whether a contact approaches, pulls, presses while it parts, or presses or holds while it slips."""
+    """True if a contact approaches, pulls, presses while it parts, or presses or holds while it slips."""
     contacts, n = problem.contacts, len(problem.contacts)
     u = contacts.jacobian @ solution.v_plus - contacts.surface_velocity
     u[:n] += contacts.gap / problem.h
@@ -221,7 +221,7 @@ def breaks_the_law(problem, solve, solution):
 
 @pytest.mark.parametrize("solve", [*RIGID, constraint.solve])
 @pytest.mark.parametrize("problems", one_fast((150, 20_000), 150))
-def test_of_all_roles_a_right_one_is_found_or_there_is_none(solve, problems):
+def test_the_search_over_all_roles_finds_a_right_one_or_proves_none(solve, problems):
     """With tilted normals, dependent rows and moving surfaces, by a linear program for each of the 2ⁿ roles."""
     none = 0
     for seed in range(problems):

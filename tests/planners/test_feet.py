@@ -278,7 +278,7 @@ def test_a_foot_does_not_lift_while_one_that_should_carry_in_its_place_looks_for
 
 
 def noticed(*, height, velocity, left, planned=0.011, phase=SWINGING):
-    """Whether a swinging foot with `left` [s] to its planned touchdown is let stand; its clock, too."""
+    """True if a swinging foot with `left` [s] to its planned touchdown is let stand; its clock, too."""
     timing, plan, measured = Timing.of(1), FootPlan.of(1), Measured.of(1)
     timing.stance[0], timing.since_touchdown[0], timing.to_liftoff[0] = False, np.inf, np.inf
     timing.since_liftoff[0], timing.to_touchdown[0] = SWING - left, left

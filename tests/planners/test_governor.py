@@ -131,7 +131,7 @@ def gait_timing(t, stride, gait, timing):
     return now.timing(t - float(stride.begin[0]))
 
 
-def test_a_jump_of_the_plan_is_made_up_for_at_a_milliradian_a_tick():
+def test_a_jump_of_the_plan_is_caught_up_at_a_milliradian_per_tick():
     m = machine("links")
     limits = m.planner(Schedule.constant(0.0))._parts.joint_limits
     reference, motion = np.full((3, 4, 3), np.nan), np.zeros((3, 4, 3))

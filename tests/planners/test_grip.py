@@ -74,7 +74,7 @@ def test_the_grip_stays_within_torque_limits_and_says_when_it_meets_them():
     assert np.abs(command.tau).max() <= 0.05
 
 
-def test_a_state_that_is_no_number_is_left_to_the_controller():
+def test_a_state_that_is_no_number_is_passed_to_the_controller():
     system, tips, q = hands.machine()
     inner = FixedAnswer(Command(tau=np.zeros(11)))
     state = State(t=0.0, q=q, v=np.full(17, np.nan))

@@ -70,7 +70,7 @@ def test_position_jacobian_and_bias_of_every_foot_agree_with_pinocchio(m, legs):
             assert np.abs(bias - a_pin).max() < 1e-12 * 100
 
 
-def test_the_joints_of_a_leg_are_found_in_the_tree_not_by_their_place_in_a_list(m):
+def test_joints_of_a_leg_follow_from_the_tree_not_from_an_order(m):
     names = list(m.system.actuated_names)
     shuffled = System(m.system.model, actuated=names[::-1])
     legs = Legs.of(shuffled, m.feet)

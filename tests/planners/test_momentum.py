@@ -66,7 +66,7 @@ def test_the_acceleration_of_the_yielding_base_is_the_derivative_of_its_velocity
     assert error[same][:, 3].max() < 1e-2
 
 
-def test_a_base_that_yields_goes_where_it_is_told_on_average():
+def test_a_yielding_base_follows_its_command_on_average():
     m = machine("links")
     planner = m.planner(Schedule.constant(0.2), constant_momentum=True)
     plain = m.planner(Schedule.constant(0.2))

@@ -21,7 +21,7 @@ def test_the_swing_spline_is_the_clamped_cubic_through_four_points():
         assert clamped_spline(*POINTS, KNOT, t) == pytest.approx([float(exact(t, k)) for k in range(3)], abs=1e-9)
 
 
-def test_it_is_what_is_left_of_the_original_with_its_virtual_knots():
+def test_it_equals_the_original_with_its_virtual_knots():
     # Five pieces with knots at a thousandth of the first and last interval; there only continuity is asked for, and
     # position, velocity 0 and acceleration 0 at both ends: the unknown is the spline's values at the virtual knots.
     epsilon = 1e-3 * KNOT

@@ -49,7 +49,7 @@ def test_a_pushed_base_has_the_momentum_of_the_push_while_its_feet_stay(name):
 
 @pytest.mark.parametrize("name", one_fast(ROBOTS, "links"))
 @pytest.mark.parametrize("kind", ["pace", "bound", "flying-trot"])
-def test_no_gait_turns_the_base_further_than_is_told_if_feet_can_lean(name, kind):
+def test_no_gait_turns_the_base_beyond_the_limit_if_feet_can_lean(name, kind):
     m = machine(name)
     pushes, feet, _ = pushing(m)
     gait = named_gait(kind, m.gait, feet)

@@ -38,7 +38,7 @@ def test_a_robot_that_lies_has_all_feet_and_its_belly_on_the_ground_and_can_stan
     assert ((limits.low <= way.lying) & (way.lying <= limits.high)).all()
 
 
-def test_on_the_way_feet_roll_where_they_are_and_joints_move_as_fast_as_told(session):
+def test_on_the_way_feet_roll_in_place_and_joints_move_at_the_set_speed(session):
     whole, way, h = spheres(session), session.between().way, 1e-3
     system, feet = whole.system, len(session.feet)
     way.begin(way.lying, down=False)
@@ -85,11 +85,11 @@ def go1():
         ([0.0, -0.4, -0.9] * 4, r"to carry the machine R._thigh_joint would need 21\.7 N m of 23\.7; fold the legs"),
     ],
 )
-def test_a_pose_from_which_go1_cannot_stand_up_is_told_in_a_line(joints, line):
+def test_a_pose_from_which_go1_cannot_stand_up_is_reported_in_a_line(joints, line):
     assert re.search(line, go1().problem(np.array(joints)))
 
 
-def test_a_robot_that_stands_has_no_way_left_up_and_all_of_it_down():
+def test_a_standing_robot_has_no_way_up_and_the_whole_way_down():
     way = go1()
     home = robots.load("go1").home_joints(loops.walk.session(WalkConfig(robot="go1")).system.actuated_names)
     way.begin(home, down=False)

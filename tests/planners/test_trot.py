@@ -94,7 +94,7 @@ def test_a_foot_with_a_sole_rolls_by_millimetres_in_each_stance():
     assert 1e-3 < run["p"][end - 1, 0, 0] - run["p"][begin, 0, 0] < 5e-3
 
 
-def test_told_to_stop_it_slows_down_and_stands_from_the_first_four_foot_phase_on():
+def test_a_stop_command_slows_it_to_stand_from_the_first_four_foot_phase():
     m = machine("links")
     planner = m.planner(Schedule([(0.0, 0.2, 0.0, 0.0)], stand_from_s=1.2))
     rows = [

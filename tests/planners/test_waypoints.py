@@ -50,7 +50,7 @@ def test_turning_on_the_spot_begins_above_an_eighth_of_a_half_turn_and_ends_belo
         assert command.omega == pytest.approx(min(1.0, -(TURN_GAIN if turning else 2.0) * yaw))
 
 
-def test_from_the_given_time_on_it_asks_to_stand():
+def test_from_the_set_time_on_it_asks_to_stand():
     waypoints = Waypoints(DIAMOND, speed=0.2, turn=1.0, stand_from_s=2.0)
     waypoints.reset(np.zeros(3))
     assert waypoints(1.999, np.zeros(3), 0.0).walk

@@ -135,7 +135,7 @@ def test_friction_stays_in_its_cone(name):
 
 
 @pytest.mark.parametrize("name", COULOMB)
-def test_feet_at_the_end_of_legs_have_the_friction_that_they_were_given(name):
+def test_feet_at_the_end_of_legs_have_their_set_friction(name):
     """Some simulators treat the base unlike the other links; so here feet on links slide, with limp joints."""
     mu = 0.05
     setup = quadruped_setup(mu)
@@ -406,7 +406,7 @@ def test_grounds_that_cannot_be_are_refused(name, settings, line):
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_missing_engine_is_told_with_the_extra_that_brings_it(name, monkeypatch):
+def test_a_missing_engine_is_reported_with_its_extra(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, f"idcontrol.plants.{name}", raising=False)
     extra = {"mujoco": "mujoco", "pybullet": "bullet"}[name]

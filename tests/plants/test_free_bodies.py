@@ -179,7 +179,7 @@ def test_a_force_that_no_body_survives_is_named_before_numbers_overflow(force: f
         plant.step(1e-3, wrench)
 
 
-def test_a_model_that_returns_no_number_is_found_out() -> None:
+def test_a_model_that_returns_no_number_is_detected() -> None:
     def broken(problem: SparseProblem, contacts: BodyContacts) -> SparseSolution:
         return replace(sap.solve_sparse(problem), v_plus=np.full_like(problem.v, np.nan))
 

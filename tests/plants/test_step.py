@@ -109,7 +109,7 @@ def test_one_call_moves_a_machine_with_stops_and_friction_as_its_parts_do(quadru
     assert stopped
 
 
-def test_what_a_plant_has_told_is_not_changed_by_its_next_step(quadruped):
+def test_a_returned_state_is_not_changed_by_the_next_step(quadruped):
     standing = plant(*MODELS["coulomb"], compiled=True)
     standing.reset(State(t=0.0, q=scenes.home(quadruped), v=np.zeros(18)))
     state = standing.step(np.zeros(12), scenes.H)

@@ -31,7 +31,7 @@ def test_random_steps_are_what_they_are_said_to_be(feet, inverse):
     assert max(conditions) <= WORST_CONDITION
 
 
-def test_certificates_are_found_exactly_where_no_velocity_is_allowed():
+def test_certificates_exist_exactly_where_no_velocity_is_allowed():
     squeeze = np.array([[1.0, 0.0], [-1.0, 0.0]])
     assert excluded(squeeze, np.array([-1.0, 0.5])) is True
     assert excluded(squeeze, np.array([-1.0, 1.5])) is False

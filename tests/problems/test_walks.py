@@ -39,7 +39,7 @@ def test_copied_contacts_have_identities_of_their_own_that_last(contacts):
     assert np.array_equal(one, two)
 
 
-def test_posed_problems_are_copies_that_the_next_moment_does_not_overwrite():
+def test_steps_of_a_walk_are_copies_that_the_next_moment_does_not_overwrite():
     first, second = problems(solo12())[:2]
     assert not np.array_equal(first.problem.M, second.problem.M)
     assert whiten(first.problem).rho.shape[1] == 6

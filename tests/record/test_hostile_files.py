@@ -260,7 +260,7 @@ def test_times_that_are_no_times_are_refused(run, spoil, line, capsys):
         assert line in refused(run, "view", capsys)
 
 
-def test_a_page_is_made_whatever_the_numbers_are(run):
+def test_a_page_is_written_whatever_the_numbers_are(run):
     with h5py.File(run / "arrays.h5", "a") as file:
         for row, channel in enumerate(sorted(set(walks.CHANNELS) - {"t", "step_us"})):
             for i, value in enumerate((np.inf, -np.inf, 1e300)):

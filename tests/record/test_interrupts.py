@@ -46,7 +46,7 @@ def compile_and_signal(capfd):
     return work
 
 
-def test_a_run_that_is_told_to_end_while_it_compiles_ends_as_told(compile_and_signal, tmp_path):
+def test_a_run_stopped_while_it_compiles_ends_properly(compile_and_signal, tmp_path):
     with pytest.raises(SystemExit) as ended, Recorder(tmp_path / "run", {"t": ()}, {}, {}):
         compile_and_signal(signal.SIGTERM)
     assert ended.value.code == 128 + signal.SIGTERM
@@ -102,7 +102,7 @@ def test_errors_that_python_drops_are_reported_as_without_us(monkeypatch):
     assert [lost.exc_type for lost in reported] == [ZeroDivisionError]
 
 
-def test_a_loop_that_is_told_to_end_while_it_compiles_ends_as_told(compile_and_signal):
+def test_a_loop_stopped_while_it_compiles_ends_properly(compile_and_signal):
     with pytest.raises(Interrupted) as ended, Stop():
         compile_and_signal(signal.SIGTERM)
     assert ended.value.number == signal.SIGTERM

@@ -39,7 +39,7 @@ def walk(tmp_path_factory):
     return idc.run("trot", duration=0.05, out=tmp_path_factory.mktemp("walk") / "run")
 
 
-def test_every_number_of_a_walk_is_found_by_its_name(walk, tmp_path):
+def test_every_number_of_a_walk_is_accessible_by_its_name(walk, tmp_path):
     assert export(walk, tmp_path / "walk.mcap") == 50
     times, rows = messages(tmp_path / "walk.mcap", "/run")
     assert times == [10**6 * k for k in range(50)]
@@ -100,7 +100,7 @@ def test_events_are_log_messages_and_numbers_without_name_have_an_index(recorded
     assert events[1 if times[1] else 0]["timestamp"] == {"sec": 0, "nsec": 75 * 10**7}
 
 
-def test_no_file_is_overwritten_and_none_is_left_half_written(recorded, tmp_path, monkeypatch):
+def test_no_file_is_overwritten_and_none_stays_half_written(recorded, tmp_path, monkeypatch):
     path = tmp_path / "run.mcap"
     path.write_text("precious")
     with pytest.raises(idc.errors.InputError, match="exists already"):

@@ -123,7 +123,7 @@ def test_force_errors_are_those_of_the_sum_over_feet():
     assert got["force_err_median_n"] == 0
 
 
-def test_a_foot_that_lands_unpredicted_is_told_apart_from_what_is_off_while_feet_stand():
+def test_unpredicted_landings_are_separate_from_errors_while_feet_stand():
     arrays = standing()
     arrays["force_pred"][:, 0, 2] += 0.1  # 1 % of the load, all the time
     arrays["force_pred"][:200, 1] = 0.0  # a tenth of the time a foot bears its 5 N unpredicted
@@ -211,7 +211,7 @@ def test_a_touchdown_that_never_comes_counts_as_half_a_swing():
     assert metrics.touchdown_error(stance, force, 0.08, H) == pytest.approx(0.04)
 
 
-def test_touchdowns_at_the_ends_of_the_record_are_left_out():
+def test_touchdowns_at_the_ends_of_the_record_are_skipped():
     stance = np.zeros((100, 1), dtype=bool)
     stance[30:60] = stance[90:] = True
     assert metrics.touchdown_error(stance, np.zeros((100, 1, 3)), 0.08, H) is None

@@ -65,7 +65,7 @@ def test_a_page_that_pictures_have_almost_filled_is_thinned_and_keeps_its_peak()
         assert abs(times[column.argmax()] - t[31_415]) < 2.0 * np.diff(times).max()
 
 
-def test_what_is_no_number_and_what_a_logarithm_does_not_know_is_left_out():
+def test_nan_and_values_without_a_logarithm_are_skipped():
     values = np.array([1.0, 0.0, -1.0, np.inf, 1e13, np.nan])
     curve = Curve("", values, "#000000")
     found = data(Plots(np.arange(6.0), curve, [Section("", "", [Panel("", [curve], log=True)])]))

@@ -335,5 +335,5 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_whatever_is_made_jsonable_is_strict_json(value):
+def test_jsonable_data_is_strict_json(value):
     assert json.loads(json.dumps(jsonable(value), allow_nan=False)) == jsonable(value)

@@ -145,7 +145,7 @@ def test_a_leg_that_the_planner_of_steps_would_refuse_is_not_fit_to_walk(tmp_pat
     [("\nradius = 1", {}), ("", {"urdf_old": '<mass value="', "urdf_new": '<mass value="-'})],
     ids=["robot file", "URDF"],
 )
-def test_a_foot_that_the_urdf_does_not_have_is_told_where_either_file_cannot_be_used(tmp_path, more, urdf):
+def test_a_foot_missing_in_the_urdf_is_reported_if_either_file_is_unusable(tmp_path, more, urdf):
     report = check(tmp_path, old='frame = "FL_foot"', new=f'frame = "FL_fot"{more}', **urdf)
     assert (
         "robot.toml: feet.LF.frame: no frame 'FL_fot' in the URDF; the nearest: FL_foot, FL_sole, FL_thigh"

@@ -182,7 +182,7 @@ def test_an_unknown_name_lists_the_names_and_the_nearest():
         robots.load("solo21")
 
 
-def test_a_users_robot_is_found_by_its_file_its_folder_and_its_urdf(mule):
+def test_a_users_robot_loads_by_its_file_its_folder_and_its_urdf(mule):
     by_file = robots.load(mule)
     assert by_file.name == "mule"
     for way in (mule.parent, mule.parent / "mule.urdf", str(mule)):

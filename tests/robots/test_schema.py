@@ -62,7 +62,7 @@ def test_a_wrong_key_or_value_is_named_with_the_way_to_mend_it(tmp_path, old, ne
     assert line in problems(tmp_path, old, new)
 
 
-def test_all_problems_are_told_at_once(tmp_path):
+def test_all_problems_are_reported_at_once(tmp_path):
     path = descriptions.write(tmp_path, old="duty = 0.75", new="duty = 2\nheight = 1")
     path.write_text(path.read_text().replace("turn_rad_s = 1.0", ""))
     _, found = schema.parse(schema.read(path))

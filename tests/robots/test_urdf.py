@@ -36,7 +36,7 @@ def test_the_frames_of_a_urdf_are_its_links_and_joints(tmp_path):
     assert len(frames) == 1 + 4 * 8
 
 
-def test_joints_end_where_the_machine_that_is_made_of_them_ends(tmp_path):
+def test_joint_stops_are_the_stops_of_their_machine(tmp_path):
     """By the URDF's text as by Pinocchio's model: a range, no range, and none that a limit leaves."""
     descriptions.write(tmp_path)
     path = tmp_path / "mule.urdf"
@@ -201,7 +201,7 @@ def test_a_missing_mesh_matters_to_geometry_and_not_to_dynamics(tmp_path):
     assert robots.check(tmp_path / "urdf").problems == ("mule.urdf: " + told.format("collision"),)
 
 
-def test_meshes_are_found_by_package_by_path_and_by_file(tmp_path):
+def test_meshes_load_by_package_by_path_and_by_file(tmp_path):
     """A ROS package around the URDF: meshes beside its folder."""
     (tmp_path / "mule" / "meshes").mkdir(parents=True)
     mesh = tmp_path / "mule" / "meshes" / "foot.stl"

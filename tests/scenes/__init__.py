@@ -48,7 +48,7 @@ def foot_contacts(
     feet: tuple[int, ...] = (0, 1, 2, 3),
     angle: float = 0.0,
 ) -> Contacts:
-    """Contacts at the feet of `system` (which has been updated), level and closed unless told otherwise."""
+    """Contacts at the feet of `system` (which has been updated), level and closed by default."""
     frames = np.array([system.frame(FEET[i]) for i in feet])
     n = len(feet)
     normals = np.tile([0.0, 0.0, 1.0], (n, 1)) if normals is None else normals
@@ -83,7 +83,7 @@ def moving(system: System, rng: np.random.Generator, speed: float = 0.5) -> np.n
 
 
 def squeeze(mu: float, closing: float = 0.1) -> StepProblem:
-    """A body between two fingers that are told to close on it at `closing` [m/s] each (math.md 5.1).
+    """A body between two fingers that are to close on it at `closing` [m/s] each (math.md 5.1).
 
     Velocities: x, y, z of the body, x of the left and of the right finger; all masses are 1 kg.
     """

@@ -18,7 +18,7 @@ def scene(settings):
 
 @pytest.mark.parametrize("kind", one_fast(("torque", "impedance"), "torque"))
 @pytest.mark.parametrize("error", one_fast((0.0, 0.3, -0.3), 0.3))
-def test_a_trot_goes_on_with_the_actuators_of_the_robot_file_told_rightly_or_30_percent_wrong(tmp_path, error, kind):
+def test_a_trot_goes_on_with_actuators_modelled_right_or_30_percent_wrong(tmp_path, error, kind):
     settings = REAL | {"actuators.error": error, "command.kind": kind, "duration_s": 1.0}
     metrics = record_walk(scene(settings), tmp_path)
     assert metrics["completed"]
@@ -32,7 +32,7 @@ def test_torques_that_come_late_and_slowly_are_borne(tmp_path):
     assert record_walk(scene(settings), tmp_path)["completed"]
 
 
-def test_the_controller_is_told_the_robot_file_and_the_plant_differs_by_the_error():
+def test_the_controller_uses_the_robot_file_and_the_plant_differs_by_the_error():
     walk = scene(REAL | {"actuators.error": 0.3, "actuators.delay_s": 0.001})
     told = walk.controller_setup().system.actuators
     assert told is not None

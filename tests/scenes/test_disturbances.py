@@ -144,7 +144,7 @@ def test_a_wrong_schedule_moves_every_touchdown_and_no_liftoff(late):
 
 
 @pytest.mark.parametrize("late", [-0.02, 0.02])
-def test_times_told_with_a_wrong_schedule_fit_its_stance(late):
+def test_times_of_a_wrong_schedule_fit_its_stance(late):
     gait = Gait()
     wrong = WrongSchedule(Trotting(gait), late, gait.swing_s, gait.stance_s)
     for t in H * np.arange(1500):

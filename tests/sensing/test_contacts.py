@@ -99,5 +99,5 @@ def test_a_trot_needs_no_more_than_any_one_source_of_contacts(contacts, tmp_path
     settings = LoopSettings(transport="inprocess", pacing="fast", sensing=Sensing(contacts=contacts))
     metrics = launch.run(loops.TARGET, WalkConfig(duration_s=3.0), settings, tmp_path / "run")
     assert metrics["completed"]
-    # a foot is felt only once the machine sinks onto it (see `Touch`), and the joints give way meanwhile
+    # a foot is felt only once the machine sinks onto it (see `Touch`), and the joints yield meanwhile
     assert metrics["q_err_rad"] < (0.05 if contacts == "sensed" else 0.005)

@@ -291,7 +291,7 @@ def test_a_page_that_cannot_be_written_says_what_mends_it(number, kind, line, tm
         write_page(tmp_path / "page.html", "a page")
 
 
-def test_a_folder_in_place_of_a_page_is_told_and_nothing_is_left_beside_it(tmp_path):
+def test_a_folder_in_place_of_a_page_is_reported_and_no_file_remains_beside_it(tmp_path):
     (tmp_path / "page.html").mkdir()
     with pytest.raises(InputError, match=r"page\.html: Is a directory; choose another path$"):
         write_page(tmp_path / "page.html", "a page")

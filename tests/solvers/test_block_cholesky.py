@@ -88,7 +88,7 @@ def test_a_tree_is_factorized_without_fill():
 
 
 @pytest.mark.parametrize("where", ["first", "last"])
-def test_a_matrix_that_is_not_positive_definite_is_told(where):
+def test_a_matrix_that_is_not_positive_definite_is_reported(where):
     rng = np.random.default_rng(1)
     edges = np.array([(0, 1), (1, 2)])
     A = contact_matrix(rng, 3, edges)
@@ -98,6 +98,6 @@ def test_a_matrix_that_is_not_positive_definite_is_told(where):
     assert not factorize(structure, diagonal, upper)
 
 
-def test_nan_is_told():
+def test_nan_is_reported():
     structure = analyze(1, np.zeros((0, 2), dtype=np.int64))
     assert not factorize(structure, np.full((1, BLOCK, BLOCK), np.nan), np.zeros((0, BLOCK, BLOCK)))

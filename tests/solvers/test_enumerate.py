@@ -49,7 +49,7 @@ def test_the_search_finds_what_brute_force_over_all_modes_finds(n, cases, mu, st
 
 @pytest.mark.parametrize("standing", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
-def test_what_is_found_obeys_coulombs_law_with_every_budget(n, standing):
+def test_results_obey_coulombs_law_with_every_budget(n, standing):
     rng = np.random.default_rng([n, standing])
     for _ in range(5):
         problem, start = random_problem(
@@ -132,7 +132,7 @@ def test_the_enumeration_of_bases_without_solution_returns_none():
 
 
 @pytest.mark.parametrize("seed", [24, 29])
-def test_another_motion_is_found_where_the_start_has_not_the_nearest(seed):
+def test_the_search_leaves_a_start_that_is_not_the_nearest_motion(seed):
     """Two feet that could stand, or slide: the target is far from the torque of the start, whatever that is."""
     rng = np.random.default_rng([21, seed])
     problem, start = random_problem(rng, 2, np.full(2, 2.0), 0.3, standing=True)
@@ -195,7 +195,7 @@ def squeezed(rng, n, mu):
     return J @ J.T, v0, Q, np.r_[v0[:n], v_s, -v_s, v_t, -v_t, np.zeros(n)], scale
 
 
-def test_a_solution_is_found_where_some_basis_is_one_and_excluded_where_none_is():
+def test_enumeration_finds_a_solution_if_some_basis_is_one_and_excludes_it_otherwise():
     rng = np.random.default_rng(8)
     outcomes = []
     for case in range(24):

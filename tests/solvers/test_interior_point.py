@@ -55,7 +55,7 @@ def test_rolling_and_sliding_contacts_are_solved_as_lemke_does(sliding):
 
 
 @pytest.mark.parametrize("far", [1.0, 1e2, 1e4])
-def test_a_diagonally_dominant_problem_is_solved_from_near_and_far(far):
+def test_a_diagonally_dominant_problem_is_solved_from_close_and_far(far):
     rng = np.random.default_rng(5)
     Q, r = 10.0 * np.eye(8) + rng.uniform(-1.0, 1.0, (8, 8)), rng.normal(size=8)
     result = solve_interior_point(Q, r, np.full(8, far))

@@ -86,7 +86,7 @@ def test_the_solution_depends_neither_on_units_nor_on_the_scale():
         np.testing.assert_allclose(solve_lemke(a * Q, b * r).z, b / a * reference, rtol=1e-9)
 
 
-def test_fingers_told_to_squeeze_end_on_a_ray_that_proves_it():
+def test_conflicting_fingers_end_on_a_ray_that_proves_it():
     Q, r = np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([-0.1, -0.1])
     result = solve_regularized(Q, r)  # regularization must not invent a solution
     assert result.status is SolverStatus.RAY
@@ -96,7 +96,7 @@ def test_fingers_told_to_squeeze_end_on_a_ray_that_proves_it():
     assert not proves_infeasible(Q, np.array([-0.1, 0.2]), result.ray)
 
 
-def test_a_problem_made_to_need_exponentially_many_pivots_is_solved_or_reported():
+def test_a_problem_with_exponentially_many_pivots_is_solved_or_reported():
     """The triangular family of Murty (1978) with z = (1, 0, ..., 0) takes 2^n pivots."""
     n = 8
     Q, r = np.tril(np.full((n, n), 2.0), -1) + np.eye(n), -np.ones(n)

@@ -95,7 +95,7 @@ def test_the_rows_of_the_last_step_are_kept_as_long_as_they_serve():
     tolerance=st.sampled_from([1e-4, 1e-8, 0.0]),
 )
 @settings(max_examples=80, deadline=None)
-def test_a_row_is_kept_if_what_is_left_of_it_exceeds_the_tolerance_and_not_otherwise(seed, off, tolerance):
+def test_a_row_is_kept_if_its_remainder_exceeds_the_tolerance(seed, off, tolerance):
     rng = np.random.default_rng(seed)
     directions = np.linalg.qr(rng.normal(size=(6, 6)))[0]
     within = rng.normal(size=3) @ directions[:3]

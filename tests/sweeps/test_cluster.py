@@ -57,7 +57,7 @@ def wait_for(condition, seconds=300.0):
 
 
 @pytest.mark.slow
-def test_a_sweep_is_made_by_workers_in_other_processes(cluster, drift, capsys):
+def test_a_sweep_runs_in_workers_of_other_processes(cluster, drift, capsys):
     where = ["--scheduler", cluster.address, "--out", "c", "--json"]
     status = cli.main(["compare", "drift", "--controllers", "pid", "--vary", "trouble=,raise", "--seeds", "2", *where])
     rows = json.loads(capsys.readouterr().out)["rows"]

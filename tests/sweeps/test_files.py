@@ -48,7 +48,7 @@ def test_the_settings_that_tell_rows_apart_are_those_whose_values_differ(rows, v
     assert record.varied_keys(rows) == varied
 
 
-def test_settings_and_metrics_are_found_by_dotted_keys_and_are_none_where_there_are_none():
+def test_settings_and_metrics_have_dotted_keys_and_are_none_if_absent():
     outcome = ended(planned(preset="paper", mu="inf", kp=3.0), {"solver": {"steps": 5}, "q_err_rad": 0.1})
     assert outcome.setting("preset") == "paper"
     assert outcome.setting("mu") == math.inf
@@ -86,7 +86,7 @@ def test_the_table_has_a_column_for_each_single_value_and_nothing_where_a_row_ha
     assert paths == [[1, 2], None]
 
 
-def test_what_killed_attempts_left_is_removed_and_what_is_done_stays(tmp_path):
+def test_files_of_killed_attempts_are_removed_and_done_runs_stay(tmp_path):
     runs = tmp_path / "c" / "runs"
     for name in (".row.1a2b", "row", "other.failed"):
         (runs / name).mkdir(parents=True)
@@ -110,7 +110,7 @@ def test_one_sweep_at_a_time_is_at_work_in_a_folder_and_the_next_one_after_it(tm
         assert runs.is_dir()
 
 
-def test_a_folder_is_taken_if_it_is_new_empty_was_given_up_at_once_or_holds_a_comparison(tmp_path):
+def test_a_folder_is_taken_if_it_is_new_empty_abandoned_at_once_or_holds_a_comparison(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "begun" / "runs").mkdir(parents=True)
     (tmp_path / "begun" / ".lock").touch()
@@ -128,7 +128,7 @@ def test_a_folder_is_taken_if_it_is_new_empty_was_given_up_at_once_or_holds_a_co
         pass
 
 
-def test_a_comparison_of_a_newer_layout_is_refused_and_one_of_ours_says_what_made_it(tmp_path):
+def test_a_comparison_of_a_newer_layout_is_refused_and_ours_names_its_versions(tmp_path):
     with record.opened(tmp_path, [planned(name="a"), planned(name="b")], **(HOW | {"study": "positions"})):
         pass
     found = record.load(str(tmp_path))

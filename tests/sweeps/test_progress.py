@@ -14,7 +14,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_a_long_call_says_every_half_minute_how_far_it_is_and_what_is_left(clock, capsys):
+def test_a_long_call_reports_progress_every_half_minute(clock, capsys):
     with progress.progress_bar("scaling") as update:
         for second in range(100):
             clock[0] = 100.0 + second
@@ -26,7 +26,7 @@ def test_a_long_call_says_every_half_minute_how_far_it_is_and_what_is_left(clock
     ]
 
 
-def test_the_time_left_does_not_count_compiling(clock, capsys):
+def test_the_remaining_time_does_not_count_compiling(clock, capsys):
     with progress.progress_bar("scaling") as update:
         with stopwatch.stopped():
             clock[0] += 300.0
@@ -44,7 +44,7 @@ def test_the_first_estimate_does_not_count_what_prepares_the_run(clock, capsys):
     assert capsys.readouterr().err.splitlines() == ["idcontrol: trot: 0 %", "idcontrol: trot: 50 %, 30 s left"]
 
 
-def test_before_anything_is_done_nobody_knows_what_is_left(clock, capsys):
+def test_before_the_first_progress_the_remaining_time_is_unknown(clock, capsys):
     with progress.progress_bar("scaling") as update:
         clock[0] += progress.LINE_EVERY_S
         update(0.0)

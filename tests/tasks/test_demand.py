@@ -148,7 +148,7 @@ def _free(of: Moving, J, d):
     return np.vstack([J, balance]), np.r_[d, constants]
 
 
-def test_no_motion_is_found_where_contacts_ask_for_more_than_motors_can():
+def test_there_is_no_motion_if_contacts_need_more_than_motors_can():
     rng = np.random.default_rng(0)
     of = moving(rng, speed=0.0)
     rows, J, d = problem(rng, of, (0, 1, 2, 3))

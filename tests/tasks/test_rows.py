@@ -124,7 +124,7 @@ def test_rotation_vectors_are_right_at_every_angle(angle):
         assert np.linalg.norm(found) <= np.pi * (1 + 1e-15)
 
 
-def test_rows_without_weight_are_left_out():
+def test_rows_without_weight_are_ignored():
     of = moving(np.random.default_rng(5))
     com = tasks.CoM(weight=[1.0, 0.0, 2.0])
     every = rows(of, tasks.CoM())

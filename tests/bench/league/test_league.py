@@ -89,7 +89,7 @@ def test_a_file_that_is_no_problem_is_refused_in_one_line(tmp_path, arrays, told
 
 
 @pytest.mark.parametrize("solver", [s for s in entered() if s.name != OURS], ids=lambda solver: solver.name)
-def test_the_peers_solve_an_easy_problem_so_that_they_are_given_what_they_understand(solver, monkeypatch):
+def test_peers_solve_an_easy_problem(solver, monkeypatch):
     monkeypatch.setattr(solvers, "LIMIT_S", GUARD_S)  # some take long to import on a busy computer
     answer = solver.answer(ONE)
     assert answer.r is not None
