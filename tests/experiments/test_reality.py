@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from idcontrol.bench.league.problems import FrictionProblem, write
+from idcontrol.bench.league.problems import FrictionProblem
 from idcontrol.errors import InputError
 from idcontrol.experiments import reality
 from idcontrol.trust import weigh
@@ -15,6 +15,12 @@ ONE = FrictionProblem("one", np.eye(3), np.array([-1.0, 0.2, 0.0]), np.array([0.
 """A point of 1 kg that falls at 1 m/s and slides at 0.2 m/s: it sticks."""
 UNSOLVABLE = FrictionProblem("none", np.zeros((3, 3)), np.array([-1.0, 0.0, 0.0]), np.array([0.5]))
 """It approaches, and no impulse changes that."""
+
+
+def write(folder, problem):
+    """Write a problem to a file of its name in `folder`."""
+    folder.mkdir(exist_ok=True)
+    np.savez_compressed(folder / f"{problem.name}.npz", W=problem.W, q=problem.q, mu=problem.mu)
 
 
 def test_public_problems_that_are_solved_hold_and_one_that_cannot_be_does_not(tmp_path):
