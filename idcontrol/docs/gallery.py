@@ -34,6 +34,12 @@ DOCS = Path(__file__).parent
 COMMANDS = {
     "trot": "idcontrol run trot --duration 4",
     "rough": "idcontrol run rough --duration 4",
+    "walk": "idcontrol run walk",
+    "sway": "idcontrol run sway --robot g1",
+    "squat": "idcontrol run squat",
+    "lift": "idcontrol run lift",
+    "push": "idcontrol run push",
+    "reach": "idcontrol run reach",
     "grasp": "idcontrol run grasp",
     "box-grip": "idcontrol run box-grip",
     "slip-control": "idcontrol run slip-control",

@@ -1,0 +1,291 @@
+"""Machines moved by whole-body tasks: a humanoid or a quadruped sways, squats, lifts a foot, walks and is pushed.
+
+One harness runs all of them (`idcontrol.scenes.whole_body`); an experiment is its preset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from idcontrol import controllers
+from idcontrol.contact.soles import Soles
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers.settings import InverseSettings
+from idcontrol.controllers.tasks import DEMANDS
+from idcontrol.experiments.case import Case, Progress
+from idcontrol.experiments.findings import Drawing, Finding, Results, axes, histories
+from idcontrol.loop.simulated import Tick
+from idcontrol.planners.dcm import Steps
+from idcontrol.record import metrics
+from idcontrol.scenes.whole_body import Body, Oscillation, Push, Reach, Walk, WholeBodyConfig, WholeBodyScene
+from idcontrol.types import TOUCHING_N, Array, Booleans, ContactForces
+
+FALLEN_SHARE: Final = 0.6
+"""A machine whose base is below this share of its height in the home pose has fallen."""
+SLIPPED_M: Final = 0.02
+"""A standing foot that has moved farther has slipped."""
+DRAWN_EVERY: Final = 20
+"""Rows of the record for one point of a line."""
+LANDING_S: Final = 0.03
+"""Time in which a foot that has landed comes to rest [s]."""
+FOLLOWED_M: Final = 0.02
+"""Largest error of the centre of mass of a machine that does what it is asked, unless it is pushed."""
+
+RAMPED: Final = InverseSettings(ramp_s=0.25)
+"""A sole takes and gives up its load as slowly as the zero-moment point moves between the feet."""
+SWAY: Final = WholeBodyConfig(sway=Oscillation(amplitude_m=(0.0, 0.02, 0.0)))
+SQUAT: Final = WholeBodyConfig(sway=Oscillation(amplitude_m=(0.0, 0.0, 0.05), centre_m=(0.0, 0.0, -0.05)))
+LIFT: Final = WholeBodyConfig(
+    # one step on the spot
+    walk=Steps(count=1, length_m=0.0, single_s=3.0, double_s=1.0, height_m=0.08, touchdown_m_s=0.01),
+    begin_s=2.0,
+    inverse=RAMPED,
+)
+WALK: Final = WholeBodyConfig(walk=Steps(count=10), lower_m=0.02, com_kp_1_s2=60.0, inverse=RAMPED)
+TROT: Final = WholeBodyConfig(
+    robot="go1",
+    walk=Steps(
+        count=20,
+        together=(("LF", "RH"), ("RF", "LH")),
+        length_m=0.09,
+        single_s=0.25,
+        double_s=0.05,
+        height_m=0.06,
+    ),
+    com_kp_1_s2=60.0,
+    foot_kp_1_s2=600.0,
+)
+REACH: Final = WholeBodyConfig(reach=Reach(frame="gripper_left_base_link"), duration_s=4.0)
+PUSH: Final = WholeBodyConfig(push=Push(at_s=0.5), duration_s=3.0, com_kp_1_s2=30.0)
+
+UNITS: Final = {
+    **dict.fromkeys(("com", "com_err", "hand_err", "feet", "gap", "cop", "cop_pred"), "m"),
+    **dict.fromkeys(("tau", "moment", "moment_pred"), "N m"),
+    **dict.fromkeys(("force", "force_pred"), "N"),
+    **{"t": "s", "trunk_err": "rad", "slip": "m/s", "step_us": "us"},
+}
+"""Units of the channels that have one."""
+
+
+class Row:
+    """The record of a tick."""
+
+    def __init__(self, body: Body, observer: SphereContacts) -> None:
+        self._body, self._observer = body, observer
+
+    def __call__(self, tick: Tick) -> dict[str, Any]:
+        """Return all channels at the beginning of a tick; forces are means over its period."""
+        body, observer, state, command = self._body, self._observer, tick.state, tick.command
+        observer.system.update(state.q, state.v)
+        observer.detect(np.inf)
+        patch, n = observer.patch, len(body.names)
+        touching = np.zeros(patch.size, dtype=np.bool_)
+        touching[tick.forces.identity] = np.linalg.norm(tick.forces.force, axis=1) > TOUCHING_N
+        slip, gap = np.zeros(n), np.full(n, np.inf)
+        np.maximum.at(slip, patch, np.where(touching, observer.slip(observer.system.from_pinocchio(state.v)), 0.0))
+        np.minimum.at(gap, patch, observer.gap)
+        soles = observer.soles(state.q)
+        return {
+            "t": state.t,
+            "q": state.q,
+            "v": state.v,
+            "tau": command.tau,
+            "com": observer.system.com(state.q),
+            "com_err": body.com.error,
+            "hand_err": np.zeros(3) if body.hand is None else body.hand.error,
+            "trunk_err": [np.linalg.norm(task.error) for task in body.trunk],
+            "stance": tick.reference.stance,
+            "feet": [observer.point[patch == foot].mean(axis=0) for foot in range(n)],
+            "gap": gap,
+            "slip": slip,
+            **wrenches("", tick.forces, soles),
+            **wrenches("_pred", command.predicted, soles),
+            "demand": DEMANDS.index(command.demand),
+            "status": command.status,
+            "rate_off": "rate" in command.dropped,
+            "solved_by": metrics.solver_number(command.solved_by),
+            "step_us": 1e6 * tick.controller_s,
+        }
+
+
+def wrenches(suffix: str, forces: ContactForces | None, soles: Soles) -> dict[str, Array]:
+    """Force and moment on each foot, and its centre of pressure, as channels; NaN where nothing is predicted."""
+    wrench = np.full((len(soles.frames), 6), np.nan) if forces is None else soles.wrenches(forces)
+    cop = soles.pressure_centres(wrench)
+    return {f"force{suffix}": wrench[:, :3], f"moment{suffix}": wrench[:, 3:], f"cop{suffix}": cop}
+
+
+def zero_moment_points(force: Array, cop: Array) -> Array:
+    """Centres of pressure of all feet together, shape (rows, 2) [m]; NaN in flight.
+
+    Args:
+        force: Forces on the feet, shape (rows, n, 3) [N].
+        cop: Their centres of pressure on level ground, shape (rows, n, 3) [m].
+    """
+    load = np.where((total := force[:, :, 2].sum(axis=1)) > TOUCHING_N, total, np.nan)
+    return np.asarray(np.einsum("tn,tni->ti", force[:, :, 2], cop[:, :, :2]) / load[:, None])
+
+
+def run(config: WholeBodyConfig, progress: Progress) -> Results:
+    """Run until the end or a fall, and measure.
+
+    Raises:
+        UnknownName: There is no such robot, controller, plant or foot.
+        InputError: They cannot be used together.
+    """
+    scene = WholeBodyScene(config)
+    row, lowest = Row(scene.body, scene.robot.contacts(config.mu)), FALLEN_SHARE * scene.body.home.q[2]
+    rows: list[dict[str, Any]] = []
+    steps = scene.duration_s * config.rate_hz
+    for tick in scene.ticks():
+        rows.append(row(tick))
+        if len(rows) % 100 == 0:
+            progress(len(rows) / steps)
+        if not tick.after.q[2] > lowest:  # NaN, too
+            break
+    progress(1.0)
+    arrays = {key: np.array([each[key] for each in rows], dtype=np.float64) for key in rows[0]}
+    return Results(
+        findings=findings(scene, arrays),
+        series=histories(arrays, UNITS),
+        drawings=drawings(scene, arrays),
+        extra={
+            "mu_controller": scene.mu_controller,
+            **metrics.torques(arrays["tau"], 1.0 / config.rate_hz),
+            "solver": metrics.statuses(arrays["status"], arrays["solved_by"]),
+            "step_us": metrics.percentiles(arrays["step_us"]),
+        },
+        scene=scene.scenery(),
+    )
+
+
+def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding]:
+    """Measure a run: it is completed if the machine stays upright, its feet hold and it does what it is asked."""
+    config, body, motion = scene.config, scene.body, scene.motion
+    ended = len(arrays["t"]) >= scene.duration_s * config.rate_hz - 1.5
+    error = np.linalg.norm(arrays["com_err"], axis=1)
+    stands = arrays["stance"] > 0.5
+    share = np.abs(arrays["tau"]) / body.system.effort_limit
+    settles = round(LANDING_S * config.rate_hz)
+    slipped = max(_moved(arrays["feet"][:, i], stands[:, i], settles) for i in range(len(body.names)))
+    pushed = config.push.at_s is not None
+    hand = float(np.linalg.norm(arrays["hand_err"], axis=1).max())
+    out = [
+        Finding("fell_at_s", None if ended else float(arrays["t"][-1]), holds=ended),
+        Finding("com_err_rms_m", float(np.sqrt(np.mean(error**2)))),
+        Finding("com_err_max_m", float(error.max()), holds=None if pushed else bool(error.max() < FOLLOWED_M)),
+        Finding("com_err_end_m", float(error[-1]), holds=bool(error[-1] < FOLLOWED_M)),
+        Finding("trunk_err_max_rad", float(arrays["trunk_err"].max())),
+        *([] if body.hand is None else [Finding("hand_err_max_m", hand, holds=hand < FOLLOWED_M)]),
+        *(Finding(key, value) for key, value in metrics.sole_wrenches(arrays).items()),
+        Finding("slip_mean_m_s", float(arrays["slip"][stands].mean())),
+        Finding("slipped_m", slipped, holds=slipped < SLIPPED_M),
+        Finding("torque_share_max", float(share.max())),
+        *(
+            Finding(f"demand_{name}_share", float(np.mean(arrays["demand"] == number)))
+            for number, name in enumerate(DEMANDS)
+        ),
+    ]
+    return [*out, *_landings(motion, arrays)] if isinstance(motion, Walk) else out
+
+
+def _moved(foot: Array, stands: Booleans, settles: int) -> float:
+    """How far a foot goes along the ground from where it is `settles` rows after touchdown, at most [m]."""
+    begins = np.flatnonzero(np.diff(stands, prepend=False) & stands)
+    ends = np.flatnonzero(np.diff(stands, append=False) & stands) + 1
+    stances = (foot[min(a + settles, e - 1) : e, :2] for a, e in zip(begins, ends, strict=True))
+    return max((float(np.linalg.norm(at - at[0], axis=1).max()) for at in stances), default=0.0)
+
+
+def _landings(walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
+    """Count the touchdowns, and measure where feet landed and how high they were lifted."""
+    landings, swings = walk.landings, arrays["stance"] < 0.5
+    way = arrays["feet"][-1].mean(axis=0) - arrays["feet"][0].mean(axis=0)
+    return [
+        Finding("touchdowns", len(landings), holds=len(landings) == sum(len(step.feet) for step in walk.steps)),
+        Finding("distance_m", float(np.hypot(*way[:2]))),
+        Finding("landing_late_max_s", max((abs(one.late_s) for one in landings), default=None)),
+        Finding("landing_off_max_m", max((one.off_m for one in landings), default=None)),
+        Finding("clearance_m", float(arrays["gap"][swings].max(initial=0.0))),
+    ]
+
+
+def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing]:
+    """The way of the centre of mass over the soles, forces and heights of the feet, and the error."""
+    arrays = {key: values[::DRAWN_EVERY] for key, values in arrays.items()}
+    t, names = arrays["t"], scene.body.names
+    with axes(size=(7.0, 3.0)) as above:
+        for i in range(len(names)):
+            stood = np.unique(arrays["feet"][arrays["stance"][:, i] > 0.5, i, :2].round(3), axis=0)
+            above.plot(*stood.T, "s", color="0.75", markersize=9)
+        above.plot(
+            *zero_moment_points(arrays["force"], arrays["cop"]).T, color="C1", linewidth=0.8, label="zero-moment point"
+        )
+        above.plot(*arrays["com"][:, :2].T, color="C0", label="centre of mass")
+        above.set(xlabel="x [m]", ylabel="y [m]", aspect="equal")
+        above.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    with axes(2, size=(7.0, 4.5), sharex=True) as (load, height):
+        for i, name in enumerate(names):
+            (line,) = load.plot(t, arrays["force"][:, i, 2], label=name)
+            load.plot(t, arrays["force_pred"][:, i, 2], ":", color=line.get_color())
+            height.plot(t, 1e3 * arrays["gap"][:, i], color=line.get_color())
+        load.set(ylabel="load, predicted dotted [N]")
+        load.legend()
+        height.set(xlabel="time [s]", ylabel="lowest corner [mm]")
+    with axes(2, size=(7.0, 4.5), sharex=True) as (error, torque):
+        error.semilogy(t, 1e3 * np.maximum(np.linalg.norm(arrays["com_err"], axis=1), 1e-10))
+        error.set(ylabel="error of the centre of mass [mm]")
+        torque.plot(t, np.abs(arrays["tau"] / scene.body.system.effort_limit).max(axis=1))
+        torque.set(xlabel="time [s]", ylabel="largest torque of its limit", ylim=(0.0, 1.05))
+    drawn = {"From above": above, "Feet": load, "Tracking": error}
+    return [Drawing(title, plot.figure) for title, plot in drawn.items()]
+
+
+def _rehearsals(preset: WholeBodyConfig) -> Callable[[], Sequence[WholeBodyConfig]]:
+    """Short runs with each controller that takes tasks."""
+    names = [name for name in controllers.available() if name not in ("pid", "id-sensed-1", "id-sensed-2")]
+    return lambda: [msgspec.structs.replace(preset, controller=name, duration_s=0.01) for name in names]
+
+
+sway = Case(
+    name="sway",
+    summary="a humanoid or a quadruped sways over its feet, by whole-body tasks",
+    presets={"default": SWAY},
+    simulate=run,
+    rehearsals=_rehearsals(SWAY),
+)
+squat = Case(
+    name="squat",
+    summary="a humanoid or a quadruped squats, by whole-body tasks",
+    presets={"default": SQUAT},
+    simulate=run,
+)
+lift = Case(
+    name="lift",
+    summary="a humanoid or a quadruped shifts its weight and lifts a foot, by whole-body tasks",
+    presets={"default": LIFT},
+    simulate=run,
+    rehearsals=_rehearsals(LIFT),
+)
+walk = Case(
+    name="walk",
+    summary="a humanoid walks on its soles, or a quadruped trots, by whole-body tasks",
+    presets={"default": WALK, "trot": TROT},
+    simulate=run,
+)
+push = Case(
+    name="push",
+    summary="a humanoid or a quadruped is pushed and keeps its balance on feet that stand, by whole-body tasks",
+    presets={"default": PUSH},
+    simulate=run,
+)
+reach = Case(
+    name="reach",
+    summary="a humanoid moves a hand through points while it stands, by whole-body tasks",
+    presets={"default": REACH},
+    simulate=run,
+)
