@@ -103,7 +103,8 @@ class SphereContacts:
     Attributes:
         system: The robot; its last `update` places the spheres.
         terrain: The ground.
-        radius: Radii of the k spheres, shape (k,) [m].
+        frames: Frame that carries each of the k spheres.
+        radius: Their radii, shape (k,) [m].
         patch: Foot that each sphere belongs to, shape (k,).
         centre: Centres, world frame, shape (k, 3) [m].
         gap: Distances from the ground, shape (k,) [m].
@@ -142,7 +143,7 @@ class SphereContacts:
             InputError: A frame does not move, a radius is negative, friction is unusable, or shapes do not match.
         """
         k = len(frames)
-        self.system, self.terrain, self._frames = system, terrain, tuple(frames)
+        self.system, self.terrain, self.frames = system, terrain, tuple(frames)
         self.patch: Integers = np.arange(k) if patches is None else np.array(patches, dtype=np.int64)
         if self.patch.shape != (k,) or (k and sorted(set(self.patch)) != list(range(max(self.patch) + 1))):
             raise InputError(f"patches of {k} spheres must be numbers of feet from 0 on, not {self.patch.tolist()}")
@@ -194,7 +195,7 @@ class SphereContacts:
     def __reduce__(self) -> tuple[Any, ...]:
         """Give copies and unpickled contacts arrays of their own."""
         built = partial(type(self), offsets=self._offset, orientation=self._orientation, patches=self.patch)
-        return built, (self.system, self._frames, self.radius, self.terrain, self.mu)
+        return built, (self.system, self.frames, self.radius, self.terrain, self.mu)
 
     @property
     def mu(self) -> Array:
@@ -206,7 +207,7 @@ class SphereContacts:
 
     @mu.setter
     def mu(self, values: npt.ArrayLike) -> None:
-        self._mu[:] = _friction(values, self._frames)
+        self._mu[:] = _friction(values, self.frames)
 
     def detect(self, margin: float) -> Contacts:
         """Return the contacts whose gap is below `margin` [m] at the system's last update.
@@ -269,7 +270,7 @@ class SphereContacts:
         corner, alone = placed.point.copy(), [of.size == 1 for of in self._corners]
         origin[alone] = corner[nearest[alone]]
         return Soles(
-            frames=tuple(self._frames[of[0]] for of in self._corners),
+            frames=tuple(self.frames[of[0]] for of in self._corners),
             patch=self.patch,
             corner=corner,
             origin=origin,

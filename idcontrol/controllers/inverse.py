@@ -61,7 +61,7 @@ from idcontrol.kernels.bound import bind, entry
 from idcontrol.kernels.placements import placement_views
 from idcontrol.models.memory import memory
 from idcontrol.models.step import StepProblem
-from idcontrol.tasks import Task, gather
+from idcontrol.tasks import Force, Task, gather, gather_forces
 from idcontrol.tasks.rows import Placement
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
@@ -98,6 +98,8 @@ class InverseDynamics:
         Raises:
             InputError: A task is unusable.
         """
+        if scheme.after is None and any(isinstance(task, Force) for task in tasks):
+            raise InputError(f"this controller shares no forces ({scheme.name} alone); take id-coulomb-qp")
         self._arguments = (scheme, system, contacts, gains, h, settings, tasks, start)
         self._settings = s = settings or InverseSettings()
         self._scheme, v_tol = _scheme_for(scheme, s)
@@ -111,7 +113,7 @@ class InverseDynamics:
             inputs=self._intake.inputs,
             result=result,
             v_tol=v_tol,
-            tasks=_task_terms(tasks, system, start),
+            tasks=_task_terms(tasks, system, contacts, start),
             patch=np.zeros(0, dtype=np.int64) if sole_patch is None else sole_patch,
         )
         none, unbound = Contacts.none(system.n_velocities), bind(machine)
@@ -399,7 +401,7 @@ def _room(scheme: Scheme, settings: InverseSettings, system: System) -> Actuator
     return system.limits._replace(torque_rate=np.full(system.n_actuated, float(rate)))
 
 
-def _task_terms(tasks: Sequence[Task], system: System, start: Array | None) -> TaskTerms:
+def _task_terms(tasks: Sequence[Task], system: System, contacts: Detector, start: Array | None) -> TaskTerms:
     """Gather tasks for kernels; the certificate's address is set later."""
     q = pin.neutral(system.model) if start is None else start
     targets, joint_weight = gather(tasks, system, q)
@@ -412,6 +414,7 @@ def _task_terms(tasks: Sequence[Task], system: System, start: Array | None) -> T
         joint_weight=joint_weight,
         certificate=0,
         outcome=np.zeros(1, dtype=np.int64),
+        forces=gather_forces(tasks, contacts),
     )
 
 

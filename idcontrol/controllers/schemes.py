@@ -83,6 +83,11 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
         for d in range(k):
             square += rho[r, d] * rho[r, d]
         longest, largest = max(longest, square), max(largest, abs(c[r]))
+        if k == 0:  # a fixed machine: all of c is rounding where the joints alone keep the contacts
+            terms = 0.0
+            for i in range(p.w.v_free.shape[0]):
+                terms += abs(p.w.rows[r, i] * p.w.v_free[i])
+            largest = max(largest, terms)
     columns, carried = matrix(arena, k, rows), vector(arena, rows)
     for r in range(rows):
         for d in range(k):
@@ -158,11 +163,12 @@ def share(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, error_model="numpy")
 def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Add the inner forces of `Posed.held`, unload ramping feet and keep motors within their bounds: the same motion.
+    """Add the inner forces of `Posed.held`, approach targets, unload ramping feet and keep motors within their bounds.
 
-    Otherwise the torque stays close to the answer's.
+    The motion stays, and the torque stays close to the answer's.
     """
-    if f.shape[0] == 0 or not (p.held.any() or p.cones.weight.any() or not within(p.bounds, answer.impulse)):
+    shares = p.held.any() or p.cones.weight.any() or p.cones.targets.constant.shape[0] > 0
+    if f.shape[0] == 0 or not (shares or not within(p.bounds, answer.impulse)):
         return answer
     reference = vector(arena, answer.impulse.shape[0])
     for a in range(reference.shape[0]):

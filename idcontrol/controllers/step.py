@@ -33,7 +33,15 @@ from idcontrol.controllers.feedback import nearing
 from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.lagging import lagging
 from idcontrol.controllers.projection import projection_kernel
-from idcontrol.controllers.tasks import INFEASIBLE, TaskTerms, Wish, bounded_velocities, free_velocities
+from idcontrol.controllers.tasks import (
+    INFEASIBLE,
+    TaskTerms,
+    Wish,
+    bounded_velocities,
+    force_targets,
+    free_velocities,
+    miss_targets,
+)
 from idcontrol.dynamics.system import UNIT, ActuatorLimits, shorter
 from idcontrol.kernels.arena import HEAP, Arena, begin, flags, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
@@ -41,7 +49,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import address, calls, late, linked, type_returned
-from idcontrol.models.distribution import MET, Bounds, Cones, unbounded
+from idcontrol.models.distribution import MET, Bounds, Cones, TorqueMap, unbounded
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import CLOSED_GAP, PUSH_OUT_SPEED, Prescribed, StepProblem
 from idcontrol.models.whitened import Whitened, uncertain, whiten, whiten_rows_kernel
@@ -697,6 +705,9 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     w, _ = whiten_rows_kernel(terms.M, kappa, terms.free, terms.fixed, b, contacts.jacobian, arena)
     for r in range(3 * n):
         w.c[r] -= target[r]
+    targets = TorqueMap(matrix(arena, 0, 3 * n), vector(arena, 0))
+    if machine.tasks.forces.task.shape[0] > 0:
+        targets = force_targets(machine.tasks, contacts, h, arena)
     last, bounds = motors(machine, v, True, arena)
     lands = False
     for i in range(detected.identity.shape[0]):
@@ -707,7 +718,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
         which,
         contacts,
         target,
-        Cones(contacts.mu, held, weight, machine.v_tol, machine.law),
+        Cones(contacts.mu, held, weight, machine.v_tol, machine.law, targets),
         recall(machine.memory, contacts.identity, arena),
         last,
         holding(machine, contacts, w.rho, arena),
@@ -834,6 +845,8 @@ def torque(
     machine = bound.borrowed
     result, k = machine.result, 0
     n = contacts.identity.shape[0]
+    if machine.tasks.forces.task.shape[0] > 0:
+        miss_targets(machine.tasks, contacts, f, machine.h, machine.arena)
     for i in range(n):
         result.identity[i] = contacts.identity[i]
         for d in range(3):

@@ -10,12 +10,16 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+from numba import typeof, types
 
+from idcontrol.contact.contacts import ContactArrays
 from idcontrol.kernels.arena import Arena, matrix, vector
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import late
+from idcontrol.models.distribution import NO_TARGETS, TorqueMap
 from idcontrol.tasks.demand import balance_rows, free_demand
+from idcontrol.tasks.forces import ForceTerms, force_rows, write_missed
 from idcontrol.tasks.program import Dynamics, Rows, bounded_demand
 from idcontrol.tasks.rows import Placement, Targets, task_rows
 from idcontrol.types import Array, Integers
@@ -28,6 +32,7 @@ INFEASIBLE: Final = 2
 """Contacts and limits allow no motion without slip: the contact model answers the demand without them."""
 DEMANDS: Final = ("free", "qp", "infeasible")
 """The values of `Command.demand`."""
+TARGETS: Final = typeof(NO_TARGETS)
 
 
 class TaskTerms(NamedTuple):
@@ -39,6 +44,7 @@ class TaskTerms(NamedTuple):
         joint_weight: Weights of the joints' reference, shape (a,).
         certificate: Address of the scheme that tries the sticking motion within all limits.
         outcome: `FREE`, `BOUNDED` or `INFEASIBLE`, shape (1,).
+        forces: Targets of contact forces.
     """
 
     targets: Targets
@@ -46,6 +52,7 @@ class TaskTerms(NamedTuple):
     joint_weight: Array
     certificate: int
     outcome: Integers
+    forces: ForceTerms
 
 
 class Wish(NamedTuple):
@@ -85,6 +92,23 @@ def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> 
             d[i] -= wish.J[i, k] * wish.v[k]
         d[i] /= h
     return Rows(A, y, weight, joints, tasks.joint_weight), d
+
+
+@late(lambda *_: TARGETS)
+@njit(cache=True, error_model="numpy")
+def force_targets(tasks: TaskTerms, contacts: ContactArrays, h: float, arena: Arena) -> TorqueMap:
+    """Compute what contacts in stance are to do beside the motion (`idcontrol.tasks.forces.force_rows`)."""
+    return force_rows(tasks.forces, tasks.placement.rotation, contacts.identity, contacts.axes, h, arena)
+
+
+@late(lambda *_: types.none)
+@njit(cache=True, error_model="numpy")
+def miss_targets(tasks: TaskTerms, contacts: ContactArrays, f: Array, h: float, arena: Arena) -> None:
+    """Write what impulses f (3 n,) of contacts in stance miss of the targets of forces."""
+    force = vector(arena, f.shape[0])
+    for r in range(f.shape[0]):
+        force[r] = f[r] / h
+    write_missed(tasks.forces, tasks.placement.rotation, contacts.identity, contacts.axes, force, arena)
 
 
 @late(lambda tasks, M, bias, wish, arena: bias)

@@ -2,7 +2,7 @@ r"""Stage II: impulses of the same motion with the smallest torque (math.md, sec
 
 In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y₁)`` with ``Lτ = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ``, and
 
-    minimize ½ |hτ(y) - hτ_ref|² + ½ Σ w_i |y_i|²
+    minimize ½ |hτ(y) - hτ_ref|² + ½ |targets(y)|² + ½ Σ w_i |y_i|²
     s.t.     J_bᵀ y = J_bᵀ y₁                          v⁺ is kept
              y_i in the cone of the friction edges e of contact i with w_e = 0
              least ≤ hτ(y) ≤ most                      dropped if no y satisfies it
@@ -106,6 +106,10 @@ class TorqueMap(NamedTuple):
     constant: Array
 
 
+NO_TARGETS: Final = TorqueMap(np.zeros((0, 0)), np.zeros(0))
+"""Nothing is to vanish beside the torque."""
+
+
 class Bounds(NamedTuple):
     """What motors can give in one step: their torque limits, and the limit of change from the last torque.
 
@@ -129,6 +133,7 @@ class Cones(NamedTuple):
         v_tol: A contact whose slip is at most this counts as at rest [m/s]. With zero the law of rigid contacts is
             satisfied to `TOLERANCE`, and checked (`missed_law`).
         law: `DISSIPATION`, `COULOMB` or `CIRCLE`.
+        targets: What is to vanish beside the torque, in units of it [N m s]: more rows of the objective.
     """
 
     mu: Array
@@ -136,6 +141,7 @@ class Cones(NamedTuple):
     weight: Array
     v_tol: float
     law: int = DISSIPATION
+    targets: TorqueMap = NO_TARGETS
 
 
 @njit(cache=True, error_model="numpy")
@@ -674,6 +680,24 @@ def _move_to_least_torque(
     return True
 
 
+@late(lambda targets, torque, bounds, arena: types.Tuple((torque, bounds)))
+@njit(cache=True, error_model="numpy")
+def _with_targets(
+    targets: TorqueMap, torque: TorqueMap, bounds: Bounds, arena: Arena
+) -> tuple[TorqueMap, Bounds]:  # pragma: no cover - compiled
+    """Return torque and bounds with rows of targets below, which have no bounds."""
+    p, q, n3 = torque.constant.shape[0], targets.constant.shape[0], torque.matrix.shape[1]
+    rows, constant = matrix(arena, p + q, n3), vector(arena, p + q)
+    least, most = vector(arena, p + q), vector(arena, p + q)
+    for a in range(p):
+        assign(rows[a], torque.matrix[a])
+        constant[a], least[a], most[a] = torque.constant[a], bounds.least[a], bounds.most[a]
+    for i in range(q):
+        assign(rows[p + i], targets.matrix[i])
+        constant[p + i], least[p + i], most[p + i] = targets.constant[i], -np.inf, np.inf
+    return TorqueMap(rows, constant), Bounds(least, most)
+
+
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def share_kernel(
@@ -690,6 +714,8 @@ def share_kernel(
         out: Result, shape (3 n,).
         arena: Arena for all arrays.
     """
+    if cones.targets.constant.shape[0] > 0:
+        torque, bounds = _with_targets(cones.targets, torque, bounds, arena)
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
     u, cone = vector(arena, n3), indices(arena, n3 // 3)
     for r in range(n3):

@@ -1,4 +1,4 @@
-"""Whole-body tasks: targets for frames, the centre of mass and the angular momentum of a robot.
+"""Whole-body tasks: targets for frames, the centre of mass, the angular momentum and contact forces of a robot.
 
 A task has a reference, which `set` changes at any time, gains and a weight::
 
@@ -8,6 +8,7 @@ A task has a reference, which `set` changes at any time, gains and a weight::
 
 Tasks are weighted against each other; a strict one is met exactly as far as contacts, friction and motors allow. The
 joints also follow the reference of the controller's call, with the gains and the weight of `Posture`.
+`Force` never changes the motion: it chooses among the forces that give it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ import numpy as np
 import numpy.typing as npt
 import pinocchio as pin
 
+from idcontrol.contact.contacts import Detector
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.tasks import rows
+from idcontrol.tasks.forces import ForceTerms
 from idcontrol.tasks.rows import Targets
 from idcontrol.types import Array
 
-__all__ = ["CoM", "Frame", "Momentum", "Posture", "gather"]
+__all__ = ["CoM", "Force", "Frame", "Momentum", "Posture", "gather", "gather_forces"]
 
 Axes: TypeAlias = Literal["WORLD", "LOCAL_WORLD_ALIGNED", "LOCAL"]
 AXES: Final = {"WORLD": rows.WORLD, "LOCAL_WORLD_ALIGNED": rows.LOCAL_WORLD_ALIGNED, "LOCAL": rows.LOCAL}
@@ -258,6 +262,41 @@ class Momentum(_Rows):
         self._set(momentum, rate)
 
 
+class Force(_Rows):
+    """Force or wrench that the ground exerts on a foot, a sole or a hand, as far as the motion leaves it open."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self, frame: str, kind: Literal["force", "wrench"] = "force", *, weight: npt.ArrayLike = 1.0) -> None:
+        """Choose a foot; until `set` the task asks for nothing.
+
+        Args:
+            frame: Frame of the foot or sole in the robot file.
+            kind: What of it has a target.
+            weight: Weight, one number or one for each row [N⁻², (N m)⁻²]; that of a motor's torque is 1e-6 (N m)⁻².
+
+        Raises:
+            UnknownName: There is no such kind.
+            InputError: Weights cannot be used.
+        """
+        if kind not in ("force", "wrench"):
+            raise UnknownName("kind of force task", kind, ("force", "wrench"))
+        self.frame = frame
+        super().__init__(f"{kind} on {frame!r}", slice(0, 3 if kind == "force" else 6), 0.0, 0.0, weight, False)
+        self._own.acceleration[:] = np.nan
+
+    def set(self, target: npt.ArrayLike) -> None:
+        """Change the target: a force [N], shape (3,), or a wrench, shape (6,): force and moment about the frame [N m].
+
+        World axes.
+
+        Raises:
+            InputError: These are no such numbers.
+        """
+        self._write("acceleration", _numbers(self._name, target, (self._part.stop,)), self._part)
+        self.is_set = True
+
+
 class Posture:
     """Weight and gains of the joints' reference in the controller's call."""
 
@@ -288,14 +327,14 @@ class Posture:
             raise InputError(f"weights of the posture must be positive, not {weight!r}")
 
 
-Task: TypeAlias = Frame | CoM | Momentum | Posture
+Task: TypeAlias = Frame | CoM | Momentum | Posture | Force
 
 
 def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Array]:
-    """Collect tasks in one set of arrays, into which their `set` writes from now on.
+    """Collect tasks on motion in one set of arrays, into which their `set` writes from now on.
 
     Args:
-        tasks: The tasks.
+        tasks: The tasks; those on forces are left to `gather_forces`.
         system: The machine.
         q: Configuration that sets the references of tasks without one, shape (nq,).
 
@@ -307,9 +346,9 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
         InputError: A task is on a frame of the world, on the centre of mass of a robot without a floating base, is
             repeated, or is no task.
     """
-    six = [task for task in tasks if isinstance(task, _Rows)]
+    six = [task for task in tasks if isinstance(task, _Rows) and not isinstance(task, Force)]
     posture = [task for task in tasks if isinstance(task, Posture)]
-    if len(six) + len(posture) != len(tasks):
+    if not all(isinstance(task, _Rows | Posture) for task in tasks):
         raise InputError(f"tasks must be of idcontrol.tasks, not {[type(task).__name__ for task in tasks]}")
     if len(set(map(id, tasks))) < len(tasks) or len(posture) > 1:
         raise InputError("a task is given twice; give each once, and one Posture at most")
@@ -337,3 +376,34 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
         elif isinstance(task, CoM) and not task.is_set:
             targets.position[i] = system.com(q)
     return targets, joint_weight
+
+
+def gather_forces(tasks: Sequence[Task], contacts: Detector) -> ForceTerms:
+    """Take tasks on forces into one set of arrays, as `gather` does.
+
+    Raises:
+        UnknownName: A task's frame has no contact sphere.
+        InputError: The contacts are not of spheres, or two tasks are on one frame.
+    """
+    wanted = [task for task in tasks if isinstance(task, Force)]
+    targets, nothing = no_targets(len(wanted)), np.zeros(0, dtype=np.int64)
+    if not wanted:
+        return ForceTerms(targets, nothing, nothing, np.zeros((0, 3)), np.zeros(0))
+    if not isinstance(contacts, SphereContacts):
+        raise InputError("tasks on forces need a detector of contact spheres (idcontrol.contact.spheres)")
+    frames = [task.frame for task in wanted]
+    for at, task in enumerate(wanted):
+        if task.frame not in contacts.frames:
+            raise UnknownName("foot or sole", task.frame, tuple(dict.fromkeys(contacts.frames)))
+        if frames.count(task.frame) > 1:
+            raise InputError(f"two force tasks are on {task.frame!r}; give one")
+        task.join(targets, at)
+    system, (joint, centre) = contacts.system, contacts.mounting()
+    origin = [system.model.frames[system.frame(frame)].placement.translation for frame in contacts.frames]
+    return ForceTerms(
+        targets=targets,
+        task=np.array([frames.index(frame) if frame in frames else -1 for frame in contacts.frames], dtype=np.int64),
+        joint=joint,
+        arm=centre - np.array(origin),
+        radius=contacts.radius,
+    )

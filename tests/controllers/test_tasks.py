@@ -227,6 +227,9 @@ def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
         (lambda: tasks.CoM(weight=[1.0, 2.0]), InputError, "shape"),
         (lambda: tasks.CoM().set([0.0, np.nan, 0.0]), InputError, "finite"),
         (lambda: tasks.Frame("trunk", "orientation").set(2.0 * np.eye(3)), InputError, "rotation matrix"),
+        (lambda: tasks.Force("FL_foot", "moment"), UnknownName, "moment"),
+        (lambda: tasks.Force("FL_foot").set(np.zeros(6)), InputError, r"shape \(3,\)"),
+        (lambda: tasks.Force("FL_foot", "wrench", weight=[1.0, 1.0, 1.0]), InputError, r"shape \(6,\)"),
         (lambda: tasks.Posture(weight=0.0), InputError, "positive"),
         (lambda: tasks.Posture(kd=3.0), InputError, "without a kp"),
         (lambda: tasks.Posture(kp=-1.0), InputError, "not be negative"),
@@ -248,6 +251,8 @@ def test_what_cannot_be_a_task_is_refused_in_one_line(make, error, words):
         ("go1", lambda: [tasks.Posture(), tasks.Posture()], InputError, "one Posture"),
         ("go1", lambda: ["com"], InputError, "str"),
         ("go1", lambda: [tasks.Posture(weight=[1.0, 2.0])], InputError, "2 weights"),
+        ("talos", lambda: [tasks.Force("left_sole")], UnknownName, "left_sole_link"),
+        ("go1", lambda: [tasks.Force("FL_foot"), tasks.Force("FL_foot")], InputError, "two force tasks"),
         ("panda", lambda: [tasks.CoM()], InputError, "floating base"),
         ("panda", lambda: [tasks.Frame("universe")], InputError, "fixed to the world"),
     ],
@@ -261,3 +266,8 @@ def test_tasks_that_do_not_fit_a_robot_are_refused_in_one_line(robot, listed, er
 def test_controllers_without_a_demand_refuse_tasks(name):
     with pytest.raises(InputError, match=f"'{name}' takes no tasks"):
         controllers.make(name, robots.load("go1"), mu=0.6, tasks=[tasks.CoM()])
+
+
+def test_a_controller_without_a_second_stage_refuses_force_tasks():
+    with pytest.raises(InputError, match="shares no forces"):
+        controllers.make("id-coulomb-qp-raw", robots.load("go1"), mu=0.6, tasks=[tasks.Force("FL_foot")])
