@@ -48,6 +48,9 @@ def no_targets(k: int) -> Targets:
         joint=np.zeros(k, dtype=np.int64),
         offset=np.zeros((k, 3)),
         turn=np.tile(np.eye(3), (k, 1, 1)),
+        base=np.full(k, -1),
+        base_offset=np.zeros((k, 3)),
+        base_turn=np.tile(np.eye(3), (k, 1, 1)),
         position=np.zeros((k, 3)),
         rotation=np.tile(np.eye(3), (k, 1, 1)),
         velocity=np.zeros((k, 6)),
@@ -147,9 +150,9 @@ class _Rows:
 
 
 class Frame(_Rows):
-    """Position, orientation or both of a frame of the URDF."""
+    """Position, orientation or both of a frame of the URDF, in the world or relative to another frame."""
 
-    __slots__ = ("frame", "kind")
+    __slots__ = ("frame", "kind", "relative_to")
 
     def __init__(
         self,
@@ -161,6 +164,7 @@ class Frame(_Rows):
         weight: npt.ArrayLike = 1.0,
         strict: bool = False,
         axes: Axes = "LOCAL_WORLD_ALIGNED",
+        relative_to: str | None = None,
     ) -> None:
         """Choose a frame; until `set` its target is its pose in the robot's standing state.
 
@@ -172,6 +176,7 @@ class Frame(_Rows):
             weight: Weight, one number or one for each row.
             strict: True if the task takes priority over all weighted ones.
             axes: Axes of velocities, accelerations, gains and weights, by Pinocchio's names.
+            relative_to: Frame that stands in place of the world, for references and axes, too; None is the world.
 
         Raises:
             UnknownName: There is no such kind or axes.
@@ -181,7 +186,7 @@ class Frame(_Rows):
             raise UnknownName("kind of frame task", kind, tuple(KINDS))
         if axes not in AXES:
             raise UnknownName("axes", axes, tuple(AXES))
-        self.frame, self.kind = name, kind
+        self.frame, self.kind, self.relative_to = name, kind, relative_to
         super().__init__(f"task {name!r}", KINDS[kind], kp, kd, weight, strict)
         self._own.kind[0], self._own.axes[0] = rows.FRAME, AXES[axes]
 
@@ -190,7 +195,7 @@ class Frame(_Rows):
 
         Args:
             place: A ``pinocchio.SE3``; or a position, shape (3,) [m], or a rotation matrix, shape (3, 3), for a task on
-                that alone. World frame.
+                that alone. In the world, or in the frame `relative_to`.
             velocity: Velocity of these rows, linear part first [m/s, rad/s]; None for rest.
             acceleration: Acceleration of these rows [m/s², rad/s²]; None for zero.
 
@@ -343,8 +348,8 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
 
     Raises:
         UnknownName: There is no such frame.
-        InputError: A task is on a frame of the world, on the centre of mass of a robot without a floating base, is
-            repeated, or is no task.
+        InputError: A task is on a frame of the world, relative to a frame of the same link, on the centre of mass of a
+            robot without a floating base, is repeated, or is no task.
     """
     six = [task for task in tasks if isinstance(task, _Rows) and not isinstance(task, Force)]
     posture = [task for task in tasks if isinstance(task, Posture)]
@@ -364,18 +369,29 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
         task.join(targets, i)
         if isinstance(task, Frame):
             frame = system.frame(task.frame)
-            targets.joint[i] = system.frame_joint[frame]
+            targets.joint[i], targets.offset[i], targets.turn[i] = _mounting(system, frame)
             if targets.joint[i] == 0:
                 raise InputError(f"frame {task.frame!r} is fixed to the world and cannot be moved by a task")
-            place = system.model.frames[frame].placement
-            targets.offset[i], targets.turn[i] = place.translation, place.rotation
+            place = data.oMf[frame]
+            if task.relative_to is not None:
+                base = system.frame(task.relative_to)
+                targets.base[i], targets.base_offset[i], targets.base_turn[i] = _mounting(system, base)
+                if targets.base[i] == targets.joint[i]:
+                    raise InputError(f"frames {task.frame!r} and {task.relative_to!r} are on one link")
+                place = data.oMf[base].actInv(place)
             if not task.is_set:
-                targets.position[i], targets.rotation[i] = data.oMf[frame].translation, data.oMf[frame].rotation
+                targets.position[i], targets.rotation[i] = place.translation, place.rotation
         elif not system.floats:
             raise InputError("tasks on centre of mass and momentum need a machine whose joints hang on a floating base")
         elif isinstance(task, CoM) and not task.is_set:
             targets.position[i] = system.com(q)
     return targets, joint_weight
+
+
+def _mounting(system: System, frame: int) -> tuple[int, Array, Array]:
+    """Return the joint of a frame, and the frame's origin (3,) and axes (3, 3) in it."""
+    place = system.model.frames[frame].placement
+    return int(system.frame_joint[frame]), place.translation, place.rotation
 
 
 def gather_forces(tasks: Sequence[Task], contacts: Detector) -> ForceTerms:
@@ -399,7 +415,7 @@ def gather_forces(tasks: Sequence[Task], contacts: Detector) -> ForceTerms:
             raise InputError(f"two force tasks are on {task.frame!r}; give one")
         task.join(targets, at)
     system, (joint, centre) = contacts.system, contacts.mounting()
-    origin = [system.model.frames[system.frame(frame)].placement.translation for frame in contacts.frames]
+    origin = [_mounting(system, system.frame(frame))[1] for frame in contacts.frames]
     return ForceTerms(
         targets=targets,
         task=np.array([frames.index(frame) if frame in frames else -1 for frame in contacts.frames], dtype=np.int64),

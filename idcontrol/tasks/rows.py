@@ -5,7 +5,8 @@ r"""Rows of whole-body tasks: accelerations a of a robot that change a task acco
 with ``a = (v⁺ - v) / h`` as in a control step: the axes of a base's linear velocity stand still within the step, and
 the drift ``Ȧ v`` is that of such velocities (`idcontrol.dynamics.system`). All follows from the terms of the step:
 
-- a frame's rows from the spatial Jacobian, its velocity and drift from `Motion`;
+- a frame's rows from the spatial Jacobian, its velocity and drift from `Motion`; relative to another frame, from the
+  difference of both bodies at the same point, in the other's axes and less the Coriolis acceleration;
 - the centre of mass from the rows of M and c that belong to the base, which are the machine's momentum and what
   changes it: ``ẍ = R (M a + c)_linear / m + g`` (Orin, Goswami & Lee 2013, Centroidal dynamics, eqs. 27 to 40);
 - the angular momentum about the centre of mass likewise, ``k̇ = R (M a + c)_angular - r × R (M a + c)_linear`` with r
@@ -29,7 +30,8 @@ CENTROID: Final = 1
 """A task on the centre of mass, then on the angular momentum about it."""
 
 WORLD: Final = 0
-"""Velocities and accelerations of a frame at the origin of the world, as Pinocchio's ``WORLD``."""
+"""Velocities and accelerations of a frame at the origin of the world, as Pinocchio's ``WORLD``; another frame may stand
+in place of the world."""
 LOCAL_WORLD_ALIGNED: Final = 1
 """At the frame's origin, in axes of the world."""
 LOCAL: Final = 2
@@ -46,6 +48,9 @@ class Targets(NamedTuple):
         joint: Joint that carries the frame, shape (k,).
         offset: Origin of the frame in its joint, shape (k, 3) [m].
         turn: Axes of the frame in its joint (columns), shape (k, 3, 3).
+        base: Joint that carries the frame in place of the world, shape (k,); -1 is the world.
+        base_offset: Origin of that frame in its joint, shape (k, 3) [m].
+        base_turn: Its axes in its joint (columns), shape (k, 3, 3).
         position: Reference position, shape (k, 3) [m].
         rotation: Reference axes (columns), shape (k, 3, 3).
         velocity: Reference velocity, shape (k, 6) [m/s, rad/s]; of angular momentum its value [N m s].
@@ -62,6 +67,9 @@ class Targets(NamedTuple):
     joint: Integers
     offset: Array
     turn: Array
+    base: Integers
+    base_offset: Array
+    base_turn: Array
     position: Array
     rotation: Array
     velocity: Array
@@ -137,33 +145,67 @@ def rotation_vector(goal: Array, actual: Array, out: Array, arena: Arena) -> Non
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _frame(at: Placement, targets: Targets, i: int, A: Array, y: Array, arena: Arena) -> None:
-    """Write the six rows of task i, which is on a frame, into A (6, m) and y (6,); see the module."""
-    joint, m = targets.joint[i], A.shape[1]
+def _place(at: Placement, joint: int, offset: Array, turn: Array, p: Array, R: Array) -> None:
+    """Write origin (3,) and axes (3, 3) of a frame that is mounted on a joint."""
     base, turned = at.position[joint], at.rotation[joint]
-    p, velocity, drift, error = vector(arena, 3), vector(arena, 6), vector(arena, 6), targets.error[i]
-    R = matrix(arena, 3, 3)
     for x in range(3):
         p[x] = base[x]
         for k in range(3):
-            p[x] += turned[x, k] * targets.offset[i, k]
+            p[x] += turned[x, k] * offset[k]
             R[x, k] = 0.0
             for o in range(3):
-                R[x, k] += turned[x, o] * targets.turn[i, o, k]
-    V, D = at.motion.velocity[joint], at.motion.drift[joint]
+                R[x, k] += turned[x, o] * turn[o, k]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _add_motion(
+    at: Placement, joint: int, sign: float, p: Array, A: Array, velocity: Array, drift: Array, arena: Arena
+) -> None:
+    """Add, with a sign, Jacobian (6, m), velocity (6,) and drift (6,) of the body of a joint at point p (3,)."""
+    V, D, v, d = at.motion.velocity[joint], at.motion.drift[joint], vector(arena, 6), vector(arena, 6)
     for x in range(6):
-        velocity[x], drift[x] = V[x], D[x]
-    _cross(V[3:], p, velocity)
-    _cross(D[3:], p, drift)
-    _cross(V[3:], velocity, drift)
-    for k in range(m):
-        w0, w1, w2 = at.jacobian[3, k], at.jacobian[4, k], at.jacobian[5, k]
-        A[0, k] = at.jacobian[0, k] + w1 * p[2] - w2 * p[1]
-        A[1, k] = at.jacobian[1, k] + w2 * p[0] - w0 * p[2]
-        A[2, k] = at.jacobian[2, k] + w0 * p[1] - w1 * p[0]
-        A[3, k], A[4, k], A[5, k] = w0, w1, w2
-        if not at.support[joint, k]:
-            A[:, k] = 0.0
+        v[x], d[x] = V[x], D[x]
+    _cross(V[3:], p, v)
+    _cross(D[3:], p, d)
+    _cross(V[3:], v, d)
+    for x in range(6):
+        velocity[x] += sign * v[x]
+        drift[x] += sign * d[x]
+    for k in range(A.shape[1]):
+        if at.support[joint, k]:
+            w0, w1, w2 = at.jacobian[3, k], at.jacobian[4, k], at.jacobian[5, k]
+            A[0, k] += sign * (at.jacobian[0, k] + w1 * p[2] - w2 * p[1])
+            A[1, k] += sign * (at.jacobian[1, k] + w2 * p[0] - w0 * p[2])
+            A[2, k] += sign * (at.jacobian[2, k] + w0 * p[1] - w1 * p[0])
+            A[3, k] += sign * w0
+            A[4, k] += sign * w1
+            A[5, k] += sign * w2
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _frame(at: Placement, targets: Targets, i: int, A: Array, y: Array, arena: Arena) -> None:
+    """Write the six rows of task i, which is on a frame, into A (6, m) and y (6,); see the module."""
+    joint, base, error = targets.joint[i], targets.base[i], targets.error[i]
+    p, velocity, drift, R = vector(arena, 3), vector(arena, 6), vector(arena, 6), matrix(arena, 3, 3)
+    _place(at, joint, targets.offset[i], targets.turn[i], p, R)
+    A[:], velocity[:], drift[:] = 0.0, 0.0, 0.0
+    _add_motion(at, joint, 1.0, p, A, velocity, drift, arena)
+    if base >= 0:
+        o, Q, spin, m = vector(arena, 3), matrix(arena, 3, 3), at.motion.velocity[base, 3:], A.shape[1]
+        _place(at, base, targets.base_offset[i], targets.base_turn[i], o, Q)
+        _add_motion(at, base, -1.0, p, A, velocity, drift, arena)
+        _cross(velocity, spin, drift)  # Coriolis: -2 ω x v
+        _cross(velocity, spin, drift)
+        _cross(velocity[3:], spin, drift[3:])
+        for x in range(3):
+            p[x] -= o[x]
+            _into_axes(Q, R[:, x])
+        _into_axes(Q, p)
+        for half in (0, 3):
+            _into_axes(Q, velocity[half:])
+            _into_axes(Q, drift[half:])
+            for k in range(m):
+                _into_axes(Q, A[half:, k])
     for x in range(3):
         error[x] = targets.position[i, x] - p[x]
     rotation_vector(targets.rotation[i], R, error[3:], arena)
@@ -179,7 +221,7 @@ def _frame(at: Placement, targets: Targets, i: int, A: Array, y: Array, arena: A
             _into_axes(R, velocity[half:])
             _into_axes(R, drift[half:])
             _into_axes(R, error[half:])
-            for k in range(m):
+            for k in range(A.shape[1]):
                 _into_axes(R, A[half:, k])
     for x in range(6):
         y[x] = change[x] + targets.kp[i, x] * error[x] + targets.kd[i, x] * (goal[x] - velocity[x]) - drift[x]

@@ -247,6 +247,8 @@ def test_what_cannot_be_a_task_is_refused_in_one_line(make, error, words):
     ("robot", "listed", "error", "words"),
     [
         ("go1", lambda: [tasks.Frame("wing")], UnknownName, "wing"),
+        ("go1", lambda: [tasks.Frame("trunk", relative_to="wing")], UnknownName, "wing"),
+        ("go1", lambda: [tasks.Frame("FL_foot", relative_to="FL_calf")], InputError, "on one link"),
         ("go1", lambda: [tasks.CoM()] * 2, InputError, "twice"),
         ("go1", lambda: [tasks.Posture(), tasks.Posture()], InputError, "one Posture"),
         ("go1", lambda: ["com"], InputError, "str"),

@@ -111,6 +111,55 @@ def test_a_motion_that_obeys_the_rows_changes_a_frame_as_its_reference_asks():
     np.testing.assert_allclose((new - old) / h, acceleration, atol=20 * h * np.abs(a).max())  # one-sided difference
 
 
+def relative(of: Moving, q, v, frame: str, base: str):
+    """Where a frame is in another one, and how it moves there: v and ω in the other's axes, shape (6,)."""
+    model, data = of.system.model, of.system.model.createData()
+    pin.forwardKinematics(model, data, q, v)
+    pin.updateFramePlacements(model, data)
+    place, other = (data.oMf[model.getFrameId(name)] for name in (frame, base))
+    moves, carries = (
+        pin.getFrameVelocity(model, data, model.getFrameId(name), pin.LOCAL_WORLD_ALIGNED) for name in (frame, base)
+    )
+    along = moves.linear - carries.linear - np.cross(carries.angular, place.translation - other.translation)
+    to_other = other.rotation.T
+    return other.actInv(place), np.r_[to_other @ along, to_other @ (moves.angular - carries.angular)]
+
+
+@pytest.mark.parametrize(
+    ("robot", "frame", "base"),
+    [("talos", "gripper_left_base_link", "gripper_right_base_link"), ("go1", "FL_foot", "RR_foot")],
+)
+def test_a_frame_follows_its_reference_in_the_axes_of_another_that_moves(robot, frame, base):
+    rng, h = np.random.default_rng(7), 1e-6
+    of = moving(rng, robot)
+    place, moves = relative(of, of.q, of.v, frame, base)
+    goal = pin.SE3(place.rotation @ pin.exp3(0.1 * rng.standard_normal(3)), rng.standard_normal(3))
+    velocity, acceleration = rng.standard_normal((2, 6))
+    task = tasks.Frame(frame, kp=20.0, kd=3.0, relative_to=base)
+    task.set(goal, velocity, acceleration)
+    A, y, _ = rows(of, task)
+    error = np.r_[goal.translation - place.translation, pin.log3(goal.rotation @ place.rotation.T)]
+    np.testing.assert_allclose(task.error, error, atol=SAME)
+    np.testing.assert_allclose(A @ of.v, moves, atol=SAME)
+    a = np.linalg.lstsq(A, y)[0]
+    found = []
+    for sign in (1.0, -1.0):
+        q, v = of.system.advance(of.q, of.v + sign * h * a, sign * h)
+        found.append(relative(of, q, v, frame, base)[1])
+    wanted = acceleration + 20.0 * error + 3.0 * (velocity - moves)
+    np.testing.assert_allclose((found[0] - found[1]) / (2 * h), wanted, atol=1e-3 * np.abs(a).max())
+
+
+def test_a_frame_relative_to_the_fixed_base_of_an_arm_is_one_in_the_world():
+    of = moving(np.random.default_rng(8), "panda")
+    one, other = tasks.Frame("panda_hand"), tasks.Frame("panda_hand", relative_to="panda_link0")
+    for task in (one, other):
+        task.set(pin.SE3.Random(), np.ones(6), np.ones(6))
+    other.set(pin.SE3(one._own.rotation[0], one._own.position[0]), np.ones(6), np.ones(6))
+    for mine, wanted in zip(rows(of, other), rows(of, one), strict=True):
+        np.testing.assert_allclose(mine, wanted, atol=1e-9)
+
+
 @pytest.mark.parametrize("angle", [0.0, 1e-12, 1e-7, 1.0, 3.0, np.pi - 1e-7, np.pi])
 def test_rotation_vectors_are_right_at_every_angle(angle):
     rng = np.random.default_rng(4)
