@@ -118,6 +118,9 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
     that motion, it solves every model of rigid contact, and no contact problem has to be solved.
     """
     k, p_joints = p.w.rho.shape[1], p.w.fixed.shape[0]
+    if p.known.shape[0] > 0 and not np.isnan(p.known[0]):
+        assign(f, p.known[: f.shape[0]])
+        return Answer(SOLVED, True, p.known[-1], p.known[f.shape[0] : -1], np.nan)
     x = vector(arena, k)
     residual = _sticking_motion(p, x, arena)
     if residual <= CONSISTENT:
@@ -137,9 +140,13 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def certify(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Run `stick`, solved only if all motors are also within their bounds."""
+    """Run `stick`, solved only if all motors are also within their bounds; then `Posed.known` has its answer."""
     answer = stick(p, f, arena)
     good = answer.ending == SOLVED and within(p.bounds, answer.impulse)
+    if good:
+        assign(p.known[: f.shape[0]], f)
+        assign(p.known[f.shape[0] : -1], answer.impulse)
+        p.known[-1] = answer.residual
     return Answer(SOLVED if good else NO_SOLUTION, True, answer.residual, answer.impulse, np.nan)
 
 

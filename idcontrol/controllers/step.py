@@ -47,7 +47,7 @@ from idcontrol.kernels.arena import HEAP, Arena, begin, flags, frames, indices, 
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
-from idcontrol.kernels.linear import assign, assign_rows
+from idcontrol.kernels.linear import add, assign, assign_rows
 from idcontrol.kernels.linked import address, calls, late, linked, type_returned
 from idcontrol.models.distribution import MET, Bounds, Cones, TorqueMap, unbounded
 from idcontrol.models.memory import Memory, recall, remember
@@ -109,6 +109,9 @@ unmodelled push or load needs more, staying upright takes priority over the rate
 
 SOLE_RANK: Final = 1e-7
 """Motions of a sole's corners shorter than this, relative to the longest, count as none: two corners do not twist."""
+
+ROWS: Final = types.Tuple((typeof(np.empty((0, 0))), typeof(np.empty(0))))
+"""Rows and a number for each, as compiled code returns them."""
 
 END_SLACK: Final = 1e-6
 """Distance by which tasks may move a joint too far towards its stop in a period before a program forbids it [rad or m]:
@@ -264,6 +267,8 @@ class Posed(NamedTuple):
         bounds: Bounds of the motors.
         h: Control period [s].
         sticks: True to try the sticking motion first: b agrees with it.
+        known: That motion's impulses of contacts (3 n,) and motors (a,), then its residual, once the certificate of tasks
+            has written them; NaN before, and empty without tasks.
         lands: True if a foot meets the ground within the period (`meets_ground`).
     """
 
@@ -279,6 +284,7 @@ class Posed(NamedTuple):
     bounds: Bounds
     h: float
     sticks: bool
+    known: Array
     lands: bool
 
 
@@ -335,6 +341,7 @@ def assembled(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds
         bounds=unbounded(last.size) if bounds is None else bounds,
         h=problem.h,
         sticks=False,
+        known=np.zeros(0),
         lands=False,
     )
 
@@ -462,9 +469,9 @@ def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, 
     return which[:n]
 
 
-@late(lambda *_: types.none)
+@late(lambda *_: ROWS)
 @njit(cache=True, inner=True, error_model="numpy")
-def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, arena: Arena) -> None:
+def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, arena: Arena) -> tuple[Array, Array]:
     """Replace the target velocities of the corners of each sole by the closest velocities of a rigid body.
 
     The columns of the rows that belong to the base are the velocities of a robot that moves as one body.
@@ -475,10 +482,16 @@ def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, ar
         u: Number of unactuated velocities; without six no sole moves freely, and nothing is done.
         target: In and out, shape (3 n,) [m/s].
         arena: Arena for all arrays.
+
+    Returns:
+        Rows, shape (r, m), and targets, shape (r,), that say the same: those of twists for soles, at most six for each.
     """
-    n = contacts.identity.shape[0]
-    done, corners = flags(arena, n), indices(arena, n)
-    done[:] = u < 6
+    n, m, r = contacts.identity.shape[0], contacts.jacobian.shape[1], 0
+    done, corners, rows = flags(arena, n), indices(arena, n), indices(arena, 3 * n)
+    J, goal = matrix(arena, 3 * n, m), vector(arena, 3 * n)
+    if u < 6:
+        return contacts.jacobian, target
+    done[:], J[:] = False, 0.0
     for first in range(n):
         if done[first]:
             continue
@@ -487,26 +500,33 @@ def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, ar
             if patch[contacts.identity[i]] == patch[contacts.identity[first]]:
                 corners[count], done[i] = i, True
                 count += 1
-        if count < 2:
-            continue
         # velocities of the corners as rows: one for each motion of the base
         columns, unused, longest = matrix(arena, 3 * count, 6), zeros(arena, 6), 0.0
         old, squares = vector(arena, 3 * count), zeros(arena, 6)
-        for c in range(count):
-            for axis in range(3):
-                r, row = axis * n + corners[c], 3 * c + axis
-                old[row], target[r] = target[r], 0.0
-                for k in range(6):
-                    columns[row, k] = contacts.jacobian[r, k]
-                    squares[k] += columns[row, k] * columns[row, k]
-        for k in range(6):
-            longest = max(longest, squares[k])
+        for k in range(3 * count):
+            rows[k] = (k % 3) * n + corners[k // 3]
+            old[k] = target[rows[k]]
+            for d in range(6):
+                columns[k, d] = contacts.jacobian[rows[k], d]
+                squares[d] += columns[k, d] * columns[k, d]
+        if count == 1:
+            for k in range(3):
+                assign(J[r], contacts.jacobian[rows[k]])
+                goal[r] = old[k]
+                r += 1
+            continue
+        for d in range(6):
+            longest = max(longest, squares[d])
         basis, _ = column_basis(columns, unused, SOLE_RANK * np.sqrt(longest), arena)
-        for k in range(basis.shape[0]):
-            share = dot(basis[k], old)
-            for c in range(count):
-                for axis in range(3):
-                    target[axis * n + corners[c]] += share * basis[k, 3 * c + axis]
+        for k in range(3 * count):
+            target[rows[k]] = 0.0
+        for d in range(basis.shape[0]):
+            goal[r] = dot(basis[d], old)
+            for k in range(3 * count):
+                target[rows[k]] += goal[r] * basis[d, k]
+                add(J[r], basis[d, k], contacts.jacobian[rows[k]])
+            r += 1
+    return J[:r], goal[:r]
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -629,15 +649,15 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def wished(machine: Machine, v: Array, b: Array, contacts: ContactArrays, target: Array, arena: Arena) -> Wish:
-    """Gather the additional demands for `TaskTerms`: the joints' reference b, and contacts in stance."""
+def wished(machine: Machine, v: Array, b: Array, J: Array, target: Array, arena: Arena) -> Wish:
+    """Gather the additional demands for `TaskTerms`: the joints' reference b, and rows of contacts in stance."""
     a = b.shape[0]
     slowest, fastest = vector(arena, a), vector(arena, a)
     for j in range(a):
         angle, _ = joint_error(machine.terms, machine.inputs, j)
         slowest[j] = nearing(angle, machine.joints.room.lower[j], machine.h)
         fastest[j] = nearing(angle, machine.joints.room.upper[j], machine.h)
-    return Wish(v, b, slowest, fastest, contacts.jacobian, target, machine.h)
+    return Wish(v, b, slowest, fastest, J, target, machine.h)
 
 
 @late(lambda bound, posed, arena: posed)
@@ -654,7 +674,7 @@ def within_limits(bound: Bound, posed: Posed, arena: Arena) -> Posed:
     demand(terms, machine.joints, h, machine.inputs, v, b)
     for j in range(a):
         least[j], most[j] = posed.bounds.least[j] / h, posed.bounds.most[j] / h
-    wish = wished(machine, v, b, posed.contacts, posed.target, arena)
+    wish = wished(machine, v, b, posed.contacts.jacobian, posed.target, arena)
     short = True
     for j in range(a):
         short = short and wish.slowest[j] - END_SLACK / h <= posed.b[j] <= wish.fastest[j] + END_SLACK / h
@@ -668,7 +688,7 @@ def within_limits(bound: Bound, posed: Posed, arena: Arena) -> Posed:
         w.c[r] -= posed.target[r]
     return Posed(
         w, b, posed.which, posed.contacts, posed.target, posed.cones, posed.active, posed.last, posed.held,
-        posed.bounds, h, posed.sticks, posed.lands,
+        posed.bounds, h, posed.sticks, vector(arena, 0), posed.lands,
     )  # fmt: skip
 
 
@@ -689,14 +709,17 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
         since[i] = inputs.since_touchdown[contacts.identity[i]]
         held[i] = np.isinf(contacts.mu[i])
     landing_kernel(contacts, v, machine.landing, since, target, arena)
+    J, goal, known = contacts.jacobian, target, vector(arena, 0)
     if machine.patch.shape[0] > 0:
-        as_rigid(contacts, machine.patch, terms.free.shape[0], target, arena)
+        J, goal = as_rigid(contacts, machine.patch, terms.free.shape[0], target, arena)
     weight = ramp_weights(contacts.identity, inputs, machine.rule.ramp_s, arena)
 
     if machine.tasks.targets.kind.shape[0] > 0:
-        b = free_velocities(machine.tasks, terms.M, terms.bias, wished(machine, v, b, contacts, target, arena), arena)
+        b = free_velocities(machine.tasks, terms.M, terms.bias, wished(machine, v, b, J, goal, arena), arena)
+        known = vector(arena, 3 * n + b.shape[0] + 1)
+        known[:] = np.nan
     elif machine.projects and n > 0:
-        b = projection_kernel(terms.M, contacts.jacobian, target, b, arena)
+        b = projection_kernel(terms.M, J, goal, b, arena)
 
     kappa = vector(arena, m)
     np.dot(terms.M, v, kappa)
@@ -725,6 +748,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
         bounds,
         h,
         machine.shortcut and machine.projects and n > 0,
+        known,
         lands,
     )
 
@@ -793,6 +817,7 @@ def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
         Bounds(least[:p], most[:p]),
         posed.h,
         posed.sticks,
+        vector(arena, 0),
         posed.lands,
     )
 

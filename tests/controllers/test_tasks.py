@@ -210,7 +210,10 @@ def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
     near = of.contacts.detect(np.inf)
     asked = np.random.default_rng(1).standard_normal(24)
     target = asked.copy()
-    as_rigid(near.arrays, of.contacts.patch, 6, target, HEAP)
+    J, goal = as_rigid(near.arrays, of.contacts.patch, 6, target, HEAP)
+    assert J.shape == (12, of.v.size)  # a twist for each sole asks for the same
+    same = np.linalg.lstsq(near.jacobian, target, rcond=1e-10)[0]
+    np.testing.assert_allclose(np.linalg.lstsq(J, goal)[0], same, atol=1e-9)
     for foot in (0, 1):
         rows = [axis * 8 + i for axis, i in itertools.product(range(3), np.flatnonzero(of.contacts.patch == foot))]
         twists = near.jacobian[rows][:, :6]
