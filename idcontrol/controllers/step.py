@@ -267,8 +267,8 @@ class Posed(NamedTuple):
         bounds: Bounds of the motors.
         h: Control period [s].
         sticks: True to try the sticking motion first: b agrees with it.
-        known: That motion's impulses of contacts (3 n,) and motors (a,), then its residual, once the certificate of tasks
-            has written them; NaN before, and empty without tasks.
+        known: That motion's impulses of contacts (3 n,) and motors (a,), then its residual, once the certificate has
+            written them; NaN before, and empty without tasks.
         lands: True if a foot meets the ground within the period (`meets_ground`).
     """
 

@@ -165,10 +165,11 @@ def bounded_velocities(
         now = wish.v[m - a + j]
         slowest[j], fastest[j] = (wish.slowest[j] - now) / h, (wish.fastest[j] - now) / h
     dynamics = Dynamics(M, bias, wish.J, d, mu, least, most, slowest, fastest)
-    if not bounded_demand(dynamics, rows, max(np.sqrt(weight), 1.0), out, arena):
+    solved, x = bounded_demand(dynamics, rows, max(np.sqrt(weight), 1.0), arena)
+    if not solved:
         tasks.outcome[0] = INFEASIBLE
         return wish.b
     for j in range(a):
-        out[j] = wish.v[m - a + j] + h * out[j]
+        out[j] = wish.v[m - a + j] + h * x[m - a + j]
     tasks.outcome[0] = BOUNDED
     return out

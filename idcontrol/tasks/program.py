@@ -154,20 +154,20 @@ def _add_square(H: Array, g: Array, row: Array, weight: float, constant: float) 
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, out: Array, arena: Arena = HEAP) -> bool:
+def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena = HEAP) -> tuple[bool, Array]:
     """Solve the program of the module.
 
     Args:
         dynamics: The machine and its limits.
         rows: The tasks.
         unit: The machine's weight, f [N].
-        out: Accelerations of the joints, shape (a,) [rad/s²]; written if there is a solution.
         arena: Arena for all arrays.
 
     Returns:
-        True if the program is solved; it has no solution if contacts and limits allow no motion at all.
+        True if the program is solved, which fails if contacts and limits allow no motion at all; accelerations
+        [m/s², rad/s²] and forces relative to the weight, (a, F / unit), shape (m + 3 n,).
     """
-    (r, m), a, p = dynamics.J.shape, out.shape[0], rows.y.shape[0]
+    (r, m), a, p = dynamics.J.shape, rows.joints.shape[0], rows.y.shape[0]
     u, wide = m - a, m + r
     E, e = _equations(dynamics, rows, unit, arena)
     longest = 0.0
@@ -201,9 +201,7 @@ def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, out: Array, aren
         least[i] -= dot(C[i], origin)
     answer = qp_kernel(QuadraticProgram(H, g, A, least, matrix(arena, 0, free), vector(arena, 0)), arena)
     if answer.status != SOLVED:
-        return False
-    for j in range(a):
-        out[j] = origin[u + j]
-        for k in range(free):
-            out[j] += answer.x[k] * ways[k, u + j]
-    return True
+        return False, origin
+    for k in range(free):
+        add(origin, answer.x[k], ways[k])
+    return True, origin
