@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.bench import batch, controllers, models, plants, solvers, tick
+from idcontrol.bench import batch, controllers, models, plants, solvers, tasks, tick
 from idcontrol.bench.machine import machine
 from idcontrol.bench.measurement import Effort, TimingRow, floor
 from idcontrol.bench.timing import in_turns
@@ -15,7 +15,7 @@ from idcontrol.errors import InputError, UnknownName
 from idcontrol.problems import walks
 from idcontrol.problems.walks import RecordedWalk
 
-SECTIONS = ("solvers", "models", "controllers", "plants", "batch", "tick")
+SECTIONS = ("solvers", "models", "controllers", "tasks", "plants", "batch", "tick")
 ROBOT, PLANT = "solo12", "coulomb-lcp"
 PERIODS = 640
 """Length of the recorded walk in control periods of 1 ms: two gait periods."""
@@ -70,4 +70,5 @@ def _rows(name: str, walk: RecordedWalk, effort: Effort, contacts: Sequence[int]
         return solvers.rows(walk, effort, contacts or solvers.CONTACTS)
     if name == "models":
         return models.rows(walk, effort, contacts or models.CONTACTS)
-    return {"controllers": controllers, "plants": plants, "batch": batch, "tick": tick}[name].rows(walk, effort)
+    sections = {"controllers": controllers, "tasks": tasks, "plants": plants, "batch": batch, "tick": tick}
+    return sections[name].rows(walk, effort)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,8 +10,9 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.bench.timing import Job, answers, in_turns, percentiles
+from idcontrol.dynamics.system import System
 from idcontrol.problems.walks import RecordedWalk
-from idcontrol.types import Array, Booleans
+from idcontrol.types import Array, Booleans, State
 
 Solved = Callable[[Any], bool]
 """Tells whether an answer solves its problem."""
@@ -209,9 +210,13 @@ def _ratio(ours: Array, theirs: Array) -> float:
 
 def floor(walk: RecordedWalk) -> Job:
     """Return the rigid-body terms from Pinocchio, called from Python: M, the bias and the Jacobians of the feet."""
-    system = walk.setup().system
-    model, frames = system.model, [system.frame(name) for name in walk.feet]
-    data, states = model.createData(), [moment.state for moment in walk.moments]
+    return terms(walk.setup().system, walk.feet, [moment.state for moment in walk.moments])
+
+
+def terms(system: System, feet: Sequence[str], states: Sequence[State]) -> Job:
+    """Return `floor` for a machine in given states."""
+    model, frames = system.model, [system.frame(name) for name in feet]
+    data = model.createData()
 
     def run(i: int) -> None:
         q, v = states[i].q, states[i].v

@@ -17,11 +17,14 @@ from idcontrol.errors import InputError
 
 MOST_CONTACTS = 100_000
 """Rows of so many take a tenth of a gigabyte; machines in contact have a hundred."""
+SECTIONS = "solvers|models|controllers|tasks|plants|batch|tick|memory|compiling|all"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @click.command("bench", short_help="Time our code beside that of peers.")
-@click.argument("section", default="all", metavar="[solvers|models|controllers|plants|batch|tick|memory|compiling|all]")
+@click.argument(
+    "section", default="all", metavar="[solvers|models|controllers|tasks|plants|batch|tick|memory|compiling|all]"
+)
 @click.option("--contacts", metavar="N,N,...", help="Numbers of contacts for solvers and models.")
 @click.option(
     "--samples", type=click.IntRange(10, 10**6), default=2000, help="Times taken of each job, at most [2000]."
@@ -35,7 +38,8 @@ def command(section: str, contacts: str | None, samples: int, budget: float, ste
     """Time our code, a peer's and the floor in turns over the states of a walk; answers are compared before times.
 
     The floor is the time that Pinocchio takes, called from Python, for the rigid-body terms. A bar is a multiple of
-    the floor, of the peer's median, or of a microsecond; `of` says which.
+    the floor, of the peer's median, or of a microsecond; `of` says which. For `tasks`, the environment variable
+    TSID_PYTHON names an interpreter that has TSID.
 
     The sections memory and compiling are measured by their names alone: each takes minutes.
     """
