@@ -11,16 +11,13 @@ import enum
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from idcontrol.errors import InputError
-
-if TYPE_CHECKING:
-    from idcontrol.contact.soles import Soles
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -82,6 +79,18 @@ TOUCHING_N: Final = 1e-3
 """Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
 
 
+class SoleWrenches(Protocol):
+    """Where the feet of a machine are, as `idcontrol.contact.soles.Soles`."""
+
+    def number(self, sole: str) -> int:
+        """Return the number of a foot, by its frame."""
+        ...
+
+    def wrenches(self, forces: ContactForces) -> Array:
+        """Return the wrench of each foot, shape (n, 6) [N, N m]."""
+        ...
+
+
 class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
     """Forces at named contacts, from a plant (measured) or a controller (predicted).
 
@@ -96,7 +105,7 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
     identity: Integers
     force: Array
     normal: Array
-    soles: Callable[[], Soles] | None = None
+    soles: Callable[[], SoleWrenches] | None = None
 
     def wrench(self, sole: str) -> Array:
         """Return the wrench of the ground on one foot: force, then moment, shape (6,) [N, N m]; zeros in flight.

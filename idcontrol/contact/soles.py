@@ -125,7 +125,6 @@ def centre_of_pressure(wrench: Array, normal: Array, ground: Array) -> Array:
     return out
 
 
-@njit(cache=True, error_model="numpy")
 def yaw_moment(wrench: Array, normal: Array, at: Array) -> Array:
     """Return the moments of wrenches about normals through points, shape (n,) [N m].
 
@@ -134,13 +133,8 @@ def yaw_moment(wrench: Array, normal: Array, at: Array) -> Array:
         normal: Unit normals, shape (n, 3).
         at: The points relative to that origin, such as `centre_of_pressure`, shape (n, 3) [m].
     """
-    out = np.zeros(wrench.shape[0])
-    for i in range(wrench.shape[0]):
-        f, p = wrench[i, :3], at[i]
-        for x in range(3):
-            y, z = (x + 1) % 3, (x + 2) % 3
-            out[i] += normal[i, x] * (wrench[i, x + 3] - p[y] * f[z] + p[z] * f[y])
-    return out
+    about = wrench[:, 3:] - np.cross(at, wrench[:, :3])
+    return np.asarray((normal * about).sum(axis=1))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
