@@ -117,7 +117,7 @@ def make(
     mu: float = math.nan,
     rate_hz: float = 1000.0,
     settings: InverseSettings | None = None,
-    tasks: Sequence[Task] = (),
+    tasks: Sequence[Task] | None = (),
     **unknown: Never,
 ) -> Controller:
     """Return the controller called `name` for a robot on flat ground, with the gains of its robot file.
@@ -128,15 +128,17 @@ def make(
         mu: The assumed friction coefficient; inf means no slip. It is required.
         rate_hz: Rate of its calls [Hz].
         settings: Settings of inverse dynamics; None for the defaults.
-        tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), in addition to the reference of the joints.
+        tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), beside the joints' reference; None for none.
         **unknown: None; another argument raises an error that suggests the nearest name.
 
     Raises:
         UnknownName: The controller or the argument does not exist.
-        InputError: The robot, `mu` or `rate_hz` is unusable.
+        InputError: The robot, `mu`, `rate_hz` or `tasks` is unusable.
     """
     for argument in unknown:  # `mu` has a default so that a misspelt name is reported before a missing one
         raise UnknownName("argument", argument, ("mu", "rate_hz", "settings", "tasks"))
+    if not isinstance(tasks, Sequence | None):
+        raise InputError(f"tasks must be a list, not {type(tasks).__name__}; put it in brackets: tasks=[...]")
     contacts = on_flat_ground(robot, mu)
     kp, kd = robot.torque_gains(contacts.system.actuated_names)
     stiffness, damping = robot.acceleration_gains()
@@ -149,7 +151,7 @@ def make(
         settings=InverseSettings() if settings is None else settings,
         robot=robot,
         mu=mu,
-        tasks=tuple(tasks),
+        tasks=tuple(tasks or ()),
     )
     return build(name, setup)
 

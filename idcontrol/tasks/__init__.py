@@ -114,7 +114,10 @@ class _Rows:
 
     @property
     def error(self) -> Array:
-        """Reference less actual value at the last step of the controller that took the task last [m, rad, N m s]."""
+        """Reference less actual value at the last step [m, rad, N m s].
+
+        Of controllers with the same tasks it is that of the last to step, else that of the last that took the task.
+        """
         targets, at = self._rooms[-1] if self._rooms else (self._own, 0)
         return targets.error[at, self._part].copy()
 
@@ -364,6 +367,11 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
         )
     joint_weight = weight * np.ones(system.n_actuated)
     targets, data = no_targets(len(six)), system.scratch
+    # controllers with the same tasks, such as a shallow copy, share the errors: the last to step writes them
+    rooms = [task._rooms[-1] if task._rooms else (targets, -1) for task in six]
+    first = rooms[0][0] if rooms else targets
+    if [(id(room), at) for room, at in rooms] == [(id(first), i) for i in range(len(first.kind))]:
+        targets = targets._replace(error=first.error)
     pin.framesForwardKinematics(system.model, data, q)
     for i, task in enumerate(six):
         task.join(targets, i)

@@ -276,3 +276,30 @@ def test_controllers_without_a_demand_refuse_tasks(name):
 def test_a_controller_without_a_second_stage_refuses_force_tasks():
     with pytest.raises(InputError, match="shares no forces"):
         controllers.make("id-coulomb-qp-raw", robots.load("go1"), mu=0.6, tasks=[tasks.Force("FL_foot")])
+
+
+def test_the_error_of_a_task_is_that_of_the_controller_that_stepped_last():
+    robot = robots.load("go1")
+    com, base = tasks.CoM(), tasks.Frame("trunk", "position")
+    one = controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[base, com])
+    state, reference = robot.standing_state(), robot.standing_reference()
+    com.set(robot.system().com(state.q) + np.array([0.0, 0.0, 0.01]))
+    shallow, other = copy.copy(one), controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[base, com])
+    moved = state.q.copy()
+    for x, controller in enumerate((one, shallow, other, one)):
+        moved[0] = state.q[0] + x
+        controller(structs.replace(state, q=moved), reference)
+        np.testing.assert_allclose(com.error, [-x, 0.0, 0.01], atol=1e-12)
+        np.testing.assert_allclose(base.error, [-x, 0.0, 0.0], atol=1e-12)
+    alone = controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com])
+    alone(state, reference)
+    np.testing.assert_allclose(com.error, [0.0, 0.0, 0.01], atol=1e-12)
+
+
+def test_no_tasks_are_none_and_a_bare_one_gets_one_line():
+    robot = robots.load("go1")
+    state, reference = robot.standing_state(), robot.standing_reference()
+    command = controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=None)(state, reference)
+    np.testing.assert_array_equal(command.tau, controllers.make("id-coulomb-qp", robot, mu=0.6)(state, reference).tau)
+    with pytest.raises(InputError, match="tasks must be a list, not CoM"):
+        controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=tasks.CoM())
