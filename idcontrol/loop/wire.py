@@ -28,7 +28,7 @@ others it gives no torque. A state has, one after the other::
     q (nq), v (nv)  configuration and velocity as Pinocchio has them (`idcontrol.types.State`)
     tau (a)         torques that were applied in the last period, or at its beginning where they change [N m]
     accelerometer (3)           specific force of the base (acceleration without gravity's), its own axes [m/s²]
-    force (n_feet, 3)           force of the ground on each foot, world axes [N]
+    force (n_feet, 3)           force of the ground on each foot, of a sole on all of it, world axes [N]
     normal (n_feet, 3)          contact normal at each foot; zero where the foot has no contact
     drive_error (a)             error of each drive, a whole number of up to 32 bits in its maker's meaning; 0 is none
     temperature (a)             of the warmest part of each drive that is measured [°C]

@@ -46,6 +46,16 @@ def test_every_array_of_an_answer_is_recorded_at_its_place():
     assert np.isnan(record(planned)["force_pred"]).all()
 
 
+def test_predicted_forces_at_corners_are_recorded_by_sole():
+    patch = np.array([0, 0, 1, 1])
+    wire = Format(robot="biped", nq=10, nv=9, floating=True, torque_limit=np.ones(3), n_feet=2, patch=patch)
+    telemetry = Telemetry(wire, 0)
+    force = np.arange(12.0).reshape(4, 3)
+    predicted = ContactForces(identity=np.arange(4), force=force, normal=np.ones((4, 3)))
+    telemetry.record(Reference.standing(np.zeros(3), 2), Command(tau=np.zeros(3), predicted=predicted))
+    np.testing.assert_array_equal(telemetry.row.of["force_pred"], [force[:2].sum(axis=0), force[2:].sum(axis=0)])
+
+
 @pytest.mark.parametrize("name", ["q", "v", "a", "base_position", "stance", "feet"])
 def test_a_reference_with_an_array_of_another_shape_is_refused(name):
     array = getattr(reference(), name)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec import structs
 
-from idcontrol import controllers
+from idcontrol import cli, controllers
 from idcontrol.config.configuration import build
+from idcontrol.contact.soles import by_foot
 from idcontrol.errors import InputError
+from idcontrol.loop.life import Phase
+from idcontrol.loop.session import wire_format
 from idcontrol.record.metrics import sole_wrenches
 from idcontrol.record.recording import Run, load
 from idcontrol.scenes.locomotion import record_walk
+from idcontrol.scenes.session import WalkSession
 from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.show.report import report
 
@@ -101,3 +106,38 @@ def test_what_needs_point_feet_says_so():
         scene(**{"sensing.base": "estimated"}).simulated()
     with pytest.raises(InputError, match="corners of soles"):
         controllers.make("id-sensed-1", scene().robot, mu=0.6)
+
+
+def test_datagrams_carry_a_force_for_each_sole_as_for_each_point_foot():
+    """The layout is that of a machine with two point feet: no new version."""
+    session = WalkSession("trot", scene().config)
+    wire = wire_format(session)
+    assert session.feet == ("left", "right")
+    assert wire.state["force_sensed"] == wire.state["normal_sensed"] == (2, 3)
+    start = session.start
+    plant = session.plant(1e-3)
+    plant.reset(start)
+    plant.step(np.zeros(session.system.n_actuated), 1e-3)
+    at_corners = plant.contact_forces()
+    assert at_corners.identity.size > 2
+    values = np.empty(wire.state_values)
+    felt = structs.replace(start, forces=by_foot(at_corners, wire.patch))
+    wire.write_state(values, felt, np.zeros(len(wire.torque_limit)), np.zeros(3))
+    forces = wire.read_state(values).state.forces
+    assert forces.identity.tolist() == [0, 1]
+    np.testing.assert_allclose(forces.force.sum(axis=0), at_corners.force.sum(axis=0), atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_loop_runs_a_humanoid_and_records_forces_by_sole(tmp_path):
+    settings = ["--set", "gait.kind=stand", "--mu", "0.6", "--duration", "0.1"]
+    how = ["--transport", "inprocess", "--pacing", "fast", "--out", str(tmp_path / "run")]
+    assert cli.main(["loop", "--robot", "talos", *settings, *how]) == 0
+    run = load(tmp_path / "run")
+    assert run.metrics["completed"]
+    stands = (run.arrays["phase"] == Phase.WORKING) & (run.arrays["t"] > 0.03)  # torques have risen to their full size
+    force, predicted = run.arrays["force"][stands], run.arrays["force_pred"][stands]
+    # a thousandth of the weight: what the rise of the torques has caused fades over a tenth of a second
+    np.testing.assert_allclose(force[:-1], predicted[:-1], atol=0.9)
+    np.testing.assert_allclose(force[-2, :, 2].sum(), 9.81 * scene().robot.system().mass, rtol=2e-2)
+    assert load(tmp_path / "run" / "machine").arrays["force"].shape[1:] == (2, 3)
