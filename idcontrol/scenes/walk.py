@@ -519,7 +519,7 @@ class WalkScene:
         model = plants.build(MODEL, plants.Setup(system=feet.system, contacts=feet, dt=MODEL_STEP_S))
         if command.kind == "impedance":
             model = Driven(model, feet.system, MODEL_STEP_S)
-        return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h)
+        return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h, feet.sole_patch)
 
     def _plan(self, planner: WalkPlanner) -> Callable[[State], Reference]:
         """Return the plan as the controller gets it."""

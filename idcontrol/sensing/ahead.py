@@ -6,7 +6,8 @@ from collections import deque
 
 from msgspec import structs
 
-from idcontrol.types import Array, Command, Plant, Reference, State
+from idcontrol.contact.soles import by_foot
+from idcontrol.types import Array, Command, Integers, Plant, Reference, State
 
 
 class Ahead:
@@ -16,14 +17,16 @@ class Ahead:
     which are known.
     """
 
-    def __init__(self, model: Plant, periods: int, h: float) -> None:
+    def __init__(self, model: Plant, periods: int, h: float, patch: Integers | None = None) -> None:
         """Set up the prediction.
 
         Args:
             model: Model of the plant; it takes what the plant takes.
             periods: The delay in control periods, 1 or more.
             h: Control period [s].
+            patch: Foot of each contact of the model; None where each contact is a foot.
         """
+        self._patch = patch
         self._model, self._h, self._periods = model, h, periods
         self._commands: deque[Array] = deque(maxlen=periods)
         self._references: deque[Reference] = deque(maxlen=periods + 1)
@@ -41,7 +44,7 @@ class Ahead:
         after = self._model.reset(state)
         for command in self._commands:
             after = self._model.step(command, self._h)
-        return State(t=then, q=after.q, v=after.v, forces=self._model.contact_forces())
+        return State(t=then, q=after.q, v=after.v, forces=by_foot(self._model.contact_forces(), self._patch))
 
     def sent(self, command: Command, reference: Reference) -> Reference:
         """Record a command and the reference that it follows; return the reference that is due.

@@ -87,9 +87,9 @@ def test_point_feet_record_no_moments(tmp_path):
     assert not {"wrench_err_rel", "cop_err_m"} & metrics.keys()
 
 
-@pytest.mark.parametrize("contacts", ["geometry", "sensed", "fused"])
-def test_stance_is_sensed_by_sole(contacts):
-    for tick in scene(**{"sensing.contacts": contacts}).simulated().ticks(20):
+@pytest.mark.parametrize(("contacts", "ahead_s"), [("geometry", 0.0), ("sensed", 0.002), ("fused", 0.0)])
+def test_stance_is_sensed_by_sole(contacts, ahead_s):
+    for tick in scene(**{"sensing.contacts": contacts, "command.ahead_s": ahead_s}).simulated().ticks(20):
         assert tick.state.forces is None or tick.state.forces.identity.tolist() == [0, 1]
         assert tick.reference.stance.shape == (2,)
     assert tick.reference.stance.all()
