@@ -110,6 +110,7 @@ class _Rows(NamedTuple):
     used: Integers
     tau: Array
     let_go: Integers
+    lifted: Integers
     friction_t: Array
     friction_v: Array
     slip: Array
@@ -124,7 +125,7 @@ class _Rows(NamedTuple):
     force: Array
 
     @staticmethod
-    def forgotten(n: int, m: int, a: int, k: int) -> _Rows:
+    def forgotten(n: int, m: int, a: int, k: int, corners: int) -> _Rows:
         """Return empty memories of n machines."""
         whole = np.int64
         return _Rows(
@@ -133,6 +134,7 @@ class _Rows(NamedTuple):
             used=np.zeros((n, 1), dtype=whole),
             tau=np.full((n, a), np.nan),
             let_go=np.zeros((n, 1), dtype=whole),
+            lifted=np.zeros((n, corners), dtype=whole),
             friction_t=np.full((n, 1), -np.inf),
             friction_v=np.zeros((n, m)),
             slip=np.zeros((n, k, 2)),
@@ -215,10 +217,10 @@ class Controllers:
         first = self._singles[0]
         system, k = first._system, len(robot.description.feet)
         self.n, self.feet = n, k
-        m, a, nq = system.n_velocities, system.n_actuated, system.model.nq
-        self._shape = {"q": (n, nq), "v": (n, m), "joint": (n, a), "foot": (n, k)}
+        m, a, nq, corners = system.n_velocities, system.n_actuated, system.model.nq, first._machine.lifted.size
+        self._shape = {"q": (n, nq), "v": (n, m), "joint": (n, a), "foot": (n, k), "corner": (n, corners)}
         self._mu: Array = np.repeat(np.broadcast_to(friction, (n,))[:, None], k, axis=1)
-        self._rows = _Rows.forgotten(n, m, a, k)
+        self._rows = _Rows.forgotten(n, m, a, k, corners)
         bounds = np.linspace(0, n, len(workers) + 1).astype(np.int64)
         self._shares = [
             (worker, int(begin), int(end)) for worker, begin, end in zip(workers, bounds, bounds[1:], strict=False)
@@ -254,7 +256,7 @@ class Controllers:
 
     def reset(self, which: Booleans | None = None) -> None:
         """Forget the last steps of the robots `which`, shape (n,); None means all."""
-        fresh = _Rows.forgotten(1, *(self._shape[key][1] for key in ("v", "joint", "foot")))
+        fresh = _Rows.forgotten(1, *(self._shape[key][1] for key in ("v", "joint", "foot", "corner")))
         for mine, new in zip(self._rows, fresh, strict=True):
             mine[slice(None) if which is None else which] = new
 
@@ -372,6 +374,7 @@ def _take_row(worker: _Worker, rows: _Rows, call: _Call, i: int) -> None:
     assign(machine.result.identity, rows.pressed[i])
     assign_rows(machine.result.force, rows.force[i])
     assign(machine.let_go, rows.let_go[i])
+    assign(machine.lifted, rows.lifted[i])
     assign(friction.t, rows.friction_t[i])
     assign(friction.v, rows.friction_v[i])
     assign_rows(friction.slip, rows.slip[i])
@@ -397,6 +400,7 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
     assign(rows.pressed[i], machine.result.identity[:k])
     assign_rows(rows.force[i], machine.result.force[:k])
     assign(rows.let_go[i], machine.let_go)
+    assign(rows.lifted[i], machine.lifted)
     assign(rows.friction_t[i], friction.t)
     assign(rows.friction_v[i], friction.v)
     assign_rows(rows.slip[i], friction.slip[:k])

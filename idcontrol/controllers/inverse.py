@@ -115,6 +115,7 @@ class InverseDynamics:
             v_tol=v_tol,
             tasks=_task_terms(tasks, system, contacts, start),
             patch=np.zeros(0, dtype=np.int64) if sole_patch is None else sole_patch,
+            lifted=np.zeros(0 if sole_patch is None else sole_patch.size, dtype=np.int64),
         )
         none, unbound = Contacts.none(system.n_velocities), bind(machine)
         predicts = self._scheme.impact if s.impacts else None
@@ -150,13 +151,16 @@ class InverseDynamics:
 
     @property
     def _remembered(self) -> tuple[Array | Integers, ...]:
-        return *self._machine.memory, self._machine.result.tau, self._machine.let_go, *self._friction, *self._load
+        machine = self._machine
+        state = *machine.memory, machine.result.tau, machine.let_go, machine.lifted
+        return *state, *self._friction, *self._load
 
     def reset(self) -> None:
         """Forget the last step."""
         self._machine.memory.used[0] = 0
         self._machine.result.tau[:] = np.nan
         self._machine.let_go[:] = 0
+        self._machine.lifted[:] = 0
         self._friction.forget()
         self._load.forget()
 

@@ -117,6 +117,15 @@ END_SLACK: Final = 1e-6
 """Distance by which tasks may move a joint too far towards its stop in a period before a program forbids it [rad or m]:
 rounding and other tasks move a gripper that rests at its stop by less."""
 
+LIFT_M_S: Final = 2e-3
+"""A corner of a sole that leaves the ground faster than this is lifted [m/s]; it carries no force until it lands."""
+
+REST_M_S: Final = 1e-3
+"""A lifted corner that is slower than this rests [m/s] ..."""
+
+LANDED_PERIODS: Final = 50
+"""... and stands after so many control periods at rest."""
+
 NEAR_M: Final = 1e-3
 """A foot that is planned to stand and estimated farther than this from the ground [m] is a contact ..."""
 
@@ -205,6 +214,7 @@ class Machine(NamedTuple):
         let_go: Number of periods with released joints, shape (1,).
         tasks: Whole-body tasks in addition to the joints' reference.
         patch: Foot that each contact belongs to, by its identity; empty if each is its own foot.
+        lifted: Corners of soles that have left the ground, see `stays_lifted`; empty without soles.
     """
 
     arena: Arena
@@ -225,6 +235,7 @@ class Machine(NamedTuple):
     let_go: Integers
     tasks: TaskTerms
     patch: Integers
+    lifted: Integers
 
 
 class Ended(NamedTuple):
@@ -431,8 +442,54 @@ def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_s
     return meets
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def stays_lifted(contacts: ContactArrays, i: int, v: Array, patch: Integers, lifted: Integers, h: float) -> bool:
+    """True if the corner i of a sole, lifted by an earlier step, is still in the air; else it is marked as landed.
+
+    A corner lands when it is as low as the lowest corner of its sole, or will be at the end of this period. One that
+    rests above it for `LANDED_PERIODS` stands there, and the sole is only believed to be tilted.
+
+    Args:
+        contacts: All candidate contacts.
+        i: The corner among them.
+        v: Velocity in our order, shape (m,).
+        patch: Sole of each corner, by its identity.
+        lifted: In and out, by identity: 0 of a corner that stands, else 1 + the number of periods at rest.
+        h: Control period [s].
+    """
+    corner, lowest = contacts.identity[i], i
+    for k in range(contacts.identity.shape[0]):
+        if patch[contacts.identity[k]] == patch[corner] and contacts.gap[k] < contacts.gap[lowest]:
+            lowest = k
+    opening = dot(contacts.jacobian[i], v) - contacts.surface_velocity[i]
+    height = min(contacts.gap[i] - contacts.gap[lowest], contacts.gap[i])
+    lifted[corner] = lifted[corner] + 1 if abs(opening) < REST_M_S else 1
+    if height < CLOSED_GAP or height + h * opening < 0.0 or lifted[corner] > LANDED_PERIODS:
+        lifted[corner] = 0
+    return bool(lifted[corner] > 0)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def mark_lifted(machine: Machine, posed: Posed, f: Array, arena: Arena) -> None:
+    """Mark corners of soles that the impulses f (3 n,) [N s] let leave the ground."""
+    n, rho, base = posed.which.shape[0], posed.w.rho, vector(arena, posed.w.rho.shape[1])
+    np.dot(f, rho, base)
+    for i in range(n):
+        if f[i] <= 0.0 and dot(rho[i], base) + posed.w.c[i] + posed.target[i] > LIFT_M_S:
+            machine.lifted[posed.contacts.identity[i]] = 1
+
+
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
-def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, arena: Arena) -> Integers:
+def stance(
+    contacts: ContactArrays,
+    v: Array,
+    inputs: Inputs,
+    rule: StanceRule,
+    patch: Integers,
+    lifted: Integers,
+    h: float,
+    arena: Arena,
+) -> Integers:
     """Return the indices of contacts whose feet are planned to stand, not still landing, and at rest.
 
     Within `NEAR_M` of the ground a foot need not be at rest.
@@ -442,6 +499,9 @@ def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, 
         v: Velocity in our order, shape (m,).
         inputs: Planned stance of each foot, and since when.
         rule: Rule for landing feet.
+        patch: Sole of each corner, by its identity.
+        lifted: In and out: corners of soles in the air, see `stays_lifted`.
+        h: Control period [s].
         arena: Arena for all arrays.
     """
     found = contacts.identity.shape[0]
@@ -450,6 +510,8 @@ def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, 
     for i in range(found):
         foot = contacts.identity[i]
         if not inputs.stance[foot]:
+            continue
+        if lifted.shape[0] > 0 and lifted[foot] > 0 and stays_lifted(contacts, i, v, patch, lifted, h):
             continue
         lands, far = inputs.since_touchdown[foot] < rule.landing_s, contacts.gap[i] > NEAR_M
         if lands or far:
@@ -700,7 +762,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     m, v, b = terms.M.shape[0], velocity(machine, arena), vector(arena, terms.fixed.shape[0])
     demand(terms, machine.joints, h, inputs, v, b)
 
-    which = stance(detected, v, inputs, machine.rule, arena)
+    which = stance(detected, v, inputs, machine.rule, machine.patch, machine.lifted, h, arena)
     contacts = take(detected, which, arena)
     n = which.shape[0]
     since, target = vector(arena, n), vector(arena, 3 * n)
@@ -957,6 +1019,8 @@ def ladder(scheme: Any, bound: Bound, machine: Machine, posed: Posed, arena: Are
                 ending = NO_SOLUTION
                 break
             remember(machine.memory, posed.contacts.identity, driven.active)
+            if machine.lifted.shape[0] > 0 and not answer.sticking:
+                mark_lifted(machine, driven, f, arena)
             count_released(machine.let_go, tracked, ending < MOVED and rated)
             ending += (0 if tracked else LIMIT) + (FASTER if faster else 0)
             break

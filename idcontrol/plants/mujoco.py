@@ -45,6 +45,10 @@ TOLERANCE = 1e-18
 """Tolerance of MuJoCo's Newton iterations, on the cost. Forces scale with its square root, so they are exact to 1e-9.
 With zero, most steps would run to the limit of 100 iterations, which takes a millisecond."""
 
+TOUCH_M = 1e-9
+"""A contact whose gap is smaller touches [m]. MuJoCo has none at a gap of zero: a robot that starts on the ground would
+fall for one step, in which the torques that its contact forces should balance spin the light feet."""
+
 BAD = tuple(int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC"))
 """Warnings after which MuJoCo restarts from its reference pose."""
 
@@ -240,6 +244,7 @@ def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: A
             geom.contype, geom.conaffinity = 1, 2
             geom.solref[:2] = TIME_CONSTANT * dt, 1.0
             geom.solimp[:] = IMPEDANCE
+            geom.margin = TOUCH_M
             geom.priority = 1  # contacts take the parameters of the sphere
         if link.box is not None:
             box = body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=0.5 * link.box)

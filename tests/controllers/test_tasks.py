@@ -303,3 +303,45 @@ def test_no_tasks_are_none_and_a_bare_one_gets_one_line():
     np.testing.assert_array_equal(command.tau, controllers.make("id-coulomb-qp", robot, mu=0.6)(state, reference).tau)
     with pytest.raises(InputError, match="tasks must be a list, not CoM"):
         controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=tasks.CoM())
+
+
+@pytest.mark.parametrize("name", ["g1", "talos"])
+def test_a_humanoid_stands_still_in_mujoco_with_joint_references_alone(name):
+    robot = robots.load(name)
+    controller = controllers.make("id-coulomb-qp", robot, mu=0.6)
+    steps = list(loop(robot, controller, "mujoco", 0.1, lambda t: None))
+    assert all(command.solved_by == "sticking" for _, command, _ in steps)
+    assert np.abs(steps[-1][0].v).max() < 1e-3  # it sinks by some micrometres in the first milliseconds
+
+
+def tipped(robot, contacts, angle, rate):
+    """A standing robot, turned about the front edges of its soles by an angle [rad], that turns at a rate [rad/s]."""
+    state = robot.standing_state(contacts.system)
+    contacts.system.update(state.q, state.v)
+    contacts.detect(1.0)
+    edge = pin.SE3(np.eye(3), np.array([contacts.point[:, 0].max(), 0.0, 0.0]))
+    turn = pin.SE3(pin.exp3(np.array([0.0, angle, 0.0])), np.zeros(3))
+    base = edge * turn * edge.inverse() * pin.XYZQUATToSE3(state.q[:7])
+    spin = base.rotation.T @ np.array([0.0, rate, 0.0])
+    v = np.r_[np.cross(spin, base.actInv(edge.translation) * -1.0), spin, np.zeros(contacts.system.n_actuated)]
+    return structs.replace(state, q=np.r_[pin.SE3ToXYZQUAT(base), state.q[7:]], v=v)
+
+
+def test_a_lifted_heel_carries_no_force_until_it_lands_and_a_sole_that_seems_tilted_stands_flat():
+    robot = robots.load("g1")
+    contacts, reference = robot.contacts(0.6), robot.standing_reference()
+    controller, fresh = (controllers.make("id-coulomb-qp", robot, mu=0.6) for _ in range(2))
+    rests = tipped(robot, contacts, 2e-3, 0.0)
+    heels = np.array([0, 1, 4, 5])  # by identity: the first two corners of each sole
+
+    def on_heels(command):
+        return command.predicted.force[np.isin(command.predicted.identity, heels), 2].sum()
+
+    assert on_heels(fresh(rests, reference)) > 10.0  # an orientation error of 0.1 degrees would look the same
+    leaves = tipped(robot, contacts, 1e-3, 0.5)
+    assert on_heels(controller(leaves, reference)) == 0.0
+    again = copy.deepcopy(controller)
+    assert on_heels(controller(rests, reference)) == 0.0
+    assert on_heels(again(rests, reference)) == 0.0
+    falls = tipped(robot, contacts, 1e-6, -0.1)
+    assert on_heels(controller(falls, reference)) > 10.0
