@@ -17,7 +17,8 @@ from urllib.parse import unquote, urlsplit
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of an `OSError` where a disk, or a user's part of it, is full: nothing is wrong inside."""
 MANY = 20
-"""Where more names than this are known, the message leaves them out."""
+"""Where more names than this are known, the message leaves them out, but for `EXAMPLES`."""
+EXAMPLES = 5
 
 
 class IdControlError(Exception):
@@ -49,7 +50,7 @@ class UnknownName(IdControlError, LookupError):
         if len(self.known) <= MANY:
             hints.append(f"known: {', '.join(self.known) or 'none'}")
         elif not likely:
-            hints.append(f"{len(self.known)} are known; see `idcontrol list --help`")
+            hints.append(f"{len(self.known)} known: {', '.join(self.known[:EXAMPLES])}, ...")
         super().__init__(f"no {kind} {name!r}; {' '.join(hints)}")
 
 

@@ -469,7 +469,7 @@ def stays_lifted(contacts: ContactArrays, i: int, v: Array, patch: Integers, lif
     return bool(lifted[corner] > 0)
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def mark_lifted(machine: Machine, posed: Posed, f: Array, arena: Arena) -> None:
     """Mark corners of soles that the impulses f (3 n,) [N s] let leave the ground."""
     n, rho, base = posed.which.shape[0], posed.w.rho, vector(arena, posed.w.rho.shape[1])

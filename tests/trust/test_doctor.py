@@ -154,6 +154,7 @@ def test_a_claim_that_cannot_be_measured_does_not_hold():
 
 
 def test_a_claim_without_its_extra_is_said_to_be_unmeasured_and_does_not_fail(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "160")  # a narrow table breaks the words
     monkeypatch.setattr(claims, "MODULES", {"mujoco": ("no_such_engine",)})
     unmeasured = replace(ALL[0], measure=lambda: float("inf"), extra="mujoco")
     monkeypatch.setattr(trust, "CLAIMS", {"peers": (unmeasured,)})
