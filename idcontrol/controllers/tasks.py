@@ -95,14 +95,14 @@ def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> 
 
 
 @late(lambda *_: TARGETS)
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def force_targets(tasks: TaskTerms, contacts: ContactArrays, h: float, arena: Arena) -> TorqueMap:
     """Compute what contacts in stance are to do beside the motion (`idcontrol.tasks.forces.force_rows`)."""
     return force_rows(tasks.forces, tasks.placement.rotation, contacts.identity, contacts.axes, h, arena)
 
 
 @late(lambda *_: types.none)
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def miss_targets(tasks: TaskTerms, contacts: ContactArrays, f: Array, h: float, arena: Arena) -> None:
     """Write what impulses f (3 n,) of contacts in stance miss of the targets of forces."""
     force = vector(arena, f.shape[0])

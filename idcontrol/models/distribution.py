@@ -681,7 +681,7 @@ def _move_to_least_torque(
 
 
 @late(lambda targets, torque, bounds, arena: types.Tuple((torque, bounds)))
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _with_targets(
     targets: TorqueMap, torque: TorqueMap, bounds: Bounds, arena: Arena
 ) -> tuple[TorqueMap, Bounds]:  # pragma: no cover - compiled

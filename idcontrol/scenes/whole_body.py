@@ -437,6 +437,10 @@ class WholeBodyScene:
             UnknownName: There is no such robot, controller, plant or foot.
             InputError: They cannot be used together.
         """
+        if config.reach.frame is not None and not config.reach.through_m:
+            raise InputError("reach.through_m has no point; give at least one")
+        if config.reach.frame is not None and config.walk.count:
+            raise InputError("reach.frame is for a machine that stands; set walk.count=0 or leave it out")
         self.config, self.robot = config, robots.load(config.robot)
         self.body = Body(self.robot, config)
         self.motion = Walk(self.body, config) if config.walk.count else Stand(self.body, config)

@@ -10,7 +10,7 @@ from idcontrol.experiments import whole_body
 from idcontrol.experiments.whole_body import LIFT, SWAY, TROT, WALK
 from idcontrol.planners.dcm import Steps
 from idcontrol.record.recording import load
-from idcontrol.scenes.whole_body import Body, Walk, WholeBodyConfig, trunk_frames
+from idcontrol.scenes.whole_body import Body, Reach, Walk, WholeBodyConfig, trunk_frames
 from idcontrol.show.view.film import Film
 from idcontrol.types import ContactForces, State
 from tests.parameters import one_fast
@@ -98,6 +98,8 @@ def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
         ({"walk": Steps(count=1, first="middle")}, UnknownName, "middle"),
         ({"walk": Steps(count=1, together=(("left", "right"),))}, InputError, "another one stands"),
         ({"plant": "glue"}, UnknownName, "glue"),
+        ({"reach": Reach(frame="base_link", through_m=())}, InputError, "has no point"),
+        ({"reach": Reach(frame="base_link"), "walk": Steps(count=1)}, InputError, "set walk.count=0"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_in_one_line(tmp_path, changes, error, line):
