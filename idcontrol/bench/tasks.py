@@ -35,7 +35,7 @@ KP, POSTURE, FORCE_WEIGHT = 100.0, {"kp": 30.0, "weight": 1e-2}, 1e-8
 PUSH: Final = np.array([0.1, 0.2, 0.1, 0.0, 0.0, 0.0])
 """Acceleration that the first task asks for [m/s²]."""
 LIFT_M, NEWTON = 0.05, 20
-SAME: Final = 1e-4
+SAME: Final = 1e-5
 """Distance of joint accelerations, relative to the largest, up to which answers count as equal."""
 START_S: Final = 60.0
 """Time that TSID's process has to answer [s]."""

@@ -22,6 +22,8 @@ import pinocchio as pin
 tsid: Any = importlib.import_module("tsid")
 MOST_FORCE = 1e4
 """Bound on the normal force of a contact [N]."""
+HEAVY = 1e4
+"""Factor on the weights of all motion tasks: TSID's solver adds 1e-8 to its Hessian's diagonal, also for forces."""
 
 
 def sample(value: Any, acceleration: Any) -> Any:
@@ -67,13 +69,13 @@ def add_tasks(program: Any, robot: Any, asked: dict[str, Any], kept: list[Any]) 
             task.setReference(sample(place, wanted["acceleration"]))
         task.setKp(np.full(rows, kp))
         task.setKd(np.full(rows, 2.0 * np.sqrt(kp)))
-        program.addMotionTask(task, wanted["weight"], 1, 0.0)
+        program.addMotionTask(task, HEAVY * wanted["weight"], 1, 0.0)
         kept.append(task)
     posture, kp = tsid.TaskJointPosture("posture", robot), asked["posture"]["kp"]
     posture.setKp(np.full(robot.na, kp))
     posture.setKd(np.full(robot.na, 2.0 * np.sqrt(kp)))
     posture.setReference(sample(q[7:], np.zeros(robot.na)))
-    program.addMotionTask(posture, asked["posture"]["weight"], 1, 0.0)
+    program.addMotionTask(posture, HEAVY * asked["posture"]["weight"], 1, 0.0)
     bounds, limit = tsid.TaskActuationBounds("torques", robot), np.array(asked["torque_limit"])
     bounds.setBounds(-limit, limit)
     program.addActuationTask(bounds, 1.0, 0, 0.0)
