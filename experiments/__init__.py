@@ -3,7 +3,7 @@
 The command line finds experiments by the entry point group ``idcontrol.experiments``; to add one, write a module with
 an object that has `name`, `summary`, `presets`, `run` and `warmup` (`idcontrol.config.entries.Experiment`;
 `idcontrol.experiments.trot` shows one), and name it in ``pyproject.toml``. A test case is a
-`idcontrol.experiments.case.Case`:
-settings, a function that computes numbers and checks, and drawings. What each number is, what a paper prints and where
-stands in ``paper/EXPERIMENT.toml`` (`idcontrol.experiments.findings`).
+`idcontrol.experiments.case.Case`: settings, a function that computes numbers and checks, and drawings. The table
+``paper/EXPERIMENT.toml`` says what each number is, and what a paper prints and where
+(`idcontrol.experiments.findings`).
 """

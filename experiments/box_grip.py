@@ -30,7 +30,7 @@ TRIAL_STEPS = 10
 """Steps of a trial, which the paper times."""
 
 SHARED = "theory/no_slip.md#what-a-simulation-gains"
-"""How a factor of whole simulations depends on what they do besides solving contact problems."""
+"""Why a ratio of simulation times differs from the paper's: the rest of each simulation dilutes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class GripModel:
         solve: The contact model.
         variables: LCP variables of each contact.
         trial_s: The paper's mean time of ten steps, with collision detection [s].
-        steps_held: The number of steps for which the paper's held the boxes.
+        steps_held: Number of steps for which the boxes were held in the paper.
     """
 
     solve: ContactModel
@@ -59,7 +59,7 @@ MODELS: Mapping[str, GripModel] = {
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case. The paper gives neither sizes nor forces.
+    """Settings of the case; the paper prints neither sizes nor forces.
 
     Attributes:
         plant: One of the models, or ``all``.
@@ -67,12 +67,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         side_m: Side of every box; a gripper is a box, too.
         density_kg_m3: Density of the boxes.
         squeeze_n: Force of each gripper.
-        copies: How often each corner of a face is listed; the paper's simulator lists it once for each of three
-            normals, here it is the same contact each time.
-        mu: Friction of ``coulomb-lcp``, the paper's; the no-slip models have none.
+        copies: How often each corner of a face is listed, always as the same contact; the paper's simulator lists it
+            with three normals.
+        mu: Friction coefficient of ``coulomb-lcp``, as in the paper; the no-slip models have none.
         steps: Length of a run.
         step_s: Time step.
-        trials: Runs that are timed.
+        trials: Number of timed runs.
     """
 
     plant: str = "all"
@@ -160,7 +160,7 @@ class _Grip:
         pivots: Pivots of the solver in each step, shape (steps,).
         loaded: Contacts with a normal force, mean over steps and faces.
         spent: Processor time of the run, which is its wall time on an idle machine [s].
-        solving: The part of it that the contact model took [s].
+        solving: Processor time of the contact model alone [s].
     """
 
     contacts: float
@@ -267,7 +267,7 @@ def _findings(
 
 
 def _drawing(trials: Mapping[str, Array]) -> Drawing:
-    """Return times of the trials, the paper's beside them."""
+    """Draw the times of the trials beside the paper's."""
     with axes(size=(6.0, 3.5)) as plot:
         place = np.arange(len(trials))
         plot.bar(place - 0.2, [MODELS[name].trial_s for name in trials], 0.4, label="paper")

@@ -33,8 +33,8 @@ class Case:
         summary: One line.
         presets: Configurations by name, one of them ``"default"``.
         simulate: Runs a configuration; raises `InputError` where it cannot be run.
-        rehearsals: Makes configurations that together compile and cache every kernel in little time; none where the
-            case needs data.
+        rehearsals: Returns short configurations that together compile and cache every kernel; none if the case needs
+            data.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Case:
 
 
 def timed(call: Callable[[], T], repeats: int = 1, clock: Callable[[], float] = time.perf_counter) -> tuple[T, Array]:
-    """Return the last result of a call that is repeated, and the time of each, shape (repeats,) [s]."""
+    """Repeat a call; return its last result and the time of each repetition, shape (repeats,) [s]."""
     seconds = np.empty(repeats)
     for k in range(repeats):
         began = clock()
@@ -70,7 +70,7 @@ def step_ends(h: float, steps: int) -> Array:
 
 
 def chosen(models: Mapping[str, T], name: str) -> dict[str, T]:
-    """Return the model called `name`, or every one if that is ``all``.
+    """Return the model called `name`, or all models if `name` is ``all``.
 
     Raises:
         UnknownName: No model has that name.
@@ -86,6 +86,6 @@ def exponent(sizes: Sequence[float] | Array, values: Sequence[float] | Array) ->
 
 
 def order(errors: Mapping[float, float]) -> float:
-    """Return the power of the step size by which an error shrinks, from the two finest steps; `errors` by step size."""
+    """Return the order of convergence between the two finest steps; `errors` maps step sizes to errors."""
     fine, coarse = sorted(errors)[:2]
     return float(np.log(errors[coarse] / errors[fine]) / np.log(coarse / fine))

@@ -5,8 +5,8 @@ motion, and the footholds never quite allow the noisy demand. If a controller's 
 answers, its torque jumps; 0.2 N m in a millisecond counts as a jump. A good controller leaves only the noise itself,
 which enters the torque through the inertia.
 
-Besides, the states of a trot are shown to stage I alone and to both stages, with ever more friction and motors without
-limits: internal forces of stage I then have no bound but friction (docs/theory/dissipation.md).
+A second part compares stage I alone with both stages on the states of a trot, with increasing friction and motors
+without limits: only friction then bounds the internal forces of stage I (docs/theory/dissipation.md).
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ LINES: Final[dict[str, Any]] = {
     SMOOTHED: {"color": "C1", "linewidth": 2.5, "zorder": 2},
     "id-coulomb-smooth": {"color": "k", "linewidth": 1.0, "linestyle": "--", "zorder": 3},
 }
-"""Controllers that are drawn, and their lines; the lines of the two smooth ones coincide."""
+"""Line style of each controller that is drawn; the lines of the two smooth controllers coincide."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides it.
+    """Settings of the experiment.
 
     Attributes:
         robot: Name or path of a robot file, with feet and a floating base.
-        mu: Friction, which the controllers know.
+        mu: Friction coefficient, which the controllers know.
         duration_s: Length of a run.
         rate_hz: Rate of the control loop.
         seed: Seed of the noise.
         trot_mu: Friction that controllers assume on the states of a trot.
-        noise_rad_s2: Standard deviations of the white noise on the desired joint accelerations; each is a run.
+        noise_rad_s2: Standard deviations of the white noise on the desired joint accelerations, one run each.
         speed_m_s: Largest speed of the base.
     """
 
@@ -242,7 +242,7 @@ def findings(runs: Sequence[NoisyRun], config: Config) -> list[Finding]:
 
 
 class _Trot(NamedTuple):
-    """Largest |dτ/dt| on the states of a trot by controller [N m/s], and the friction that they assume."""
+    """Largest |dτ/dt| of each controller on the states of a trot [N m/s], and the friction coefficient they assume."""
 
     mu: float
     raw: float
@@ -250,12 +250,12 @@ class _Trot(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """By how much the second stage lowers it."""
+        """Factor by which the second stage lowers the largest |dτ/dt|."""
         return self.raw / self.smoothed
 
 
 def _on_a_trot(config: Config) -> list[_Trot]:
-    """Show the states of one walk to both controllers, whose torques move nothing and have no limit."""
+    """Run both controllers on the recorded states of one walk; their torques move nothing and have no limit."""
     if not config.trot_mu:
         return []
     walk, robot = walks.walk(config.robot, "coulomb-lcp", PERIODS), robots.load(config.robot)
@@ -278,7 +278,7 @@ def _on_a_trot(config: Config) -> list[_Trot]:
 
 
 def _trot_findings(trots: Sequence[_Trot]) -> list[Finding]:
-    """Return the factor for each friction; the paper's belongs to the most of it, which stands for infinite."""
+    """Return the factor for each friction; the paper's, for infinite friction, is compared at the largest."""
     most = max((trot.mu for trot in trots), default=0.0)
     return [
         Finding(

@@ -24,16 +24,16 @@ from idcontrol.scenes.clutter import CONTAINER_M, GRAVITY, RADIUS_M, drop
 from idcontrol.types import Array, Booleans, Status
 
 AT_REST = 10.0
-"""The estimate of slip is for bodies that rest, which are not faster than this many times the estimate, spin included.
-Balls roll on for minutes, as nothing brakes them."""
+"""A body rests if its speed, spin included, is below this many times the estimate of slip, which holds for resting
+bodies only. Balls roll on for minutes, as nothing brakes them."""
 
 PAPER_ITERATIONS = 3
 SHOWN_STEPS = (60, 520)
-"""Steps of the heap with walls whose iterations are in print (Castro et al. 2022, Fig. 10)."""
+"""Steps whose iterations Castro et al. 2022, Fig. 10, print for the heap with walls."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case.
+    """Settings of the case.
 
     Attributes:
         bodies: Number of bodies in the run that is shown in full.
@@ -41,13 +41,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         sigmas: Slip parameters to try with `bodies` bodies; empty to leave it out.
         duration_s: Length of each run.
         step_s: Time step.
-        seed: Decides which body is a ball and how each is turned.
-        mu: Friction of everything.
+        seed: Seed of the shapes (ball or box) and orientations.
+        mu: Friction coefficient of all surfaces.
         stiffness_n_m: Stiffness of every surface; the default is near-rigid.
         sigma: SAP's slip parameter.
         beta: SAP's period of a near-rigid contact, in steps.
         tolerance: Tolerance of SAP's momentum error.
-        solver_steps: Number of steps of each heap of `sizes` that general solvers are given, too; 0 leaves them out.
+        solver_steps: Number of steps of each heap of `sizes` that general solvers solve, too; 0 leaves these solvers
+            out.
         solver_tolerance: Tolerance of the general solvers.
     """
 
@@ -75,7 +76,7 @@ class Fall:
     """One heap, step by step; arrays of shape (steps,).
 
     Attributes:
-        iterations: Newton steps of the island that took most.
+        iterations: Newton steps of the slowest island.
         contacts: Number of contacts that were listed.
         momentum_error: Castro et al. 2022, eq. 24, recomputed from velocities and impulses over all bodies.
         step_us: Processor time of the whole step, collision detection included, which is its wall time on an idle
@@ -83,7 +84,7 @@ class Fall:
         slip: Mean tangential speed of the contacts that press [m/s].
         solved: True if the solver met its tolerance.
         state: State at the end.
-        problems: Problems of `Config.solver_steps` steps, at equal distances, the last one among them.
+        problems: Contact problems of `Config.solver_steps` equally spaced steps, including the last.
         condition: Condition of the Hessian at the end.
         resting_slip: Mean tangential speed, at the end, of the contacts that press between bodies that rest [m/s].
         rolling: Number of bodies that do not rest at the end.
@@ -113,8 +114,8 @@ def scene(config: Config, bodies: int, *, walls: bool, sigma: float | None = Non
     Args:
         config: Physical constants, seed and settings of the solver.
         bodies: Number of bodies.
-        walls: True if there is a container.
-        sigma: Slip parameter; None is that of `config`.
+        walls: True for a container, False for open ground.
+        sigma: Slip parameter; None takes `config.sigma`.
     """
     return drop(
         bodies,
@@ -170,12 +171,12 @@ def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = 
 
 
 def _estimate(config: Config, sigma: float | None = None) -> float:
-    """Slip of a contact that sticks, σ μ h g (Castro et al. 2022, eq. 23) [m/s]."""
+    """Return the slip of a sticking contact, σ μ h g (Castro et al. 2022, eq. 23) [m/s]."""
     return config.parameters(sigma).sigma * config.mu * config.step_s * GRAVITY
 
 
 def momentum_error(problem: SparseProblem, solution: SparseSolution) -> float:
-    """``|D(M(v⁺ - v*) - Jᵀf)| / max(|D M v⁺|, |D Jᵀf|)`` with D = diag(M)^(-1/2), over all bodies.
+    """Return ``|D(M(v⁺ - v*) - Jᵀf)| / max(|D M v⁺|, |D Jᵀf|)`` with D = diag(M)^(-1/2), over all bodies.
 
     Castro et al. 2022, eq. 24.
     """
@@ -264,7 +265,7 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
         Finding(
             f"iterations_{where}",
             iterations,
-            # "only about 3": up to half more would still be that
+            # the paper says "only about 3", which rounds anything below 3.5
             holds=iterations <= 1.5 * PAPER_ITERATIONS if walls else None,
             beside=walls,
         ),
@@ -313,7 +314,7 @@ def _growth(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]
 
 
 def _slips(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
-    """Slip at the end against the slip parameter, in every heap."""
+    """Return the slip at the end against the slip parameter, in every heap."""
     return [
         Finding(
             f"slip_{ground(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),

@@ -1,14 +1,14 @@
-"""Random contact problems by every model and solver: shares solved and reported unsolved, and none wrong.
+"""Random contact problems solved by every model and solver: count what is solved, reported unsolved, or wrong.
 
-Answers that are called solved are checked by `idcontrol.judge.missed`, from the problem alone. Problems that are
-reported unsolved are compared with what is known: a forward problem whose gaps are not negative always has a solution
-(math.md, sections 5.1 and 7.3). In an inverse problem prescribed velocities may press bodies into each other. Then a
-linear program finds a certificate, independent of the solvers, that no velocity of the free bodies keeps all contacts
-apart, or a search over all contact modes ends without a solution (`idcontrol.solvers.modes`). The search's work grows
-exponentially with the contacts that act on each other. Where it meets its limit, the problem counts as undecided.
+Answers that are called solved are checked by `idcontrol.judge.missed`, from the problem alone. A forward problem whose
+gaps are not negative always has a solution (math.md, sections 5.1 and 7.3), so reporting it unsolved is an error. In an
+inverse problem prescribed velocities may press bodies into each other. There, a linear program looks for a certificate,
+independent of the solvers, that no velocity of the free bodies keeps all contacts apart; without a certificate, all
+contact modes are searched (`idcontrol.solvers.modes`). The search grows exponentially with the number of coupled
+contacts; if it reaches its limit, the problem counts as undecided.
 
-The preset ``hostile`` has problems of mixed sizes (`idcontrol.problems.steps.hostile_step`), and counts what every
-model does with them, each contact judged relative to its own quantities (`idcontrol.judge.violation`).
+The preset ``hostile`` runs every model on badly scaled problems (`idcontrol.problems.steps.hostile_step`) and judges
+each contact relative to its own quantities (`idcontrol.judge.violation`).
 """
 
 from __future__ import annotations
@@ -46,20 +46,21 @@ from idcontrol.types import Array, Status
 MODE_NODES: Final = 100_000
 """Quadratic programs that the search over contact modes may spend on up to `MODE_CONTACTS` contacts."""
 MODE_CONTACTS: Final = 14
-"""Contacts acting on each other up to which the search settles nearly all problems. Beyond, where it settles few, its
-limit falls with the cube of the contacts, as the time of a program grows."""
+"""Up to this many coupled contacts, the search decides nearly all problems. Beyond, where it decides few, its limit
+falls with the cube of the number of contacts, as the time of a quadratic program grows."""
 SO_FAR_EVERY: Final = 500
-"""Problems between two versions of ``so-far.json``, which an interrupted run leaves."""
+"""Number of problems after which ``so-far.json`` is written again, so that an interrupted run leaves its counts."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides a run.
+    """Settings of a run.
 
     Attributes:
         seed: Seed of the problems.
         problems: Number of problems; a quarter each of feet and boxes, forward and inverse.
-        most_contacts: Contacts are spread evenly over the octaves from 1 to this; hostile problems have six at most.
-        hostile: True if the problems attack, and the models alone are counted.
+        most_contacts: Largest number of contacts; the numbers are spread evenly over the octaves up to it. Hostile
+            problems have six at most.
+        hostile: True for badly scaled problems, which only the models solve.
     """
 
     seed: Seed = 0
@@ -75,10 +76,10 @@ class JudgedModel:
     Attributes:
         solve: The contact model.
         law: Its law.
-        velocities: Rows G and constants r of the velocities that it allows, ``G v + r ≥ 0``, for a certificate that
-            there are none; None where that is not its condition.
-        lcp: True if a problem without certificate is searched as the Coulomb LCP.
-        convex: True if a solution exists if and only if such a velocity does.
+        velocities: Returns G and r of the condition ``G v + r ≥ 0`` on velocities, for a certificate that none is
+            feasible; None if the model has another condition.
+        lcp: True if a problem without a certificate is searched over the modes of the Coulomb LCP.
+        convex: True if a solution exists exactly when a feasible velocity exists.
     """
 
     solve: ContactModel
@@ -95,15 +96,15 @@ class Tally:
     Attributes:
         problems: All problems.
         solved: Answers that obey the law.
-        of_these_later: Solved exactly, but not at the first attempt (`StepSolution.note`).
-        of_these_regularized: Solved after something was added to the diagonal.
-        wrong: Called solved, though the law is violated.
+        of_these_later: Solved problems that took a second attempt, and were solved exactly (`StepSolution.note`).
+        of_these_regularized: Solved problems whose diagonal was regularized.
+        wrong: Answers that were called solved and violate the law.
         no_solution_proved: Not solved, and shown to have no solution.
-        missed: Not solved, though there is a solution.
-        beyond_double: Not solved because impulses, or the matrix ρρᵀ, in double precision cannot meet the law to the
-            tolerance (the function of this name).
-        undecided: Not solved, and not known to have a solution or none.
-        undecided_contacts_min: Contacts in the largest island of the smallest undecided problem; 0 where there is none.
+        missed: Not solved, and shown to have a solution.
+        beyond_double: Not solved because rounding to double precision alone violates the tolerance (function
+            `beyond_double`).
+        undecided: Not solved, and unknown whether a solution exists.
+        undecided_contacts_min: Contacts in the largest island of the smallest undecided problem; 0 if all are decided.
         worst_residual: Largest violation of an answer that was called solved.
         seconds: Time of each call.
         failures: Numbers (`numbered_step`) of the wrong and the missed.
@@ -125,7 +126,7 @@ class Tally:
 
     @property
     def failed(self) -> int:
-        """How many were answered wrongly, or not though there is an answer."""
+        """Number of problems that were answered wrongly or missed."""
         return self.wrong + self.missed
 
     def row(self) -> dict[str, Any]:
@@ -152,7 +153,7 @@ class ContactProblems:
     presets: Mapping[str, Config]
 
     def run(self, config: Config, out: Path, progress: Progress) -> dict[str, Any]:
-        """Solve all problems with everything and count; until the end ``so-far.json`` has the counts so far."""
+        """Solve all problems by every model and solver and count; meanwhile ``so-far.json`` has the counts so far."""
         began = time.perf_counter()
 
         def numbers(rows: Callable[[], Any]) -> Iterator[int]:
@@ -180,11 +181,11 @@ experiment = ContactProblems(
 )
 
 Numbers = Callable[[Callable[[], Any]], Iterator[int]]
-"""Yields the numbers of the problems; called with what makes the rows of those so far."""
+"""Yields the numbers of the problems; called with a function that returns the rows of the problems so far."""
 
 
 def counted(config: Config, numbers: Numbers) -> Results:
-    """Solve random problems with every model and solver, and count."""
+    """Solve random problems by every model and solver, and count the outcomes."""
     tallies: dict[tuple[str, str], Tally] = {}
     condition, contacts = np.empty(config.problems), np.empty(config.problems)
     for number in numbers(lambda: rows_of(tallies)):
@@ -216,7 +217,7 @@ def counted(config: Config, numbers: Numbers) -> Results:
 
 
 def attack(config: Config, numbers: Numbers) -> Results:
-    """Solve hostile problems with every model and count: solved, wrong, not finite though called solved, refused."""
+    """Solve hostile problems by every model and count the `OUTCOMES`."""
     counts: dict[Law, dict[str, int]] = {model: dict.fromkeys((*OUTCOMES, "first_wrong"), 0) for model in judged.MODELS}
     for number in numbers(lambda: counts):
         problem = hostile_step(number, seed=config.seed)
@@ -238,7 +239,7 @@ def attack(config: Config, numbers: Numbers) -> Results:
 
 
 def judge_hostile(solve: ContactModel, law: Law, problem: StepProblem) -> str:
-    """Solve a problem with a model, and return which of the `OUTCOMES` that was."""
+    """Solve a problem by a model, and return its outcome, one of `OUTCOMES`."""
     solution = solve(problem, None)
     if solution.status is not Status.SOLVED:
         return "repaired" if solution.status is Status.REPAIRED else "refused"
@@ -249,7 +250,7 @@ def judge_hostile(solve: ContactModel, law: Law, problem: StepProblem) -> str:
 
 
 def judge_model(model: JudgedModel, problem: StepProblem, tally: Tally) -> None:
-    """Solve a problem with a model and count the outcome."""
+    """Solve a problem by a model and count the outcome."""
     tally.problems += 1
     solution, seconds = timed(lambda: model.solve(problem, None))
     tally.seconds.extend(seconds)
@@ -281,7 +282,7 @@ def judge_model(model: JudgedModel, problem: StepProblem, tally: Tally) -> None:
 
 
 def count_decision(problem: StepProblem, tally: Tally) -> None:
-    """Search for a solution of a Coulomb problem that was not solved although it allows velocities, and count it."""
+    """Search for a solution of an unsolved Coulomb problem with feasible velocities, and count the result."""
     reduction = whiten(problem)
     V = reduction.rho @ reduction.rho.T
     largest = max(members.size for members in islands(V))
@@ -303,7 +304,7 @@ def judge_solver(
     solvable: bool | None,
     tally: Tally,
 ) -> bool | None:
-    """Solve LCP(r, ρρᵀ) and count the outcome; returns whether it has a solution, None if that is not known yet."""
+    """Solve LCP(r, ρρᵀ) and count the outcome; return True if it has a solution, None if that is unknown."""
     tally.problems += 1
     (status, z), seconds = timed(lambda: solve(rows, r))
     tally.seconds.extend(seconds)
@@ -338,9 +339,9 @@ def rows_violation(rows: Array, r: Array, z: Array) -> float:
 def beyond_double(rows: Array, r: Array) -> bool:
     """True if rounding the impulses, or the matrix, to double precision moves LCP(r, ρρᵀ) by more than the tolerance.
 
-    Half a unit in the last place of the impulse with the largest effect, 2⁻⁵³ z_i |ρ_i|, changes the velocity of the
-    lightest row by up to that times |ρ_j| / max |r|, relative to the fastest at zero impulse. Half a unit in the last
-    place of an entry ρ_i·ρ_j of the matrix changes it by as much.
+    Rounding the impulse with the largest effect changes the velocity of the lightest row j by up to 2⁻⁵³ z_i |ρ_i|
+    |ρ_j|, to be compared with max |r|, the fastest row at zero impulse. Rounding an entry ρ_i·ρ_j of the matrix changes
+    it by as much.
     """
     z = project(rows, r).z
     lengths = np.linalg.norm(rows, axis=1)
@@ -387,12 +388,12 @@ SURE: Final = {
     "edge rows: ppm, then active set": ("forward", "inverse"),
     "edge rows: lemke": ("forward", "inverse"),
 }
-"""Models and solvers that must solve everything that has a solution. Lemke's method may fail on inverse Coulomb
-problems (math.md, section 5.1)."""
+"""Models and solvers that must solve every problem with a solution. Lemke's method may fail on inverse Coulomb problems
+(math.md, section 5.1)."""
 
 
 ENDS: Final = ("solved", "no_solution_proved", "beyond_double", "undecided", "missed", "wrong")
-"""Each problem ends in one of these ways: the counts of a row add up to all of its problems."""
+"""Outcomes of a problem; their counts in a row add up to `problems`."""
 
 
 def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:
@@ -411,7 +412,7 @@ def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:
 
 
 def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]:
-    """For each model and solver and direction: share solved, and what counts against it."""
+    """Return the share solved by each model and solver in each direction, and the counts of failures."""
     out = [
         Finding("condition_max", float(condition.max())),
         Finding("condition_median", float(np.median(condition))),

@@ -1,12 +1,12 @@
-r"""What a record of tosses says of the cube before any engine is run: scale, mass centre, inertia, impacts.
+r"""Properties of the tossed cube, estimated from the record alone: scale, mass centre, inertia, impacts.
 
-The record is that of the DAIR Lab (github.com/DAIRLab/contact-nets, data/tosses_processed, BSD 3-clause) in one file
-``cube_tosses.npz`` with the arrays ``rows`` (x y z qw qx qy qz, then velocities, which are not used here: they are
-filtered), ``offsets`` (toss k is ``rows[offsets[k]:offsets[k+1]]``) and ``ids``.
+The record comes from the DAIR Lab (github.com/DAIRLab/contact-nets, data/tosses_processed, BSD 3-clause). One file
+``cube_tosses.npz`` has the arrays ``rows`` (x y z qw qx qy qz, then filtered velocities, which are not used),
+``offsets`` (toss k is ``rows[offsets[k]:offsets[k+1]]``) and ``ids``.
 
-Nothing here knows a contact law. In flight the mass centre falls with g and the spin of an isotropic body stays: that
-gives the scale of lengths and where the mass centre is. Where one corner alone hits, momentum and angular momentum give
-the inertia, and the velocity of the corner before and after gives friction and restitution.
+No contact law is assumed. In flight the mass centre falls with g and the spin of an isotropic body is constant, which
+gives the scale of lengths and the mass centre. If a single corner hits, the balance of momentum and angular momentum
+gives the inertia, and the velocity of the corner before and after gives friction and restitution.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ SIGNS: Final = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for
 """Corners of a cube of half width 1."""
 
 CLEAR_M = 2e-3
-"""The cube flies while its lowest corner is higher than this: ten times what the record errs by."""
+"""The cube flies while its lowest corner is higher than this: ten times the error of the record."""
 
 FLIGHT_ROWS = 16
 """At most this many rows of flight give the state before contact."""
 
 LEAST_ROWS = 6
-"""A flight with fewer rows says nothing of accelerations."""
+"""Least number of rows in flight from which accelerations can be estimated."""
 
 AFTER_ROWS = 4
-"""Rows after a first impact from which the velocity after it is found."""
+"""Number of rows after a first impact to which the velocity after it is fitted."""
 
 NEWTON_STEPS = 5
-"""Steps to the instant of touch, which is within a row."""
+"""Newton iterations for the instant of touch between two rows."""
 
 ALONE_M = 12e-3
-"""One corner hits alone if the next one is higher than this."""
+"""A single corner hits if the second lowest is higher than this."""
 
 
 class Cube(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,9 +56,9 @@ class Cube(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         scale: True lengths, relative to recorded ones.
         half_width_m: Half of the cube's width.
-        mass_kg: Mass, as stated by the source; it plays no part in rigid tosses.
+        mass_kg: Mass, as the source states it; the motion of a rigid toss does not depend on it.
         inertia_kg_m2: Moment of inertia about any axis through the mass centre.
-        centre_m: Mass centre seen from the middle of the cube, body axes.
+        centre_m: Mass centre relative to the middle of the cube, body axes.
     """
 
     scale: float = 1.0
@@ -69,13 +69,13 @@ class Cube(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def corners(self) -> Array:
-        """Return the corners seen from the middle, body axes, shape (8, 3) [m]."""
+        """Return the corners relative to the middle, body axes, shape (8, 3) [m]."""
         return self.half_width_m * SIGNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """One toss as it is in the record.
+    """One toss in recorded lengths.
 
     Attributes:
         number: Its place in the file.
@@ -88,9 +88,10 @@ class Track:
     orientation: Array
 
     def flight(self) -> int:
-        """How many rows pass before a corner is near the board, or would be if it moved on as in the two rows before.
+        """Number of rows before a corner reaches the board, or would reach it at the velocity of the two rows before.
 
-        A cube may hit and rebound between two rows. Whatever the scale, the half width is that of the source.
+        The extrapolation finds a cube that hits and rebounds between two rows. The half width is the source's, as the
+        scale is not known yet.
         """
         low = (_turned(self.orientation, STATED.corners) + self.position[:, None])[:, :, 2].min(axis=1)
         ahead = np.concatenate((low[:2], 2.0 * low[1:-1] - low[:-2]))
@@ -99,11 +100,11 @@ class Track:
 
 
 RESTING_ROWS: Final = 15
-"""A cube rests if for so many rows ..."""
+"""A cube rests if, for this many rows, no corner is faster than `RESTING_M_S`."""
 RESTING_M_S: Final = 0.02
-"""... no corner is faster than this [m/s]."""
+"""Largest speed of a corner of a resting cube [m/s]."""
 TAKEN_M: Final = 0.01
-"""Nothing but a hand moves a resting cube this far [m]."""
+"""A resting cube that moves by more than this has been picked up [m]."""
 
 STATED: Final = Cube()
 """The cube as the source states it."""
@@ -153,7 +154,7 @@ def read(path: Path) -> list[Track]:
 
 
 def prepare(track: Track, cube: Cube) -> Toss | None:
-    """Return the toss in true lengths with the state before contact; None if it has no two rows of flight.
+    """Return the toss in true lengths with the state before contact; None if fewer than two rows are in flight.
 
     A parabola with the known gravity is fitted to the mass centre, and a constant rate of turn to the orientation, over
     the last `FLIGHT_ROWS` rows of flight.
@@ -184,7 +185,7 @@ def prepare(track: Track, cube: Cube) -> Toss | None:
 
 
 def undisturbed(corners: Array) -> int:
-    """Return the number of rows of a toss, shape (rows, 8, 3) [m], before the resting cube is taken away."""
+    """Return the number of rows before the resting cube is picked up, from corners of shape (rows, 8, 3) [m]."""
     still = np.linalg.norm(np.diff(corners, axis=0), axis=2).max(axis=1) < RESTING_M_S * PERIOD
     rests = np.convolve(still, np.ones(RESTING_ROWS), "valid") == RESTING_ROWS
     if len(still) < RESTING_ROWS or not rests.any():
@@ -202,9 +203,9 @@ def corners_of(pose: Array, cube: Cube) -> Array:
 def calibrate(tracks: Sequence[Track]) -> Cube:
     """Return the scale, half width, mass centre and inertia of the cube from flights, poses at rest and single impacts.
 
-    Scale and mass centre e minimize what is left of ``position - R e - parabola`` over all flights, the acceleration
-    being that of gravity over the scale. The half width is the mean height at rest. The inertia is the regression of
-    the angular impulse of single corners on the change of the spin.
+    Scale and mass centre e minimize the residual of ``position + R e - parabola`` over all flights, whose acceleration
+    is gravity divided by the scale. The half width is the mean height at rest. The inertia is the regression of the
+    angular impulse of single corners on the change of the spin.
     """
     normal, right = np.zeros((4, 4)), np.zeros(4)
     for track in tracks:
@@ -241,11 +242,11 @@ class Impacts:
     """First impacts of n tosses in which one corner alone touches within `AFTER_ROWS` rows.
 
     Attributes:
-        number: Which tosses, shape (n,).
+        number: Numbers of the tosses, shape (n,).
         spin: Change of the angular velocity, world axes, shape (n, 3) [rad/s].
         moment: Angular impulse about the mass centre if the impulse acts at the instant of touch, shape (n, 3) [N m s].
-        drift: By how much that changes with the instant at which the impulse acts, shape (n, 3) [N m].
-        restitution: Speed at which the corner leaves over that at which it came, along the vertical, shape (n,).
+        drift: Derivative of `moment` by the instant at which the impulse acts, shape (n, 3) [N m].
+        restitution: Vertical speed of the corner after the impact over its speed before, shape (n,).
         friction: Horizontal over vertical impulse, shape (n,).
     """
 
@@ -263,16 +264,16 @@ class Impacts:
 
     @property
     def delay(self) -> float:
-        """How long after the touch the impulse acts, in the mean, such that it explains the change of the spin [s]."""
+        """Mean delay of the impulse after the touch that best explains the change of the spin [s]."""
         known = np.column_stack((self.spin.ravel(), -self.drift.ravel()))
         return float(np.linalg.lstsq(known, self.moment.ravel())[0][1])
 
 
 def impacts(tracks: Sequence[Track], cube: Cube) -> Impacts:
-    """What single corners do when they hit first.
+    """Return the first impacts in which a single corner hits.
 
-    The impulse is that of the mass, with gravity's taken off; motions before and after are continued to the instant of
-    touch.
+    The impulse is the change of momentum less gravity's part; the motions before and after are extrapolated to the
+    instant of touch.
     """
     collected: list[tuple[int, Array, Array, Array, float, float]] = []
     for track in tracks:

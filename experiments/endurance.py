@@ -1,4 +1,4 @@
-"""Walk after walk under random commands, pushes and friction: nothing unreported, no limit broken, no memory leak."""
+"""Many walks under random commands, pushes and friction: no unreported failure, no broken limit, no memory leak."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ GROWTH_MB: Final = 20.0
 
 
 class EnduranceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides the run.
+    """Settings of the run.
 
     Attributes:
         controller: Name of the controller.
         steps: Least number of control steps; the last walk is finished.
-        walk_s: Length of a walk [s]; each has its own commands, push, friction and start.
+        walk_s: Length of a walk [s]; each has separate commands, push, friction and start.
         seed: Seed of the first walk; each further walk takes the next number.
     """
 
@@ -48,15 +48,15 @@ class EnduranceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 @dataclass(frozen=True, slots=True)
 class StepCount:
-    """How the steps of a walk ended.
+    """Outcomes of the steps of a walk.
 
     Attributes:
         steps: All steps.
-        solved: Steps that met all that was asked.
-        repaired: Steps that gave up some tracking.
-        fallback: Steps without a solution that could be used.
-        failed: Steps that called their input unusable, which it never was.
-        unreported: Steps that were called solved although a limit had cut their torques.
+        solved: Steps that met every demand.
+        repaired: Steps that relaxed some tracking.
+        fallback: Steps without a usable solution.
+        failed: Steps that reported unusable input; the input is always usable.
+        unreported: Steps with status solved whose torques a limit had cut.
         beyond_limit: Steps with a torque beyond its limit.
         not_finite: Steps with a torque that was not finite.
     """
@@ -97,7 +97,7 @@ def count(tau: Array, status: Array, clipped: Array, limit: Array) -> StepCount:
 
 
 def random_walk(controller: str, seed: int, walk_s: float) -> WalkConfig:
-    """Return a run: a new command each second, one push, friction changing by footstep, its estimate up to half off."""
+    """Return a run with a new command each second, one push, and misjudged friction that changes by footstep."""
     rng = np.random.default_rng(seed)
     pieces = []
     for t in range(int(np.ceil(walk_s))):
@@ -119,7 +119,7 @@ def random_walk(controller: str, seed: int, walk_s: float) -> WalkConfig:
 
 
 def run(config: EnduranceConfig, progress: Progress) -> Results:
-    """Walk until there are enough steps, and count how they ended.
+    """Walk until there are enough steps, and count their outcomes.
 
     Raises:
         InputError: There is no such controller.
@@ -167,7 +167,7 @@ experiment = Case(
 
 
 def drawing(unsolved: Array, fell: Booleans, memory: Array) -> Drawing:
-    """Walk by walk: the share of its steps that were not solved, whether it fell, and the memory after it [MB]."""
+    """Draw for each walk the share of unsolved steps, falls, and the memory after it [MB]."""
     walk = 1 + np.arange(len(fell))
     with axes(2, size=(7.0, 4.4), sharex=True) as (steps, resident):
         steps.bar(walk, 100.0 * unsolved, color=np.where(fell, "C1", "C0"))

@@ -1,12 +1,12 @@
-"""The contact forces whose torque is nearest to the last one: branch and bound with proof, beside brute force.
+"""Contact forces whose torque is closest to the last torque: branch and bound with proof, beside brute force.
 
 Zapolsky & Drumwright 2017 call their chatter-minimizing enumeration (Algorithm 3, MINDIFF) impractical: it tries 2^(6n)
-bases for n contacts. Branch and bound over what contacts do (math.md, section 6.3) gives the same or a nearer answer,
-and proves that none is nearer. Here both run on the same steps of a quadruped that stands and moves on one to four
-feet; on four, brute force would take minutes a step and is left out.
+bases for n contacts. Branch and bound over contact modes (math.md, section 6.3) finds the same or a closer torque, and
+proves that none is closer. Both run on the same steps of a quadruped that stands and moves on one to four feet. On four
+feet brute force is left out: it would take minutes per step.
 
-Then the search runs on every step with all feet on the ground of trots with `id-coulomb-smooth` at low friction, where
-several motions solve a step, with the target and the budget that it has in a control step.
+Then the search runs on trots with `id-coulomb-smooth` at low friction, where several motions may solve a step: on every
+step with all feet on the ground, with the target and the budget of a control step.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.types import Array, Status
 
 BRUTE_FORCE_CASES: Final = {1: 200, 2: 200, 3: 3}
-"""Number of steps on which brute force runs, by the number of contacts: at three, each takes half a second."""
+"""Number of steps on which brute force runs, by the number of contacts; with three, each takes half a second."""
 GOAL_FLOORS: Final = 40.0
-"""Goal for the median time of a proof, in times of the rigid-body terms."""
+"""Goal for the median time of a proof, relative to the time of the rigid-body terms."""
 TROT_MU: Final = (0.05, 0.1, 0.2)
 """Friction of the trots."""
 GOAL_TROT_US: Final = {"p99": 200.0, "max": 400.0}
@@ -56,7 +56,7 @@ REPEATED: Final = 5
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides it.
+    """Settings of the experiment.
 
     Attributes:
         robot: Name or path of a robot file with four feet.
@@ -79,14 +79,14 @@ class SearchedStep:
 
     Attributes:
         contacts: Number of contacts.
-        first_us: Time of the nearest solution with the modes of Lemke's.
+        first_us: Time of the first program: the closest solution with the contact modes of Lemke's solution.
         proof_us: Time of the whole search.
         nodes: Quadratic programs of the search.
-        proved: True if the search was completed.
-        improved: Relative amount by which the search found a nearer torque than its first program.
-        brute_us: Time of brute force over bases; NaN where it did not run.
-        excess: Relative amount by which the nearest basic solution is farther than the search's; NaN where brute force
-            did not run.
+        proved: True if the search ended with a proof.
+        improved: Relative amount by which the search came closer than its first program.
+        brute_us: Time of brute force over bases; NaN if it did not run.
+        excess: Relative amount by which the closest basic solution is farther than the search's; NaN if brute force did
+            not run.
     """
 
     contacts: int
@@ -165,14 +165,14 @@ def drawing(steps: Sequence[SearchedStep]) -> Drawing:
 def nearest_problem(
     rng: np.random.Generator, feet: SphereContacts, home: Array, contacts: int, *, still: bool
 ) -> tuple[NearestProblem, Array, StepProblem]:
-    """Return a step on some feet, a solution of it, and a torque to be near to: that of a solution with other shares.
+    """Return a step on some feet, a solution of it, and as target the torque of a solution with other shares.
 
     Args:
         rng: Source of pose, velocity, demand, and of which feet touch.
         feet: The feet of a machine.
         home: Its home configuration.
-        contacts: Number of feet that touch the ground, whose height follows them.
-        still: True if the demand keeps the feet where they are; else it lets them slide.
+        contacts: Number of feet that touch the ground; the ground is placed at their height.
+        still: True if the demand keeps the feet in place; else they may slide.
     """
     system = feet.system
     u = system.n_unactuated
@@ -296,7 +296,7 @@ def trot_findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:
 
 
 def table_row(steps: Sequence[SearchedStep], floor_us: float) -> dict[str, Any]:
-    """Return percentiles for one number of contacts."""
+    """Return the percentiles for one number of contacts."""
     proof, first, nodes, brute, excess = (
         np.array([getattr(step, name) for step in steps], dtype=np.float64)
         for name in ("proof_us", "first_us", "nodes", "brute_us", "excess")
@@ -327,7 +327,7 @@ def percentiles(values: Array) -> dict[str, float]:
 
 
 def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
-    """Return the time and nodes of the search by contacts, and whether brute force finds anything nearer."""
+    """Return time and nodes of the search by number of contacts, and check that brute force finds nothing closer."""
     out = [Finding("floor_us", floor_us)]
     for row in table:
         n, brute = row["contacts"], row["brute_force"]
@@ -349,6 +349,6 @@ def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
 
 
 def series(steps: Sequence[SearchedStep]) -> dict[str, Series]:
-    """Return every step, for the record."""
+    """Return the values of every step, for the record."""
     names = ("contacts", "first_us", "proof_us", "nodes", "proved", "improved", "brute_us", "excess")
     return histories({name: np.array([getattr(step, name) for step in steps], np.float64) for name in names}, {})

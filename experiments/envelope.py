@@ -1,8 +1,8 @@
 """How far each controller can be pushed: the largest speed, push, load and error that its robot survives, by bisection.
 
-A walk survives if it does what it was asked (`completed`). Every limit is bracketed by an easy case and a hard one, and
-halved `HALVINGS` times; that what is harder is not survived where something easier is not, is taken for granted.
-A controller that survives the hard case has no limit within the bracket.
+A walk survives if it completes its task (`completed`). Every limit is bracketed by an easy case and a hard one, and the
+bracket is halved `HALVINGS` times. Bisection assumes that a robot that fails in one case fails in every harder one. A
+controller that survives the hard case has no limit within the bracket.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from idcontrol.sweeps.record import NOT_RUN, RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 CONTROLLERS = ("id-coulomb-qp", "id-noslip-qp", "id-sap", "pid")
-"""One for each kind of contact model, and `pid`, which has none."""
+"""One controller for each kind of contact model, and `pid`, which has none."""
 
 HALVINGS = 5
 """Bisections of a bracket: to a thirty-second of it."""
 
 ROUGH_MU = 0.8
-"""Friction of the ground but where it is the hardship [-]."""
+"""Friction coefficient of the ground, unless friction is the hardship [-]."""
 
 TRUE_MU = 0.3
-"""Friction of runs with a wrong friction estimate [-]."""
+"""Friction coefficient of the ground in runs with a wrong friction estimate [-]."""
 
 
 class Hardship(NamedTuple):
@@ -40,11 +40,11 @@ class Hardship(NamedTuple):
 
     Attributes:
         name: Its name, with its unit.
-        easy: Where the search begins.
-        hard: What is beyond every robot; less than `easy` where less is harder.
-        settings: The settings of a run for a value.
-        value: The value of a run, from its settings; None for a run of another hardship.
-        geometric: True if values are halved by their ratios.
+        easy: Value at which the search begins.
+        hard: Value beyond every robot; less than `easy` if less is harder.
+        settings: Returns the settings of a run for a value.
+        value: Returns the value of a run from its settings; None for a run of another hardship.
+        geometric: True if the middle of a bracket is the geometric mean.
     """
 
     name: str
@@ -55,12 +55,12 @@ class Hardship(NamedTuple):
     geometric: bool = False
 
     def between(self, a: float, b: float) -> float:
-        """Return the value in the middle, to four digits."""
+        """Return the middle of a bracket, rounded to four digits."""
         return float(f"{math.sqrt(a * b) if self.geometric else 0.5 * (a + b):.4g}")
 
 
 def _by_setting(name: str, key: str, easy: float, hard: float, *, geometric: bool = False, **more: Any) -> Hardship:
-    """Return a hardship that is one setting, beside others of its own."""
+    """Return a hardship that varies one setting, with further fixed settings."""
 
     def value(o: RunOutcome) -> float | None:
         value = o.setting(key)
@@ -105,7 +105,7 @@ HARDSHIPS = (
 
 
 def _of(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> dict[float, bool | None]:
-    """By value, whether all its runs did their task; None where one is still to be made."""
+    """Return for each value True if all its runs completed their task; None if a run is missing."""
     survival: dict[float, bool | None] = {}
     for o in outcomes:
         value = hardship.value(o)
@@ -118,7 +118,7 @@ def _of(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> 
 
 
 def limits(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> tuple[float | None, float | None]:
-    """Return the hardest value that is survived before the first failure, and the easiest failure; None for none."""
+    """Return the hardest value survived before the first failure, and the easiest failure; None for none."""
     harder = 1.0 if hardship.hard > hardship.easy else -1.0
     survived = None
     for value, done in sorted(_of(outcomes, hardship, controller).items(), key=lambda item: harder * item[0]):
@@ -133,7 +133,7 @@ def _controllers(outcomes: Sequence[RunOutcome]) -> list[Any]:
 
 
 def further(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
-    """Return the runs that halve the brackets that can be halved; none when all are narrow enough."""
+    """Return the runs that halve each bracket that is too wide; none if all are narrow enough."""
     runs = []
     for hardship in HARDSHIPS:
         for controller in _controllers(outcomes):
@@ -167,7 +167,7 @@ def _in_words(survived: float | None, lost: float | None) -> str:
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
-    """Return bars up to the hardest value that each controller survives, with the bracket that is left."""
+    """Draw bars up to the hardest value that each controller survives, with the remaining bracket."""
     controllers = _controllers(outcomes)
     shown = [h for h in HARDSHIPS if any(limits(outcomes, h, c)[0] is not None for c in controllers)]
     if not shown:
@@ -183,7 +183,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
                     axis.text(survived, place, f" {plain(survived)}", va="bottom", fontsize=7)
                 axis.text(0.01, place, controller, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
             axis.set_yticks([])
-            axis.set_ylim(len(controllers) - 0.5, -0.5)  # with those that survive nothing
+            axis.set_ylim(len(controllers) - 0.5, -0.5)  # includes controllers that survive nothing
             axis.set_title(hardship.name + (": less is harder" if hardship.hard < hardship.easy else ""))
             if hardship.geometric:
                 axis.set_xscale("log")

@@ -1,4 +1,4 @@
-"""Results of a run: named numbers beside the paper's, series and drawings; and how they are recorded.
+"""Results of a run (named numbers beside the paper's, series, drawings) and how they are recorded.
 
 In a run's metrics (``metrics.json``, ``idcontrol run NAME --json``) each finding is ``key: value``, with ``paper``,
 ``checks``, ``verdicts``, ``sources``, ``units`` and ``notes`` as tables by key; ``completed`` says whether every check
@@ -34,21 +34,21 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A number that a run found, beside the paper's.
+    """A number from a run, beside the paper's.
 
-    The experiment's table, ``paper/EXPERIMENT.toml``, has what is the same in every run (`described`).
+    Fields that are the same in every run come from the experiment's table, ``paper/EXPERIMENT.toml`` (`described`).
 
     Attributes:
         key: Its name in the JSON, the unit at its end: ``slide_mu_0125_m``.
-        value: The number; None where it could not be found.
-        holds: True if it passes its check; None where there is none.
-        agrees: True if it is as the paper says in words; None takes `holds`.
+        value: The number; None if it could not be determined.
+        holds: True if it passes its check; None without a check.
+        agrees: True if it agrees with the paper's statement in words; None takes `holds`.
         beside: True if the paper's number is for these settings.
-        paper: The paper's number; None where the paper shows none.
+        paper: The paper's number; None if the paper prints none.
         source: The place where the paper prints it: "Drumwright 2019, Table 1".
         derivation: The page that derives how the number differs from the paper's; "" if none does.
         unit: Its unit as text; "" for the unit at the end of the key.
-        note: What the number is, or why the paper's is wrong.
+        note: Meaning of the number, or why the paper's number is wrong.
     """
 
     key: str
@@ -63,7 +63,7 @@ class Finding:
     note: str = ""
 
     def described(self, rows: Mapping[str, Mapping[str, Any]]) -> Finding:
-        """Fill what the finding lacks from its row of the table: its own, or that of the longest pattern that fits."""
+        """Fill empty fields from the row of the table for its key, or for the longest pattern that matches."""
         fitting = [pattern for pattern in rows if fnmatchcase(self.key, pattern)]
         row = rows.get(self.key) or rows.get(max(fitting, key=len, default=""), {})
         filled = replace(self, **{name: value for name, value in row.items() if not getattr(self, name)})
@@ -72,7 +72,7 @@ class Finding:
 
     @property
     def verdict(self) -> str | None:
-        """How it stands beside the paper's (`idcontrol.experiments.verdicts`); None if there is nothing to compare."""
+        """Verdict on the number (`idcontrol.experiments.verdicts`); None if there is nothing to compare."""
         if self.paper is None:
             return None
         if isinstance(self.paper, str):
@@ -99,8 +99,8 @@ class Series(NamedTuple):
 
     Attributes:
         values: The numbers, shape (rows,) or (rows, k).
-        unit: Their unit as text; "" if they have none.
-        wall_time: True if they are wall time, and differ from run to run.
+        unit: Unit as text; "" if they have none.
+        wall_time: True if they are wall times, which differ from run to run.
     """
 
     values: Array
@@ -147,7 +147,7 @@ class Results:
 def save(
     out: Path, experiment: str, config: msgspec.Struct, results: Results, *, began: float | None = None
 ) -> dict[str, Any]:
-    """Write the folder of a run that is over, and return its metrics.
+    """Write the folder of a finished run, and return its metrics.
 
     Args:
         out: An empty folder.
@@ -208,7 +208,7 @@ def save(
 
 @contextmanager
 def axes(rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (7.0, 4.0), **shared: Any) -> Iterator[Any]:
-    """Return axes of a new figure, to be drawn on within the ``with``, where they have the style of all pages.
+    """Yield the axes of a new figure in the style of all pages; draw on them within the ``with``.
 
     Args:
         rows: Number of rows of axes.

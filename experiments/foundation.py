@@ -38,7 +38,7 @@ CIRCLING_RAD_S = 10.0
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case.
+    """Settings of the case.
 
     Attributes:
         elements: Numbers of springs under the cube, squares of whole numbers.
@@ -47,9 +47,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         damping_n_s_m: Damping of each spring.
         step_s: Step of the solver.
         duration_s: Length of each run.
-        integrators: SciPy's, at their default tolerances, for comparison of times.
-        time_limit_s: An integrator that takes longer is stopped, and its time reckoned from how far it came.
-        form: ``symmetric`` is the solver; ``as-printed`` is the QP of Drumwright 2019, eqs. 83-85.
+        integrators: SciPy integrators to time, at their default tolerances.
+        time_limit_s: An integrator that takes longer is stopped, and its time is extrapolated from its progress.
+        form: ``symmetric`` for the solver, or ``as-printed`` for the QP of Drumwright 2019, eqs. 83-85.
     """
 
     elements: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = (100, 900)
@@ -108,7 +108,7 @@ class Bed:
     """The springs and the load.
 
     Attributes:
-        points: Where springs meet the cube's lower face, in its axes, shape (n, 3) [m].
+        points: Points where the springs meet the cube's lower face, cube axes, shape (n, 3) [m].
         stiffness: K of each [N/m].
         damping: B of each [N s/m].
         load: Downward force at ``side/2 (cos 10 t, sin 10 t, 1)`` in the cube's axes [N].
@@ -121,7 +121,7 @@ class Bed:
 
 
 def settle(bed: Bed, config: Config) -> Array:
-    """Place (x, y, z, quaternion) after each step of the solver, from rest on the unloaded bed, shape (steps, 7)."""
+    """Return the pose (position, quaternion) after each step, from rest on the unloaded bed, shape (steps, 7)."""
     h, n = config.step_s, len(bed.points)
     M = np.diag([MASS_KG] * 3 + [INERTIA_KG_M2] * 3)
     fixed = {
@@ -157,7 +157,7 @@ def settle(bed: Bed, config: Config) -> Array:
 
 
 def _printed_forces(contacts: Contacts, M: Array, v_free: Array, h: float) -> Array:
-    """Drumwright 2019, eqs. 83-85, over the springs that may close within the step."""
+    """Return the forces of Drumwright 2019, eqs. 83-85, over the springs that may close within the step."""
     N = contacts.N
     touching = contacts.gap + h * np.minimum(0.0, N @ v_free) <= 0.0
     force = np.zeros(len(contacts))
@@ -174,12 +174,13 @@ def _printed_forces(contacts: Contacts, M: Array, v_free: Array, h: float) -> Ar
 
 
 STEP_TIMES_FREQUENCY = 0.2
-"""Step of the reference in radians of the vibration. After a second its phase is wrong by a radian on the stiffest bed,
-where the vibration has died down to 1e-12 m, and by 0.02 rad on the softest, where 1e-8 m are left."""
+"""Step of the reference times the frequency of the vibration [rad]. After a second the phase is wrong by a radian on
+the stiffest bed, where the vibration has decayed to 1e-12 m, and by 0.02 rad on the softest, where it has decayed to
+1e-8 m."""
 
 
 def reference(bed: Bed, duration: float, samples: int) -> Array:
-    """Return the place at equal intervals by the classical Runge-Kutta method, in steps that resolve the springs.
+    """Return the pose at equal intervals by the classical Runge-Kutta method, in steps that resolve the springs.
 
     Returns:
         Shape (samples, 7): x, y, z and the quaternion.
@@ -197,7 +198,7 @@ def reference(bed: Bed, duration: float, samples: int) -> Array:
 
 
 def _start() -> Array:
-    """Return the place, quaternion (x, y, z, w), velocity and angular velocity, world axes, shape (13,)."""
+    """Return position, quaternion (x, y, z, w), velocity and angular velocity at the start, world axes, shape (13,)."""
     state = np.zeros(13)
     state[2], state[6] = 0.5 * SIDE_M, 1.0
     return state
@@ -270,11 +271,11 @@ class _OutOfTimeError(Exception):
 
 
 class Integrated(NamedTuple):
-    """How long an integrator takes.
+    """Time of an integrator.
 
     Attributes:
-        wall_s: Its wall time [s]; of one that was stopped as much more as of the duration is left.
-        done: The part of the duration that it did, 0 to 1.
+        wall_s: Wall time [s]; if it was stopped, extrapolated to the whole duration.
+        done: Share of the duration that was integrated, 0 to 1.
     """
 
     wall_s: float

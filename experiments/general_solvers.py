@@ -16,11 +16,11 @@ from idcontrol.types import Array
 
 SAP: Final = "sap"
 GUROBI, GEODESIC = "clarabel", "ecos"
-"""Solvers that stand where Castro et al. 2022 have Gurobi and a geodesic interior point."""
+"""Solvers compared with the numbers that Castro et al. 2022 print for Gurobi and for a geodesic interior point."""
 
 
 class Beside(NamedTuple):
-    """One solver on the steps of a run; all but the name in arrays of shape (steps,).
+    """One solver on the steps of a run; all attributes but the name are arrays of shape (steps,).
 
     Attributes:
         solver: Its name.
@@ -28,9 +28,8 @@ class Beside(NamedTuple):
         iterations: Iterations.
         momentum_error: Castro et al. 2022, eq. 24.
         slackness: Their eq. 25.
-        distance: |Lᵀ(v - v')| over the larger of the momenta |Lᵀv'| and |Lᵀ(v' - v*)|, v' being SAP's velocities to
-            rounding.
-        solved: True if it says that it met its tolerance.
+        distance: |Lᵀ(v - v')| / max(|Lᵀv'|, |Lᵀ(v' - v*)|), where v' are SAP's velocities, converged to rounding.
+        solved: True if it reports that it met its tolerance.
     """
 
     solver: str
@@ -43,7 +42,7 @@ class Beside(NamedTuple):
 
 
 def beside(problems: Sequence[SparseProblem], parameters: sap.Parameters, tolerance: float) -> dict[str, Beside]:
-    """Solve steps by SAP and by every general solver that is installed.
+    """Solve steps by SAP and by every installed general solver.
 
     Args:
         problems: The steps; those without contacts are left out.
@@ -81,12 +80,12 @@ def _sap(problem: SparseProblem, parameters: sap.Parameters) -> SparseSolution:
 
 
 def speedup(results: Mapping[str, Beside], solver: str, over: str) -> float:
-    """Return how many times as long `over` takes as `solver`, all steps together."""
+    """Return the total time of `over` divided by the total time of `solver`."""
     return float(results[over].us.sum() / results[solver].us.sum())
 
 
 def as_rows(results: Mapping[str, Beside], **where: object) -> list[dict[str, object]]:
-    """Return means and extremes as plain data, one row a solver, with `where` in front of each."""
+    """Return means and extremes as plain data, one row per solver; each row begins with `where`."""
     return [
         {
             **where,
@@ -107,14 +106,15 @@ def as_rows(results: Mapping[str, Beside], **where: object) -> list[dict[str, ob
 
 
 Heaps = Mapping[tuple[bool, int], dict[str, Beside]]
-"""Solvers beside each other in heaps, by whether there are walls, and by the number of bodies."""
+"""Results of the solvers in heaps, by (with walls, number of bodies)."""
 
 FEWEST, FEW, MANY = 8, 40, 80
-"""Castro et al. 2022, section X-C1, say what holds for problems "with less than about 40 bodies" and "beyond 80", and
-of the geodesic interior point for few bodies."""
+"""Numbers of bodies for the statements of Castro et al. 2022, section X-C1: "with less than about 40 bodies", "beyond
+80", and few bodies for the geodesic interior point."""
 
 SAME = 1e-2
-"""Answers are compared before times: largest median distance of one from SAP's. Castro et al. 2022 print none."""
+"""Largest median distance from SAP's answer: times are compared only between equal answers. Castro et al. 2022 print no
+such number."""
 
 
 def in_heaps(results: Heaps, bodies: int) -> list[Finding]:
@@ -193,7 +193,7 @@ def heap_drawings(results: Heaps) -> list[Drawing]:
     speed: Row = ("speed-up over Clarabel", lambda heap, name: speedup(heap, name, GUROBI))
     errors: list[Row] = [
         ("momentum error, mean", lambda heap, name: float(heap[name].momentum_error.mean())),
-        # that of SAP is zero but for rounding
+        # SAP's distance is zero up to rounding
         ("slackness, mean", lambda heap, name: np.nan if name == SAP else float(heap[name].slackness.mean())),
     ]
     return [

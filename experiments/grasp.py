@@ -25,13 +25,14 @@ from idcontrol.scenes.settings import AssumedFriction, control_periods
 from idcontrol.types import Array, State
 
 POSE = 7
-"""Numbers of the box's pose, which come last in a configuration."""
+"""Number of coordinates of the box's pose, the last ones of a configuration."""
 
 DROPPED_SIDES = 0.5
-"""A box that has left its place in the hand by more than this share of its side is dropped: the tips are off it."""
+"""A box that has moved in the hand by more than this share of its side is dropped: the fingertips no longer touch
+it."""
 
 INSTANTS = 16
-"""Number of instants of a swing's period at which it is checked beforehand whether the hand can hold."""
+"""Number of instants of a swing's period at which `_check` tests whether the hand can hold the box."""
 
 PAPER_ERROR = {100.0: 0.10, 1.0: 0.074}
 """Mean error of the arm's joints under `pid` in the original recordings, by friction [rad]."""
@@ -42,13 +43,13 @@ PAPER_DROP_S = 1.5
 FIG_18 = "Zapolsky & Drumwright 2017, Fig. 18"
 
 NO_SLIP_MU = 100.0
-"""From this friction on a contact did not slip in the original simulator."""
+"""From this friction coefficient on, contacts did not slip in the original simulator."""
 
 PRESETS = {
     "default": GraspConfig(),
-    # The original: fingers that are to close, its gains, joint feedback besides, a friction of 100 for none that slips,
-    # contacts known as the plant has them. Its inverse dynamics delivered a thousandth of the contact forces, by an
-    # oversight; delivered in full, its demanded grip throws the box out of the hand (`planners.grip`).
+    # As in the original: fingers commanded to close, its gains, additional joint feedback, friction 100 for no slip,
+    # and contacts taken from the plant. By an oversight, the original's inverse dynamics applied a thousandth of the
+    # contact forces; applied in full, its demanded grip throws the box out of the hand (`planners.grip`).
     "paper": GraspConfig(
         preset="paper",
         plant="coulomb-lcp",
@@ -66,7 +67,7 @@ PRESETS = {
 
 
 def run(config: GraspConfig, progress: Progress) -> Results:
-    """Swing the box, and measure what became of it.
+    """Swing the box, and measure whether it is held.
 
     Raises:
         InputError: The robot has no hand, or the plant cannot be made.
@@ -117,7 +118,7 @@ UNITS = {
 def _recorded(
     run: Iterable[Tick], scene: GraspScene, plant: plants.SimulatedPlant, steps: int, progress: Callable[[float], None]
 ) -> dict[str, Array]:
-    """Return a run's record, one row a tick, to its end, or until the plant diverges or the state is not finite."""
+    """Return a run's record, one row per tick, until it ends or the motion diverges."""
     system = scene.system()
     model, data = system.model, system.data
     i, j = model.getJointId(scene.mount), model.getJointId(BOX)
@@ -147,7 +148,7 @@ def _recorded(
 
 
 def _while_bounded(run: Iterable[Tick]) -> Iterator[Tick]:
-    """Return the first tick of a run, and those that follow until the motion leaves all bounds."""
+    """Yield the ticks of a run from the first until the motion diverges."""
     ticks = iter(run)
     yield next(ticks)
     with contextlib.suppress(Diverged):
@@ -224,16 +225,16 @@ def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float, steps: i
 def _force_errors(arrays: Mapping[str, Array], held: slice) -> dict[str, Any]:
     """Return errors of the predicted sum of normal forces.
 
-    Which fingertips share it is indeterminate, so that what `metrics` says of walking feet, the error while the very
-    ones that were predicted to carry load do, says nothing here.
+    The share of each fingertip is indeterminate. So the error over ticks in which exactly the predicted contacts carry
+    load, which `metrics` reports for walking feet, means nothing here.
     """
     numbers = metrics.contact_forces(arrays["normal"][held], arrays["normal_pred"][held])
     return {key: value for key, value in numbers.items() if "same_feet" not in key}
 
 
 def _grip_while(arrays: Mapping[str, Array], held: slice) -> dict[str, float]:
-    """Return how much of the friction was used, and for how long a fingertip was off the box: why it is dropped."""
-    force, normal = arrays["force"][held][1:], arrays["normal"][held][1:]  # no force has acted before the first tick
+    """Return the share of the friction used, and for how long a fingertip was off the box: the causes of a drop."""
+    force, normal = arrays["force"][held][1:], arrays["normal"][held][1:]  # the first row has no forces yet
     if not len(normal):
         return {"friction_used": 0.0, "tips_off": 0.0}
     along = np.sqrt(np.maximum(np.einsum("tij,tij->ti", force, force) - normal**2, 0.0)).sum(axis=1)
@@ -243,7 +244,7 @@ def _grip_while(arrays: Mapping[str, Array], held: slice) -> dict[str, float]:
 
 
 def _check(scene: GraspScene, swing: ArmSwing) -> list[Finding]:
-    """Before anything moves: whether friction and torque limits allow holding, and what grip that takes."""
+    """Check whether friction and torque limits allow the hand to hold the box, and return the grip needed."""
     system = scene.system()
     start, tips = scene.start(), scene.tips(system, scene.pyramid_mu)
     system.update(start.q, start.v)
@@ -264,7 +265,7 @@ def _check(scene: GraspScene, swing: ArmSwing) -> list[Finding]:
 
 
 def _grip_torque(scene: GraspScene, tips: Fingertips, start: State, system: System) -> float:
-    """Return the largest finger torque of the planned grip, and of the servos whose goals lie inside the box [N m]."""
+    """Return the largest finger torques of the planned grip, and of servos whose goals lie inside the box [N m]."""
     system.update(start.q, start.v)
     contacts = tips.detect(np.inf)
     press = scene.config.grip_n * contacts.N[:, system.n_unactuated :].sum(axis=0)
@@ -273,7 +274,7 @@ def _grip_torque(scene: GraspScene, tips: Fingertips, start: State, system: Syst
 
 
 def _results(scene: GraspScene, numbers: Mapping[str, Any]) -> list[Finding]:
-    """Return whether the box was held, and the paper's numbers beside ours."""
+    """Return the findings, beside the paper's numbers."""
     config = scene.config
     usual = scene.robot.name == "arm" and config.duration_s == GraspConfig().duration_s
     friction = NO_SLIP_MU if config.mu >= NO_SLIP_MU else config.mu
@@ -299,7 +300,7 @@ def _results(scene: GraspScene, numbers: Mapping[str, Any]) -> list[Finding]:
 
 
 def _drawings(arrays: Mapping[str, Array], scene: GraspScene) -> list[Drawing]:
-    """Return the error of the arm, box in the hand, forces predicted and measured."""
+    """Draw the error of the arm, the box in the hand, and the predicted and measured forces."""
     t = arrays["t"]
     with axes(size=(6.0, 3.0)) as error:
         error.plot(t, 1e3 * arrays["q_err_arm"])

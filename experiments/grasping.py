@@ -37,30 +37,30 @@ CONTROLLERS = (
     "id-sensed-1",
     "id-sensed-2",
 )
-"""Controllers of the paper, first its Table 6."""
+"""Controllers of the paper; the first ones are in its Table 6."""
 
 TASKS = {4: math.inf, 5: 1.0}
-"""Friction of the rows of Table 6 that are grasps, by row number."""
+"""Friction of the grasps in Table 6, by row number."""
 
 DERIVED = {
     "id-noslip-lcp": "theory/no_slip.md",
     "id-noslip-qp": "theory/no_slip.md",
     "id-coulomb-lcp": "theory/index.md",
 }
-"""Pages that derive why controllers pass that fail in Table 6: without slip, joints deviate where there is too little
-friction, and demands that are projected onto the contacts do not chatter."""
+"""Pages that derive why some controllers pass here and fail in Table 6: no-slip controllers deviate if friction is too
+low, and demands that are projected onto the contacts do not chatter."""
 
 DROPS = ("id-coulomb-qp", "pid")
 """Controllers that drop the box at mu 1 in Fig. 18."""
 
 JUDGED = ("held_s", "q_err_held_rad")
-"""Metrics that Fig. 18 has: for how long the box is held, and how far the arm is off in that time."""
+"""Metrics in Fig. 18: how long the box is held, and the arm's error in that time."""
 
 MEASURED = ("box_pos_max_m", "friction_used", "tips_off", "dtau_mean_nm_s")
 """Further metrics of the table of Fig. 18."""
 
 FRAMES = 150
-"""Number of time averages that a curve is drawn from."""
+"""Number of time averages in a curve."""
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
@@ -74,12 +74,12 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
-    """What the paper prints of grasps, beside the runs."""
+    """Return the paper's numbers for grasps, beside the runs."""
     return (*_numbers(outcomes), *scored(_scores(outcomes)), *_arms(outcomes))
 
 
 def _numbers(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """Return the numbers of Fig. 18: when the box falls, and how far pid's arm is off."""
+    """Return the numbers of Fig. 18: when the box falls, and the error of the arm under pid."""
     for o in outcomes:
         controller, mu = o.setting("controller"), o.setting("mu")
         fell = PAPER_DROP_S if mu == 1.0 and controller in DROPS else None
@@ -94,7 +94,7 @@ def _at(outcomes: Sequence[RunOutcome], controller: str, mu: float) -> RunOutcom
 
 
 def _held(outcomes: Sequence[RunOutcome]) -> Table:
-    """Return how long each controller held the box, and how far off the arm was."""
+    """Return how long each controller held the box, and the arm's error."""
     rows = []
     for o in outcomes:
         of_it = {one.what.partition(",")[0]: one for one in _numbers([o])}
@@ -106,7 +106,7 @@ def _held(outcomes: Sequence[RunOutcome]) -> Table:
 
 
 def _scores(outcomes: Sequence[RunOutcome]) -> Table:
-    """Return the grasping rows of Table 6, by what was measured."""
+    """Return the grasping rows of Table 6, scored from the measurements."""
     rows: list[tuple[Any, ...]] = []
     for number, mu in TASKS.items():
         scored = PAPER["scores"]["rows"][number]
@@ -133,11 +133,11 @@ def _score(outcome: RunOutcome | None, baseline: float | None) -> str | None:
 
 
 def _arms(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """Judge how far arms are off where nothing slips, beside pid's."""
+    """Compare the arm's error under each controller with pid's, for friction without slip."""
     baseline = _at(outcomes, "pid", math.inf)
     error = None if baseline is None else baseline.metric("q_err_held_rad")
     aware = [o for o in outcomes if math.isinf(o.setting("mu")) and o.setting("controller") != "pid"]
-    known = [o for o in aware if o.metric("q_err_held_rad") is not None]  # none where it was dropped at once
+    known = [o for o in aware if o.metric("q_err_held_rad") is not None]  # no error if the box was dropped at once
     if error is not None and known:
         worst = max(known, key=lambda o: o.metric("q_err_held_rad"))
         off = worst.metric("q_err_held_rad")
@@ -160,7 +160,7 @@ def _curve(outcome: RunOutcome) -> tuple[Array, Array]:
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
-    """Fig. 18."""
+    """Draw Fig. 18."""
     drawn = [o for o in outcomes if o.metrics is not None]
     if not drawn:
         return ()
@@ -171,7 +171,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
                 o = _at(drawn, controller, mu)
                 if o is None:
                     continue
-                # some are equal: the thinner ones are drawn over the wider ones
+                # equal curves stay visible: thinner lines are drawn over wider ones
                 panel.semilogy(*_curve(o), color=COLORS[number], linewidth=3.0 - 0.25 * number, label=controller)
                 dropped = o.metric("dropped_at_s")
                 if dropped is not None:
@@ -180,7 +180,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
                 PAPER_ERROR[min(mu, NO_SLIP_MU)], color="0.3", linewidth=0.8, linestyle="-.", label="pid, recorded"
             )
             panel.set(title=f"mu {mu:g}", ylabel="error of the arm's joints [rad]", ylim=(None, 30.0))
-        axes[0, 0].legend(loc="upper center", ncols=5)  # in the room above the curves
+        axes[0, 0].legend(loc="upper center", ncols=5)  # in the empty space above the curves
         axes[-1, 0].set_xlabel("time [s]")
         return (
             picture(

@@ -1,4 +1,4 @@
-"""Tables of the studies; their titles, sentences and heads of columns are data, ``paper/headings.toml``."""
+"""Tables of the studies; titles, sentences and column heads come from ``paper/headings.toml``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from idcontrol.sweeps.study import Table
 
 
 class Heading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is the same in a table of every comparison, as in `Table`."""
+    """The parts of a `Table` that are the same in every comparison."""
 
     title: str
     sentence: str
@@ -25,7 +25,7 @@ HEADINGS: Final = msgspec.toml.decode(
 
 
 def headed(name: str, rows: Iterable[Sequence[Any]], columns: Iterable[str] = ()) -> Table:
-    """Make the table called `name`; `columns` are those that depend on the runs, after the others."""
+    """Make the table called `name`; `columns` depend on the runs and follow the columns of the file."""
     own = HEADINGS[name]
     return Table(
         name=name,

@@ -1,8 +1,8 @@
-"""A humanoid that walks: vertical forces on its feet from the motion alone, beside those that it measured.
+"""A humanoid walks: vertical forces on its feet, predicted from the motion alone, beside the measured forces.
 
-The motion gives the wrench of the ground, six numbers, by inverse dynamics; the two soles share it. One foot on the
-ground carries all. With two, the split is not determined within what their soles allow: each sole is a patch of four
-corners here, and the forces are the smallest that make the wrench, with corners above the floor weighted down.
+Inverse dynamics of the motion gives the wrench of the ground (six numbers), which the two soles share. A single foot on
+the ground carries all of it. With two, the split is indeterminate: each sole is a patch of four corners, and the
+smallest corner forces that make the wrench are chosen, with corners above the floor weighted down.
 
 The log is that of Ramadoss et al. 2021 (github.com/ami-iit/paper_ramadoss_2021_icra_proprioceptive-base-estimator,
 matlab/resources, BSD 3-clause) in one file ``icub_walk.npz``, with the robot's ``icub.urdf`` beside it.
@@ -31,31 +31,32 @@ from idcontrol.types import Array
 SOLES: Final = ("l_sole", "r_sole")
 
 FASTEST_M_S = 2.0
-"""A base that is faster between two rows is a fault of the motion capture, which then stands still for a while."""
+"""Largest speed of the base between two rows; a faster base is a fault of the motion capture, which freezes for a while
+after it."""
 BEFORE_ROWS, AFTER_ROWS = 8, 32
-"""Rows around such a jump that are filled in, by straight lines."""
+"""Rows before and after such a jump that are interpolated linearly."""
 
 ALIGN_HZ = 8.0
-"""Smoothing of both total forces for the delay between them."""
+"""Cut-off of the smoothing of both total forces, for the delay between them [Hz]."""
 LONGEST_DELAY = 10
-"""Longest delay that is looked for [rows]."""
+"""Longest delay in the search [rows]."""
 
 WEIGHED_ROWS = 50
-"""Rows of standing at the beginning with which the mass centre is weighed."""
+"""Rows of standing at the beginning that locate the mass centre."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the prediction.
+    """Settings of the prediction.
 
     Attributes:
-        data: Path of ``icub_walk.npz``, with ``icub.urdf`` beside it; "" asks for it.
-        period_s: Time between two rows. The stamps of the log jitter by more than their distance.
+        data: Path of ``icub_walk.npz``, with ``icub.urdf`` in the same folder; required.
+        period_s: Time between two rows. The time stamps of the log are not used: they jitter by more than a period.
         motion_hz: Cut-off of the smoothing of positions, which are then differentiated twice: Butterworth, second
             order, forward and backward.
         sole_hz: The same for the poses of the soles.
-        sole_m: Reach of the sole behind, before, right and left of its frame.
+        sole_m: Extent of the sole behind, in front, right and left of its frame.
         floor_m: Height of the floor at x = 0, where the log begins.
-        floor_slope: Rise of the floor, or of the motion capture's frame, along x.
+        floor_slope: Slope of the floor, or of the motion capture's frame, along x.
         sole_noise_m: Corners up to this height stand on the floor.
         lift_m: Height above that at which a corner counts for 1/e.
         ridge: Weight of small forces against the wrench.
@@ -82,13 +83,13 @@ MISSING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """What is read; rows are samples.
+    """The log; rows are samples.
 
     Attributes:
         system: The robot.
         q: Configurations in Pinocchio's layout, as measured, shape (rows, nq).
         measured: Upward forces on the left and the right foot, shape (rows, 2) [N].
-        filled: How many rows of the base's pose were filled in.
+        filled: Number of interpolated rows of the base's pose.
     """
 
     system: System
@@ -98,7 +99,7 @@ class Log:
 
 
 def read(path: Path, period: float) -> Log:
-    """Return the log in a file, with the robot beside it; jumps of the motion capture are filled in.
+    """Read the log and the robot in the same folder; jumps of the motion capture are interpolated.
 
     Raises:
         InputError: A file cannot be read, or is no such log.
@@ -120,7 +121,7 @@ def read(path: Path, period: float) -> Log:
 
 
 def _mended(base: Array, period: float) -> tuple[Array, int]:
-    """Return the base's coordinates without jumps, and how many rows were filled in."""
+    """Return the base's coordinates without jumps, and the number of interpolated rows."""
     speed = np.linalg.norm(np.diff(base[:, :3], axis=0), axis=1) / period
     bad = np.zeros(len(base), dtype=bool)
     for row in np.flatnonzero(speed > FASTEST_M_S):
@@ -136,9 +137,9 @@ def _continuous(quaternion: Array) -> Array:
 
 
 def smooth(values: Array, cutoff_hz: float, period: float) -> Array:
-    """Return values without what is faster than a frequency, along the rows: Butterworth, second order, both ways.
+    """Low-pass values along the rows: Butterworth, second order, forward and backward.
 
-    They are continued by a period of that frequency at both ends, point-symmetrically.
+    Both ends are padded point-symmetrically by a period of the cut-off.
     """
     from scipy.signal import butter, filtfilt  # slow to import, and `idcontrol list` loads this module
 
@@ -147,7 +148,7 @@ def smooth(values: Array, cutoff_hz: float, period: float) -> Array:
 
 
 def smooth_motion(q: Array, cutoff_hz: float, period: float) -> Array:
-    """Return configurations with every coordinate smoothed; the base turns little enough for its quaternion."""
+    """Return configurations with every coordinate smoothed, the quaternion included: the base turns little."""
     out = smooth(q, cutoff_hz, period)
     out[:, 3:7] /= np.linalg.norm(out[:, 3:7], axis=1)[:, None]
     return out
@@ -183,15 +184,15 @@ def sole_corners(system: System, q: Array, sole: tuple[float, float, float, floa
 
 
 def share(wrench: Array, corners: Array, weight: Array, ridge: float) -> Array:
-    """Return the vertical forces of the two feet that make a wrench: the smallest at their corners.
+    """Return the vertical forces of the two feet: the smallest corner forces that make a wrench.
 
     The corners push, and those with a small weight push less. Where the centre of pressure leaves the soles, the total
     force is kept and the moment deviates.
 
     Args:
         wrench: Force and moment about the world origin, shape (6,).
-        corners: Of both feet, shape (2, 4, 3) [m].
-        weight: Of each corner, above 0, shape (2, 4).
+        corners: Corners of both feet, world frame, shape (2, 4, 3) [m].
+        weight: Weight of each corner, above 0, shape (2, 4).
         ridge: Weight of small forces against the wrench.
 
     Returns:
@@ -215,7 +216,7 @@ def predict(config: Config, wrench: Array, corners: Array) -> Array:
 
 
 def naive(wrench: Array, corners: Array) -> Array:
-    """Return the split by the place of the centre of pressure between the soles' middles, shape (rows, 2) [N]."""
+    """Split the force by the position of the centre of pressure between the soles' middles, shape (rows, 2) [N]."""
     left, right = (corners[:, foot, :, :2].mean(axis=1) for foot in (0, 1))
     pressure = np.column_stack((-wrench[:, 4], wrench[:, 3])) / wrench[:, 2:3]
     across = left - right
@@ -224,7 +225,7 @@ def naive(wrench: Array, corners: Array) -> Array:
 
 
 def delay(total: Array, measured: Array, period: float) -> int:
-    """Return rows by which the measured total force comes after the predicted one: no split plays a part in it."""
+    """Return the delay of the measured total force after the predicted one [rows], whatever the split."""
     seen = smooth(measured, ALIGN_HZ, period)
     end = len(total) - LONGEST_DELAY
     agrees = [np.corrcoef(total[:end], seen[k : k + end])[0, 1] for k in range(LONGEST_DELAY + 1)]
@@ -232,12 +233,12 @@ def delay(total: Array, measured: Array, period: float) -> int:
 
 
 def late(forces: Array, rows: int) -> Array:
-    """Return forces that come some rows later; the first row is held."""
+    """Delay forces by some rows; the first row is held."""
     return forces[np.maximum(np.arange(len(forces)) - rows, 0)]
 
 
 def weighed(wrench: Array, corners: Array, measured: Array) -> Array:
-    """Return the wrench with the mass centre moved across the feet by what the first rows of standing say of it."""
+    """Return the wrench with the mass centre shifted sideways to match the first rows, in which the robot stands."""
     left, right = (corners[:, foot, :, :2].mean(axis=1) for foot in (0, 1))
     across = (left - right) / np.linalg.norm(left - right, axis=1)[:, None]
     first = slice(0, WEIGHED_ROWS)
@@ -252,14 +253,14 @@ def weighed(wrench: Array, corners: Array, measured: Array) -> Array:
 
 
 def agreement(predicted: Array, measured: Array) -> dict[str, Any]:
-    """Return the correlation and error of both feet, and the worse of each: `r`, `rms_n`."""
+    """Return correlation and error of both feet, and their worse values `r` and `rms_n`."""
     r = [float(np.corrcoef(predicted[:, foot], measured[:, foot])[0, 1]) for foot in (0, 1)]
     rms = np.sqrt(np.mean((predicted - measured) ** 2, axis=0)).tolist()
     return {"r": min(r), "rms_n": max(rms), "r_feet": r, "rms_feet_n": rms}
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Predict the forces in the ways that the page compares."""
+    """Predict the forces by each method that the page compares."""
     if not config.data:
         raise InputError(MISSING)
     log = read(Path(config.data), config.period_s)

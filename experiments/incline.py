@@ -27,10 +27,10 @@ from idcontrol.plants.bodies import FreeBodies, dense
 from idcontrol.types import Array
 
 MODULUS_PA, FOOT_RADIUS_M = 1e11, 0.01
-"""Young's modulus of the ramp and radius of the round feet there."""
+"""Young's modulus of the ramp and radius of the box's round feet, for the constraint model."""
 
 THRESHOLD_OFFSET = 1e-4
-"""The threshold is tried this far below and above the friction that just holds the box."""
+"""Friction is tried this far below and above the value that just holds the box."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class RampModel:
 
     Attributes:
         solve: The contact model.
-        friction: Its law along the tangents: Coulomb's, no slip at all, or drag.
-        creep: A box that sticks may move at ``creep μ g h``, h the step.
+        friction: Its law along the tangents: Coulomb friction, no slip, or drag.
+        creep: A sticking box may move at ``creep μ g h``, where h is the step.
     """
 
     solve: ContactModel
@@ -61,11 +61,11 @@ MODELS: Mapping[str, RampModel] = {
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case.
+    """Settings of the case.
 
     Attributes:
         plant: One of the models, or ``all``.
-        frictions: Friction coefficients to try.
+        frictions: Friction coefficients.
         slope_deg: Inclination of the ramp.
         drag_n_s_m: Viscous friction at each corner, for ``viscous``.
         mass_kg: Mass of the box.
@@ -132,7 +132,7 @@ class _Slide:
     """One slide.
 
     Attributes:
-        distance: Way along the ramp after each step, shape (steps,) [m].
+        distance: Distance along the ramp after each step, shape (steps,) [m].
         speed: Speed along the ramp at the end [m/s].
         corner_force: Mean normal force of the four corners at the end [N].
         depth: Mean depth of the corners in the ramp at the end [m].
@@ -176,7 +176,7 @@ def _slide(config: Config, model: RampModel, mu: float) -> _Slide:
 
 
 def _dragging(drag: float) -> ContactModel:
-    """Return the viscous model with the same drag [N s/m] at every contact, which it reads as their damping."""
+    """Return the viscous model with the same `drag` [N s/m] at every contact, passed as the contacts' damping."""
 
     def solve(problem: StepProblem, warm: WarmStart | None) -> StepSolution:
         contacts = problem.contacts
@@ -192,7 +192,7 @@ def _key(what: str, name: str, mu: float | None = None) -> str:
 
 
 def closed_form(config: Config, model: RampModel, mu: float | None) -> float:
-    """Return the way of the box in `duration_s` [m]: ``½ g (sin α - μ cos α) t²``, 0 if it sticks, or under drag."""
+    """Return the slide in `duration_s` [m]: ``½ g (sin α - μ cos α) t²``, 0 if the box sticks; or under drag."""
     slope, t = np.deg2rad(config.slope_deg), config.duration_s
     if model.friction == "drag":
         decay = config.mass_kg / (4.0 * config.drag_n_s_m)
@@ -203,7 +203,7 @@ def closed_form(config: Config, model: RampModel, mu: float | None) -> float:
 
 
 def _distance(config: Config, model: RampModel, mu: float | None, key: str, slide: _Slide) -> Finding:
-    """Return the distance, which should be right to first order in h; or the creep of a box that sticks."""
+    """Check the distance to first order in h, or the creep of a sticking box."""
     exact = closed_form(config, model, mu)
     value = float(slide.distance[-1])
     if exact > 0.0:
@@ -222,14 +222,14 @@ def _corner_force(config: Config, name: str, model: RampModel) -> Finding:
     return Finding(
         f"{_key('corner_force', name)}_n",
         value,
-        # no model is stiffer in time than a step: what is left after the first ones is below a thousandth
+        # no transient lasts longer than a few steps: after the first ones it is below a thousandth
         holds=bool(abs(value - exact) <= 1e-3 * exact),
         beside=name == "constraint" and config == Config(plant=config.plant),
     )
 
 
 def _threshold(config: Config, name: str, model: RampModel) -> Finding:
-    """Check that friction just below tan α lets the box slide, and just above holds it."""
+    """Check that the box slides with friction just below tan α, and sticks just above."""
     slope = np.deg2rad(config.slope_deg)
     below, above = (_slide(config, model, float(np.tan(slope)) + sign * THRESHOLD_OFFSET).speed for sign in (-1.0, 1.0))
     missing = THRESHOLD_OFFSET * GRAVITY * np.cos(slope) * config.duration_s
@@ -242,7 +242,7 @@ def _threshold(config: Config, name: str, model: RampModel) -> Finding:
 
 
 def _hertz_depth(config: Config) -> Finding:
-    """Return the depth of round feet that rest on an elastic half-space, by the constraint model with Hertz' law."""
+    """Check the depth of round feet at rest on an elastic half-space, by the constraint model with Hertz' law."""
     slope = np.deg2rad(config.slope_deg)
     law = constraint.hertz(MODULUS_PA, FOOT_RADIUS_M, damping=1.0)
     value = _slide(config, RampModel(solve=constraint.compliant(law)), 2.0 * np.tan(slope)).depth
@@ -257,25 +257,25 @@ def _hertz_depth(config: Config) -> Finding:
 
 
 AS_PRINTED_MU = 0.125
-"""Friction of the one slide by the printed program: small enough that the box must slide."""
+"""Friction of the slide by the printed program: low enough that the box must slide."""
 
 
 def _thrown(config: Config) -> Finding:
-    """Return a box that should slide, under the cone program of Drumwright 2019, eqs. 109-120, as printed."""
-    coarse = msgspec.structs.replace(config, step_s=max(config.step_s, Config().step_s))  # milliseconds a step
+    """Simulate a box that should slide, by the cone program of Drumwright 2019, eqs. 109-120, as printed."""
+    coarse = msgspec.structs.replace(config, step_s=max(config.step_s, Config().step_s))  # each step takes milliseconds
     model = constraint.compliant(constraint.NEARLY_RIGID, printed.solve)
     slide = _slide(coarse, RampModel(solve=model), AS_PRINTED_MU)
     return Finding("lift_constraint_as_printed_m", slide.lift)
 
 
 def _ratio(slides: Mapping[str, Array]) -> Finding:
-    """Return how much farther the box of the paper's model slides at half the friction."""
+    """Return the ratio of distances at half the friction, by the paper's model."""
     longer, shorter = (float(slides[_key("slide", "constraint", mu) + "_m"][-1]) for mu in (0.125, 0.25))
     return Finding("slide_ratio_constraint", longer / shorter)
 
 
 def _drawing(config: Config, models: Mapping[str, RampModel], t: Array, slides: Mapping[str, Array]) -> Drawing:
-    """Return the distance against time: a colour for each friction, a line for each model, dots for the closed form."""
+    """Draw distance against time: a colour for each friction, a line for each model, dots for the closed form."""
     with axes() as plot:
         dots = slice(len(t) // 20, None, max(1, len(t) // 10))
         for mu in config.frictions:

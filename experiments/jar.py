@@ -1,6 +1,7 @@
 """Two arms with hands open a jar, pour its marbles into a bowl, close it and put it back.
 
-Castro, Permenter & Han 2022, section X-E: 160 velocities, 5 ms steps, SAP. What was done is judged by where things are.
+Castro, Permenter & Han 2022, section X-E: 160 velocities, 5 ms steps, SAP. The task is judged by the positions of the
+parts.
 """
 
 from __future__ import annotations
@@ -40,20 +41,21 @@ from idcontrol.scenes.jar.task import (
 from idcontrol.types import Array, Status
 
 PAPER_VELOCITIES, PAPER_MOMENTUM_ERROR, PAPER_CONTACTS = 160, 1e-3, 200
-"""Velocities; largest momentum error; contacts that are at least "hundreds" (Castro et al. 2022, section X-E)."""
+"""Number of velocities, largest momentum error, and least number of contacts ("hundreds") of Castro et al. 2022,
+section X-E."""
 
 LIFTED_M, AWAY_M = 0.05, 0.1
-"""The jar is lifted when its foot is this high; the jar is open when its lid is this far from its seat [m]."""
+"""The jar is lifted if its foot is this high, and open if its lid is this far from its seat [m]."""
 
 SEATED_M, BACK_M, UPRIGHT_RAD = 2e-3, 0.02, np.radians(2.0)
-"""The lid is on within this of its seat; the jar is back within this of where it stood, and this upright."""
+"""Largest distance of a closed lid from its seat [m], and of the jar from its first place [m]; its largest tilt."""
 
 EVERY = 4
-"""Steps for each row of the record."""
+"""Number of steps per row of the record."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case. Step, masses and tolerance are the paper's; sizes and friction it does not tell.
+    """Settings of the case. Step, masses and tolerance are the paper's; it prints neither sizes nor friction.
 
     Attributes:
         step_s: Time step.
@@ -62,7 +64,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         sigma: SAP's slip parameter.
         beta: SAP's period of a near-rigid contact, in steps.
         tolerance: ε_r of SAP.
-        keyframes: How many keyframes are played, from the first on; fewer than all leave the task undone.
+        keyframes: Number of keyframes to play, from the first on; with fewer than all the task stays incomplete.
     """
 
     step_s: Positive = 5e-3
@@ -80,13 +82,13 @@ class Watch:
 
     Attributes:
         scene: The scene.
-        bones: What is drawn of each arm.
-        steps: Contacts, those that press, Newton steps, momentum error, the solver's residual, complementarity error,
-            processor time of step and controller [s], and whether it was solved, for each step.
-        rows: Time and pose of everything, for every `EVERY`-th step.
-        poses: Positions and quaternions of parts and bones, in those rows.
-        lifted: Largest height of the jar's foot while the jar stands on nothing [m].
-        opened: Largest distance of the lid from its seat while both hands hold what they should [m].
+        bones: Segments of each arm that are drawn.
+        steps: Values of each step: contacts, loaded contacts, Newton steps, momentum error, the solver's residual,
+            complementarity error, processor times of step and controller [s], and True if it was solved.
+        rows: Time and poses of all parts at every `EVERY`-th step.
+        poses: Positions and quaternions of parts and bones at the same steps.
+        lifted: Largest height of the jar's foot while the jar is in the air [m].
+        opened: Largest distance of the lid from its seat while one hand holds the jar and the other the lid [m].
     """
 
     scene: Scene
@@ -99,7 +101,7 @@ class Watch:
     _began: float = field(default_factory=time.thread_time)
 
     def __call__(self) -> None:
-        """See one step."""
+        """Note one step."""
         spent = time.thread_time() - self._began
         plant, scene = self.scene.plant, self.scene
         problem, solution = plant.problem, plant.last
@@ -199,7 +201,7 @@ def _scene(config: Config, parameters: sap.Parameters) -> Scene:
 
 
 def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]:
-    """Return verdicts on the task, by where things are at the end and were on the way."""
+    """Judge the task by the positions of the parts at the end and on the way."""
     plant, jar = scene.plant, scene.pose(JAR)
     count, (along, across) = marbles_in_bowl(scene), lid_offset(scene)
     standing = jar.translation - np.array([0.0, 0.0, things.JAR_CENTRE_M])
@@ -224,7 +226,7 @@ def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]
 
 
 def _counts(config: Config, scene: Scene, steps: Array) -> list[Finding]:
-    """Return counts, errors and times."""
+    """Return findings about counts, errors and times."""
     contacts, _, iterations, momentum, residual, complementarity, spent, solved = steps
     velocities, simulated = scene.plant.velocities, config.step_s * len(spent)
     return [

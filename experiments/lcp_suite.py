@@ -1,9 +1,9 @@
-"""Table 1 of Trinkle et al. 1997 on generated problems of its sizes: which are solved, and which have no solution.
+"""Table 1 of Trinkle et al. 1997 on generated problems of the same sizes: shares solved and shares without a solution.
 
-The paper's 328 data sets are lost. These are bodies in contact (`idcontrol.problems.piles`): the paper's pyramid LCP
-(math.md, section 9; `idcontrol.models.acceleration`) with rolling contacts and a few that slide, each problem at
-several μ, the same at all contacts. Sliding friction can leave such a problem without a solution (Painlevé): a problem
-that no method solves goes to `idcontrol.solvers.existence.decide`, which finds a solution or proves that there is none.
+The paper's 328 data sets are lost. The generated problems are bodies in contact (`idcontrol.problems.piles`): the
+paper's pyramid LCP (math.md, section 9; `idcontrol.models.acceleration`) with rolling and a few sliding contacts. Each
+problem is solved at several μ, equal at all contacts. With sliding friction a problem may have no solution (Painlevé):
+if no method solves it, `idcontrol.solvers.existence.decide` finds a solution or proves that none exists.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAPER_STEPS: Final = 300
 """Steps after which the paper gave up the interior point."""
 MOST_SLIDING: Final = 10
 MU: Final = (0.1, 1.0)
-"""Least and largest friction of one problem's data sets; the paper does not say which it took."""
+"""Least and largest friction coefficient of a problem's data sets; the paper does not print its own."""
 PER_PROBLEM: Final = 10
 
 
@@ -52,14 +52,14 @@ TABLE_1: Final[Sequence[dict[str, Any]]] = json.loads(
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides a suite.
+    """Settings of a suite.
 
     Attributes:
         seed: Seed of the problems.
-        sizes: Sizes of the LCPs, out of the paper's.
-        repeat: How many times the paper's number of data sets.
+        sizes: Sizes of the LCPs, a selection of the paper's.
+        repeat: Number of data sets, as a multiple of the paper's.
         starts: Covering vectors that Lemke's method may try.
-        max_nodes: Linear programs that may be spent on a data set that no method solves.
+        max_nodes: Largest number of linear programs to decide a data set that no method solves.
     """
 
     seed: Seed = 0
@@ -71,7 +71,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One method on one data set: its residual (inf if it gave up), its iterations and its starts."""
+    """One method on one data set: residual (inf if it gave up), iterations and starts."""
 
     residual: float
     iterations: int
@@ -79,7 +79,7 @@ class Attempt:
 
     @property
     def solved(self) -> bool:
-        """True if the residual is one of a solution."""
+        """True if the residual is below the tolerance of a solution."""
         return self.residual <= TOLERANCE
 
 
@@ -95,9 +95,9 @@ class Trial:
         lemke: Lemke's method, balanced, lexicographic, restarted with other covering vectors.
         ppm: Principal pivoting.
         interior: The interior point of the paper's appendix.
-        inside: True if a point z > 0, Qz + r > 0 exists where the interior point can start.
+        inside: True if a point with z > 0 and Qz + r > 0 exists, from which the interior point can start.
         existence: True if there is a solution.
-        nodes: Linear programs that decided it where no method found a solution; 0 where one did.
+        nodes: Number of linear programs that decided `existence`; 0 if a method found a solution.
     """
 
     size: int
@@ -145,7 +145,7 @@ experiment = Case(
 def data_sets(rng: np.random.Generator, size: int, count: int) -> list[tuple[PyramidLcp, float, int]]:
     """Return problems of one size, each at several μ: the LCP, μ, and how many contacts slide.
 
-    A rolling contact takes five variables, a sliding one takes one: of size 2 are two sliding contacts.
+    A rolling contact has five variables, a sliding contact has one: size 2 means two sliding contacts.
     """
     sets: list[tuple[PyramidLcp, float, int]] = []
     while len(sets) < count:
@@ -169,7 +169,7 @@ def data_sets(rng: np.random.Generator, size: int, count: int) -> list[tuple[Pyr
 
 
 def attempt(lcp: PyramidLcp, mu: float, sliding: int, config: Config, rng: np.random.Generator) -> Trial:
-    """Give one data set to each method; where all fail, decide whether there is a solution."""
+    """Solve one data set by each method; if all fail, decide whether it has a solution."""
     lemke = by_lemke(lcp, config.starts, rng)
     ppm = by_principal_pivoting(lcp)
     start = inner_point(lcp, mu)
@@ -207,7 +207,7 @@ def residual(lcp: PyramidLcp, z: Array) -> float:
 
 
 def by_lemke(lcp: PyramidLcp, starts: int, rng: np.random.Generator) -> Attempt:
-    """Return Lemke's method, restarted after a ray with other scales, that is, other covering vectors."""
+    """Apply Lemke's method; after a ray, restart it with other scales, that is, other covering vectors."""
     pivots, scale = 0, lcp.scale
     for start in range(1, starts + 1):
         result = solve_lemke(lcp.Q, lcp.r, scale)
@@ -219,9 +219,9 @@ def by_lemke(lcp: PyramidLcp, starts: int, rng: np.random.Generator) -> Attempt:
 
 
 def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
-    """Principal Pivoting I (Zapolsky & Drumwright 2017, Algorithm 2) on a matrix that need not be symmetric or P.
+    """Apply Principal Pivoting I (Zapolsky & Drumwright 2017, Algorithm 2) to any square matrix.
 
-    The method is for P-matrices. It gives up where it meets a singular block or returns to an earlier basis.
+    The method is meant for P-matrices. It gives up at a singular block or an earlier basis.
     """
     n = lcp.r.size
     Q, r = lcp.scale[:, None] * lcp.Q * lcp.scale, lcp.scale * lcp.r
@@ -253,8 +253,8 @@ def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
 def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
     """Return a point with z > 0 and Qz + r > 0 for the interior point to start from; None if there is none.
 
-    The paper's own start asks for normal forces that part all contacts at once. Where bodies are held from all sides
-    there are none, and a linear program looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced variables.
+    The paper starts from normal forces that separate all contacts at once. If bodies are held from all sides there are
+    none, so a linear program looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced variables.
     """
     start = pyramid_start(lcp.Q, lcp.r, np.full(lcp.touching.size, mu), lcp.rolling)
     if start is not None and start.min() > 0.0 and (lcp.Q @ start + lcp.r).min() > 0.0:
@@ -314,24 +314,24 @@ def shares(attempts: Sequence[Attempt], solvable: int) -> dict[str, float | None
 
 
 def share(yes: Sequence[bool], of: int) -> float | None:
-    """Return the share; None of nothing."""
+    """Return the share of true values; None if there are none to count."""
     return sum(yes) / of if of else None
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Return the mean; None of nothing."""
+    """Return the mean; None of an empty list."""
     return float(np.mean(values)) if values else None
 
 
 def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Return shares solved beside the paper's, by size; then what is known of the rest."""
+    """Return the shares solved beside the paper's, by size, then the shares proved to have no solution."""
     out: list[Finding] = []
     for row in table:
         for method in METHODS:
             ours, printed = row[method], row["paper"][method]
             took, said = ours["iterations"], printed["iterations"]
             most = float(said.removeprefix("<")) if isinstance(said, str) else None
-            # what is not solved has no solution, by proof: the share is one of the data, not of the method
+            # if every unsolved set provably has no solution, the share is a property of the data, not of the method
             known = ours["solved_of_solvable"] == 1.0 and not row["undecided"]
             out += [
                 Finding(
@@ -358,7 +358,7 @@ def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
 
 
 def series(trials: Sequence[Trial]) -> dict[str, Series]:
-    """Return every data set, for the record."""
+    """Return the values of every data set, for the record."""
     names = ("size", "mu", "contacts", "sliding", "existence", "nodes")
     columns = {name: [getattr(trial, name) for trial in trials] for name in names}
     for method in ("lemke", "ppm", "interior"):

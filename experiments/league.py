@@ -1,8 +1,8 @@
 """Contact problems through every solver that is installed, each answer checked by one judge (``idcontrol league``).
 
-The problems are those that our trots and grasps have met, random steps of machines and boxes, hostile ones
-(`idcontrol.problems.steps`), and whatever sets the user has (``--set 'data=["FOLDER"]'``). All know Coulomb's law
-with a circular cone; `idcontrol.judge.miss` decides, in the units of the problem, whether an answer obeys it.
+The problems come from recorded trots and grasps, random steps of machines and boxes, hostile steps
+(`idcontrol.problems.steps`), and the user's sets (``--set 'data=["FOLDER"]'``). All have Coulomb friction with a
+circular cone; `idcontrol.judge.miss` measures, in the units of the problem, how far an answer violates it.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from idcontrol.problems.steps import hostile_step, numbered_step
 from idcontrol.types import Array
 
 SOLVED: Final = 1e-8
-"""An answer solves a problem if it misses the law by no more, of the judge's unit."""
+"""An answer with at most this violation solves a problem, in the judge's unit."""
 FALSE: Final = 1e-6
-"""One that is called solved and misses by more is a false success; between the two it is a loose one."""
+"""An answer called solved with a larger violation is a false success; between `SOLVED` and this it is loose."""
 MOST_CONTACTS: Final = 16
-"""Contacts of the random steps, at most."""
+"""Largest number of contacts of the random steps."""
 TAUS: Final = np.geomspace(1.0, 1e4, 200)
-"""Times of the best at which the performance profile (Dolan & Moré 2002) is drawn."""
+"""Time ratios τ to the fastest solver, at which the performance profile (Dolan & Moré 2002) is drawn."""
 
 
 KIND: Final = Kind(
     name="solver", group="idcontrol.league", calls=("__call__",), protocol="idcontrol.bench.league.solvers"
 )
-"""What `Config.solvers` names."""
+"""Kind of entry in `Config.solvers`, for error messages."""
 
 Some = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides a league.
+    """Settings of a league.
 
     Attributes:
         data: Files or folders with further problems (`idcontrol.bench.league.problems`).
         solvers: Further solvers, ``file.py:function`` or ``module:function``, called with (W, q, mu); they return
-            impulses, or None where they do not claim to have a solution.
-        random: Random steps of machines and boxes.
-        hostile: Hostile ones.
-        seed: Seed of both.
+            impulses, or None without a solution.
+        random: Number of random steps of machines and boxes.
+        hostile: Number of hostile steps.
+        seed: Seed of the random and the hostile steps.
     """
 
     data: tuple[str, ...] = ()
@@ -91,17 +91,16 @@ def solvers(config: Config) -> list[Solver]:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Give every problem to every solver, and judge the answers.
+    """Solve every problem by every solver, and judge the answers.
 
     Raises:
-        UnknownName: A solver of the user's is not there.
-        InputError: A set or a solver of the user's cannot be read.
+        UnknownName: A user's solver does not exist. InputError: A user's set or solver cannot be read.
     """
     field, field_problems = solvers(config), problems(config)
-    missed = np.full((len(field), len(field_problems)), np.nan)  # NaN where there is no claim
+    missed = np.full((len(field), len(field_problems)), np.nan)  # NaN if the solver claims no solution
     seconds = np.full((len(field), len(field_problems)), np.inf)
     for s, solver in enumerate(field):
-        solver.answer(field_problems[0])  # what is compiled or started the first time is no part of the times
+        solver.answer(field_problems[0])  # a first call leaves compilation and startup out of the times
         for p, problem in enumerate(field_problems):
             if problem.mu.size > solver.most:
                 continue
@@ -133,7 +132,7 @@ def run(config: Config, progress: Progress) -> Results:
 def standing(
     solver: Solver, field_problems: Sequence[FrictionProblem], missed: Array, seconds: Array, times: Array
 ) -> dict[str, Any]:
-    """What became of a solver's problems, from what it `missed`, its `seconds`, and the `times` of all that solved."""
+    """Count a solver's outcomes from violations `missed`, its `seconds`, and the `times` of all solvers."""
     fits = np.array([problem.mu.size <= solver.most for problem in field_problems])
     solved, solvable, best = missed <= SOLVED, np.isfinite(times).any(axis=0), times.min(axis=0)
     return {
@@ -152,7 +151,7 @@ def standing(
 def findings(
     rows: Sequence[Mapping[str, Any]], field_problems: Sequence[FrictionProblem], missed: Array
 ) -> list[Finding]:
-    """Return our standing, and what the judge knows of the problems."""
+    """Return the findings about our solver and about the problems."""
     ours, solved = rows[0], missed <= SOLVED
     assert ours["name"] == OURS
     return [
@@ -165,7 +164,7 @@ def findings(
 
 
 def _number(value: float) -> float | None:
-    """Return a number as JSON has it."""
+    """Return a number that JSON can represent; None otherwise."""
     return float(value) if np.isfinite(value) else None
 
 

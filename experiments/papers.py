@@ -1,8 +1,8 @@
-"""The tables and figures of the papers, and how many of their numbers recorded runs agree with.
+"""The tables and figures of the papers, and how many of their numbers agree with recorded runs.
 
 ``python -m idcontrol.experiments.papers [VERDICTS.json] RUN_DIR...`` reads runs and comparisons and prints the verdicts
-as one JSON object, of which the page `verdicts.md` is made. Verdicts of before that no run judges anew are kept, if
-their file is given. Without folders it makes the runs first, in ``runs/papers``; what is there is kept.
+as one JSON object, of which the page `verdicts.md` is made. With the file of earlier verdicts, those that no run judges
+again are kept. Without folders it makes the runs first, in ``runs/papers``, except for folders that exist.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         what: What it shows.
         printed: How many numbers and statements it prints.
         command: The command that compares them; "" if none does.
-        lacks: Why some or all of them are not compared.
+        lacks: Why some or all of its numbers are not compared.
     """
 
     paper: str
@@ -59,14 +59,14 @@ STUDIES: Final[Mapping[str, Callable[[Sequence[RunOutcome]], Iterable[Judged]]]]
     "two-feet": two_feet.judged,
     "walk-times": rough.judged_times,
 }
-"""The studies that put runs beside a paper, and what they say."""
+"""The studies that compare runs with a paper, by name."""
 
 
 def judged(folder: Path) -> Iterator[Judged]:
     """Return verdicts of a recorded run, of the completed runs of a comparison, or of a file.
 
     Raises:
-        InputError: The folder holds neither, or a comparison of a study that no paper has.
+        InputError: The folder holds neither a run nor a comparison, or its study belongs to no paper.
     """
     if folder.suffix == ".json":
         yield from (Judged(**one) for one in json.loads(folder.read_text(encoding="utf-8"))["judged"])
@@ -83,10 +83,10 @@ def judged(folder: Path) -> Iterator[Judged]:
 
 
 def summed(everything: Sequence[Judged]) -> dict[str, Any]:
-    """Return every place with the number of verdicts of each kind, and every verdict, as plain data.
+    """Return every place with its number of verdicts of each kind, and every verdict, as plain data.
 
     Raises:
-        InputError: A verdict is on something that no paper prints, or a place has more of them than numbers.
+        InputError: A verdict belongs to no place, or a place has more verdicts than printed numbers.
     """
     counts = by_source(everything)
     places = []
@@ -115,7 +115,7 @@ def newest(everything: Iterable[Judged]) -> list[Judged]:
 
 
 def conduct(out: Path) -> Iterator[Path]:
-    """Run the command of every place that has not been run, each in a folder of its own; yields the folders."""
+    """Run each place's command that has no folder yet, in a separate folder; yield the folders."""
     commands = dict.fromkeys(command for place in PLACES for command in place.command.split("; ") if command)
     for command in commands:
         _, action, experiment, *options = shlex.split(command)

@@ -20,17 +20,17 @@ from idcontrol.types import Array
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case; the paper does not say how heavy and how long the pendulum is.
+    """Settings of the case; the paper prints neither mass nor length of the pendulum.
 
     Attributes:
         stiffness_n_m: Stiffness K of the joint.
         damping_n_s_m: Damping B of the joint.
-        steps_s: Step sizes to try, from coarse to fine.
+        steps_s: Step sizes, from coarse to fine.
         duration_s: Length of each run.
         mass_kg: Mass of the bob.
         length_m: Distance from the joint to the bob's centre of mass.
         inertia_kg_m2: Moment of inertia of the bob about its centre of mass.
-        form: ``compliance`` is the solver; ``as-printed`` is Drumwright 2019, eqs. 53, 61, 62.
+        form: ``compliance`` for the solver, or ``as-printed`` for Drumwright 2019, eqs. 53, 61, 62.
     """
 
     stiffness_n_m: Positive = 1e15
@@ -77,8 +77,8 @@ class Swing:
 
     Attributes:
         t: Ends of the steps, shape (steps,) [s].
-        joint_error: How far the joint is open, shape (steps,) [m].
-        energy: Kinetic energy and that of gravity, zero at the start, shape (steps,) [J].
+        joint_error: Distance between the joint's two points, shape (steps,) [m].
+        energy: Kinetic plus potential energy, zero at the start, shape (steps,) [J].
     """
 
     t: Array
@@ -129,9 +129,9 @@ def _turn(angle: float) -> Array:
 
 
 def _of_one(config: Config, h: float, swing: Swing) -> list[Finding]:
-    """Joint and energy at one step size."""
-    # a rotation by ω h moves the joint, which the step takes for fixed, by (ω h)² / 2 of the pendulum's length;
-    # ω² is at most 2 g / length
+    """Return the findings about joint and energy at one step size."""
+    # The step linearizes the joint: a rotation by ω h opens it by (ω h)² / 2 of the pendulum's length, where ω² is at
+    # most 2 g / length.
     most = GRAVITY * h * h
     fall = config.mass_kg * GRAVITY * config.length_m
     lost = float(np.abs(swing.energy).max())
@@ -142,7 +142,7 @@ def _of_one(config: Config, h: float, swing: Swing) -> list[Finding]:
         Finding(
             f"energy_error_h_{h:g}_j",
             lost,
-            # first order: a step loses or gains what it turns; the fall is g times length
+            # first order: the relative energy error of a step is its rotation; the energy of the fall is g times length
             holds=bool(lost <= 5.0 * h / np.sqrt(config.length_m / GRAVITY) * fall),
         ),
     ]

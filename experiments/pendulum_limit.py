@@ -21,12 +21,12 @@ SAMPLES = 1000
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case; the paper does not say how heavy and how long the pendulum is.
+    """Settings of the case; the paper prints neither mass nor length of the pendulum.
 
     Attributes:
         stiffness_nm_rad: Stiffness K of the limit at θ = 0.
         damping_nm_s_rad: Damping B of the limit.
-        steps_s: Step sizes to try, from coarse to fine.
+        steps_s: Step sizes, from coarse to fine.
         mass_kg: Mass of the bob, a point.
         length_m: Distance from the joint to the bob.
         duration_s: Length of each run; it must reach the top of the first rebound.
@@ -83,9 +83,9 @@ class Bounce:
     """One run.
 
     Attributes:
-        angle: At equal intervals, shape (SAMPLES,) [rad].
+        angle: Angle at equal intervals, shape (SAMPLES,) [rad].
         first_contact: Time at which the limit first pushes [s].
-        restitution: Speed after the first contact over that before it.
+        restitution: Speed after the first contact over the speed before.
         deepest: Largest angle beyond the limit [rad].
     """
 
@@ -117,8 +117,7 @@ def bounce(config: Config, h: float) -> Bounce:
 def limit_impulse(angle: float, speed: float, h: float, inertia: float, K: float, B: float) -> float:
     """Return Λ of the one-constraint LCP (math.md, section 11.2) for θ ≥ 0; `speed` is the speed without it.
 
-    `idcontrol.models.constraint.solve` computes the same for one row; this takes the few nanoseconds that 10⁸ steps
-    allow.
+    `idcontrol.models.constraint.solve` computes the same for one row; this version is fast enough for 10⁸ steps.
     """
     if angle > 0.0:
         B = 0.0
@@ -166,7 +165,7 @@ def _of_one(config: Config, h: float, one: Bounce) -> list[Finding]:
     omega = np.sqrt(config.stiffness_nm_rad / (config.mass_kg * config.length_m**2))
     expected = elastic_limit(config, h)
     undamped = config.damping_nm_s_rad == 0.0
-    # the limit is met anywhere within a step: one step more or less of the π/arctan(hω) that a contact lasts
+    # contact may begin anywhere within a step, so its π/arctan(hω) steps are one more or less
     factor = np.sqrt(1.0 + (h * omega) ** 2)
     holds = expected / factor**2 <= one.restitution <= min(1.0 + 1e-9, expected * factor**2)
     meets = quarter_swing(config)
@@ -178,7 +177,8 @@ def _of_one(config: Config, h: float, one: Bounce) -> list[Finding]:
         Finding(
             f"deepest_h_{h:g}_rad",
             one.deepest,
-            # an elastic limit is passed by speed / ω; a coarse step may pass it by less, never by more
+            # the pendulum goes beyond an elastic limit by speed / ω; with a coarse step it may go less far, never
+            # farther
             holds=bool(one.deepest <= 1.01 * np.sqrt(2.0 * GRAVITY / config.length_m) / omega),
         ),
     ]

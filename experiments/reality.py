@@ -1,4 +1,4 @@
-"""What measured motions and public contact problems say of us, as claims for ``idcontrol trust --data FOLDER``."""
+"""Claims about measured motions and public contact problems, for ``idcontrol trust --data FOLDER``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TOSSES: Final = "cube_tosses.npz"
 WALK: Final = "icub_walk.npz"
 PROBLEMS: Final = "friction_problems"
 MOST_CONTACTS: Final = 60
-"""Larger public problems take seconds each."""
+"""Public problems with more contacts are left out: they take seconds each."""
 
 
 def claims(folder: Path) -> tuple[Claim, ...]:
-    """Return the claims that can be measured with what is in `folder` (docs/reality.md, docs/league.md).
+    """Return the claims that the data in `folder` can check (docs/reality.md, docs/league.md).
 
     Raises:
-        InputError: Nothing is.
+        InputError: The folder has no data for any claim.
     """
     rows = []
     if (folder / TOSSES).is_file():
@@ -74,12 +74,12 @@ def off_the_cube(path: Path) -> float:
 
 
 def uncorrelated(path: Path) -> float:
-    """Return one less the correlation of predicted and measured vertical forces, of the worse foot."""
+    """Return one minus the correlation of predicted and measured vertical forces, for the worse foot."""
     return 1.0 - float(icub_forces.run(icub_forces.Config(data=str(path)), _silent).extra["r"])
 
 
 def missed(folder: Path) -> float:
-    """Return how far answers miss Coulomb's law, at most; inf where a problem is left unsolved."""
+    """Return the largest violation of Coulomb's law; inf if a problem stays unsolved."""
     worst = 0.0
     for problem in read([folder]):
         if problem.mu.size <= MOST_CONTACTS:
@@ -89,4 +89,4 @@ def missed(folder: Path) -> float:
 
 
 def _silent(_: float) -> None:
-    """No progress to tell."""
+    """Report no progress."""

@@ -37,13 +37,13 @@ BUMPS = {
     "duration_s": 5.0,
     "path": STRAIGHT_ON,
 }
-"""Heights up to 3 cm under feet that are lifted by 1.5 cm. The paper plots 5 s, which is a metre of way."""
+"""Bumps up to 3 cm high, under feet that are lifted by 1.5 cm. The paper plots 5 s, one metre of walking."""
 
 ROUGH = {
-    # The friction that a foot will meet is not known, so the least of it is counted on.
+    # The friction under the next foothold is unknown, so controllers assume the least value.
     "default": msgspec.structs.replace(PRESETS["default"], friction=AssumedFriction(estimate=0.1), **BUMPS),
-    # The original's controllers got the friction of each contact from the simulator, at most 1.5. Ours take one number
-    # for all contacts: the mean.
+    # The original's controllers read the friction of each contact from the simulator, at most 1.5. Ours assume one
+    # value for all contacts: the mean.
     "paper": msgspec.structs.replace(
         PRESETS["paper"], friction=AssumedFriction(estimate=0.8, share=1.0, cap=1.5, pyramid="original"), **BUMPS
     ),
@@ -59,10 +59,10 @@ TIMED_S = 10.0
 """Length of the walks that Drumwright 2015 times."""
 
 SAVES = "theory/no_slip.md#what-a-simulation-gains"
-"""Why less is saved of a walk here than in the paper."""
+"""Why a walk saves less time here than in the paper."""
 
 drumwright_shell: plants.Factory = plants.stepping(dissipation.solve)
-"""The plant ``dissipation`` without its compiled step, which the models of Drumwright 2015 do not have either."""
+"""Return the plant ``dissipation`` without its compiled step, as the models of Drumwright 2015 have none."""
 
 
 def viscous_by_lemke(setup: plants.Setup) -> plants.SimulatedPlant:
@@ -90,18 +90,19 @@ WALKS: Mapping[str, tuple[str, float, dict[str, Any]]] = {
     "viscous, Lemke": ("Table III", 2936.36, {"plant": "idcontrol.experiments.rough:viscous_by_lemke", "mu": 0.0}),
     "viscous, principal pivoting": ("Table III", 2139.73, {"plant": "viscous", "mu": 0.0}),
 }
-"""The walks: their table in Drumwright 2015, its seconds for ten seconds, and settings."""
+"""Each walk's table in Drumwright 2015, its printed time for ten seconds [s], and settings."""
 
 SAVED: Mapping[str, tuple[str, str, float, str]] = {
     "Table II": ("Drumwright-Shell", "no slip", 0.275, SAVES),
     "Table III": ("viscous, Lemke", "viscous, principal pivoting", 0.271, ""),
 }
-"""Walks of a table, the share of the first one's time that the second one saves there, and the page that derives why
-it is another here. The text calls the former "nearly 28%" and the latter, as 2936.36 / 2139.73 - 1, "over 37%"."""
+"""Two walks of a table, the share of the first one's time that the second saves in the paper, and the page that derives
+why the share differs here. The text calls the first share "nearly 28%", and the second, computed as 2936.36 / 2139.73 -
+1, "over 37%"."""
 
 
 def _seconds(outcomes: Sequence[RunOutcome]) -> dict[str, float]:
-    """Return the processor time of `TIMED_S` of each walk that was run, as long as it lasted [s]."""
+    """Return the processor time of each recorded walk, scaled from the time it lasted to `TIMED_S` [s]."""
     seconds = {}
     for o in outcomes:
         name = next(name for name, (_, _, settings) in WALKS.items() if o.setting("plant") == settings["plant"])

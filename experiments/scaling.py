@@ -29,7 +29,7 @@ from idcontrol.sweeps.figures import COLORS
 from idcontrol.types import Array
 
 PERIODS = 320
-"""Control periods of the walk whose problems are solved: a gait period of solo12 at 1 kHz."""
+"""Number of control periods whose problems are solved: a gait period of solo12 at 1 kHz."""
 
 PERIOD_US = 1000.0
 """Period of a controller at 1 kHz, to which Fig. 19 compares times."""
@@ -41,8 +41,8 @@ PAPER_CONTACTS: Mapping[str, int] = {
     "id-coulomb-qp-1": 30,
     "id-coulomb-lcp": 4,
 }
-"""Contacts that the paper's controllers took within 1 ms on a Core i7 of 2011, by its text; its curves are in a figure
-without numbers. Its no-slip LCP leaves impulses as pivoting finds them; id-noslip-lcp has a second stage."""
+"""Number of contacts that the paper's controllers solved within 1 ms on a Core i7 of 2011, from its text; its figure
+has no numbers. The paper's no-slip LCP has no second stage; id-noslip-lcp has one."""
 
 MANY = 10
 """Exponents are fitted from this many contacts on: with fewer, the cost of a call from Python hides them."""
@@ -50,19 +50,19 @@ MANY = 10
 
 VELOCITIES, FEET, EDGES = 18, 4, 4
 JOINTS = (16, 12)
-"""Sizes for which the sums of Tables 1 and 2 are in print; of Table 2 itself nothing else is."""
+"""Sizes for which the paper prints the sums of Tables 1 and 2; it prints nothing else of Table 2."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case.
+    """Settings of the case.
 
     Attributes:
-        robot: The robot whose walk it is.
-        contacts: Numbers of contacts, in turn; a robot's feet are copied, as in the paper.
-        schemes: Inverse dynamics by controller's name; empty is all.
-        samples: Times taken for each; the paper took 50.
+        robot: The robot that walks.
+        contacts: Numbers of contacts, tried in turn; a robot's feet are copied, as in the paper.
+        schemes: Controllers whose inverse dynamics is timed; empty means all.
+        samples: Number of timed calls for each; the paper timed 50.
         budget_s: Most time for each.
-        slowest_us: A scheme slower than this gets no more contacts.
+        slowest_us: A scheme slower than this is not tried with more contacts.
     """
 
     robot: str = "solo12"
@@ -74,10 +74,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Time each scheme at each number of contacts, in turns with the floor.
+    """Time each scheme at each number of contacts, in turns with the floor, the rigid-body terms.
 
     Raises:
-        InputError: There is no scheme of a name, or no number of contacts.
+        InputError: A scheme is unknown, or there is no number of contacts.
     """
     names = config.schemes or tuple(SCHEMES)
     for name in names:
@@ -127,7 +127,7 @@ experiment = Case(
 
 
 def _steps(walk: RecordedWalk, contacts: int) -> tuple[Sequence[WalkStep], Job]:
-    """Return the problems of a walk whose feet are copied, and the floor of the same moments."""
+    """Return the problems of a walk with copied feet, and the rigid-body terms (the floor) at the same instants."""
     steps = problems(walk, contacts)
     if not steps:
         raise InputError(f"the trot of {walk.robot} never has all feet on the ground; take a robot whose does")
@@ -162,7 +162,7 @@ def _findings(name: str, contacts: Sequence[int], medians: Array, floors: Array)
             holds=None if paper is None else _as_many(paper, contacts, medians),
         )
     ]
-    # in floors, so that a load on the machine that comes and goes within a run cancels
+    # relative to the floor, so that a changing load on the machine cancels
     power = growth(contacts, medians / floors)
     if power is not None:
         findings.append(Finding(f"{key}_exponent", power))
@@ -190,10 +190,10 @@ def table_1(m: int, joints: int, n: int, k: int) -> int:
 
 
 def stage_one(m: int, joints: int, n: int) -> int:
-    """Return operations that our kernels take to set up stage I and to find the torques from its impulses, counted.
+    """Count the operations of our kernels that set up stage I and compute the torques from its impulses.
 
-    The count depends on the sizes alone but for some comparisons of rounding; the problem is drawn at random. The
-    solver's own work is left out, as in the paper.
+    The problem is random: the count depends on the sizes only, up to some comparisons of rounding errors. The solver's
+    work is left out, as in the paper.
     """
     rng = np.random.default_rng(0)
     root, J = rng.normal(size=(m, m)), rng.normal(size=(3 * n, m))
@@ -217,7 +217,7 @@ def stage_one(m: int, joints: int, n: int) -> int:
 
 
 def _operations() -> list[Finding]:
-    """Return Tables 1 and 2: the paper's operations, and ours."""
+    """Return the operations of Tables 1 and 2 beside ours."""
     theirs = {joints: table_1(VELOCITIES, joints, FEET, EDGES) for joints in JOINTS}
     ours = {joints: stage_one(VELOCITIES, joints, FEET) for joints in JOINTS}
     most = max(JOINTS)
@@ -230,7 +230,7 @@ def _operations() -> list[Finding]:
 
 
 def _as_many(paper: int, contacts: Sequence[int], medians: Array) -> bool | None:
-    """True if `paper` contacts take no longer than a period; None where the numbers tried do not decide it."""
+    """True if `paper` contacts take at most a period; None if the tried numbers do not decide it."""
     tried = [(n, bool(median <= PERIOD_US)) for n, median in zip(contacts, medians, strict=True) if np.isfinite(median)]
     if any(within and n >= paper for n, within in tried):
         return True

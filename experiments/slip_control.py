@@ -31,18 +31,18 @@ from idcontrol.models.step import StepProblem
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SPEED_OF_SLIP = 1e-2
-"""The bar pitches, rather than creeps, above this [rad/s]."""
+"""Above this speed the bar slips; below, it creeps [rad/s]."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case. Step, forces, period and duty are the paper's; it does not describe gripper and bar.
+    """Settings of the case. Step, forces, period and duty are the paper's; it does not describe gripper and bar.
 
     Attributes:
         step_s: Time step.
         firm_n: Grip force in the first part of each period.
         loose_n: Grip force in the rest of it.
         period_s: Period of the square wave.
-        duty: Share of a period that is firm.
+        duty: Share of a period with the firm grip.
         periods: Number of periods.
         tolerance: ε_r of SAP.
         friction: Friction between pads and bar.
@@ -54,8 +54,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         bar_m: Length of the bar, width between the pads, height.
         offset_m: Distance of the bar's centre from the pads' middle, along the bar.
         finger_kg: Mass of a finger.
-        solver_steps: Number of steps that general solvers are given, too; 0 leaves them out.
-        solver_tolerance: Tolerance of the general solvers; the paper's of Gurobi.
+        solver_steps: Number of steps that general solvers solve, too; 0 leaves these solvers out.
+        solver_tolerance: Tolerance of the general solvers; the paper's for Gurobi.
     """
 
     step_s: Positive = 5e-3
@@ -90,7 +90,7 @@ def patch_radius(config: Config, force: float) -> float:
 
 
 def friction_torque(config: Config, force: float) -> float:
-    """Return the torque about their axis that both pads can hold while they hold nothing else [N m]."""
+    """Return the largest friction torque of both pads about their axis if no other friction force acts [N m]."""
     return 2.0 * 8.0 / 15.0 * config.friction * force * patch_radius(config, force)
 
 
@@ -103,11 +103,11 @@ class Gripper:
         v: Velocity, Pinocchio's layout.
         momentum_error: Momentum error of the last step.
         iterations: Newton steps of the last step, from its velocity at the beginning.
-        solved: True if all steps so far were solved.
+        solved: True if all steps were solved.
         pressing: Number of contacts that pressed in the last step.
         creep: Largest tangential speed of contacts that pressed in the last step [m/s].
         grip: Normal force of the last step, mean of both pads [N].
-        problem: The last step, with the impulses of the motors that were found; None before the first.
+        problem: The last step's problem, with the solved motor impulses; None before the first step.
     """
 
     def __init__(self, config: Config) -> None:
@@ -243,7 +243,7 @@ UNITS = {"t": "s", "force": "N", "pitch": "rad", "creep": "m/s", "step_us": "us"
 
 
 def simulate(config: Config, progress: Progress = lambda share: None) -> tuple[GripHistory, bool, list[SparseProblem]]:
-    """Return the square wave; True if every step was solved; and `Config.solver_steps` of them, equally spaced."""
+    """Return the square wave, True if every step was solved, and `Config.solver_steps` problems."""
     gripper = Gripper(config)
     steps = round(config.periods * config.period_s / config.step_s)
     rows = np.empty((len(GripHistory._fields), steps))
@@ -336,7 +336,7 @@ def _sizes(config: Config, history: GripHistory) -> list[Finding]:
             Finding(
                 f"contacts_{name}",
                 count,
-                # a cell is inside or not: the rim of the patch decides about as many as it is long
+                # cells are inside or outside: the error is about the number of cells along the rim
                 holds=bool(abs(count - expected) <= 2.0 * 2.0 * np.pi * radius / config.cell_m * 0.5),
             )
         )
@@ -346,7 +346,7 @@ def _sizes(config: Config, history: GripHistory) -> list[Finding]:
 
 
 def _motion(config: Config, history: GripHistory) -> list[Finding]:
-    """Return how far the bar pitches, and that it does not where it is held."""
+    """Return how far the bar pitches, and check that it does not while it is held firmly."""
     firm = _late(config, history, firm=True)
     rate = np.abs(np.gradient(history.pitch, history.t))
     bound = SIGMA * config.friction * GRAVITY * config.step_s
@@ -363,7 +363,7 @@ def _motion(config: Config, history: GripHistory) -> list[Finding]:
         Finding(
             "pitch_first_slip_rad",
             float(moved[: round((1.0 - config.duty) * config.period_s / config.step_s)][-1]),
-            # it must slip where friction cannot hold the torque of the weight, and only there
+            # it must slip exactly if friction cannot hold the torque of the weight
             holds=bool((moved[-1] - moved[0] > 0.1) == (ratio < 1.0)),
         )
     )
@@ -384,13 +384,13 @@ def _solver(config: Config, history: GripHistory, solved: bool) -> list[Finding]
 
 
 def _torque(config: Config) -> Finding:
-    """Return the largest torque about the pads' axis under the loose grip."""
+    """Return the finding about the largest torque about the pads' axis under the loose grip."""
     torque, exact = torque_that_slips(config, config.loose_n), friction_torque(config, config.loose_n)
     radius = patch_radius(config, config.loose_n)
     return Finding(
         "torque_loose_n_m",
         torque,
-        # cells stand for their middle: an error of the second order in their size
+        # each cell acts at its middle: an error of second order in its size
         holds=bool(abs(torque - exact) < (config.cell_m / radius) ** 2 * exact),
     )
 

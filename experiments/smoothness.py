@@ -1,4 +1,4 @@
-"""How smooth the torques of each controller are on each plant, and where their changes come from."""
+"""Smoothness of the torques of each controller on each plant, and the parts that their changes come from."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PLANTS = ("coulomb-lcp", "sap", "mujoco")
 """Rigid ground, and two kinds of compliant ground."""
 
 BEFORE_FALL_S = 0.5
-"""The last part of a fall, which is not counted among the largest values of a robot [s]."""
+"""Time before a fall that is left out of the largest values [s]."""
 
 SHOWN_S = 2.0
-"""Where the stride of the figure begins [s]; a run that ended before shows its last stride but one."""
+"""Time at which the stride of the figure begins [s]; a shorter run shows its last stride but one."""
 
 
 class Torques(NamedTuple):
@@ -37,8 +37,8 @@ class Torques(NamedTuple):
         t: Time, shape (rows,) [s].
         tau: Torques, shape (rows, a) [N m].
         rate: Changes until the next row, shape (rows - 1, a) [N m/s].
-        largest: Largest |rate| of each joint, without the end of a fall, shape (a,) [N m/s].
-        limit: Torque limits, NaN where there is none, shape (a,) [N m].
+        largest: Largest |rate| of each joint, without `BEFORE_FALL_S`, shape (a,) [N m/s].
+        limit: Torque limits, NaN for no limit, shape (a,) [N m].
         bend: Root mean square of the second difference [N m/s²].
         joints: Names of the joints.
         stride_s: Period of the gait [s].
@@ -56,7 +56,7 @@ class Torques(NamedTuple):
 
 @lru_cache(maxsize=64)
 def torques_in(folder: Path, fell_at: float | None) -> Torques:
-    """Return the torques that are recorded in `folder`, of a robot that fell at `fell_at` [s], if it did."""
+    """Read the torques recorded in `folder`; `fell_at` is the time of a fall [s], None for no fall."""
     run = load(folder)
     layout = run.layout
     assert layout is not None  # a walk
@@ -84,7 +84,7 @@ def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """Return rates and spectrum of each run, and the parts of its rate."""
+    """Tabulate rates and spectrum of each run, and the parts of its rate."""
     rates: list[tuple[Any, ...]] = []
     parts: list[tuple[Any, ...]] = []
     for o in outcomes:
@@ -117,7 +117,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
-    """Return the torques of all controllers over one stride, of the joint whose rate is largest, one panel a plant."""
+    """Draw the torques of all controllers over one stride, for the joint with the largest rate, one panel per plant."""
     shown = [
         (plant, [o for o in _ended(outcomes) if o.setting("plant") == plant])
         for plant in dict.fromkeys(o.setting("plant") for o in outcomes)

@@ -26,10 +26,10 @@ from idcontrol.types import Array, Status
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case. The paper gives neither the spheres' size nor their distance.
+    """Settings of the case. The paper prints neither size nor distance of the spheres.
 
     Attributes:
-        plant: ``constraint`` (the paper's model), ``sap``, both in blocks, or ``all``.
+        plant: ``constraint`` (the paper's model), ``sap``, or ``all``; both solve in blocks.
         sizes: Numbers of spheres for ``constraint``.
         sparse_sizes: Numbers of spheres for ``sap``.
         steps: Length of a run.
@@ -126,7 +126,7 @@ def simulate(config: Config, name: str, spheres: int) -> Stack:
 
 
 def depth(config: Config, name: str, spheres: int) -> float:
-    """Return the depth of all contacts of a column under the weight above each, by the law of the model [m].
+    """Return the sum of the contact depths of a column at rest, by the law of the model [m].
 
     Springs ``K = E r / 2`` compress by load / K. SAP's contacts are as soft as Castro et al. 2022, eq. 21, makes
     near-rigid ones: at rest ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``.
@@ -137,7 +137,7 @@ def depth(config: Config, name: str, spheres: int) -> float:
     stiffness = 0.5 * config.modulus_pa * r
     softness = np.full(spheres, 1.0 / stiffness)
     if name == "sap":
-        # |J M⁻¹ Jᵀ|_F / 3 of a solid sphere on the ground; twice that between two
+        # |J M⁻¹ Jᵀ|_F / 3 of a solid sphere on the ground; between two spheres it is twice as large
         w = np.sqrt(1.0 + 2.0 * 3.5**2) / 3.0 / mass * np.where(np.arange(spheres) == 0, 1.0, 2.0)
         relaxed = h * (h + config.damping_n_s_m / (config.modulus_pa * r))
         softness = np.maximum(softness, relaxed * config.beta**2 * w / (4.0 * np.pi**2))
@@ -145,7 +145,7 @@ def depth(config: Config, name: str, spheres: int) -> float:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Let columns of growing height fall under each model.
+    """Simulate columns of growing height under each model.
 
     Raises:
         UnknownName: There is no such model.

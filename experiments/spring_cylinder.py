@@ -26,22 +26,22 @@ SCHEMES: Mapping[str, Theta] = {"symplectic": SYMPLECTIC_EULER, "midpoint": MIDP
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case, as in the paper, which leaves only `contacts` open.
+    """Settings of the case; all but `contacts` are the paper's.
 
     Attributes:
         mass_kg: Mass of the cylinder, which is solid and homogeneous.
         radius_m: Radius of the cylinder.
         spring_n_m: Stiffness of the spring to the wall.
-        start_m: How far the spring is stretched at the beginning.
+        start_m: Stretch of the spring at the beginning.
         stiffness_n_m: Stiffness of the contact, all points together.
         dissipation_s: τ_d of the contact.
-        friction: Friction with the ground, in the cases with friction.
-        contacts: Number of points of the line of contact. The friction of each is regularized on its own, so that n of
-            them slip by the n-th part.
-        step_s: Time step of the runs that look at energy.
-        duration_s: Length of those runs, and of those that find the order.
-        long_s: Length of the run that finds the loss of energy; 0 leaves it out.
-        refinements: How often the step is halved to find the order.
+        friction: Friction coefficient of the ground, in the cases with friction.
+        contacts: Number of points on the line of contact. The friction of each point is regularized separately, so n
+            points slip 1/n as much.
+        step_s: Time step of the runs that measure energy.
+        duration_s: Length of the runs that measure energy or the order.
+        long_s: Length of the run that measures the loss of energy; 0 leaves it out.
+        refinements: How often the step is halved to measure the order.
     """
 
     mass_kg: Positive = 0.5
@@ -64,7 +64,7 @@ class Oscillation:
 
     Attributes:
         x: Stretch of the spring, shape (steps,) [m].
-        energy: Energy of spring and motion, relative to that at the beginning, shape (steps,).
+        energy: Energy of spring and motion, relative to the initial energy, shape (steps,).
         solved: True if every step was solved.
     """
 
@@ -74,7 +74,7 @@ class Oscillation:
 
 
 def simulate(config: Config, theta: Theta, h: float, duration: float, mu: float) -> Oscillation:
-    """Release the stretched spring, the cylinder at rest as deep in the ground as its weight demands.
+    """Release the stretched spring; the cylinder starts at rest, at its static depth in the ground.
 
     Velocities: x along the ground, z upwards, and the rotation with which it rolls along x.
     """
@@ -108,15 +108,15 @@ def simulate(config: Config, theta: Theta, h: float, duration: float, mu: float)
 
 
 def frequency(config: Config, *, rolling: bool) -> float:
-    """Return the angular frequency of the oscillation [rad/s]; a rolling cylinder weighs half as much again."""
+    """Return the angular frequency of the oscillation [rad/s]; rolling raises the effective mass by a half."""
     return float(np.sqrt(config.spring_n_m / (config.mass_kg * (1.5 if rolling else 1.0))))
 
 
 def loss_rate(config: Config) -> float:
-    """Return the share of the energy that the regularized friction takes [1/s], to first order in small losses.
+    """Return the relative rate of energy loss by the regularized friction [1/s], to first order in small losses.
 
-    Each of n points carries the n-th part of the friction, whose amplitude is a third of the spring's, and slips at
-    ``R_t h f/n``: the power is ``h R_t f²/n``, f² in the mean half of its largest.
+    The amplitude of the friction force f is a third of the spring force. Each of n points carries f/n and slips at
+    ``R_t h f/n``: the power of all is ``h R_t f²/n``, and the mean of f² is half of its peak.
     """
     m, n = config.mass_kg, config.contacts
     w = float(np.sqrt(10.0)) / (3.0 * m)  # 1/m along the normal, 3/m along the ground
@@ -126,7 +126,7 @@ def loss_rate(config: Config) -> float:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Let the cylinder slide and roll under each scheme, then halve the step, then roll for long."""
+    """Simulate sliding and rolling under each scheme, then halve the step, then roll for long."""
     h, duration = config.step_s, config.duration_s
     sliding = {name: simulate(config, theta, h, duration, 0.0) for name, theta in SCHEMES.items()}
     rolling = {name: simulate(config, theta, h, duration, config.friction) for name, theta in SCHEMES.items()}
@@ -176,7 +176,7 @@ def _distance(config: Config, x: Array, h: float) -> float:
 
 
 def _ideal_error(config: Config, theta: Theta, h: float) -> float:
-    """Return the error of the scheme if rolling were ideal: of an oscillator with half as much mass again."""
+    """Return the error of the scheme for ideal rolling: an oscillator with 3/2 of the mass."""
     m, k = 1.5 * config.mass_kg, config.spring_n_m
     x, v = config.start_m, 0.0
     path = np.empty(round(config.duration_s / h))
@@ -207,7 +207,7 @@ def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping
         Finding(
             "energy_error_midpoint_sliding",
             kept,
-            holds=kept < 1e-10,  # rounding of some hundred steps
+            holds=kept < 1e-10,  # rounding errors of some hundred steps
         ),
         Finding("energy_band_midpoint_rolling", rolling_band, holds=bool(rolling_band < 1.5 * lost + 2e-4)),
     ]
@@ -218,7 +218,7 @@ def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping
 
 
 def _orders(config: Config, steps: Array, errors: Mapping[str, Array]) -> list[Finding]:
-    """Order between the two finest steps."""
+    """Return the order of convergence between the two finest steps."""
     findings = []
     coarse, fine = float(steps[-2]), float(steps[-1])
     for name in ("symplectic", "implicit", "midpoint"):
@@ -228,7 +228,7 @@ def _orders(config: Config, steps: Array, errors: Mapping[str, Array]) -> list[F
             Finding(
                 f"order_{name}_rolling",
                 order,
-                # the slip of regularized friction is all that may differ from ideal rolling
+                # only the slip of the regularized friction differs from ideal rolling
                 holds=bool(abs(order - ideal) < 0.02),
             )
         )
@@ -238,7 +238,7 @@ def _orders(config: Config, steps: Array, errors: Mapping[str, Array]) -> list[F
 
 
 def _loss(config: Config, name: str) -> Finding:
-    """Return the energy lost in the long run, between the means of its first and last ten periods, relative."""
+    """Return the relative energy loss of the long run, between the means of its first and last ten periods."""
     energy = simulate(config, SCHEMES[name], config.step_s, config.long_s, config.friction).energy
     window = round(20.0 * np.pi / (frequency(config, rolling=True) * config.step_s))
     lost = 1.0 - float(np.mean(energy[-window:]) / np.mean(energy[:window]))

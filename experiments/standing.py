@@ -1,9 +1,9 @@
-"""A quadruped that stands, in five situations: which torques and forces do four packages answer?
+"""A standing quadruped in five situations: the torques and forces of four packages.
 
-The robot is at rest on point feet, with demanded accelerations: none, or a lifting foot's. idcontrol and
-TSID choose torques and forces together. MuJoCo's ``mj_inverse`` and Pinocchio's ``contactInverseDynamics`` read the
-forces off the deformation of a soft ground; they are given a robot that has come to rest on theirs. Every answer is
-then held against rigid contact with Coulomb's law, by the same code.
+The robot is at rest on point feet; the demanded acceleration is zero, or lifts a foot. idcontrol and TSID choose
+torques and forces together. MuJoCo's ``mj_inverse`` and Pinocchio's ``contactInverseDynamics`` compute the forces from
+the deformation of a soft ground, so they start from a robot at rest in it. The same code then checks every answer
+against rigid contact with Coulomb friction.
 """
 
 from __future__ import annotations
@@ -39,40 +39,40 @@ from idcontrol.types import Array, Booleans, Controller, Reference, State
 H: Final = 1e-3
 """Control period [s]."""
 MU: Final = 0.6
-"""Friction that all packages assume."""
+"""Friction coefficient that all packages assume."""
 PUSH: Final = 0.95
-"""Share of what friction holds that the push takes."""
+"""Push, as a share of the largest push that friction holds."""
 SLIPPERY: Final = 0.2
-"""True friction where it is less than assumed."""
+"""True friction coefficient in the situation in which it is less than assumed."""
 WEAK_PUSH: Final = 0.3
-"""Horizontal push there, of the weight: it needs friction of 0.3."""
+"""Horizontal push in that situation, as a share of the weight: it needs friction of 0.3."""
 SLOPE: Final = np.deg2rad(10.0)
 NEWTON: Final = 10
-"""Newton steps that bring the feet onto it; four are enough."""
+"""Newton steps that bring the feet onto the ground; four are enough."""
 LIFT: Final = 2.0
 """Upward acceleration of the foot that lifts [m/s²]."""
 LIFTED: Final = 0
 UP: Final = np.array([0.0, 0.0, 1.0])
 SETTLE_S: Final = 2.0
-"""Time that MuJoCo's robot gets to come to rest in its ground [s]."""
+"""Time in which MuJoCo's robot comes to rest in its ground [s]."""
 COMPLIANCE: Final = 1e-4
 """Compliance of Pinocchio's ground [m/N]; the forces of a robot at rest do not depend on it."""
 REPEATS: Final = 300
-"""Calls that are timed; the median counts."""
+"""Number of timed calls; the median counts."""
 SCRIPT: Final = Path(__file__).parent / "standing_tsid.py"
 LAW: Final = 1e-8
-"""How far the judge's own forces may miss Coulomb's law (`idcontrol.judge.miss`)."""
+"""Largest violation of Coulomb's law by the judge's own forces (`idcontrol.judge.miss`)."""
 LIMIT_S: Final = 60.0
 """TSID's script is stopped after this time [s]."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides a comparison.
+    """Settings of a comparison.
 
     Attributes:
         robot: A robot with point-like feet.
-        tsid_python: A Python interpreter whose packages include TSID, which belongs to another Pinocchio than ours
-            (``pip install tsid==1.7.0 'numpy<2' cmeel-boost==1.82.0``); null leaves it out.
+        tsid_python: A Python interpreter with TSID, which needs another Pinocchio than ours (``pip install tsid==1.7.0
+            'numpy<2' cmeel-boost==1.82.0``); null leaves TSID out.
     """
 
     robot: str = "solo12"
@@ -80,16 +80,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Situation(NamedTuple):
-    """A question: which torques, so that the robot at rest in `q` accelerates by `a`?
+    """A question: which torques accelerate the robot, at rest in `q`, by `a`?
 
     Attributes:
         name: Its name.
         q: Configuration, shape (nq,); the trunk is level.
-        a: Asked accelerations, Pinocchio's layout, shape (nv,).
+        a: Demanded accelerations, Pinocchio's layout, shape (nv,).
         normal: Normal of the ground, which passes through all feet, shape (3,).
         gravity: Gravity, and a push that acts on every body like it, shape (3,) [m/s²].
         mu: Assumed and true friction.
-        stance: Feet that are planned to stand, shape (4,).
+        stance: Feet in planned stance, shape (4,).
     """
 
     name: str
@@ -102,7 +102,7 @@ class Situation(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a package answers.
+    """A package's answer.
 
     Attributes:
         tau: Joint torques, shape (12,) [N m].
@@ -118,14 +118,14 @@ class Answer(NamedTuple):
 
 
 class Machine:
-    """The robot as the judge sees it: terms of its own, and point feet."""
+    """The judge's model of the robot, with point feet."""
 
     def __init__(self, name: str) -> None:
         """Load the robot `name`.
 
         Raises:
             UnknownName: There is no such robot.
-            InputError: It is none with four legs of three joints.
+            InputError: The robot has not four legs of three joints.
         """
         self.robot = robots.load(name)
         self.system = self.robot.system()
@@ -136,10 +136,10 @@ class Machine:
             raise InputError(f"robot: {name} has not four legs of three joints; links, solo12, go1 and anymal have")
 
     def at_rest(self, slope: float = 0.0) -> Array:
-        """Return the home pose with legs bent so far that the feet are on a plane that rises with x at `slope` [rad].
+        """Return the home pose with legs bent so that the feet are on a plane of `slope` [rad], rising along x.
 
         Raises:
-            InputError: They do not reach it.
+            InputError: The feet do not reach the plane.
         """
         q = self.robot.standing_state(self.system).q.copy()
         J, position = self.look(q)
@@ -155,7 +155,7 @@ class Machine:
         return q
 
     def look(self, q: Array) -> tuple[Array, Array]:
-        """Return the Jacobian of the feet, world axes, shape (12, nv), and where they are, shape (4, 3) [m]."""
+        """Return Jacobian, world axes, shape (12, nv), and positions, shape (4, 3) [m], of the feet."""
         pin.computeJointJacobians(self.model, self.data, q)
         pin.updateFramePlacements(self.model, self.data)
         frames = [self.model.getFrameId(foot) for foot in self.feet]
@@ -163,7 +163,7 @@ class Machine:
         return np.vstack(rows), np.array([self.data.oMf[f].translation for f in frames])
 
     def terms(self, situation: Situation) -> tuple[Array, Array, Array]:
-        """Return the inertia, gravity's generalized force against which motors work, and the feet's Jacobian."""
+        """Return the inertia, the generalized force that balances gravity, and the feet's Jacobian."""
         M = pin.crba(self.model, self.data, situation.q)
         M = np.triu(M) + np.triu(M, 1).T
         at_earth = self.model.gravity.linear.copy()
@@ -218,7 +218,7 @@ def _holding(name: str, machine: Machine, situation: Situation) -> tuple[Control
 
 
 def ours(name: str, machine: Machine, situation: Situation) -> Answer:
-    """Return a controller of ours: torques and predicted forces."""
+    """Answer by one of our controllers: torques and predicted forces."""
     controller, reference = _holding(name, machine, situation)
     state = State(t=0.0, q=situation.q, v=np.zeros(machine.model.nv))
     command, seconds = timed(lambda: controller(state, reference), REPEATS)
@@ -231,7 +231,7 @@ def ours(name: str, machine: Machine, situation: Situation) -> Answer:
 
 
 def mujoco(machine: Machine, situation: Situation) -> Answer:
-    """``mj_inverse`` of a robot that id-coulomb-qp has held until it is at rest in MuJoCo's ground."""
+    """Answer by ``mj_inverse`` for a robot that id-coulomb-qp has brought to rest in MuJoCo's ground."""
     engine: Any = importlib.import_module("mujoco")
     plants: Any = importlib.import_module("idcontrol.plants.mujoco")
     system = machine.robot.system()
@@ -259,7 +259,7 @@ def mujoco(machine: Machine, situation: Situation) -> Answer:
 def pinocchio(machine: Machine, situation: Situation) -> Answer:
     """Answer by ``contactInverseDynamics`` for a ground deformed by the forces that id-coulomb-cone predicts at rest.
 
-    The torques that version 4.1.0 returns have no contact forces in them; they are taken off here.
+    Version 4.1.0 returns torques without the contact forces' part, which is subtracted here.
     """
     model, data = machine.model, machine.model.createData()
     at_rest = situation._replace(a=np.zeros(model.nv), stance=np.ones(4, dtype=np.bool_))
@@ -295,10 +295,10 @@ def pinocchio(machine: Machine, situation: Situation) -> Answer:
 
 
 def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, list[Answer | None]]:
-    """Return TSID's version and answers, by its own interpreter; None where its program has no solution.
+    """Return TSID's version and answers, by its own interpreter; an answer is None if its QP has no solution.
 
     Raises:
-        InputError: The interpreter cannot be run, or has no TSID.
+        InputError: The interpreter cannot run, or has no TSID.
     """
     request = {
         "urdf": str(machine.robot.urdf),
@@ -314,7 +314,7 @@ def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, li
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
-            env={},  # what is on our path belongs to another Pinocchio
+            env={},  # our module path has another Pinocchio
             check=True,
         )
         said = json.loads(done.stdout)
@@ -329,13 +329,13 @@ def _answer(reply: Mapping[str, Any]) -> Answer:
 
 
 def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, float | None]:
-    """What an answer's torques do to the rigid robot on ground with its true friction, and which laws its forces break.
+    """Judge an answer: the rigid robot's motion under its torques with true friction, and violations by its forces.
 
     Returns:
-        ``wrench``: forces and moments on the trunk that the answer assumes and nothing supplies, largest
-        entry [N, N m]; ``friction``: largest |f_T| / (μ f_N) of a foot, μ as assumed; ``trunk``: how far the linear
-        acceleration of the trunk is from the asked one [m/s²]; ``slip``: fastest slip of a planned stance foot after
-        a period, over the period [m/s²]; ``torque``: mean |τ| [N m]; ``us``: time of a call.
+        ``wrench``: missing wrench on the trunk, which the answer assumes and no force supplies, largest entry [N, N m];
+        ``friction``: largest |f_T| / (μ f_N) of a foot, with the assumed μ; ``trunk``: error of the trunk's linear
+        acceleration [m/s²]; ``slip``: fastest slip of a planned stance foot after a period, over the period [m/s²];
+        ``torque``: mean |τ| [N m]; ``us``: time of a call.
     """
     M, g, J = machine.terms(situation)
     torque = np.concatenate((np.zeros(6), answer.tau))
@@ -368,7 +368,7 @@ def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, 
 def collected(
     config: Config, machine: Machine, asked: list[Situation], progress: Progress
 ) -> tuple[dict[str, str], dict[str, list[Answer | None]]]:
-    """Return versions of the packages that are installed, and their answers in the order of the situations."""
+    """Return the versions of the installed packages, and their answers in the order of the situations."""
     versions = {"Pinocchio": pin.__version__}
     packages: dict[str, Callable[[Machine, Situation], Answer]] = {
         "id-coulomb-qp": partial(ours, "id-coulomb-qp"),
@@ -388,11 +388,11 @@ def collected(
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Ask every package about every situation, and judge the answers.
+    """Solve every situation by every package, and judge the answers.
 
     Raises:
         UnknownName: There is no such robot.
-        InputError: It does not stand on four legs of three joints, or TSID's interpreter gives no answers.
+        InputError: The robot has not four legs of three joints, or TSID's interpreter returns no answers.
     """
     machine = Machine(config.robot)
     asked = situations(machine)
@@ -407,11 +407,11 @@ def run(config: Config, progress: Progress) -> Results:
 
 
 KEPT: Final = ("standing", "pushed", "tilted ground")
-"""Situations in which the asked motion is possible."""
+"""Situations in which the demanded motion is possible."""
 
 
 def findings(rows: list[dict[str, Any]]) -> list[Finding]:
-    """Return how far each package's trunk is from what was asked; ours must keep it where it can be kept."""
+    """Return the trunk's error under each package; ours must be zero wherever the demand is possible."""
     return [
         Finding(
             f"trunk off, {row['situation']}: {row['package']}",
@@ -425,7 +425,7 @@ def findings(rows: list[dict[str, Any]]) -> list[Finding]:
 
 
 def drawing(asked: list[Situation], rows: list[dict[str, Any]]) -> Drawing:
-    """Draw bars: where the trunk goes instead, and the force that nothing supplies."""
+    """Draw bars: the error of the trunk, and the missing wrench."""
     packages = list(dict.fromkeys(row["package"] for row in rows))
     width = 0.8 / len(packages)
     with axes(rows=2, size=(8.0, 5.0)) as plots:

@@ -2,11 +2,10 @@
 
 A JSON object on stdin: ``urdf``, ``feet`` (frames), ``torque_limit`` [N m], ``repeats``, and ``situations``, each with
 ``q``, ``a``, ``normal``, ``gravity``, ``mu`` and ``stance``. A JSON object on stdout has the ``version`` of TSID and
-``answers``: ``tau``, ``forces`` (world axes), ``a`` and ``seconds`` (median of a call); null where TSID finds
-nothing.
+``answers``: ``tau``, ``forces`` (world axes), ``a`` and ``seconds`` (median of a call); null if TSID finds no solution.
 
-The tasks are as in TSID's examples: contacts, the trunk's pose and the joints' posture, each with weight 1 and
-without feedback, as the robot is where it should be; forces are regularized with weight 1e-5.
+The tasks are as in TSID's examples: contacts, the trunk's pose and the joints' posture, each with weight 1. There is no
+feedback, as the robot has no error. Forces are regularized with weight 1e-5.
 """
 
 from __future__ import annotations

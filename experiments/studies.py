@@ -1,6 +1,6 @@
-"""Studies beyond the papers: the cost of a wrong contact model, of wrong knowledge, and of each missing correction.
+"""Studies beyond the papers: the cost of a wrong contact model, of wrong parameters, and of each missing correction.
 
-Each is a named comparison, ``idcontrol compare trot --study NAME``; with the figures of any comparison.
+Each is a named comparison, ``idcontrol compare trot --study NAME``, with the figures of any comparison.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 DURATION_S = 10.0
-"""Long enough for two turns in place, where most falls happen; a study has dozens of runs."""
+"""Length of a run [s]: two turns in place, where most falls happen; a study has dozens of runs."""
 
 ROBUST = ("id-coulomb-qp", "id-coulomb-lcp", "id-noslip-lcp", "id-sap", "pid")
-"""Controllers whose robustness is compared: one for each kind of contact model, and `pid`, which has none."""
+"""Controllers in the comparison of robustness: one for each kind of contact model, and `pid`, which has none."""
 
 MODELS = (
     "id-coulomb-lcp",
@@ -72,10 +72,10 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
     "the original planner": {"planner": "paper"},
     "everything as in the paper": {"preset": "paper"},
 }
-"""Corrections of the paper that the study takes away one at a time, and the settings that do so.
+"""Corrections of the paper that the study removes one at a time, and the settings that remove them.
 
-The tolerance at which rows count as dependent is not among them: it is a constant of compiled kernels, and ours, 1e-4
-(math.md, section 14), is nearly that of the original in 2015, the fourth root of the rounding unit, 1.2e-4.
+The tolerance of dependent rows is left out: it is a constant of compiled kernels, and our 1e-4 (math.md, section 14) is
+close to the original's of 2015, the fourth root of the rounding unit, 1.2e-4.
 """
 
 
@@ -89,12 +89,12 @@ def _corrections_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def named(outcome: RunOutcome, settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """Name the last of `settings` that a run was made with."""
+    """Return the name of the last of `settings` that applies to a run."""
     return [name for name, own in settings.items() if all(outcome.setting(k) == v for k, v in own.items())][-1]
 
 
 def against(rows: str, what: str, columns: str = "controller") -> Callable[[Sequence[RunOutcome]], tuple[Table, ...]]:
-    """Return what makes the tables of `QUANTITIES` by two settings; `what` names that of the rows in words."""
+    """Return a function that tabulates `QUANTITIES` by two settings; `what` names the rows' setting in words."""
 
     def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         down, across = (tuple(dict.fromkeys(o.setting(key) for o in outcomes)) for key in (rows, columns))
@@ -111,7 +111,7 @@ def against(rows: str, what: str, columns: str = "controller") -> Callable[[Sequ
 
 
 def _cell(outcomes: Sequence[RunOutcome], place: Mapping[str, Any], metric: str) -> float | str | None:
-    """Return the mean over the seeds if all runs did their task; otherwise the share that failed."""
+    """Return the mean over the seeds if all runs completed their task; otherwise the share of failures."""
     chosen = [o for o in outcomes if all(o.setting(key) == value for key, value in place.items())]
     failed = [o for o in chosen if not o.done]
     if failed:
@@ -130,7 +130,7 @@ def _robustness(key: str, what: str, values: Sequence[float], mu: float = 0.8, *
 
 
 def _draws(count: int) -> tuple[dict[str, Any], ...]:
-    """Return settings of `count` plausible days in the field, the same at every call."""
+    """Return settings of `count` random but plausible days in the field, the same at every call."""
     rng = np.random.default_rng(2015)
     return tuple(
         {
@@ -184,7 +184,7 @@ def _bumps_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def judged_bumps(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
-    """What the paper says of Fig. 16, beside the runs."""
+    """Return the paper's statements on Fig. 16, beside the runs."""
     return tuple(comparisons(Results(outcomes, {"bumps": ("bumps", {})})))
 
 
@@ -272,7 +272,7 @@ BIAS: dict[str, dict[str, Any]] = {
 """Constant errors of the sensors, by name."""
 
 SIGNS = range(8)
-"""Seeds: each draws which way every error goes."""
+"""Seeds of the signs of the errors."""
 
 bias = Study(
     experiment="trot",

@@ -1,4 +1,4 @@
-"""Measured tosses of an acrylic cube against every plant: how far apart do they end that begin alike, in flight?"""
+"""Measured tosses of an acrylic cube, and how far every plant's simulation from the same state in flight differs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from idcontrol.record.scenery import DrawableBody, Scenery
 from idcontrol.types import Array
 
 POINT_M = 1e-4
-"""Radius of the spheres at the corners; outside engines need one."""
+"""Radius of the spheres at the corners, which third-party engines need [m]."""
 
 RESTS, RESTING_ROWS = 1e-3, 3
-"""A cube slower than this [m/s and rad/s] for so many rows is left where it is."""
+"""A cube slower than this [m/s and rad/s] for so many rows is at rest: the simulation stops."""
 
 LOST_M = 1.0
-"""Error of a toss on which a plant diverges, for the fit."""
+"""Error of a toss whose simulation diverges, for the fit [m]."""
 
 FIRST_STEP: Final = 0.25
 """Side of the optimizer's first simplex, in logarithms of the parameters."""
@@ -42,13 +42,13 @@ FIRST_STEP: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A plant with the parameters that are fitted for it.
+    """A plant and its fitted parameters.
 
     Attributes:
         plant: Its name among the plants.
-        fitted: What the command found on the even tosses of the record, by name: ``mu``, fields of
-            `plants.GroundSettings`, and for MuJoCo ``time_constant_s`` and ``damping_ratio`` of its contacts. They are
-            all positive, and the fit begins with them.
+        fitted: Values that the command fitted to the even tosses of the record, by name: ``mu``, fields of
+            `plants.GroundSettings`, and for MuJoCo ``time_constant_s`` and ``damping_ratio`` of its contacts. All are
+            positive; the fit begins with them.
         fixed: Parameters that are not fitted.
     """
 
@@ -58,7 +58,7 @@ class Engine:
 
     @property
     def outside(self) -> bool:
-        """True if others made it."""
+        """True if the engine is another package's."""
         return self.plant in ("mujoco", "pybullet")
 
 
@@ -79,15 +79,16 @@ ENGINES: Final[Mapping[str, Engine]] = {
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the comparison.
+    """Settings of the comparison.
 
     Attributes:
-        data: Path of ``cube_tosses.npz``; "" asks for it.
+        data: Path of ``cube_tosses.npz``; required.
         plant: One of `ENGINES`, or ``all``.
-        evaluations: How often the fit of an engine runs its tosses; 0 takes the parameters of `ENGINES` and `cube`.
-        fit_tosses: Number of tosses that are fitted, spread over the even half of the file.
-        score: Which tosses are scored: the ``odd`` half, or ``all`` of a file that nothing was fitted to.
-        score_tosses: Number of them, spread over that half or file; 0 is all.
+        evaluations: How often the fit of an engine simulates its tosses; 0 takes the parameters of `ENGINES` and
+            `cube`.
+        fit_tosses: Number of tosses for the fit, spread over the even half of the file.
+        score: Scored tosses: the ``odd`` half, or ``all`` of a file that was not used for a fit.
+        score_tosses: Number of scored tosses, spread over that half or file; 0 means all.
         substeps: Steps of each plant between two rows of the record.
         cube: The cube, if nothing is fitted; else it is calibrated on the even half.
     """
@@ -112,13 +113,13 @@ MISSING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """How far a simulated toss is from the measured one, row by row, shape (rows,) each.
+    """Errors of a simulated toss, row by row, shape (rows,) each.
 
     Attributes:
         corner: Mean distance of the eight corners [m].
         position: Distance of the cube's middle [m].
         rotation: Angle between the orientations [rad].
-        depth: How far the lowest simulated corner is below the board [m].
+        depth: Depth of the lowest simulated corner below the board [m].
     """
 
     corner: Array
@@ -129,7 +130,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """An engine with fitted parameters, and how it did on the scored tosses.
+    """An engine with fitted parameters, and its errors on the scored tosses.
 
     Attributes:
         engine: The engine.
@@ -144,15 +145,15 @@ class Score:
     errors: Sequence[Errors]
 
     def mean(self, what: str) -> float:
-        """Return the mean over the tosses of an error's mean over the rows."""
+        """Return an error's mean over the rows, averaged over the tosses."""
         return float(np.mean([getattr(each, what).mean() for each in self.errors]))
 
     def last(self, what: str) -> float:
-        """Return the mean over the tosses of an error in the last row, where the cube rests."""
+        """Return an error in the last row, where the cube rests, averaged over the tosses."""
         return float(np.mean([getattr(each, what)[-1] for each in self.errors]))
 
     def metrics(self) -> dict[str, Any]:
-        """Return the numbers of this engine; `turned_share` of the tosses end more than 45° from the measured."""
+        """Return the numbers of this engine; `turned_share` of the tosses end with a rotation error above 45°."""
         return {
             "corner_m": self.mean("corner"),
             "position_m": self.mean("position"),
@@ -170,7 +171,7 @@ def engine(entry: Engine, parameters: Mapping[str, float], cube: Cube, h: float)
     """Return the plant with the cube on the board.
 
     Args:
-        entry: Which plant.
+        entry: The plant.
         parameters: Its parameters by name.
         cube: The cube.
         h: Longest step [s].
@@ -230,9 +231,9 @@ def compare(toss: Toss, pose: Array, cube: Cube) -> Errors:
 def fit(
     entry: Engine, tosses: Sequence[Toss], cube: Cube, config: Config, progress: Callable[[], None]
 ) -> dict[str, float]:
-    """Return parameters with which the corners are least far from the measured ones, in the mean over rows and tosses.
+    """Return the parameters that minimize the corners' mean error over rows and tosses.
 
-    Nelder and Mead's method on the logarithms of the parameters: tosses are chaotic, so that there is no gradient.
+    The method is Nelder and Mead's on the logarithms of the parameters: tosses are chaotic, so gradients are useless.
     """
     names, start = list(entry.fitted), np.log(list(entry.fitted.values()))
 
@@ -255,7 +256,7 @@ def fit(
 
 
 def _named(names: Sequence[str], logarithms: Array) -> dict[str, float]:
-    """Return parameters by name; of a restitution above 1 no engine knows."""
+    """Return parameters by name, with the restitution limited to 1."""
     values = np.exp(logarithms)
     return {
         name: float(min(value, 1.0) if name == "restitution" else value)
@@ -264,7 +265,7 @@ def _named(names: Sequence[str], logarithms: Array) -> dict[str, float]:
 
 
 def score(entry: Engine, parameters: Mapping[str, float], tosses: Sequence[Toss], cube: Cube, substeps: int) -> Score:
-    """Run the tosses with given parameters."""
+    """Simulate the tosses with fixed parameters."""
     plant = engine(entry, parameters, cube, PERIOD / substeps)
     poses = [simulate(plant, toss) for toss in tosses]
     errors = [compare(toss, pose, cube) for toss, pose in zip(tosses, poses, strict=True)]
@@ -272,7 +273,7 @@ def score(entry: Engine, parameters: Mapping[str, float], tosses: Sequence[Toss]
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Calibrate the cube, fit every engine, and score it on tosses that it has not seen."""
+    """Calibrate the cube, fit every engine, and score it on tosses outside the fit."""
     if not config.data:
         raise InputError(MISSING)
     tracks = record.read(Path(config.data))
@@ -329,14 +330,14 @@ def _prepared(tracks: Sequence[record.Track], cube: Cube) -> list[Toss]:
 
 
 def _spread(tosses: list[Toss], count: int) -> list[Toss]:
-    """As many as `count`, spread over all; 0 is all."""
+    """Return `count` items, spread over all; 0 returns all."""
     if not 0 < count < len(tosses):
         return tosses
     return [tosses[k] for k in np.linspace(0, len(tosses) - 1, count).round().astype(int)]
 
 
 def _of_cube(cube: Cube, hits: Impacts) -> list[Finding]:
-    """What the record says without any engine."""
+    """Return the findings that need no engine."""
     findings = [
         Finding("scale", cube.scale),
         Finding("half_width_m", cube.half_width_m),

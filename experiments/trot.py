@@ -19,7 +19,7 @@ from idcontrol.scenes.settings import AssumedFriction, FeedbackGains, TunedGains
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 
 SLIPPERY_MU = 0.3
-"""Below this friction the goals of planner.md 10 are those for low friction."""
+"""Below this friction coefficient, the goals of planner.md 10 for low friction apply."""
 
 SOUGHT_GAINS = FeedbackGains(
     beside=True,
@@ -48,20 +48,18 @@ SOUGHT_GAINS = FeedbackGains(
         TunedGains(controllers=("pid",), kp_nm_rad=16.07, kd_nm_s_rad=0.2148),
     ),
 )
-"""Gains of the preset `paper`. They are ours: no record says which gains gave the tables of the paper.
+"""Gains of the preset `paper`, fitted by us: the gains behind the tables of the paper are not recorded.
 
-A search by CMA-ES against Tables 3 and 4 found them (docs/howto/reproduce.md). The authors' program (Pacer) of 2015
-has (5e4, 100) for accelerations, with which most controllers fall here within 1.5 s at joint errors of a fifth of the
-printed ones; for pid it has 10 (2014) and 20 N m/rad (2015).
+A search by CMA-ES against Tables 3 and 4 found them (docs/howto/reproduce.md). The authors' program (Pacer) of 2015 has
+acceleration gains (5e4, 100). With them most controllers fall here within 1.5 s, at a fifth of the printed joint
+errors. For pid it has 10 (2014) and 20 N m/rad (2015).
 """
 
 PRESETS = {
     "default": WalkConfig(),
-    # The quirks of the authors' program (Pacer, May 2015): its planner; friction as the plant has it, but at most 1.5,
-    # in their pyramids;
-    # feet that are contacts from the first touch and stop at once; no gap is closed; desired velocities are not
-    # projected onto the contacts; no foot is unloaded before it lifts; torques jump as they
-    # like; drag where the ground is soft.
+    # As in the authors' program (Pacer, May 2015): its planner; the plant's friction, at most 1.5, in their pyramids;
+    # feet that become contacts at the first touch and stop at once; no closing of gaps, no projection of desired
+    # velocities onto the contacts, no unloading before liftoff, no limit on torque rates; drag on soft ground.
     "paper": WalkConfig(
         preset="paper",
         planner="paper",
@@ -87,7 +85,7 @@ PRESETS = {
 
 @dataclass(frozen=True, slots=True)
 class WalkExperiment:
-    """An experiment in which a quadruped walks, as the command line finds it.
+    """An experiment in which a quadruped walks; an entry point of ``idcontrol.experiments``.
 
     Attributes:
         name: Name of the experiment.
@@ -100,7 +98,7 @@ class WalkExperiment:
     presets: Mapping[str, WalkConfig]
 
     def run(self, config: WalkConfig, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Walk, record it into `out`, and return the metrics.
+        """Walk, record the run into `out`, and return the metrics.
 
         Raises:
             UnknownName: There is no such robot, controller or plant.
@@ -111,7 +109,7 @@ class WalkExperiment:
         return record_walk(scene, out, meta=meta, progress=progress)
 
     def rehearsals(self) -> Sequence[WalkConfig]:
-        """Return a step and a turn on ground of each kind with each controller."""
+        """Return short runs: a step and a turn on each kind of ground with each controller."""
         names = controllers.available()
         return [WalkConfig(controller=name, mu=mu, duration_s=0.6) for mu in (0.1, np.inf) for name in names]
 
@@ -120,7 +118,7 @@ experiment = WalkExperiment(name="trot", summary="a quadruped trots between wayp
 
 
 def _goals(scene: WalkScene) -> dict[str, Any]:
-    """Return the goals of planner.md 10 for the paper's robot on its path, shown beside the figures; else none."""
+    """Return the goals of planner.md 10 if the paper's robot walks its path; otherwise none."""
     config = scene.config
     if scene.robot.name != "links" or config.path != WalkPath() or config.controller not in ("id-coulomb-qp", "pid"):
         return {}

@@ -1,7 +1,7 @@
-"""Verdicts on numbers that stand beside a paper's: one of three, wherever they are shown.
+"""The three verdicts on a number beside a paper's.
 
-A number *agrees with the paper* within `WITHIN` of what is printed. Where it differs, it does so *as derived*, with the
-page that says why the print is wrong or ours is another quantity, or *unexplained*.
+A number *agrees with the paper* within `WITHIN` of the printed value. Otherwise it differs *as derived*, with the page
+that says why the print is wrong or our number is another quantity, or it differs *unexplained*.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ TIMES: Final = "verdicts.md#times-of-other-machines"
 """The section that derives how times differ."""
 
 CONTRADICTED: Final = "verdicts.md#numbers-that-a-paper-contradicts-itself"
-"""The section that names them."""
+"""The section on contradictions between the paper's tables."""
 
 LEAST_TORQUE: Final = "verdicts.md#less-torque-than-carries-the-robot"
-"""The section that derives with how little torque the robot can stand."""
+"""The section that derives the least torque with which the robot can stand."""
 
 MOST_FACTOR: Final = "theory/dissipation.md#how-much-smoothing-can-gain"
-"""The section that derives by what factor smoothing can lower the largest torque rate."""
+"""The section that derives the largest factor by which smoothing can lower the torque rate."""
 
 
 def close(value: float, printed: float) -> bool:
@@ -36,19 +36,19 @@ def close(value: float, printed: float) -> bool:
 
 
 def verdict(agrees: bool, derivation: str = "") -> str:
-    """Return the verdict on a result; `derivation` is the page that derives how it differs, "" if none does."""
+    """Return the verdict on a result; `derivation` is the page that derives the difference, "" if none does."""
     if agrees:
         return AGREES
     return f"{DERIVED} ({derivation})" if derivation else UNEXPLAINED
 
 
 def compared(value: float | str | None, printed: float | None, derivation: str = "") -> str | None:
-    """Return the verdict on a run's number, or the reason why it has none, beside what is printed for it.
+    """Return the verdict on a run's number, or on the reason for its absence, beside the printed number.
 
     Args:
-        value: The number, or why the run did not do its task; None where nothing was run.
-        printed: The paper's number; None where its robot fell.
-        derivation: The page that derives how they differ, "" if none does.
+        value: The number, or why the run failed; None without a run.
+        printed: The paper's number; None if its robot fell.
+        derivation: The page that derives the difference, "" if none does.
     """
     if value is None:
         return None
@@ -58,14 +58,14 @@ def compared(value: float | str | None, printed: float | None, derivation: str =
 
 
 class Judged(NamedTuple):
-    """A number, or a statement in words, that a paper prints, beside ours.
+    """A printed number or statement of a paper, beside ours.
 
     Attributes:
         source: The place where it is printed: "Drumwright 2019, Table 1".
-        what: What it is a number of.
-        printed: As it is printed.
+        what: Name of the quantity.
+        printed: The paper's value as text.
         found: Ours; None where there is none.
-        verdict: One of `VERDICTS`, with the page that derives how they differ.
+        verdict: One of `VERDICTS`, with the page that derives the difference.
     """
 
     source: str
@@ -76,7 +76,7 @@ class Judged(NamedTuple):
 
 
 def by_source(judged: Iterable[Judged]) -> dict[str, tuple[int, ...]]:
-    """Return how many there are of each of `VERDICTS`, by the place where they are printed."""
+    """Count each of `VERDICTS` by the place where the number is printed."""
     kinds: dict[str, list[str]] = {}
     for one in judged:
         kinds.setdefault(one.source, []).append(one.verdict)

@@ -1,6 +1,6 @@
-"""Machines moved by whole-body tasks: a humanoid or a quadruped sways, squats, lifts a foot, walks and is pushed.
+"""Whole-body tasks: a humanoid or a quadruped sways, squats, lifts a foot, walks and is pushed.
 
-One harness runs all of them (`idcontrol.scenes.whole_body`); an experiment is its preset.
+All experiments are presets of one scene (`idcontrol.scenes.whole_body`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from idcontrol.types import TOUCHING_N, Array, Booleans, ContactForces
 FALLEN_SHARE: Final = 0.6
 """A machine whose base is below this share of its height in the home pose has fallen."""
 SLIPPED_M: Final = 0.02
-"""A standing foot that has moved farther has slipped."""
+"""Largest motion of a standing foot that has not slipped [m]."""
 DRAWN_EVERY: Final = 20
-"""Rows of the record for one point of a line."""
+"""Number of rows of the record per drawn point."""
 LANDING_S: Final = 0.03
-"""Time in which a foot that has landed comes to rest [s]."""
+"""Time after touchdown in which a foot comes to rest [s]."""
 FOLLOWED_M: Final = 0.02
-"""Largest error of the centre of mass of a machine that does what it is asked, unless it is pushed."""
+"""Largest error of the centre of mass in a completed run, unless the machine is pushed [m]."""
 
 RAMPED: Final = InverseSettings(ramp_s=0.25)
 """A sole takes and gives up its load as slowly as the zero-moment point moves between the feet."""
@@ -72,7 +72,7 @@ UNITS: Final = {
 
 
 class Row:
-    """The record of a tick."""
+    """Makes the record of a tick."""
 
     def __init__(self, body: Body, observer: SphereContacts) -> None:
         self._body, self._observer = body, observer
@@ -113,14 +113,14 @@ class Row:
 
 
 def wrenches(suffix: str, forces: ContactForces | None, soles: Soles) -> dict[str, Array]:
-    """Force and moment on each foot, and its centre of pressure, as channels; NaN where nothing is predicted."""
+    """Return force, moment and centre of pressure of each foot as channels; NaN without a prediction."""
     wrench = np.full((len(soles.frames), 6), np.nan) if forces is None else soles.wrenches(forces)
     cop = soles.pressure_centres(wrench)
     return {f"force{suffix}": wrench[:, :3], f"moment{suffix}": wrench[:, 3:], f"cop{suffix}": cop}
 
 
 def zero_moment_points(force: Array, cop: Array) -> Array:
-    """Centres of pressure of all feet together, shape (rows, 2) [m]; NaN in flight.
+    """Return the centre of pressure of all feet together, shape (rows, 2) [m]; NaN in flight.
 
     Args:
         force: Forces on the feet, shape (rows, n, 3) [N].
@@ -135,7 +135,7 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
 
     Raises:
         UnknownName: There is no such robot, controller, plant or foot.
-        InputError: They cannot be used together.
+        InputError: The settings do not fit together.
     """
     scene = WholeBodyScene(config)
     row, lowest = Row(scene.body, scene.robot.contacts(config.mu)), FALLEN_SHARE * scene.body.home.q[2]
@@ -164,7 +164,7 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
 
 
 def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding]:
-    """Measure a run: it is completed if the machine stays upright, its feet hold and it does what it is asked."""
+    """Measure a run, completed if the machine stays upright, does not slip and follows its reference."""
     config, body, motion = scene.config, scene.body, scene.motion
     ended = len(arrays["t"]) >= scene.duration_s * config.rate_hz - 1.5
     error = np.linalg.norm(arrays["com_err"], axis=1)
@@ -194,7 +194,7 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
 
 
 def _moved(foot: Array, stands: Booleans, settles: int) -> float:
-    """How far a foot goes along the ground from where it is `settles` rows after touchdown, at most [m]."""
+    """Return the largest horizontal motion of a standing foot after the first `settles` rows from touchdown [m]."""
     begins = np.flatnonzero(np.diff(stands, prepend=False) & stands)
     ends = np.flatnonzero(np.diff(stands, append=False) & stands) + 1
     stances = (foot[min(a + settles, e - 1) : e, :2] for a, e in zip(begins, ends, strict=True))
@@ -202,7 +202,7 @@ def _moved(foot: Array, stands: Booleans, settles: int) -> float:
 
 
 def _landings(walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
-    """Count the touchdowns, and measure where feet landed and how high they were lifted."""
+    """Count the touchdowns, and measure the errors of the footholds and the heights of the swings."""
     landings, swings = walk.landings, arrays["stance"] < 0.5
     way = arrays["feet"][-1].mean(axis=0) - arrays["feet"][0].mean(axis=0)
     return [
@@ -215,7 +215,7 @@ def _landings(walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
 
 
 def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing]:
-    """The way of the centre of mass over the soles, forces and heights of the feet, and the error."""
+    """Draw the path of the centre of mass over the soles, forces and heights of the feet, and the error."""
     arrays = {key: values[::DRAWN_EVERY] for key, values in arrays.items()}
     t, names = arrays["t"], scene.body.names
     with axes(size=(7.0, 3.0)) as above:
@@ -246,7 +246,7 @@ def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing
 
 
 def _rehearsals(preset: WholeBodyConfig) -> Callable[[], Sequence[WholeBodyConfig]]:
-    """Short runs with each controller that takes tasks."""
+    """Return short runs with each controller that takes tasks."""
     names = [name for name in controllers.available() if name not in ("pid", "id-sensed-1", "id-sensed-2")]
     return lambda: [msgspec.structs.replace(preset, controller=name, duration_s=0.01) for name in names]
 

@@ -1,4 +1,4 @@
-"""Examples to start from: controllers of one's own in the loop, a MuJoCo model of other hands, a machine in C.
+"""Examples to start from: custom controllers in the loop, a third-party MuJoCo model, a machine in C.
 
-Each says in its first lines how to run it; all of them are run by the tests.
+The first lines of each say how to run it; the tests run all of them.
 """

@@ -1,4 +1,4 @@
-"""A thousand robots that sway, each on ground of other friction; one call gives all their torques.
+"""A thousand robots sway, each on ground with a different friction; one call returns all their torques.
 
 ::
 
@@ -25,7 +25,7 @@ HIPS = np.tile([1.0, 0.0, 0.0], 4)
 
 
 def sway(mu: Array, duration_s: float) -> Array:
-    """Sway twice a second on the friction `mu`, shape (n,); returns how far feet slid on average, shape (n,) [m]."""
+    """Sway twice a second on ground of friction `mu`, shape (n,); return the mean slide of the feet, shape (n,) [m]."""
     robot, n = idc.robots.load(ROBOT), len(mu)
     batch = idc.batch.Controllers(NAME, robot, n, mu=mu)
     plants = [idc.plants.make("coulomb-lcp", robot, mu=float(each)) for each in mu]
@@ -47,7 +47,7 @@ def sway(mu: Array, duration_s: float) -> Array:
 
 
 def feet(robot: idc.robots.Robot, states: list[idc.State]) -> Array:
-    """Where the feet of each robot are on the ground, shape (n, 4, 2) [m]."""
+    """Return the horizontal positions of the feet of each robot, shape (n, 4, 2) [m]."""
     contacts, paths = robot.contacts(mu=1.0), []
     for state in states:
         contacts.system.update(state.q, state.v)

@@ -1,4 +1,4 @@
-"""A go1 of other hands in MuJoCo, MuJoCo Menagerie's say, trots under `id-coulomb-qp`.
+"""A third-party MuJoCo model of the go1, such as MuJoCo Menagerie's, trots under `id-coulomb-qp`.
 
 ::
 
@@ -6,7 +6,7 @@
     python -m idcontrol.experiments.examples.mujoco_go1             # Menagerie's, downloaded the first time
     python -m idcontrol.experiments.examples.mujoco_go1 SCENE.xml   # or any go1 on a floor
 
-The `Bridge` maps joints and feet by their names and refuses a model in which they mean something else.
+The `Bridge` maps joints and feet by their names and refuses a model in which these names mean something else.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from idcontrol.scenes.walk import ActuatorSettings, WalkConfig, WalkScene
 
 
 def trot(model: mujoco.MjModel, duration_s: float) -> dict[str, Any]:
-    """Trot for so long [s], or to a fall; returns how far the robot came, the mean joint error, when it fell."""
-    # with rotors that the controller does not know of, legs lag far enough behind for a fall
+    """Trot for `duration` [s] or to a fall; return the distance [m], the mean joint error, and the time of the fall."""
+    # if the controller neglected the rotors' inertia, the legs would lag and the robot would fall
     known = ActuatorSettings(kind="robot")
     scene = WalkScene.of(WalkConfig(robot="go1", mu=0.6, rate_hz=1.0 / model.opt.timestep, actuators=known))
     bridge, data = idc.adapters.mujoco.Bridge(model, scene.robot), mujoco.MjData(model)

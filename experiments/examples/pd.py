@@ -1,10 +1,10 @@
-"""The smallest controller of one's own: a PD law.
+"""The smallest custom controller: a PD law.
 
 ::
 
     idcontrol loop --robot go1 --controller idcontrol.experiments.examples.pd:JointPd --duration 10
 
-Gains in torque must bear the delay of a period between processes; gains of `links` do not at 1 kHz.
+Torque gains must tolerate the delay of one period between the processes; the gains of `links` do not at 1 kHz.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class JointPd:
     """``τ = kp (q_des - q) + kd (v_des - v)`` with the gains of the robot file."""
 
     def __init__(self, setup: Setup) -> None:
-        """Keep what is needed of `setup`; the loop makes it from the robot and the experiment."""
+        """Store the gains and sizes of `setup`, which the loop makes from the robot and the experiment."""
         assert setup.torque_gains is not None  # the trot gives them
         self.system, self.gains = setup.system, setup.torque_gains
 
     def reset(self) -> None:
-        """Do nothing: no step depends on an earlier one."""
+        """Do nothing: the controller has no state."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
         """Return torques for the period that begins at ``state.t``."""

@@ -1,4 +1,4 @@
-"""A robot that speaks nothing but Unitree's low-level interface, with our plant in place of its body.
+"""A simulated robot behind Unitree's low-level interface.
 
 ::
 
@@ -6,9 +6,10 @@
     idcontrol bus --robot go1
     idcontrol loop --robot go1 --rate 500 --peer 127.0.0.1:9002 ...
 
-It lies on its belly with its motors off until it hears its first command, follows the newest one with drives at 10 kHz,
-brakes by itself when none has come for 20 of its periods, tells its state 500 times in a second, and ends once its
-motors are turned off again. It says what came of the commands then: ``late`` are periods without a new one.
+The robot lies on its belly with its motors off until the first command arrives. Then its drives follow the newest
+command at 10 kHz, and it sends its state 500 times a second. It brakes by itself after 20 periods without a command,
+and ends once its motors are turned off again. At the end it prints how many commands arrived; ``late`` counts periods
+without a new one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ RATE_HZ = 500.0
 
 
 def describe(message: Message, state: State, tau: Array, accelerometer: Array, joints: Integers) -> None:
-    """Fill what IMU and motors measure; `joints` are the numbers of the motors' joints."""
+    """Fill in the measurements of IMU and motors; `joints` are the numbers of the motors' joints."""
     imu, motors = message["imu_state"], message["motor_state"][: joints.size]
     imu["quaternion"], imu["gyroscope"] = np.roll(state.q[3:7], 1), state.v[3:6]
     imu["accelerometer"] = accelerometer
@@ -47,13 +48,13 @@ def upward(forces: ContactForces, feet: Integers) -> Array:
     """Return the force on each foot, shape (n,) [N]; `feet` are the numbers of the feet in the robot's order."""
     felt = np.zeros(feet.size)
     for foot, force in zip(forces.identity, forces.force, strict=True):
-        if foot < feet.size:  # else it is the belly
+        if foot < feet.size:  # otherwise the belly touches
             felt[foot] = force[2]
     return felt[feet]
 
 
 def main() -> None:
-    """Be the robot until its motors are turned off."""
+    """Run the robot until its motors are turned off."""
     parser = argparse.ArgumentParser(description="A go1 that speaks Unitree's low-level interface on this computer.")
     parser.add_argument("--silence", type=float, default=20.0 / RATE_HZ, help="it brakes after it [s] (%(default)s)")
     parser.add_argument("--domain", type=int, default=0, help="number of the DDS domain (%(default)s)")

@@ -1,18 +1,18 @@
-"""A whole-body controller of one's own: joint accelerations by feedback, contact forces by a small QP.
+"""A custom whole-body controller: joint accelerations by feedback, contact forces by a small QP.
 
 ::
 
     idcontrol loop --controller experiments.examples.whole_body:WholeBody --duration 10
 
-It assumes that standing feet stay where they are. That decides how the base accelerates along with the joints
-(least squares), the base decides which contact forces are needed, since nothing else can move it (rows b of the
-equation of motion), and the joints get what is left (rows q)::
+It assumes that standing feet do not move. The joint accelerations then determine the acceleration of the base (least
+squares), the base determines the contact forces, since nothing else can move it (rows b of the equation of motion), and
+the rows q of the joints give the torques::
 
     J_b v̇_b = -J_q v̇_q - J v / T
     min  ½ |J_bᵀ f - (M_b v̇ + c_b)|² + ½ ε |f|²     s.t.  friction pyramids
     τ = M_q v̇ + c_q - J_qᵀ f
 
-`id-coulomb-qp` does not assume that: it solves for forces and motion together, so that feet may slide and lift.
+`id-coulomb-qp` makes no such assumption: it solves for forces and motion together, so that feet may slide and lift.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from idcontrol.solvers.active_set_qp import solve_qp
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
 SETTLE_S = 0.02
-"""T: in which time the velocity of a standing foot is to vanish [s]; quicker would fight every landing."""
+"""T: time in which the velocity of a standing foot decays [s]; a shorter time would fight every landing."""
 EASE = 1e-4
-"""ε: what a newton of contact force costs against a newton of error on the base."""
+"""ε: cost of a squared newton of contact force, relative to a squared newton of error on the base."""
 CANDIDATE_M = 1e-3
-"""A foot that is planned to stand counts as standing below this gap [m]."""
+"""A foot in planned stance counts as standing below this gap [m]."""
 
 
 class WholeBody:
     """The controller; any class with this `__init__`, `reset` and `__call__` fits the loop."""
 
     def __init__(self, setup: Setup) -> None:
-        """Keep the machine, the detector of its contacts, and the gains in acceleration."""
+        """Store the machine, the detector of its contacts, and the acceleration gains."""
         self.system, self.contacts, self.gains = setup.system, setup.contacts, setup.acceleration_gains
 
     def reset(self) -> None:
-        """Do nothing: no step depends on an earlier one."""
+        """Do nothing: the controller has no state."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
         """Return torques for the period that begins at ``state.t``."""

@@ -1,4 +1,4 @@
-"""Tables 3 to 6 and Figs. 6, 14, 15 and 17 of Zapolsky & Drumwright 2017, beside both of our presets.
+"""Tables 3 to 6 and Figs. 6, 14, 15 and 17 of Zapolsky & Drumwright 2017, beside our two presets.
 
 A study of the trot: ``idcontrol compare trot --study tables``. Fig. 16 is the study `bumps` of the experiment `rough`;
 Fig. 18 is the study `grasping` of the experiment `grasp`, Fig. 19 the experiment `scaling`.
@@ -42,7 +42,7 @@ RUNS = tuple(
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """Return the outcomes in the form of the paper's tables, and what follows from them."""
+    """Return the outcomes in the form of the paper's tables, and our statements about them."""
     results = Results(outcomes)
     return (
         verdicts(judged(outcomes)),
@@ -55,7 +55,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
-    """What the paper prints in its tables and figures of walking, beside the runs."""
+    """Return the paper's numbers on walking, from tables and figures, beside the runs."""
     results = Results(outcomes)
     return (*numbers(results), *scored(scores(results)), *statements(results))
 

@@ -27,7 +27,7 @@ from idcontrol.sweeps.study import Table
 
 
 def statements(results: Results) -> Iterator[Judged]:
-    """Judge all statements on the runs, each as far as its controllers have run."""
+    """Judge all statements by the runs, each for the controllers that have run."""
     for terrain, (title, _) in TERRAINS.items():
         yield from _order(results, terrain, title)
     yield from _falls(results)
@@ -41,7 +41,7 @@ def statement_table(judged: Sequence[Judged]) -> Table:
 
 
 def _order(results: Results, terrain: str, title: str) -> Iterator[Judged]:
-    """Compare the order of the joint errors of each pair of controllers that stand in the paper and here."""
+    """Compare the order of the joint errors of each pair of controllers with the paper's order."""
     if not any(results.at("paper", c, terrain) for c in CONTROLLERS):
         return
     paper = {c: values[0] for c, values in PAPER["tracking"]["values"][terrain].items() if values}
@@ -61,7 +61,7 @@ def _order(results: Results, terrain: str, title: str) -> Iterator[Judged]:
 
 
 def _falls(results: Results) -> Iterator[Judged]:
-    """Compare who falls among the controllers that assume no slip, on slippery ground."""
+    """Compare which no-slip controllers fall on slippery ground."""
     for controller in ("id-noslip-lcp", "id-noslip-qp"):
         for run in results.at("paper", controller, "rigid_low")[:1]:
             printed = PAPER["tracking"]["values"]["rigid_low"][controller]
@@ -75,7 +75,7 @@ def _falls(results: Results) -> Iterator[Judged]:
 
 
 def _smoothing(results: Results) -> Iterator[Judged]:
-    """Compare by what factor the second stage lowers the largest torque rate."""
+    """Compare the factor by which the second stage lowers the largest torque rate."""
     pair, printed = ("id-coulomb-qp-raw", "id-coulomb-qp"), PAPER["claims"]["smoothing_dtau_max_factor"]
     for preset in PRESETS:
         rates = results.values(preset, pair, SMOOTHNESS_ON, "dtau_max_nm_s", fallen=True)
@@ -92,7 +92,7 @@ def _smoothing(results: Results) -> Iterator[Judged]:
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A row of ``paper/claims.toml``, whose head explains the fields."""
+    """A row of ``paper/claims.toml``; the head of that file explains the fields."""
 
     what: str
     source: str
@@ -109,7 +109,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fallen: Literal["", "more", "both"] = ""
 
     def judged(self, results: Results, preset: str, terrain: str) -> Judged | None:
-        """Compare the two groups on a terrain; None where one of them has no runs."""
+        """Compare the two groups on a terrain; None if one of them has no runs."""
         less = self._cells(results, preset, terrain, self.less, fallen=self.fallen == "both")
         more = self._cells(results, preset, terrain, self.more, fallen=self.fallen != "")
         if not less or bool(more) is not bool(self.more):
@@ -132,13 +132,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def _cells(
         self, results: Results, preset: str, terrain: str, controllers: Sequence[str], *, fallen: bool
     ) -> dict[str, float | str]:
-        """Return the numbers of the controllers, or reasons for which there are none."""
+        """Return the numbers of the controllers, or the reasons for their absence."""
         if fallen:
             return dict(results.values(preset, controllers, terrain, self.key, fallen=True))
         return {c: x for c in controllers if (x := results.cell(preset, c, terrain, self.key)) is not None}
 
     def _rank(self, cell: float | str) -> float:
-        """Return a number among others: inf for a robot that fell, nan for one that is left out."""
+        """Return a number that sorts: inf for a robot that fell, nan for one that is left out."""
         if isinstance(cell, str):
             return np.inf if cell.startswith("fell") and not self.walking else np.nan
         return cell
@@ -150,7 +150,7 @@ COMPARISONS = msgspec.toml.decode(
 
 
 def comparisons(results: Results) -> Iterator[Judged]:
-    """Compare controllers in both presets; one that stands still is on its path, and no witness."""
+    """Compare controllers in both presets; a robot that stands still is left out, as it always is on its path."""
     for preset, row in product(PRESETS, COMPARISONS):
         for terrain in row.terrains:
             if terrain in results.terrains and preset in row.presets:

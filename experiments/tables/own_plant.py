@@ -1,10 +1,10 @@
-"""Force prediction where the plant has the controller's own contact model: what is still off, and where it comes from.
+"""Force prediction if plant and controller have the same contact model: remaining errors and their causes.
 
-``idcontrol compare trot --study own-plant``. Two things stand between the two, although both solve the same problem:
-feet that land within a period, whose impact no torque answers, and gaps under standing feet, which the plant closes
-within a period and the controller slowly. By default an impact is predicted from the torques that leave it to happen.
-The study leaves that out, closes gaps at once instead, and adds noise to what is sensed, which is why the controller
-does not.
+``idcontrol compare trot --study own-plant``. Both solve the same problem, with two differences: the impact of feet that
+land within a period, and gaps under standing feet, which the plant closes within a period and the controller slowly. By
+default an impact is predicted under the torques of the last step. The study leaves this prediction out, or closes gaps
+at once. It also adds noise to the sensed state: with noise, closing gaps at once makes torques jump, so the controller
+does not do it by default.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ OWN_PLANTS: Mapping[str, dict[str, Any]] = {
     "id-noslip-lcp": {"plant": "noslip", "mu": float("inf")},
     "id-coulomb-qp": {"plant": "dissipation", "mu": 0.8},
 }
-"""Plants with the controller's own contact model, where only discretization and contacts that come and go separate
-predicted from real forces."""
+"""Plants with the controller's contact model: predicted and real forces differ only by discretization and contact
+changes."""
 
 DURATION_S = 5.0
-"""Length of a run: sixteen gait periods. More change nothing."""
+"""Length of a run: sixteen gait periods; more give the same result."""
 
 TREATMENTS: Mapping[str, dict[str, Any]] = {
     "by default": {},
@@ -37,18 +37,18 @@ TREATMENTS: Mapping[str, dict[str, Any]] = {
         "inverse.landing.decay_s": 1e-3,
     },
 }
-"""Settings for feet that land: the default, which predicts their impact; no such prediction; and gaps closed within a
-period of 1 ms, as the plant closes them."""
+"""Settings for landing feet: the default, which predicts their impact; no prediction; and gaps closed within a period
+of 1 ms, as the plant does."""
 
 NOISE_M = (0.0, 1e-4)
 """Standard deviation of the sensed position of the base."""
 
 
 def errors(outcome: RunOutcome) -> tuple[float | None, ...]:
-    """Return the error of the predicted sum of normal forces as shares of the load, and where it is made.
+    """Return the error of the predicted sum of normal forces, as shares of the load, and when it arises.
 
-    Mean, median, mean while exactly the feet carry load that were predicted to, the share of the time in which they do,
-    and the part of the error that is made in the rest of the time; None without predicted forces.
+    The numbers are the mean, the median, the mean over times in which exactly the predicted feet carry load, the share
+    of such times, and the part of the error from all other times; None without predicted forces.
     """
     keys = ("n", "rel", "median_n", "same_feet_rel")
     error, mean, median, same_feet = (outcome.metric(f"force_err_{key}") for key in keys)
@@ -59,7 +59,7 @@ def errors(outcome: RunOutcome) -> tuple[float | None, ...]:
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """Tell where the error is made."""
+    """Tabulate when the error arises."""
     rows = []
     for o in outcomes:
         noise_mm = 1e3 * o.setting("noise.position_m")

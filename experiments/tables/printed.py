@@ -48,7 +48,7 @@ def force_prediction(results: Results) -> Table:
 
 
 def _row(results: Results, name: str, controller: str, terrain: str, more: Sequence[Any] = ()) -> list[Any]:
-    """Return each number of a controller as printed and in both presets, `more`, and the verdicts on the paper's."""
+    """Return each number of a controller as printed and in both presets, `more`, and verdicts for the preset paper."""
     table = PAPER[name]
     printed = table["values"].get(terrain, table["values"]).get(controller, ())
     row, said = [], []
@@ -61,18 +61,18 @@ def _row(results: Results, name: str, controller: str, terrain: str, more: Seque
 
 
 def _compared(results: Results, controller: str, terrain: str, key: str, printed: float | None) -> str | None:
-    """Return the verdict on a number of the preset paper."""
+    """Return the verdict on a number from the preset paper."""
     found = results.cell("paper", controller, terrain, key)
     return compared(found, printed, derivation_of(controller, terrain, key, printed, found))
 
 
 def verdicts(judged: Sequence[Judged]) -> Table:
-    """Return the verdicts by the place where the paper prints what they are on."""
+    """Return the verdicts by the place where the paper prints the number."""
     return headed("verdicts", tuple((source, *counts) for source, counts in by_source(judged).items()))
 
 
 def numbers(results: Results) -> Iterator[Judged]:
-    """Return the numbers of Tables 3 to 5 beside the preset paper's."""
+    """Return the numbers of Tables 3 to 5 beside those from the preset paper."""
     for name in ("tracking", "smoothness", "force_prediction"):
         table = PAPER[name]
         by_terrain = {SMOOTHNESS_ON: table["values"]} if name == "smoothness" else table["values"]
@@ -88,7 +88,7 @@ def numbers(results: Results) -> Iterator[Judged]:
 
 
 def scored(table: Table) -> Iterator[Judged]:
-    """Return the rows of a table of scores: task, controller, printed score, ours, and last the verdict."""
+    """Return the rows of a table of scores: task, controller, printed score, our score, verdict."""
     for task, controller, printed, found, *_, said in table.rows:
         if said is not None:
             yield Judged(SOURCE.format("Table 6"), f"{controller}, {task}", printed, found, said)
@@ -99,7 +99,7 @@ TROTS: Final[Mapping[int, str]] = {2: "rigid_high", 3: "rigid_low"}
 
 
 def scores(results: Results, tasks: Mapping[int, str] = TROTS) -> Table:
-    """Return rows of Table 6, by what was measured instead of by eye.
+    """Return rows of Table 6, scored by measurements instead of by eye.
 
     Args:
         results: Outcomes of one gait.
@@ -116,7 +116,7 @@ def scores(results: Results, tasks: Mapping[int, str] = TROTS) -> Table:
 
 
 def scored_alike(found: str | None, printed: str, derivation: str = "") -> str | None:
-    """Return the verdict on a score: whether both pass or both fail; None where nothing was run."""
+    """Return the verdict on a score: it agrees if both pass or both fail; None without a run."""
     return None if found is None else verdict(found.startswith("pass") is printed.startswith("pass"), derivation)
 
 

@@ -24,7 +24,7 @@ TERRAINS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "compliant_low": ("compliant, µ 0.1", {"plant": "penalty", "mu": 0.1}),
     "compliant_high": ("compliant, µ ∞", {"plant": "penalty", "mu": float("inf")}),
 }
-"""The paper's terrains: their titles and settings."""
+"""Titles and settings of the paper's terrains."""
 
 CONTROLLERS = (
     "id-coulomb-qp",
@@ -35,28 +35,28 @@ CONTROLLERS = (
     "id-sensed-1",
     "id-sensed-2",
 )
-"""The seven of the paper's tables, in their order."""
+"""The seven controllers of the paper's tables, in the paper's order."""
 
 MITIGATION = ("id-coulomb-qp-raw", "id-coulomb-smooth")
-"""Further controllers where torques are compared: without chatter mitigation, and with the paper's Algorithm 3."""
+"""Further controllers in the comparison of torques: without chatter mitigation, and with the paper's Algorithm 3."""
 
 PREDICTING = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-lcp", "id-noslip-lcp")
 SENSING = ("id-sensed-1", "id-sensed-2")
 PRESETS = ("paper", "default")
 SMOOTHNESS_ON = "rigid_high"
-"""The terrain that Table 4 is compared on; the paper does not say its own."""
+"""The terrain of our Table 4; the paper does not name its terrain."""
 
 
 CHATTER = 5.0
-"""A mean torque rate above this multiple of pid's is chatter. In Table 4 it separates controllers that pass in Table 6
-from those that fail there for chatter (351 and 678 N m/s beside 100)."""
+"""A mean torque rate above this multiple of pid's is chatter. In Table 4 this bound separates controllers that pass in
+Table 6 from controllers that fail there for chatter (351 and 678 N m/s beside 100)."""
 
 CARRIES_NM = 0.206
-"""No torques carry the robot standing in its home pose with a smaller mean [N m], whatever its feet press."""
+"""Least mean |torque| with which the robot can stand in its home pose, for any contact forces [N m]."""
 
 
 def contradicted(controller: str, terrain: str, found: float | str | None) -> str:
-    """Return the page on how Table 6 contradicts Tables 3 and 5, if a robot did as Table 6 has it; "" otherwise."""
+    """Return the page on how Table 6 contradicts Tables 3 and 5, if a robot behaved as in Table 6; "" otherwise."""
     fell = isinstance(found, str) and found.startswith("fell")
     return CONTRADICTED if (controller, terrain) == ("id-noslip-qp", "rigid_low") and fell else ""
 
@@ -69,7 +69,7 @@ def derivation_of(controller: str, terrain: str, key: str, printed: float | None
 
 
 class Results:
-    """Outcomes by preset, controller and terrain; several seeds of one are averaged."""
+    """Outcomes by preset, controller and terrain; seeds are averaged."""
 
     def __init__(
         self, outcomes: Sequence[RunOutcome], terrains: Mapping[str, tuple[str, dict[str, Any]]] = TERRAINS
@@ -82,25 +82,25 @@ class Results:
                     self._by_place.setdefault((o.row.preset, o.setting("controller"), terrain), []).append(o)
 
     def at(self, preset: str, controller: str, terrain: str) -> list[RunOutcome]:
-        """Return the runs at this place; an empty list if there are none."""
+        """Return the runs of a preset, controller and terrain; an empty list if there are none."""
         return self._by_place.get((preset, controller, terrain), [])
 
     def firsts(
         self, controllers: Sequence[str], terrains: Iterable[str] = (SMOOTHNESS_ON,)
     ) -> Iterator[tuple[str, str, str, RunOutcome]]:
-        """Yield preset, terrain, controller and the first run of each place whose first run has metrics."""
+        """Yield preset, terrain, controller and the first run of each combination, if that run has metrics."""
         for preset, terrain, controller in product(PRESETS, terrains, controllers):
             for run in self.at(preset, controller, terrain)[:1]:
                 if run.metrics is not None:
                     yield preset, terrain, controller, run
 
     def done(self, preset: str, controller: str, terrain: str) -> bool:
-        """True if there are runs at this place, and all did their task."""
+        """True if there are runs of this combination, and all completed their task."""
         runs = self.at(preset, controller, terrain)
         return bool(runs) and all(run.done for run in runs)
 
     def value(self, preset: str, controller: str, terrain: str, key: str, *, fallen: bool = False) -> float | None:
-        """Return the mean of a metric over runs that did their task, or are `fallen`, too; None without any."""
+        """Return the mean of a metric over runs that completed their task, with `fallen` over all; None without any."""
         runs = [run for run in self.at(preset, controller, terrain) if run.done or fallen]
         values = [run.metric(key) for run in runs if run.metric(key) is not None]
         return float(np.mean(values)) if values else None
@@ -108,12 +108,12 @@ class Results:
     def values(
         self, preset: str, controllers: Sequence[str], terrain: str, key: str, *, fallen: bool = False
     ) -> dict[str, float]:
-        """Return the `value` of each controller that has one."""
+        """Return the `value` of each controller for which there is one."""
         values = {c: self.value(preset, c, terrain, key, fallen=fallen) for c in controllers}
         return {c: value for c, value in values.items() if value is not None}
 
     def cell(self, preset: str, controller: str, terrain: str, key: str) -> float | str | None:
-        """Return the value for a table; where a run failed, the reason stands in its place."""
+        """Return the value for a table, or the reason why a run failed."""
         runs = self.at(preset, controller, terrain)
         failed = [run for run in runs if not run.done]
         return failed[0].reason if failed else self.value(preset, controller, terrain, key)

@@ -1,11 +1,11 @@
-"""Where the torque rate of a run comes from: contact switching, internal forces, what contacts must bear, feedback.
+"""Parts of the torque rate of a run: contact switching, internal forces, forces that contacts must bear, feedback.
 
-With the joints' accelerations w = q̈_des + feedback prescribed and the base free, inverse dynamics is linear in them and
-in the contact forces f (math.md, section 3; feet that are planned to stand):
+With the joints' accelerations w = q̈_des + feedback prescribed and the base free, the torques are linear in w and in
+the contact forces f (math.md, section 3) of the feet in planned stance:
 
     τ = S w + C f + rest,   S = M_qq - M_qb M_bb⁻¹ M_bq,   C = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ
 
-f splits into P f, which the base does not feel (J_bᵀ P f = 0): the part that is indeterminate, and what the base needs.
+f splits into P f, an indeterminate part that does not act on the base (J_bᵀ P f = 0), and the part that the base needs.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from idcontrol.scenes.settings import FeedbackGains
 from idcontrol.types import TOUCHING_N, Array, Booleans, Integers
 
 SWITCH_S = 0.005
-"""Torque changes within this time before or after a foot is set down or lifted count as contact switching."""
+"""Torque changes within this time of a touchdown or liftoff count as contact switching [s]."""
 
 SAMPLES = 1000
-"""Largest number of the other changes, evenly spread, that are taken apart."""
+"""Largest number of other changes that are split into parts; they are evenly spread."""
 
 SENSED = {"id-sensed-1": 1, "id-sensed-2": 2}
-"""Controllers that feed sensed forces back instead of predicting them, and the age of these forces in periods."""
+"""Controllers that use sensed instead of predicted forces, and the age of the sensed forces in periods."""
 
 RANK = 1e-6
-"""Singular values below this part of the largest count as zero: J_b is dimensionally mixed, its own are near 1."""
+"""Singular values below this share of the largest count as zero. J_b mixes units; its nonzero singular values are about
+1."""
 
 PARTS = ("switching", "internal", "borne", "feedback", "rest")
 """The parts of a torque rate: the attributes of `TorqueParts` that add up to it."""
@@ -44,18 +45,18 @@ PARTS = ("switching", "internal", "borne", "feedback", "rest")
 
 @dataclass(frozen=True, slots=True)
 class TorqueParts:
-    """Where a run's torque changes come from.
+    """Parts of a run's torque changes.
 
-    The first five add up to the mean |Δτ/Δt| [N m/s]: each part counts with the sign of the change that it is part of,
-    so that one which counteracts the others is negative.
+    The first five add up to the mean |Δτ/Δt| [N m/s]. Each part has the sign relative to the whole change, so a part
+    that counteracts the others is negative.
 
     Attributes:
-        switching: Near contact changes.
-        internal: Other changes, by forces that the base does not feel: indeterminacy.
-        borne: Other changes, by forces that the base feels: what the demands, consistent or not, ask of the contacts.
-        feedback: Other changes, by the error feedback, noise of the state among them.
-        rest: Planned motion, bias, and what projection changed of the demand.
-        turning_back: Share of those other changes that is undone at the next tick: chatter.
+        switching: Changes within `SWITCH_S` of a contact change.
+        internal: Other changes by internal forces, which do not act on the base: indeterminacy.
+        borne: Other changes by forces that act on the base, which the demands need, consistent or not.
+        feedback: Other changes by the error feedback, including noise of the state.
+        rest: Other changes by planned motion, bias, and the projection of the demand.
+        turning_back: Share of the other changes that the next tick reverses: chatter.
     """
 
     switching: float
@@ -106,7 +107,7 @@ def torques_of(folder: Path) -> TorqueParts | None:
 
 
 def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
-    """Return rows within `reach` rows of one where a foot's planned stance or real contact differs from the row before.
+    """Return True for rows within `reach` rows of a change of a foot's planned stance or real contact.
 
     Args:
         stance: Planned stance, shape (rows, n_feet).
@@ -121,7 +122,7 @@ def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
 
 
 def _taken_apart(run: Run, rows: Integers) -> tuple[float, float, float]:
-    """Return shares of internal and borne forces and of feedback in the changes to `rows`."""
+    """Return the shares of internal forces, borne forces and feedback in the changes to `rows`."""
     robot = robots.load(run.config["robot"])
     spheres = robot.contacts(1.0)
     controller, delay = run.config["controller"], SENSED.get(run.config["controller"], 0)
@@ -145,7 +146,8 @@ class _Gains(NamedTuple):
 
     Attributes:
         acceleration: Stiffness [1/s²] and damping [1/s].
-        beside: Stiffness [N m/rad] and damping [N m s/rad] of the torques beside it, shape (2, a); 0 where none are.
+        beside: Stiffness [N m/rad] and damping [N m s/rad] of additional joint feedback torques, shape (2, a); 0 for
+            none.
     """
 
     acceleration: tuple[float, float]
@@ -171,7 +173,7 @@ def _gains(run: Run, robot: robots.Robot, joints: Sequence[str]) -> _Gains:
 def _split(spheres: SphereContacts, run: Run, k: int, force: Array, gains: _Gains) -> Array:
     """Return torques of internal forces, borne forces and feedback in row `k`, shape (3, a) [N m].
 
-    They answer the contact forces `force`, shape (n_feet, 3) [N].
+    `force` are the contact forces, shape (n_feet, 3) [N].
     """
     system, arrays = spheres.system, run.arrays
     u = system.n_unactuated

@@ -17,13 +17,13 @@ from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 DUTY = 0.5
-"""Part of the cycle that a foot stands: with it one pair lands as the other lifts."""
+"""Duty factor: one pair lands as the other lifts."""
 
 DURATION_S = 10.0
 """Length of a run: thirty-three gait periods, two turns in place."""
 
 TASKS: Final[Mapping[int, str]] = {0: "rigid_high", 1: "rigid_low"}
-"""The rows of Table 6, and their terrain."""
+"""Rows of Table 6 with these gaits, and their terrain."""
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
