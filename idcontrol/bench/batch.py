@@ -16,13 +16,13 @@ from idcontrol.types import Status
 
 ROBOTS = 1000
 BAR = Bar(of="us", bar=1e6 * ROBOTS / 80_000, goal=1e6 * ROBOTS / 200_000)
-"""80 000 control steps per second on two processors; the goal is 200 000. They are not in floors: after a call of a
-thousand rows caches are cold, so that the floor takes several times what it takes elsewhere."""
+"""80 000 control steps per second on two processors; the goal is 200 000. The unit is not the floor: after a call of a
+thousand rows caches are cold, and the floor takes several times as long as elsewhere."""
 NAMES = ("id-coulomb-qp", "id-noslip-lcp")
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Return rows of a thousand robots, each at another moment of the walk, and in every call one period further."""
+    """Return rows of a thousand robots at different instants of the walk; every call advances them by a period."""
     moments, robot = walk.moments, robots.load(walk.robot)
     start = np.arange(ROBOTS) % len(moments)
     t = np.array([moment.state.t for moment in moments])

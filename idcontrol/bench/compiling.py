@@ -24,14 +24,14 @@ for name in controllers.available():
 
 
 def spent_s(code: str) -> float:
-    """Return the processor time of a process that runs `code` with an empty Numba cache, with its children [s].
+    """Return the processor time of a process, with its children, that runs `code` with an empty Numba cache [s].
 
     Args:
         code: Program; `folder` is an empty folder.
     """
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"NUMBA_CACHE_DIR": f"{folder}/numba", "XDG_CACHE_HOME": folder}
-        program = f"import os\nfolder = {folder!r}\n{code}\nprint(sum(os.times()[:4]))"  # that of helpers, too
+        program = f"import os\nfolder = {folder!r}\n{code}\nprint(sum(os.times()[:4]))"  # includes the helper processes
         said = subprocess.run([sys.executable, "-P", "-c", program], env=environment, check=True, capture_output=True)
     return float(said.stdout.split()[-1])
 

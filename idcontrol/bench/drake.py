@@ -30,7 +30,7 @@ STIFFNESS = 1e12
 """Nearly rigid: above some stiffness, SAP makes contacts as stiff as the time step allows [N/m]."""
 
 GROUND = (20.0, 20.0, 2.0)
-"""Edges of the box whose top is the ground [m]; for half spaces Drake prints warnings."""
+"""Edges of the box whose top is the ground [m]; Drake prints warnings for half spaces."""
 GROUND_POSE = RigidTransform(np.array((0.0, 0.0, -1.0)))
 
 
@@ -52,7 +52,7 @@ class _DrakeWorld:
         self._simulator.Initialize()
 
     def surface(self, mu: float) -> ProximityProperties:
-        """Contact properties of a nearly rigid surface with friction `mu`."""
+        """Return contact properties of a nearly rigid surface with friction `mu`."""
         properties = ProximityProperties()
         AddContactMaterial(point_stiffness=STIFFNESS, friction=CoulombFriction(mu, mu), properties=properties)
         properties.AddProperty("material", "relaxation_time", self._period)

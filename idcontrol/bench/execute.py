@@ -33,12 +33,11 @@ def run(
     Args:
         section: One of `SECTIONS`, or ``all``.
         effort: How long to measure each row.
-        contacts: Numbers of contacts for solvers and models; None takes the section's own.
+        contacts: Numbers of contacts for solvers and models; None takes the section's defaults.
         on_row: Called with each row as soon as it is measured.
 
     Returns:
-        Floor, rows and the computer, as ``idcontrol bench --json`` prints them; and of each section that
-        could not be measured to its end, why.
+        Floor, rows and the computer, as ``idcontrol bench --json`` prints them; and for each incomplete section, why.
 
     Raises:
         UnknownName: There is no such section.
@@ -54,7 +53,7 @@ def run(
             for row in _rows(name, walk, effort, contacts):
                 rows.append({"section": name, **row.as_json()})
                 on_row(rows[-1])
-        except InputError as error:  # what was measured before is worth its minutes
+        except InputError as error:  # a section takes minutes: its rows before the failure are kept
             failed[name] = str(error)
     return {
         "floor_us": float(np.median(floor_us)),

@@ -1,4 +1,4 @@
-"""When and on which computer times were taken."""
+"""Date and computer of the measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def machine() -> dict[str, Any]:
-    """When and on which computer times are taken, as plain data."""
+    """Return date and computer as plain data."""
     return {
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _commit(),
@@ -25,7 +25,7 @@ def machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Name of the processor's model."""
+    """Return the name of the processor's model."""
     try:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

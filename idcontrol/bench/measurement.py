@@ -1,4 +1,4 @@
-"""One row of the bench: a job of ours, timed in turns with a peer's and with the floor."""
+"""One row of the bench: our job, timed in turns with a peer's and with the floor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from idcontrol.problems.walks import RecordedWalk
 from idcontrol.types import Array, Booleans, State
 
 Solved = Callable[[Any], bool]
-"""Tells whether an answer solves its problem."""
+"""Returns True if an answer solves its problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Bar:
         of: The reference time: the floor's median, the peer's median, or one microsecond.
         bar: The multiple that must not be exceeded.
         goal: The multiple that we aim at.
-        at: The percentile, where the reference time is a microsecond; else it is the median.
+        at: The percentile if the reference time is a microsecond; else the median is taken.
     """
 
     of: Literal["floor", "peer", "us"]
@@ -46,7 +46,7 @@ class Peer:
         tolerance: Largest distance at which both answers count as equal.
         unit: Unit of the distance and of the tolerance.
         share: Percentile of the distances that is compared with the tolerance: 100 is the worst.
-        solved: Tells whether an answer of the peer's solves the problem; None if it always does.
+        solved: Returns True if the peer's answer solves the problem; None if it always does.
     """
 
     name: str
@@ -75,19 +75,19 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """What was timed, and how its times are to be read.
+    """A timed job and the meaning of its times.
 
     Attributes:
         what: Name of the job.
-        contacts: Number of contacts; None where it varies.
-        job: The job; None where something else than `measure` takes the times.
-        floor: The floor's job, for the same states; None likewise.
+        contacts: Number of contacts; None if it varies.
+        job: The job; None if it is not timed by `measure`.
+        floor: The floor's job, for the same states; None if `job` is None.
         states: Length of the sequence of states.
-        solved: Tells whether an answer solves the problem; None skips the check.
+        solved: Returns True if an answer solves the problem; None skips the check.
         counted: States whose times count, shape (states,); None counts all of them.
-        bar: The bound that was set for it, if any.
+        bar: The bound on its times, if any.
         note: A remark for the reader.
-        robots: Number of robots that the job steps in one call; None where it does not step whole robots at once.
+        robots: Number of robots that the job steps in one call; None if it is not a batch of robots.
     """
 
     what: str
@@ -112,11 +112,11 @@ class TimingRow:
         floor_ratio: Our median over the floor's, both taken in turns.
         samples: Number of times taken.
         unsolved: Number of compared states that we did not solve; None without a check.
-        peer: Name of the peer; None where there is none.
+        peer: Name of the peer; None without one.
         peer_us: Percentiles of the peer's times.
         peer_ratio: Our median over the peer's.
-        difference: How far our answers are from the peer's, in words.
-        agrees: True if that is within the tolerance.
+        difference: Difference between our answers and the peer's, in words.
+        agrees: True if the difference is within the tolerance.
         peer_unsolved: Number of compared states that the peer did not solve; None without a check.
     """
 
@@ -191,7 +191,7 @@ def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> T
 
 
 def _distance(benchmark: Benchmark, peer: Peer, ours: list[Any], theirs: list[Any]) -> float:
-    """Return the percentile of the distances between answers where both solved the problem; infinite for none."""
+    """Return the percentile of the distances between answers to problems that both solved; infinite for none."""
     distances = [
         peer.difference(a, b)
         for a, b in zip(ours, theirs, strict=False)

@@ -17,15 +17,15 @@ from idcontrol.types import Array
 
 PEAK_BAR_MB, IMPORT_BAR_S = 500.0, 1.0
 GROWTH_BAR_MB = 1.0
-"""Bound on growth over 10^6 steps [MB]; it leaves room for pages that the allocator takes and keeps."""
+"""Bound on growth over 10^6 steps [MB]; it allows for pages that the allocator does not return."""
 
 SAMPLES = 20
 PERIODS = 320
-"""Length of the walk that is repeated, in control periods of 1 ms: one gait period."""
+"""Length of the repeated walk, in control periods of 1 ms: one gait period."""
 
 
 def sampled(steps: int) -> Array:
-    """Resident memory over `steps` control and plant steps, after a warm-up, shape (SAMPLES + 1,) [MB]."""
+    """Return the resident memory over `steps` control and plant steps, after a warm-up, shape (SAMPLES + 1,) [MB]."""
     walk = walks.walk(ROBOT, PLANT, PERIODS)
     system, contacts = walk.machine()
     plant = plants.build(PLANT, plants.Setup(system=system, contacts=contacts, dt=walk.h))
@@ -48,14 +48,14 @@ def sampled(steps: int) -> Array:
 
 
 def growth(samples: Array, steps: int) -> float:
-    """Slope of the later half of the samples, scaled to 10^6 steps [MB]."""
+    """Return the slope of the later half of the samples, scaled to 10^6 steps [MB]."""
     later = samples[len(samples) // 2 :]
     per_sample = float(np.polyfit(np.arange(len(later)), later, 1)[0])
     return per_sample * SAMPLES / steps * 1e6
 
 
 def import_s() -> float:
-    """Shortest of three times to start Python and import idcontrol [s]."""
+    """Return the shortest of three times to start Python and import idcontrol [s]."""
     spent = []
     for _ in range(3):
         began = time.perf_counter()
@@ -65,7 +65,7 @@ def import_s() -> float:
 
 
 def peak_mb() -> float:
-    """Peak resident memory of a process that runs a 30 s trot [MB]."""
+    """Return the peak resident memory of a process that runs a 30 s trot [MB]."""
     code = (
         "import resource, tempfile; from idcontrol.cli import main\n"
         "with tempfile.TemporaryDirectory() as folder:\n"

@@ -1,7 +1,7 @@
 """Times of contact models on one inverse-dynamics problem, against the number of contacts.
 
-The timed call is a controller's call of its scheme, in Python: from the assembled problem to impulses.
-Bars on kernels time the kernel alone, on whitened rows.
+The timed call is a controller's call of its scheme, in Python: from the assembled problem to impulses. Rows of kernels
+time the kernel alone, on whitened rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SCHEMES: Mapping[str, Scheme] = {
     "id-coulomb-cone": COULOMB_CONE,
     "id-sap": SAP,
 }
-"""Schemes by name: the controller's name where the scheme is the whole of a controller."""
+"""Schemes by name; a scheme that is a whole controller has the controller's name."""
 
 SLOWEST_US = 2e5
 """A scheme whose median exceeds this is not run with more contacts [us]."""
@@ -76,16 +76,16 @@ SCHEME_BARS: Mapping[tuple[str, int], Bar] = {
 """Bounds on cold steps by scheme and number of contacts."""
 
 SLIPPERY, SLIPPERY_MU = (10, 40, 100, 400), 0.1
-"""Numbers of contacts of the rows in which friction cones are reached, and their friction."""
+"""Numbers of contacts and friction coefficient of the rows whose forces reach the friction cones."""
 
 PROOF_BAR = Bar(of="floor", bar=40.0, goal=10.0)
 PROOF_NODES = 100_000
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Return each scheme and the no-slip kernel at each number of contacts, then the proven nearest torque at four.
+    """Return rows of each scheme and the no-slip kernel by number of contacts, then of the proven closest torque.
 
-    `id-coulomb-qp` has rows on slippery ground, too, where the smallest torque lies on the friction cones.
+    `id-coulomb-qp` has further rows on slippery ground, where the smallest torque lies on the friction cones.
     """
     sets = {n: problems(walk, n) for n in sorted(contacts)}
     for name, scheme in SCHEMES.items():
@@ -123,7 +123,7 @@ def growing(
 
 
 def _rougher(step: WalkStep, mu: float) -> WalkStep:
-    """Return the step on ground with another friction."""
+    """Return the step with another friction coefficient."""
     problem, friction = step.problem, np.full(len(step.problem.contacts), mu)
     problem = replace(problem, contacts=replace(problem.contacts, mu=friction))
     cones = step.step.cones._replace(mu=friction, held=np.zeros(friction.size, dtype=np.bool_))
@@ -131,7 +131,7 @@ def _rougher(step: WalkStep, mu: float) -> WalkStep:
 
 
 def scheme_job(scheme: Scheme, steps: Sequence[WalkStep], *, warm: bool) -> Job:
-    """Solve the steps one after another; with `warm`, each starts from the solution of the one before."""
+    """Solve the steps one after another; with `warm`, each starts from the last solution."""
     arena, memory = reserve(), steps[0].step.active.copy()
     asked, f = steps[0].step, np.zeros(steps[0].step.target.size)
 
@@ -152,7 +152,7 @@ def scheme_job(scheme: Scheme, steps: Sequence[WalkStep], *, warm: bool) -> Job:
 
 
 def _floor(walk: RecordedWalk, steps: Sequence[WalkStep]) -> Job:
-    """Return the floor at the moments of the steps."""
+    """Return the floor at the instants of the steps."""
     return floor(replace(walk, moments=[walk.moments[each.moment] for each in steps]))
 
 

@@ -1,8 +1,8 @@
 """Floating-point operations of a kernel, counted while its Python runs.
 
-The source of a kernel, and of every kernel that it calls, is rewritten so that the result of each arithmetic operation
-is looked at: one on numbers counts once, one on arrays once for each entry. Integers, comparisons, signs and absolute
-values are free, and a square root counts once (Hunger 2007, "Floating point operations in matrix-vector calculus").
+The source of a kernel, and of every kernel that it calls, is rewritten to count each arithmetic operation: once for
+numbers, once per entry for arrays. Integers, comparisons, signs and absolute values are free, and a square root counts
+once (Hunger 2007, "Floating point operations in matrix-vector calculus").
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 
 COUNTED = "counted_operation"
-"""Name under which rewritten code knows the function that counts."""
+"""Name of the counting function in rewritten code."""
 
 
 def count(kernel: Callable[..., Any], *arguments: Any) -> Counter[str]:
-    """Return operations of ``kernel(*arguments)`` by the name of the function in which they are written.
+    """Return the number of operations of ``kernel(*arguments)`` by the name of the function that contains them.
 
     Args:
-        kernel: A compiled function, or a plain one; products of matrices (``@``) and functions of numpy other than
-            ``sqrt`` are not counted, which kernels do without.
-        arguments: What it is called with; it writes into them as ever.
+        kernel: A compiled or plain function. Products of matrices (``@``) and functions of numpy other than ``sqrt``
+            are not counted; kernels have none.
+        arguments: Its arguments; it writes into them as usual.
     """
     counts: Counter[str] = Counter()
     with np.errstate(over="ignore"):  # hashes of 64 bits wrap round
@@ -36,7 +36,7 @@ def count(kernel: Callable[..., Any], *arguments: Any) -> Counter[str]:
 
 
 class _Numpy:
-    """numpy, with a square root that is counted."""
+    """numpy with a counted square root."""
 
     def __init__(self, counted: Callable[[Any], Any]) -> None:
         self._counted = counted

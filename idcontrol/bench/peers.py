@@ -18,7 +18,7 @@ PROXIMAL = 1e-9
 """Relative term added to the diagonal of the peers' matrices, which have rank six: most peers refuse singular ones."""
 
 TIGHT = 1e-9
-"""Tolerance of iterative solvers; with their defaults they stop early and look faster than they are."""
+"""Tolerance of iterative solvers; with their defaults they stop early and appear faster than they are."""
 
 
 def installed(*packages: str) -> bool:
@@ -36,7 +36,7 @@ class StageOne:
         H: Hessian, scaled to a diagonal of about 1, shape (5n, 5n).
         g: Gradient, scaled to a largest entry of 1, shape (5n,).
         C: Friction pyramids, shape (n, 5n).
-        scale: Impulse s that x is measured in [N s].
+        scale: Unit s of x [N s].
     """
 
     H: Array
@@ -61,7 +61,7 @@ class StageOne:
         )
 
     def impulses(self, x: Array) -> Array:
-        """Contact impulses (f_N, f_S, f_T) of a solution x, shape (3n,) [N s]."""
+        """Return contact impulses (f_N, f_S, f_T) of a solution x, shape (3n,) [N s]."""
         f_N, S, s, T, t = x.reshape(5, -1)
         return self.scale * np.concatenate((f_N, S - s, T - t))
 
@@ -138,7 +138,7 @@ def _osqp(asked: Asked) -> Job:
     first = asked[0]
     rows, size = first.C.shape
     upper = np.triu_indices(size)
-    order = np.lexsort(upper)  # column by column, as OSQP stores it
+    order = np.lexsort(upper)  # OSQP stores columns
     at = (upper[0][order], upper[1][order])
     A = sparse.csc_matrix(np.vstack((first.C, np.eye(size))))
     solver: Any = None
@@ -160,7 +160,7 @@ def _osqp(asked: Asked) -> Job:
             eps_abs=1e-6,
             eps_rel=1e-6,
             max_iter=20000,
-            adaptive_rho_interval=50,  # OSQP would choose it by the clock otherwise
+            adaptive_rho_interval=50,  # OSQP would otherwise choose it from its run time
         )
 
     def run(i: int) -> Array | None:
@@ -194,7 +194,7 @@ def _ecos(asked: Asked) -> Job:
         cost = 0.5 * cvxpy.quad_form(x, cvxpy.psd_wrap(asked[i].H)) + asked[i].g @ x
         problem = cvxpy.Problem(cvxpy.Minimize(cost), [x >= 0, asked[i].C @ x >= 0])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "may be inaccurate": the comparison of answers shows it
+            warnings.simplefilter("ignore")  # a result that "may be inaccurate" shows in the comparison of answers
             try:
                 problem.solve(solver="ECOS")
             except cvxpy.SolverError:
@@ -212,7 +212,7 @@ class QpPeer:
         name: Its name, and whether it starts warm.
         packages: Packages that must be installed.
         make: Makes the job that solves the given programs.
-        most: Largest number of contacts it is run with; beyond, it takes seconds.
+        most: Largest number of contacts; with more, it takes seconds.
     """
 
     name: str
@@ -232,7 +232,7 @@ QP_PEERS = (
 
 
 def quantecon(matrices: Sequence[Array], constants: Sequence[Array]) -> Job | None:
-    """Return Lemke's method as implemented, with Numba, in quantecon; the answer is z, or None if it finds none.
+    """Return the job of quantecon's Lemke method, compiled by Numba; the answer is z, or None if it finds none.
 
     Returns:
         The job; None if quantecon is not installed.

@@ -20,10 +20,10 @@ from idcontrol.problems.walks import FILM, Heap, RecordedWalk
 from idcontrol.types import Array
 
 PLANTS = ("coulomb-lcp", "dissipation", "sap")
-"""Plants that get a row of their own."""
+"""Plants with a separate row."""
 
 HEAPS = {8: 0.3, 40: 0.25, 80: 0.3, 160: 0.4}
-"""Numbers of bodies in a container, and the share of Drake's time that we aim at."""
+"""Numbers of bodies in a container, and the goal as a share of Drake's time."""
 
 HEAP_STEPS = 150
 """Steps of the heap; the bodies fall during the first third."""
@@ -32,7 +32,8 @@ HEAP_BUDGET_S = 60.0
 
 QUADRUPED_BARS = {"Drake SAP": Bar(of="peer", bar=0.3, goal=0.1), "MuJoCo": Bar(of="peer", bar=2.5, goal=1.2)}
 TICK_BAR = Bar(of="us", bar=1000.0 / 3.0, goal=1000.0 / 8.0)
-"""Controller and plant together, for a period of 1 ms: at least three times real time, aiming at eight times."""
+"""Bar on controller and plant together, for a period of 1 ms: at least three times real time; the goal is eight
+times."""
 
 SAME_JOINTS, SAME_BODIES = 0.2, 0.05
 """Tolerance of the median difference in velocity after a step between our rigid contacts and the slightly soft ones of
@@ -40,7 +41,7 @@ other simulators [rad/s, m/s]. Without any ground the joints of solo12 would dif
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Steps of each plant alone, of one beside each simulator, of controller and plant together, and of the heaps."""
+    """Return rows of single plants, of a plant beside each simulator, of whole ticks, and of heaps."""
     for name in PLANTS:
         own = walk if name == "coulomb-lcp" else walks.walk(walk.robot, name, len(walk.moments))
         yield measure(_step_benchmark(own, name), effort)
@@ -70,7 +71,7 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
 
 
 def _step_benchmark(walk: RecordedWalk, name: str, bar: Bar | None = None) -> Benchmark:
-    """Steps of the plant `name` along the walk; times count where all feet press."""
+    """Return the benchmark of the plant `name` along the walk; times count while all feet are loaded."""
     return Benchmark(
         what=f"{name}, 1 ms",
         contacts=len(walk.feet),
@@ -83,7 +84,7 @@ def _step_benchmark(walk: RecordedWalk, name: str, bar: Bar | None = None) -> Be
 
 
 def step(walk: RecordedWalk, name: str) -> Job:
-    """Step one of our plants through the walk again; the answer is the joint velocities."""
+    """Return the job that steps one of our plants through the walk; its answer is the joint velocities."""
     system, _ = machine = walk.machine()
     plant = _plant(name, machine, walk.h)
 
@@ -207,7 +208,7 @@ def _heap(heap: Heap, below: Job, bodies: int) -> TimingRow:
         bar=Bar(of="peer", bar=1.0, goal=HEAPS[bodies]),
         note="from the fall to rest; ours counts each box on a face with up to four contacts, Drake with one",
     )
-    # the whole fall, however long it takes: the cost of a step varies tenfold within it
+    # the whole fall without a time limit: the cost of a step varies tenfold within it
     effort = Effort(samples=len(states), compared=len(states), budget_s=HEAP_BUDGET_S)
     return measure(benchmark, effort, peer)
 

@@ -1,7 +1,7 @@
 """Times of solvers: stage I beside general QP solvers, and Lemke's method beside another implementation.
 
-Our solvers get whitened rows with six columns, which is what a step has at hand (math.md, section 3). The others get
-the matrix that they need, assembled beforehand: only the solver itself is timed.
+Our solvers get whitened rows with six columns, as in a control step (math.md, section 3). Other solvers get the matrix
+that they need, assembled beforehand: only the solver itself is timed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEMKE_MOST = 10
 """Largest number of contacts at which Lemke's method is compared."""
 
 SAME_SPEED = 1e-5
-"""Tolerance of contact velocities between equal answers [m/s]; the matrices of general solvers are regularized."""
+"""Largest difference of contact velocities between equal answers [m/s]; general solvers get regularized matrices."""
 
 QP_BARS = {
     ("DAQP, warm", 4): Bar(of="peer", bar=1.0, goal=0.5),
@@ -41,7 +41,7 @@ LEMKE_BAR = Bar(of="peer", bar=1.2, goal=1.0)
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Stage I beside each installed solver, then Lemke's method, at each number of contacts."""
+    """Return rows of stage I beside each installed solver, then of Lemke's method, at each number of contacts."""
     for n in sorted(contacts):
         steps = problems(walk, n)
         whitened = [whiten(each.problem) for each in steps]
@@ -55,7 +55,7 @@ def _stage_one(
     steps: Sequence[WalkStep], whitened: Sequence[Whitened], below: Job, n: int, effort: Effort
 ) -> Iterator[TimingRow]:
     mu = steps[0].problem.contacts.mu
-    states = len(steps) if n <= LEMKE_MOST else min(len(steps), 50)  # the peers' matrices fill the memory
+    states = len(steps) if n <= LEMKE_MOST else min(len(steps), 50)  # the peers' matrices would fill the memory
 
     def speed(ours: tuple[int, Array, Array], theirs: Array) -> float:
         _, rho, f = ours
@@ -109,8 +109,8 @@ def _edges(whitened: Sequence[Whitened], mu: Array, *, warm: bool) -> Job:
 def _lemke(steps: Sequence[WalkStep], whitened: Sequence[Whitened], below: Job, n: int, effort: Effort) -> TimingRow:
     """Return Lemke's method on the friction LCP.
 
-    Our time includes assembling and balancing. The peer gets the balanced matrix: without it, it fails on a fifth of
-    the states.
+    Our time includes assembling and balancing. The peer gets the balanced matrix, as it fails on a fifth of the
+    unbalanced ones.
     """
     mu = steps[0].problem.contacts.mu
     frictional = np.flatnonzero(mu)
@@ -159,6 +159,6 @@ def _lemke(steps: Sequence[WalkStep], whitened: Sequence[Whitened], below: Job, 
 
 
 def _balance(Q: Array, impulses: int) -> Array:
-    """Scale of each LCP variable: one factor for impulses, its inverse for the others (math.md, section 13.2)."""
+    """Return the scale of each LCP variable: a factor for impulses, its inverse for others (math.md, section 13.2)."""
     d = 1.0 / np.sqrt(float(np.median(np.diag(Q)[:impulses])))
     return np.concatenate((np.full(impulses, d), np.full(Q.shape[0] - impulses, 1.0 / d)))

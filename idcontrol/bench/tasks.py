@@ -1,7 +1,7 @@
-"""Times of control steps with whole-body tasks, beside TSID's where ``TSID_PYTHON`` names an interpreter that has it.
+"""Times of control steps with whole-body tasks, beside TSID's if ``TSID_PYTHON`` names an interpreter that has it.
 
-TSID belongs to another Pinocchio than ours (`INSTALL`), so it works in a process of its own and takes its times itself,
-of the same robot at rest with the same tasks, weights, friction and bounds of torques. Both take turns of `TURN` steps.
+TSID needs another Pinocchio than ours (`INSTALL`), so it runs and measures its times in a separate process, on the same
+robot at rest with the same tasks, weights, friction and torque limits. Both take turns of `TURN` steps.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ INSTALL: Final = "pip install tsid==1.7.0 'numpy<2' cmeel-boost==1.82.0"
 CONTROLLER, MU, H, TURN = "id-coulomb-qp", 0.6, 1e-3, 25
 KP, POSTURE, FORCE_WEIGHT = 100.0, {"kp": 30.0, "weight": 1e-2}, 1e-8
 PUSH: Final = np.array([0.1, 0.2, 0.1, 0.0, 0.0, 0.0])
-"""Acceleration that the first task asks for [m/s²]."""
+"""Demanded acceleration of the first task [m/s²]."""
 LIFT_M, NEWTON = 0.05, 20
 SAME: Final = 1e-5
-"""Distance of joint accelerations, relative to the largest, up to which answers count as equal."""
+"""Largest difference of joint accelerations between equal answers, relative to the largest acceleration."""
 START_S: Final = 60.0
-"""Time that TSID's process has to answer [s]."""
+"""Time limit for the first answer of TSID's process [s]."""
 
 
 class Case(NamedTuple):
-    """What a robot is to do: frame and kind of each task, None the centre of mass; and which of its feet stand."""
+    """A robot's tasks, by frame (None for the centre of mass) and kind, and its feet in stance."""
 
     what: str
     robot: str
@@ -83,7 +83,7 @@ class Step:
     """A case at one state."""
 
     def __init__(self, case: Case) -> None:
-        """Make the controller of a case and what it is called with; feet are points, as TSID has them."""
+        """Make the controller of a case and its arguments; feet are points, as in TSID."""
         robot = robots.load(case.robot)
         contacts = robot.contacts(MU)
         self.system, soles = contacts.system, robot.description.soles
@@ -106,7 +106,7 @@ class Step:
         }  # fmt: skip
 
     def _tasks(self, case: Case, q: Array) -> tuple[list[tasks.Task], list[dict[str, Any]]]:
-        """Return tasks that stay with an acceleration, here and for TSID."""
+        """Return tasks that hold their place with an added acceleration, for us and for TSID."""
         model, data = self.system.model, self.system.scratch
         pin.framesForwardKinematics(model, data, q)
         listed: list[tasks.Task] = []
@@ -135,7 +135,7 @@ class Step:
         return controllers.build(CONTROLLER, setup)
 
     def times(self, count: int) -> Array:
-        """Take that many steps; their times [us]."""
+        """Take `count` steps and return their times [us]."""
         times = np.empty(count)
         for i in range(count):
             began = time.perf_counter_ns()
@@ -148,10 +148,10 @@ class Tsid:
     """TSID on the same problem, in its own process."""
 
     def __init__(self, python: str, problem: dict[str, Any]) -> None:
-        """Start it; `answer` has its version and accelerations.
+        """Start TSID's process; `answer` has its version and accelerations.
 
         Raises:
-            InputError: It does not answer.
+            InputError: The process does not answer.
         """
         script = Path(__file__).with_name("tasks_tsid.py")
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
@@ -162,7 +162,7 @@ class Tsid:
         try:
             self.answer = self._ask(problem)
         except (OSError, ValueError):
-            with contextlib.suppress(OSError):  # it has closed its end
+            with contextlib.suppress(OSError):  # the process has ended
                 self.stop()
             raise InputError(f"TSID_PYTHON={python} does not run TSID: {INSTALL}") from None
 
@@ -174,7 +174,7 @@ class Tsid:
         return json.loads(self._process.stdout.readline())
 
     def times(self, count: int) -> Array:
-        """Take that many steps; their times [us]."""
+        """Take `count` steps and return their times [us]."""
         return np.array(self._ask(count))
 
     def stop(self) -> None:
@@ -183,10 +183,10 @@ class Tsid:
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Rows of all `CASES`; the floor is that of the case's robot.
+    """Return rows of all `CASES`; the floor is for the case's robot.
 
     Raises:
-        InputError: ``TSID_PYTHON`` is no interpreter that has TSID.
+        InputError: ``TSID_PYTHON`` is not an interpreter with TSID.
     """
     python = os.environ.get("TSID_PYTHON")
     for case in CASES:

@@ -1,10 +1,10 @@
 """TSID's side of ``idcontrol bench tasks``: a script for an interpreter that has TSID and its Pinocchio.
 
-Lines of JSON. The first on stdin is the problem: ``urdf``, ``q`` (at rest), ``mu``, ``torque_limit`` [N m], ``corners``
-[m] (null for point feet), ``feet`` (frames in stance), ``force_weight`` and ``tasks``, each with ``frame`` (null is the
-centre of mass), ``mask``, ``place`` ([[position], [rotation]]), ``acceleration``, ``kp`` and ``weight``; and
-``posture`` with ``kp`` and ``weight``. The answer has the ``version`` and the accelerations ``a``. Each further line is
-a number of steps, answered by their times [us].
+The protocol is lines of JSON. The first line on stdin is the problem: ``urdf``, ``q`` (at rest), ``mu``,
+``torque_limit`` [N m], ``corners`` [m] (null for point feet), ``feet`` (frames in stance), ``force_weight`` and
+``tasks``, each with ``frame`` (null is the centre of mass), ``mask``, ``place`` ([[position], [rotation]]),
+``acceleration``, ``kp`` and ``weight``; and ``posture`` with ``kp`` and ``weight``. The answer has the ``version`` and
+the accelerations ``a``. Each further line is a number of steps; the answer is their times [us].
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def sample(value: Any, acceleration: Any) -> Any:
 
 
 def add_contacts(program: Any, robot: Any, asked: dict[str, Any], kept: list[Any]) -> None:
-    """Let feet in stance be contacts that stay where they are."""
+    """Add feet in stance as fixed contacts."""
     data, up = program.data(), np.array([0.0, 0.0, 1.0])
     for foot in asked["feet"]:
         if asked["corners"] is None:
@@ -54,7 +54,7 @@ def add_contacts(program: Any, robot: Any, asked: dict[str, Any], kept: list[Any
 
 
 def add_tasks(program: Any, robot: Any, asked: dict[str, Any], kept: list[Any]) -> None:
-    """Add tasks on motion, the posture and bounds of torques."""
+    """Add tasks on motion and posture, and torque limits."""
     q = np.array(asked["q"])
     for i, wanted in enumerate(asked["tasks"]):
         (position, rotation), kp = wanted["place"], wanted["kp"]

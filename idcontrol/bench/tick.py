@@ -1,9 +1,8 @@
-"""Where the time of a whole tick goes: a loop on the wall clock, its plant in another process.
+"""Times of a whole tick and its parts: a loop on the wall clock, its plant in another process.
 
-Between two ticks the processor does something else, or nothing; caches are colder than where steps follow one another,
-as in the section `controllers`, although each tick at 1 kHz is rehearsed shortly before
-(`idcontrol.loop.rehearsal`). The loop's own account tells the CPU time of a tick, and the times of its parts
-(`idcontrol.loop.telemetry.PARTS`).
+Between two ticks the processor idles or does other work. So caches are colder than in the section `controllers`, whose
+steps follow one another, although each tick at 1 kHz is rehearsed shortly before (`idcontrol.loop.rehearsal`). The
+loop's metrics have the CPU time of a tick, and the times of its parts (`idcontrol.loop.telemetry.PARTS`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from idcontrol.problems.walks import RecordedWalk
 
 CONTROLLER, RATE_HZ, FAST_HZ = "id-coulomb-qp", 1000, 4000
 PARTS = ("tick", "read", "plan", "control", "gate", "record")
-"""The whole tick, and its parts; the state is not estimated."""
+"""The whole tick and its parts, without state estimation."""
 BARS = {
     "tick": Bar(of="us", bar=100.0, goal=60.0),
     "tick, p99.9": Bar(of="us", bar=200.0, goal=120.0, at="p999"),
@@ -34,10 +33,10 @@ BARS = {
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     """Yield rows of the whole tick, of its parts, and of a tick at 4 kHz.
 
-    Each loop works as long as six rows may take.
+    Each loop runs as long as six rows may take.
 
     Raises:
-        InputError: The loop did not work to its end; at 4 kHz its row says so.
+        InputError: The loop stopped early; at 4 kHz its row says so.
     """
     duration = effort.budget_s * len(PARTS)
     metrics = _loop(walk.robot, RATE_HZ, duration)
@@ -65,7 +64,7 @@ def _loop(robot: str, rate_hz: int, duration_s: float) -> dict[str, Any]:
     """Run a loop on the wall clock and return its metrics.
 
     Raises:
-        InputError: It could not begin.
+        InputError: The loop could not begin.
     """
     asked = [
         "--controller", CONTROLLER, "--robot", robot, "--rate", str(rate_hz), "--duration", str(duration_s),

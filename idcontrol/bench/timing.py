@@ -37,7 +37,7 @@ class Job:
 
 
 def answers(job: Job, count: int, budget_s: float = np.inf) -> list[Any]:
-    """Answers of a job for the first `count` states, in order; it stops earlier once `budget_s` [s] has passed."""
+    """Return answers of a job for the first `count` states, in order, fewer once `budget_s` [s] has passed."""
     job.reset()
     results: list[Any] = []
     end = time.perf_counter() + budget_s
@@ -50,12 +50,12 @@ def answers(job: Job, count: int, budget_s: float = np.inf) -> list[Any]:
 
 
 def in_turns(jobs: Sequence[Job], states: int, samples: int, budget_s: float) -> tuple[Array, Integers]:
-    """Return the time all jobs in turns, state by state, and repeat the sequence until there are enough samples.
+    """Time all jobs in turns, state by state, and repeat the sequence until there are enough samples.
 
     Args:
         jobs: The jobs; all are reset at the beginning of every pass over the sequence.
         states: Length of the sequence.
-        samples: Number of times to take of each job.
+        samples: Number of measurements of each job.
         budget_s: Time after which to stop early [s].
 
     Returns:

@@ -1,10 +1,10 @@
-"""The command ``idcontrol``: one module a command.
+"""The command ``idcontrol``: one module per command.
 
-Exit status: 0 done; 1 the run finished but its task failed; 2 unusable arguments or input, with one line on stderr; 3 a
-fault inside, with one line that says where the traceback is. ``--json`` prints one JSON object on stdout and nothing
-else; progress goes to stderr.
+Exit status: 0 done; 1 the run finished but its task failed; 2 unusable arguments or input, with one line on stderr; 3
+an internal error, with one line that says where the traceback is. ``--json`` prints one JSON object on stdout and
+nothing else; progress goes to stderr.
 
-Heavy imports are inside the commands: ``idcontrol --help`` answers at once.
+Heavy imports are inside the commands, so ``idcontrol --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["cli", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status.
+    """Run the command and return its exit status.
 
     Args:
         arguments: Words of the command line; None for the process's.
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return say(str(stop), stop.status)
     except RunFault as fault:
         return report_fault(fault.__cause__ or fault, fault.folder)
-    except Exception as error:  # the last resort: everything that is the input's fault was answered above
+    except Exception as error:  # the last resort: errors of the input were handled above
         return report_fault(error, None)
 
 

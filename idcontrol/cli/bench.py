@@ -1,4 +1,4 @@
-"""``idcontrol bench``: the time that a step takes, beside the times of peers."""
+"""``idcontrol bench``: times of our steps beside the times of peers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from idcontrol.cli.options import JSON
 from idcontrol.errors import InputError
 
 MOST_CONTACTS = 100_000
-"""Rows of so many take a tenth of a gigabyte; machines in contact have a hundred."""
+"""Rows of so many contacts take a tenth of a gigabyte; real machines have a hundred contacts."""
 SECTIONS = "solvers|models|controllers|tasks|plants|batch|tick|memory|compiling|all"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -37,13 +37,13 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def command(section: str, contacts: str | None, samples: int, budget: float, steps: int, as_json: bool) -> int:
     """Time our code, a peer's and the floor in turns over the states of a walk; answers are compared before times.
 
-    The floor is the time that Pinocchio takes, called from Python, for the rigid-body terms. A bar is a multiple of
-    the floor, of the peer's median, or of a microsecond; `of` says which. For `tasks`, the environment variable
-    TSID_PYTHON names an interpreter that has TSID.
+    The floor is Pinocchio's time for the rigid-body terms, called from Python. A bar is a multiple of the floor, of the
+    peer's median, or of a microsecond; `of` says which. For `tasks`, the environment variable TSID_PYTHON names an
+    interpreter that has TSID.
 
-    The sections memory and compiling are measured by their names alone: each takes minutes.
+    The sections memory and compiling take minutes each and run only if they are named.
     """
-    if math.isnan(budget):  # it is in every range
+    if math.isnan(budget):  # auto passes every range check
         raise InputError("--budget nan: give a time in seconds")
     for name in THREADS:  # before NumPy is imported: BLAS reads it once
         os.environ.setdefault(name, "1")

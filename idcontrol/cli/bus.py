@@ -1,4 +1,4 @@
-"""``idcontrol bus``: let a loop drive a robot that speaks on a bus."""
+"""``idcontrol bus``: connect a loop to a robot on a bus."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from idcontrol.config.entries import entry_points
 )
 @JSON
 def command(robot: str | None, bind: str, interface: str | None, domain: int, silence_s: float, as_json: bool) -> int:
-    """Be the machine at --peer of a loop, and hand on what it says to a robot on the bus, until the loop ends.
+    """Relay between a loop with --peer and a robot on a bus, until the loop ends.
 
-    The robot is go1 by default; its file must have the order `unitree` of joints.
+    The robot is go1 by default; its file must list the joint order `unitree`.
     """
     from idcontrol.loop.realtime import one_blas_thread
 

@@ -1,4 +1,4 @@
-"""``idcontrol check``: what is wrong with a robot, or that it is fit to run."""
+"""``idcontrol check``: check a robot file or URDF."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from idcontrol.config.entries import library_of
 @click.argument("robot", shell_complete=completion.robots)
 @JSON
 def command(robot: str, as_json: bool) -> int:
-    """Say what is wrong with ROBOT, a name or the path of a robot file or URDF, or that it is fit to run."""
+    """Check ROBOT, a name or the path of a robot file or URDF, and say what to mend."""
     report = library_of(robot).check(robot)
     if as_json:
         fields = {name: getattr(report, name) for name in ("robot", "problems", "warnings", "summary")}

@@ -1,7 +1,7 @@
-"""The command ``idcontrol`` for one run of a sweep; it ends when the process that started it is gone.
+"""The command ``idcontrol`` for one run of a sweep; it ends with the process that started it.
 
-Its standard input is a pipe that is never written to. When the other side dies, in whatever way, the pipe ends, and so
-does this process: no run goes on without its caller.
+Its standard input is a pipe that is never written to. When the caller dies, in whatever way, the pipe closes and this
+process ends, so no run outlives its caller.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from idcontrol.cli import main
 
 
 def end_with_the_pipe(last: Callable[[], object] = lambda: None) -> None:
-    """From now on, do what is `last` and end as soon as standard input does."""
+    """From now on, call `last` and end as soon as standard input closes."""
 
     def wait() -> None:
-        while os.read(0, 1):  # not sys.stdin, whose lock a thread that still reads would hold when Python ends
+        while os.read(0, 1):  # not sys.stdin: the reading thread would hold its lock when Python ends
             pass
         last()
         os._exit(1)

@@ -36,11 +36,11 @@ _SHOWN = (
     "step_us.p50",
     "realtime_factor",
 )
-"""Quantities of the table on the terminal, the first as wide as it allows; all others are in the files."""
+"""Quantities of the table on the terminal, as many as fit, in this order; the files have all."""
 FEW = 4
-"""Of a run in which more settings are varied, only those are named that its preset has otherwise."""
+"""If more settings vary, a run's row names only those that differ from its preset."""
 AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}
-"""Options that give several values, by the setting that they vary."""
+"""Options that take several values, by the setting that they vary."""
 
 
 @click.command("compare", short_help="Run every combination of settings; one table.")
@@ -85,8 +85,8 @@ def command(
 ) -> int:
     """Run EXPERIMENT for every combination of settings and print one table.
 
-    A comparison that was stopped continues when it is called again with the same --out: runs that are done are kept.
-    A run that fails is a row that says why. Exit status 0: every run did its task; 1: some did not.
+    A stopped comparison continues when it is called again with the same --out: finished runs are kept. A run that fails
+    is a row that says why. Exit status 0: every run completed its task; 1: some did not.
     """
     from idcontrol.record.recording import fresh_folder
     from idcontrol.sweeps import comparison, execute, record
@@ -129,11 +129,11 @@ def command(
 def _report_end(
     varied: Sequence[str], progress: Callable[[float], None], quiet: bool, outcome: RunOutcome, share: float
 ) -> None:
-    """Move the bar, or say in a line which run has ended where there is none."""
+    """Move the bar, or print a line for the finished run if there is no bar."""
     from idcontrol.sweeps.execute import REFUSED
 
     progress(share)
-    refused = (outcome.reason or "").startswith(REFUSED)  # in the table, or the only line if nothing was accepted
+    refused = (outcome.reason or "").startswith(REFUSED)  # the table has a row for it
     if not quiet and not refused and not sys.stderr.isatty():
         shown = [key for key in varied if len(varied) <= FEW or key == "controller" or key in outcome.row.changes]
         took, name = outcome.metric("wall_s"), ", ".join(f"{key} {cell(outcome.setting(key))}" for key in shown)
@@ -162,7 +162,7 @@ def _plan_runs(
 
 
 def _lists(request: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Values of controllers, plants and frictions, where the options name some."""
+    """Return the values of controllers, plants and frictions that the options name."""
     from idcontrol import controllers, plants
 
     lists: dict[str, list[Any]] = {}
@@ -178,7 +178,7 @@ def _lists(request: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _combinations(
     experiment: str, start: Any, request: Mapping[str, Any], shared: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Changes of each run to the configuration `start`: what all share, and every combination of what is varied."""
+    """Return each run's changes to the configuration `start`: shared settings, and every combination of varied ones."""
     from idcontrol.sweeps.comparison import all_controllers
     from idcontrol.sweeps.plan import product
 
@@ -200,7 +200,7 @@ def _combinations(
 def _study_runs(
     runs: Sequence[Mapping[str, Any]], request: Mapping[str, Any], shared: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """The study's runs: those with the controllers, plants and frictions that the options name, more seeds of each."""
+    """Return the study's runs with the controllers, plants and frictions that the options name, and further seeds."""
     if request["vary"]:
         raise InputError("--vary: a study says itself what it varies; leave one of them out")
     wanted = _lists({**request, "plants": None if request["plants"] == "all" else request["plants"]})
@@ -218,14 +218,14 @@ def _study_runs(
 
 
 def _names(text: str, registry: Any) -> list[str]:
-    """The names of a list with commas, or all of a registry (`idcontrol.controllers`, `idcontrol.plants`)."""
+    """Return the names of a list with commas, or all of a registry (`idcontrol.controllers`, `idcontrol.plants`)."""
     if text == "all":
         return list(registry.available())
     names = [name.strip() for name in text.split(",")]
     if "" in names or len(set(names)) < len(names):
         raise InputError(f"{text!r}: write each name once, with one comma between two")
     for name in names:
-        registry.factory(name)  # refuses what does not exist before anything runs
+        registry.factory(name)  # refuses unknown names before anything runs
     return names
 
 
@@ -237,7 +237,7 @@ def _frictions(text: str) -> list[float]:
 
 
 def _values(text: str) -> tuple[str, list[Any]]:
-    """The key and the values of ``KEY=V,W``."""
+    """Return the key and the values of ``KEY=V,W``."""
     key, equals, values = text.partition("=")
     if not equals or not key.strip() or not values.strip():
         raise InputError(f"--vary {text}: write it as KEY=VALUE,VALUE, e.g. --vary noise.angle_rad=0,1e-3")
@@ -248,7 +248,7 @@ def _values(text: str) -> tuple[str, list[Any]]:
 
 
 def _command_line(experiment: str, study: str | None, request: Mapping[str, Any], out: Path) -> list[str]:
-    """The command that makes this comparison, and continues it."""
+    """Return the command that makes this comparison, or continues it."""
     words = ["idcontrol", "compare", experiment]
     names = {"settings": "set", "duration_s": "duration"}
     for name, value in {"study": study, **request, "out": out}.items():
@@ -258,7 +258,7 @@ def _command_line(experiment: str, study: str | None, request: Mapping[str, Any]
 
 
 def _write_tables(out: Path, tables: Sequence[Table]) -> None:
-    """The study's tables as CSV, one file each, and as JSON together."""
+    """Write the study's tables as CSV, one file each, and as JSON together."""
     from idcontrol.record.recording import write_json
     from idcontrol.sweeps.record import write_csv
 
@@ -270,7 +270,7 @@ def _write_tables(out: Path, tables: Sequence[Table]) -> None:
 
 
 def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) -> None:
-    """On the terminal: the study's tables, or one of all rows."""
+    """Print the study's tables, or one table of all rows."""
     from rich.text import Text
 
     from idcontrol.record.quantities import label, text

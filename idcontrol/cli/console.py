@@ -24,18 +24,18 @@ INTERRUPTED = 130
 GAP = 2
 """Blanks between two columns."""
 EASY = 18
-"""Text that is narrower is tiring to read; columns that can be spared make room for it."""
+"""Least comfortable width of a text column; spare columns are left out for it."""
 FOLDED = 32
-"""A longer word is broken where its column has no room for it."""
+"""Longest word that is never broken."""
 WIDEST = 16
-"""Widest column of numbers, whose heading is broken into lines."""
+"""Largest width of a column of numbers; a longer heading is broken into lines."""
 
 
 class Grid:
-    """A table without a frame that fits the terminal: no word is cut, and what has no room is left out by columns.
+    """A table without a frame that fits the terminal: no word is cut; columns without room are left out.
 
     Args:
-        headings: One for each column.
+        headings: Headings of the columns.
         words: Headings of columns of text; the others hold numbers.
         spare: Headings to leave out first, in this order; then columns go from the right.
         title: Line above the table.
@@ -58,7 +58,7 @@ class Grid:
         self.rows.append(cells)
 
     def fit(self, most: int) -> tuple[Table, list[str]]:
-        """Return the table at most `most` wide, without columns that are empty, and the headings that have no room."""
+        """Return the table at most `most` wide, without empty columns, and the headings that were left out."""
         from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text
@@ -101,7 +101,7 @@ def _taken(width: Mapping[int, int]) -> int:
 
 
 def console() -> Console:
-    """A console for tables on stdout; wide unless that is a terminal, so that lines stay whole in files and pipes."""
+    """Return a console for stdout, very wide if that is no terminal, so that lines stay whole in files and pipes."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
@@ -132,25 +132,25 @@ def print_json(value: Any) -> None:
 
 
 def mark(holds: bool | None) -> Text:
-    """A tick if something holds, a cross if it does not, nothing for None."""
+    """Return a tick for True, a cross for False, nothing for None."""
     from rich.text import Text
 
     return Text("") if holds is None else Text("✓", style="green") if holds else Text("✗", style="red")
 
 
 def say(line: str, status: int) -> int:
-    """Print one line on stderr; returns `status`."""
+    """Print one line on stderr and return `status`."""
     click.echo(f"idcontrol: {one_line(line)}", err=True)
     return status
 
 
 def one_line(text: object) -> str:
-    """`text` without line breaks; an empty one becomes the name of its type."""
+    """Return `text` without line breaks; an empty text becomes the name of its type."""
     return " ".join(str(text).split()) or type(text).__name__
 
 
 def cell(value: Any) -> str:
-    """A value as a table shows it; "–" for None."""
+    """Return a value as a table shows it; "–" for None."""
     if value is None or isinstance(value, bool):
         return {None: "–", True: "yes", False: "no"}[value]
     if isinstance(value, float):

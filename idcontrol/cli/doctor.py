@@ -1,4 +1,4 @@
-"""``idcontrol doctor``: whether this machine can run idcontrol, and how well."""
+"""``idcontrol doctor``: check whether this machine can run idcontrol, and how well."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLE = {"fine": "green", "advice": "yellow", "broken": "bold red"}
 @click.option("--full", is_flag=True, help="Measure physics, too; the first time this compiles kernels for minutes.")
 @JSON
 def command(full: bool, as_json: bool) -> int:
-    """Say what this machine has, what it lacks and the command that mends it; exit status 1 if something is broken."""
+    """Check this machine and print what it lacks and how to mend it; exit status 1 if something is broken."""
     from idcontrol.trust.doctor import examine
 
     findings = list(examine((lambda line: None) if as_json else (lambda line: click.echo(line, err=True)), full=full))

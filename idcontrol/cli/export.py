@@ -1,4 +1,4 @@
-"""``idcontrol export``: a run as a file that other tools open."""
+"""``idcontrol export``: write a run as a file for other tools."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Faults of a run: one line on stderr that says where the traceback is.
 
-A fault in a user's own file, and a full disk, are no faults of idcontrol: status 2.
+An error in a user's file or a full disk is not a fault of idcontrol: status 2.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RunFault(Exception):
 
 
 class Stopped(Exception):
-    """A command that a signal ended, in a line.
+    """A signal ended the command; the text is one line.
 
     Attributes:
         status: Exit status that shells expect.
@@ -39,11 +39,11 @@ class Stopped(Exception):
 
 
 def report_fault(error: BaseException, folder: Path | None) -> int:
-    """Write the traceback, into the run's folder if there is one and room in it, and say where it is."""
+    """Write the traceback, into the run's folder if possible, and say where it is."""
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         kept = "" if folder is None else f"; what was recorded until then is in {folder}"
         return say(f"{error.strerror}: make room and run it again{kept}", UNUSABLE)
-    # a path that is not of the locale's encoding has surrogates, which UTF-8 cannot encode
+    # a path outside the locale's encoding has surrogates, which UTF-8 cannot encode
     text = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
     where = ""
     if folder is not None:

@@ -1,6 +1,6 @@
 """The command ``idcontrol`` for one run without a record: it compiles kernels for the process that started it.
 
-It ends when that is gone, as `idcontrol.cli.child` does, and leaves nothing but compiled kernels.
+It ends with that process, as `idcontrol.cli.child` does, and leaves only compiled kernels.
 """
 
 from __future__ import annotations

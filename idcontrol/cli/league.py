@@ -1,4 +1,4 @@
-"""``idcontrol league``: contact problems through every solver that is installed, and one judge."""
+"""``idcontrol league``: every installed solver on contact problems, and one judge."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ COLUMNS = {
 @OUT
 @JSON
 def command(settings: tuple[str, ...], out: Path | None, as_json: bool) -> int:
-    """Give contact problems to every solver that is installed, and judge all answers alike.
+    """Solve contact problems by every installed solver, and judge all answers alike.
 
-    The law is Coulomb's with circular cones. A solution misses it by 1e-8 at most; a false success is called
-    solved and misses it by more than 1e-6; what lies between is loose. Times are the solvers' own, the shortest of
-    several. Exit status 1: our solver fails at something that another solves, or calls something solved that is not.
+    The law is Coulomb's with circular cones. A solution violates it by at most 1e-8; a false success is reported as
+    solved and violates it by more than 1e-6; an answer in between is loose. Times are the shortest of several calls.
+    Exit status 1: another solver solves a problem that ours does not, or ours has a false success.
     """
     metrics = make_run(NAME, "default", {}, settings, out, quiet=as_json)
     if as_json:

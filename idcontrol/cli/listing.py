@@ -1,4 +1,4 @@
-"""``idcontrol list``: the names that other commands take, each with a line that describes it, and settings."""
+"""``idcontrol list``: names for other commands, with descriptions, and settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from idcontrol.errors import InputError, UnknownName
 @click.argument("experiment", required=False, shell_complete=completion.experiments)
 @JSON
 def command(kind: str | None, experiment: str | None, as_json: bool) -> None:
-    """List controllers, plants, robots, terrains, experiments, studies, or all of them, with what each is.
+    """List controllers, plants, robots, terrains, experiments, studies, or all of them, with a description of each.
 
     `idcontrol list settings EXPERIMENT` (by default trot) lists what --set takes: key, default, unit, allowed values.
     """

@@ -1,7 +1,7 @@
-"""The page of a loop that runs: a process of its own, fed from the loop's telemetry.
+"""The live page of a running loop: a separate process that reads the loop's telemetry.
 
-It reads a `ViewJob` (one line of JSON) from its standard input and ends when that input does. The loop writes its ring
-as it always does and knows nothing of who reads it, so a tick costs the same with a page as without.
+It reads a `ViewJob` (one line of JSON) from its standard input and ends when that input closes. The loop writes its
+ring in any case, so a tick costs the same with a page as without.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def show(page: Page, stage: Stage, rows: dict[str, Array], h: float) -> None:
-    """Show the last of some rows, each channel of shape (n, ...); `h` is the loop's period [s]."""
+    """Show the last row of channels of shape (n, ...); `h` is the loop's period [s]."""
     last = {name: values[-1] for name, values in rows.items()}
     if not np.isfinite(last["q"]).all():
         return

@@ -57,7 +57,7 @@ def command(
     header: bool,
     **request: Any,
 ) -> int:
-    """Run a controller at a fixed rate on the wall clock, record it, and print what came out."""
+    """Run a controller at a fixed rate on the wall clock, record the run, and print its metrics."""
     if header:
         click.echo(files("idcontrol.loop").joinpath("idcontrol_wire.h").read_text(encoding="utf-8"), nl=False)
         return DONE
@@ -88,11 +88,11 @@ def command(
 def _drive(
     experiment: str, request: Mapping[str, Any], settings: tuple[str, ...], out: Path | None, viewer: Viewer | None
 ) -> dict[str, Any]:
-    """Run the loop that the options describe; return its metrics.
+    """Run the loop with these options; return its metrics.
 
     Raises:
         Stopped: A signal ended it before anything moved.
-        RunFault: Something raised an error that is not the input's fault.
+        RunFault: An error that the input did not cause.
     """
     from idcontrol.config.configuration import build, parse_setting
     from idcontrol.kernels.compiling import announced
@@ -119,11 +119,11 @@ def _drive(
         with announced(what(f"the loop {experiment}", config)):
             metrics = run(entries[experiment].value, config, how, out, viewer)
     except (IdControlError, Interrupted) as error:
-        shutil.rmtree(out, ignore_errors=True)  # nothing has moved: what the recorder has opened only confuses
+        shutil.rmtree(out, ignore_errors=True)  # nothing has moved: remove the recorder's empty files
         if isinstance(error, Interrupted):
             raise Stopped("stopped by a signal before anything moved", 128 + error.number) from None
         raise
-    except (Exception, SystemExit, GeneratorExit) as error:  # its traceback goes beside the record
+    except (Exception, SystemExit, GeneratorExit) as error:  # the traceback goes beside the record
         raise RunFault(out) from error
     used = {name: getattr(config, name) for name in ("controller", "plant", "robot", "terrain", "mu", "seed", *of_run)
             if hasattr(config, name)}  # fmt: skip
@@ -148,7 +148,7 @@ PARTS = {"estimator": "estimate_us", "planner": "plan_us", "controller": "contro
 
 
 def _timing(metrics: dict[str, Any]) -> list[Grid | str]:
-    """Describe the percentiles of the times, the ticks that took longest, and what the operating system granted."""
+    """Describe the percentiles of the times, the slowest ticks, and the privileges granted by the operating system."""
     times = Grid("µs", "50 %", "99 %", "99.9 %", "99.99 %", "longest", words=("µs",))
     for label, key in TIMES.items():
         values = metrics.get(key) or metrics["parts_us"].get(key) or {}

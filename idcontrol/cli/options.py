@@ -1,4 +1,4 @@
-"""Options that several commands have, and the configuration that they make."""
+"""Options shared by several commands, and the configuration that they make."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Option = Callable[[Any], Any]
 
 
 def real(text: str) -> float:
-    """Type of an option that is a number, read like ``--set``."""
+    """Parse a number of an option like ``--set``."""
     try:
         return number(text)
     except ValueError as error:
@@ -58,7 +58,7 @@ QUIET = click.option("--quiet", is_flag=True, help="No progress: neither a bar n
 
 
 def with_options(*options: Option) -> Callable[[Command], Command]:
-    """Give a command these options, in the order in which its help shows them."""
+    """Add these options to a command, in the order of its help."""
     return lambda command: functools.reduce(lambda function, option: option(function), reversed(options), command)
 
 
@@ -68,8 +68,8 @@ def configure(start: Config, what: str, options: Mapping[str, Any], settings: Ma
     Args:
         start: The configuration to begin with.
         what: Its owner for messages, e.g. ``"the experiment trot"``.
-        options: Values of options by the key that each sets; None where an option is not used.
-        settings: Values by dotted key or its last part, which options precede.
+        options: Values of options by the key that each sets; None for an unused option.
+        settings: Values by dotted key or its last part; options take precedence.
 
     Raises:
         UnknownName: There is no such setting.

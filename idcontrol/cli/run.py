@@ -1,4 +1,4 @@
-"""``idcontrol run``: run an experiment, record it, print what came out."""
+"""``idcontrol run``: run an experiment, record it, print its figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(
     quiet: bool,
     **request: Any,
 ) -> int:
-    """Run EXPERIMENT, record it, and print what came out."""
+    """Run EXPERIMENT, record it, and print its figures."""
     from idcontrol.sweeps.record import why_not
 
     metrics = make_run(experiment, preset or "default", request, settings, out, quiet)
@@ -62,11 +62,11 @@ def command(
 def make_run(
     experiment: str, preset: str, request: Mapping[str, Any], settings: tuple[str, ...], out: Path | None, quiet: bool
 ) -> dict[str, Any]:
-    """Run the experiment that the options describe; return its metrics.
+    """Run the experiment with these options; return its metrics.
 
     Raises:
         Stopped: A signal ended it.
-        RunFault: Something raised an error that is not the input's fault.
+        RunFault: An error that the input did not cause.
     """
     from idcontrol.config.changes import start_of
     from idcontrol.sweeps import running
@@ -83,16 +83,16 @@ def make_run(
     except (KeyboardInterrupt, Terminated) as stop:
         code = stop.code if isinstance(stop, Terminated) and isinstance(stop.code, int) else INTERRUPTED
         raise Stopped(f"stopped; what was recorded until then is in {folder}", code) from None
-    except BaseException as error:  # sys.exit in a user's controller, too: its traceback goes beside the record
+    except BaseException as error:  # includes sys.exit in a user's controller; the traceback goes beside the record
         raise RunFault(folder) from error
 
 
 VERDICT = ("q_err_rad", "dtau_mean_nm_s")
-"""Quantities that the verdict of a walk repeats; that of another run has its first figure."""
+"""Quantities in the verdict of a walk; the verdict of another run has its first figure."""
 
 
 def show_metrics(metrics: Mapping[str, Any], *more: Grid | str) -> None:
-    """Print figures of a run beside their limits and the paper's, what `more` there is, a verdict, the next command."""
+    """Print figures of a run beside their limits and the paper's, then `more`, a verdict and the next command."""
     from rich.text import Text
 
     from idcontrol.record.files import read_json
@@ -130,7 +130,7 @@ def show_metrics(metrics: Mapping[str, Any], *more: Grid | str) -> None:
 
 
 def _said(key: str, value: Any) -> str:
-    """A setting in the heading of a run: its label, value and unit."""
+    """Return a setting for the heading of a run: label, value and unit."""
     from idcontrol.record.quantities import words
 
     label, unit = words(key)

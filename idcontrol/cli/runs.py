@@ -1,4 +1,4 @@
-"""``idcontrol runs``: the runs of a folder, and what of each differs from its preset."""
+"""``idcontrol runs``: the runs of a folder, with their differences from the presets."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LONGEST = 160
 @click.option("--in", "folder", type=FOLDER, default="runs", metavar="DIR", help="Where [runs].")
 @JSON
 def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
-    """List the runs in a folder, also of comparisons, with the differences of each from its preset.
+    """List the runs in a folder, runs of comparisons included, with their differences from their presets.
 
-    KEY=VALUE keeps those with a setting: `idcontrol runs experiment=trot mu=0.1 completed=false`. Settings have the
-    names of --set; `experiment` and `completed` are keys, too.
+    KEY=VALUE keeps the runs with this setting: `idcontrol runs experiment=trot mu=0.1 completed=false`. Settings have
+    the names of --set; `experiment` and `completed` are keys, too.
     """
     from idcontrol.config.configuration import full_key, parse_setting
     from idcontrol.sweeps.running import listed
@@ -51,12 +51,12 @@ def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
 
 
 def _facts(run: Listed) -> Mapping[str, Any]:
-    """Everything about a run that a filter can ask for."""
+    """Return all values of a run that a filter can select by."""
     return {"experiment": run.experiment, "completed": (run.metrics or {}).get("completed"), **run.settings}
 
 
 def _same(fact: Any, wanted: Any) -> bool:
-    """True if a recorded value equals the typed one: 10 is 10.0, and inf is JSON's word for it."""
+    """True if a recorded value equals the typed one; 10 equals 10.0, and infinity is recorded as "inf"."""
     return bool(fact == wanted or str(fact) == str(wanted))
 
 

@@ -1,4 +1,4 @@
-"""Settings as people read them: key, default, unit, allowed values and meaning, from the structs that hold them."""
+"""Descriptions of settings (key, default, unit, allowed values, meaning), derived from their structs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNITS = {
     **{"kg_m3": "kg/m³", "pa_m": "Pa/m", "pa": "Pa", "v": "V", "c": "°C"},
     **quantities.UNITS,
 }
-"""Units by the ending of a setting's name; the longest that fits counts."""
+"""Units by the ending of a setting's name; the longest matching ending counts."""
 
 BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 
@@ -29,9 +29,9 @@ class Setting(NamedTuple):
 
     Attributes:
         key: Its dotted key.
-        default: Its value; text as it is, all else as JSON.
+        default: Its value; text unquoted, other values as JSON.
         unit: Its unit; "" if it has none.
-        allowed: The values that its type allows; "" where the type says nothing.
+        allowed: The values that its type allows; "" for any value.
         meaning: The first sentence about it, in Markdown.
     """
 
@@ -57,7 +57,7 @@ def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
 
 
 def _allowed(kind: Any) -> str:
-    """The values that a type allows."""
+    """Return the values that a type allows."""
     if isinstance(kind, msgspec.inspect.UnionType):
         return ", ".join(text for text in map(_allowed, kind.types) if text)
     if isinstance(kind, msgspec.inspect.LiteralType):
@@ -71,7 +71,7 @@ def _allowed(kind: Any) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """The first sentence about each attribute in a class's docstring."""
+    """Return the first sentence about each attribute in a class's docstring."""
     _, _, attributes = (inspect.getdoc(kind) or "").partition("Attributes:\n")
     attributes = re.split(r"^\S", attributes, maxsplit=1, flags=re.M)[0]
     entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", attributes, flags=re.M)

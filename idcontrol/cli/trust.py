@@ -1,4 +1,4 @@
-"""``idcontrol trust``: why one may believe a torque, measured anew."""
+"""``idcontrol trust``: measure the evidence for the torques again."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @click.option("--data", type=FOLDER, help="Folder with measured motions and public problems (reality.md).")
 @JSON
 def command(data: Path | None, as_json: bool) -> int:
-    """Measure what physics decides and print it: claim, figure, limit, test; exit status 1 if a claim fails.
+    """Measure claims that physics decides and print claim, figure, limit and test; exit status 1 if a claim fails.
 
-    A claim that needs an extra which is not installed is listed as not measured and does not fail.
+    A claim that needs a missing extra is listed as not measured and does not fail.
     """
     from idcontrol import trust
 
@@ -73,7 +73,7 @@ def _show(rows: list[tuple[str, Verdict]], took_s: float) -> None:
 
 
 def _figure(verdict: Verdict) -> Text:
-    """The measured figure, or the reason why there is none."""
+    """Return the measured figure, or the reason for its absence."""
     from rich.text import Text
 
     if verdict.lacks:

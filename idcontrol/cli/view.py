@@ -1,4 +1,4 @@
-"""``idcontrol view``: a recorded run in 3-D in the browser."""
+"""``idcontrol view``: replay a recorded run in 3-D in the browser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(folder: Path, port: int | None, no_browser: bool, publish: Path | No
 
 
 def view(folder: Path, port: int | None = None, *, browser: bool = True, publish: Path | None = None) -> int:
-    """Replay a run until Ctrl-C or SIGTERM, or write the replay to the file `publish`; returns the exit status.
+    """Replay a run until Ctrl-C or SIGTERM, or write the replay to the file `publish`; return the exit status.
 
     Raises:
         InputError: There is nothing to show, a package is missing, or port or file cannot be used.
@@ -71,5 +71,5 @@ def view(folder: Path, port: int | None = None, *, browser: bool = True, publish
 
 
 def find_robot(name: str) -> Any:
-    """The robot called `name`, or at that path, by the first library that knows it."""
+    """Return the robot called `name`, or at that path, from the first library that has it."""
     return library_of(name).load(name)

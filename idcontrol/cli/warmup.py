@@ -30,7 +30,7 @@ from idcontrol.errors import InputError, UnknownName
 def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> None:
     """Compile and cache the kernels of EXPERIMENTs (all by default), so that the next command starts at once.
 
-    An experiment that needs a package that is not installed is left out, and said so.
+    An experiment that needs a missing package is left out, with a message.
     """
     known = entry_points(EXPERIMENTS)
     for name in experiments:
@@ -42,7 +42,7 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
         len(os.sched_getaffinity(0)), multiprocessing.get_context("spawn"), initializer=_write_into, initargs=(into,)
     ) as pool:
         first = list(pool.map(_rehearse, names, repeat(0)))
-        # what the rehearsals of an experiment share is compiled now: the others need not do it twice
+        # kernels that the rehearsals share are compiled first, so that no two processes compile them
         later = [(name, number) for name, (count, _) in zip(names, first, strict=True) for number in range(1, count)]
         rest = list(pool.map(_rehearse, *zip(*later, strict=True))) if later else []
     done = zip((*names, *(name for name, _ in later)), (*first, *rest), strict=True)
@@ -56,13 +56,13 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
 
 
 def _write_into(folder: Path | None) -> None:
-    """Let this process write kernels into a folder; called before it imports Numba."""
+    """Let this process write kernels into a folder; call it before Numba is imported."""
     if folder is not None:
         os.environ["NUMBA_CACHE_DIR"] = str(folder.resolve())
 
 
 def _rehearse(name: str, number: int) -> tuple[int, str]:
-    """Run one rehearsal; returns how many the experiment has, and why this one could not be done ("" if it was)."""
+    """Run one rehearsal; return the experiment's number of rehearsals, and why this one failed ("" if it did not)."""
     from idcontrol.kernels.linked import compile_linked
 
     try:

@@ -1,1 +1,1 @@
-"""What users name and set: settings, entry points, their own controllers and plants, and child processes."""
+"""Settings, entry points, users' controllers and plants, and child processes."""

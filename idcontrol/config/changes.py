@@ -1,4 +1,4 @@
-"""The difference between a configuration and its preset: as settings, as words of a command, and as a folder name."""
+"""Differences between a configuration and its preset, as settings, command-line words and folder names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST = 100
 
 
 def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
-    """Return the configuration that a preset stands for.
+    """Return the configuration of a preset.
 
     Raises:
         UnknownName: The preset does not exist.
@@ -48,12 +48,12 @@ def folder_name(stem: str, preset: str, start: msgspec.Struct, config: msgspec.S
 
 
 def _rank(key: str) -> int:
-    """Rank settings that people look for first; all others follow in the order of the configuration."""
+    """Return the rank of a setting: `FIRST`, then the others in the order of the configuration."""
     return FIRST.index(key) if key in FIRST else len(FIRST)
 
 
 def _word(key: str, value: Any) -> str:
-    """Return a setting within the name of a folder."""
+    """Return a setting as a part of a folder name."""
     name = without_unit(key.rpartition(".")[2])
     if key in ("controller", "plant"):
         return str(value).rpartition(":")[2]
@@ -69,7 +69,7 @@ def _word(key: str, value: Any) -> str:
 def changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str, Any]:
     """Return the settings of a recorded run that differ from its preset, by dotted key.
 
-    If the experiment is not installed, its presets are unknown, and all settings are returned.
+    All settings are returned if the experiment is not installed, as its presets are unknown.
     """
     now = flat(config)
     try:

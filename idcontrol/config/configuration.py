@@ -30,7 +30,7 @@ Duration = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 """A finite time [s], within twelve days."""
 SLOWEST_HZ, FASTEST_HZ = 1e-3, 1e6
 Rate = Annotated[float, msgspec.Meta(ge=SLOWEST_HZ, le=FASTEST_HZ)]
-"""A rate [Hz]; a loop counts its periods in whole nanoseconds."""
+"""A rate [Hz]; its period is at least a nanosecond, the resolution of a loop."""
 Seed = Annotated[int, msgspec.Meta(ge=0)]
 """A random seed, as NumPy takes it."""
 
@@ -200,7 +200,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def at(values: Any, key: str) -> Any:
-    """Return the value of a dotted key; None where there is none."""
+    """Return the value of a dotted key; None without one."""
     for part in key.split("."):
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
@@ -218,7 +218,7 @@ def _explain(message: str, config: type[msgspec.Struct], values: Any, spelling: 
     """Turn msgspec's "Expected `float` >= 0.0 - at `$.friction.cap`" into one line for users."""
     what, _, where = message.partition(" - at `$.")
     path = where.rstrip("`")
-    if not path:  # validation of the whole configuration has its own wording
+    if not path:  # a check of the whole configuration has a message of its own
         return what
     key = path.partition("[")[0]
     what = re.sub(r"`(\w+)`", lambda word: _WORDS.get(word[1], f"{word[1]!r}"), what)

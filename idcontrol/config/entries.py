@@ -1,8 +1,8 @@
 """Experiments, robots, studies, controllers and plants of any installed package, by name.
 
-They are entry points (groups ``idcontrol.experiments``, ``idcontrol.robots``, ``idcontrol.studies``,
-``idcontrol.controllers`` and ``idcontrol.plants``), so that the library imports nothing above it and other packages can
-join.
+All are entry points (groups ``idcontrol.experiments``, ``idcontrol.robots``, ``idcontrol.studies``,
+``idcontrol.controllers`` and ``idcontrol.plants``), so the library imports no higher layer and other packages can add
+their own.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Experiment(Protocol):
         ...
 
     def rehearsals(self) -> Sequence[Any]:
-        """Return configurations of short runs that compile all kernels; the first, those that all runs share."""
+        """Return configurations of short runs that compile all kernels; the first compiles the shared ones."""
         ...
 
 
@@ -69,7 +69,7 @@ class RobotLibrary(Protocol):
         ...
 
     def summaries(self) -> Mapping[str, str]:
-        """One line that describes each robot, by name; it loads none."""
+        """Description of each robot in one line, by name; no robot is loaded."""
         ...
 
     def check(self, name_or_path: str) -> Any:
@@ -131,9 +131,9 @@ def _summary_in_source(entry: Any) -> str | None:
 
 
 def registered(group: str) -> dict[str, str]:
-    """Describe each controller or plant, by name: ours from the calls ``register(name, line, ...)`` in their source."""
+    """Describe each controller or plant, by name; ours from calls ``register(name, line, ...)`` in the source."""
     items = {}
-    for statement in _source(group):  # whose name is that of our module
+    for statement in _source(group):  # an entry point's name is the module's
         match statement:
             case ast.Expr(ast.Call(ast.Name("register"), [ast.Constant(str(name)), ast.Constant(str(line)), *_])):
                 items[name] = line

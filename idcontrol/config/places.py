@@ -1,7 +1,7 @@
-"""A user's controller or plant by its place: ``package.module:Class`` or ``file.py:Class``.
+"""Users' controllers and plants by place: ``package.module:Class`` or ``file.py:Class``.
 
-Nothing needs to be registered: the place is the name, in every command, in Python and in worker processes. Packages may
-also name theirs, as an entry point of the group ``idcontrol.controllers`` or ``idcontrol.plants``.
+No registration is needed: the place is the name, in every command, in Python and in worker processes. Packages may also
+define names, as entry points of the group ``idcontrol.controllers`` or ``idcontrol.plants``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Kind:
 
 
 class Setup(Protocol):
-    """The part of a setup that a constructor with (robot, mu, rate) needs."""
+    """The fields of a setup for a constructor with (robot, mu, rate)."""
 
     @property
     def robot(self) -> Any:
@@ -65,7 +65,7 @@ class Setup(Protocol):
 
 
 _OWN: Final[set[str]] = set()
-"""Files of modules that users have named."""
+"""Files of users' modules."""
 
 
 _READ: Final[dict[str, tuple[tuple[int, int, int], ModuleType]]] = {}
@@ -77,7 +77,7 @@ def own_line(error: BaseException) -> str | None:
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in _OWN]
     if lines:
         return f"{Path(lines[-1].filename).name}, line {lines[-1].lineno}"
-    # a StopIteration becomes a RuntimeError on its way; our errors already name their cause
+    # a generator turns StopIteration into RuntimeError; our errors already name their cause
     cause = None if isinstance(error, IdControlError) else error.__cause__
     return None if cause is None else own_line(cause)
 
@@ -100,8 +100,8 @@ def definition(thing: object) -> str:
 def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any], Any]:
     """Return the function from a `Setup` to the controller or plant called `name`.
 
-    The target is called with ``(robot, mu, rate)``, with the `Setup` or with nothing, as many arguments as it needs; an
-    object that has all `calls` is used as it is. A file is read again once it has changed, as in a notebook.
+    The target is called with ``(robot, mu, rate)``, the `Setup` or nothing, by its number of required arguments; an
+    object that has all `calls` is used directly. A file is read again once it has changed, as in a notebook.
 
     Args:
         kind: Required kind.
@@ -130,7 +130,7 @@ def contact_law(kind: Kind, name: str, registered: Iterable[str]) -> ContactLaw:
         UnknownName: Nothing has that name.
         InputError: It cannot be imported, or its contact law is not a `ContactLaw`.
     """
-    from idcontrol.types import ContactLaw  # imports NumPy, which commands that only print help avoid
+    from idcontrol.types import ContactLaw  # a late import: NumPy would slow down commands that only print help
 
     law = getattr(_target(kind, name, registered), "contact_law", ContactLaw())
     if not isinstance(law, ContactLaw):
@@ -195,8 +195,8 @@ def _module(kind: Kind, name: str, place: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     _OWN.add(module.__file__ or "")
-    _search(str(path.parent.resolve()))  # for modules next to it
-    sys.modules[place] = module  # dataclasses look up their module
+    _search(str(path.parent.resolve()))  # lets the file import modules in its folder
+    sys.modules[place] = module  # dataclasses look up their module by name
     _imported(kind, name, place, functools.partial(spec.loader.exec_module, module))
     _READ[place] = stamp, module
     return module
@@ -214,7 +214,7 @@ def _imported(kind: Kind, name: str, place: str, load: Callable[[], Any]) -> Any
 
 
 def _defined(kind: Kind, module: ModuleType) -> list[str]:
-    """Return the names that a module itself defines and exports and that can be of this kind."""
+    """Return the public names defined in a module that can be of this kind."""
     return [
         name
         for name, value in vars(module).items()
@@ -223,7 +223,7 @@ def _defined(kind: Kind, module: ModuleType) -> list[str]:
 
 
 def _can_be(kind: Kind, value: Any) -> bool:
-    """True if it is of this kind, or may create one: a class of this kind, or a function."""
+    """True if an object is of this kind, or may create one: a class of this kind, or a function."""
     if isinstance(value, type) and _missing(kind, value):
         return False
     return _fits(kind, value) or (callable(value) and len(_needed(value)) in (0, 1, 3))

@@ -1,4 +1,4 @@
-"""Controllers or plants by name: ours, registered ones, other packages', and users' own by place."""
+"""Controllers or plants by name: ours, registered ones, other packages', and users' by place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Registry(Generic[Setup, Instance]):
 
     Attributes:
         kind: Their kind.
-        entries: Line in ``idcontrol list``, factory and contact law of each registered one, by name.
+        entries: Line in ``idcontrol list``, factory and contact law of each registered object, by name.
     """
 
     kind: Final[places.Kind]
@@ -59,5 +59,5 @@ class Registry(Generic[Setup, Instance]):
         return self.entries[name][1] if name in self.entries else places.factory(self.kind, name, self.entries)
 
     def contact_law(self, name: str) -> ContactLaw:
-        """Return the known contact law of the object called `name`; raise as `factory`."""
+        """Return the contact law of the object called `name`; raise errors like `factory`."""
         return self.entries[name][2] if name in self.entries else places.contact_law(self.kind, name, self.entries)

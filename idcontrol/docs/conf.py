@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.writers.html5 import HTML5Translator
 
-os.environ["NUMBA_DISABLE_JIT"] = "1"  # so that kernels are functions with signatures, and nothing is compiled
+os.environ["NUMBA_DISABLE_JIT"] = "1"  # without the JIT, kernels are functions with signatures, and nothing is compiled
 sys.path.insert(0, str(Path(__file__).parent))  # for `tables`
 
 project = "idcontrol"
@@ -29,12 +29,12 @@ release = metadata.version("idcontrol")
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "tables"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline", "deflist"]
 myst_heading_anchors = 3
-nb_execution_mode = "off"  # the notebook holds its outputs; `make figures` runs it
+nb_execution_mode = "off"  # the notebook stores its outputs; `make figures` runs it
 nitpicky = False
-toc_object_entries = False  # with the 5000 objects, copying the navigation into each page takes most of the time
+toc_object_entries = False  # copying 5000 objects into each page would dominate the build
 exclude_patterns = ["notes"]  # dated notes, for people who change the code
-default_role = "py:obj"  # single backticks of docstrings: a link where there is something to link to
-suppress_warnings = ["ref.python"]  # two classes have a member of that name: the link goes to the first
+default_role = "py:obj"  # single backticks in docstrings become links if their target exists
+suppress_warnings = ["ref.python"]  # if two classes have a member of one name, the link goes to the first
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -56,7 +56,7 @@ SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Note|Example|Examp
 QUOTED = re.compile(r"(``.*?``|`.*?`)")
 BULLET = re.compile(r"^\s*(?:[*-] )?")
 TIGHT = re.compile(r"<mo(?: stretchy=\"false\">([/|])|[^>]*>(‖))</mo>")
-"""Signs that browsers would set like operators, with space around, and the first of a pair higher than the second."""
+"""Signs without space around them: as operators, browsers would add it, and raise the first of a pair."""
 
 FORWARD = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
 
@@ -65,8 +65,8 @@ NUMBERED = ("math", "planner")
 
 HEADING = re.compile(r"^(?=#{2,3} (\d+(?:\.\d+)?) )", flags=re.M)
 CITATION = re.compile(
-    rf"(?<![`/\w])(?:docs/)?({'|'.join(NUMBERED)}|theory/\w+)\.md"  # a page
-    r"(?:,?(?: (?:sections?|chapters?))? (\d+(?:\.\d+)?))?"  # and its section, if one is cited
+    rf"(?<![`/\w])(?:docs/)?({'|'.join(NUMBERED)}|theory/\w+)\.md"  # matches a page
+    r"(?:,?(?: (?:sections?|chapters?))? (\d+(?:\.\d+)?))?"  # matches its section, if cited
 )
 MARKUP = re.compile(r"(?<!\\)([|*]|(?<=\w)_(?=\W|$))")
 
@@ -98,13 +98,13 @@ def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def name_sections(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Give every numbered section a name that a citation can be linked to."""
+    """Give every numbered section a name, the target of citations."""
     if docname in NUMBERED:
         source[0] = HEADING.sub(rf"({docname}-\1)=\n", source[0])
 
 
 def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Let reStructuredText read docstrings as they were meant: ``|x|`` and ``a*`` are formulas, indented lines too."""
+    """Keep reStructuredText from reading ``|x|``, ``a*`` and indented formulas as markup."""
     out: list[str] = []
     verbatim = sections = False
     for line in lines:
@@ -119,12 +119,12 @@ def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
             verbatim = True
         out.append(line if verbatim and indent else escaped(line))
     if what in ("attribute", "data"):
-        out[:0] = ["..", ""]  # an empty comment, or napoleon takes all before a colon for the type
+        out[:0] = ["..", ""]  # an empty comment; without it, napoleon reads the text before a colon as a type
     lines[:] = out
 
 
 def plain_types(*documented: Any) -> tuple[str, str] | None:
-    """Signature and result with the names of type aliases as they are written, within other types too."""
+    """Write type aliases in signature and result by their names, inside other types too."""
     *_, signature, result = documented
     if signature is None:
         return None
@@ -132,7 +132,7 @@ def plain_types(*documented: Any) -> tuple[str, str] | None:
 
 
 def escaped(line: str) -> str:
-    """Return the line with links for citations of our pages, and plain text where reStructuredText would see markup."""
+    """Return the line with citations of our pages as links, and accidental markup escaped."""
     line = CITATION.sub(link, line)
     bullet = len(line) - len(BULLET.sub("", line))
     parts = QUOTED.split(line[bullet:])

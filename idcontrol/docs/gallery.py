@@ -63,20 +63,20 @@ COMMANDS = {
     "tosses": "idcontrol run tosses --preset fitted --set data=cube_tosses.npz",
     "icub-forces": "idcontrol run icub-forces --set data=icub_walk.npz",
 }
-"""The command that makes each picture, in the order of the page."""
+"""Command of each picture, in the order of the page."""
 DATA = {"standing": "tsid/bin/python", "tosses": "cube_tosses.npz", "icub-forces": "icub_walk.npz"}
-"""Files of others that a command reads; where one is not in the folder, the picture that there is stays."""
+"""Data files that commands read; if a file is missing, the existing picture is kept."""
 SIZE = (360, 540)
 """Height and width of a picture in pixels."""
 IN_3D = {"trot": SIZE, "rough": SIZE, "grasp": SIZE, "jar": (1080, 1620)}
-"""Experiments that are shown in 3-D, with height and width in pixels before empty margins are cut off."""
+"""Experiments shown in 3-D, with height and width in pixels before cropping."""
 FILM_FROM_S, FILM_S, FILM_SPEED, FILM_FRAMES_PER_S = 1.0, 0.6, 0.25, 10
-"""The film of the trot: its first instant and its length in the run's own time [s], its speed and rate."""
+"""Film of the trot: start and length in the run's time [s], speed, frames per second."""
 
 
 @contextmanager
 def browser(address: str, profile: Path) -> Iterator[None]:
-    """Return a Chromium without a window that shows a page."""
+    """Open a page in a headless Chromium."""
     command = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if command is None:
         sys.exit("the gallery needs Chromium: apt-get install chromium")
@@ -94,7 +94,7 @@ def browser(address: str, profile: Path) -> Iterator[None]:
 
 
 def rendered(folder: Path, times: list[float], profile: Path, size: tuple[int, int] = SIZE) -> list[Any]:
-    """Pictures of a run at these times [s], shape (height, width, 3) each, as a browser draws them."""
+    """Return pictures of a run at these times [s], drawn by a browser, shape (height, width, 3) each."""
     film = Film(load(folder), find_robot)
     server = serve(None, folder.name)
     arrived = threading.Event()
@@ -105,7 +105,7 @@ def rendered(folder: Path, times: list[float], profile: Path, size: tuple[int, i
         player.toggle()
         with browser(f"http://{server.get_host()}:{server.get_port()}", profile):
             arrived.wait(60.0)
-            time.sleep(8.0)  # meshes are on their way
+            time.sleep(8.0)  # meshes are still loading
             frames = []
             for t in times:
                 player.slider.value = t
@@ -134,20 +134,20 @@ def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
 
 
 def film(folder: Path, out: Path, profile: Path) -> None:
-    """The film of a trot, as a GIF."""
+    """Return the film of a trot as a GIF."""
     times = FILM_FROM_S + np.arange(0.0, FILM_S, FILM_SPEED / FILM_FRAMES_PER_S)
     out.write_bytes(gif(rendered(folder, list(times), profile), FILM_FRAMES_PER_S))
 
 
 def part(name: str, command: str, shown: Path) -> str:
-    """Return the part of the page about one experiment."""
+    """Return the section of the page about one experiment."""
     image = f"![{name}](pictures/gallery/{shown.name})"
     summary = load_experiment(name).summary
     return "\n\n".join((f"## {name}", f"{summary[0].upper()}{summary[1:]}.", image, f"```sh\n{command}\n```"))
 
 
 def main() -> None:
-    """Run every experiment, write its picture, and the page of all of them."""
+    """Run every experiment, and write its picture and the page."""
     if missing := set(entry_points(EXPERIMENTS)) ^ set(COMMANDS):
         sys.exit(f"the gallery's commands are not those of the installed experiments: {', '.join(sorted(missing))}")
     out = DOCS / "pictures" / "gallery"

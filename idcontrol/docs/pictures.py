@@ -28,7 +28,7 @@ LEG = ("LF_X_1", "LF_Y_2", "LF_Y_3")
 
 
 def walk(controller: str, **settings: Any) -> Run:
-    """Two seconds of the trot, unless the settings say otherwise."""
+    """Run a trot, two seconds long unless the settings say otherwise."""
     with TemporaryDirectory() as folder:
         changes = {"controller": controller, "duration_s": 2.0, **settings}
         config = msgspec.structs.replace(trot.PRESETS["default"], **changes)
@@ -37,7 +37,7 @@ def walk(controller: str, **settings: Any) -> Run:
 
 
 def smoothness(out: Path) -> None:
-    """The torque of one hind knee over two strides, by three controllers."""
+    """Draw the torque of one hind knee over two strides, by three controllers."""
     figure, axes = plt.subplots(len(SMOOTH), 1, figsize=(8, 5), sharex=True, sharey=True, layout="constrained")
     for ax, controller in zip(axes, SMOOTH, strict=True):
         run = walk(controller)
@@ -51,7 +51,7 @@ def smoothness(out: Path) -> None:
 
 
 def gaits(out: Path) -> None:
-    """Draw which feet bear the robot links, over 0.6 s of each gait at 0.2 m/s."""
+    """Draw the stance feet of the robot links over 0.6 s of each gait at 0.2 m/s."""
     figure, axes = plt.subplots(len(GAITS), 1, figsize=(8, 7.5), sharex=True, layout="constrained")
     for ax, kind in zip(axes, GAITS, strict=True):
         run = walk("id-coulomb-qp", path=WalkPath(kind="command"), gait=WalkGait(kind=kind), duration_s=3.0)
@@ -72,7 +72,7 @@ def gaits(out: Path) -> None:
 
 
 def strides(out: Path) -> None:
-    """Torques of a leg, their rate, and predicted beside actual normal forces over two strides of the trot."""
+    """Draw the torques of a leg, their rate, and predicted beside actual normal forces over two strides of the trot."""
     run = walk("id-coulomb-qp")
     layout, arrays = run.meta["layout"], run.arrays
     t, h = arrays["t"], layout["period_s"]
@@ -95,7 +95,7 @@ def strides(out: Path) -> None:
 
 
 def slid(name: str, mu: float) -> float:
-    """How far a body on four ball feet slides down a slope of 15 degrees in a second [m]."""
+    """Return the slide of a body on four ball feet down a slope of 15 degrees in a second [m]."""
     plant = plants.build(name, sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))
     start = state = plant.reset(sled_state(SLOPE))
     for _ in range(1000):
@@ -104,7 +104,7 @@ def slid(name: str, mu: float) -> float:
 
 
 def incline(out: Path) -> None:
-    """Plot how far a body slides down a slope with each contact model, and by how much that misses the closed form."""
+    """Draw the slide of a body down a slope with each contact model, and its error to the closed form."""
     figure, (far, off) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
     frictions = np.linspace(0.0, 0.4, 17)
     exact = 0.5 * G * np.maximum(np.sin(SLOPE) - frictions * np.cos(SLOPE), 0.0)
@@ -121,7 +121,7 @@ def incline(out: Path) -> None:
 
 
 def save(figure: plt.Figure, out: Path) -> None:
-    """Write a picture that is the same whenever it is drawn."""
+    """Write a picture, byte for byte reproducible."""
     for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(alpha=0.25)
@@ -130,11 +130,11 @@ def save(figure: plt.Figure, out: Path) -> None:
 
 
 def tutorial(path: Path) -> None:
-    """Run the notebook in an empty folder and keep what it shows."""
+    """Run the notebook in an empty folder and store its outputs."""
     notebook = nbformat.read(path, as_version=4)
     with TemporaryDirectory() as folder:
         NotebookClient(notebook, resources={"metadata": {"path": folder}}, record_timing=False).execute()
-    notebook.metadata = {"kernelspec": notebook.metadata.kernelspec}  # no versions of this machine
+    notebook.metadata = {"kernelspec": notebook.metadata.kernelspec}  # without the versions of this machine
     nbformat.write(notebook, path)
 
 

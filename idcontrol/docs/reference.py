@@ -1,4 +1,4 @@
-"""Pages of reference that the code itself writes: settings from their structs, commands from their options."""
+"""Generated reference pages: settings from their structs, commands from their options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def settings() -> str:
-    """Return every setting of the loop and of experiments: one table for each configuration, that of the trot first."""
+    """Return every setting of the loop and of experiments: one table per configuration, the trot's first."""
     sharing: dict[type, list[str]] = {}
     for name in sorted(entry_points(EXPERIMENTS), key=lambda name: (name != "trot", name)):
         sharing.setdefault(type(load_experiment(name).presets["default"]), []).append(name)
@@ -32,7 +32,7 @@ def settings() -> str:
 
 
 def _settings_of(heading: str, config: Any, prefix: str = "") -> str:
-    """A table with one row for each value of a configuration."""
+    """Return a table with one row for each value of a configuration."""
     rows = (
         (
             f"`{one.key}`",
@@ -46,12 +46,12 @@ def _settings_of(heading: str, config: Any, prefix: str = "") -> str:
 
 
 def _markdown(text: str) -> str:
-    """Text of a docstring in Markdown: double backticks of code become single ones."""
+    """Convert a docstring to Markdown: double backticks of code become single ones."""
     return text.replace("``", "`")
 
 
 def commands() -> str:
-    """Return every command with its arguments and options, as its help says them."""
+    """Return every command with its arguments and options, from its help."""
     return "\n\n".join(_command(name, command) for name, command in cli.commands.items() if not command.hidden)
 
 
@@ -65,5 +65,5 @@ def _command(name: str, command: click.Command) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text in a cell of a table, where Markdown would see its ends and HTML."""
+    """Escape text for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("*", "\\*").replace("<", "\\<")

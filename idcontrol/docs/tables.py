@@ -1,4 +1,4 @@
-"""Tables that pages take from the project itself: its defaults, and what its commands measured (``make figures``)."""
+"""Tables of pages that come from the project: defaults, and measurements of its commands (``make figures``)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _claim_row(claim: dict[str, Any]) -> list[str]:
 
 
 def _power(value: float) -> str:
-    """Return a small number as a formula, which is not broken over lines."""
+    """Return a small number as a formula, which stays on one line."""
     if value == 0.0:
         return "0"
     digits, _, exponent = f"{value:.1e}".partition("e")
@@ -73,7 +73,7 @@ def _bench_row(row: dict[str, Any]) -> list[str]:
 
 
 def machine() -> str:
-    """Where and when the times of `bench` were taken."""
+    """Return computer and date of the times of `bench`."""
     bench = _bench()
     of = bench["machine"]
     return (
@@ -83,7 +83,7 @@ def machine() -> str:
 
 
 def verdicts() -> str:
-    """The output of ``python -m idcontrol.experiments.papers``: how many numbers of each table and figure agree."""
+    """Return how many numbers of each table and figure agree, from ``python -m idcontrol.experiments.papers``."""
     places = _papers()["places"]
     header = ["", "shows", "numbers", *KINDS.values(), "compared by"]
     sums = {kind: sum(place[kind] for place in places) for kind in ("printed", *KINDS)}
@@ -102,7 +102,7 @@ def verdicts() -> str:
 
 
 def differing() -> str:
-    """What differs from the papers, by place: found and printed, with the page that derives it, or unexplained."""
+    """Return numbers that differ from the papers, by place: ours, printed, and the page that derives the difference."""
     said, parts = _papers()["judged"], []
     for source in (f"{place['paper']}, {place['where']}" for place in _papers()["places"]):
         rows = [
@@ -133,7 +133,7 @@ def _value(value: Any) -> str:
 
 
 def _linked(verdict: str) -> str:
-    """Return the verdict, with a link to the page in its brackets."""
+    """Return the verdict with its page, in brackets, as a link."""
     kind, bracket, page = verdict.partition(" (")
     return f"[{kind}]({page.removesuffix(')')})" if bracket else kind
 
@@ -156,8 +156,8 @@ class Table(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Return the table, parsed as a part of the page."""
-        self.env.note_reread()  # what it shows may change without the page
+        """Return the table as parsed nodes of the page."""
+        self.env.note_reread()  # the table may change while the page does not
         return self.parse_text_to_nodes(TABLES[self.arguments[0]](), allow_section_headings=True)
 
 

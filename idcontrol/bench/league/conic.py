@@ -2,8 +2,8 @@ r"""A step of SAP as a second-order cone program, for general solvers (Castro, P
 
     minimize over v, γ   ½ (v - v*)ᵀ M (v - v*) + ½ γᵀ R γ    subject to   g = J v - v̂ + R γ in the dual friction cones
 
-In whitened coordinates ``z = Lᵀ(v - v*)``, ``ζ = R^½ γ`` the cost is ½|z|² + ½|ζ|². Solvers that know quadratic costs
-get that; ECOS minimizes |(z, ζ)|, which one more cone bounds. OSQP knows no cones, so that it cannot take part.
+In whitened coordinates ``z = Lᵀ(v - v*)``, ``ζ = R^½ γ`` the cost is ½|z|² + ½|ζ|². Solvers with quadratic costs
+minimize it; ECOS minimizes |(z, ζ)|, bounded by one more cone. OSQP has no cones and is left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Program(NamedTuple):
         v_star: Velocities without contact, shape (m,).
         J: Contact rows, shape (3 n, m).
         rho: Whitened rows ``J L⁻ᵀ``, shape (3 n, m).
-        c: ``J v* - v̂`` less the velocity of surfaces, shape (3 n,).
+        c: ``J v* - v̂`` minus the velocity of surfaces, shape (3 n,).
         R: Regularization, shape (3 n,).
         mu: Friction, shape (n,).
     """
@@ -56,10 +56,10 @@ class Answer(NamedTuple):
     Attributes:
         v: Velocities, shape (m,).
         gamma: Impulses, shape (3 n,).
-        iterations: Its iterations.
-        seconds: Processor time that it took, by its own clock for ECOS; without its setup, which Castro, Permenter &
-            Han 2022 leave out for Gurobi, too [s].
-        solved: True if it claims to have solved it.
+        iterations: Number of iterations.
+        seconds: Processor time without setup, as Castro, Permenter & Han 2022 time Gurobi; for ECOS by its own clock
+            [s].
+        solved: True if the solver reports success.
     """
 
     v: Array
@@ -73,7 +73,7 @@ def program(problem: SparseProblem, sigma: float, beta: float) -> Program:
     """Return the program of a step, with SAP's regularization.
 
     Raises:
-        InputError: Some friction is infinite: its cone has no dual with an inside.
+        InputError: A friction coefficient is infinite: the dual of its cone has no interior.
     """
     if np.isinf(problem.mu).any():
         raise InputError("general solvers need finite friction")
@@ -101,7 +101,7 @@ def of_step(step: StepProblem, v: Array, impulse: Array) -> SparseProblem:
     Args:
         step: The step, whose ties are left out.
         v: Velocities at its beginning, shape (m,).
-        impulse: Impulses of motors and other rows beside contacts, shape (m,) [N s, N m s].
+        impulse: Impulses of motors and of all rows other than contacts, shape (m,) [N s, N m s].
     """
     contacts, m = step.contacts, len(v)
     n = len(contacts)
@@ -130,7 +130,7 @@ def by_sap(problem: SparseProblem, solution: SparseSolution, seconds: float) -> 
 
 
 def momentum_error(asked: Program, answer: Answer) -> float:
-    """``|D(M(v - v*) - Jᵀγ)| / max(|D M v|, |D Jᵀγ|)``, D = diag(M)^(-1/2) (Castro et al. 2022, eq. 24)."""
+    """Return ``|D(M(v - v*) - Jᵀγ)| / max(|D M v|, |D Jᵀγ|)``, D = diag(M)^(-1/2) (Castro et al. 2022, eq. 24)."""
     scale = np.diag(asked.M) ** -0.5
     carried, pushed = asked.M @ answer.v, answer.gamma @ asked.J
     size = max(np.linalg.norm(scale * carried), np.linalg.norm(scale * pushed))
@@ -139,7 +139,7 @@ def momentum_error(asked: Program, answer: Answer) -> float:
 
 
 def slackness(asked: Program, answer: Answer) -> float:
-    """Return the mean |g · γ| of a contact over the cost at the answer (Castro et al. 2022, eq. 25)."""
+    """Return the mean |g · γ| of the contacts over the cost at the answer (Castro et al. 2022, eq. 25)."""
     away = answer.v - asked.v_star
     g = asked.c + asked.J @ away + asked.R * answer.gamma
     cost = 0.5 * away @ asked.M @ away + 0.5 * answer.gamma @ (asked.R * answer.gamma)
@@ -148,7 +148,7 @@ def slackness(asked: Program, answer: Answer) -> float:
 
 
 def condition(asked: Program, v: Array) -> float:
-    """Condition number of the Hessian ``M + JᵀG J`` of SAP's cost at v (Castro et al. 2022, Fig. 15)."""
+    """Return the condition number of the Hessian ``M + JᵀG J`` of SAP's cost at v (Castro et al. 2022, Fig. 15)."""
     u = (asked.c + asked.J @ (v - asked.v_star)).reshape(-1, 3)
     H, gamma = asked.M.copy(), np.empty(3)
     for i, mu in enumerate(asked.mu):
@@ -162,7 +162,7 @@ def condition(asked: Program, v: Array) -> float:
 
 
 def _matrices(asked: Program) -> tuple[csc_array, Array]:
-    """G and h of ``G x + s = h``, s in second-order cones of three, x = (z, ζ)."""
+    """Return G and h of ``G x + s = h``, with x = (z, ζ) and s in second-order cones of three entries."""
     across = np.column_stack((np.ones_like(asked.mu), asked.mu, asked.mu)).ravel()
     G = -hstack([diags_array(across) @ csc_array(asked.rho), diags_array(across * np.sqrt(asked.R))])
     return csc_array(G), across * asked.c
@@ -175,7 +175,7 @@ def _answer(asked: Program, x: Array, iterations: int, seconds: float, solved: b
 
 
 def clarabel(asked: Program, tolerance: float) -> Answer:
-    """Clarabel, an interior-point method for quadratic costs (Goulart & Chen 2024)."""
+    """Solve by Clarabel, an interior-point method for quadratic costs (Goulart & Chen 2024)."""
     package: Any = importlib.import_module("clarabel")
     G, h = _matrices(asked)
     settings = package.DefaultSettings()
@@ -190,7 +190,7 @@ def clarabel(asked: Program, tolerance: float) -> Answer:
 
 
 def ecos(asked: Program, tolerance: float) -> Answer:
-    """ECOS, an interior-point method for linear costs (Domahidi, Chu & Boyd 2013)."""
+    """Solve by ECOS, an interior-point method for linear costs (Domahidi, Chu & Boyd 2013)."""
     package: Any = importlib.import_module("ecos")
     G, h = _matrices(asked)
     size = 1 + G.shape[1]
@@ -212,7 +212,7 @@ def ecos(asked: Program, tolerance: float) -> Answer:
 
 
 def scs(asked: Program, tolerance: float) -> Answer:
-    """SCS, a first-order method (O'Donoghue 2021)."""
+    """Solve by SCS, a first-order method (O'Donoghue 2021)."""
     package: Any = importlib.import_module("scs")
     G, h = _matrices(asked)
     data = {"P": csc_array(eye_array(G.shape[1])), "A": G, "b": h, "c": np.zeros(G.shape[1])}
@@ -224,7 +224,7 @@ def scs(asked: Program, tolerance: float) -> Answer:
 
 
 SOLVERS: Final[dict[str, Callable[[Program, float], Answer]]] = {"clarabel": clarabel, "ecos": ecos, "scs": scs}
-"""General solvers by name: Clarabel stands where Castro et al. have Gurobi, ECOS where they have a geodesic interior
+"""General solvers by name: Clarabel instead of the Gurobi of Castro et al., ECOS instead of their geodesic interior
 point."""
 
 

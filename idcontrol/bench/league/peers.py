@@ -1,8 +1,8 @@
-"""Solvers of other packages for `idcontrol.bench.league.solvers`: a script, as some of them crash.
+"""Solvers of other packages for `idcontrol.bench.league.solvers`, in a script of their own, as some crash.
 
 A line on stdin is a JSON list: the problem's file (.npz), the solver, its tolerance, its iterations, and the time after
 which it is not called again [s]. The answer is a line on stdout: ``{"r": impulses or null, "seconds": shortest time}``.
-It imports nothing of idcontrol, as siconos belongs to an interpreter of its own.
+The script imports nothing of idcontrol, as siconos needs a separate interpreter.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Solve = Callable[[], Any]
 """Solves a problem, and returns impulses, shape (3 n,), or None."""
 
 SOLVES = 60
-"""Convex programs that a fixed point may take."""
+"""Largest number of convex programs in a fixed-point iteration."""
 
 
 def pinocchio(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: int) -> Solve:
-    """ADMM (Carpentier et al. 2024) or projected Gauss-Seidel (PGS); tangents come first there."""
+    """Solve by ADMM (Carpentier et al. 2024) or projected Gauss-Seidel (PGS); Pinocchio's tangents come first."""
     pin: Any = importlib.import_module("pinocchio")
     n = mu.size
     order = np.arange(3 * n).reshape(n, 3)[:, [1, 2, 0]].ravel()
     model = pin.Model()
     model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "body")
     points, places = pin.StdVec_ConstraintModel(), pin.StdVec_ConstraintData()
-    kept = []  # the vectors do not keep what is in them
+    kept = []  # the vectors hold no references to their entries
     for friction in mu.tolist():
         point = pin.PointContactConstraintModel(model, 0, pin.SE3.Identity(), 1, pin.SE3.Identity())
         point.setFriction(friction)
@@ -61,7 +61,7 @@ def pinocchio(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: in
 
 
 def fixed_point(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: int) -> Solve:
-    """Convex programs min ½ rᵀWr + (q + s)ᵀr in the cones, with s = μ |u_T| of the one before (Acary et al. 2011)."""
+    """Solve convex programs min ½ rᵀWr + (q + s)ᵀr in the cones, with s = μ |u_T| of the last (Acary et al. 2011)."""
     cvxpy: Any = importlib.import_module("cvxpy")
     n = mu.size
     size, vectors = np.linalg.eigh(W)
@@ -78,7 +78,7 @@ def fixed_point(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: 
             linear.value[::3] += s
             try:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # it warns of what misses its tolerance
+                    warnings.simplefilter("ignore")  # it warns if it misses its tolerance
                     program.solve(solver=method, tol_gap_abs=tight, tol_gap_rel=tight, tol_feas=tight, max_iter=rounds)
             except cvxpy.error.SolverError:
                 return None
@@ -94,7 +94,7 @@ def fixed_point(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: 
 
 
 def siconos(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: int) -> Solve:
-    """Gauss-Seidel, ADMM or the semi-smooth Newton method of siconos (Acary et al. 2018)."""
+    """Solve by Gauss-Seidel, ADMM or the semi-smooth Newton method of siconos (Acary et al. 2018)."""
     sn: Any = importlib.import_module("siconos.numerics")
     driver = {"NSGS": sn.fc3d_nsgs, "ADMM": sn.fc3d_admm, "NSN_AC": sn.fc3d_nonsmooth_Newton_AlartCurnier}[method]
     problem = sn.FrictionContactProblem(3, mu.size, np.asfortranarray(W), q, mu)
@@ -113,7 +113,7 @@ PACKAGES = {"pinocchio": pinocchio, "cvxpy": fixed_point, "siconos": siconos}
 
 
 def shortest(solve: Solve, patience: float) -> tuple[Any, float]:
-    """Return what `solve` returns, and the shortest time of its calls, which are repeated for `patience` [s]."""
+    """Call `solve` again and again for `patience` [s]; return its result and the shortest time."""
     least, spent, impulses = float("inf"), 0.0, None
     while spent < patience:
         began = time.perf_counter()
@@ -135,7 +135,7 @@ def answer(file: str, package: str, method: str, tolerance: float, rounds: int, 
 
 if __name__ == "__main__":
     channel = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # some print on stdout
+    os.dup2(2, 1)  # some solvers print on stdout
     with contextlib.suppress(BrokenPipeError):
         for line in sys.stdin:
             print(json.dumps(answer(*json.loads(line))), file=channel, flush=True)

@@ -1,7 +1,7 @@
-"""Contact problems known by their Delassus operator, as files and from steps.
+"""Contact problems as a Delassus operator, from files and from steps.
 
-A file is a NumPy ``.npz`` with the arrays of `FrictionProblem`: ``W`` (3 n, 3 n), ``q`` (3 n,) and ``mu`` (n,). Others
-that may be in it are not read.
+A file is a NumPy ``.npz`` with the arrays of `FrictionProblem`: ``W`` (3 n, 3 n), ``q`` (3 n,) and ``mu`` (n,). Other
+arrays are ignored.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from idcontrol.models.whitened import whiten
 from idcontrol.types import Array
 
 RECORDED: Final = Path(__file__).parent / "recorded"
-"""Plant steps of our trots (links at μ 0.1 and 0.8, go1 at 0.1, anymal at 0.8, on command) and grasps (μ 0.3 and 1),
-from the 300th of a run on every 97th, as `of_step` gives them."""
+"""Plant steps of trots on command (links at μ 0.1 and 0.8, go1 at 0.1, anymal at 0.8) and grasps (μ 0.3 and 1): every
+97th step of a run from the 300th on, converted by `of_step`."""
 
 
 class FrictionProblem(NamedTuple):
     """Find impulses r with u = W r + q under Coulomb's law (`idcontrol.judge`).
 
-    Contact i owns entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents); u_N > 0 parts.
+    Contact i owns entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents); u_N > 0 separates.
 
     Attributes:
-        name: Of the set and in it.
+        name: Name of the set and of the problem in it.
         W: Delassus operator, symmetric, shape (3 n, 3 n) [1/kg].
         q: Velocities at zero impulse, shape (3 n,) [m/s].
         mu: Friction, shape (n,).
@@ -45,7 +45,7 @@ def read(paths: Sequence[str | Path]) -> list[FrictionProblem]:
     """Return the problems of files and, in the order of their names, of folders; W is replaced by (W + Wᵀ)/2.
 
     Raises:
-        InputError: A path has none, or a file is none.
+        InputError: A folder has no problems, or a file is not a problem.
     """
     files: list[Path] = []
     for path in map(Path, paths):
@@ -74,7 +74,7 @@ def _read(file: Path) -> FrictionProblem:
 
 
 def of_step(name: str, step: StepProblem) -> FrictionProblem:
-    """Return a step's contact problem, forward or inverse; its frictions must be finite, and its ties none."""
+    """Return a step's contact problem, forward or inverse, which must have finite friction and no ties."""
     whitened, n = whiten(step), len(step.contacts)
     order = np.arange(3 * n).reshape(3, n).T.ravel()
     rho = whitened.rho[order]

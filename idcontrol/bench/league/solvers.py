@@ -1,7 +1,6 @@
-"""The solvers of the league: ours, installed ones of other packages, and the user's.
+"""The solvers of the league: ours, other packages', and the user's.
 
-Other packages' solvers run in processes of their own (`idcontrol.bench.league.peers`), one an interpreter, and some of
-them do crash.
+Other packages' solvers run in separate processes (`idcontrol.bench.league.peers`), one per interpreter, as some crash.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from idcontrol.types import Array
 TOLERANCE: Final = 1e-10
 """Tolerance of other packages' solvers, relative to the fastest contact at zero impulse."""
 ROUNDS: Final = 10_000
-"""Iterations that they may take."""
+"""Largest number of iterations of other packages' solvers."""
 PATIENCE_S: Final = 0.02
-"""A problem is solved again until this much time is spent, and the shortest time counts [s]."""
+"""A problem is solved repeatedly for this time; the shortest time counts [s]."""
 DEBIANS: Final = "/usr/bin/python3"
 """Debian's interpreter, which its package python3-siconos belongs to."""
 LIMIT_S: Final = 10.0
@@ -45,9 +44,8 @@ class Answer(NamedTuple):
     """A solver's answer to a problem.
 
     Attributes:
-        r: Impulses, shape (3 n,); None where it does not claim to have solved it.
-        seconds: Time that the solver took, without the conversion of the problem to its own form; NaN where it crashed
-            [s].
+        r: Impulses, shape (3 n,); None if the solver reports no solution.
+        seconds: Time of the solver, without the conversion of the problem to its format; NaN if it crashed [s].
     """
 
     r: Array | None
@@ -61,7 +59,7 @@ class Solver:
     Attributes:
         name: Its name.
         answer: Solves a problem.
-        most: Its largest number of contacts, so that a league ends within minutes.
+        most: Largest number of contacts that it solves, so that a league ends within minutes.
     """
 
     name: str
@@ -70,7 +68,7 @@ class Solver:
 
 
 def entered() -> list[Solver]:
-    """Return our solver, and the solvers of installed packages."""
+    """Return our solver and the solvers of other installed packages."""
     here, solvers = sys.executable, [Solver(OURS, _ours)]
     if installed("pinocchio"):
         solvers += [Solver(f"Pinocchio {name}", partial(_peer, here, "pinocchio", name)) for name in ("ADMM", "PGS")]
@@ -93,7 +91,7 @@ def siconos_installed() -> bool:
 
 
 def plain(solve: Callable[[Array, Array, Array], Any]) -> Callable[[FrictionProblem], Answer]:
-    """An `answer` of a function of W, q and mu that returns impulses, or None."""
+    """Return an `answer` that calls a function of W, q and mu, which returns impulses or None."""
 
     def answer(problem: FrictionProblem) -> Answer:
         r, least = shortest(lambda: solve(problem.W, problem.q, problem.mu), PATIENCE_S)
@@ -111,7 +109,7 @@ _ours = plain(_solve)
 
 
 _processes: dict[tuple[str, Path], subprocess.Popen[str]] = {}
-"""Running processes by interpreter and script; they end with this one, at the end of their input."""
+"""Running processes by interpreter and script; they end with this process, when their input closes."""
 
 
 def _process(key: tuple[str, Path]) -> subprocess.Popen[str]:
