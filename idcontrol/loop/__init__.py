@@ -1,7 +1,7 @@
 """The fixed-rate loop that joins planner, controller and plant, on a simulated clock or on the wall clock.
 
-`simulated.ticks` is all that an experiment needs: plan, control, step, as fast as possible. The rest of the package is
-for controllers on real time, with the plant (or a robot) in another process and everything that can go wrong between.
+Experiments use only `simulated.ticks`: plan, control, step, as fast as possible. The rest of the package runs
+controllers in real time, with the plant (or a robot) in another process, and handles all faults between the two.
 
 The two sides
 -------------
@@ -17,24 +17,24 @@ The two sides
 
 A tick of the loop, and its modules
 -----------------------------------
-1. Listen: `transport` takes datagrams, and `wire` is their format, byte by byte; ``idcontrol_wire.h`` is the same for
-   C and C++ (``idcontrol loop --header``), and ``experiments/examples/machine.c`` a program that uses it. `order` maps
-   machines whose joints are in another order.
-2. Judge: `plausible` checks the state, and `observer` estimates it (`idcontrol.sensing`) where it is not measured.
-3. Command: `life` decides whether the machine stands up, works or lies down; `control` asks planner and controller, and
-   survives it if they raise or hang.
-4. Advance: `safety`, the state machine that both sides run, and the policy of each fault. It is pure.
+1. Listen: `transport` takes datagrams, and `wire` is their format, byte by byte; ``idcontrol_wire.h`` is the same for C
+   and C++ (``idcontrol loop --header``); the program ``experiments/examples/machine.c`` uses it. `order` maps machines
+   whose joints are in another order.
+2. Judge: `plausible` checks the state, and `observer` estimates it (`idcontrol.sensing`) if it is not measured.
+3. Command: `life` decides whether the machine stands up, works or lies down; `control` calls planner and controller,
+   and survives if they raise or hang.
+4. Advance: `safety` is the state machine of both sides, a pure function, with the policy of each fault.
 5. Gate: `gate` admits the setpoints; `brake` is joint damping that is stable at any rate, for the mode *damped*.
-6. Send, and record: `telemetry` is the row of the tick, which leaves through `ring`.
+6. Send and record: `telemetry` fills the row of the tick, and `ring` hands it to the recorder.
 
 - `clock` - absolute deadlines; missed ticks are counted and skipped. A machine at ``--peer`` has a separate clock, and
-  the ticks follow its states: a tick begins when a state comes, a quarter of a period late at most, and the rate
-  changes by a hundredth at most. The clock of a loop is its pacing: `WallClock`, or `VirtualClock` (simulated time, as
-  fast as possible or slowed down to the wall clock). A controller cannot tell: the nominal period is its `Setup.h`, the
-  measured one the difference of two `State.t`.
+  the ticks follow its states: a tick begins when a state comes, at most a quarter of a period late, and the rate
+  changes by at most a hundredth. The clock sets the pacing of a loop: `WallClock`, or `VirtualClock` (simulated time,
+  as fast as possible or slowed down to the wall clock). Controllers run the same under both: the nominal period is
+  `Setup.h`, the measured period is the difference of two `State.t`.
 - `session` - the planner, controller and plant of an experiment; `jobs`, `plant_process`, `record` - the processes.
 - `rehearsal` - a tick in advance, for warm caches. `realtime` - privileges of the operating system.
-- `launch` - all of it put together: ``idcontrol loop``.
+- `launch` - puts all parts together: ``idcontrol loop``.
 
 What happens when
 -----------------
@@ -87,9 +87,9 @@ of the run                        complete; before anything moved there is none
 Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after a second. The machine goes on braking
 by itself until its joints rest, or for three seconds. A loop with an operator (a machine at ``--peer``, without
 ``--arm``) stays braked until Enter is pressed: it is ready again if there is no fault, and the next Enter arms it.
-Torques never exceed their limits or rates, whatever is commanded (`safety.admit`).
+Torques never exceed their limits or rates, whatever the command (`safety.admit`).
 
-To put another robot behind the loop: let its driver use `wire` over UDP (``--peer HOST:PORT``), or write a
-`transport.Link`; ``idcontrol bus`` is the driver of robots with Unitree's messages. To run another experiment than the
-trot: an object like `idcontrol.scenes.session.WalkLoop` under the entry points ``idcontrol.loops``.
+To connect another robot, let its driver use `wire` over UDP (``--peer HOST:PORT``), or write a `transport.Link`;
+``idcontrol bus`` is the driver of robots with Unitree's messages. To run another experiment than the trot, add an
+object like `idcontrol.scenes.session.WalkLoop` to the entry points ``idcontrol.loops``.
 """

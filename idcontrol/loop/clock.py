@@ -3,9 +3,9 @@
 Deadlines are absolute: cycle k is due at ``epoch + k·period``, so lateness never adds up. A cycle that comes too late
 is counted and skipped; two cycles are never closer than half a period.
 
-If the machine has a separate clock, the cycles follow its datagrams: each begins as soon as a datagram comes close to
-the time at which it is due, and the next deadline moves towards that moment, a little in each period. The loop keeps
-its rate and reads datagrams as early as possible; without datagrams it continues by its clock.
+If the machine has a separate clock, the cycles follow its datagrams: a cycle begins when a datagram arrives close to
+the cycle's deadline, and the next deadline shifts a little towards that instant. So the loop keeps its rate and reads
+datagrams as early as possible; without datagrams it continues by its clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NS = 1_000_000_000
 """Nanoseconds in a second."""
 
 SPIN_NS = 60_000
-"""The last part of a wait is spun away, because a sleep may end late by this much [ns]: Linux rounds up by 50 µs."""
+"""The last part of a wait spins, because a sleep may end this late [ns]: Linux rounds up by 50 µs."""
 
 AWAKE_NS = 300_000
 """A loop spins for this last part of a wait, so that its CPU is awake [ns]: right after a sleep, in which the CPU halts
@@ -34,8 +34,8 @@ GAIN = 0.05
 cycles, and averages the jitter of single datagrams."""
 
 LARGEST_SHIFT = 0.01
-"""Largest such move, in periods. Clocks of quartz differ by a ten-thousandth, and a whole period is made up for in 100
-cycles; the rate remains exact to within this."""
+"""Largest shift of a deadline, in periods; the rate stays exact to within this share. Quartz clocks differ by a
+ten-thousandth, and 100 cycles make up for a whole period."""
 
 JUMP_NS = 1 * NS
 """A clock that goes back, or ahead by more than this between two cycles, has jumped: the process was suspended."""
@@ -103,7 +103,7 @@ class VirtualClock:
         return self._now
 
     def every(self, period: int, call: Callable[[], None]) -> None:
-        """Call again and again, for the first time one `period` [ns] from now."""
+        """Repeat a call every `period` [ns], first one period from now."""
         self._enter(self._now + period, period, call)
 
     def at(self, when: int, call: Callable[[], None]) -> None:
@@ -111,7 +111,7 @@ class VirtualClock:
         self._enter(when, 0, call)
 
     def spend(self, duration: int) -> None:
-        """Let a `duration` [ns] pass."""
+        """Advance time by `duration` [ns]."""
         self.sleep_until(self._now + duration)
 
     def jump(self, by: int) -> None:
@@ -119,7 +119,7 @@ class VirtualClock:
         self._now += by
 
     def sleep_until(self, deadline: int) -> None:
-        """Let time pass until `deadline` [ns], and everything that is due until then happen."""
+        """Advance time to `deadline` [ns], and make all calls that are due until then."""
         while self._due and (first := min(self._due))[0] <= deadline:
             self._due.remove(first)
             when, _, period, call = first
@@ -134,7 +134,7 @@ class VirtualClock:
                 time.sleep(ahead / NS)
 
     def _enter(self, when: int, period: int, call: Callable[[], None]) -> None:
-        self._entered += 1  # of simultaneous calls the first one entered goes first; calls are not compared
+        self._entered += 1  # simultaneous calls happen in the order of entry; calls themselves are not compared
         self._due.append((when, self._entered, period, call))
 
 
@@ -148,7 +148,7 @@ class Cycle(msgspec.Struct, frozen=True):
         due: Deadline of its beginning [ns]; if cycles follow datagrams, the expected time of the datagram.
         woke: Its beginning [ns].
         missed: Number of cycles that were skipped just before it.
-        jumped: True if the clock jumped; the deadlines have begun anew from here.
+        jumped: True if the clock jumped; the deadlines restart at this cycle.
     """
 
     index: int
@@ -175,7 +175,7 @@ class Pacer:
         self._index, self._woke = 0, 0
 
     def wait(self) -> Cycle:
-        """Wait for the next cycle that can be kept."""
+        """Wait for the next cycle that can begin in time."""
         now, period = self._clock.now(), self._period
         if self._due is None:
             self._due = self._woke = now
@@ -197,8 +197,8 @@ class Pacer:
     def _follow(self, heard: Callable[[int], bool], due: int, opens: int) -> int:
         """Wait for the datagram of a cycle that may begin from the time `opens` on; return the shift of the deadline.
 
-        After a datagram that comes before that time the cycle begins when it is due at the latest: if the machine sends
-        more often than once in a period, a newer one comes in time.
+        If a datagram comes before that time, the cycle begins at its deadline at the latest: a machine that sends more
+        than once per period sends a newer one in time.
         """
         clock, came = self._clock, None
         while clock.now() < opens and heard(opens):

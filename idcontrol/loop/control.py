@@ -1,4 +1,4 @@
-"""Planner and controller of a loop: asked in a tick, guarded against errors and against hanging."""
+"""Planner and controller of a loop, guarded against errors and against hanging."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Guard:
     """Calls of user code, which may raise anything or never return."""
 
     def __init__(self, counts: Counts, hang_s: float | None) -> None:
-        """Keep the first error in `counts`; SIGALRM interrupts a call after `hang_s` [s], None: never by itself."""
+        """Store the first error in `counts`; SIGALRM interrupts a call after `hang_s` [s], None sets no alarm."""
         self._counts, self._hang_s, self._calling = counts, hang_s, False
 
     def __call__(self, call: Callable[[], Fault]) -> Fault:
-        """Return the fault that the `call` returns, or that it raised or hung."""
-        # An alarm may come at any moment while `_calling`, so it is caught around everything that happens then. It
-        # stays set between two ticks, which saves a system call: the next tick sets it anew.
+        """Return the fault that the `call` returns, or `RAISED` or `HUNG`."""
+        # An alarm may come at any moment while `_calling`, so the whole stretch is guarded. The alarm stays set between
+        # two ticks, which saves a system call: the next tick sets it anew.
         try:
             try:
                 if self._hang_s is not None:
@@ -54,7 +54,7 @@ class Guard:
     def on_alarm(self) -> None:
         """Interrupt a call; nothing else is disturbed.
 
-        An alarm while time remains is another's, or that of the tick before.
+        An alarm while time remains is stale or from another source, and is ignored.
 
         Raises:
             Hung: A call has not returned in time.
@@ -89,7 +89,7 @@ class Control:
         self.restart()
 
     def warm(self, calls: int) -> None:
-        """Call planner and controller on the present state, so that all is compiled, loaded and in caches."""
+        """Call planner and controller on the present state, so that their code is compiled, loaded and in caches."""
         state, parts = self._observer.state, self._parts
         assert state is not None
         for _ in range(calls):
@@ -98,16 +98,16 @@ class Control:
         self._reset()
 
     def ask(self) -> Fault:
-        """Ask for the next command; answers are recorded, and setpoints are taken if they can be used."""
+        """Call planner and controller; record their answers, and take the setpoints if they are usable."""
         return self.guard(self._answer)
 
     def begin(self) -> Fault:
-        """Let both begin at the machine's state, which is at their time zero, and ask for the first command."""
+        """Reset both at the machine's state, which is at their time zero, and compute the first command."""
         self._observer.begin_work()
         return self.guard(self._begin)
 
     def halt(self) -> Fault:
-        """Let the planner come to rest, and ask for the next command."""
+        """Bring the planner to rest, and compute the next command."""
         return self.guard(self._halt)
 
     def restart(self) -> None:
@@ -147,7 +147,7 @@ class Control:
         if parts.notes:
             of["notes"][:] = parts.planner.notes()
         if command.status == Status.FAILED:
-            return Fault.FAILED  # its torque is zero, under which a robot would sink: the last one holds
+            return Fault.FAILED  # under its zero torque a robot would sink: the last torque holds
         driven = np.ascontiguousarray(command.driven, dtype=np.float64)
         fault = self._setpoints.take(driven, self._policy.tracking)
         if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:

@@ -1,6 +1,6 @@
-"""The setpoints of the drives: taken from a command, and admitted by the gate; one compiled call each.
+"""The setpoints of the drives: one compiled call takes them from a command, another passes them through the gate.
 
-`idcontrol.loop.safety.admit` is the gate of torques; here are also the positions, velocities and gains of drives.
+`idcontrol.loop.safety.admit` is the gate of torques; this module adds positions, velocities and gains of drives.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from idcontrol.types import Array
 
 
 class Asked(NamedTuple):
-    """The arrays that hold a command, and the positions that are compared.
+    """The arrays of a command, and the positions to compare.
 
     Attributes:
         wanted: Torques, shape (a,) [N m].
         held: Rows q, v, kp, kd for drives, shape (4, a); zero for a command of torques alone.
         q_des: Reference positions of the joints, shape (a,) [rad].
-        q: Their positions, shape (a,) [rad].
+        q: Positions of the joints, shape (a,) [rad].
     """
 
     wanted: Array
@@ -38,7 +38,7 @@ def take(bound: Bound, command: Array) -> tuple[bool, float]:  # pragma: no cove
     """Take the setpoints of a command, shape (a,) or (5 a,), if they are finite.
 
     Returns:
-        True if they are; the largest distance of a joint from its reference.
+        True if they are finite; the largest distance of a joint from its reference.
     """
     asked: Asked = bound.borrowed
     for x in command:
@@ -78,7 +78,7 @@ class Gate(NamedTuple):
 def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
     """Admit the setpoints of a `Gate`; setpoints of `drives` must be within the limits of the joints.
 
-    The `share` scales the gains, too.
+    The `share` scales the gains as well.
     """
     gate: Gate = bound.borrowed
     cut = admit_kernel(gate.limits, gate.wanted, gate.tau, gate.q, gate.v, share, dt, gate.tau)
@@ -120,7 +120,7 @@ class Setpoints:
     def take(self, command: Array, tracking: float) -> Fault:
         """Take a command: torques, shape (a,), or rows for the drives, shape (5, a), if it is finite.
 
-        A joint that is further than `tracking` from its reference is a fault, too.
+        A joint farther than `tracking` from its reference is also a fault.
         """
         finite, off = self._take(self._asked, command.ravel())
         if not finite:

@@ -1,4 +1,4 @@
-"""The jobs that a loop hands to the processes that it starts: one line of JSON on their standard input."""
+"""Jobs for the processes that a loop starts: one line of JSON on their standard input."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
         config: Configuration of the experiment.
         period: Period of the loop [ns].
         ring: File descriptor of the loop's telemetry.
-        port: Port of the page; None is any that is free.
+        port: Port of the page; None takes any free port.
     """
 
     target: str
@@ -101,8 +101,8 @@ def decode(line: str, kind: type[Job]) -> Job:
 def start(module: str, job: msgspec.Struct, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
     """Run `module` in a separate process and write a job to its standard input, which stays open.
 
-    The process gets a separate session, so that Ctrl-C on the terminal reaches the loop alone, which then ends the
-    process in order.
+    The process gets a separate session: Ctrl-C on the terminal reaches only the loop, which then ends the process in
+    order.
     """
     process = subprocess.Popen(
         processes.command(module),

@@ -47,7 +47,7 @@ from idcontrol.record.channels import width
 from idcontrol.types import State
 
 RING_S = 10.0
-"""Length of the rings [s]: the recorder may lag by that."""
+"""Length of the rings [s], by which the recorder may lag."""
 CONNECT_S = 60.0
 """Time within which the machine must send its first state [s]: a first start compiles its kernels."""
 ENDING_S = 10.0
@@ -63,14 +63,14 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         transport: How datagrams reach the machine.
-        pacing: ``real`` is the wall clock. Only in process: ``fast`` is simulated time as fast as it goes,
-            ``simulated`` the same slowed down to the wall clock.
-        bind: Address at which to listen for UDP, HOST:PORT; null is a free port of loopback.
+        pacing: ``real`` is the wall clock. Only in process: ``fast`` is simulated time as fast as possible,
+            ``simulated`` is simulated time slowed down to the wall clock.
+        bind: Address at which to listen for UDP, HOST:PORT; null takes a free port of loopback.
         peer: The machine, HOST:PORT over UDP, whose states the ticks follow; null starts a plant in a separate process.
-        joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null is that of the
-            model.
-        plant_rate_hz: Rate of the plant; null is that of the loop.
-        plant_silence_s: The plant brakes after a silence of this length; null is `patience` with the longer period.
+        joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null takes the model's
+            order.
+        plant_rate_hz: Rate of the plant; null takes the loop's rate.
+        plant_silence_s: The plant brakes after a silence of this length; null takes `patience` of the longer period.
         start: Pose in which the plant begins; a robot whose file has no lying pose stands.
         arm: True arms the machine at `peer` as soon as it is ready. Otherwise Enter at the terminal arms it, and
             recovers it after it was braked. A plant that the loop starts is armed by itself.
@@ -124,21 +124,21 @@ def run(
         Interrupted: A signal requested the end before anything moved.
     """
     _check(settings, viewer)
-    with Stop() as stop, np.errstate(all="ignore"):  # numbers that are not finite are a fault of the tick
+    with Stop() as stop, np.errstate(all="ignore"):  # a tick reports infinite or NaN values as faults
         work = _Work(target, config, settings, stop, out, viewer)
         try:
             return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
         except IdControlError as error:
             if not stop.moving:
                 raise
-            raise RuntimeError(f"after the first tick: {error}") from error  # no longer the input's fault alone
+            raise RuntimeError(f"after the first tick: {error}") from error  # the input is not the only cause
 
 
 def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
     """Refuse settings that contradict each other.
 
     Raises:
-        InputError: They do.
+        InputError: They contradict each other.
     """
     if settings.peer is not None and settings.transport != "udp":
         raise InputError(f"peer={settings.peer} is reached by transport=udp, not {settings.transport}")
@@ -152,7 +152,7 @@ def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
             "and the wall clock a machine in another process (shared or udp)"
         )
     if settings.peer is not None and not settings.arm and not sys.stdin.isatty():
-        _open(settings).close()  # an address that cannot be used is refused first
+        _open(settings).close()  # an unusable address is refused first
         raise InputError(
             f"the machine at {settings.peer} moves only once somebody arms it: run at a terminal and press Enter, "
             "or give --arm to have it armed as soon as it is ready"
@@ -284,7 +284,7 @@ class _Work:
             return self._among(children, Ring(memory, row_width), machine_fd)
         finally:
             for child in children:
-                child.kill()  # without effect on a process that has ended
+                child.kill()  # no effect on a process that has ended
                 child.communicate()
 
     def _show(self, viewer: Viewer, ring_fd: int) -> subprocess.Popen[bytes]:
@@ -304,7 +304,7 @@ class _Work:
             The state of the simulated machine at the end.
 
         Raises:
-            Diverged: It has left all bounds.
+            Diverged: The simulated machine has left all bounds.
         """
         session, planner, h = self.session, parts.planner, self.period / NS
         planner.reset(session.start)
@@ -325,16 +325,16 @@ class _Work:
 
     @property
     def _foreign(self) -> bool:
-        """True if the controller is from a user's file: it may not be fit to be copied, or to exist twice."""
+        """True if the controller is from a user's file: it may not support copies or two instances."""
         return ":" in self.name
 
     def _asked(self) -> bool:
         return bool(self.stop.asked)
 
     def _among(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
-        """Run the loop beside other processes, the recorder first, and return the metrics."""
+        """Run the loop with other processes, of which the recorder is the first, and return the metrics."""
         recorder, stop, attended = children[0], self.stop, self.settings.peer is not None and not self.settings.arm
-        # a machine that is not ours draws its number itself
+        # a machine at `peer` draws its session number itself
         other = secrets.randbits(32) if self.settings.peer is None else None
         numbers = SessionNumbers(own=secrets.randbits(32), other=other)
         link, plant = self._connect(machine_fd, numbers)
@@ -370,7 +370,7 @@ class _Work:
         return self._metrics(recorder, self._ending(loop, granted, **taken), (clock.now() - began) / NS, braked)
 
     def _prepare(self, loop: ControlLoop, clock: WallClock, *, rehearse: bool) -> None:
-        """Rehearse once, and before each tick if `rehearse`: a loop that follows datagrams waits for them asleep."""
+        """Rehearse once, and before each tick if `rehearse`; a loop that follows datagrams sleeps between ticks."""
         self.stop.on_alarm = loop.on_alarm
         if not rehearse:
             self._rehearse(self.parts)
@@ -381,7 +381,7 @@ class _Work:
         )  # fmt: skip
 
         def on_alarm() -> None:
-            """Interrupt the one whose call hangs."""
+            """Interrupt the hanging call, of the loop or of the rehearsal."""
             loop.on_alarm()
             rehearsal.on_alarm()
 
@@ -409,8 +409,8 @@ class _Work:
         """Return the end of the loop; the traceback of an error of planner or controller goes beside the record."""
         counts, asked = loop.counts, self.stop.asked
         if counts.traceback:
-            with contextlib.suppress(OSError):  # a full disk: the recorder reports it
-                # a path that is not of the locale's encoding has surrogates, which UTF-8 cannot encode
+            with contextlib.suppress(OSError):  # the disk is full: the recorder reports it
+                # a path outside the locale's encoding has surrogates, which UTF-8 cannot encode
                 (self.out / "traceback.txt").write_bytes(counts.traceback.encode(errors="backslashreplace"))
         return record.Ending(
             faults=loop.safety.ended_by,

@@ -5,8 +5,8 @@
     standing_up ──up──> working ──end──> halting ──feet at rest──> lying_down ──carried by its body──> (stopped)
          └──────────────────────────────end──────────────────────────↑
 
-On the way up and down the drives hold the joints to a path (`idcontrol.planners.rise.Rise`), with the torques that
-carry the machine as feedforward; the controller is not asked. At a handover between path and controller their commands
+On the way up and down the drives track a path of the joints (`idcontrol.planners.rise.Rise`), with the torques that
+carry the machine as feedforward; the controller is not called. At a handover between path and controller their commands
 are mixed, so that no torque jumps.
 """
 
@@ -22,9 +22,9 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 UP_S, LOAD_S = 2.0, 0.5
-"""Time of the longest way; time in which the feet take over the load, or release it [s]."""
+"""Duration of the longest way; time in which the feet take over or release the load [s]."""
 LEAST_S = 0.3
-"""The shortest time of a way [s]."""
+"""Shortest duration of a way [s]."""
 MIX_S = 0.1
 """Time of mixing two commands [s]."""
 HALT_S = 3.0
@@ -36,9 +36,9 @@ class Phase(enum.IntEnum):
 
     STANDING_UP = 0
     WORKING = 1
-    """Planner and controller are asked."""
+    """Planner and controller run."""
     HALTING = 2
-    """Planner and controller are asked, and come to rest."""
+    """Planner and controller run and come to rest."""
     LYING_DOWN = 3
 
 
@@ -59,14 +59,14 @@ class OnTheWay(Protocol):
 
     @property
     def torque(self) -> Array:
-        """Return torques that carry the machine there, shape (a,) [N m]."""
+        """Return the torques that carry the machine in this posture, shape (a,) [N m]."""
 
 
 class Way(Protocol):
     """The way between lying and standing (`idcontrol.planners.rise.Rise`)."""
 
     def problem(self, joints: Array) -> str:
-        """Return why a machine at `joints` cannot stand up from there; "" if it can."""
+        """Return why a machine at `joints` cannot stand up; "" if it can."""
 
     def begin(self, joints: Array, *, down: bool) -> None:
         """Begin at `joints`, down to lying, or up."""
@@ -81,7 +81,7 @@ class Way(Protocol):
 
 @runtime_checkable
 class Halting(Protocol):
-    """A planner that can be brought to rest, its feet where the machine can lie down from."""
+    """A planner that can come to rest with its feet where the machine can lie down."""
 
     @property
     def halted(self) -> bool:
@@ -92,7 +92,7 @@ class Halting(Protocol):
 
 
 class Between(NamedTuple):
-    """The way of a machine between lying and standing, and the gains of its drives there."""
+    """The way of a machine between lying and standing, and the gains of its drives on it."""
 
     way: Way
     kp: Array
@@ -102,14 +102,14 @@ class Between(NamedTuple):
 
 
 class Life:
-    """The phases of a machine that can lie.
+    """The phases of a machine that can lie down.
 
     Attributes:
         phase: The present phase.
     """
 
     def __init__(self, between: Between) -> None:
-        """Begin before anything has moved."""
+        """Begin before the first motion."""
         self._between, self.phase = between, Phase.STANDING_UP
         self._since, self._duration, self._load = 0.0, LEAST_S, 0.0
         self._before, self._rows = np.zeros((2, 5, len(between.kp)))
@@ -149,7 +149,7 @@ class Life:
         if phase in ON_THE_WAY:
             way = self._between.way
             way.begin(joints, down=phase is Phase.LYING_DOWN)
-            # a machine that stands already has its feet loaded
+            # the feet of a standing machine are loaded already
             self._duration, self._load = max(LEAST_S, UP_S * way.share), LOAD_S * way.share
 
     def over(self, t: float) -> bool:
@@ -189,7 +189,7 @@ def smooth(u: float) -> tuple[float, float]:
 def mix(before: Array, after: Array, share: float) -> None:  # pragma: no cover - compiled
     """Make `after` the command whose drives give ``(1 - s) τ_before + s τ_after`` in every state.
 
-    Its gains are the mixed gains, and its positions and velocities the means that these gains weigh.
+    The gains are mixed likewise; positions and velocities are means weighted by the gains.
 
     Args:
         before: Rows tau, q, v, kp, kd, shape (5, a).

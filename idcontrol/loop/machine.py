@@ -1,10 +1,10 @@
 """The machine's side of the conversation: a plant that behaves like the electronics of a robot.
 
 It is held still (a robot on its stand, its brakes closed) until the loop runs for the first time. It applies the newest
-command until a newer one comes, brakes its joints until they rest as soon as commands stop, and sends its state in
-every tick. Drives hold the positions of an impedance command while the silence is tolerated. Simulated time stands
-still while the process does, so CPU time lost to others is not charged to the controller. The machine stops if the
-plant leaves all bounds (`Format.state_range`), e.g. with an unstable controller: no brake helps then.
+command until a newer one comes, and sends its state in every tick. As soon as commands stop it brakes its joints until
+they rest; drives hold the positions of an impedance command while the silence is tolerated. Simulated time stops while
+the process is suspended, so CPU time lost to other processes does not count against the controller. The machine stops
+if the plant leaves all bounds (`Format.state_range`), for example under an unstable controller: no brake helps then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GRAVITY = np.array([0.0, 0.0, -9.81])
 WATCHDOG: Final = Policy(damp_s=3.0)
 """The policy of a machine: it brakes for 3 s at most. A standing robot lies half a second after braking begins."""
 COURSE = ("t", "mode", "faults", "silence_us", "step_us", "late_us", "missed")
-"""Channels of one number each, side by side."""
+"""Channels of one number each, stored side by side."""
 
 
 def channels(wire: Format) -> dict[str, tuple[int, ...]]:
@@ -110,11 +110,11 @@ class Machine:
 
     @property
     def finished(self) -> bool:
-        """True if it has stopped and has announced it."""
+        """True if the machine has stopped and has announced it."""
         return self.endpoint.finished
 
     def tick(self, cycle: Cycle, *, stop: bool = False) -> None:
-        """Take what has come, move for one period, and send the new state.
+        """Read the waiting datagrams, move for one period, and send the new state.
 
         Args:
             cycle: The period that begins.
@@ -148,14 +148,14 @@ class Machine:
         self._wire.write_state(self._values, motion.state, motion.tau, motion.accelerometer, self.health)
 
     def _moved(self, command: Array | None) -> _Motion:
-        """Return the motion after one period; the last one if it does not move."""
+        """Return the motion after one period; the last motion if the machine is held."""
         mode, limits, before = self.safety.mode, self._limits, self._motion.state
         if self._lost or (mode in NOT_BEGUN and not self._begun):
             return self._motion
         applied: Array | None = None
         if mode is Mode.RUNNING and command is not None:
             rows = command.reshape(5, -1)
-            tau = rows[0]  # within the limits: the inbox drops whatever is not
+            tau = rows[0]  # within the limits: the inbox drops all other values
             if rows[3:].any():
                 q, v = self._system.joint_positions(before.q), self._system.joint_velocities(before.v)
                 errors = self._system.position_errors(rows[1], q)
@@ -166,14 +166,14 @@ class Machine:
             tau = np.zeros_like(limits.torque)
         try:
             after = self._plant.step(tau if applied is None else applied, self._dt)
-        except (ArithmeticError, np.linalg.LinAlgError):  # its numbers have left the range of floating point
+        except (ArithmeticError, np.linalg.LinAlgError):  # its state has left the range of floating point
             self._lost = True
             return self._motion
         state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._feet(self._plant.contact_forces()))
         return _Motion(state, tau, specific_force(before, state, self._dt, self._wire.floating))
 
     def _feet(self, forces: ContactForces) -> ContactForces:
-        """Return the forces of the feet; other bodies that touch the ground have larger numbers."""
+        """Return the forces of the feet; contacts of other bodies have larger numbers."""
         forces = by_foot(forces, self._wire.patch)
         of = forces.identity < self._wire.n_feet
         if of.all():
@@ -203,14 +203,14 @@ def follow(
     stop: bool = False,
     lost: bool = False,
 ) -> tuple[Safety, Fault]:
-    """Advance the state machine of a machine, which follows its loop; return it, and the faults.
+    """Advance a machine's state machine, which follows its loop; return its state and the faults.
 
     Args:
         safety: State before.
         policy: Faults that are tolerated.
         now: Time [ns].
-        endpoint: The machine's side of the conversation, which has taken what has come.
-        late: Silence of the loop that is tolerated [ns].
+        endpoint: The machine's side of the conversation, after reading the waiting datagrams.
+        late: Tolerated silence of the loop [ns].
         slow: Returns True if all joints are slow; called while they are braked.
         stop: True if the machine must stop, whatever the loop sends.
         lost: True if the plant has left all bounds.

@@ -1,4 +1,4 @@
-"""Memory without a name that processes share: it goes to a child by its file descriptor, and with its last user."""
+"""Anonymous memory shared by processes: a child inherits its file descriptor, and it is freed with its last user."""
 
 from __future__ import annotations
 

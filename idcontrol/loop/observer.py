@@ -1,4 +1,4 @@
-"""The machine as a loop sees it: its messages, judged, and the state for planner and controller."""
+"""A loop's view of its machine: judged messages, and the state for planner and controller."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from idcontrol.types import Sensed, State
 
 
 class Observer:
-    """What a loop knows of its machine.
+    """Reads and judges the machine's messages, and estimates its state.
 
     Attributes:
-        datagram: The last one that was read; None before the first.
-        faults: Its faults.
+        datagram: The last datagram that was read; None before the first.
+        faults: Faults of that datagram.
         message: The last message that was used; None before the first.
-        state: State for planner and controller: that of the message, or an estimate; None before the first.
-        joints: Positions and velocities of the joints in it.
+        state: State for planner and controller, from the message or estimated; None before the first message.
+        joints: Positions and velocities of the joints in that state.
     """
 
     def __init__(self, parts: Parts, policy: Policy, telemetry: Telemetry) -> None:
-        """Observe nothing yet; what is read is written into the row of the `telemetry`."""
+        """Write messages into the row of the `telemetry`; nothing is read yet."""
         self._parts, self._policy, self._telemetry = parts, policy, telemetry
         self.datagram: Datagram | None = None
         self.faults = Fault.NONE
@@ -68,8 +68,8 @@ class Observer:
 
         Args:
             datagram: The state. It is not used if it is implausible.
-            running: True if torques flow: joints cannot jump then.
-            working: True if planner and controller are asked: the state is estimated then.
+            running: True if torques flow, so that joints cannot jump.
+            working: True if planner and controller run, so that the state is estimated.
         """
         parts, last, self.datagram = self._parts, self.message, datagram
         values = datagram.values if parts.translation is None else parts.translation.state(datagram.values)
@@ -90,7 +90,7 @@ class Observer:
         self.faults = Fault(flags) if flags else Fault.NONE
 
     def warm(self) -> State:
-        """Estimate once with an estimator that is not used again, so that all is compiled; return that state."""
+        """Estimate once with a spare estimator, so that its code is compiled; return that state."""
         assert self.message is not None
         make, state = self._parts.sense, self.message.state
         if make is not None:
@@ -101,9 +101,9 @@ class Observer:
         return state
 
     def renew(self) -> None:
-        """Replace an estimator that was used by a new one.
+        """Replace a used estimator by a new one.
 
-        Making one takes 0.1 s, after which the machine's messages are old: that must happen before the loop is armed.
+        Call this before the loop is armed: it takes 0.1 s, after which the machine's messages are old.
         """
         if self._used and self._parts.sense is not None:
             self._sense, self._used = self._parts.sense(), False
@@ -125,7 +125,7 @@ class Observer:
         return bool(np.abs(v).max(initial=0.0) < self._policy.rest_speed)
 
     def _estimate(self, sense: Sense, message: Sensed) -> State:
-        """Return the estimated state of a message, and record it in place of what the machine sent."""
+        """Return the estimated state of a message, and record it instead of the message's state."""
         self._telemetry.lap("read")
         self._used = True
         state = sense(message)

@@ -1,7 +1,7 @@
 """Machines whose joints are in another order, turn the other way, or have another zero.
 
-A `MachineOrder` of the robot file says how. `translation` makes two maps of it, between the values of datagrams in the
-machine's order and in the loop's.
+A `MachineOrder` of the robot file describes the differences. `translation` turns it into two maps between datagrams in
+the machine's order and in the loop's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
     """Return the maps for a machine in an `order`.
 
     Raises:
-        InputError: It does not name each joint and each foot once, or a joint that turns without end.
+        InputError: The order does not name each joint and each foot once, or the robot has a continuous joint.
     """
     names = system.actuated_names
     if system.joint_circle.any():
@@ -86,7 +86,7 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
 
 
 def _permutation(what: str, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Integers:
-    """Return the index among `ours` of each of `theirs`, which must be the same names."""
+    """Return the index in `ours` of each name in `theirs`; both must have the same names."""
     if sorted(ours) != sorted(theirs):
         raise InputError(f"the order of the machine's {what} must name each of {', '.join(ours)} once")
     return np.array([ours.index(name) for name in theirs], dtype=np.int64)

@@ -1,8 +1,8 @@
 """A plant in a separate process: it stands in for the hardware.
 
-It reads a job (one line of JSON) from its standard input and then ticks at its rate until it has stopped: on request,
-after braking because commands stopped (`idcontrol.loop.machine`), or, while it is still held, because the process that
-started it has ended.
+It reads a job (one line of JSON) from its standard input and then ticks at its rate until it stops: on request, after
+it has braked because commands stopped (`idcontrol.loop.machine`), or, while it is held still, when the process that
+started it ends.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from idcontrol.record.channels import width
 from idcontrol.types import Plant, State
 
 HASTE = 10.0
-"""Speed at which a plant is moved up and down to warm it, as a multiple of that in a loop."""
+"""Speed of the warm-up motion up and down, as a multiple of the speed in a loop."""
 WARM_STEPS = 20
-"""Steps before the first tick, so that all is compiled, loaded and in caches."""
+"""Number of steps before the first tick, so that their code is compiled, loaded and in caches."""
 
 
 def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
-    """Move `plant` from `start`, with joints at their ends, then up and down once, so that nothing is compiled later.
+    """Move `plant` from `start`, with joints at their limits, then up and down once, so that all kernels are compiled.
 
-    It must be reset afterwards.
+    Reset the plant afterwards.
     """
     system, q = session.system, start.q.copy()
     ends = np.isfinite(system.limits.upper) & ~system.joint_circle
@@ -61,9 +61,9 @@ def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
 
 
 def main() -> int:
-    """Act in place of the hardware."""
+    """Simulate the hardware until it stops."""
     job = decode(sys.stdin.readline(), PlantJob)
-    np.seterr(all="ignore")  # numbers that are not finite are a fault of the tick
+    np.seterr(all="ignore")  # a tick reports infinite or NaN values as faults
     session, dt = resolve(job.target, job.config), job.period / NS
     wire = wire_format(session)
     shared = None if job.shared is None else attach(job.shared)

@@ -1,6 +1,6 @@
 """Plausibility of a machine's state: joints that jump or stand still, a base that tips over.
 
-Cyclic redundancy checks find damage on the way; these checks find errors made before sending.
+Cyclic redundancy checks find damage in transit; these checks find errors from before sending.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Heard(NamedTuple):
     t: Array
     """Time, shape (1,) [s]; NaN before the first message."""
     q: Array
-    """Positions, shape (a,) [rad or m]; cosines of continuous joints, which change no faster."""
+    """Positions, shape (a,) [rad or m]; for continuous joints their cosines, which change no faster."""
     v: Array
     """Velocities, shape (a,) [rad/s or m/s]."""
     still: Array
@@ -37,23 +37,23 @@ class Trust(NamedTuple):
     jump: float
     """Largest distance of a joint from the position that its velocities lead to [rad or m]."""
     speed: float
-    """Velocity above which a joint must be seen to move [rad/s or m/s]."""
+    """Velocity above which the position of a joint must change [rad/s or m/s]."""
     still: float
-    """Time within which that must be seen [s]."""
+    """Time within which the position must change [s]."""
 
 
 def nothing(joints: int) -> Heard:
-    """Return the memory of a number of joints before their first state."""
+    """Return a `Heard` of `n` joints before their first state."""
     return Heard(t=np.full(1, np.nan), q=np.zeros(joints), v=np.zeros(joints), still=np.zeros(joints))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def believable(heard: Heard, trust: Trust, t: float, q: Array, v: Array) -> bool:  # pragma: no cover - compiled
-    """Return True if joints may be at `q` with velocities `v`, shape (a,), at time t; then `heard` is overwritten.
+    """True if joints may be at `q` with velocities `v`, shape (a,), at time t; then overwrite `heard`.
 
     Between two states a joint moves by no more than the larger of their velocities allows, and `Trust.jump`. An
-    implausible state is forgotten: one alone does no harm, and a lasting offset stays implausible. The first state is
-    believed, and the first after the machine's clock went back, which is another fault.
+    implausible state is dropped: a single one does no harm, and a lasting offset stays implausible. The first state is
+    accepted, as is the first one after the machine's clock went back, which is a separate fault.
     """
     after, believed = t - heard.t[0], True
     if after >= 0.0:
@@ -108,14 +108,14 @@ DRIVE, HOT, VOLTAGE, ESTOP, QUATERNION, ENCODER, TIPPED = (
     )
 )  # fmt: skip
 UNUSED: Final = QUATERNION | ENCODER
-"""Faults of a state that is not used."""
+"""Faults of an unusable state."""
 UNIT: Final = 1e-3
 """Largest distance of the norm of a quaternion from 1."""
 
 
 @njit(cache=True, inner=True)
 def ailing(health: Health, bearable: Bearable) -> int:  # pragma: no cover - compiled
-    """Return the faults of drives and supply, a sum of `Fault`; values that are not measured (NaN) have none."""
+    """Return the faults of drives and supply, a sum of `Fault`; unmeasured values (NaN) have none."""
     faults = 0
     for i in range(health.drive_error.shape[0]):
         if health.drive_error[i] > 0.0 or health.drive_error[i] < 0.0:
@@ -137,12 +137,12 @@ def tilt(quaternion: Array) -> float:  # pragma: no cover - compiled
 
 
 class Joints(NamedTuple):
-    """The places of the actuated joints in a state, and their last positions and velocities.
+    """Indices of the actuated joints in a state, and their last positions and velocities.
 
     Attributes:
-        at_q: Their places in a configuration, shape (a,).
+        at_q: Their indices in a configuration, shape (a,).
         circle: True for joints that are stored as cosine and sine, shape (a,).
-        at_v: Their places in a velocity, shape (a,).
+        at_v: Their indices in a velocity, shape (a,).
         q: Positions, shape (a,) [rad or m]; continuous joints within (-π, π].
         v: Velocities, shape (a,) [rad/s or m/s].
     """
@@ -168,7 +168,7 @@ class Judge(NamedTuple):
 
     Attributes:
         floats: True if a configuration begins with a position and a quaternion.
-        joints: The joints of the last state that is used.
+        joints: The joints of the last accepted state.
         heard: The last plausible state of the joints.
         trust: Trust in encoders.
         bearable: Limits of drives and supply.
@@ -193,13 +193,13 @@ class Judge(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma: no cover - compiled
-    """Return the faults of a state, a sum of `Fault`; record its values, and its joints if it can be used.
+    """Return the faults of a state, a sum of `Fault`; record its values, and its joints if it is usable.
 
     Args:
         bound: A `Judge`.
         values: The values of the state.
         t: Its time [s].
-        fresh: True if joints may be anywhere, whatever the last state was.
+        fresh: True to ignore the last state: joints may be anywhere.
     """
     by: Judge = bound.borrowed
     assign(by.values, values)

@@ -1,7 +1,7 @@
 """The control loop against a machine behind a link, on any clock.
 
-A tick listens, judges, asks planner and controller, advances the state machine (`idcontrol.loop.safety`), passes the
-gate, sends, and records. It writes no file, prints nothing, raises nothing, and allocates nothing that stays.
+A tick listens, judges, calls planner and controller, advances the state machine (`idcontrol.loop.safety`), passes the
+gate, sends, and records. It writes no file, prints nothing, raises nothing, and allocates no lasting memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from idcontrol.record.channels import ChannelRow
 from idcontrol.types import Array
 
 WARM_TICKS = 20
-"""Calls of planner and controller before the first tick, so that all is compiled, loaded and in caches."""
+"""Number of calls of planner and controller before the first tick, so that their code is compiled, loaded and in
+caches."""
 
 
 class Timing(NamedTuple):
@@ -36,7 +37,7 @@ class Timing(NamedTuple):
     period: int
     """Time between two ticks."""
     duration: int
-    """Time of work of planner and controller."""
+    """Time for which planner and controller work."""
     late: int
     """Age of the newest datagram above which the machine counts as silent."""
 
@@ -82,16 +83,16 @@ class ControlLoop:
 
         Args:
             link: Connection to the machine.
-            parts: The parts that it joins.
+            parts: The parts of the loop.
             clock: The clock of its ticks.
             policy: Faults that are tolerated.
             period: Time between two ticks [ns].
-            duration: Time of work of planner and controller [ns].
+            duration: Time for which planner and controller work [ns].
             numbers: Session numbers of the conversation.
             interrupt: True if SIGALRM may interrupt planner and controller; only within a `stop.Stop` that calls
                 `on_alarm`.
-            attended: True if an operator arms it and recovers it (`tick`); else it is armed by itself, and stops once
-                it is braked.
+            attended: True if an operator arms and recovers it (`tick`); else it arms itself, and stops once it is
+                braked.
         """
         self._parts, self._clock, self._policy, self._attended = parts, clock, policy, attended
         self._timing = Timing(period, duration, policy.late_ns(period / NS))
@@ -113,12 +114,12 @@ class ControlLoop:
 
     @property
     def finished(self) -> bool:
-        """True if it has stopped and has announced it."""
+        """True if the loop has stopped and has announced it."""
         return self.endpoint.finished
 
     @property
     def phase(self) -> Phase:
-        """Phase of a running loop; a machine without a way to lie always works."""
+        """Phase of a running loop; a machine that cannot lie down always works."""
         return Phase.WORKING if self._life is None else self._life.phase
 
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
@@ -145,12 +146,12 @@ class ControlLoop:
         return True
 
     def leave(self) -> None:
-        """Send to a waiting machine that the loop has stopped; before the first tick."""
+        """Report to a waiting machine that the loop has stopped; before the first tick."""
         self._setpoints.clear()
         self._post(Mode.STOPPED)
 
     def hear(self) -> bool:
-        """Take what has come, for the next tick to read; return True if it was newer than what there was."""
+        """Take waiting datagrams for the next tick; return True if there is a newer one than before."""
         return self.endpoint.poll(self._clock.now())
 
     def tick(self, cycle: Cycle, *, end: bool = False, act: bool = False, faults: Fault = Fault.NONE) -> None:
@@ -159,8 +160,8 @@ class ControlLoop:
         Args:
             cycle: The period that begins.
             end: True if the end is requested.
-            act: True if the operator acted: that arms a ready loop; a braked one begins anew once the machine rests
-                and there is no fault.
+            act: True if the operator acted. This arms a ready loop; a braked loop restarts once the machine rests
+                without a fault.
             faults: Faults that the loop cannot detect itself, e.g. of its recorder.
         """
         telemetry = self._telemetry
@@ -198,7 +199,7 @@ class ControlLoop:
         )  # fmt: skip
 
     def kept(self) -> None:
-        """Take the time of recording the row of the last tick."""
+        """Note the time at which the last tick's row was recorded."""
         self._telemetry.lap("record")
 
     def _listen(self, cycle: Cycle) -> Fault:
@@ -208,11 +209,11 @@ class ControlLoop:
         fresh = newest is not observer.datagram
         if fresh and newest is not None:
             observer.read(newest, running=running, working=running and self.phase not in ON_THE_WAY)
-        # a fault of a state counts once while torques flow: what counts then is how many states in a row have it
+        # while torques flow, a state's fault counts once, as the policy counts faulty states in a row
         return observer.faults if fresh or not running else Fault.NONE
 
     def _judge(self, cycle: Cycle, age: int) -> Fault:
-        """Return the faults of clocks and of the conversation; `age` is that of the newest datagram [ns]."""
+        """Return the faults of clocks and of the conversation; `age` is the newest datagram's [ns]."""
         faults, mode, newest = Fault.NONE, self.safety.mode, self.endpoint.newest
         if age > self._timing.late:
             faults |= Fault.SILENT
@@ -246,7 +247,7 @@ class ControlLoop:
         return faults, self._life is None and progress.ending, False, done
 
     def _check(self, now: int) -> Fault:
-        """Check whether torques may begin at the machine's pose, and command the first ones; return faults."""
+        """Check whether torques may begin at the machine's pose, and compute the first command; return faults."""
         life, state, t = self._life, self._observer.state, now / NS
         if life is None:
             return self._control.begin()
@@ -259,7 +260,7 @@ class ControlLoop:
         return self._setpoints.follow(life.on_the_way(t), self._policy.tracking)
 
     def _go_on(self, now: int) -> tuple[bool, Fault]:
-        """Command a running machine; return True if it lies on its body, and faults."""
+        """Command a running machine; return True if it lies on its body, and its faults."""
         life, control, setpoints, t = self._life, self._control, self._setpoints, now / NS
         if life is None:
             return False, control.ask()
@@ -279,7 +280,7 @@ class ControlLoop:
         return False, fault
 
     def _overran(self, cycle: Cycle) -> bool:
-        """Count a running tick; return True if it took too long, or others were missed before it."""
+        """Count a running tick; return True if it took too long, or ticks were missed before it."""
         counts, progress, timing = self.counts, self._progress, self._timing
         long = self._clock.now() - cycle.woke > timing.period
         counts.ticks += 1
@@ -290,7 +291,7 @@ class ControlLoop:
         return long or cycle.missed > 0
 
     def _advance(self, inputs: Inputs, cycle: Cycle) -> None:
-        """Advance the state machine, and prepare what a new mode needs."""
+        """Advance the state machine, and prepare for a new mode."""
         before, progress = self.safety.mode, self._progress
         self.safety = advance(self.safety, self._policy, cycle.woke, inputs)
         mode = self.safety.mode
@@ -322,7 +323,7 @@ class ControlLoop:
         return setpoints.admit(share, (1 + cycle.missed) * timing.period / NS, drives=running)
 
     def _post(self, mode: Mode) -> None:
-        """Send the setpoints, in the machine's order; an armed loop is ready to its machine."""
+        """Send the setpoints in the machine's order; an armed loop sends the mode ready."""
         values, translation = self._setpoints.values, self._parts.translation
         self.endpoint.post(
             Mode.READY if mode is Mode.ARMED else mode,
@@ -350,7 +351,7 @@ def run(
         push: Takes the telemetry of each tick.
         asked: Returns True once the end is requested.
         recorded: Returns True while the telemetry is recorded.
-        acts: Returns True if the operator has just acted; called only while the loop waits for that.
+        acts: Returns True if the operator has just acted; called only while the loop waits for the operator.
         heard: Waits for a datagram of the machine, which the ticks follow (`Pacer`); None follows the clock alone.
     """
     pacer = Pacer(clock, period, heard)

@@ -1,8 +1,8 @@
-"""Request privileges of the operating system, and report the granted ones. Without them ticks are less even.
+"""Request privileges for even ticks from the operating system, and report the granted ones.
 
 Linux takes 50 ms out of every second from a SCHED_FIFO process that leaves less than 5 % of its CPU to others
-(``/proc/sys/kernel/sched_rt_runtime_us``): a loop or a plant that works for nearly its whole period is stopped that
-long, and the watchdogs see it. Give it a longer period (``--rate``, ``--set loop.plant_rate_hz=500``).
+(``/proc/sys/kernel/sched_rt_runtime_us``): a loop or a plant that works for nearly its whole period is suspended this
+long, and the watchdogs react. Set a longer period (``--rate``, ``--set loop.plant_rate_hz=500``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ONE_THREAD: Mapping[str, str] = MappingProxyType(
 """Environment in which BLAS starts no threads; it is read when NumPy is imported for the first time."""
 
 LATENCY = Path("/dev/cpu_dma_latency")
-"""Takes the longest time that CPUs may need to wake up, an int32 [µs], for as long as it is open (Linux, PM QoS)."""
+"""Limits the time that CPUs need to wake up while it is open; write an int32 [µs] (Linux, PM QoS)."""
 
 _PR_SET_TIMERSLACK = 29
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
@@ -69,12 +69,12 @@ def one_blas_thread() -> bool:
 
 @contextlib.contextmanager
 def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
-    """Hold all privileges while the context lasts; to be entered when everything is compiled, allocated and warm.
+    """Hold all privileges within the context; enter it when everything is compiled, allocated and warm.
 
     Args:
-        cpus: CPUs to stay on, the preferred one first; None are those that the process may use, the last one first.
-            The process is bound to the first that no other loop or plant holds, and only if it has the scheduling
-            priority: without, it would wait there behind others.
+        cpus: CPUs to choose from, the preferred one first; None means all that the process may use, the last one first.
+            The process is bound to the first CPU that no other loop or plant holds, and only if it has the scheduling
+            priority: without it, the process would wait for others on that CPU.
     """
     refused: dict[str, str] = {}
     before = os.sched_getaffinity(0)
@@ -145,7 +145,7 @@ def _go_first(refused: dict[str, str]) -> bool:
 
 
 def _claim(cpus: Iterable[int]) -> tuple[int, socket.socket] | None:
-    """Claim the first CPU that no loop or plant on this computer holds; None if each is held.
+    """Claim the first CPU that no loop or plant on this computer holds; None if all are held.
 
     Under SCHED_FIFO, two processes bound to one CPU wait for each other while other CPUs are idle. A claim is a name in
     Linux's abstract socket namespace (unix(7)): it needs no file, and the kernel drops it when its process ends.
@@ -162,7 +162,7 @@ def _claim(cpus: Iterable[int]) -> tuple[int, socket.socket] | None:
 
 
 def _bind(cpu: int, refused: dict[str, str]) -> int | None:
-    """Bind the process to a CPU; return it, or None if that was refused."""
+    """Bind the process to a CPU; return the CPU, or None if the system refused."""
     try:
         os.sched_setaffinity(0, {cpu})
     except OSError as error:
@@ -178,7 +178,7 @@ def _lock_memory(refused: dict[str, str]) -> bool:
     except (OSError, AttributeError):
         refused["memory_lock"] = "this system has no mlockall"
         return False
-    # With a limit, locking what is yet to come would make later allocations fail instead of lingering in swap.
+    # With a limit, locking future memory would make later allocations fail instead of swapping.
     unlimited = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY or os.geteuid() == 0
     if lock(_MCL_CURRENT | (_MCL_FUTURE if unlimited else 0)) == 0:
         return True
@@ -187,9 +187,9 @@ def _lock_memory(refused: dict[str, str]) -> bool:
 
 
 def _stay_awake(refused: dict[str, str]) -> int | None:
-    """Return the open file that keeps idle CPUs from sleeping; None if that was refused.
+    """Return the open file that keeps idle CPUs from sleeping; None if the system refused it.
 
-    A sleeping CPU wakes later, with colder caches; that of a virtual machine goes back to its host meanwhile.
+    A sleeping CPU wakes late and with cold caches; a virtual CPU returns to its host meanwhile.
     """
     try:
         wakeful = os.open(LATENCY, os.O_WRONLY)
@@ -209,7 +209,7 @@ def _stay_awake(refused: dict[str, str]) -> int | None:
 
 
 def _sharp_timers() -> None:
-    """Let sleeps end within a microsecond where the kernel would round them up by 50."""
+    """Let sleeps end within a microsecond; by default the kernel rounds them up by 50."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
 

@@ -1,8 +1,8 @@
-"""From telemetry to the record: the rows in the rings of a loop and of its machine become two folders of a run.
+"""Write the record: rows from the rings of a loop and of its machine become two folders of a run.
 
-As a separate process it reads a `RecordJob` (one line of JSON) from its standard input, drains the rings until that
-input ends, and prints the metrics if a second line has described the end of the loop (`Ending`). If the loop is killed
-the input ends as well: the rest of the rings is still written, and the record is marked as cut off.
+The recorder, a separate process, reads a `RecordJob` (one line of JSON) from its standard input and drains the rings
+until that input closes. If a second line has described the end of the loop (`Ending`), it prints the metrics. If the
+loop is killed, the input closes as well: the rest of the rings is still written, and the record is marked as cut off.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ UNITS = {
     **dict.fromkeys(TIMES, "us"), "t_machine": "s", "tau_wanted": "N m", "tau_applied": "N m",
     "temperature": "°C", "voltage": "V",
 }  # fmt: skip
-"""Their units."""
+"""Units of `EXTRA`."""
 WALL_TIME = (*TIMES, "missed", "switches")
 WORST = 5
-"""Number of the longest ticks that are reported one by one."""
+"""Number of longest ticks that are reported singly."""
 EVERY_S = 0.05
 """Time between two looks at the rings [s]."""
 WRITTEN_AT_ONCE = 200
-"""Rows that are written between two looks at the rings, which must not overflow meanwhile."""
+"""Largest number of rows written between two looks at the rings, so that these do not overflow."""
 FULL = 0.9
-"""Share of the period that ticks may take at most in a loop that lasts (`idcontrol.loop.realtime`)."""
+"""Largest share of the period that ticks may take in a sustained loop (`idcontrol.loop.realtime`)."""
 STILL_S = 0.5
 """A ring whose writer was killed counts as ended after this time without a row [s]."""
 HELD_UP_S = 30.0
-"""The same while its machine moves, which will tell that it has stopped; a busy computer may hold it up [s]."""
+"""The same while its machine moves: the machine still reports its stop, late on a busy computer [s]."""
 
 
 READY = "ready"
@@ -74,7 +74,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ended: ``"duration"``, ``"signal"`` or ``"fault"``.
-        faults: The faults that ended it (`idcontrol.loop.safety.Fault`); 0 if it never ran, or none did.
+        faults: The faults that ended it (`idcontrol.loop.safety.Fault`); 0 for none, or if it never ran.
         overruns: Ticks that took longer than their period.
         missed: Ticks that were skipped.
         realtime: Privileges that the operating system granted (`idcontrol.loop.realtime.Granted`).
@@ -96,7 +96,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scribe:
-    """Writes the record of a loop, and beside it (folder ``machine``) that of its machine."""
+    """Writes the record of a loop, and its machine's into the folder ``machine`` in it."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Scribe:
             kept = _filled(self._machine_channels)
             units = {name: unit for name, unit in machine.UNITS.items() if name in kept}
             self._machine = Recorder(out / "machine", kept, units, {}, config=config, wall_time=machine.WALL_TIME)
-        self._pending: Array = np.empty((0, width(self._channels)))  # the last row, until the next one is known
+        self._pending: Array = np.empty((0, width(self._channels)))  # the last row waits for the next one
         self._first: float | None = None
         self._mode, self._phase, self._faults = Mode.IDLE, float(Phase.WORKING), 0
         self._machine_mode, self._machine_faults, self._machine_ended_by = Mode.IDLE, 0, 0
@@ -156,7 +156,7 @@ class Scribe:
                 self._event(int(tick), f"the loop is {Phase(int(phase)).name.lower().replace('_', ' ')}")
                 self._phase = phase
         waiting = np.concatenate((self._pending, rows[begin:]))
-        # a row is written once the next one has come, which holds the forces that result
+        # the forces that result from a row's torques are in the next row, so each row waits for it
         self._write(waiting[:-1], views(waiting[1:], self._channels)["force_sensed"])
         self._pending = waiting[-1:].copy()
 
@@ -180,7 +180,7 @@ class Scribe:
 
     @property
     def patience_s(self) -> float:
-        """How long the rings of a loop that was killed may stay empty before their record ends [s]."""
+        """Time after which empty rings of a killed loop end their record [s]."""
         return HELD_UP_S if self._machine_mode in (Mode.RUNNING, Mode.DAMPED) else STILL_S
 
     def close(self, ending: Ending | None) -> dict[str, Any] | None:
@@ -196,7 +196,7 @@ class Scribe:
     def _note(self, tick: int, mode: Mode, faults: int) -> None:
         """Record an event where mode or faults differ from the previous tick's."""
         if Mode.RUNNING not in (mode, self._mode):
-            faults = 0  # without torque faults do no harm
+            faults = 0  # faults without torque do no harm
         if mode is self._mode and faults == self._faults:
             return
         for fault in Fault(faults & ~self._faults):
@@ -209,7 +209,7 @@ class Scribe:
     def _event(self, tick: int, what: str, **detail: Any) -> None:
         t = 0.0 if self._first is None else (tick - self._first) * self._h
         self._recorder.event(Event(t=t, what=what, detail={"tick": tick, **detail}))
-        if what != f"fault: {NAMES[Fault.OVERRUN]}":  # they are counted, and on a busy computer they are many
+        if what != f"fault: {NAMES[Fault.OVERRUN]}":  # they are counted; on a busy computer there are many
             self._report(what)
 
     def _write(self, rows: Array, force: Array) -> None:
@@ -234,9 +234,9 @@ class Scribe:
         running, phase = recorded["mode"] == Mode.RUNNING, recorded["phase"]
         stretch = _last_stretch(running & (phase == Phase.WORKING))
         arrays = {name: values[stretch] for name, values in recorded.items()}
-        arrays["t"] = arrays["t"] - arrays["t"][:1]  # planner and controller began the work at their time zero
+        arrays["t"] = arrays["t"] - arrays["t"][:1]  # planner and controller began at their time zero
         metrics = self._session.metrics(arrays) | self._estimate(arrays)
-        # the tick whose faults ended the running is no longer one of running
+        # the tick whose faults ended the running has another mode already
         ended_it = np.concatenate([[False], running[:-1]]) if len(running) else running
         faults = recorded["faults"][running | ended_it].astype(np.int64)
         dropped = recorded["dropped"][-1] if len(recorded["dropped"]) else np.zeros(len(Drop))
@@ -263,7 +263,7 @@ class Scribe:
         }
 
     def _estimate(self, arrays: Mapping[str, Array]) -> dict[str, float | None]:
-        """Return the errors of the estimated base, if the machine is a plant, which knows the true one."""
+        """Return the errors of the estimated base, if the machine is a plant, whose true base is known."""
         if self._machine is None or not self._estimated:
             return {}
         truth = self._machine.arrays()
@@ -279,7 +279,7 @@ class Scribe:
         return float(np.linalg.norm(recorded["v"][int(ends.argmax()) :, :3], axis=1).max())
 
     def _error(self, ending: Ending, compute_us: Array) -> str:
-        """Return one line about the end of a loop that raised nothing; `compute_us` are its running ticks' times."""
+        """Return one line about the end of a loop without an exception; `compute_us` are its running ticks' times."""
         if not ending.faults:
             return "nothing was begun: the machine was not ready within loop.policy.start_s"
         faults = Fault(ending.faults)
@@ -310,8 +310,8 @@ class _Row(Mapping[str, Array]):
 
 
 def _last_stretch(works: Booleans) -> slice:
-    """Return the last stretch of ticks of work, shape (rows,): the operator may have recovered the loop."""
-    # a slice, since copies of the arrays would double the memory
+    """Return the rows of work after the operator last recovered the loop, shape (rows,)."""
+    # a slice, as copies of the arrays would double the memory
     end = len(works) - int(works[::-1].argmax()) if works.any() else 0
     before = np.flatnonzero(~works[:end])
     return slice(int(before[-1]) + 1 if before.size else 0, end)
@@ -333,7 +333,7 @@ def _times(arrays: Mapping[str, Array]) -> dict[str, Any]:
 
 
 def too_slow(compute_us: Array, h: float) -> str | None:
-    """Return a sentence if half of the ticks took nearly all of their period `h` [s]; else None."""
+    """Return a sentence if half of the ticks took nearly the whole period `h` [s]; else None."""
     median = percentiles(compute_us)["p50"]
     if median is None or median < FULL * 1e6 * h:
         return None
@@ -359,13 +359,13 @@ def worst(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
 
 
 def _filled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Return the channels that are not empty: a machine without feet has no forces."""
+    """Return the channels that are not empty; a machine without feet has no forces."""
     return {name: shape for name, shape in shapes.items() if math.prod(shape)}
 
 
 @dataclass(slots=True)
 class _Drain:
-    """A ring, and the rows fetched from it but not yet written: on a busy computer writing may lag."""
+    """A ring, and the rows that were fetched from it and wait to be written."""
 
     ring: Ring
     take: Callable[[Array], None]
@@ -387,7 +387,7 @@ class _Drain:
 
 
 def main() -> int:
-    """Drain the rings into a record; return the exit status: 0, or the number of the error of the disk."""
+    """Drain the rings into a record; return the exit status: 0, or the number of the disk's error."""
     job = decode(sys.stdin.readline(), RecordJob)
     try:
         _record(job)
@@ -398,8 +398,8 @@ def main() -> int:
 
 
 def _record(job: RecordJob) -> None:
-    """Drain the rings until standard input holds the end of the loop, or ends."""
-    os.nice(5)  # after loop and plant, if these have no priority; but it has to keep up
+    """Drain the rings until standard input holds the end of the loop, or closes."""
+    os.nice(5)  # below loop and plant if these have no priority, but high enough to keep up
     session = resolve(job.target, job.config)
     wire = wire_format(session)
     scribe = Scribe(

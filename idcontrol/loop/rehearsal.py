@@ -1,8 +1,8 @@
-"""Run a rehearsal shortly before each tick, so that its code and data are in the processor's caches.
+"""Rehearse each tick shortly before it, so that its code and data are in the processor's caches.
 
-Between two ticks the processor halts, or works for others, and a tick begins with caches that hold little of its code.
-A `Rehearsal` is a second loop with a separate planner and controller. It reads the same state again and again, and its
-commands are not sent. It takes time that the loop would spin away.
+Between two ticks the processor halts or does other work, so a tick begins with cold caches. A `Rehearsal` is a second
+loop with a separate planner and controller. It reads the same state again and again, and its commands are not sent. It
+uses time in which the loop would otherwise spin.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from idcontrol.loop.wire import Kind, Outbox, SessionNumbers
 from idcontrol.types import State
 
 SLOWER: Final = 1.5
-"""Expected time of a rehearsal, as a multiple of that of one right after another."""
+"""Expected time of a rehearsal, relative to a rehearsal right after another one."""
 
 
 class Rehearsal:
-    """A loop without a machine; it is the other end of its own link.
+    """A loop without a machine: it is also the other end of its link.
 
     Attributes:
-        on_alarm: As in `ControlLoop`: a planner that hangs here would hold up the loop for ever.
+        on_alarm: As in `ControlLoop`: otherwise a planner that hangs here would block the loop forever.
     """
 
     def __init__(
         self, parts: Parts, clock: Clock, policy: Policy, period: int, state: State, *, interrupt: bool = False
     ) -> None:
-        """Prepare it.
+        """Prepare a rehearsal.
 
         Args:
-            parts: Parts that no other loop has; planner and controller go on in their present state.
+            parts: Parts that no other loop shares; planner and controller continue in their present state.
             clock: The clock of the ticks.
-            policy: Policy of the loop; here all faults are tolerated.
+            policy: Policy of the loop, with all faults tolerated in the rehearsal.
             period: Time between two ticks [ns].
             state: State of the machine.
             interrupt: True if SIGALRM may interrupt planner and controller, as in `ControlLoop`.
@@ -61,7 +61,7 @@ class Rehearsal:
         self.on_alarm = self._loop.on_alarm
 
     def __call__(self, deadline: int) -> None:
-        """Run a tick if it will be over before the `deadline` [ns]; after one that hung there is none."""
+        """Run a tick if it will end before the `deadline` [ns]; none after one that hung."""
         if deadline - self._clock.now() > SLOWER * self._lasts and self._tick() >= self._hang:
             self._lasts = sys.maxsize
 
@@ -77,7 +77,7 @@ class Rehearsal:
         """Drop a command."""
 
     def receive(self) -> bytes | None:
-        """Return the message that was prepared for this tick, and None after that."""
+        """Return this tick's prepared message once, then None."""
         heard, self._heard = self._heard, b""
         return heard or None
 

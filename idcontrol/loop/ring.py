@@ -1,8 +1,8 @@
-"""Telemetry: rows of numbers that leave the tick for another process, at the price of a copy.
+"""Telemetry: rows of numbers that leave the tick for another process, at the cost of a copy.
 
 A ring of shared memory with one writer. The writer never waits: a reader that lags by more than the ring's length loses
-the oldest rows, and counts them. A row counts once its number is written, so that a writer killed half-way leaves no
-torn row. One reader, the recorder, writes how far it has read, so that the writer can see whether it keeps up.
+the oldest rows, and counts them. A row counts once its number is written, so a writer that is killed half-way leaves no
+torn row. One reader, the recorder, writes back how far it has read, which shows the writer whether it keeps up.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ def ring_bytes(row_width: int, rows: int) -> int:
 
 
 class Ring:
-    """A ring over shared memory; make one for each side.
+    """A ring over shared memory; each side makes one.
 
     Attributes:
-        lost: Rows that the reader was too late for.
+        lost: Number of rows that were overwritten before this reader took them.
     """
 
     def __init__(self, memory: mmap.mmap, row_width: int) -> None:
-        """Use all of `memory`, which was zero when the first side came."""
-        self._head = np.frombuffer(memory, dtype=np.uint64, count=2)  # rows written, rows that the recorder has
+        """Use all of `memory`, which must be zero at first use."""
+        self._head = np.frombuffer(memory, dtype=np.uint64, count=2)  # rows written, rows recorded
         rows = (len(memory) - _HEAD_BYTES) // (8 * row_width)
         self._rows: Array = np.frombuffer(memory, np.float64, rows * row_width, _HEAD_BYTES).reshape(rows, row_width)
         self._written = self._read = 0
@@ -57,7 +57,7 @@ class Ring:
         head = int(self._head[0])
         first = max(self._read, head - size + 1)
         rows = self._rows[np.arange(first, head) % size]
-        # rows that the writer has begun to overwrite while they were copied are lost, too
+        # rows that the writer overwrote during the copy are lost, too
         torn = min(max(int(self._head[0]) + 1 - size - first, 0), len(rows)) if len(rows) else 0
         self.lost += first - self._read + torn
         self._read = head

@@ -7,10 +7,11 @@
                       │                               damp              │
                       └──────────recover──────────── damped ────rest────┘     (stop leads there from anywhere)
 
-Damping is for faults; a normal end is done when the machine carries itself. A damped machine may be recovered once it
-rests and has no fault; then it is armed anew. The faults of a tick are a set of `Fault`. For each fault the `Policy`
-says how many ticks in a row are tolerated, during which the last admissible torque holds, and the reaction to one more.
-Loop and machine run the same state machine and detect different faults. A machine is never armed: it follows its loop.
+Faults lead to damping; a normal end comes when the machine lies on its body. A damped machine may be recovered once it
+rests without a fault; then it is armed again. The faults of a tick are a set of `Fault`. For each fault the `Policy`
+sets the number of tolerated ticks in a row, during which the last admissible torque holds, and the reaction to one
+more. Loop and machine run the same state machine and detect different faults. A machine is never armed: it follows its
+loop.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Mode(enum.IntEnum):
     STOPPED = 4
     """No torque; the end."""
     ARMED = 5
-    """The operator has allowed torques; the loop checks whether they may begin. To its machine it is still ready."""
+    """The operator has allowed torques; the loop checks whether they may begin. The machine still sees the mode
+    ready."""
 
 
 NOT_BEGUN = (Mode.IDLE, Mode.READY, Mode.ARMED)
@@ -77,13 +79,13 @@ TRANSITIONS: Mapping[tuple[Mode, Signal], Mode] = MappingProxyType(
         (Mode.RUNNING, Signal.DONE): Mode.STOPPED,
         (Mode.DAMPED, Signal.RECOVER): Mode.READY,
         (Mode.DAMPED, Signal.REST): Mode.STOPPED,
-        # before torques flow there is nothing to brake
+        # nothing to brake before torques flow
         **{(mode, signal): Mode.STOPPED for mode in NOT_BEGUN for signal in (Signal.DAMP, Signal.STOP)},
         (Mode.RUNNING, Signal.STOP): Mode.STOPPED,
         (Mode.DAMPED, Signal.STOP): Mode.STOPPED,
     }
 )
-"""The mode that each signal leads to; where a pair is not listed, the mode stays."""
+"""The next mode for each mode and signal; for other pairs the mode stays."""
 
 
 class Fault(enum.IntFlag):
@@ -127,7 +129,7 @@ class Fault(enum.IntFlag):
     QUATERNION = 131072
     """The norm of the base's quaternion differs from 1 by more than 0.001: the state is not used."""
     POSE = 262144
-    """The machine cannot begin from where its joints are; before the start alone."""
+    """The machine cannot begin from its pose; checked only before the start."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -164,8 +166,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The reaction to a fault.
 
     Attributes:
-        tolerate: Number of ticks in a row with the fault that are tolerated; without a new torque the last one holds.
-        then: Reaction to one more tick with it: go on holding, brake, or drop all torque.
+        tolerate: Number of tolerated ticks in a row with the fault; without a new torque the last one holds.
+        then: Reaction to one more tick: go on holding, brake, or drop all torque.
     """
 
     tolerate: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -173,7 +175,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 PATIENCE: Final = 20
-"""Silence that a side tolerates, in periods; libfranka's robots tolerate 20 lost packets in a row, too."""
+"""Tolerated silence, in periods; libfranka's robots also tolerate 20 lost packets in a row."""
 PATIENCE_S: Final = 0.02
 """Lower bound of that silence [s]: the effect of held torques depends on time, not on the control rate."""
 
@@ -184,7 +186,7 @@ def patience(period_s: float) -> float:
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The faults that a side tolerates.
+    """Tolerances of a side.
 
     The first nineteen attributes are the rules for each `Fault`.
 
@@ -204,24 +206,24 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         astray: For `Fault.ASTRAY`.
         drive: For `Fault.DRIVE`.
         hot: For `Fault.HOT`.
-        voltage: For `Fault.VOLTAGE`; motors that start together let it sag for some ticks.
+        voltage: For `Fault.VOLTAGE`; motors that start together make it sag for some ticks.
         estop: For `Fault.ESTOP`.
         quaternion: For `Fault.QUATERNION`.
         pose: For `Fault.POSE`.
-        start_s: Time that the other side may take to become ready; afterwards the loop ends before any torque.
-        late_s: Age of the newest datagram above which the other side counts as silent; null is `patience`.
+        start_s: Time within which the other side must become ready; otherwise the loop ends before any torque.
+        late_s: Age of the newest datagram above which the other side counts as silent; null takes `patience`.
         hang_s: Time after which planner or controller is interrupted.
         soft_start_s: Time over which torques grow from zero to the commanded ones.
         rest_speed: Speed of the joints below which the machine may be at rest [rad/s].
-        rest_s: Time of that speed after which it is: a loaded leg gathers speed meanwhile.
-        damp_s: Time of braking after which the machine counts as resting, whatever its joints do: the legs of a lying
-            machine may go on sinking for long.
+        rest_s: Time below that speed after which the machine rests; a loaded leg would gather speed meanwhile.
+        damp_s: Time of braking after which the machine counts as resting even if joints move: the legs of a lying
+            machine may sink for long.
         jump: Largest distance of a joint from the position that its velocities lead to [rad or m].
         frozen_s: Longest time that a joint may stand still despite a measured velocity.
         tilt_rad: Largest angle of the base from upright.
         tracking: Largest distance of a joint from its reference [rad or m].
         hot_c: Largest temperature of a drive [°C].
-        voltage_v: Least and largest voltage of the supply; robots differ, so the default accepts any.
+        voltage_v: Least and largest voltage of the supply; the default accepts any, as robots differ.
     """
 
     overrun: Rule = Rule(tolerate=50)
@@ -268,9 +270,9 @@ class Safety:
 
     Attributes:
         mode: The mode.
-        since: When it was entered [ns].
+        since: Time at which the mode was entered [ns].
         streak: Number of ticks in a row that each fault has lasted, in the order of `NAMES`; counted while running.
-        slow_since: When all joints became slow [ns]; None while they are not, or nothing brakes.
+        slow_since: Time at which all joints became slow [ns]; None while a joint is fast, or nothing brakes.
         ended_by: The faults beyond tolerance that ended the running, or that prevented the start.
     """
 
@@ -299,9 +301,9 @@ class Inputs(msgspec.Struct, frozen=True):
     arm: bool = False
     """True if the operator allows torques."""
     done: bool = False
-    """True if the machine carries itself, so that torques can end."""
+    """True if the machine lies on its body, so that torques can end."""
     recover: bool = False
-    """True if the operator wants to begin anew."""
+    """True if the operator requests a restart."""
     wait: bool = False
     """True if a braked machine is held until the operator recovers it."""
 
@@ -318,7 +320,7 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     mode, streak, ended_by = safety.mode, safety.streak, safety.ended_by
     asked = inputs.damp or inputs.stop or inputs.done
     if mode is Mode.RUNNING and streak is _CALM and inputs.heard and not (asked or inputs.faults):
-        return safety  # as in almost all ticks
+        return safety  # the usual case
     stop, damp, slow_since = inputs.stop, inputs.damp, None
     if mode is Mode.RUNNING:
         streak = _lasting(streak, inputs.faults)
@@ -329,7 +331,7 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     elif mode is Mode.DAMPED and inputs.slow:
         slow_since = now if safety.slow_since is None else safety.slow_since
     elif damp and mode in NOT_BEGUN:
-        ended_by |= inputs.faults  # they prevented the start
+        ended_by |= inputs.faults  # these faults prevented the start
     if stop:
         signal: Signal | None = Signal.STOP
     elif mode is Mode.DAMPED:
@@ -384,7 +386,7 @@ class Limits:
     """Limits of the actuated joints, shape (a,) each.
 
     Attributes:
-        torque: Largest torque [N m]; inf where there is none, as in the rest.
+        torque: Largest torque [N m]; in all fields, inf means no limit.
         torque_rate: Fastest change of torque [N m/s].
         low: Least position [rad].
         high: Largest position [rad].
@@ -416,10 +418,10 @@ class Cut(enum.IntFlag):
 
 
 def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array) -> Cut:
-    """Return the last gate before the hardware: write the torques that may be sent into `out`.
+    """Apply the last gate before the hardware: write the torques that may be sent into `out`.
 
-    A torque that pushes a joint further out of its range, or makes one that is too fast faster, becomes zero; then no
-    torque moves away from the last by more than its rate allows; then none exceeds its limit.
+    First, a torque becomes zero if it pushes a joint farther out of its range or accelerates a joint that is too fast.
+    Then each change from the last torque is cut to its rate, and each torque to its limit.
 
     Args:
         limits: Limits of the joints.
@@ -442,7 +444,7 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
 def admit_kernel(
     gate: Array, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array
 ) -> int:  # pragma: no cover - compiled
-    """`admit`, with `Limits.gate`; the sum of the limits at which a torque was cut."""
+    """Compute `admit` with `Limits.gate`; return the sum of the limits at which a torque was cut."""
     torque, rate, low, high, speed = gate
     cut = 0
     for i in range(wanted.shape[0]):

@@ -47,17 +47,17 @@ class Steered(Protocol):
 
 
 class Session(Protocol):
-    """All that a loop runs.
+    """Everything that a loop runs.
 
     Attributes:
         robot: Name of the robot.
         system: Its multibody system, for the loop itself; planner, controller and plant have separate ones.
         start: State in which it begins.
-        limits: Limits of its joints.
+        limits: Limits of the joints.
         feet: Names of the feet with force sensors.
-        notes: Number of values that the planner notes in each tick.
-        orders: Orders of joints that machines of this robot have, by their names.
-        lying: State in which it lies on the ground; None without one.
+        notes: Number of further values that the planner records in each tick.
+        orders: Joint orders of this robot's machines, by name.
+        lying: State of lying on the ground; None without one.
     """
 
     robot: str
@@ -76,10 +76,10 @@ class Session(Protocol):
         """Return the setup of a controller."""
 
     def plant(self, dt: float) -> Plant:
-        """Return the plant in place of the hardware, stepped every `dt` [s]."""
+        """Return the plant that replaces the hardware, stepped every `dt` [s]."""
 
     def between(self) -> Between | None:
-        """Return how the machine stands up and lies down; None if it does neither."""
+        """Return the machine's way between lying and standing; None without one."""
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Return shapes and units of the record: channels of `idcontrol.loop.telemetry.channels`, and of `derive`.
@@ -105,7 +105,7 @@ Stance = Callable[[State, Reference], Reference]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts that a loop joins.
+    """The parts of a loop.
 
     Attributes:
         planner: Computes the reference at a state.
@@ -113,11 +113,11 @@ class Parts:
         system: Multibody terms, for the brake and for the places of the joints in a state.
         wire: Format of the datagrams.
         limits: Limits of the joints.
-        sense: Creates a new `Sense` for each stretch of work; None takes the machine's state as it is.
+        sense: Creates a new `Sense` for each stretch of work; None uses the machine's state.
         stance: Replaces the planned contacts by sensed ones; None keeps the planned ones.
         translation: Maps between the machine's order of joints and the loop's; None if they are the same.
-        notes: Number of values that the planner notes.
-        between: How the machine stands up and lies down; None if it does neither and is braked at the end.
+        notes: Number of further values that the planner records.
+        between: The machine's way between lying and standing; None without one: it is braked at the end.
     """
 
     planner: Planner
@@ -161,7 +161,7 @@ def wire_format(session: Session) -> Format:
         floating=system.n_unactuated >= 6,
         torque_limit=system.effort_limit,
         n_feet=len(session.feet),
-        patch=getattr(session, "patch", None),  # sessions of users know point feet
+        patch=getattr(session, "patch", None),  # users' sessions have point feet
         joints=names_number(system.actuated_names),
         model=model_number(system.model),
     )

@@ -50,7 +50,7 @@ def ticks(
     ahead: Ahead | None = None,
     patch: Integers | None = None,
 ) -> Iterator[Tick]:
-    """Run the loop; the caller takes tick after tick, and may stop at any.
+    """Run the loop tick by tick; the caller may stop after any.
 
     Args:
         plant: The plant, which is reset to `start`.
@@ -59,16 +59,16 @@ def ticks(
         start: State at time zero.
         h: Control period [s].
         steps: Number of periods.
-        sense: Returns the sensed state from the true one; None senses everything.
-        ahead: Returns the state in which a command will arrive; None for no delay. A tick has the reference of its
-            beginning, and the command that is sent there.
-        patch: Foot of each contact of plant and controller, for machines on soles; states have forces by feet.
+        sense: Returns the sensed state from the true one; None senses the true state.
+        ahead: Returns the predicted state at which a command arrives; None for no delay. A tick has the reference at
+            its beginning, and the command that is sent then.
+        patch: Foot of each contact of plant and controller, for machines on soles, as states have one force per foot.
 
     Yields:
         One `Tick` per period.
 
     Raises:
-        InputError: The controller returned no command for its machine, or torques that are not finite.
+        InputError: The controller returned no command for its machine, or infinite or NaN torques.
     """
     state = plant.reset(start)
     if ahead is not None:

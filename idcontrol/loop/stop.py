@@ -1,4 +1,4 @@
-"""Signals that end a loop: at once while nothing moves, damped once torques may flow."""
+"""Signals that end a loop: at once while nothing moves, by damping once torques may flow."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ class Interrupted(KeyboardInterrupt):
 class Stop:
     """The request for the end by a signal: SIGINT, SIGTERM or SIGHUP (the terminal is gone).
 
-    Until `begin` a signal raises `Interrupted`; then the first one is kept in `asked`, and the second one ends the
-    process at once. Python handles signals in the main thread alone: entered in another one, this does nothing.
+    Until `begin`, a signal raises `Interrupted`. Afterwards the first signal is stored in `asked`, and a second one
+    ends the process at once. Python handles signals only in the main thread; in another thread this context does
+    nothing.
 
     Attributes:
         asked: Number of the signal; 0 before.
-        moving: True if the machine may move, so that the end must be a damped one.
+        moving: True if the machine may move, so that the end must be damped.
         on_alarm: Called at SIGALRM; it may raise.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing asked and nothing moving."""
+        """Start without a request and without motion."""
         self.asked, self.moving = 0, False
         self.on_alarm: Callable[[], None] = lambda: None
         self._before: dict[int, Any] = {}
@@ -46,7 +47,7 @@ class Stop:
         if threading.current_thread() is not threading.main_thread():
             return self
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # set by nohup
                 self._before[number] = signal.signal(number, self._on_signal)
         self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self.on_alarm())
         return self
@@ -60,7 +61,7 @@ class Stop:
             raise Interrupted(self.asked) from error  # interrupted code may raise another error, as compilers do
 
     def begin(self) -> None:
-        """Begin the time in which the machine may move.
+        """Allow motion: from now on the end must be damped.
 
         Raises:
             Interrupted: The end was requested, but the interrupted code has swallowed the exception.
@@ -71,7 +72,7 @@ class Stop:
 
     @property
     def heeded(self) -> bool:
-        """True if signals reach it."""
+        """True if signals reach this object."""
         return bool(self._before)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

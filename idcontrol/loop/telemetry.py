@@ -21,15 +21,15 @@ from idcontrol.record.metrics import solver_number
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference
 
 PARTS = ("read", "estimate", "plan", "control", "gate", "record")
-"""Parts of a tick that are timed: reading and judging the machine's state, `Parts.sense`, planner, controller, gate
-(recording their answers, the state machine, the gate, sending), and pushing the row of the tick before."""
+"""Parts of a tick that are timed: reading and judging the machine's state; `Parts.sense`; planner; controller; gate
+(recording their answers, state machine, gate, sending); pushing the row of the last tick."""
 UNSPENT = dict.fromkeys(PARTS, math.nan)
 COURSE = (
     "tick", "mode", "phase", "faults", "cut", "machine_mode", "missed", "period_us", "late_us", "age_us", "compute_us",
     "cpu_us", *(f"{part}_us" for part in PARTS), "switches",
 )  # fmt: skip
 """Channels of one number each, side by side, about the tick as a whole. `phase` is `idcontrol.loop.life.Phase`;
-`switches` counts how often the system took the CPU away since the tick before."""
+`switches` counts how often the system took the CPU away since the last tick."""
 VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
 """Channels of one number each, side by side, of the answers of planner and controller."""
 
@@ -37,7 +37,7 @@ VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_b
 LIKE: Final[tuple[Any, ...]] = (
     *np.zeros((4, 1)), np.zeros(1, dtype=np.bool_), np.zeros((1, 3)), np.zeros(1, dtype=np.int64), np.zeros((1, 3)),
 )  # fmt: skip
-"""An array of the form of each argument of `keep`."""
+"""An array of the same form as each argument of `keep`."""
 FORM: Final = Form(*LIKE)
 NO_FORCES: Final = ContactForces.none()
 
@@ -45,7 +45,7 @@ NO_FORCES: Final = ContactForces.none()
 def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the channels that record a tick of the loop.
 
-    Channels from ``q_des`` on are known only in ticks that ask planner and controller.
+    Channels from ``q_des`` on have values only in ticks that call planner and controller.
     """
     joints, feet = (len(wire.torque_limit),), (wire.n_feet, 3)
     return {
@@ -72,8 +72,8 @@ class Counts:
         overruns: Ticks that took longer than their period.
         missed: Ticks that were skipped.
         complete: True if planner and controller worked for the whole duration.
-        error: One line about the first error that planner or controller raised, or about where they hung; or why the
-            machine could not begin from its pose; "" if none of these.
+        error: One line about the first exception of planner or controller, where they hung, or why the machine could
+            not begin from its pose; "" if none of these.
         traceback: Traceback of that error; "" if there was none.
     """
 
@@ -120,14 +120,14 @@ class Telemetry:
     def lap(self, part: str) -> None:
         """Add the time since the last lap to a part of the tick.
 
-        It is wall time, which is read without a system call; CPU time is measured for the whole tick only.
+        This is wall time, which takes no system call; CPU time is measured for the whole tick only.
         """
         now, before = time.perf_counter_ns(), self.spent[part]
         self.spent[part] = 1e-3 * (now - self._mark) + (0.0 if math.isnan(before) else before)
         self._mark = now
 
     def record(self, reference: Reference, command: Command) -> None:
-        """Write the answers of planner and controller; forces that the controller does not predict are NaN.
+        """Write the answers of planner and controller; forces without a prediction are NaN.
 
         Raises:
             ValueError: An array of the reference has another shape than its channel.
@@ -136,7 +136,7 @@ class Telemetry:
         forces = NO_FORCES if predicted is None else by_foot(predicted, self._patch)
         answer: Any = (r.q, r.v, r.a, r.base_position, r.stance, r.feet, forces.identity, forces.force)
         fits = FORM.fits(answer)
-        if not fits:  # a user's planner may return arrays of other types
+        if not fits:  # a user's planner may return arrays of any type
             answer = [np.ascontiguousarray(x, dtype=like.dtype) for x, like in zip(answer, LIKE, strict=True)]
             fits = FORM.fits(answer)
         if not fits or not self._keep(self._answers, *answer):
@@ -154,14 +154,14 @@ class Telemetry:
     def describe(
         self, cycle: Cycle, now: int, age: int, *, mode: int, phase: float, faults: int, cut: int, peer: float
     ) -> None:
-        """Write how the tick went, as its last act.
+        """Write the tick's outcome, as its last action.
 
         Args:
             cycle: The tick.
             now: Time [ns].
             age: Age of the newest datagram of the machine [ns].
             mode: Mode of the loop.
-            phase: What the loop does while it runs (`idcontrol.loop.life.Phase`); else NaN.
+            phase: Phase of a running loop (`idcontrol.loop.life.Phase`); NaN in other modes.
             faults: Faults of the tick.
             cut: Limits at which the gate has cut a torque.
             peer: Mode of the machine; NaN before its first datagram.
@@ -193,10 +193,10 @@ def keep(
     identity: Integers,
     force: Array,
 ) -> bool:  # pragma: no cover - compiled
-    """Record the arrays of an answer in the bound channels; the forces are on the feet `identity`.
+    """Record the arrays of an answer in the bound channels; the forces belong to the feet `identity`.
 
     Returns:
-        False if an array of the reference has another shape than its channel; then nothing is recorded.
+        False, recording nothing, if an array of the reference has another shape than its channel.
     """
     to = bound.borrowed
     if q.shape != to[0].shape or v.shape != to[1].shape or a.shape != to[2].shape or base.shape != to[3].shape:

@@ -1,4 +1,4 @@
-"""The datagrams between a loop and its machine, byte by byte, so that a program in any language can be either end.
+"""The datagrams between a loop and its machine, byte by byte, for programs in any language at either end.
 
 Little endian. A head of 48 bytes::
 
@@ -39,15 +39,15 @@ others it gives no torque. A state has, one after the other::
     joints                      CRC-32 of the joints' names in the order above, with commas between, in UTF-8
     model                       a number of the machine's model (`model_number`)
 
-A value that a machine does not measure or know is NaN, from `drive_error` on, and is not used. A base whose position
-the machine does not know is at zero: only a loop that estimates it drives such a machine. Before torques flow the loop
-compares `joints` and `model` with its own (`Format.stranger`), so that legs in another order are refused.
+From `drive_error` on, NaN means not measured, and the value is not used. A machine that does not know its base's
+position sends zero; it needs a loop that estimates the position. Before torques flow the loop compares `joints` and
+`model` with its own (`Format.stranger`), so that legs in another order are refused.
 
-A receiver takes datagrams one by one and drops, and counts, what is short or long, damaged, of another version, foreign
-(another kind or another robot), old (not newer than the last it took, or of another session) or out of range. The
-session is that of the other side where it is known, as it is of a plant that the loop has started; else that of the
-first one taken. A sequence number more than `AHEAD` beyond the last one is believed once the next datagram continues
-it: a wrong one must not make all of the sender's datagrams old.
+A receiver takes datagrams one by one. It drops and counts a datagram that has the wrong length, is damaged, of another
+version, foreign (another kind or robot), old (not newer than the last accepted, or of another session) or out of range.
+A plant that the loop has started has a known session; otherwise the first accepted datagram sets it. A sequence number
+more than `AHEAD` beyond the last one is accepted once the next datagram continues it, so that a single wrong number
+does not make all later datagrams old.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ LARGEST = 65_507
 
 
 AHEAD = 1000
-"""Largest gap of sequence numbers between two datagrams before the newer one is doubted: a second's worth of most
-loops. A side that is this many times faster than the other would never be believed."""
+"""Largest gap of sequence numbers between two datagrams before the newer one is doubted: about a second in most loops.
+A side that sends this many times faster than the other would never be accepted."""
 
 FASTEST = 1e3
 """Largest velocity in a state [rad/s, m/s]: only a diverged simulation exceeds it."""
@@ -116,14 +116,14 @@ class Drop(enum.IntEnum):
 
 
 class Datagram(msgspec.Struct, frozen=True):
-    """A datagram that was accepted.
+    """An accepted datagram.
 
     Attributes:
         mode: Mode of the sender.
         sequence: Its sequence number.
-        stamp: When it was sent, on the sender's clock [ns].
-        echo: The newest of ours that the sender had accepted.
-        values: The values that it carries, shape (count,).
+        stamp: Sending time on the sender's clock [ns].
+        echo: Sequence number of our newest datagram that the sender had accepted.
+        values: Its values, shape (count,).
     """
 
     mode: int
@@ -134,12 +134,12 @@ class Datagram(msgspec.Struct, frozen=True):
 
 
 class SessionNumbers(NamedTuple):
-    """The session numbers of a conversation, as one of its sides knows them."""
+    """The session numbers of a conversation, from the view of one side."""
 
     own: int
     """Any number below 2³² that differs from run to run."""
     other: int | None = None
-    """Number of the other side's session; None for that of the first accepted datagram."""
+    """Number of the other side's session; None takes the first accepted datagram's."""
 
 
 def robot_number(name: str) -> int:
@@ -156,13 +156,14 @@ def model_number(model: pin.Model) -> float:
     """Return the number that stands for a Pinocchio model.
 
     It is the CRC-32 of the names of its joints with commas between, then of float64 numbers, little endian, rounded to
-    1e-6: for each joint but the universe, the translation of its placement and the mass and centre of mass of its body.
+    1e-6: for each joint except the universe, the translation of its placement and the mass and centre of mass of its
+    body.
     """
     numbers = [
         (*place.translation, body.mass, *body.lever)
         for place, body in zip(model.jointPlacements, model.inertias, strict=True)
     ]
-    rounded = np.round(np.array(numbers[1:], dtype="<f8"), 6) + 0.0  # which has no negative zero
+    rounded = np.round(np.array(numbers[1:], dtype="<f8"), 6) + 0.0  # adding zero removes negative zeros
     return float(zlib.crc32(rounded.tobytes(), zlib.crc32(",".join(model.names[1:]).encode())))
 
 
@@ -200,18 +201,18 @@ class Inbox:
 
     Attributes:
         accepted: Number of accepted datagrams.
-        dropped: Number of dropped ones for each `Drop`, shape (6,).
+        dropped: Number of dropped datagrams for each `Drop`, shape (6,).
     """
 
     def __init__(self, kind: Kind, robot: str, low: Array, high: Array, session: int | None = None) -> None:
         """Prepare for datagrams of one kind.
 
         Args:
-            kind: Kind of the datagrams that are accepted.
-            robot: Name of the only robot that is accepted.
+            kind: Accepted kind of datagrams.
+            robot: Name of the accepted robot.
             low: Least value of each entry, shape (count,).
             high: Largest value of each entry, shape (count,).
-            session: Number of the only session that is accepted; None is that of the first accepted datagram.
+            session: Number of the accepted session; None takes the first accepted datagram's.
         """
         self._kind, self._robot = kind, robot_number(robot)
         self._low, self._high, self._within = low, high, entry(within, low, np.empty(0), high)
@@ -253,7 +254,7 @@ class Inbox:
 
 
 def _of_another_version(data: bytes) -> bool:
-    """Return True if a datagram is whole, but of another version of this layout, with the same head."""
+    """True if a datagram is whole, but of another version of this layout, with the same head."""
     if len(data) < HEAD_BYTES or data[:3] != MAGIC[:3] or data[:4] == MAGIC:
         return False
     view = memoryview(data)
@@ -263,9 +264,9 @@ def _of_another_version(data: bytes) -> bool:
 
 @njit(cache=True)
 def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover - compiled
-    """Return True if ``low <= values <= high`` holds for each.
+    """True if ``low <= values <= high`` holds for each value.
 
-    A NaN is out of range unless `low` is NaN, for a value that need not be measured; then it must be within ±`high`.
+    A NaN in `low` marks a value that need not be measured: it may be NaN, or within ±`high`.
     """
     inside = True
     for i in range(values.shape[0]):
@@ -305,7 +306,7 @@ class Format:
         floating: True if the first seven values of a configuration are a position and a quaternion.
         torque_limit: Torque limit of each actuated joint, shape (a,) [N m]; inf for no limit.
         n_feet: Feet with force sensors.
-        patch: Foot of each contact of plant and controller, shape (k,); None where each contact is a foot.
+        patch: Foot of each contact of plant and controller, shape (k,); None if each contact is a foot.
         joints: Number of the joints' order (`names_number`); NaN if unknown.
         model: Number of the model (`model_number`); NaN if unknown.
         state: Names and shapes of the values of a state, side by side in this order.
@@ -332,7 +333,7 @@ class Format:
             "axes": (AXES,), "buttons": (), "joints": (), "model": (),
         }  # fmt: skip
         object.__setattr__(self, "state", state)
-        # looked up once: a state is read in every tick
+        # cached, as a state is read in every tick
         read = ("q",), ("v",), ("tau_applied",), ("accelerometer",), ("force_sensed", "normal_sensed")
         object.__setattr__(self, "_parts", tuple(span(state, names) for names in read))
 
@@ -360,7 +361,7 @@ class Format:
         return low, high
 
     def state_range(self) -> tuple[Array, Array]:
-        """Return the least and largest values of a state: no real machine exceeds them."""
+        """Return the least and largest values of a state, which no real machine exceeds."""
         high = np.full(self.state_values, 1e6)
         of = views(high, self.state)
         of["q"][:], of["v"][:] = 1e4, FASTEST
@@ -381,7 +382,7 @@ class Format:
         return Health(of["drive_error"], of["temperature"], supply, operator)
 
     def stranger(self, values: Array) -> str:
-        """Return why a state, shape (state_values,), is of another machine; "" if nothing says so."""
+        """Return why a state, shape (state_values,), comes from another machine; "" if it does not."""
         joints, model = values[-2:]
         if not np.isnan(joints) and joints != self.joints:
             return "has other joints, or in another order"
@@ -432,7 +433,7 @@ def _touching(feet: Array) -> tuple[Integers, Array, Array]:  # pragma: no cover
         at, up = 3 * i, 3 * (n + i)
         if feet[up] != 0.0 or feet[up + 1] != 0.0 or feet[up + 2] != 0.0:
             identity[count] = i
-            for k in range(3):  # assigning slices would compile messages about wrong shapes
+            for k in range(3):  # assigning slices would also compile error messages for wrong shapes
                 force[count, k], normal[count, k] = feet[at + k], feet[up + k]
             count += 1
     return identity[:count], force[:count], normal[:count]

@@ -1,8 +1,8 @@
 """The hardware boundary: transports of datagrams (`idcontrol.loop.wire`) between a loop and its machine.
 
 A transport moves bytes and does not read them; `Endpoint` checks datagrams in the same way for every transport.
-`inprocess` joins two ends within a process, `shared` two processes of a computer, `udp` anything that has a network. To
-add one, write an object with the calls of `Link`.
+`inprocess` joins two ends within a process, `shared` two processes of a computer, `udp` two sides on a network. To add
+another, write an object with the methods of `Link`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from idcontrol.loop.wire import LAST_MODE, Datagram, Format, Inbox, Kind, Outbox
 from idcontrol.types import Array
 
 SENT = 256
-"""Sending times that are remembered, from which the age of an echo follows."""
+"""Number of stored sending times, which give the age of an echo."""
 TAKEN = 64
-"""Datagrams that are read in one tick at most, which bounds the cost of a flood."""
+"""Largest number of datagrams read in a tick, which bounds the cost of a flood."""
 FAREWELL = 20
-"""Number of ticks in which a stopped side goes on sending that it has stopped: some datagrams may be lost."""
+"""Number of ticks in which a stopped side repeats that it has stopped, as datagrams may be lost."""
 
 
 class Link(Protocol):
     """One end of a connection; neither call waits."""
 
     def send(self, data: memoryview) -> None:
-        """Hand over a datagram; it may be lost, and is copied if it is kept."""
+        """Send a datagram, which may be lost; its buffer may be reused after the call."""
 
     def receive(self) -> bytes | None:
-        """Return the next datagram that has come; None if there is none."""
+        """Return the next waiting datagram; None without one."""
 
     def settle(self) -> None:
-        """Receive from now on only from the sender of the last datagram, which was accepted."""
+        """From now on, receive only from the sender of the last datagram, which was accepted."""
 
     def close(self) -> None:
         """Release everything."""
@@ -41,7 +41,7 @@ class Endpoint:
 
     Attributes:
         inbox: Checks incoming datagrams.
-        newest: The newest datagram that was accepted; None before the first.
+        newest: The newest accepted datagram; None before the first.
     """
 
     def __init__(self, link: Link, inbox: Inbox, outbox: Outbox) -> None:
@@ -65,7 +65,7 @@ class Endpoint:
 
     @property
     def finished(self) -> bool:
-        """True if this side has sent often enough that it has stopped."""
+        """True if this side has repeated often enough that it has stopped."""
         return self._farewells >= FAREWELL
 
     def post(self, mode: int, values: Array, now: int) -> None:
@@ -78,7 +78,7 @@ class Endpoint:
         self._farewells += mode == LAST_MODE
 
     def poll(self, now: int) -> bool:
-        """Take what has come; return True if there is something newer than before."""
+        """Read waiting datagrams; return True if there is a newer one than before."""
         fresh = False
         for _ in range(TAKEN):
             data = self._link.receive()
@@ -92,13 +92,13 @@ class Endpoint:
         return fresh
 
     def silence(self, now: int) -> int:
-        """Return the time since the last good datagram came [ns]; 0 before the first."""
+        """Return the time since the last good datagram [ns]; 0 before the first."""
         return 0 if self.newest is None else now - self._heard
 
     def age(self, now: int) -> int:
         """Return the largest possible age of the newest datagram [ns]: its silence, or the age of its echo.
 
-        The echo bounds delays without comparing two clocks: the other side had our datagram when it sent its own.
+        The echo bounds the delay without comparing clocks: the other side sent its datagram after it received ours.
         """
         if self.newest is None:
             return 0

@@ -1,8 +1,8 @@
 """Two processes of one machine: a mailbox of shared memory in each direction that holds the newest datagram.
 
-The memory has no name: the other process inherits its file descriptor (`memory.anonymous`), so that nothing remains
-however the two end. A reader that meets a writer half-way sees a counter that is odd or has moved, and reads again;
-what slips through (on machines that reorder stores) fails its checksum.
+The memory is anonymous: the other process inherits its file descriptor (`memory.anonymous`), so nothing remains however
+the two processes end. A reader during a write sees an odd or changed counter and reads again; on machines that reorder
+stores, a torn datagram may pass, and fails its checksum.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Mailbox:
                 data = bytes(self._data[: min(self._head[1], LARGEST)])
                 if self._head[0] == counter:
                     return counter, data
-        return seen, None  # the writer is at it: next time
+        return seen, None  # being written: read it next time
 
     def close(self) -> None:
         self._head.release()

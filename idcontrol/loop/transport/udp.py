@@ -1,7 +1,8 @@
 """Over a network: UDP, bound to loopback by default.
 
-Only datagrams from the peer are read. A side without the peer's address takes that of the first accepted datagram, and
-sends nothing before. Any computer on the network can forge datagrams: use it between computers only on a separate wire.
+Only datagrams from the peer are read. A side without the peer's address takes the sender of the first accepted datagram
+as its peer, and sends nothing before. Any computer on the network can forge datagrams: between computers, use a
+separate network.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class UdpLink:
         self.local: Address = self._socket.getsockname()
 
     def send(self, data: memoryview) -> None:
-        """Send, or lose it: watchdogs handle full buffers and absent peers."""
+        """Send or drop the datagram: watchdogs handle full buffers and absent peers."""
         if self._connected:
             with contextlib.suppress(OSError):
                 self._socket.send(data)
@@ -76,23 +77,23 @@ class UdpLink:
         """Return the next datagram of the peer, or of any sender while the peer is unknown."""
         try:
             data, self._sender = self._socket.recvfrom(LARGEST)
-        except OSError:  # nothing there, or the peer's machine reports that no process listens
+        except OSError:  # nothing waits, or the peer's computer reports that no process listens
             return None
         return data
 
     def settle(self) -> None:
-        """Take the sender of the last datagram as the peer, unless there is one."""
+        """Take the sender of the last datagram as the peer, if there is none yet."""
         if not self._connected and self._sender is not None:
             self._socket.connect(self._sender)
             self._connected = True
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until a datagram has come, at most for a time [s]."""
+        """Wait for a datagram, at most for a time [s]."""
         if timeout_s > 0.0:
             select.select([self._socket], [], [], timeout_s)
 
     def fileno(self) -> int:
-        """Return what becomes readable once a datagram has come, for `select`."""
+        """Return the file descriptor for `select`, readable when a datagram waits."""
         return self._socket.fileno()
 
     def close(self) -> None:
