@@ -27,7 +27,7 @@ class ChannelRow:
         self._channels = channels
 
     def writer(self, names: Sequence[str]) -> Callable[..., None]:
-        """Return a function that writes the channels `names` at once, as fast as one is written through `of`.
+        """Return a function that writes all channels `names` in one assignment.
 
         Args:
             names: Channels of one number each, side by side in this order; the function takes their values.
@@ -44,7 +44,7 @@ def width(channels: Mapping[str, tuple[int, ...]]) -> int:
 
 
 def views(values: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Views of the channels within `values`, shape (..., width); each has shape (..., *shape)."""
+    """Return views of the channels in `values`, shape (..., width); each has shape (..., *shape)."""
     parts: dict[str, Array] = {}
     at = 0
     for name, shape in channels.items():
@@ -55,7 +55,7 @@ def views(values: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, A
 
 
 def span(channels: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> slice:
-    """Return the part of a row that holds `names`, which must stand side by side in `channels` in this order."""
+    """Return the part of a row that holds `names`, which must be adjacent in `channels` in this order."""
     at = list(channels).index(names[0])
     before = dict(list(channels.items())[:at])
     chosen = dict(list(channels.items())[at : at + len(names)])

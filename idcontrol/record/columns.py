@@ -11,13 +11,13 @@ import numpy as np
 from idcontrol.record.metrics import SOLES, Layout
 
 Column = str | tuple[str, ...]
-"""Name of a number; a pair (foot, axis) where a channel has an array of them."""
+"""Name of a number; a pair (foot, axis) if a channel has an array of numbers."""
 
 AXES = ("x", "y", "z")
 PLACE: Mapping[Column, str] = {"x": "m", "y": "m", "z": "m", "qx": "", "qy": "", "qz": "", "qw": ""}
 """A pose: position in the world, unit quaternion."""
 MOTION: Mapping[Column, str] = {"vx": "m/s", "vy": "m/s", "vz": "m/s", "wx": "rad/s", "wy": "rad/s", "wz": "rad/s"}
-"""A base's linear and angular velocity, along its own axes."""
+"""A base's linear and angular velocity, base axes."""
 COMMAND: Mapping[Column, str] = {"ahead": "m/s", "left": "m/s", "turn": "rad/s"}
 """The commanded velocity of a robot."""
 OF_BASE: Mapping[str, Mapping[Column, str]] = {
@@ -28,7 +28,7 @@ OF_BASE: Mapping[str, Mapping[Column, str]] = {
     "commanded": COMMAND,
     "granted": COMMAND,
 }
-"""Channels of a walk that are about its base, with names and units of their numbers."""
+"""Channels of a walk about its base, with names and units of their numbers."""
 PER_JOINT = ("q_des", "v_des", "a_des", "tau", "tau_wanted", "tau_applied")
 PER_FOOT = ("stance", "gap", "slip")
 PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred", *SOLES)
@@ -37,13 +37,13 @@ PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred", *SOLES)
 def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | None) -> dict[Column, str]:
     """Return the unit of each number of a channel, by its name, in the order of a row.
 
-    Names are of joints, feet and axes if the run is a walk, otherwise of the channel with indices: ``tau[0]``.
+    In a walk, the names come from joints, feet and axes; otherwise from the channel, with indices: ``tau[0]``.
 
     Args:
         channel: Name of the channel.
         shape: Shape of a row.
         unit: Unit of the channel.
-        layout: Of the walk; None if the run is none.
+        layout: Layout of the walk; None if the run is no walk.
     """
     names: dict[Column, str] = {} if layout is None else _of_a_walk(channel, shape, unit, layout)
     if channel.startswith("pose_"):
@@ -54,7 +54,7 @@ def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | N
 
 
 def _of_a_walk(channel: str, shape: Sequence[int], unit: str, layout: Layout) -> dict[Column, str]:
-    """Return the columns of a channel of a walk; none where its numbers have no names."""
+    """Return the columns of a channel of a walk; none if its numbers have no names."""
     if channel in PER_JOINT:
         return dict.fromkeys(layout.joints, unit)
     if channel in PER_FOOT:

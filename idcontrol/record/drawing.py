@@ -59,7 +59,7 @@ class Picture:
 
 
 class _Recorded(msgspec.Struct, frozen=True):
-    """A figure that a run drew itself."""
+    """A figure that a run has drawn."""
 
     file: str
     title: str
@@ -67,7 +67,7 @@ class _Recorded(msgspec.Struct, frozen=True):
 
 
 def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
-    """Figures that a run drew itself: SVG files in its folder, listed with title and sentence in ``meta["figures"]``.
+    """Return figures that a run has drawn: SVG files in its folder, listed in ``meta["figures"]``.
 
     Missing files are left out.
 
@@ -83,7 +83,7 @@ def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
 
 
 def picture(title: str, sentence: str, figure: Figure) -> Picture:
-    """Return a picture for a page, from a figure that was drawn under `STYLE`."""
+    """Return a picture for a page, from a figure drawn under `STYLE`."""
     return Picture(title, sentence, _svg(figure))
 
 
@@ -103,7 +103,7 @@ def panels(heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, **m
     Args:
         heights: Heights of the rows [inches].
         columns: Number of columns.
-        gap: Space between rows, in which their labels are [inches].
+        gap: Space between rows, for their labels [inches].
         more: Further arguments of `Figure.subplots`.
 
     Returns:

@@ -14,9 +14,9 @@ from idcontrol.types import TOUCHING_N, Array, Status
 LIMIT_FACTOR = 1.3
 """Torque limits within this multiple of the largest torque are drawn."""
 IN_WINDOW = "; the chosen window is dark"
-"""How the sentence below the picture of a path ends where the reader can choose a window of time."""
+"""End of the sentence below the picture of a path if the reader can choose a window of time."""
 JOINTS = 3
-"""Number of joints that are shown at first: a leg's."""
+"""Number of joints shown at first: one leg."""
 
 
 class Walk(NamedTuple):
@@ -42,19 +42,19 @@ class Walk(NamedTuple):
 
     @property
     def torque_rate(self) -> Array:
-        """Change of the torques since the row before over the control period, shape (rows, joints) [N m/s]."""
+        """Change of the torques since the last row over the control period, shape (rows, joints) [N m/s]."""
         tau = self.arrays["tau"]
         return np.diff(tau, axis=0, prepend=tau[:1]) / self.layout.period_s
 
     @property
     def predicted(self) -> Array:
-        """Sum of the predicted vertical forces, shape (rows,) [N]; NaN where nothing was predicted."""
+        """Sum of the predicted vertical forces, shape (rows,) [N]; NaN without a prediction."""
         forces = self.arrays["force_pred"][:, :, 2]
         return np.where(np.isnan(forces).all(axis=1), np.nan, np.nansum(forces, axis=1))
 
 
 def drawable(arrays: Mapping[str, Array], layout: Layout) -> Walk:
-    """Return the walk in `arrays`; what is not finite or above `plots.DRAWABLE` is NaN."""
+    """Return the walk in `arrays`, with NaN for infinite values and values above `plots.DRAWABLE`."""
     return Walk({name: np.where(np.abs(values) < DRAWABLE, values, np.nan) for name, values in arrays.items()}, layout)
 
 
@@ -83,7 +83,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Map
 
 
 def moments(walk: Walk, events: Sequence[Mapping[str, Any]] = ()) -> list[Moment]:
-    """Where to look first: the worst instants, the first step of each solver that was not solved, and all events."""
+    """Return the instants to look at first: the worst ones, the first unsolved step of each solver, and all events."""
     t, names = walk.arrays["t"], walk.layout.joints
     instants = []
     for what, unit, values in (
@@ -108,7 +108,7 @@ def moments(walk: Walk, events: Sequence[Mapping[str, Any]] = ()) -> list[Moment
 
 
 def glance(walk: Walk) -> Section:
-    """Errors, torque rate, base, and how the steps ended."""
+    """Return errors, torque rate, base, and outcomes of the steps."""
     arrays = walk.arrays
     error = np.abs(walk.predicted - arrays["force"][:, :, 2].sum(axis=1))
     predictive = np.isfinite(error).any()
@@ -143,7 +143,7 @@ def glance(walk: Walk) -> Section:
 
 
 def path(walk: Walk) -> Section:
-    """Return the path from above, and how far the centre of mass is off it."""
+    """Return the path from above, and the distance of the centre of mass from it."""
     arrays = walk.arrays
     known = np.isfinite(arrays["target"]).all(axis=1) & np.isfinite(arrays["segment"]).all(axis=1)
     counted = known & ~(arrays["turning"] > 0.5)
@@ -170,7 +170,7 @@ def path(walk: Walk) -> Section:
 
 
 def joints(walk: Walk) -> Section:
-    """Positions and velocities of the joints beside their references."""
+    """Return positions and velocities of the joints beside their references."""
     return Section(
         "Joints",
         "Joint positions and velocities, measured (lines) and reference (dashed).",
@@ -202,7 +202,7 @@ def torques(walk: Walk) -> Section:
 
 
 def forces(walk: Walk) -> Section:
-    """Return the vertical contact forces, foot by foot and summed."""
+    """Return the vertical contact forces of each foot and their sum."""
     real, predicted = walk.arrays["force"][:, :, 2], walk.arrays["force_pred"][:, :, 2]
     together = [
         Curve("sum in the plant", real.sum(axis=1), COLORS[5], look="area"),
@@ -216,7 +216,7 @@ def forces(walk: Walk) -> Section:
 
 
 def pressure(walk: Walk) -> Section:
-    """Return centres of pressure of soles, and moments about the vertical there."""
+    """Return centres of pressure of soles, and the moments about the vertical at these points."""
     names, feet = walk.layout.feet, walk.arrays["feet"]
     away, moment = list[Array](), list[Array]()
     for ending in ("", "_pred"):
@@ -239,7 +239,7 @@ def pressure(walk: Walk) -> Section:
 
 
 def feet(walk: Walk) -> Section:
-    """Gait diagram and heights of the feet."""
+    """Return the gait diagram and the heights of the feet."""
     arrays, names = walk.arrays, walk.layout.feet
     touching = np.linalg.norm(arrays["force"], axis=2) > TOUCHING_N
     bars = []
@@ -271,7 +271,7 @@ def _each(names: Sequence[str], values: Array) -> list[Curve]:
 
 
 def _beside(names: Sequence[str], measured: Array, other: Array, what: str) -> list[Curve]:
-    """Return each joint's or foot's curve, and the other one that it is held against, dashed in the same colour."""
+    """Return each joint's or foot's curve, and its counterpart, dashed in the same colour."""
     return [
         curve
         for name, color, real, wanted in zip(names, _colors(names), measured.T, other.T, strict=True)

@@ -1,7 +1,7 @@
-"""Files of a record, read as if anybody could have written them.
+"""Files of a record, read without trust in their origin.
 
-A record may come from elsewhere, so nothing in it may lead out of its folder or cost more memory than its files are
-large: links, virtual and external data and deep nesting are refused, in one line.
+A record may come from anywhere. So links out of its folder, virtual and external data, deep nesting, and arrays larger
+than their compressed files allow are refused with a one-line error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from idcontrol.record.log import refuse_newer
 from idcontrol.types import Array
 
 DEPTH = 50
-"""Deepest nesting of objects and lists in a JSON file; a record's own have 6 levels."""
+"""Deepest nesting of objects and lists in a JSON file; our records have 6 levels."""
 DEFLATION = 1032
 """Largest ratio by which DEFLATE, the compression of our HDF5 files, can make data smaller."""
 
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 
 def within(folder: Path, name: str) -> Path | None:
-    """Return the regular file or folder `name` of a record; None if there is none.
+    """Return the regular file or folder `name` of a record; None if it does not exist.
 
     Raises:
-        InputError: It is a link that leads out of `folder`, or a pipe, device or socket.
+        InputError: It is a link out of `folder`, or a pipe, device or socket.
     """
     path = folder / name
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
@@ -46,7 +46,7 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
     """Return the JSON object in a file of a record.
 
     Raises:
-        InputError: The file is missing or damaged, or leads out of `folder`.
+        InputError: The file is missing or damaged, or a link out of `folder`.
     """
     path = within(folder, name)
     if path is None:
@@ -64,7 +64,7 @@ def parse_json(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: It is no strict JSON, has a key twice or a number too large, or is nested deeper than `DEPTH`.
+        ValueError: It is not strict JSON, repeats a key, has too large a number, or is nested deeper than `DEPTH`.
     """
     try:
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=number, object_pairs_hook=table)
@@ -76,10 +76,10 @@ def parse_json(text: str) -> Any:
 
 
 def checked(value: Any, kind: type[T], what: str) -> T:
-    """`value` as a `kind`; `what` names it in errors.
+    """Return `value` converted to `kind`; errors name it `what`.
 
     Raises:
-        InputError: It is none.
+        InputError: It does not fit `kind`.
     """
     try:
         return msgspec.convert(value, kind)
@@ -95,10 +95,10 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
-    """Attributes, arrays and units of an HDF5 file: float64 datasets in its root, all with as many rows.
+    """Read attributes, arrays and units of an HDF5 file: float64 datasets in its root, of equal length.
 
     Raises:
-        InputError: It is damaged, or holds anything else.
+        InputError: It is damaged, or holds other objects.
     """
     try:
         with h5py.File(path, "r") as file:
@@ -111,7 +111,7 @@ def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
                 raise InputError(f"{path} is damaged or not ours: it holds less than its datasets claim")
             arrays = {name: np.ascontiguousarray(dataset[...]) for name, dataset in datasets.items()}
             units = {name: str(dataset.attrs.get("units", "")) for name, dataset in datasets.items()}
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError, MemoryError) as error:  # h5py raises each of them
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, MemoryError) as error:  # h5py raises all of these
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is damaged or not ours: {str(error).partition(chr(10))[0]}") from error
@@ -121,7 +121,7 @@ def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
 
 
 def _dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """Return a channel of a record; links, which may lead anywhere, are not followed."""
+    """Return a channel of a record; links are not followed, as they may lead anywhere."""
     what = None
     if not isinstance(file.get(name, getlink=True), h5py.HardLink):
         what = "a link"

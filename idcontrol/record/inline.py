@@ -27,9 +27,9 @@ SHOWN = (
 )  # fmt: skip
 """Quantities of a summary; `Run.metrics` has all."""
 PERIODS = 4
-"""Gait periods that plots of details show where no window is given."""
+"""Number of gait periods in detailed plots without a window."""
 LOG_SPAN = 1e-4
-"""Lower end of a logarithmic axis, as a part of its upper end."""
+"""Lower end of a logarithmic axis, as a share of its upper end."""
 Window = tuple[float, float]
 
 
@@ -56,7 +56,7 @@ class Plots:
         """Plot the arrays of a walk, recorded in the folder `where`.
 
         Raises:
-            InputError: The run is no walk, or it is too short.
+            InputError: The run is no walk, or is too short.
         """
         if layout is None or len(arrays["t"]) < 3:
             raise InputError(f"{where} is no walk of three rows or more, which is what these plots show")
@@ -66,20 +66,20 @@ class Plots:
         return ["forces", "path", "smoothness", "torques"]
 
     def torques(self, window: Window | None = None, joints: Sequence[str] = ()) -> Drawing:
-        """Joint torques and their rate of change; by default of all joints, over a few strides."""
+        """Return joint torques and their rate of change; by default for all joints, over a few strides."""
         return self._drawn(figures.torques(self._walk), window or self._strides(), joints)
 
     def forces(self, window: Window | None = None, feet: Sequence[str] = ()) -> Drawing:
-        """Return vertical contact forces, real and predicted; by default of all feet, over a few strides."""
+        """Return real and predicted vertical contact forces; by default for all feet, over a few strides."""
         return self._drawn(figures.forces(self._walk), window or self._strides(), feet)
 
     def path(self, window: Window | None = None) -> Drawing:
-        """Return the path from above, and how far the centre of mass is off it; by default of the whole run."""
+        """Return the path from above, and the distance of the centre of mass from it; by default for the whole run."""
         section = figures.path(self._walk)
         return self._drawn(replace(section, sentence=section.sentence.replace(figures.IN_WINDOW, "")), window)
 
     def smoothness(self, window: Window | None = None) -> Drawing:
-        """Return torque rates over time, largest and mean of the joints, with percentiles; by default of all rows."""
+        """Return largest and mean torque rate of the joints over time, with percentiles; by default for all rows."""
         rate = np.abs(self._walk.torque_rate[1:])
         middle, high, highest = np.percentile(rate, (50, 99, 99.9))
         sentence = (
@@ -126,7 +126,7 @@ def _drawn(section: Section, t: Array, rows: Booleans, only: Sequence[str]) -> F
                 _curve(here, t[rows], curve, curve.values[rows])
         if panel.log:
             here.set_ylim(bottom=LOG_SPAN * here.get_ylim()[1])
-        if here is axes[0] or not any(curve.of for curve in panel.curves):  # the others have the same names
+        if here is axes[0] or not any(curve.of for curve in panel.curves):  # all panels have the same names
             here.legend(loc="lower left", bbox_to_anchor=(-0.005, 0.98), ncols=12, fontsize=7, handlelength=1.0)
     for here in axes[:-1]:
         here.sharex(axes[-1])
@@ -141,7 +141,7 @@ def _drawn(section: Section, t: Array, rows: Booleans, only: Sequence[str]) -> F
 def _curve(axes: Any, t: Array, curve: Curve, values: Array) -> None:
     if curve.look == "area":
         axes.fill_between(t, 0.0, values, color=curve.color, alpha=0.3, linewidth=0, step="post")
-    named = {} if curve.look == "dashed" else {"label": curve.name}  # the sentence says what is dashed
+    named = {} if curve.look == "dashed" else {"label": curve.name}  # the sentence explains the dashed curves
     style = "--" if curve.look == "dashed" else "-"
     axes.step(t, values, style, where="post", color=curve.color, linewidth=0.9, **named)
 
@@ -159,7 +159,7 @@ def _map(axes: Any, section: Section, rows: Booleans) -> None:
 
 
 def summary(headline: str, metrics: Mapping[str, Any], note: str, folder: str) -> str:
-    """Return a run in HTML: what was run, and what came out, in units."""
+    """Return settings and results of a run in HTML, with units."""
     rows = [(q.label, f"{q.text(q.of(metrics))} {q.unit}") for q in _quantities([metrics])]
     said = f"<p>{html.escape(note)}</p>" if note else ""
     return f"<b>{html.escape(headline)}</b>{table((), rows)}{said}<code>{html.escape(folder)}</code>"
@@ -169,8 +169,8 @@ def comparison(settings: Sequence[str], rows: Iterable[tuple[Sequence[str], Mapp
     """Return a comparison in HTML.
 
     Args:
-        settings: What is varied.
-        rows: Values of these settings, metrics, and why the task was not done ("" if it was), run by run.
+        settings: The varied settings.
+        rows: For each run, the values of these settings, its metrics, and why its task failed ("" if it did not).
     """
     rows = list(rows)
     shown = _quantities([metrics for _, metrics, _ in rows])

@@ -1,8 +1,8 @@
-"""Signals that end a program, wherever in it they come.
+"""Signals that end a program at any point of it.
 
-Python lets the handler of a signal raise within whatever runs. Python drops the exception of a callback from C: a weak
-reference's, a finalizer's, a callback from ctypes. Numba, whose kernels are compiled through such callbacks, then fails
-with an error of its own ("no compiled object yet"). So a signal comes again until its exception has left the callback.
+The handler of a signal may raise in any running code. But Python drops exceptions in callbacks from C (weak references,
+finalizers, ctypes). Numba compiles kernels through such callbacks and then fails with another error ("no compiled
+object yet"). So the signal is repeated until its exception has left the callback.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from collections.abc import Iterator
 from types import FrameType
 
 AGAIN_S = 0.02
-"""Time after which a signal comes again [s]; the compiler's callbacks take microseconds."""
+"""Time after which a signal is repeated [s]; the compiler's callbacks take microseconds."""
 
 
 class Terminated(SystemExit):
-    """SIGTERM asked for the end; `code` is the exit status that shells expect after it."""
+    """SIGTERM ended the program; `code` is the exit status that shells expect."""
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)
 
 
 def postponed(number: int, frame: FrameType | None) -> bool:
-    """True if an exception from `frame`, where signal `number` arrived, would be lost; the signal comes again soon."""
+    """True if Python would drop an exception raised in `frame`; then signal `number` is repeated soon."""
     while frame is not None:
         of_compiler = "_raw" in frame.f_code.co_name
         module = frame.f_globals.get("__name__")
@@ -40,7 +40,7 @@ def postponed(number: int, frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def ctrl_c_is_heard() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt where it is not lost; in another thread than the main one, change nothing."""
+    """Let Ctrl-C raise KeyboardInterrupt outside of such callbacks; do nothing outside of the main thread."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         with _raised(signal.SIGINT, KeyboardInterrupt):
             yield
@@ -50,15 +50,15 @@ def ctrl_c_is_heard() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sigterm_is_heard() -> Iterator[None]:
-    """Let SIGTERM raise `Terminated` where it is not lost; in another thread than the main one, change nothing."""
+    """Let SIGTERM raise `Terminated` outside of such callbacks; do nothing outside of the main thread."""
     with _raised(signal.SIGTERM, Terminated):
         yield
 
 
 @contextlib.contextmanager
 def _raised(number: int, kind: type[BaseException]) -> Iterator[None]:
-    """Raise `kind` when signal `number` arrives, and again after Python has dropped it."""
-    if threading.current_thread() is not threading.main_thread():  # others may set no handler
+    """Raise `kind` when signal `number` arrives, and again if Python has dropped it."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
 

@@ -1,4 +1,4 @@
-"""The log of a running record: a file that only grows and stays readable wherever it is cut off.
+"""The log of a running record: an append-only file that stays readable wherever it is cut off.
 
 Layout (little endian): 8 bytes magic, length and CRC-32 of the header (uint32 each), header (JSON); then blocks of 4
 bytes magic, rows (uint32), bytes of the payload (uint64), CRC-32 of rows, bytes and payload (uint32), payload: rows x
@@ -23,7 +23,7 @@ from idcontrol.record.channels import views, width
 from idcontrol.types import Array
 
 SCHEMA = 1
-"""Version of the files of a record, this log and the others: a reader refuses those with a larger one."""
+"""Version of all files of a record; a reader refuses newer versions."""
 
 _FILE_MAGIC = b"IDCTLLOG"
 _BLOCK_MAGIC = b"ROWS"
@@ -34,7 +34,7 @@ _LARGEST_ROW = 1 << 20
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The header of a log: schema, shape of one row of each channel, units by channel, channels that are wall time."""
+    """The header of a log: schema, shape of one row of each channel, units by channel, wall-time channels."""
 
     schema: int
     channels: tuple[tuple[str, tuple[Annotated[int, msgspec.Meta(ge=0)], ...]], ...]
@@ -62,10 +62,10 @@ class Log:
     Attributes:
         path: Path of the file.
         channels: Shape of one row of each channel, in order.
-        units: Unit of each channel; "" where it has none.
+        units: Unit of each channel; "" for none.
         wall_time: Channels that are wall time.
         blocks: Offset of each payload, and its number of rows.
-        note: One line about a tail that was dropped; "" if none was.
+        note: One line about a dropped tail; "" without one.
     """
 
     path: Path
@@ -100,7 +100,7 @@ class Log:
 
 
 def read_log(path: Path) -> Log:
-    """Read the header and find the sound blocks; everything after the first unsound one is dropped.
+    """Read the header and find the valid blocks; everything after the first invalid one is dropped.
 
     Raises:
         InputError: The header is damaged or of a newer version.

@@ -1,9 +1,9 @@
 """A record as an MCAP file, which Foxglove and PlotJuggler open.
 
-MCAP (https://mcap.dev) is a container of messages with times. Here the topic ``/run`` has one message for each row of
-the record, in JSON, with all channels by name and the numbers of each by the names of joints, feet and axes
-(`idcontrol.record.columns`): a curve is ``/run.tau.LF_X_1`` in Foxglove and ``/run/tau/LF_X_1`` in PlotJuggler. Events
-are messages of Foxglove's schema Log at ``/events``; configuration and metrics are attachments.
+MCAP (https://mcap.dev) is a container of messages with times. The topic ``/run`` has one JSON message per row of the
+record, with all channels by name and their numbers by names of joints, feet and axes (`idcontrol.record.columns`): a
+curve is ``/run.tau.LF_X_1`` in Foxglove and ``/run/tau/LF_X_1`` in PlotJuggler. Events are messages of Foxglove's
+schema Log at ``/events``; configuration and metrics are attachments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from idcontrol.record.columns import Column, columns_of
 from idcontrol.record.recording import Run
 
 ROWS: Final = 1000
-"""Rows that are plain Python numbers at once."""
+"""Number of rows converted to Python numbers at once."""
 INFO: Final = 2
 """The level of a Log message that is neither a warning nor an error."""
 LOG: Final = {
@@ -38,9 +38,9 @@ LOG: Final = {
 
 
 def export(run: Run, path: Path) -> int:
-    """Write a run as an MCAP file; returns how many rows it has.
+    """Write a run as an MCAP file and return its number of rows.
 
-    Numbers that are not finite are null.
+    Infinite and NaN values become null.
 
     Args:
         run: A run with a clock.
@@ -83,14 +83,14 @@ def export(run: Run, path: Path) -> int:
                 text = json.dumps(jsonable(facts), indent=1).encode()
                 writer.add_attachment(0, 0, name, "application/json", text)
             writer.finish()
-    except BaseException:  # half a file would look like a whole one
+    except BaseException:  # a partial file would look complete
         path.unlink()
         raise
     return len(run.arrays["t"])
 
 
 def _topic(writer: Any, name: str, schema: str, what: dict[str, Any]) -> int:
-    """Register a topic of JSON messages; returns its number."""
+    """Register a topic of JSON messages and return its number."""
     number: int = writer.register_schema(schema, "jsonschema", json.dumps(what).encode())
     topic: int = writer.register_channel(name, "json", number)
     return topic
@@ -109,7 +109,7 @@ def _schema(run: Run, shown: dict[str, dict[Column, str]]) -> dict[str, Any]:
 
 
 def _nested(values: dict[Column, Any], inner: str | None = None) -> dict[str, Any]:
-    """Return values by names of one or two words, as objects within an object; `inner` is the key of those within."""
+    """Return values by names of one or two words, as nested objects; `inner` is the key of the inner objects."""
     out: dict[str, Any] = {}
     for column, value in values.items():
         if isinstance(column, str):
@@ -143,7 +143,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _log(event: dict[str, Any]) -> dict[str, Any]:
-    """An event as a message of Foxglove's schema Log."""
+    """Return an event as a message of Foxglove's schema Log."""
     nanoseconds = _nanoseconds(event["t"] or 0.0)
     return {
         "timestamp": {"sec": nanoseconds // 10**9, "nsec": nanoseconds % 10**9},

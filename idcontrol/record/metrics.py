@@ -52,22 +52,21 @@ from idcontrol.record.files import checked
 from idcontrol.types import SOLVED_BY, TOUCHING_N, Array, Booleans, Integers, Status
 
 FALLEN_HEIGHT = 0.5
-"""A base that has sunk by more than this share of the robot's standing height has fallen."""
+"""A base that sinks by more than this share of the robot's standing height has fallen."""
 FALLEN_TILT_RAD = 0.6
 """A base that leans more than this has fallen."""
 SHORTFALL = 0.1
-"""Part of the distance and turn asked for by which a walk that did what it was asked may miss them."""
+"""Largest error of distance and turn in a completed walk, as a share of the demand."""
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
-"""Errors allowed on top of `SHORTFALL`: of the distance, in standing heights, and of the turn, which a push adds to
-[rad]."""
+"""Errors allowed on top of `SHORTFALL`: of the distance, in standing heights; of the turn, for pushes [rad]."""
 POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is reported [Hz]."""
 AT_REST_S = 3.0
-"""A robot that stops has come to rest over its feet after this time [s]."""
+"""Time in which a stopping robot comes to rest over its feet [s]."""
 ARM_M = 0.1
 """About half the length of a sole [m]."""
 SOLES = ("moment", "moment_pred", "cop", "cop_pred")
-"""Channels of robots with soles alone."""
+"""Channels that only robots with soles have."""
 
 
 Index = Annotated[int, msgspec.Meta(ge=0)]
@@ -82,17 +81,18 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         feet: Names of the feet.
         joint_q: Indices of the actuated joints in ``q``, shape (a,).
         joint_v: Indices of the actuated joints in ``v``, shape (a,).
-        torque_limit: Torque limit of each actuated joint [N m]; None where there is none.
-        lower, upper: Ends of each actuated joint [rad]; None where there is none. Empty in records of before.
-        speed_limit: Largest speed of each [rad/s], likewise.
+        torque_limit: Torque limit of each actuated joint [N m]; None for no limit.
+        lower, upper: Position limits of each actuated joint [rad]; None for no limit. Empty in records of older
+            versions.
+        speed_limit: Largest speed of each actuated joint [rad/s], likewise.
         period_s: Control period, the time between rows [s].
         gait_period_s: Period of the planned gait [s].
         swing_s: Duration of a planned swing [s].
-        base_height_m: Standing height: of the centre of mass above the ground in the standing pose [m]. The root frame
-            may be anywhere, on the ground, too.
+        base_height_m: Height of the centre of mass above the ground in the standing pose [m]. The root frame may be
+            anywhere, even on the ground.
         waypoints: Waypoints in order, x and y [m]; empty if the run has none.
-        acceleration_m_s2: How fast the granted velocity may change.
-        turn_acceleration_rad_s2: How fast the granted turning rate may change.
+        acceleration_m_s2: Largest rate of change of the granted velocity.
+        turn_acceleration_rad_s2: Largest rate of change of the granted turning rate.
     """
 
     joints: tuple[str, ...]
@@ -156,15 +156,15 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
     """Return all metrics of a locomotion run.
 
     Args:
-        arrays: The channels that the module's text lists, shape (rows, ...); ``step_us``, ``commanded`` and ``granted``
-            may be absent.
+        arrays: The channels listed in the module's docstring, shape (rows, ...); ``step_us``, ``commanded`` and
+            ``granted`` may be absent.
         layout: Facts that are not in the arrays.
         duration_s: Intended duration of the run [s].
 
     Returns:
-        Keys ``steps, completed, fell_at_s``, ``missed`` (the sentence of `shortfall`; None for a robot that did what
-        it was asked or fell), keys of `following` if the command was recorded, keys of the
-        functions below it, ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
+        Keys ``steps, completed, fell_at_s``, ``missed`` (the sentence of `shortfall`; None for a robot that completed
+        its task or fell), keys of `following` if the command was recorded, keys of the functions below `following`,
+        ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
         ``rate_bound_off_steps``, ``position_limit_steps``, ``speed_limit_steps``,
         ``waypoints_reached``, and the objects ``step_us``, ``solver`` and ``plant_solver``.
     """
@@ -219,22 +219,22 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
 
 
 def marked(arrays: Mapping[str, Array], name: str) -> int | None:
-    """Count the steps in which channel `name` is not zero; None in records without that channel."""
+    """Count the steps with a nonzero channel `name`; None in records without that channel."""
     return int(np.count_nonzero(arrays[name] > 0)) if name in arrays else None
 
 
 def estimate(q: Array, v: Array, seen: Array | None) -> dict[str, float | None]:
-    """Compare the base as it was estimated with what it did.
+    """Compare the estimated base with the true one.
 
     Args:
         q: Configurations, shape (rows, nq): position and quaternion (x, y, z, w) of the base first.
-        v: Velocities, shape (rows, nv): the base's first, in its axes.
-        seen: Channel ``base_seen``, shape (rows, 13); None where the base was not estimated.
+        v: Velocities, shape (rows, nv): the base's first, base axes.
+        seen: Channel ``base_seen``, shape (rows, 13); None without an estimate of the base.
 
     Returns:
-        Errors of the estimate: ``estimate_drift_m`` and ``estimate_yaw_rad`` at the end, in the plane and in heading,
-        ``estimate_height_m``, the largest, and ``estimate_velocity_m_s``, the root mean square of a vector. All None
-        where there is no estimate.
+        Errors of the estimate: at the end, ``estimate_drift_m`` in the plane and ``estimate_yaw_rad`` in heading;
+        ``estimate_height_m``, the largest of all rows; ``estimate_velocity_m_s``, the root mean square of the vector.
+        All are None without an estimate.
     """
     if seen is None or len(seen) == 0:
         return dict.fromkeys(("estimate_drift_m", "estimate_height_m", "estimate_velocity_m_s", "estimate_yaw_rad"))
@@ -249,27 +249,27 @@ def estimate(q: Array, v: Array, seen: Array | None) -> dict[str, float | None]:
 
 
 def heading(q: Array) -> Array:
-    """Heading of the base in configurations, shape (rows, nq) [rad]."""
+    """Return the heading of the base in configurations (rows, nq), shape (rows,) [rad]."""
     return np.arctan2(2.0 * (q[:, 6] * q[:, 5] + q[:, 3] * q[:, 4]), 1.0 - 2.0 * (q[:, 4] ** 2 + q[:, 5] ** 2))
 
 
 AT_END_RAD = 1e-3
-"""A joint that is nearer to its end is at it [rad]."""
+"""A joint closer than this to its position limit is at the limit [rad]."""
 
 AT_SPEED = 0.999
-"""From this part of its largest speed on a joint is at it."""
+"""A joint is at its speed limit from this share of it on."""
 
 
 def at_limits(q: Array, v: Array, layout: Layout) -> dict[str, int | None]:
-    """How many steps some joint was at an end, and at its largest speed.
+    """Count the steps in which any joint is at a position limit, and at its speed limit.
 
     Args:
         q: Positions of the actuated joints, shape (rows, a) [rad].
-        v: Their velocities, shape (rows, a) [rad/s].
-        layout: Tells ends and speeds.
+        v: Velocities of the actuated joints, shape (rows, a) [rad/s].
+        layout: Limits of positions and speeds.
 
     Returns:
-        ``position_limit_steps`` and ``speed_limit_steps``; None in records that do not know the limits.
+        ``position_limit_steps`` and ``speed_limit_steps``; None in records without the limits.
     """
     if not (layout.lower and layout.upper and layout.speed_limit):
         return {"position_limit_steps": None, "speed_limit_steps": None}
@@ -284,19 +284,19 @@ def at_limits(q: Array, v: Array, layout: Layout) -> dict[str, int | None]:
 
 
 def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dict[str, float | None]:
-    """Compare the commanded motion of a walk with the motion that was granted and the motion that followed.
+    """Compare the commanded, granted and actual motion of a walk.
 
     Args:
         q: Configurations, shape (rows, nq): position and quaternion (x, y, z, w) of the base first.
         commanded: Commands of the source (v_x, v_y, ω) in the base's heading, shape (rows, 3) [m/s, rad/s].
-        granted: What governor and limiter left of them, shape (rows, 3) [m/s, rad/s].
-        layout: The time between rows, and how fast the granted motion may change.
+        granted: Commands after governor and limiter, shape (rows, 3) [m/s, rad/s].
+        layout: The time between rows, and the largest rates of change of the granted motion.
 
     Returns:
-        Means of the planar speed, ``commanded_m_s`` and ``granted_m_s``, and of the turning rate, ``commanded_rad_s``
-        and ``granted_rad_s``, without their signs; the distances ``commanded_m``, with motion that changes no faster
-        than it may, and ``granted_m``, and how far the base went along the granted direction, ``followed_m``; the turns
-        ``commanded_rad`` and ``granted_rad`` likewise, and the change of heading, ``followed_rad``.
+        Mean planar speeds ``commanded_m_s`` and ``granted_m_s``; mean absolute turning rates ``commanded_rad_s`` and
+        ``granted_rad_s``; the distances ``commanded_m`` (with limited rates of change), ``granted_m``, and
+        ``followed_m``, the way of the base along the granted direction; the turns ``commanded_rad`` and ``granted_rad``
+        likewise, and ``followed_rad``, the change of heading.
     """
     h, possible = layout.period_s, accelerated(commanded, layout)
     speed = np.linalg.norm(granted[:, :2], axis=1)
@@ -319,7 +319,7 @@ def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dic
 
 
 def accelerated(commanded: Array, layout: Layout) -> Array:
-    """Commands (v_x, v_y, ω), shape (rows, 3) [m/s, rad/s], approached from rest no faster than motion may change."""
+    """Return commands (v_x, v_y, ω), shape (rows, 3) [m/s, rad/s], from rest and with limited rates of change."""
     steps = layout.period_s * layout.acceleration_m_s2, layout.period_s * layout.turn_acceleration_rad_s2
     velocity, omega = 0.0j, 0.0
     reached = []
@@ -332,18 +332,19 @@ def accelerated(commanded: Array, layout: Layout) -> Array:
 
 
 def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int, progress: float | None) -> str | None:
-    """Say how a walk did not do what it was asked; None if it did.
+    """Say how a walk failed its task; None if it completed it.
 
-    On command it goes as far as commanded within 10 % and a tenth of its height, and turns as far as commanded within
-    10 % and 0.3 rad, allowing for the time that changes of motion take. Between waypoints, where the speed is a bound
-    and the heading a means, it comes along the path as far as it was granted within the same 10 %, goes no farther than
-    10 % more than its finished legs and the current one, and turns no more than their corners need.
+    On command, the distance must match the commanded distance within 10 % plus a tenth of the robot's height, and the
+    turn the commanded turn within 10 % plus 0.3 rad, allowing for limited rates of change. Between waypoints, the speed
+    is only a bound and the heading only a means: the progress along the path must match the granted distance within the
+    same 10 %, the distance may exceed the finished legs and the current one by at most 10 %, and the turn must not
+    exceed the corners of these legs.
 
     Args:
-        asked: From `following`.
+        asked: Result of `following`.
         layout: The waypoints and the height.
-        waypoints: How many of them were reached.
-        progress: How far it came along the path between the waypoints [m]; None where there are none.
+        waypoints: Number of waypoints reached.
+        progress: Progress along the path between the waypoints [m]; None without waypoints.
     """
     if any(number is None for number in asked.values()):
         return "its motion is not finite"
@@ -368,17 +369,17 @@ def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int,
 
 
 def path_length(legs: int, waypoints: Sequence[tuple[float, float]]) -> float:
-    """Length of so many legs of the round trip, the first from the origin [m]."""
+    """Return the length of the first legs of the round trip, which begins at the origin [m]."""
     corners = np.array([(0.0, 0.0), *(waypoints[k % len(waypoints)] for k in range(legs))])
     return float(np.linalg.norm(np.diff(corners, axis=0), axis=1).sum())
 
 
 def path_progress(at: Array, reached: int, waypoints: Sequence[tuple[float, float]]) -> float:
-    """How far a walk came along its path: the finished legs, and how much nearer it is to the next waypoint [m].
+    """Return a walk's progress along its path: the finished legs, plus the approach to the next waypoint [m].
 
     Args:
-        at: Where it is, shape (2 or more,) [m].
-        reached: How many waypoints it has reached.
+        at: Position, shape (2 or more,) [m].
+        reached: Number of waypoints reached.
         waypoints: The waypoints; the path begins at the origin and goes round.
     """
     to_go = math.dist(at[:2], waypoints[reached % len(waypoints)])
@@ -391,7 +392,7 @@ def tracking(q: Array, v: Array, q_des: Array, v_des: Array) -> dict[str, float 
 
 
 def torques(tau: Array, h: float) -> dict[str, Any]:
-    """Return the mean |τ|, and how fast torques change, over joints and steps.
+    """Return the mean |τ| and statistics of the torque rate, over joints and steps.
 
     Args:
         tau: Torques, shape (rows, a) [N m].
@@ -424,10 +425,10 @@ def torques(tau: Array, h: float) -> dict[str, Any]:
 def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
     """Return the error of the predicted sum of normal forces.
 
-    The error ``e(t) = |Σ_feet predicted - Σ_feet force|`` is taken over the ticks with a prediction. Returned are its
-    mean, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. The relative error is
-    also returned for the ticks in which exactly the predicted feet carry load, with the share of these ticks: that is
-    the error of the contact model, without feet that land or lift within the period.
+    The error ``e(t) = |Σ_feet predicted - Σ_feet force|`` is taken over the ticks with a prediction. The result has its
+    mean, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. It also has the
+    relative error over ticks in which exactly the predicted feet carry load, with the share of these ticks: the error
+    of the contact model, without feet that land or lift within the period.
 
     Args:
         force: The plant's normal forces, shape (rows, nf) [N].
@@ -449,14 +450,14 @@ def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
 
 
 def sole_wrenches(arrays: Mapping[str, Array]) -> dict[str, float | None]:
-    """Return errors of the predicted wrenches of soles that carry load, in ticks with a prediction.
+    """Return errors of the predicted wrenches of loaded soles, in ticks with a prediction.
 
     Args:
         arrays: The channels ``force`` and `SOLES`, and their predictions.
 
     Returns:
-        ``wrench_err_rel``, the median of ``|Δw| / |w|``, in which a moment counts as a force at `ARM_M`; and
-        ``cop_err_m``, the mean distance between the centres of pressure.
+        ``wrench_err_rel``, the median of ``|Δw| / |w|``, with moments divided by `ARM_M`; and ``cop_err_m``, the mean
+        distance between the centres of pressure.
     """
     wrench, predicted = (
         np.concatenate((arrays[f"force{of}"], arrays[f"moment{of}"] / ARM_M), axis=2) for of in ("", "_pred")
@@ -480,14 +481,14 @@ def fallen(height: Any, height_ref: Any, tilt: Any, standing_m: float) -> Any:
         height: Height of the base [m], a number or an array.
         height_ref: Reference of the height [m]; shape as `height`.
         tilt: Angle between the base's z axis and the world's [rad]; shape as `height`.
-        standing_m: Height of the centre of mass above the ground in the standing pose [m]. The base's own does not
-            say how far the robot can sink: some root frames are on the ground.
+        standing_m: Height of the centre of mass above the ground in the standing pose [m]. The height of the base would
+            not tell how far the robot can sink: some root frames are on the ground.
     """
     return (height < height_ref - FALLEN_HEIGHT * standing_m) | (tilt > FALLEN_TILT_RAD)
 
 
 def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, standing_m: float) -> float | None:
-    """First time at which the base is `fallen` [s]; None if it never is. All arrays have shape (rows,)."""
+    """Return the first time at which the base is `fallen` [s]; None if it never is. All arrays have shape (rows,)."""
     when = np.flatnonzero(fallen(height, height_ref, tilt, standing_m))
     return float(t[when[0]]) if when.size else None
 
@@ -512,9 +513,9 @@ def slip(speed: Array, stance: Booleans) -> dict[str, float | None]:
 
 
 def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> float | None:
-    """Find how far a base goes along the ground from where it came to rest over its standing feet, at most [m].
+    """Return the largest horizontal drift of a base after it came to rest over its standing feet [m].
 
-    ``base_pos_err_m`` sees no drift that the reference of the base follows.
+    ``base_pos_err_m`` misses a drift that the reference of the base follows.
 
     Args:
         base: Positions of the base, shape (rows, 3) [m].
@@ -523,7 +524,7 @@ def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> floa
         h: Time between rows [s].
 
     Returns:
-        None where not all feet are planned to stand for longer than `AT_REST_S`.
+        None if all feet are never in planned stance for longer than `AT_REST_S`.
     """
     over = base[:, :2] - feet[:, :, :2].mean(axis=1)
     changes = np.flatnonzero(np.diff(np.concatenate(([False], stance.all(axis=1), [False]))))
@@ -535,8 +536,8 @@ def touchdown_error(stance: Booleans, force: Array, swing_s: float, h: float) ->
     """Return the mean over planned touchdowns of |real tick - planned tick| · h [s].
 
     A touchdown is planned where `stance` of a foot begins. The real touchdown is the first tick with force after a tick
-    without force, searched within half a swing before and after the planned one; if there is none, the foot counts as
-    half a swing off. Touchdowns whose search window leaves the record are skipped.
+    without force, searched within half a swing before and after the planned one; without one, the error is half a
+    swing. Touchdowns whose search window leaves the record are skipped.
 
     Args:
         stance: True if a foot is planned to stand, shape (rows, nf).
@@ -565,7 +566,7 @@ def com_path(com: Array, start: Array, end: Array, turning: Booleans) -> dict[st
         com: Centre of mass, shape (rows, 2 or more) [m].
         start: Previous waypoint, shape (rows, 2) [m]; ticks without one hold NaN and are left out.
         end: Current waypoint, shape (rows, 2) [m]; ticks without one hold NaN and are left out.
-        turning: Ticks of turning in place, which are left out, shape (rows,).
+        turning: True for ticks of turning in place, which are left out, shape (rows,).
     """
     counted = ~turning & np.isfinite(start).all(axis=1) & np.isfinite(end).all(axis=1)
     off = distance_to_segment(com[counted], start[counted], end[counted])
@@ -573,7 +574,7 @@ def com_path(com: Array, start: Array, end: Array, turning: Booleans) -> dict[st
 
 
 def distance_to_segment(points: Array, start: Array, end: Array) -> Array:
-    """Horizontal distance of each point to its segment, shape (rows,) [m].
+    """Return the horizontal distance of each point to its segment, shape (rows,) [m].
 
     Args:
         points: Points, shape (rows, 2 or more) [m].
@@ -588,7 +589,7 @@ def distance_to_segment(points: Array, start: Array, end: Array) -> Array:
 
 
 def distance(base: Array, stride: int) -> float | None:
-    """Length of the base's horizontal path [m], sampled once per gait period so that sway does not count.
+    """Return the length of the base's horizontal path [m], sampled once per gait period so that sway does not count.
 
     Args:
         base: Position of the base, shape (rows, 2 or more) [m].
@@ -608,22 +609,22 @@ def percentiles(values: Array) -> dict[str, float | None]:
 
 
 def solver_number(solved_by: str | None) -> float:
-    """`Command.solved_by` as records store it: its place in `SOLVED_BY`; NaN for None and for other names."""
+    """Return `Command.solved_by` as stored in records: its index in `SOLVED_BY`; NaN for None and other names."""
     return float(SOLVED_BY.index(solved_by)) if solved_by in SOLVED_BY else math.nan
 
 
 def statuses(status: Array, solved_by: Array | None = None, gap: Array | None = None) -> dict[str, Any]:
-    """How the controller's steps ended.
+    """Count the outcomes of the controller's steps.
 
     Args:
         status: `Status` of each step, shape (rows,).
-        solved_by: `solver_number` of each step, shape (rows,); None where it was not recorded.
-        gap: `Command.gap` of each step, shape (rows,) [N m]; None where it was not recorded.
+        solved_by: `solver_number` of each step, shape (rows,); None if it was not recorded.
+        gap: `Command.gap` of each step, shape (rows,) [N m]; None if it was not recorded.
 
     Returns:
-        The number of steps that ended with each `Status`; under ``by`` those that were solved by sticking or by
-        each contact model, where there are any; and where the controller searches for the nearest torque, under
-        ``nearest`` how many of these steps were ``proved`` and ``unproved``, and the largest gap, ``gap_max_nm``.
+        The number of steps with each `Status`. Under ``by``, the number of steps solved by sticking or by each contact
+        model, if any. If the controller searches for the closest torque, ``nearest`` has the numbers ``proved`` and
+        ``unproved`` of these steps, and the largest gap, ``gap_max_nm``.
     """
     counts: dict[str, Any] = {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
     counts["by"] = {}
@@ -640,11 +641,11 @@ def statuses(status: Array, solved_by: Array | None = None, gap: Array | None = 
 
 
 def plant_solver(status: Array, residual: Array, regularization: Array) -> dict[str, float | int | None]:
-    """How the plant's steps ended; all arrays have shape (rows,), with NaN where the plant does not report.
+    """Count the outcomes of the plant's steps; all arrays have shape (rows,), with NaN if the plant does not report.
 
     Returns:
-        ``steps`` that it reported; of these, how many were ``repaired`` (among them the ``regularized``) and how many
-        ``unsolved`` (fallback or worse); and the largest residual, ``residual_max``.
+        Number of reported ``steps``; of these, the numbers ``repaired`` (including ``regularized``) and ``unsolved``
+        (fallback or worse); and the largest residual, ``residual_max``.
     """
     return {
         "steps": int(np.count_nonzero(np.isfinite(status))),

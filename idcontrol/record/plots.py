@@ -1,7 +1,7 @@
-"""Plots that a reader explores in the page: curves over one time axis, and how they travel inside the page.
+"""Interactive plots of a page: curves over one time axis, and their encoding inside the page.
 
-A page holds every row of a record, so that any window can be enlarged down to single control periods; ``plots.js``
-draws them with uPlot. Records too long for a page are thinned such that no extreme is lost.
+A page holds every row of a record, so a reader can zoom in to single control periods; ``plots.js`` draws the curves
+with uPlot. Records that are too long for a page are thinned without loss of extremes.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ COLORS = (
 DARK, QUIET = "#444444", "#9aa0a6"
 
 DRAWABLE = 1e12
-"""Larger numbers are drawn as unknown."""
+"""Larger numbers are not drawn."""
 LARGEST_PAGE = 4_600_000
-"""Largest length of a page's numbers and pictures as text; tables and the words of the plots come on top."""
+"""Largest length of a page's numbers and pictures as text, without tables and the words of the plots."""
 LARGEST_NUMBERS = 3_700_000
 """Largest length of the numbers alone, which a browser must unpack before it draws."""
 FEWEST_BINS = 1_000
-"""Number of bins that a record keeps whatever the pictures take: about the width of a plot in pixels."""
+"""Least number of bins that a record keeps beside any pictures: about the width of a plot in pixels."""
 MOST_NUMBERS = 5_000_000
-"""Number of values above which a record is thinned without an attempt to keep all of them."""
+"""Number of values above which a record is thinned without an attempt to keep all rows."""
 KEPT_BITS = 13
-"""Bits that travel: errors are below 1e-4 of a curve, and of its range where that is smaller, less than a pixel."""
+"""Bits of the mantissa that are kept: errors are below 1e-4 of a curve's size and of its range, less than a pixel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Curve:
     """A curve over the rows.
 
     Attributes:
-        name: What it is, for the legend.
-        values: Its values, shape (rows,); NaN where there is none.
+        name: Name for the legend.
+        values: Its values, shape (rows,); NaN for a gap.
         color: Colour as CSS writes it.
-        of: The joint, foot or run that it belongs to; it is shown if all of these are.
+        of: The joints, feet or runs that it belongs to; it is shown if all of these are.
         look: A line, a dashed line, a line above a filled area, or a broad bar.
     """
 
@@ -83,7 +83,7 @@ class Section:
         sentence: Explanation below the heading.
         panels: Its panels, one below the other.
         track: Names and positions from above, shape (rows, 2) each [m], drawn as a map with equal axes.
-        marks: Places on that map, x and y [m].
+        marks: Points on that map, x and y [m].
     """
 
     title: str
@@ -99,7 +99,7 @@ class Moment:
 
     Attributes:
         t: Its time [s].
-        what: What happened.
+        what: Description.
     """
 
     t: float
@@ -114,9 +114,9 @@ class Plots:
         t: Times of the rows, in order, shape (rows,) [s].
         overview: The curve in which a reader chooses the window.
         sections: The plots.
-        choices: What can be shown and hidden, by kind: names of joints, names of feet.
-        shown: Those that are shown at first.
-        moments: Where a reader can jump to.
+        choices: Names that can be shown and hidden, by kind: joints, feet.
+        shown: Names that are shown at first.
+        moments: Instants to which a reader can jump.
         window: The times between which the page opens [s]; None opens on the whole run.
     """
 
@@ -138,8 +138,8 @@ def thinned(t: Array, values: Array, bins: int) -> tuple[Array, Array]:
         bins: Number of bins.
 
     Returns:
-        Times and columns of ``2 * bins`` rows, two for each bin: a column that rises from the first to the last row of
-        a bin has its smallest value first. The given rows where they are not more.
+        Times and columns of ``2 * bins`` rows, two for each bin; in a bin with a rising column, its smallest value
+        comes first. Records with fewer rows are returned unchanged.
     """
     rows = len(t)
     if rows <= 2 * bins:
@@ -154,11 +154,11 @@ def thinned(t: Array, values: Array, bins: int) -> tuple[Array, Array]:
 
 
 def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
-    """Prepare the plots for ``plots.js``: their description, as JSON has it, and their numbers as text.
+    """Return the plots for ``plots.js``: their description as JSON data, and their numbers as text.
 
     Args:
         plots: The plots.
-        beside: Length of the pictures on the same page, which leave less room for numbers.
+        beside: Length of the pictures on the same page, which reduces the room for numbers.
 
     Returns:
         ``spec``, in which a curve names the column of its values; ``time`` and ``numbers``, see `packed`.
@@ -210,15 +210,15 @@ def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
 
 
 def packed(numbers: Array) -> str:
-    """Numbers as text: the first byte of each, then the second of each, and so on, deflated, in base 64."""
+    """Return numbers as text: the first byte of each, then the second of each, and so on, deflated, in base 64."""
     planes = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).reshape(-1, numbers.dtype.itemsize).T
     return base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()
 
 
 def _rounded(values: Array) -> Array:
-    """`values` (curves, rows) as float32 with as few bits of the mantissa as plots need; they deflate to half the size.
+    """Round `values` (curves, rows) to float32 with as few bits as plots need, which halves their deflated size.
 
-    A curve that stays far from zero has more bits, by which its range is smaller than its numbers.
+    A curve far from zero gets as many more bits as its range is smaller than its values.
     """
     known = np.ma.masked_invalid(values)
     spread = np.maximum(known.max(axis=1) - known.min(axis=1), 1e-30)
@@ -230,7 +230,7 @@ def _rounded(values: Array) -> Array:
 
 
 def intervals(flag: Booleans, level: float) -> Array:
-    """Return a bar at height `level` where `flag` (rows,) holds, and nothing elsewhere."""
+    """Return a bar at height `level` where `flag` (rows,) is True, NaN elsewhere."""
     return np.where(flag, level, np.nan)
 
 

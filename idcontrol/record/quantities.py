@@ -1,4 +1,4 @@
-"""The table of metrics shown to people: topic, label, unit and direction of each."""
+"""The displayed metrics: topic, label, unit and direction of each."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from idcontrol.config.configuration import at
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A metric as it is shown to people.
+    """A displayed metric.
 
     Attributes:
         topic: Heading under which a page shows it.
-        key: Its key in a run's JSON; a dot leads into an object.
+        key: Its key in a run's JSON; a dot separates nested objects.
         label: Its name in a table.
-        unit: Unit in the table; "" if it has none.
+        unit: Unit in the table; "" for none.
         scale: Factor from the unit in the JSON to the unit in the table.
         more_is_better: True if a goal for it is a lower bound.
     """
@@ -35,7 +35,7 @@ class Quantity:
         return at(metrics, self.key)
 
     def text(self, value: Any) -> str:
-        """Return a value as a table shows it, without the unit; "–" where there is none."""
+        """Return a value as a table shows it, without the unit; "–" for None."""
         if value is None:
             return "–"
         if isinstance(value, bool):
@@ -46,7 +46,7 @@ class Quantity:
         return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
 
     def meets(self, value: Any, goal: Any) -> bool:
-        """True if a value meets a goal, both in the unit of the JSON; what is no number meets none."""
+        """True if a value meets a goal, both in the unit of the JSON; a value that is no number meets none."""
         return isinstance(value, int | float) and bool(value >= goal if self.more_is_better else value <= goal)
 
 
@@ -59,7 +59,7 @@ UNITS = {
 
 
 def words(key: str, unit: str | None = None) -> tuple[str, str]:
-    """Return a key that is no `Quantity` as people read it: label and unit.
+    """Return label and unit of a key that is no `Quantity`.
 
     Args:
         key: The key, e.g. ``"slide_m"``.
@@ -67,19 +67,19 @@ def words(key: str, unit: str | None = None) -> tuple[str, str]:
     """
     ending = max((ending for ending in UNITS if key.endswith(f"_{ending}")), key=len, default=None)
     label = (key if ending is None else key.removesuffix(f"_{ending}")).replace("_", " ")
-    label = re.sub(r"\.(?!\d)", ", ", label)  # of a dotted key, not of a number in it
+    label = re.sub(r"\.(?!\d)", ", ", label)  # splits a dotted key, not a number in it
     return label, UNITS.get(ending or "", "") if unit is None else unit
 
 
 def label(key: str) -> str:
-    """Label and unit of any key, for the head of a column."""
+    """Return label and unit of any key, for the head of a column."""
     known = next((quantity for quantity in QUANTITIES if quantity.key == key), None)
     text, unit = words(key) if known is None else (known.label, known.unit)
     return f"{text} [{unit}]" if unit else text
 
 
 def text(key: str, value: Any) -> str:
-    """Return a value of any key in the unit of its `label`; "–" where there is none."""
+    """Return a value of any key in the unit of its `label`; "–" for None."""
     known = next((quantity for quantity in QUANTITIES if quantity.key == key), Quantity("", key, key))
     return known.text(value)
 

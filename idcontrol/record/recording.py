@@ -1,7 +1,6 @@
 """The folder of a run, which stays readable wherever the run was cut off.
 
-While a run lasts, its rows go to ``record.log``, which only ever grows. At the end they become files that other tools
-can open::
+During a run, its rows go to the append-only ``record.log``. At the end they become files that other tools can open::
 
     run.json       format, schema, seed, versions, facts about the run (`meta`)       written when the recorder opens
     config.json    the resolved configuration                                        written when the recorder opens
@@ -11,8 +10,7 @@ can open::
     timing.h5      the same for channels that are wall time                          when the run has ended
     metrics.json   what was computed from the arrays                                 when the run has come to its end
 
-``arrays.h5`` holds nothing that differs between two runs of the same seed: equal runs give equal bytes. Wall times,
-which always differ, have a file of their own.
+Two runs with the same seed give equal bytes in ``arrays.h5``. Wall times always differ and have a separate file.
 """
 
 from __future__ import annotations
@@ -46,25 +44,25 @@ if TYPE_CHECKING:
 
 FORMAT = "idcontrol-run"
 BLOCK_ROWS = 500
-"""Rows held in memory before they are handed to the operating system. A power cut or SIGKILL may lose that many."""
+"""Rows held in memory before they are handed to the operating system. A power cut or SIGKILL may lose this many."""
 
 _PACKAGES = ("idcontrol", "numpy", "scipy", "pin", "numba", "osqp", "daqp", "h5py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Run:
-    """A recorded run, as `load` reads it.
+    """A recorded run, read by `load`.
 
     Attributes:
-        folder: Folder it was read from.
+        folder: Its folder.
         arrays: Arrays by channel, with rows along the first axis; ``t`` is the time of each row if the run has a clock.
-        units: Unit of each channel, as text; "" where it has none.
+        units: Unit of each channel, as text; "" for none.
         meta: Facts about the run that are not in the arrays.
         config: The resolved configuration.
-        versions: Versions of Python, of the packages and of the platform that made it.
-        metrics: Metrics computed from the arrays; None if the run did not come to its end.
+        versions: Versions of Python, packages and platform at recording.
+        metrics: Metrics computed from the arrays; None if the run was cut off.
         events: Recorded events, oldest first.
-        complete: True if the run came to its end.
+        complete: True if the run was not cut off.
         note: One line about missing data; "" if nothing is missing.
     """
 
@@ -91,11 +89,10 @@ class Run:
         return layout_of(self.meta, self.arrays, str(self.folder))
 
     def frame(self, channel: str) -> Any:
-        """Return a channel as a pandas table: a row for each time `t` [s], a column for each of its numbers.
+        """Return a channel as a pandas table: a row for each time `t` [s], a column for each number.
 
-        Columns of a walk have the names of joints (``frame("tau")["LF_X_1"]``), or of feet and axes
-        (``frame("force")["LF", "z"]``); other numbers have their indices. ``attrs["units"]`` holds the unit of each
-        column.
+        In a walk, columns are named by joints (``frame("tau")["LF_X_1"]``), or by feet and axes (``frame("force")["LF",
+        "z"]``); other columns by their indices. ``attrs["units"]`` holds the unit of each column.
 
         Raises:
             InputError: The run has no such channel, or pandas is not installed.
@@ -117,18 +114,18 @@ class Run:
 
     @property
     def plot(self) -> Plots:
-        """Plots of a walk: ``torques()``, ``forces()``, ``path()``, ``smoothness()``; notebooks show them.
+        """Return plots of a walk for notebooks: ``torques()``, ``forces()``, ``path()``, ``smoothness()``.
 
         Raises:
             InputError: The run is no walk.
         """
-        from idcontrol.record.inline import Plots  # views are loaded when they are asked for
+        from idcontrol.record.inline import Plots  # a late import: plotting is slow to load
 
         return Plots(self.arrays, self.layout, str(self.folder))
 
     @property
     def title(self) -> str:
-        """Experiment, controller, plant, robot, friction and length of the run, in one line."""
+        """Return experiment, controller, plant, robot, friction and length of the run, in one line."""
         said = self.config.get
         on = f"{said('controller')} on {said('plant')}" if said("controller") and said("plant") else said("controller")
         mu = None if said("mu") is None else f"μ = {said('mu')}"
@@ -150,9 +147,9 @@ class Run:
 class Recorder:
     """Writes the folder of one run; a context manager.
 
-    Rows are appended to a block of memory, full blocks to ``record.log``. Leaving the context without `close` (an
+    Rows are appended to a block of memory, full blocks to ``record.log``. Leaving the context without `close` (by an
     exception, Ctrl-C, SIGTERM) keeps every appended row and marks the run as incomplete. Within the context SIGTERM
-    raises `Terminated`, so that it unwinds as Ctrl-C does.
+    raises `Terminated`, so it unwinds the stack like Ctrl-C.
     """
 
     def __init__(
@@ -168,12 +165,12 @@ class Recorder:
         """Open a record.
 
         Args:
-            folder: Made if it does not exist; must be empty.
+            folder: Its folder, which must be empty; it is created if it does not exist.
             channels: Shape of one row of each channel, e.g. ``{"t": (), "feet": (4, 3)}``.
             units: Unit of each channel that has one.
             meta: Facts that are not in the arrays, as plain data; NaN becomes null, infinity becomes "inf".
             config: The resolved configuration; its ``seed`` is repeated in ``run.json``.
-            wall_time: Channels that are wall time, hence differ from run to run: they get a file of their own.
+            wall_time: Channels of wall time, which differ from run to run and get a separate file.
 
         Raises:
             InputError: The folder is not empty or cannot be made; or `units` or `wall_time` names no channel.
@@ -206,15 +203,15 @@ class Recorder:
         self._views = views(self._block, self._channels)
         self._log: IO[bytes] = (self.folder / "record.log").open("wb", buffering=0)
         offset = self._log.write(header_bytes(header))
-        # Where the next block goes and how many rows wait for it: one attribute, so that whatever interrupts a write
-        # leaves either the old pair (the same block is written again at the same place) or the new one.
+        # Offset of the next block and number of rows that wait for it, as one attribute: an interrupted write leaves
+        # either the old pair (the same block is written again at the same place) or the new one.
         self._position: tuple[int, int] = (offset, 0)
         self._events: IO[str] | None = None
         self._closed = False
         self._context = contextlib.ExitStack()
 
     def append(self, **row: Any) -> None:
-        """Append one row; channels that are left out are NaN.
+        """Append one row; missing channels are NaN.
 
         Raises:
             InputError: A name is no channel, or a value does not have its channel's shape.
@@ -234,10 +231,10 @@ class Recorder:
             self._write_block()
 
     def extend(self, rows: Array) -> None:
-        """Append whole rows, copied without looking at single channels.
+        """Append whole rows without separating channels.
 
         Args:
-            rows: Channels side by side, in the order given to the recorder, shape (n, values).
+            rows: Channels side by side, in the recorder's order, shape (n, values).
 
         Raises:
             InputError: The rows have the wrong width.
@@ -254,7 +251,7 @@ class Recorder:
             rows = rows[n:]
 
     def event(self, event: Event) -> None:
-        """Write down an event at once."""
+        """Write an event at once."""
         if self._events is None:
             self._events = (self.folder / "events.jsonl").open("a", encoding="utf-8")
         line = {"t": event.t, "what": event.what, "detail": dict(event.detail)}
@@ -269,7 +266,7 @@ class Recorder:
         """
         if self._closed:
             return
-        if not self._log.closed:  # it is closed if an earlier call was interrupted while it made the HDF5 files
+        if not self._log.closed:  # the log is already closed if an earlier call was interrupted during the export
             self._write_block()
             offset, _ = self._position
             self._log.truncate(offset)
@@ -284,7 +281,7 @@ class Recorder:
         self._closed = True
 
     def arrays(self) -> dict[str, Array]:
-        """Return all rows so far, channel by channel: copies, read back from the log."""
+        """Return all rows so far by channel, copied from the log."""
         self._write_block()
         return read_log(self.folder / "record.log").arrays()
 
@@ -311,13 +308,13 @@ class Recorder:
         data = block_bytes(self._block[:rows])
         self._log.seek(offset)
         rest = memoryview(data)
-        while rest:  # an unbuffered write may take less than it was given, e.g. when the disk is nearly full
+        while rest:  # an unbuffered write may be partial, e.g. when the disk is nearly full
             rest = rest[self._log.write(rest) :]
         self._position = (offset + len(data), 0)
 
 
 def load(folder: str | Path) -> Run:
-    """Read a run, whole or cut off: from ``arrays.h5``, or from a ``record.log`` whose torn or corrupt tail is dropped.
+    """Read a run, whole or cut off: from ``arrays.h5``, or from ``record.log`` without a corrupt tail.
 
     Raises:
         InputError: The folder does not exist, is empty, is not a run, was written by a newer version, or is damaged.
@@ -357,7 +354,7 @@ def load(folder: str | Path) -> Run:
 
 
 class _Metrics(msgspec.Struct, frozen=True):
-    """The metrics whose type pages and comparisons rely on; there may be others."""
+    """The metrics whose types pages and comparisons rely on, among others."""
 
     completed: bool | None = None
     fell_at_s: float | None = None
@@ -381,7 +378,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 
 def fresh_folder(parent: str | Path, stem: str) -> Path:
-    """Make and return ``parent/stem``, or ``parent/stem-n`` with the smallest n >= 2 that is free.
+    """Make and return ``parent/stem``, or ``parent/stem-n`` with the smallest free n >= 2.
 
     Raises:
         InputError: The folder cannot be made.
@@ -403,7 +400,7 @@ def fresh_folder(parent: str | Path, stem: str) -> Path:
 
 
 def versions() -> dict[str, str]:
-    """Return versions of Python, of the packages that decide the numbers, and of the platform."""
+    """Return versions of Python, of packages that affect the numbers, and of the platform."""
     numbers = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for package in _PACKAGES:
         try:
@@ -416,7 +413,7 @@ def versions() -> dict[str, str]:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as JSON, atomically."""
     partial = path.with_name(path.name + ".part")
-    partial.unlink(missing_ok=True)  # in a foreign folder it may be a link to anywhere
+    partial.unlink(missing_ok=True)  # in a folder from elsewhere it may be a link to anywhere
     with partial.open("w", encoding="utf-8") as file:
         json.dump(jsonable(value), file, indent=2, allow_nan=False)
         file.write("\n")
@@ -426,14 +423,14 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def _export(folder: Path, *, complete: bool) -> None:
-    """Turn the log into HDF5 files, block by block (memory does not grow with the run), each whole or not at all."""
+    """Convert the log to HDF5 files, each atomically, block by block so that memory does not grow with the run."""
     log = read_log(folder / "record.log")
     files = {
         "arrays.h5": [name for name in log.channels if name not in log.wall_time],
         "timing.h5": list(log.wall_time),
     }
     for filename, names in files.items():
-        if not names and filename != "arrays.h5":  # arrays.h5 is always written: it marks the run as complete or not
+        if not names and filename != "arrays.h5":  # arrays.h5 is always written: it stores whether the run is complete
             continue
         partial = folder / (filename + ".part")
         with h5py.File(partial, "w") as file:
@@ -451,17 +448,17 @@ def _export(folder: Path, *, complete: bool) -> None:
 
 
 def _dataset(file: h5py.File, name: str, log: Log) -> h5py.Dataset:
-    """An empty dataset for all rows of a channel."""
+    """Create an empty dataset for all rows of a channel."""
     shape = log.channels[name]
     packed = {"chunks": (min(BLOCK_ROWS, log.rows), *shape), "compression": 1, "shuffle": True} if log.rows else {}
-    # a time stamp would make equal runs differ
+    # time stamps would make equal runs differ
     dataset = file.create_dataset(name, (log.rows, *shape), dtype="<f8", track_times=False, **packed)
     dataset.attrs["units"] = log.units[name]
     return dataset
 
 
 class _RunFile(msgspec.Struct, frozen=True):
-    """The fields of ``run.json`` that are read."""
+    """The fields of ``run.json`` in use."""
 
     meta: dict[str, Any] | None = None
     versions: dict[str, str] | None = None
@@ -488,7 +485,7 @@ def _read_run_json(folder: Path) -> _RunFile:
 
 
 class _EventLine(msgspec.Struct, frozen=True):
-    """A line of ``events.jsonl``; `t` is None where the time was not known."""
+    """A line of ``events.jsonl``; `t` is None if the time was unknown."""
 
     t: float | None
     what: str
@@ -496,7 +493,7 @@ class _EventLine(msgspec.Struct, frozen=True):
 
 
 def _read_events(folder: Path) -> tuple[dict[str, Any], ...]:
-    """Events up to the first line that was cut off."""
+    """Read events up to the first line that is cut off."""
     path = within(folder, "events.jsonl")
     events = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path else ():
@@ -508,10 +505,10 @@ def _read_events(folder: Path) -> tuple[dict[str, Any], ...]:
 
 
 def claim(folder: Path) -> None:
-    """Make the folder, or take it if it is empty.
+    """Create the folder, or accept an empty one.
 
     Raises:
-        InputError: It is not empty, or cannot be made.
+        InputError: It is not empty, or cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""The scene of a run, as its record stores it: ``meta["scene"]`` is a `Scenery` in builtin types.
+"""The scene in a run's record: ``meta["scene"]`` is a `Scenery` in builtin types.
 
 Positions are in the arrays: the channel ``q`` holds a robot's configuration, the channel ``pose_NAME`` the pose of the
-body NAME. An experiment that records these can be watched without further effort.
+body NAME. An experiment that records these channels can be replayed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 Samples = Annotated[int, msgspec.Meta(ge=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Pose = tuple[float, float, float, float, float, float, float]
-"""Position [m] and unit quaternion (x, y, z, w), which rotates from the body's axes to the world's."""
+"""Position [m] and unit quaternion (x, y, z, w), which rotates body axes to world axes."""
 
 AT_ORIGIN: Pose = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
@@ -80,7 +80,7 @@ class DrawableBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         size_m: Edges of a box; radius of a sphere; radius and length of a cylinder, or of a capsule without its caps.
         colour: Red, green and blue, each 0 to 1.
         opacity: 1 is opaque.
-        pose: Constant pose, used if there is no such channel.
+        pose: Constant pose, used without that channel.
     """
 
     name: str
@@ -92,14 +92,14 @@ class DrawableBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that is seen; where it is, is recorded row by row.
+    """All visible objects; their poses are recorded row by row.
 
     Attributes:
-        robot: Name or path of the robot, whose configuration is in ``q``; None if there is none.
+        robot: Name or path of the robot, whose configuration is in ``q``; None without a robot.
         bodies: Other bodies.
-        ground: The ground; None if there is none.
-        mu: Friction coefficient of the ground; None if no single number describes it: nothing slips, or each touchdown
-            has its own.
+        ground: The ground; None without ground.
+        mu: Friction coefficient of the ground; None without a single value: nothing slips, or each touchdown has its
+            own.
         mu_told: Friction coefficient that the controller assumes; None as for `mu`.
     """
 
@@ -137,7 +137,7 @@ def of_run(run: Run) -> Scenery:
     """Read the scene of `run`.
 
     Raises:
-        InputError: There is no scene, its description is wrong, or poses or times are not recorded as they should be.
+        InputError: There is no scene, its description is wrong, or poses or times are missing or malformed.
     """
     scenery = of_meta(run.meta, str(run.folder))
     needed = ("t", "q") if scenery.robot else ("t",)

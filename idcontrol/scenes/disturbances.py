@@ -33,8 +33,8 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         delay_s: Delay of the torques; a whole number of control periods.
-        normal_error_rad: True contact normals are tilted by this angle, in a random direction at each foot, while the
-            controller uses the smooth ground's.
+        normal_error_rad: True contact normals are tilted by this angle, in a random direction at each foot; the
+            controller uses the smooth ground's normals.
         touchdown_late_s: Delay of touchdowns against the controller's schedule; negative for early ones.
         unseen_ground: True if planner and controller assume the plane z = 0, whatever the ground.
         payload_share: Unmodelled mass on the base, as a share of the robot's mass.

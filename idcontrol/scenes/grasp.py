@@ -34,8 +34,8 @@ TOUCHING_M = 1e-3
 """A fingertip farther than this from the box's surface at the start does not touch it [m]."""
 
 HELD = Landing(decay_s=1e-6, sink_m_s=0.0, rise_m_s=0.0)
-"""Fingertips stay in place on the box. Tips with one joint each cannot move on it independently, so any other velocity,
-even a micrometre per second that would close a gap, demands an impossible motion."""
+"""Fingertips keep their place on the box. Tips with one joint each cannot move on it independently, so any other
+demanded velocity, even a micrometre per second to close a gap, would be infeasible."""
 
 
 class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,9 +45,9 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         controller: Name; see ``idcontrol list controllers``.
         plant: Name; see ``idcontrol list plants``.
         robot: Name or path of a robot file with a fixed base and fingertips as feet.
-        mu: Friction between fingertips and box; inf means no slip. Between two fingers, a box without slip cannot
-            correct a micrometre of penetration at one and of gap at the other: rigid plants then let one fingertip slip
-            and report `repaired`. 100, the original's infinity, avoids this.
+        mu: Friction between fingertips and box; inf means no slip. A box held by two fingers without slip cannot
+            correct a micrometre of penetration at one finger and of gap at the other: rigid plants then let one
+            fingertip slip and report `repaired`. The original's value of 100 avoids this.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
         preset: Name of the preset.
@@ -59,11 +59,11 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         box_position_m: Its centre at the start, world frame; its axes are the world's.
         grip_n: Internal force of each fingertip on the box, in addition to the controller's; the default results from
             0.1 N m at the finger joints of `arm`.
-        closing_rad: How far the finger targets lie beyond their home, inside the box.
+        closing_rad: Distance of the finger targets beyond their home, inside the box.
         ground: Settings of plants with springs between fingertips and box (`plants.GroundSettings`).
         friction: The assumed friction of the controller, and the friction pyramids.
         acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s]; null for the robot file's.
-        torque_feedback: True to add the robot file's joint feedback.
+        torque_feedback: True adds the robot file's joint feedback.
         inverse: Settings of inverse-dynamics controllers.
     """
 
@@ -188,7 +188,7 @@ class GraspScene:
         gap = self.tips(system, 0.0).detect(np.inf).gap
         worst = int(np.abs(gap).argmax())
         if not abs(gap[worst]) <= TOUCHING_M:
-            middle = robots.foot_centres(self.robot, system, q).mean(axis=0).round(4) + 0.0  # no minus zero
+            middle = robots.foot_centres(self.robot, system, q).mean(axis=0).round(4) + 0.0  # avoids minus zero
             raise InputError(
                 f"fingertip {self.robot.description.feet[worst].name} of {self.robot.name} is "
                 f"{1e3 * gap[worst]:.1f} mm off the box at the start; set box_side_m and box_position_m so that all "

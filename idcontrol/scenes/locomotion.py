@@ -36,13 +36,13 @@ UNREACHABLE_M = 1e-6
 REPORT_EVERY = 100
 """Number of ticks between two reports of progress."""
 MOTION = ("q", "v", "q_des", "v_des", "a_des", "tau", "stance")
-"""State, reference and torques. They are adjacent in a row, so that they are copied together."""
+"""Channels of state, reference and torques, adjacent in a row, so that they are copied together."""
 OUTCOME = ("status", "residual", "clipped", "rate_off", "solved_by", "gap_nm")
-"""Outcome of the controller's step; adjacent in a row."""
+"""Channels of the outcome of the controller's step, adjacent in a row."""
 COURSE = ("waypoints", "turning", "step_us", "plant_status", "plant_residual", "plant_regularization")
-"""Progress of the walk and outcome of the plant's step; adjacent in a row."""
+"""Channels of the walk's progress and the outcome of the plant's step, adjacent in a row."""
 POSTURE = ("feet", "gap", "slip", "base_tilt", "com")
-"""Channels that follow from a state alone."""
+"""Channels that depend on the state only."""
 
 
 def channels(system: System, feet: int, *, soles: bool) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
@@ -215,7 +215,7 @@ def record_walk(
 
 
 def _lost(tick: Tick, tilt: float, height_m: float) -> bool:
-    """True if the robot has fallen at the beginning of a tick, after its row is recorded, or if it is NaN."""
+    """True if the robot has fallen at the beginning of a tick whose row is recorded, or if its state is NaN."""
     level = float(tick.reference.base_position[2])
     return fallen(float(tick.state.q[2]), level, tilt, height_m) or not np.isfinite(tick.after.q).all()
 
@@ -272,7 +272,7 @@ class TickRow:
         return self._row.values
 
     def _write_forces(self, ending: str, forces: ContactForces | None, soles: Soles | None) -> None:
-        """Write the channels of forces whose names end so; NaN where there are none."""
+        """Write the channels of forces whose names have this ending; NaN without forces."""
         of = self._row.of
         force = of[f"force{ending}"]
         force[:] = np.nan if forces is None else 0.0
@@ -286,18 +286,18 @@ class TickRow:
 
     @property
     def tilt(self) -> float:
-        """Tilt of the base in the last row [rad]."""
+        """Return the tilt of the base in the last row [rad]."""
         return float(self._row.of["base_tilt"])
 
 
 class Posture:
-    """Writes the channels that follow from a state alone: feet, their gaps and slip, tilt of the base, centre of mass.
+    """Writes the channels that depend on the state only: feet, their gaps and slip, tilt of the base, centre of mass.
 
     It computes kinematics only.
     """
 
     def __init__(self, observer: SphereContacts, out: Mapping[str, Array]) -> None:
-        """Look at the spheres of `observer`.
+        """Write the channels of `out` for the spheres of `observer`.
 
         Args:
             observer: Foot spheres; only their geometry matters, not the last update of their system.
@@ -326,7 +326,7 @@ class Posture:
         )
         written = _WrittenPosture(feet=out["feet"], gap=out["gap"], slip=out["slip"], tilt=out["base_tilt"])
         self._com, self._bound = out["com"], bind((moving, written))
-        self(pin.neutral(system.model), np.zeros(system.n_velocities))  # loads the code: a recorder must not lag
+        self(pin.neutral(system.model), np.zeros(system.n_velocities))  # loads the code, as a recorder must not lag
 
     def __call__(self, q: Array, v: Array) -> None:
         """Write the channels for configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""
@@ -347,7 +347,7 @@ class _MovingFeet(NamedTuple):
         offset: Centre of each sphere in its joint's frame, shape (k, 3) [m].
         patch: Foot that each sphere belongs to, shape (k,).
         foot_joint: The joint that carries each foot, shape (f,).
-        foot_offset: Place of each foot in its joint's frame, shape (f, 3) [m].
+        foot_offset: Position of each foot in its joint's frame, shape (f, 3) [m].
         radius: Radii, shape (k,) [m].
         parameters: `idcontrol.contact.terrain.Terrain.parameters` of the ground.
         coefficients: `idcontrol.contact.terrain.Terrain.coefficients` of the ground.
@@ -378,7 +378,7 @@ class _WrittenPosture(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _carry(at: Array, turn: Array, offset: Array, out: Array) -> None:  # pragma: no cover - compiled
-    """Write where a point that a joint carries is in the world."""
+    """Write the world position of a point on a joint."""
     for k in range(3):
         out[k] = at[k] + turn[k, 0] * offset[0] + turn[k, 1] * offset[1] + turn[k, 2] * offset[2]
 
@@ -409,8 +409,8 @@ def _write_posture(bound: Bound, q: Array, v: Array) -> None:  # pragma: no cove
         along = n[0] * x + n[1] * y + n[2] * z
         x, y, z = x - along * n[0], y - along * n[1], z - along * n[2]
         slip = np.sqrt(x * x + y * y + z * z)
-        # false for a NaN, which is written
+        # False for NaN, so NaN is written
         out.gap[foot] = out.gap[foot] if out.gap[foot] <= gap else gap
         out.slip[foot] = out.slip[foot] if out.slip[foot] >= slip else slip
-    # the cosine of the angle between the base's z axis and the world's, from the base's quaternion (x, y, z, w)
+    # cosine of the angle between the z axes of base and world, from the base's quaternion (x, y, z, w)
     out.tilt[()] = math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (q[3] * q[3] + q[4] * q[4]))))

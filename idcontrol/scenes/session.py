@@ -25,16 +25,17 @@ from idcontrol.sensing import Sensing
 from idcontrol.types import Array, Plant, Reference, State
 
 TORQUE_RATE = 400.0
-"""Largest rate of a torque, as a multiple of its limit [1/s], if the robot has an effective limit."""
+"""Largest torque rate as a multiple of the torque limit [1/s], for robots with an effective limit."""
 
 FREE_TORQUE_RATE_NM_S = 5000.0
-"""Largest rate without one: more than twice the fastest change of a clean trot of `links` [N m/s]."""
+"""Largest torque rate without an effective limit: more than twice the fastest change of a clean trot of `links` [N
+m/s]."""
 
 NO_LIMIT_NM = 1e3
 """Torque limits from here on never limit a walking robot."""
 
 NOTES = 12
-"""Values that the planner notes in a tick: commanded (3), granted (3), target (2), segment (2), reached, turning."""
+"""Values that the planner records in a tick: commanded (3), granted (3), target (2), segment (2), reached, turning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,10 @@ class WalkSession:
         start: State at the start, all feet on the ground.
         limits: Limits of the robot file and of the URDF.
         feet: Names of the feet.
-        patch: Foot of each contact; None where each is a foot of its own.
+        patch: Foot of each contact; None if each contact is a foot.
         notes: `NOTES`.
         orders: Orders of joints of the robot file.
-        lying: State in which it lies at the start; None if the robot file has no such pose, or the ground is no plane.
+        lying: State of lying at the start; None if the robot file has no such pose, or the ground is no plane.
     """
 
     notes = NOTES
@@ -78,7 +79,7 @@ class WalkSession:
 
         Raises:
             UnknownName: The robot does not exist.
-            InputError: It cannot walk, or `sensing` or `command.ahead_s` is set, which belong to the loop.
+            InputError: It cannot walk, or `sensing` or `command.ahead_s` is set, which are settings of the loop.
         """
         if config.sensing != Sensing():
             raise InputError("sensing is that of idcontrol run; a loop senses by loop.sensing: --set loop.sensing...")
@@ -131,7 +132,7 @@ class WalkSession:
         return channels(self.system, len(self.feet), soles=False)
 
     def derive(self, row: Mapping[str, Array]) -> dict[str, Any]:
-        """Return the channels that follow from the state, and the progress of the walk."""
+        """Return the channels that depend on the state, and the progress of the walk."""
         self._posture(row["q"], row["v"])
         derived: dict[str, Any] = dict(self._derived)
         notes = row["notes"]
@@ -170,7 +171,7 @@ class WalkSession:
         return Rise(feet, self._scene.planned_feet(feet.system), joints, Lair(below, lying.feet_out_m))
 
     def _on_the_ground(self, joints: Array) -> State:
-        """Return the state at rest with these joints, upright, as low as the ground allows."""
+        """Return the state of rest with these joints, upright, as low as the ground allows."""
         whole = self._scene.robot.contacts(self._scene.config.mu, supports=True)
         q = whole.system.configuration(joints, self.start.q[:7])
         v = np.zeros(whole.system.n_velocities)
@@ -193,7 +194,7 @@ class WalkSession:
 
 
 class NotedPlanner:
-    """A planner that also notes its command, the granted part, and the progress of the walk.
+    """A planner that also records its command, the granted part, and the progress of the walk.
 
     Attributes:
         planner: The planner.
@@ -208,9 +209,9 @@ class NotedPlanner:
         *,
         out_m: float = 0.0,
     ) -> None:
-        """Note the `progress` between waypoints; None without waypoints. `plan` is the controller's plan.
+        """Record the `progress` between waypoints; None without waypoints. `plan` is the controller's plan.
 
-        The planner follows the `joystick`, if there is one. When halted, feet are `out_m` [m] further out.
+        The planner follows the `joystick`, if there is one. When halted, feet are `out_m` [m] farther out.
         """
         self._joystick, self._out, self._stance = joystick, out_m, np.zeros(1, dtype=np.bool_)
         self.planner, self._progress, self._plan = planner, progress, plan

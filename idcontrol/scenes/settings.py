@@ -13,19 +13,19 @@ from idcontrol.types import ContactLaw
 
 
 class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The assumed friction of the controller (planner.md 7), and the pyramids in place of its cone.
+    """The assumed friction of the controller (planner.md 7), and the pyramids instead of its cone.
 
     Over-estimated friction makes robots fall.
 
     Attributes:
         estimate: Best estimate of the friction coefficient; null for the true value.
-        share: Assumed part of the estimate.
+        share: Assumed share of the estimate.
         cap: Upper bound, however rough the ground.
-        pyramid: The friction pyramid of plants and controllers whose `ContactLaw.cone` is one. ``inscribed`` is the
-            diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals; ``circumscribed`` the
-            diamond around it, with √2 μ and μ. ``original`` is that of Zapolsky & Drumwright 2017: tangents turned by
-            45°, along which plants have |f_s| ≤ μ f_n and |f_t| ≤ μ f_n, the circumscribed diamond, and controllers
-            |f_s| + |f_t| ≤ μ f_n, the inscribed one, turned.
+        pyramid: The friction pyramid of plants and controllers whose `ContactLaw.cone` is a pyramid. ``inscribed`` is
+            the diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals. ``circumscribed`` is
+            the diamond around the cone, with √2 μ and μ. ``original`` follows Zapolsky & Drumwright 2017, with tangents
+            turned by 45°: plants have |f_s| ≤ μ f_n and |f_t| ≤ μ f_n, the circumscribed diamond; controllers have
+            |f_s| + |f_t| ≤ μ f_n, the inscribed diamond, turned.
     """
 
     estimate: NotNegative | None = None
@@ -75,10 +75,10 @@ class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         kp_1_s2: Stiffness of controllers that know the inertia [1/s²].
-        kd_1_s: Their damping [1/s].
+        kd_1_s: Damping of controllers that know the inertia [1/s].
         kp_nm_rad: Stiffness of `pid` [N m/rad].
-        kd_nm_s_rad: Damping of `pid` [N m s/rad]; at most half of what a joint moves over the control period.
-        beside: True to add the torques of `pid` to the other controllers', as in the authors' program (Pacer) of July
+        kd_nm_s_rad: Damping of `pid` [N m s/rad]; at most half of the inertia at the joint over the control period.
+        beside: True adds the torques of `pid` to the other controllers', as in the authors' program (Pacer) of July
             2015.
         tuned: Gains of some controllers; the first entry that names a controller counts.
     """
@@ -91,7 +91,7 @@ class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tuned: tuple[TunedGains, ...] = ()
 
     def of(self, controller: str) -> FeedbackGains:
-        """Return the gains of the controller of this name: nulls are filled from `tuned` where possible."""
+        """Return the gains of the controller of this name, with nulls filled from `tuned` if possible."""
         for tuned in self.tuned:
             if controller in tuned.controllers:
                 nulls = [key for key in GAINS if getattr(self, key) is None]
@@ -107,7 +107,7 @@ def control_periods(duration_s: float, rate_hz: float) -> int:
     """Return the number of control periods in `duration_s` [s] at `rate_hz` [Hz].
 
     Raises:
-        InputError: There are none.
+        InputError: There is none.
     """
     periods = round(duration_s * rate_hz)
     if periods < 1:

@@ -1,6 +1,6 @@
 """A legged robot that walks on the ground, built from one `WalkConfig`.
 
-`WalkScene.of` loads the robot and the ground; its methods build the parts, each with its own multibody terms, since a
+`WalkScene.of` loads the robot and the ground; its methods build the parts, each with separate multibody terms, as a
 `System` holds the terms of its last update::
 
     scene = WalkScene.of(WalkConfig(robot="go1", mu=0.6))
@@ -71,12 +71,12 @@ Kind = Literal["trot", "walk", "pace", "bound", "flying-trot", "stand"]
 
 
 class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where to walk.
+    """Path or command of a walk.
 
     Attributes:
-        kind: ``waypoints`` visits them in turn, again and again; ``command`` follows `command`; ``joystick`` the
-            joystick of a loop's machine, up to the speeds of the robot file.
-        waypoints_m: Goals in the plane.
+        kind: ``waypoints`` visits the waypoints in turn, again and again; ``command`` follows `command`; ``joystick``
+            follows the joystick of a loop's machine, up to the speeds of the robot file.
+        waypoints_m: Waypoints in the plane.
         command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each holds until the next.
         stand_from_s: Time at which to stop and stand; null for never.
         gaits: Changes of the gait, (from time [s], kind); each holds until the next.
@@ -96,9 +96,9 @@ class WalkGait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Attributes:
         kind: ``trot`` is the robot file's gait; ``stand`` keeps all feet on the ground.
-        duty: Stance part of the cycle; null for the kind's.
+        duty: Share of the cycle in stance; null for the kind's.
         period_s: Time of one cycle; null for the kind's.
-        phase: Touchdown of each foot, in the order of the robot file, as a part of the cycle; null for the kind's.
+        phase: Touchdown of each foot, in the order of the robot file, as a share of the cycle; null for the kind's.
     """
 
     kind: Kind = "trot"
@@ -127,8 +127,8 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     Attributes:
         kind: ``torque``, or ``impedance`` for drives that track the reference within a control period
             (`idcontrol.plants.drive`).
-        ahead_s: The known delay: planner and controller get the state that a model predicts after it; a whole number of
-            control periods.
+        ahead_s: Known delay, a whole number of control periods; planner and controller get the state that a model
+            predicts for its end.
     """
 
     kind: Literal["torque", "impedance"] = "torque"
@@ -178,7 +178,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         gains: Gains of the error feedback.
         friction: The assumed friction of the controller, and the friction pyramids.
         noise: Noise of the sensed state.
-        sensing: Sensing of planner and controller.
+        sensing: Settings of state estimation for planner and controller.
         kick: A push.
         balance: Additional righting of the base by the stance legs.
         disturbance: Differences between plant and schedule and the controller's assumptions.
@@ -229,10 +229,10 @@ START_PASSES = 5
 """Newton iterations that put the feet on the ground at the start; three reach rounding."""
 
 GROUND_STREAM, SENSING_STREAM = 1, 2
-"""Separate the random numbers of ground and sensors from those at the start, which use the seed alone."""
+"""Streams of the random numbers of ground and sensors; the numbers at the start use the seed alone."""
 
 MODEL, MODEL_STEP_S = "coulomb-lcp", 1e-3
-"""The plant that predicts the state after a known delay, and its longest step [s]: it runs in every period."""
+"""The plant that predicts the state after a known delay, and its longest step [s]; it runs in every period."""
 
 WalkGuide = Schedule | Joystick | Waypoints | OriginalWaypoints
 WalkPlanner = TrotPlanner | PaperPlanner | StandPlanner
@@ -323,7 +323,7 @@ class WalkScene:
     def start(self, rng: np.random.Generator) -> State:
         """Return the home pose with randomized joints and every foot on the ground.
 
-        Dropped by a tenth of a millimetre, a robot would begin with the largest impact of its whole walk.
+        Even a drop of a tenth of a millimetre would be the largest impact of the whole walk.
         """
         spheres = self.observer()
         system = spheres.system
@@ -382,7 +382,7 @@ class WalkScene:
             ),
             speed_limit=self.robot.velocity_limit(system.actuated_names),
             balance=Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s),
-            # at any friction: to keep its speed, the base would have to push the legs' reaction into the ground
+            # for any friction: a base that keeps its speed would have to pass the legs' reaction into the ground
             constant_momentum=True,
         )
         flat = config.terrain == "plane" or config.disturbance.unseen_ground
@@ -431,16 +431,16 @@ class WalkScene:
         )
 
     def _drive_gains(self, gains: Gains) -> Gains:
-        """Return gains of drives that give joints of the standing robot these accelerations."""
+        """Return drive gains that give joints of the standing robot these accelerations."""
         system = self.robot.system(self.actuators())
         home = self.robot.standing_state(system)
         system.update(home.q, home.v)
         return drive_gains(system, gains)
 
     def plant(self, period_s: float, *, lies: bool = False, ready: bool = False) -> SimulatedPlant:
-        """Return the plant with its disturbances, stepped every `period_s` [s]; if it `lies`, with a belly, too.
+        """Return the plant with its disturbances, stepped every `period_s` [s]; with `lies`, it also has a belly.
 
-        If `ready`, it has loaded all code for its steps, for the wall clock.
+        With `ready`, all code for its steps is loaded, for the wall clock.
 
         Raises:
             UnknownName: The plant does not exist.
@@ -473,7 +473,7 @@ class WalkScene:
             plant = Patched(plant, feet, config.patch.x_m, self._of_plant(config.patch.mu), mu)
         driven = lies or config.command.kind == "impedance" or config.sensing.forces == "estimated"
         if driven or assumed is not None:
-            plant = Driven(plant, system)  # drives measure the torques that they apply
+            plant = Driven(plant, system)  # drives measure their applied torques
         if disturbance.delay_s > 0.0:
             plant = Delayed(plant, delay_periods("disturbance.delay_s", disturbance.delay_s, period_s))
         return plant
@@ -511,7 +511,7 @@ class WalkScene:
         command, h = self.config.command, self.period_s
         if command.ahead_s == 0.0:
             return None
-        # the best estimate of friction, not the share of it that a controller assumes
+        # the best estimate of friction, not the share that a controller assumes
         friction, law = self.config.friction, plants.contact_law(MODEL)
         system = self.robot.system(self.actuators())
         mu = friction.of_plant(friction.best(self.config.mu), law)
@@ -522,7 +522,7 @@ class WalkScene:
         return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h, feet.sole_patch)
 
     def _plan(self, planner: WalkPlanner) -> Callable[[State], Reference]:
-        """Return the plan as the controller gets it."""
+        """Return the plan for the controller, with the wrong schedule if set."""
         plan: Callable[[State], Reference] = planner
         late = self.config.disturbance.touchdown_late_s
         if late != 0.0:
@@ -588,7 +588,7 @@ class WalkScene:
         return plane() if self.config.disturbance.unseen_ground else self.ground
 
     def _assumed_feet(self) -> SphereContacts:
-        """Return the feet on the ground as known to sensing."""
+        """Return the feet on the ground that sensing assumes."""
         return self.robot.contacts(self.config.mu, self._assumed_ground, self.robot.system(self.actuators()))
 
     def _of_plant(self, mu: float) -> float:
@@ -617,12 +617,12 @@ class SimulatedWalk:
         start: State at time zero, all feet on the ground.
         guide: Source of the walking commands.
         planner: The planner; it follows `guide`.
-        plan: The plan as the controller gets it: `planner`, or with a wrong schedule.
+        plan: The plan for the controller: `planner`, or a planner with a wrong schedule.
         sense: Converts the true state to the sensed one; None for none.
         ahead: Predicts the state at which a command arrives; None without a known delay.
         controller: The controller.
         plant: The plant with its disturbances.
-        patch: Foot of each contact; None where each is a foot of its own.
+        patch: Foot of each contact; None if each contact is a foot.
     """
 
     period_s: float

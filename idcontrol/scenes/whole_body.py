@@ -1,8 +1,8 @@
-"""A machine that is moved by whole-body tasks: it sways, squats, reaches, lifts a foot or walks.
+"""A machine under whole-body tasks: it sways, squats, reaches, lifts a foot or walks.
 
-The centre of mass, the orientations of base and torso and the pose of a foot in the air are tasks
-(`idcontrol.tasks`); the joints follow the home pose as far as these leave them free. A `Stand` or a `Walk` sets the
-references tick by tick, and says which feet stand; it is a planner for `idcontrol.loop.simulated.ticks`.
+The centre of mass, the orientations of base and torso and the pose of a foot in the air are tasks (`idcontrol.tasks`);
+the joints follow the home pose in the remaining directions. The planner for `idcontrol.loop.simulated.ticks`, a `Stand`
+or a `Walk`, sets the references and the stance feet tick by tick.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ TOUCH_SHARE: Final = 0.02
 STANDS_S: Final = 6.0
 """Length of a run without steps [s]."""
 EARLIEST: Final = 0.5
-"""Share of a swing before which no force counts as touchdown: the foot may still graze the ground where it left it."""
+"""Share of a swing before which no force counts as touchdown, as the foot may still graze the ground at liftoff."""
 
 
 class Oscillation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A motion of the centre of mass, ``centre + amplitude sin 2πft`` from where it is in the home pose.
+    """A motion of the centre of mass relative to the home pose, ``centre + amplitude sin 2πft``.
 
     Attributes:
         amplitude_m: Amplitude along x, y and z.
         centre_m: Centre of the oscillation.
         frequency_hz: Its frequency.
-        ramp_s: Time in which it begins from rest.
+        ramp_s: Time in which the motion builds up from rest.
     """
 
     amplitude_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -56,11 +56,11 @@ class Oscillation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hand that goes through points, smoothly and from rest to rest.
+    """A hand moves through points, smoothly and from rest to rest.
 
     Attributes:
-        frame: Frame of the hand; null moves none.
-        through_m: The points, from where the hand is in the home pose, world axes.
+        frame: Frame of the hand; null for no motion.
+        through_m: The points relative to the hand in the home pose, world axes.
         each_s: Mean time from point to point.
     """
 
@@ -73,7 +73,7 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A push shorter than a tick, on all links in proportion to their masses.
 
     Attributes:
-        at_s: Time of the push; null never.
+        at_s: Time of the push; null for none.
         impulse_n_s: Impulse, world frame.
     """
 
@@ -82,10 +82,10 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the controller does not know of.
+    """Effects unknown to the controller.
 
     Attributes:
-        delay_s: Torques reach the joints that much later; a whole number of control periods.
+        delay_s: Delay of the torques; a whole number of control periods.
         payload_share: Mass on the base, as a share of the robot's mass.
     """
 
@@ -94,7 +94,7 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides a run.
+    """Settings of a run.
 
     Attributes:
         controller: Name of a controller that takes tasks; see ``idcontrol list controllers``.
@@ -104,16 +104,16 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         duration_s: Length of the run; null ends it with the walk.
         rate_hz: Rate of the control loop.
         sway: Motion of the centre of mass while all feet stand.
-        reach: Motion of a hand meanwhile.
-        walk: Steps; with a count of 0 all feet stay where they are.
+        reach: Motion of a hand at the same time.
+        walk: Steps; with a count of 0 all feet stay in place.
         begin_s: Time before the first step, in which the load shifts.
-        lower_m: How far the centre of mass is lowered in this time, so that legs reach far enough.
+        lower_m: Lowering of the centre of mass in the same time, so that legs reach far enough.
         com_kp_1_s2: Stiffness of the task on the centre of mass.
         foot_kp_1_s2: Stiffness of the task on a foot in the air.
         push: A push.
-        unknown: What the controller does not know of.
-        friction: The friction that the controller assumes.
-        ground: Settings of plants whose ground is soft or viscous.
+        unknown: Effects unknown to the controller.
+        friction: The assumed friction of the controller.
+        ground: Settings of plants with soft or viscous ground.
         inverse: Settings of inverse-dynamics controllers.
     """
 
@@ -138,14 +138,14 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def turned(yaw: float) -> Array:
-    """Rotation about the vertical, shape (3, 3)."""
+    """Return the rotation about the vertical by an angle [rad], shape (3, 3)."""
     return np.asarray(pin.exp3(np.array([0.0, 0.0, yaw])))
 
 
 def trunk_frames(system: System, contacts: SphereContacts) -> tuple[str, ...]:
-    """Name the links to be kept upright: the base, and the torso where joints part it from the base.
+    """Return the links to keep upright: the base, and the torso if joints separate it from the base.
 
-    The torso is where the heaviest limb without a foot branches, on the way from the base outwards.
+    The torso is the link, on the way from the base outwards, at which the heaviest limb without a foot branches off.
     """
     model = system.model
     walking = {int(j) for joint in contacts.mounting()[0] for j in model.supports[int(joint)]}
@@ -164,26 +164,26 @@ def trunk_frames(system: System, contacts: SphereContacts) -> tuple[str, ...]:
 
 
 class Body:
-    """The tasks of a machine, and which of its n feet stand.
+    """The tasks of a machine, and the stance of its n feet.
 
     Attributes:
         names: Names of the feet.
         home: State in the home pose.
-        contacts: Corners of its feet, on a system of its own.
+        contacts: Corners of its feet, on a separate system.
         com: Task on the centre of mass.
         trunk: Tasks on the orientations of base and torso.
         feet: Tasks on the feet; without weight while a foot stands.
-        hand: Task on the position of a hand; None if none is moved.
+        hand: Task on the position of a hand; None if no hand moves.
         centre: Centre of each foot's corners in its frame, shape (n, 3) [m].
-        stance: True for the feet that stand, shape (n,).
-        to_liftoff: Time until each foot leaves the ground, shape (n,) [s]; inf while that is not planned.
+        stance: True for feet in stance, shape (n,).
+        to_liftoff: Time until each foot leaves the ground, shape (n,) [s]; inf without a planned liftoff.
     """
 
     def __init__(self, robot: robots.Robot, config: WholeBodyConfig) -> None:
         """Make the tasks of `robot`.
 
         Raises:
-            InputError: It has no floating base or less than two feet.
+            InputError: It has no floating base or fewer than two feet.
         """
         self.names = robot.patches
         if robot.description.base != "free-flyer" or len(self.names) < 2:
@@ -211,14 +211,14 @@ class Body:
         self._since, self.to_liftoff = np.full(n, np.inf), np.full(n, np.inf)
 
     def groups(self, walk: Steps) -> list[tuple[int, ...]]:
-        """Feet that step at once, in their order.
+        """Return the groups of feet that step together, in order.
 
         Raises:
             UnknownName: There is no such foot.
             InputError: A foot is in two groups, or no foot stands while a group steps.
         """
         groups = [(name,) for name in self.names] if walk.together is None else list(walk.together)
-        # without a choice the foot on the side of the motion begins, so that feet do not close in on each other
+        # by default the foot on the side of the motion begins, so that feet do not approach each other
         right = (walk.sideways_m, walk.turn_rad) < (0.0, 0.0)
         first = self.names[1 if right else 0] if walk.first is None else walk.first
         stepping = [name for group in groups for name in group]
@@ -232,18 +232,18 @@ class Body:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """All tasks, for the controller."""
+        """Return all tasks for the controller."""
         hand = () if self.hand is None else (self.hand,)
         return (self.com, *self.trunk, *self.feet, *hand, Posture(kp=30.0, weight=1e-6))
 
     def places(self, q: Array) -> dict[str, Any]:
-        """Placements of trunk and feet by frame, ``pinocchio.SE3``, in configuration `q`."""
+        """Return the placements of trunk and feet by frame, ``pinocchio.SE3``, in configuration `q`."""
         model, data = self.system.model, self.system.scratch
         pin.framesForwardKinematics(model, data, q)
         return {task.frame: data.oMf[self.system.frame(task.frame)].copy() for task in (*self.trunk, *self.feet)}
 
     def follow(self, task: CoM | Frame, place: Any, velocity: Array, acceleration: Array) -> None:
-        """Set a task to a motion; controllers take the mean velocity over the period that ends at an instant."""
+        """Set a task to a motion; controllers use the mean velocity over the period that ends at an instant."""
         task.set(place, velocity - 0.5 * self._h * acceleration, acceleration)
 
     def lift(self, foot: int) -> None:
@@ -252,19 +252,19 @@ class Body:
         self.feet[foot].weight = 1.0
 
     def land(self, foot: int) -> None:
-        """Let a foot stand from this instant on."""
+        """Let a foot stand from now on."""
         self.stance[foot], self._since[foot] = True, -self._h
         self.feet[foot].weight = 0.0
 
     def pressed(self, forces: ContactForces | None) -> Array:
-        """Vertical force sensed on each foot, shape (n,) [N]; zero where nothing is."""
+        """Return the sensed vertical force on each foot, shape (n,) [N]; zero without contact."""
         load = np.zeros(len(self.names))
         if forces is not None:
             load[forces.identity] = forces.force[:, 2]
         return load
 
     def reference(self) -> Reference:
-        """The home pose, and the feet that stand, one period after the last call."""
+        """Return the home pose and the stance feet, one period after the last call."""
         self._since += self._h
         stands = {
             "stance": self.stance.copy(),
@@ -275,7 +275,7 @@ class Body:
 
 
 class Stand:
-    """A planner: all feet stand, the centre of mass oscillates, and a hand may go through points."""
+    """A planner: all feet stand, the centre of mass oscillates, and a hand may move through points."""
 
     def __init__(self, body: Body, config: WholeBodyConfig) -> None:
         """Take sway and reach of `config`.
@@ -317,8 +317,8 @@ class Landing:
 
     Attributes:
         foot: The foot.
-        late_s: How much later than planned it was sensed [s].
-        off_m: Distance of the foot's centre from where it was planned [m].
+        late_s: Delay of the sensed touchdown after the plan [s].
+        off_m: Distance of the foot's centre from its planned position [m].
     """
 
     foot: int
@@ -327,22 +327,22 @@ class Landing:
 
 
 class Walk:
-    """A planner: steps, on a motion of the centre of mass that standing feet can carry (`idcontrol.planners.dcm`).
+    """A planner: steps, with a motion of the centre of mass that stance feet can support (`idcontrol.planners.dcm`).
 
-    A foot in the air follows its path, and goes on downwards until a force is sensed on it; then it stands.
+    A foot in the air follows its path and continues downwards until it senses a force; then it stands.
 
     Attributes:
         steps: The steps.
         plan: The horizontal motion of the centre of mass.
         landings: The touchdowns so far.
-        end_s: Time at which the walk has come to rest [s].
+        end_s: Time at which the walk comes to rest [s].
     """
 
     def __init__(self, body: Body, config: WholeBodyConfig) -> None:
-        """Plan the walk from the home pose, which looks along the x axis.
+        """Plan the walk from the home pose, which faces along the x axis.
 
         Raises:
-            UnknownName: `walk.first` is no foot of the robot.
+            UnknownName: `walk.first` is not a foot of the robot.
         """
         self._body, self._walk, self._home = body, config.walk, body.places(body.home.q)
         centres = [self._centre(foot, self._home) for foot in range(len(body.names))]
@@ -372,7 +372,7 @@ class Walk:
         return body.reference()
 
     def _step(self, state: State, step: dcm.Footstep) -> None:
-        """Announce, begin or continue a step; it ends when all of its feet have landed."""
+        """Announce, begin or continue a step, which ends when all of its feet have landed."""
         body, t = self._body, state.t
         if t < step.lift_s:
             body.to_liftoff[list(step.feet)] = step.lift_s - t
@@ -396,7 +396,7 @@ class Walk:
         self._done += not self._starts
 
     def _swing(self, foot: int, place: Array, step: dcm.Footstep, t: float) -> None:
-        """Set the task of a foot in the air, which goes to `place`."""
+        """Set the task of a foot in the air on its way to `place`."""
         body, start = self._body, self._starts[foot]
         centre = body.centre[foot]
         angle = pin.log3(start.rotation.T @ turned(place[2]) @ self._home[body.feet[foot].frame].rotation)
@@ -408,7 +408,7 @@ class Walk:
         z = dcm.swing_height(self._walk, step, t)
         x, v, a = (np.append(xy, up) for xy, up in zip(ahead, z, strict=True))
         x[2] += begin[2]
-        arm = -rotation @ centre  # from the centre of the sole to the frame
+        arm = -rotation @ centre  # converts the sole's centre to the frame's origin
         v = v + np.cross(spin, arm)
         a = a + np.cross(spin_up, arm) + np.cross(spin, np.cross(spin, arm))
         if body.feet[foot].kind == "position":
@@ -426,7 +426,7 @@ class WholeBodyScene:
     Attributes:
         config: The configuration.
         body: Tasks and feet.
-        motion: What the body does.
+        motion: The planner of the body.
         plant: The plant with its disturbances.
     """
 
@@ -435,7 +435,7 @@ class WholeBodyScene:
 
         Raises:
             UnknownName: There is no such robot, controller, plant or foot.
-            InputError: They cannot be used together.
+            InputError: The settings do not fit together.
         """
         if config.reach.frame is not None and not config.reach.through_m:
             raise InputError("reach.through_m has no point; give at least one")
@@ -470,7 +470,7 @@ class WholeBodyScene:
         return ticks(self.plant, self.motion, self._controller, self.body.home, h=h, steps=steps, patch=patch)
 
     def scenery(self) -> Scenery:
-        """The robot and the ground, for people to look at (`idcontrol view`)."""
+        """Return the robot and the ground for display (`idcontrol view`)."""
         name = self.config.robot if self.config.robot == self.robot.name else str(self.robot.path.resolve())
         nominal = self.mu_controller if np.isfinite(self.mu_controller) else None
         return Scenery(robot=name, mu=self.config.mu if np.isfinite(self.config.mu) else None, mu_told=nominal)

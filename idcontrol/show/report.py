@@ -35,8 +35,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Facts in the `meta` of a run that its page shows.
 
     Attributes:
-        goals: Bounds by key of `QUANTITIES`: upper ones, lower ones where more is better.
-        findings: Keys of the results that stand beside the paper's.
+        goals: Bounds by key of `QUANTITIES`: upper bounds, or lower bounds if more is better.
+        findings: Keys of the results beside the paper's.
     """
 
     goals: dict[str, float | bool] | None = None
@@ -46,10 +46,10 @@ class Facts(msgspec.Struct, frozen=True):
 def report(folder: str | Path) -> Path:
     """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
 
-    Plots are there for runs whose `meta` has a ``layout`` (`metrics.Layout`); `Facts` are what else it may have.
+    Runs whose `meta` has a ``layout`` (`metrics.Layout`) have plots; `Facts` are further optional fields of `meta`.
 
     Raises:
-        InputError: The folder does not hold a readable run, or cannot be written to.
+        InputError: The folder has no readable run, or is not writable.
     """
     run = load(folder)
     layout = run.layout
@@ -80,7 +80,7 @@ def report(folder: str | Path) -> Path:
 
 
 def render(template: str, *, plots: Plots | None, pictures: Sequence[Picture], **values: Any) -> str:
-    """Return a page from one of this package's templates, with its plots if there are any, and its pictures."""
+    """Return a page from one of this package's templates, with its plots, if any, and its pictures."""
     beside = sum(len(picture.source) for picture in pictures)
     drawn = {"style": ""} if plots is None else {**code(), "data": data(plots, beside)}
     environment = jinja2.Environment(
@@ -93,14 +93,14 @@ def render(template: str, *, plots: Plots | None, pictures: Sequence[Picture], *
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write a page atomically; returns `path`.
+    """Write a page atomically and return `path`.
 
     Raises:
         InputError: The page cannot be written.
     """
     partial = path.with_name(path.name + ".part")
     try:
-        partial.unlink(missing_ok=True)  # it may be a link to anywhere
+        partial.unlink(missing_ok=True)  # the file may be a link to anywhere
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
@@ -115,10 +115,10 @@ def write_page(path: Path, text: str) -> Path:
 
 
 def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the metrics of a run beside their goals, by topic; metrics with neither value nor goal are left out.
+    """Return the metrics of a run beside their goals, by topic, without metrics that have neither value nor goal.
 
     Returns:
-        Rows with `label`, `value`, `unit` and `goal` in words, and `met`: True if the goal is, None without one.
+        Rows with `label`, `value`, `unit` and `goal` as text, and `met`: True if the goal is met, None without a goal.
     """
     topics: dict[str, list[dict[str, Any]]] = {}
     for quantity in QUANTITIES:
@@ -134,7 +134,7 @@ def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, A
     """Return the results `keys` of a test case beside the paper's values (`idcontrol.experiments.findings`).
 
     Returns:
-        Rows with `key`, `value`, `unit`, `paper`, `verdict` and `note` in words, and `holds`: True if the check of the
+        Rows with `key`, `value`, `unit`, `paper`, `verdict` and `note` as text, and `holds`: True if the check of the
         result holds, None without a check.
     """
     paper, checks, verdicts, units, notes = (
@@ -164,15 +164,15 @@ def number(value: Any) -> str:
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """`value` with `digits` significant digits; below a million without an exponent."""
+    """Return `value` with `digits` significant digits, without an exponent below a million."""
     text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
 
 
 def command(run: Run) -> str:
-    """Return the command line that repeats a run: its preset, and the settings that differ from it.
+    """Return the command line that repeats a run: its preset and the changed settings.
 
-    Without the experiment installed, its presets are unknown: then all settings are there.
+    If the experiment is not installed, its presets are unknown, and all settings are included.
     """
     name, preset = str(run.meta.get("experiment", "EXPERIMENT")), str(run.config.get("preset", "default"))
     words = ["idcontrol", "run", name] + (["--preset", preset] if "preset" in run.config else [])
@@ -188,7 +188,7 @@ def _judged(quantity: Quantity, value: Any, goal: Any) -> dict[str, Any]:
 
 
 def _state(run: Run, values: Mapping[str, Any]) -> tuple[str, str]:
-    """How the run ended, in words, and the CSS class that colours it."""
+    """Return the outcome of the run in words, and its CSS class."""
     if values.get("fell_at_s") is not None:
         return f"fell at {values['fell_at_s']:.2f} s", "bad"
     if not run.complete:

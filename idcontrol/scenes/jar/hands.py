@@ -74,11 +74,11 @@ class Arm:
 
     @property
     def pose(self) -> pin.SE3:
-        """The commanded pose of the arm."""
+        """Return the commanded pose of the arm."""
         return self.ik.pose()
 
     def stop(self) -> None:
-        """End the motion where it is."""
+        """End the motion at the current pose."""
         self.goal = self.pose
 
     def drive(self, share: float, close: bool, q: Array, h: float) -> Drive:

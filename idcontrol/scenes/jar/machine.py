@@ -1,7 +1,7 @@
-"""A Kuka LBR iiwa 14 with an Allegro hand: 23 joints, fixed to the world; and the boxes and spheres of the hand.
+"""A Kuka LBR iiwa 14 with an Allegro hand (23 joints, fixed to the world), and the boxes and spheres of the hand.
 
 Joint frames, masses and inertias of the arm follow Bullet's and Drake's URDFs of the iiwa 14; the hand and its
-collision shapes follow Wonik Robotics' URDF. A left hand is the right one, mirrored in y.
+collision shapes follow Wonik Robotics' URDF. A left hand is the right hand, mirrored in y.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ARM = (
     ((0.5, 0.0, 0.0, 0.0, 0.0, 0.2155), 1.8, (0.0, 0.0006, 0.0004), (0.005, 0.0036, 0.0047), 2.094),
     ((-0.5, 1.0, 0.0, 0.0, 0.081, 0.0), 0.3, (0.0, 0.0, 0.02), (0.001, 0.001, 0.001), 3.054),
 )
-"""The arm's joints, each about its own z; angles in half turns, so that 0.5 is a right angle."""
+"""The arm's joints, each about its z axis; angles in half turns, so that 0.5 is a right angle."""
 
 _MOUNT_M = 0.15
 """From the last joint of the arm to the palm's frame at the far end of the palm's box."""
@@ -56,7 +56,7 @@ class Shape(NamedTuple):
     Attributes:
         frame: The link's frame.
         size: Edges of a box, or the radius of a sphere [m].
-        centre: In the link's frame, shape (3,) [m].
+        centre: Centre in the link's frame, shape (3,) [m].
     """
 
     frame: str
@@ -149,7 +149,7 @@ class Bone(NamedTuple):
 
     Attributes:
         frame: Index of the frame that carries it.
-        place: In that frame; the capsule lies along z.
+        place: Pose in that frame; the capsule lies along z.
         radius: Its radius [m].
         length: Its length without caps [m].
     """
@@ -180,7 +180,7 @@ def _box(mass: float, size: tuple[float, ...], centre: tuple[float, float, float
 
 
 def parts(system: System, shapes: list[Shape], tree: int, mu: float) -> list[Part]:
-    """Return the shapes of a hand as the plant takes them."""
+    """Return the shapes of a hand as the plant's parts."""
     return [
         Part(
             name=f"{tree}_{number}_{shape.frame}",

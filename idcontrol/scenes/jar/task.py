@@ -2,8 +2,8 @@
 
 Keyframes are prescribed palm poses and open or closed hands; forces decide whether a hand holds something and whether
 something stands (Castro, Permenter & Han 2022, section X-E). A keyframe that brings two objects together prescribes the
-pose of the held one, whose pose in the hand is measured when the keyframe begins: hands close with an accuracy of a
-centimetre, and a lid fits to a millimetre.
+pose of the held object, and measures its pose in the hand at the beginning: hands close with an accuracy of a
+centimetre, but a lid fits to a millimetre.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Keyframe(NamedTuple):
         right: Target pose of the right palm; None stays.
         left: Target pose of the left palm; None stays.
         close: Closed hands: right, left.
-        until: Ends the keyframe early; a condition that never holds fails it. None for the whole time.
+        until: Condition that ends the keyframe early, and fails it if it never holds; None for the whole time.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Keyframe(NamedTuple):
 
 
 class Scene:
-    """The scene, at rest before the task.
+    """The scene and its objects, at rest before the task.
 
     Attributes:
         plant: Arms, table, jar, lid, bowl, marbles.
@@ -106,13 +106,13 @@ class Scene:
         self.plant.reset([arm.ik.q.copy() for arm in self.arms], things.start(JAR_AT, BOWL_AT))
 
     def pose(self, tree: int) -> pin.SE3:
-        """Pose of a body, by its tree."""
+        """Return the pose of a body, by its tree."""
         bodies = self.plant.state.bodies
         x, y, z, w = bodies.orientation[tree - 2]
         return pin.SE3(pin.Quaternion(w, x, y, z).matrix(), bodies.position[tree - 2].copy())
 
     def palm(self, arm: int) -> pin.SE3:
-        """Pose of a palm."""
+        """Return the pose of a palm."""
         system = self.arms[arm].system
         frame = system.frame(PALM)
         return pin.SE3(system.frame_rotation[frame].copy(), system.frame_position[frame].copy())

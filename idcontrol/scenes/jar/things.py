@@ -1,8 +1,8 @@
 """A jar full of marbles with a lid, a bowl and a table, made of boxes and spheres.
 
 The jar is a prism with eight walls on a square foot. The lid is a plate with a handle, and with a ring of round pegs
-that reach into the mouth, so that it centres itself and cannot slide off: their contact is a patch of some thirty
-points. The bowl has eight sloping walls. Each body's frame is at its centre of mass.
+that reach into the mouth, which centres it and keeps it from sliding off; its contact is a patch of some thirty points.
+The bowl has eight sloping walls. Each body's frame is at its centre of mass.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JAR_KG, LID_KG, BOWL_KG = 0.25, 0.08, 0.4
 PLATE_M, PEG_M, PEG_DOWN_M, PEG_PLAY_M = 0.005, 0.005, 0.003, 0.001
 HANDLE_M = (0.03, 0.03, 0.095)
 MARBLES, MARBLE_KG, MARBLE_M = 16, 0.05, 0.014
-"""Number and mass are the paper's, which does not state the radius."""
+"""Number, mass and radius of the marbles; the paper does not state the radius."""
 
 BOWL_INNER_M, BOWL_WALL_M, BOWL_SLOPE = 0.055, 0.09, np.pi / 6
 """The bowl: half width of its foot, length of its walls, their angle from upright."""
@@ -35,7 +35,7 @@ JAR, LID, BOWL, FIRST_MARBLE = 0, 1, 2, 3
 JAR_CENTRE_M = 0.07
 _BOWL_CENTRE_M = 0.03
 _LID_CENTRE_M = 0.02
-"""Height of each centre of mass above the underside of jar and bowl, and of the lid's plate."""
+"""Height of the centres of mass above the underside of jar, bowl and lid's plate."""
 
 SEAT = np.array([0.0, 0.0, HEIGHT_M - JAR_CENTRE_M + _LID_CENTRE_M])
 """Position of the seated lid in the jar's frame, shape (3,) [m]."""

@@ -17,13 +17,13 @@ from idcontrol.show.view.stage import Shot, Stage
 from idcontrol.types import Array
 
 PATH_POINTS = 1500
-"""Largest number of points with which the path of the base is drawn."""
+"""Largest number of points in the drawn path of the base."""
 STRAYS = 0.3
-"""A machine that moves further than this share of its size leaves the middle of the picture."""
+"""A machine that moves farther than this share of its size leaves the middle of the picture."""
 
 
 class _Way(msgspec.Struct, frozen=True):
-    """The part of a walk's layout (`idcontrol.record.metrics.Layout`) that is drawn."""
+    """The drawn part of a walk's layout (`idcontrol.record.metrics.Layout`)."""
 
     waypoints: tuple[tuple[float, float], ...] = ()
     joints: tuple[str, ...] = ()
@@ -37,10 +37,10 @@ class Film:
     Attributes:
         run: The run.
         stage: The stage that shows it.
-        times: Times of the rows that can be shown [s], shape (n,).
+        times: Times of the displayable rows [s], shape (n,).
         waypoints: Waypoints of the walk, x and y, shape (k, 2) [m].
         path: Path of the base, shape (k, 3) [m].
-        references: Configurations that the reference wants in each row, shape (n, nq); None if they are not recorded.
+        references: Reference configurations of each row, shape (n, nq); None if not recorded.
         curves: Curves over the times by title; each has a name and values, shape (n,).
         torque_rate: Mean |Δτ/Δt| over the joints in each row [N m/s], shape (n,); None if torques are not recorded.
     """
@@ -50,7 +50,7 @@ class Film:
 
         Raises:
             UnknownName: Its robot is not known.
-            InputError: The record holds nothing to show.
+            InputError: The record has nothing to show.
         """
         scenery = of_run(run)
         self.run = run
@@ -65,7 +65,7 @@ class Film:
         first = run.arrays["q"][self._rows[0]] if scenery.robot else None
         self.stage = Stage(scenery, find_robot, first)
         if not self.stage.floating and (largest := np.nanmax(np.abs(run.arrays.get("force", 0.0)), initial=0.0)) > 0.0:
-            longest = self.stage.size / largest  # fingers press harder than their arm weighs
+            longest = self.stage.size / largest  # forces of fingers exceed the weight of their arm
             self.stage.metres_per_newton = min(self.stage.metres_per_newton, longest)
         self.times: Array = run.arrays["t"][self._rows]
         if (np.diff(self.times) < 0.0).any():
@@ -78,22 +78,22 @@ class Film:
         self.curves = self._curves(way)
 
     def row(self, t: float) -> int:
-        """Index of the row shown at time `t`: the last one that is not later, or the first."""
+        """Return the index of the row shown at time `t`: the last row up to `t`, or the first."""
         return max(int(np.searchsorted(self.times, t, side="right")) - 1, 0)
 
     def shot(self, row: int) -> Shot:
-        """Poses, contacts and forces in a row."""
+        """Return poses, contacts and forces in a row."""
         at = self._rows[row]
         wanted = {} if self.references is None else {"q_ref": self.references[row]}
         return self.stage.at({name: values[at] for name, values in self.run.arrays.items()} | wanted)
 
     def strays(self) -> bool:
-        """True if the machine leaves the middle of the picture of a camera that stands still."""
+        """True if the machine leaves the middle of a fixed camera's picture."""
         way = self.path[:, :2] - self.path[:1, :2]
         return bool(np.linalg.norm(way, axis=1).max(initial=0.0) > STRAYS * self.stage.size)
 
     def _path(self) -> Array:
-        """Positions of the base in evenly spaced rows, first and last included; empty without a floating base."""
+        """Return positions of the base in evenly spaced rows, with first and last; empty without a floating base."""
         q = self.run.arrays.get("q")
         if q is None or not self.stage.floating:
             return np.zeros((0, 3))
@@ -101,7 +101,7 @@ class Film:
         return q[self._rows[chosen], :3]
 
     def _references(self, way: _Way) -> Array | None:
-        """Return the measured configurations with the reference's joints, and with its base where there is one."""
+        """Return the measured configurations with the reference's joints, and its base if recorded."""
         q, q_des, base = (self.run.arrays.get(name) for name in ("q", "q_des", "base_ref"))
         if q is None or q_des is None or q_des.shape[1:] != (len(way.joint_q),) or max(way.joint_q) >= q.shape[1]:
             return None

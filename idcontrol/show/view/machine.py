@@ -1,4 +1,4 @@
-"""Meshes of a robot: the visual geometry of its URDF, or else rods from joint to joint and its foot spheres."""
+"""Meshes of a robot: the visual geometry of its URDF, or else rods between joints, and foot spheres."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROD_SHARE = 0.04
 OUTLINE_SHARE = 0.03
 """Radius of the outline of a sole as a share of the distance from its middle to its corners."""
 SMALLEST_M = 0.1
-"""Smallest reach assumed for a machine [m], which matters for a single joint."""
+"""Least reach assumed for a machine [m]; it applies to a single joint."""
 
 
 class DrawableFoot(Protocol):
@@ -44,14 +44,14 @@ class DrawableSole(Protocol):
 
 
 class DrawableDescription(Protocol):
-    """The part of a robot file that is drawn."""
+    """The drawn part of a robot file."""
 
     feet: Sequence[DrawableFoot]
     soles: Sequence[DrawableSole]
 
 
 class DrawableRobot(Protocol):
-    """A robot as loaded by a robot library (entry points ``idcontrol.robots``)."""
+    """A robot loaded by a robot library (entry points ``idcontrol.robots``)."""
 
     urdf: Path
     description: DrawableDescription
@@ -77,7 +77,7 @@ class DrawableLink:
 
 
 def drawable_links(robot: DrawableRobot, model: Any) -> tuple[DrawableLink, ...]:
-    """Meshes of each joint of `robot`, whose Pinocchio model is `model`; joints without meshes are left out."""
+    """Return the meshes of each joint of `robot` with Pinocchio model `model`, without joints that have none."""
     meshes = _visuals(robot, model) or _rods(robot, model)
     for sole in robot.description.soles:
         frame = model.frames[model.getFrameId(sole.frame)]
@@ -96,7 +96,7 @@ def reach(model: Any, q: Array) -> float:
 
 
 def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
-    """Return the visual geometry of the URDF by joint; empty if there is none or one of its files cannot be read."""
+    """Return the visual geometry of the URDF by joint; empty without geometry, or if a file cannot be read."""
     folders = [str(folder) for folder in Path(robot.urdf).absolute().parents]
     try:
         # legs share their meshes
@@ -120,17 +120,17 @@ def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
 
 
 def _outline(sole: DrawableSole) -> list[Mesh]:
-    """Rods from corner to corner of a sole, in its frame."""
+    """Return rods from corner to corner of a sole, in its frame."""
     corners = np.array(sole.corners_m)
     away = corners - corners.mean(axis=0)
-    across = away @ np.linalg.svd(away)[2][:2].T  # in the plane of the sole
+    across = away @ np.linalg.svd(away)[2][:2].T  # directions in the plane of the sole
     ring = corners[np.argsort(np.arctan2(across[:, 1], across[:, 0]))]
     radius = OUTLINE_SHARE * float(np.linalg.norm(away, axis=1).max())
     return [rod(start, end, radius, OUTLINE) for start, end in zip(ring, np.roll(ring, -1, axis=0), strict=True)]
 
 
 def _rods(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
-    """Rods from each joint to its child joints and feet, or to the centre of mass at the end of a chain."""
+    """Return rods from each joint to its child joints and feet, or to the centre of mass at the end of a chain."""
     radius = ROD_SHARE * reach(model, pin.neutral(model))
     rods: dict[int, list[Mesh]] = {joint: [] for joint in range(1, model.njoints)}
     ends: dict[int, list[Any]] = {joint: [] for joint in rods}

@@ -36,7 +36,7 @@ Rgb = tuple[int, int, int]
 
 HOST = "127.0.0.1"
 LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-"""Names of this computer in the header ``Host``; a tunnel may have another port."""
+"""Accepted names of this computer in the header ``Host``; the port may differ, for tunnels."""
 FRAMES_PER_S = 30.0
 SETTLE_S = 0.3
 """Time to wait after stopping the server [s]: its thread prints a last message within it."""
@@ -58,16 +58,16 @@ LIFT = 0.002
 """Height of drawings above the ground, as a share of the stage's size."""
 
 GHOST = 0.35
-"""Opacity of the robot that shows the reference."""
+"""Opacity of the robot drawn at the reference."""
 WINDOW_S, POINTS, CURVES_EVERY_S = 0.5, 75, 0.25
-"""Time before and after the shown instant that curves show [s], their bins, and wall time between two updates [s]."""
+"""Time before and after the shown instant in curves [s], number of their bins, wall time between two updates [s]."""
 FILM_S, FILM_FRAMES_PER_S, FILM_SIZE = 4.0, 20, (480, 720)
 """Length of an exported film [s of the wall clock], its rate, and its height and width in pixels."""
 
 BELOW = 0.5
-"""Where a page higher than wide shows the stage: above its middle, as a share of half its height."""
+"""Vertical position of the stage on a page higher than wide: above the middle, as a share of half the height."""
 PANELS_PX, LEAST_FREE = 630, 0.3
-"""Width that the panels at both sides of a page take [px], and least share of its height that counts as free width."""
+"""Width of the panels at both sides of a page [px], and least free width as a share of its height."""
 LINK = (
     '<a href="{}" style="position:fixed;right:14px;bottom:54px;z-index:9;padding:2px 8px;border-radius:5px;'
     'background:#fffc;font:15px system-ui;color:#2563eb">curves and figures of this run</a>'
