@@ -17,13 +17,13 @@ DERIVED: Final = "differs, as derived"
 UNEXPLAINED: Final = "differs, unexplained"
 VERDICTS: Final = (AGREES, DERIVED, UNEXPLAINED)
 
-TIMES: Final = "verdicts.md#times-of-other-machines"
+TIMES: Final = "verdicts.md#times-on-different-machines"
 """The section that derives how times differ."""
 
-CONTRADICTED: Final = "verdicts.md#numbers-that-a-paper-contradicts-itself"
+CONTRADICTED: Final = "verdicts.md#contradictions-within-a-paper"
 """The section on contradictions between the paper's tables."""
 
-LEAST_TORQUE: Final = "verdicts.md#less-torque-than-carries-the-robot"
+LEAST_TORQUE: Final = "verdicts.md#a-torque-too-small-to-carry-the-robot"
 """The section that derives the least torque with which the robot can stand."""
 
 MOST_FACTOR: Final = "theory/dissipation.md#how-much-smoothing-can-gain"

@@ -128,7 +128,7 @@ def test_no_forces_under_the_feet_carry_the_robot_with_less_torque(feet, least):
 
 def test_a_printed_torque_that_carries_no_robot_differs_from_an_unexplained_one(walk):
     rows = {row[0]: row for row in table(tables.tables(comparison(walk)), "table4-smoothness").rows}
-    assert rows["id-coulomb-qp"][-1] == "differs, as derived (verdicts.md#less-torque-than-carries-the-robot)"
+    assert rows["id-coulomb-qp"][-1] == "differs, as derived (verdicts.md#a-torque-too-small-to-carry-the-robot)"
     assert rows["id-sensed-2"][-1] == UNEXPLAINED  # 2.7 N m
 
 
@@ -140,7 +140,7 @@ def test_a_robot_that_falls_as_table_6_says_contradicts_table_3_as_the_paper_doe
 
     found = tables.tables(comparison(walk, change))
     rows = {(row[0], row[1]): row for row in table(found, "table3-tracking").rows}
-    derived = "differs, as derived (verdicts.md#numbers-that-a-paper-contradicts-itself)"
+    derived = "differs, as derived (verdicts.md#contradictions-within-a-paper)"
     assert rows["rigid, µ 0.1", "id-noslip-qp"][8:] == ((derived if falls else UNEXPLAINED),) * 2
     (claim,) = [row for row in table(found, "claims").rows if row[0].startswith("id-noslip-qp stands on rigid")]
     assert claim[3] == (derived if falls else AGREES)
