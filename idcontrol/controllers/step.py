@@ -214,7 +214,8 @@ class Machine(NamedTuple):
         let_go: Number of periods with released joints, shape (1,).
         tasks: Whole-body tasks in addition to the joints' reference.
         patch: Foot that each contact belongs to, by its identity; empty if each is its own foot.
-        lifted: Corners of soles that have left the ground, see `stays_lifted`; empty without soles.
+        lifted: Of each corner of a sole, 0 while it stands, else 1 + the number of periods at rest in the air; empty
+            without soles.
     """
 
     arena: Arena
@@ -442,31 +443,35 @@ def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_s
     return meets
 
 
-@njit(cache=True, inner=True, error_model="numpy")
-def stays_lifted(contacts: ContactArrays, i: int, v: Array, patch: Integers, lifted: Integers, h: float) -> bool:
-    """True if the corner i of a sole, lifted by an earlier step, is still in the air; else it is marked as landed.
+@njit(cache=True, error_model="numpy")
+def land_corners(machine: Machine, contacts: ContactArrays, v: Array) -> None:
+    """Clear the marks of lifted corners that have landed, once in a control step, before its problem is assembled.
 
-    A corner lands when it is as low as the lowest corner of its sole, or will be at the end of this period. One that
-    rests above it for `LANDED_PERIODS` stands there, and the sole is only believed to be tilted.
+    A corner lands when it is as low as the lowest corner of its sole, or will be at the end of this period. A corner
+    that rests higher for `LANDED_PERIODS` has landed, too: the estimated tilt of the sole is wrong. The marks of a foot
+    that is planned to swing are cleared.
 
     Args:
+        machine: The machine; its `lifted` are changed.
         contacts: All candidate contacts.
-        i: The corner among them.
         v: Velocity in our order, shape (m,).
-        patch: Sole of each corner, by its identity.
-        lifted: In and out, by identity: 0 of a corner that stands, else 1 + the number of periods at rest.
-        h: Control period [s].
     """
-    corner, lowest = contacts.identity[i], i
-    for k in range(contacts.identity.shape[0]):
-        if patch[contacts.identity[k]] == patch[corner] and contacts.gap[k] < contacts.gap[lowest]:
-            lowest = k
-    opening = dot(contacts.jacobian[i], v) - contacts.surface_velocity[i]
-    height = min(contacts.gap[i] - contacts.gap[lowest], contacts.gap[i])
-    lifted[corner] = lifted[corner] + 1 if abs(opening) < REST_M_S else 1
-    if height < CLOSED_GAP or height + h * opening < 0.0 or lifted[corner] > LANDED_PERIODS:
-        lifted[corner] = 0
-    return bool(lifted[corner] > 0)
+    lifted, patch, gap = machine.lifted, machine.patch, contacts.gap
+    for corner in range(lifted.shape[0]):
+        if not machine.inputs.stance[corner]:
+            lifted[corner] = 0
+    for i in range(gap.shape[0]):
+        corner, lowest = contacts.identity[i], i
+        if lifted[corner] == 0:
+            continue
+        for k in range(gap.shape[0]):
+            if patch[contacts.identity[k]] == patch[corner] and gap[k] < gap[lowest]:
+                lowest = k
+        opening = dot(contacts.jacobian[i], v) - contacts.surface_velocity[i]
+        height = min(gap[i] - gap[lowest], gap[i])
+        rests = lifted[corner] + 1 if abs(opening) < REST_M_S else 1
+        lands = height < CLOSED_GAP or height + machine.h * opening < 0.0 or rests > LANDED_PERIODS
+        lifted[corner] = 0 if lands else rests
 
 
 @njit(cache=True, error_model="numpy")
@@ -485,9 +490,7 @@ def stance(
     v: Array,
     inputs: Inputs,
     rule: StanceRule,
-    patch: Integers,
     lifted: Integers,
-    h: float,
     arena: Arena,
 ) -> Integers:
     """Return the indices of contacts whose feet are planned to stand, not still landing, and at rest.
@@ -499,9 +502,7 @@ def stance(
         v: Velocity in our order, shape (m,).
         inputs: Planned stance of each foot, and since when.
         rule: Rule for landing feet.
-        patch: Sole of each corner, by its identity.
-        lifted: In and out: corners of soles in the air, see `stays_lifted`.
-        h: Control period [s].
+        lifted: By identity: 0 of a corner that stands; empty without soles.
         arena: Arena for all arrays.
     """
     found = contacts.identity.shape[0]
@@ -511,7 +512,7 @@ def stance(
         foot = contacts.identity[i]
         if not inputs.stance[foot]:
             continue
-        if lifted.shape[0] > 0 and lifted[foot] > 0 and stays_lifted(contacts, i, v, patch, lifted, h):
+        if lifted.shape[0] > 0 and lifted[foot] > 0:
             continue
         lands, far = inputs.since_touchdown[foot] < rule.landing_s, contacts.gap[i] > NEAR_M
         if lands or far:
@@ -762,7 +763,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     m, v, b = terms.M.shape[0], velocity(machine, arena), vector(arena, terms.fixed.shape[0])
     demand(terms, machine.joints, h, inputs, v, b)
 
-    which = stance(detected, v, inputs, machine.rule, machine.patch, machine.lifted, h, arena)
+    which = stance(detected, v, inputs, machine.rule, machine.lifted, arena)
     contacts = take(detected, which, arena)
     n = which.shape[0]
     since, target = vector(arena, n), vector(arena, 3 * n)
@@ -1039,9 +1040,13 @@ _ladder: Any = njit(inline="always")(ladder)
 def control(bound: Bound, near: AnyContacts) -> Ended:
     """Take one control step with the scheme at `Machine.scheme`, on the candidate contacts `near`."""
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
-    if machine.scheme == 0 or not usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
+    if not usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         return Ended(UNUSABLE, False, False, 0.0, 0, np.nan, False)
     begin(machine.arena)
+    if machine.lifted.shape[0] > 0:
+        land_corners(machine, detected, velocity(machine, machine.arena))
+    if machine.scheme == 0:
+        return Ended(UNUSABLE, False, False, 0.0, 0, np.nan, False)
     posed = pose_borrowed(bound, detected, machine.arena)
     ended: Ended = _ladder(machine.scheme, bound, machine, posed, machine.arena)
     return ended
