@@ -1,6 +1,6 @@
 """Planners: from a command and the measured state to the motion of every joint (planner.md).
 
-One concept a file, from when to where to how:
+Each file has one concept, from timing through places to joints:
 
     gait       when each foot stands and swings                      commands   velocity commands, limited
     waypoints  a command that follows a list of points               base       where the base should be
@@ -12,7 +12,7 @@ One concept a file, from when to where to how:
     paper      the original planner of the paper, for comparison
     stand      nothing but a pose, for robots of any legs
 
-For machines moved by whole-body tasks:
+For machines under whole-body tasks:
 
     dcm        footsteps, and a motion of the centre of mass that standing feet can carry
 

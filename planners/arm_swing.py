@@ -12,14 +12,14 @@ from idcontrol.types import Array, Booleans, Reference, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmSwing:
-    """All joints of an arm swing together, ``q = home + A (cos ωt - 1)``, from rest; its fingers stay.
+    """All joints of an arm swing together, ``q = home + A (cos ωt - 1)``, from rest; its fingers keep their targets.
 
     Attributes:
         home: Joint positions at the beginning, shape (a,) [rad or m].
-        arm: True for joints that swing; the others are fingers, shape (a,).
+        arm: True for joints that swing, False for fingers, shape (a,).
         amplitude: A [rad].
         rate: ω [rad/s].
-        closing: How far the finger targets lie beyond `home`, towards smaller values [rad or m].
+        closing: Distance of the finger targets beyond `home`, towards smaller values [rad or m].
         tips: Number of fingertips.
     """
 

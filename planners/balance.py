@@ -1,4 +1,4 @@
-"""Righting the base with the standing legs, in addition to the level reference (planner.md 6)."""
+"""Righting of the base by the standing legs, in addition to the level reference (planner.md 6)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from idcontrol.types import Array
 class Balance:
     """Gains from roll and pitch to the demanded angular acceleration of the base; zero by default.
 
-    The joint feedback of standing legs, whose reference is level, holds the base by itself. These gains help if that
-    feedback is soft or the robot is pushed.
+    The joint feedback of standing legs already holds the base at its level reference. These gains help if that feedback
+    is soft or the robot is pushed.
 
     Attributes:
         stiffness_1_s2: Gain on roll and pitch, K_p [1/s²].
@@ -29,7 +29,7 @@ class Balance:
     damping_1_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise for gains that would tip the robot over."""
+        """Refuse gains that would tip the robot over."""
         for name in ("stiffness_1_s2", "damping_1_s"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0.0):
                 raise InputError(f"balance {name} is {getattr(self, name)}; it must be zero or positive")
@@ -48,10 +48,10 @@ def righting_acceleration(
         stiffness: K_p [1/s²].
         damping: K_v [1/s].
         rotation: Base to world, shape (3, 3).
-        omega_B: Angular velocity of the base in its own axes, shape (3,) [rad/s].
+        omega_B: Angular velocity of the base, base axes, shape (3,) [rad/s].
 
     Returns:
-        α_b in the axes of the base.
+        α_b, base axes.
     """
     return (
         -stiffness * rotation[2, 1] - damping * omega_B[0],

@@ -1,4 +1,4 @@
-"""The reference of the base: level, moved by the command, pulled to a goal by a leash (planner.md 3.2)."""
+"""The reference of the base: level, moved by the command, drawn to a goal by a correction term (planner.md 3.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from idcontrol.planners.commands import LimitedCommand
 from idcontrol.types import Array
 
 LEASH = 2.0
-"""Rate at which the reference is pulled to its goal [1/s]: slow against a gait, fast against drift."""
+"""Gain k_l of the correction towards the goal [1/s]: slow compared with a gait, fast compared with drift."""
 
 
 class BaseReference(NamedTuple):
@@ -27,7 +27,7 @@ class BaseReference(NamedTuple):
         sway: Displacement of a swaying gait, ahead, left and up, and its roll and pitch, with first and second time
             derivatives, shape (3, 5) [m, m, m, rad, rad; s]. Pose, twist and rate contain the displacements.
         extent: Share of the sway that has built up, with its derivatives, shape (3,) [-; s].
-        goal: Goal of the leash: x, y and heading, shape (3,) [m, m, rad].
+        goal: Goal of the correction: x, y and heading, shape (3,) [m, m, rad].
     """
 
     pose: Array
@@ -47,10 +47,10 @@ class Push(NamedTuple):
     """The effect of each of n feet on the base.
 
     Attributes:
-        acceleration: Acceleration of the coordinates of `BaseReference.sway` for m g/n at each foot, shape (5, n)
-        [m/s², rad/s²].
-        reaction: Roll and pitch against the leg, per displacement of each foot relative to the base, shape (n, 2, 3)
-        [rad/m].
+        acceleration: Acceleration of the coordinates of `BaseReference.sway` by a force m g/n at each foot, shape (5,
+            n) [m/s², rad/s²].
+        reaction: Roll and pitch of the base in reaction to a leg, per displacement of its foot relative to the base,
+            shape (n, 2, 3) [rad/m].
     """
 
     acceleration: Array
@@ -74,13 +74,13 @@ def advance_base(dt: float, base: BaseReference) -> None:  # pragma: no cover - 
 
 @njit(cache=True, inner=True)
 def follow_machine(position: Array, yaw: float, lead: Array, base: BaseReference) -> None:  # pragma: no cover
-    """Make the measured pose the goal, and keep the reference within the feet's reach of it.
+    """Set the goal to the measured pose, and keep the reference within the feet's reach of that pose.
 
     Args:
         position: Measured base position, shape (3,) [m].
         yaw: Measured heading [rad].
         lead: Largest distance of the reference along the ground [m], and in heading [rad], shape (2,).
-        base: In and out: its pose; out: its goal.
+        base: In and out: pose of the reference; out: its goal.
     """
     pose, goal = base.pose, base.goal
     goal[0], goal[1], goal[2] = position[0], position[1], yaw
@@ -96,10 +96,10 @@ def follow_machine(position: Array, yaw: float, lead: Array, base: BaseReference
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True)
 def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  # pragma: no cover - compiled
-    """Move the goal of a standing robot to where its planned feet are nominal, at the rate `LEASH`.
+    """Move the goal of a standing robot, at the rate `LEASH`, to the pose at which its planned feet are nominal.
 
-    A standing leg holds the base where the reference is relative to the planned feet. With the measured base as the
-    goal, reference and base would drift away together, driven by encoder biases or creeping feet.
+    A standing leg holds the base at the reference relative to the planned feet. If the goal were the measured base,
+    encoder biases or creeping feet would make reference and base drift away together.
 
     Args:
         dt: Time since the last tick [s].
@@ -108,7 +108,7 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
         goal: In and out: x, y and heading, shape (3,) [m, m, rad].
     """
     n, c, s = feet.shape[0], math.cos(goal[2]), math.sin(goal[2])
-    # the rigid motion in the goal's axes that brings the nominal feet closest to the planned ones (Kabsch 1976)
+    # the rigid motion, in the goal's axes, that best moves the nominal feet onto the planned feet (Kabsch 1976)
     mean = np.zeros(4)
     for i in range(n):
         dx, dy = feet[i, 0] - goal[0], feet[i, 1] - goal[1]
@@ -134,7 +134,8 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return a foot's push minus m g/n at the time `since` touchdown (in cycles), and its integrals of mean zero.
 
-    The push is that of `sway_base`, in m g/n; T² and T times the integrals are a displacement and a velocity.
+    The push is defined in `sway_base`, in units of m g/n; T² and T times the integrals are a displacement and a
+    velocity.
     """
     swing = 1.0 - duty
     mean = -duty * duty * (1.0 / math.pi**2 + duty / 24.0) + swing * (swing * swing / 12.0 - duty * duty / 8.0)
@@ -174,27 +175,27 @@ def sway_base(
     builds: bool,
     base: BaseReference,
 ) -> None:  # pragma: no cover - compiled
-    """Move the base as the forces of a gait do if they cannot hold it level (planner.md 4.5).
+    """Move the reference with the forces of a gait that cannot hold the base level (planner.md 4.5).
 
-    A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed part of its stance: by m
-    g/n on average over the cycle. The deviation from m g/n accelerates the base, and its integrals of mean zero are the
+    A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed share of its stance; the
+    average over a cycle is m g/n. The deviation from m g/n accelerates the base, and its integrals of mean zero are the
     motion. In addition the base rotates against the swinging legs. The motion builds up within a cycle, before a foot
-    lifts: all feet together can push the base as required, the first standing ones cannot hold it level. It also fades
-    within a cycle.
+    lifts: all feet together can push the base as required, but the first stance feet could not hold it level. It fades
+    within a cycle, too.
 
     Args:
         phase: Time since the gait began, in cycles [-].
         dt: Time since the last tick [s].
         period: T [s].
         duty: D [-].
-        touchdown: Touchdown of each foot as a part of the cycle, shape (n,).
+        touchdown: Touchdown of each foot as a share of the cycle, shape (n,).
         push: Effect of each foot on the base.
         command: The command of the feet.
         builds: True if the motion builds up; it fades otherwise.
         base: In and out: sway and extent.
     """
     sway, extent = base.sway, base.extent
-    bandwidth = (2.0 if builds else 4.0) * math.pi / period  # it fades while all feet stand and hold the base
+    bandwidth = (2.0 if builds else 4.0) * math.pi / period  # the motion fades while all feet stand and hold the base
     extent[0] += dt * (extent[1] + 0.5 * dt * extent[2])
     extent[1] += dt * extent[2]
     extent[2] = bandwidth * (bandwidth * ((1.0 if builds else 0.0) - extent[0]) - 2.0 * extent[1])
@@ -257,11 +258,11 @@ def command_base(
 
         v_r = Rz(ψ_r) V + k_l (g - x_r),   ω_r = ω + k_l wrap(g_ψ - ψ_r),   a_r = Rz(ψ_r) dV/dt + ω e_z × Rz(ψ_r) V
 
-    with the goal g: the measured pose of a walking robot, the pose over the feet of a standing one.
+    The goal g is the measured pose of a walking robot, or the pose over the feet of a standing robot.
 
-    The derivative of the leash is not part of a_r: it would feed measured velocities, with their jumps at touchdown,
-    straight into torque. The height follows the mean ground under the feet, critically damped, so that steps of the
-    ground move the base smoothly.
+    a_r omits the derivative of the correction k_l (g - x_r): it would feed measured velocities, with their jumps at
+    touchdown, directly into torque. The height follows the mean ground under the feet with critical damping, so that
+    steps in the ground move the base smoothly.
 
     Args:
         command: The command V and its time derivative.

@@ -1,8 +1,8 @@
 """Straight motions of an arm's hand between keyframes, and their joint positions.
 
 Between two keyframes the position moves along a line and the orientation about one axis, at rest at both ends, with
-minimum jerk (Flash & Hogan 1985). Joint positions follow by damped least squares from the previous ones, with redundant
-joints drawn to a posture (Nakamura & Hanafusa 1986).
+minimum jerk (Flash & Hogan 1985). Joint positions follow by damped least squares, starting from the previous positions,
+with redundant joints drawn to a posture (Nakamura & Hanafusa 1986).
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import pinocchio as pin
 from idcontrol.types import Array
 
 DAMPING = 1e-4
-"""Damping of the least squares, squared [m², rad²]: close to a singularity the hand lags, and no joint is fast."""
+"""Damping of the least squares, squared [m², rad²]: close to a singularity the hand lags instead of joints becoming
+fast."""
 
 POSTURE = 0.02
-"""Share of the way to the posture that redundant joints move in each iteration."""
+"""Share of the distance to the posture that redundant joints move in each iteration."""
 
 
 def smooth(share: float) -> float:
-    """Return the completed share of a minimum-jerk motion after this share of the time: 0 before 0, 1 after 1."""
+    """Return the completed share of a minimum-jerk motion at a `share` of its time, which is clipped to 0 to 1."""
     s = min(max(share, 0.0), 1.0)
     return s * s * s * (10.0 - 15.0 * s + 6.0 * s * s)
 
@@ -36,12 +37,12 @@ def between(start: pin.SE3, end: pin.SE3, way: float) -> pin.SE3:
 
 @dataclass
 class InverseKinematics:
-    """Joint positions that bring a frame to a pose, starting from the previous call's.
+    """Computes joint positions that bring a frame to a pose, starting from the previous call's positions.
 
     Attributes:
         model: The machine.
         frame: Index of the frame.
-        joints: Number of joints, the first of the model, that move the frame.
+        joints: Number of joints that move the frame: the first joints of the model.
         posture: Preferred positions of redundant joints, shape (joints,) [rad].
         q: Positions of all joints, shape (nq,) [rad]; the result of the last call.
     """
@@ -74,5 +75,5 @@ class InverseKinematics:
         return self._data.oMf[self.frame].copy()
 
     def error(self, pose: pin.SE3) -> float:
-        """Return how far the frame is from `pose`: metres and radians as one norm."""
+        """Return the distance of the frame from `pose`, as one norm of metres and radians."""
         return float(np.linalg.norm(pin.log6(self.pose().actInv(pose)).vector))

@@ -23,7 +23,7 @@ class VelocityCommand(msgspec.Struct, frozen=True, kw_only=True):
         v_x: Forward speed [m/s].
         v_y: Speed to the left [m/s].
         omega: Turning rate, counter-clockwise [rad/s].
-        walk: False: come to rest, then stand on all feet. True with zero velocity: trot on the spot.
+        walk: False to come to rest, then stand on all feet; True with zero velocity to trot on the spot.
     """
 
     v_x: float = 0.0
@@ -60,7 +60,7 @@ class CommandLimits:
     angular_rad_s2: float = 8.0
 
     def __post_init__(self) -> None:
-        """Raise for limits that would never let the robot move."""
+        """Refuse limits that would never let the robot move."""
         for name in ("linear_m_s2", "angular_rad_s2"):
             if not getattr(self, name) > 0.0:
                 raise InputError(f"command limit {name} is {getattr(self, name)}; it must be positive")
@@ -84,10 +84,10 @@ class LimitedCommand(NamedTuple):
 
 
 class Schedule:
-    """Commands by time: each piece ``(t, v_x, v_y, omega)`` holds until the next one's time."""
+    """Commands by time: each piece ``(t, v_x, v_y, omega)`` holds until the time of the next piece."""
 
     def __init__(self, pieces: Sequence[tuple[float, float, float, float]], *, stand_from_s: float = math.inf) -> None:
-        """Hold `pieces` [s, m/s, m/s, rad/s]; the robot stands before the first one and from `stand_from_s` [s] on.
+        """Follow `pieces` [s, m/s, m/s, rad/s]; the robot stands before the first piece and from `stand_from_s` [s] on.
 
         Raises:
             InputError: A number is not finite or the times do not increase.
@@ -102,14 +102,14 @@ class Schedule:
 
     @staticmethod
     def constant(v_x: float, v_y: float = 0.0, omega: float = 0.0) -> Schedule:
-        """Return one constant command [m/s, m/s, rad/s]."""
+        """Return a constant command [m/s, m/s, rad/s]."""
         return Schedule([(0.0, v_x, v_y, omega)])
 
     def reset(self, position: Array) -> None:
-        """Do nothing: a schedule depends on time alone."""
+        """Do nothing: a schedule depends only on time."""
 
     def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
-        """Return the piece that holds at time `t` [s], whatever the pose."""
+        """Return the piece that holds at time `t` [s]; the pose does not matter."""
         if t < self._stand_from:
             for begin, v_x, v_y, omega in reversed(self._pieces):
                 if t >= begin:
@@ -126,7 +126,7 @@ class Joystick:
         self._asked = np.zeros(3)
 
     def steer(self, axes: Array) -> None:
-        """Take the axes: forward, left, turn to the left, and any others, -1 to 1; NaN for missing ones."""
+        """Set the axes: forward, left, turn to the left, further axes, -1 to 1; NaN for missing axes."""
         self._asked[:] = np.nan_to_num(axes[:3]) * self._most
 
     def reset(self, position: Array) -> None:
@@ -160,7 +160,7 @@ def limit_command(
     share = min(1.0, linear * dt / norm) if norm > 0.0 else 1.0
     turn = min(max(target[2] - V[2], -angular * dt), angular * dt)
     dV[0], dV[1], dV[2] = share * dx / dt, share * dy / dt, turn / dt
-    # exactly the target if within reach: a robot that stops has the command zero, not almost zero
+    # exactly the target if within reach: a stopping robot gets the command zero, not almost zero
     V[0] = target[0] if share == 1.0 else V[0] + share * dx
     V[1] = target[1] if share == 1.0 else V[1] + share * dy
     V[2] = target[2] if turn == target[2] - V[2] else V[2] + turn

@@ -1,10 +1,10 @@
-"""Walks step by step: places of the feet, and a motion of the centre of mass that standing feet can carry.
+"""Footsteps, and a motion of the centre of mass that stance feet can support.
 
-The divergent component of motion ξ = x + ẋ/ω of a centre of mass x at constant height z, with ω = √(g/z), obeys
-``ξ̇ = ω (ξ - p)`` where p is the zero-moment point, and x follows it: ``ẋ = ω (ξ - x)`` (Englsberger, Ott &
-Albu-Schäffer 2015, Three-dimensional bipedal walking control based on divergent component of motion). ξ is unstable
-forwards in time, so it is computed backwards from where the walk ends, as there. Here p moves evenly between knots,
-which gives a closed form: over a piece from t0 to t1 with ``ṗ = s``,
+The divergent component of motion ξ = x + ẋ/ω of a centre of mass x at constant height z, with ω = √(g/z), obeys ``ξ̇ =
+ω (ξ - p)`` where p is the zero-moment point; x follows ξ: ``ẋ = ω (ξ - x)`` (Englsberger, Ott & Albu-Schäffer 2015,
+Three-dimensional bipedal walking control based on divergent component of motion). ξ is unstable forwards in time, so it
+is computed backwards from the end of the walk, as in that paper. Here p moves at constant speed between knots, which
+gives a closed form: over a piece from t0 to t1 with ``ṗ = s``,
 
     ξ = p + s/ω + D e^{ω (t - t1)},     x = p + D/2 e^{ω (t - t1)} + B e^{-ω (t - t0)}
 """
@@ -25,23 +25,25 @@ from idcontrol.types import Array
 GRAVITY: Final = 9.81
 """[m/s²]."""
 SETTLE_S: Final = 1.5
-"""The centre of mass approaches the middle of the soles for this long after the last shift of load [s]."""
+"""Time after the last shift of load in which the centre of mass approaches the middle of the soles [s]."""
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A walk of equal steps; the last one keeps the middle of the feet where it is.
+    """A walk of equal steps; the last step keeps the middle of the feet in place.
 
     Attributes:
         count: Number of steps.
-        together: Names of the feet that step at once, group after group; null steps foot after foot.
-        first: Name of a foot that begins; null is the first of the robot file, or the second for a walk to the right.
-        length_m: How far each step takes the middle of the feet ahead: a biped's foot lands so far ahead of the other.
-        sideways_m: How far to the left.
-        turn_rad: How far the feet turn to the left with each step.
-        single_s: Time on one foot.
-        double_s: Time on both feet between steps.
-        height_m: How high a foot is lifted.
-        touchdown_m_s: Speed with which it is lowered onto the ground.
+        together: Names of the feet that step simultaneously, group by group; null steps foot by foot.
+        first: Name of the foot that begins; null means the first foot of the robot file, or the second for a walk to
+            the right.
+        length_m: Forward step length, measured at the middle of the feet; for a biped, the distance by which one foot
+            lands in front of the other.
+        sideways_m: Sideways step length, positive to the left.
+        turn_rad: Turn of each step, positive to the left.
+        single_s: Time of single support.
+        double_s: Time of double support between steps.
+        height_m: Height of a swing.
+        touchdown_m_s: Downward speed of a foot at touchdown.
     """
 
     count: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -60,10 +62,10 @@ class Footstep(NamedTuple):
     """One step.
 
     Attributes:
-        feet: The k feet that swing.
+        feet: The k swinging feet.
         lift_s: Time of lift-off [s].
         land_s: Time of touchdown [s].
-        places: Where they land: x, y [m] and yaw [rad], shape (k, 3).
+        places: Their landing positions: x, y [m] and yaw [rad], shape (k, 3).
     """
 
     feet: tuple[int, ...]
@@ -81,13 +83,13 @@ class Motion(NamedTuple):
 
 
 class DcmPlan(NamedTuple):
-    """A horizontal motion of the centre of mass in k pieces, the last without an end.
+    """A horizontal motion of the centre of mass in k pieces; the last piece has no end.
 
     Attributes:
         omega: ω [1/s].
-        begin: Begin of each piece, shape (k,) [s].
-        end: Its end, shape (k,) [s]; that of the last is inf.
-        zmp: Zero-moment point at its begin, shape (k, 2) [m].
+        begin: Start time of each piece, shape (k,) [s].
+        end: End time of each piece, shape (k,) [s]; inf for the last piece.
+        zmp: Zero-moment point at the start of each piece, shape (k, 2) [m].
         slope: Velocity of the zero-moment point, shape (k, 2) [m/s].
         growing: D of each piece, shape (k, 2) [m].
         fading: B of each piece, shape (k, 2) [m].
@@ -103,7 +105,7 @@ class DcmPlan(NamedTuple):
 
 
 def compose(at: Array, relative: Array) -> Array:
-    """Go from the place `at` (x, y, yaw) by `relative`, in its own axes."""
+    """Compose the planar pose `at` (x, y, yaw) with the motion `relative`, in the axes of `at`."""
     c, s = math.cos(at[2]), math.sin(at[2])
     x, y, yaw = relative
     return at + np.array([c * x - s * y, s * x + c * y, yaw])
@@ -114,13 +116,13 @@ def footsteps(steps: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begi
 
     Args:
         steps: The walk.
-        feet: Places of the n feet at its begin, shape (n, 3).
-        groups: Feet that step at once, in their order.
+        feet: Poses (x, y, yaw) of the n feet at the start, shape (n, 3).
+        groups: Groups of feet that step simultaneously, in order.
         begin_s: Time of the first lift-off [s].
     """
     middle = feet.mean(axis=0)
     c, s = math.cos(middle[2]), math.sin(middle[2])
-    beside = (feet - middle) @ np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])  # in axes of the middle
+    beside = (feet - middle) @ np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])  # in the middle's axes
     beside[:, 2] = 0.0
     stride = np.array([steps.length_m, steps.sideways_m, steps.turn_rad])
     out = []
@@ -135,17 +137,17 @@ def footsteps(steps: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begi
 
 
 def zmp_knots(steps: Sequence[Footstep], feet: Array, double_s: float, begin_s: float) -> tuple[Array, Array]:
-    """Place the zero-moment point amid the feet that stand, and on the way while a step has not begun.
+    """Place the zero-moment point in the middle of the stance feet, moving there before each step begins.
 
     Args:
         steps: The steps.
-        feet: Places of the n feet at the begin, shape (n, 3).
+        feet: Poses (x, y, yaw) of the n feet at the start, shape (n, 3).
         double_s: Time of a shift between steps [s].
         begin_s: Time at which the motion begins, before the first shift [s].
 
     Returns:
-        Times, shape (k,) [s], and places, shape (k, 2) [m]; in the first two, at the begin and at that of the first
-        shift, it is amid all feet.
+        Times, shape (k,) [s], and positions, shape (k, 2) [m]. The first two knots, at the start and at the first
+        shift, are in the middle of all feet.
     """
     feet = feet[:, :2].copy()
     times, zmp = [begin_s, steps[0].lift_s - double_s], [feet.mean(axis=0)] * 2
@@ -157,22 +159,22 @@ def zmp_knots(steps: Sequence[Footstep], feet: Array, double_s: float, begin_s: 
 
 
 def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array) -> DcmPlan:
-    """Find the motion whose zero-moment point passes through knots and rests at the last one.
+    """Return the motion whose zero-moment point passes through knots and rests at the last knot.
 
-    The second knot is moved so that the motion begins with the divergent component `dcm`: to walk off to the left, the
-    zero-moment point first goes to the right.
+    The second knot is moved so that the motion begins with the divergent component `dcm`: to start to the left, the
+    zero-moment point first moves to the right.
 
     Args:
         times: Times of knots, increasing, shape (k,) [s].
-        zmp: Their places, shape (k, 2) [m].
+        zmp: Zero-moment points at the knots, shape (k, 2) [m].
         omega: ω [1/s].
-        com: Centre of mass at the begin, shape (2,) [m].
-        dcm: Its divergent component there, shape (2,) [m].
+        com: Centre of mass at the start, shape (2,) [m].
+        dcm: Divergent component at the start, shape (2,) [m].
     """
     decay = np.exp(-omega * np.diff(times))
 
     def backwards(zmp: Array) -> Array:
-        """ξ at all knots."""
+        """Return ξ at all knots."""
         xi = zmp.copy()
         for i in reversed(range(len(decay))):
             ahead = (zmp[i + 1] - zmp[i]) / (times[i + 1] - times[i]) / omega
@@ -194,13 +196,13 @@ def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array) -> 
 
 
 def zmp_at(plan: DcmPlan, t: float) -> Array:
-    """Zero-moment point at a time from the begin on, shape (2,) [m]."""
+    """Return the zero-moment point at a time from the start on, shape (2,) [m]."""
     i = max(int(np.searchsorted(plan.begin, t, side="right")) - 1, 0)
     return np.asarray(plan.zmp[i] + plan.slope[i] * (t - plan.begin[i]))
 
 
 def com_at(plan: DcmPlan, t: float) -> Motion:
-    """Centre of mass at a time from the begin on, horizontally; its divergent component is value + velocity / ω."""
+    """Return the horizontal centre of mass at a time from the start on; ξ is value + velocity / ω."""
     i = max(int(np.searchsorted(plan.begin, t, side="right")) - 1, 0)
     omega, p = plan.omega, plan.zmp[i] + plan.slope[i] * (t - plan.begin[i])
     growing = 0.5 * plan.growing[i] * math.exp(omega * (t - plan.end[i]))
@@ -209,28 +211,28 @@ def com_at(plan: DcmPlan, t: float) -> Motion:
 
 
 def smooth(s: float) -> tuple[float, float, float]:
-    """Rise from 0 to 1 as s does, at rest at both ends, with the least jerk (Flash & Hogan 1985); s may be beyond."""
+    """Return a minimum-jerk rise from 0 to 1 (Flash & Hogan 1985) at s, which is clipped to 0 to 1."""
     s = min(max(s, 0.0), 1.0)
     return s**3 * (10.0 - 15.0 * s + 6.0 * s**2), 30.0 * (s * (1.0 - s)) ** 2, 60.0 * s * (1.0 - s) * (1.0 - 2.0 * s)
 
 
 def blend(a: Array, b: Array, begin_s: float, end_s: float, t: float) -> Motion:
-    """Go from `a` to `b` between two times, at rest before and after."""
+    """Move from `a` to `b` between two times, at rest before and after."""
     T = end_s - begin_s
     s, ds, dds = smooth((t - begin_s) / T)
     return Motion(a + s * (b - a), ds / T * (b - a), dds / T**2 * (b - a))
 
 
 def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, float]:
-    """Height of a swinging foot above where it left the ground, and its rates [m, m/s, m/s²].
+    """Return the height of a swinging foot above its lift-off position, and its rates [m, m/s, m/s²].
 
-    It leaves the ground smoothly and comes back with the touchdown speed, with which it goes on until it lands.
+    The foot leaves the ground smoothly and returns with the touchdown speed, at which it continues until it lands.
     """
     T, v = step.land_s - step.lift_s, steps.touchdown_m_s
     s = (t - step.lift_s) / T
     if s >= 1.0:
         return -v * (t - step.land_s), -v, 0.0
-    up, down = 64.0 * steps.height_m, v * T  # of s³(1-s)³, which is 1/64 in the middle, and s³(1-s)(4-3s)
+    up, down = 64.0 * steps.height_m, v * T  # rates of s³(1-s)³, which is 1/64 in the middle, and of s³(1-s)(4-3s)
     rise, landing = s**3 * (1.0 - s) ** 3, s**3 * (1.0 - s) * (4.0 - 3.0 * s)
     d_rise = 3.0 * s**2 * (1.0 - s) ** 2 * (1.0 - 2.0 * s)
     dd_rise = 6.0 * s * (1.0 - s) * (1.0 - 5.0 * s + 5.0 * s**2)
@@ -243,7 +245,7 @@ def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, 
 
 
 def heading_at(steps: Sequence[Footstep], feet: Array, t: float) -> tuple[float, float, float]:
-    """Yaw amid the feet and its rates: it turns with the foot that swings [rad, rad/s, rad/s²]."""
+    """Return the mean yaw of the feet and its rates, which turns with the swinging foot [rad, rad/s, rad/s²]."""
     yaw = feet[:, 2].copy()
     for step, following in itertools.zip_longest(steps, steps[1:]):
         before = yaw.mean()

@@ -25,35 +25,36 @@ FREEZE = 0.75
 """Share of a swing after which its foothold no longer changes [-]."""
 
 LATE_GAP = 1e-3
-"""A foot that no longer descends, but is farther above the expected ground than this, has not landed [m] ..."""
+"""A foot that no longer descends has not landed if it is farther above the expected ground than this [m], unless it is
+`BLOCKED`."""
 
 BLOCKED = 5e-4
-"""... unless it is this far above its target [m]: something holds it up."""
+"""A foot this far above its target [m] is blocked by an obstacle, if it hardly descends (`HELD`)."""
 
 HELD = 0.1
-"""... and hardly descends: at most at this share of the touchdown speed [-]."""
+"""Largest descent speed of a blocked foot, as a share of the touchdown speed [-]."""
 
 LATE_DEPTH = 0.01
 """Depth below the expected ground to which a late foot searches [m]."""
 
 TOUCH_GAP = 2e-4
-"""A foot that stops descending early, and is closer to the expected ground than this, has landed [m]."""
+"""A foot that stops descending early has landed if it is closer to the expected ground than this [m]."""
 
 SETTLE_S = 0.03
-"""Time after touchdown in which a foot measures the height of the ground [s] ..."""
+"""Time after touchdown in which a foot measures the height of the ground [s]."""
 
 SETTLING = 5e-3
-"""... and the time constant of the measurement [s]."""
+"""Time constant of that measurement [s]."""
 
 BRAKING = 5e-3
 """Time constant for stopping a foot that slides at landing [s]."""
 
 STANDING, SWINGING, LATE = 0, 1, 2
-"""Phases of a foot; a late foot is due to stand but has not met the ground."""
+"""Phases of a foot; a late foot is due to stand but has not touched the ground."""
 
 
 class Ground(Protocol):
-    """The ground as known to the planner; x and y are arrays of shape (n,) [m]."""
+    """The planner's map of the ground; x and y are arrays of shape (n,) [m]."""
 
     def height(self, x: Array, y: Array) -> Array:
         """Height of the ground at the points, shape (n,) [m]."""
@@ -118,8 +119,8 @@ class FootPlan(NamedTuple):
         slide: Remaining slip velocity of each standing foot since landing, shape (n, 3) [m/s].
         landing: Landing point of each foot's centre, future or past, shape (n, 3) [m].
         level: Height of the ground under the last foothold of each foot, as measured by the foot, shape (n,) [m].
-        offset: Its difference to the expected height, shape (n,) [m], due to the ground or to the sensors.
-        touched: Last touchdown of each foot, -inf if none, shape (n,) [s].
+        offset: Difference of `level` to the expected height, shape (n,) [m], due to the ground or to the sensors.
+        touched: Time of the last touchdown of each foot, -inf without one, shape (n,) [s].
     """
 
     phase: Integers
@@ -156,7 +157,7 @@ def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> boo
 
     Args:
         t: Time [s].
-        gait: Its touchdown speed is read.
+        gait: Gait; only its touchdown speed is used.
         timing: The planned timing.
         plan: Phases and touchdowns of the feet.
     """
@@ -172,7 +173,7 @@ def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> boo
 def _meets(
     i: int, gap: float, within: float, gait: Gait, measured: Measured, plan: FootPlan
 ) -> bool:  # pragma: no cover
-    """True if foot i has stopped descending, `gap` [m] above the ground and `within` it, or held up above its plan."""
+    """True if foot i has stopped descending, with a `gap` [m] to the ground below `within`, or above its plan."""
     speed = measured.feet_velocity[i, 2]
     raised = measured.feet[i, 2] - plan.position[i, 2] > BLOCKED
     blocked = raised and speed > -HELD * gait.touchdown_speed_m_s
@@ -183,17 +184,17 @@ def _meets(
 def notice_touchdowns(
     t: float, gait: Gait, stride: Stride, measured: Measured, timing: Timing, plan: FootPlan
 ) -> None:  # pragma: no cover - compiled
-    """Let feet stand that have met the ground early, and record each foot's touchdown.
+    """Switch feet that have touched the ground early to stance, and record each foot's touchdown.
 
-    In the last part of its swing a foot stands once it has stopped descending and is at the expected ground or held up
-    above its target. Otherwise it would be dragged and pushed against the ground until its planned touchdown.
-    Touchdowns are recorded even after their gait has ended.
+    In the last part of its swing, a foot stands once it has stopped descending at the expected ground, or blocked above
+    its target. Otherwise it would be dragged and pushed against the ground until its planned touchdown. Touchdowns are
+    recorded even after their gait has ended.
 
     Args:
         t: Time [s].
         gait: The gait.
         stride: The stride.
-        measured: Foot centres and their velocities are read.
+        measured: Measured motion; foot centres and their velocities are used.
         timing: In: the planned timing at `t`; out: including early landings, and the time since touchdown of every
             standing foot that has touched down.
         plan: In: phases, and landing points with the heights of the last call of `move_feet`; out: `touched`.
@@ -203,7 +204,7 @@ def notice_touchdowns(
     for i in range(timing.stance.shape[0]):
         planned = t - timing.since_touchdown[i]
         if timing.stance[i] and plan.phase[i] == SWINGING and planned == -np.inf:
-            planned = t  # it was to land as the gait ended
+            planned = t  # its landing was due at the end of the gait
         if planned > plan.touched[i] + early_s and plan.phase[i] != LATE:
             plan.touched[i] = planned
         if not timing.stance[i] and timing.to_touchdown[i] <= early_s:
@@ -247,9 +248,9 @@ def choose_footholds(
     plan: FootPlan,
     ground: GroundSamples,
 ) -> None:  # pragma: no cover - compiled
-    """Choose the horizontal landing point of each swinging foot, and where the ground must be known (planner.md 4.3).
+    """Choose the horizontal landing point of each swinging foot, and the points of `ground` (planner.md 4.3).
 
-    The base is predicted for the middle of the coming stance, t_m ahead, and the nominal foot n_i is put under it:
+    The base is predicted for the middle of the coming stance, t_m ahead, and the nominal foot n_i is placed under it:
 
         x_m = x + Rz(ψ + ω t_m/2)(v_x, v_y) t_m,   ψ_m = ψ + ω t_m,
         p_land = x_m + Rz(ψ_m) n_i + k_f √(z_c/g) (v - v_cmd)
@@ -276,7 +277,7 @@ def choose_footholds(
         measured.position[0] - (c * sway[0, 0] - s * sway[0, 1]),
         measured.position[1] - (s * sway[0, 0] + c * sway[0, 1]),
     )
-    # a hanging robot has its mass centre below its feet: no step catches it
+    # the mass centre of a hanging robot is below its feet: no step can catch it
     capture_s = CAPTURE_GAIN * math.sqrt(max(nominal.com_height, 0.0) / GRAVITY)
     stance_s = stride.duty[0] * stride.period[0]
     for i in range(timing.stance.shape[0]):
@@ -303,12 +304,12 @@ def choose_footholds(
 
 @njit(cache=True, inner=True)
 def advance_quintic(state: Array, target: Array, remaining: float, dt: float) -> None:  # pragma: no cover - compiled
-    """Advance the motion `state` by `dt` along the quintic that comes to rest at `target` after `remaining` seconds.
+    """Advance the motion `state` by `dt` along the quintic that ends at rest at `target` after `remaining` seconds.
 
     Args:
         state: In and out: position, velocity and acceleration (rows) of each axis (columns), shape (3, 3).
         target: Position at rest, shape (3,) [m].
-        remaining: Time until then, > 0 [s].
+        remaining: Time until rest, > 0 [s].
         dt: Time to advance, at most `remaining` [s].
     """
     s, T = dt / remaining, remaining
@@ -325,7 +326,7 @@ def advance_quintic(state: Array, target: Array, remaining: float, dt: float) ->
 
 @njit(cache=True, inner=True)
 def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, float, float]:  # pragma: no cover
-    """Return the height of a swing over its course, with velocity and acceleration (planner.md 4.4).
+    """Return the height of a swing above its horizontal course, with velocity and acceleration (planner.md 4.4).
 
         z = 64 H u³(1-u)³ - v_td T_sw (u⁵ - u⁴),      ż(1) = -v_td
 
@@ -369,7 +370,7 @@ def _swing(
 
 @njit(cache=True, inner=True)
 def _search(i: int, depth: float, gait: Gait, plan: FootPlan) -> None:  # pragma: no cover - compiled
-    """Move the late foot i further down, to `depth` [m] below its landing point."""
+    """Move the late foot i farther down, to `depth` [m] below its landing point."""
     plan.phase[i] = LATE
     assign(plan.position[i], plan.landing[i])
     plan.position[i, 2] -= min(depth, LATE_DEPTH)
@@ -379,7 +380,7 @@ def _search(i: int, depth: float, gait: Gait, plan: FootPlan) -> None:  # pragma
 
 @njit(cache=True, inner=True)
 def _land(i: int, normal: Array, measured: Measured, timing: Timing, plan: FootPlan) -> None:  # pragma: no cover
-    """Let foot i stand where it is; its slip beyond rolling continues along the ground."""
+    """Switch foot i to stance in place; its slip beyond rolling continues along the ground."""
     plan.phase[i] = STANDING
     plan.position[i, 0], plan.position[i, 1] = measured.feet[i, 0], measured.feet[i, 1]
     plan.touched[i] += timing.since_touchdown[i]
@@ -394,7 +395,7 @@ def _land(i: int, normal: Array, measured: Measured, timing: Timing, plan: FootP
 
 @njit(cache=True, inner=True)
 def _roll(i: int, r: float, normal: Array, measured: Measured, plan: FootPlan) -> None:  # pragma: no cover - compiled
-    """Let foot i roll without slipping: its centre moves with ω × r n."""
+    """Move foot i by rolling without slip: its centre moves with ω × r n."""
     omega, velocity = measured.shank_rate[i], plan.velocity[i]
     velocity[0] = r * (omega[1] * normal[2] - omega[2] * normal[1])
     velocity[1] = r * (omega[2] * normal[0] - omega[0] * normal[2])
@@ -415,22 +416,22 @@ def move_feet(
     """Advance the planned feet by `dt` (planner.md 4.2, 4.4).
 
     A standing foot keeps its touchdown point (its anchor), moved by the rolling of its sphere, at its actual height: a
-    foot stands on the ground, whatever map and sensors say, and its next step is planned with the same offset from the
-    map. Sensors with a constant error misplace every foot in the same way at each touchdown. If it slides at landing,
-    its own leg stops it within milliseconds, before the robot has to. A swinging foot follows one quintic per axis from
-    the current plan to the landing point, replanned at every call and therefore twice continuously differentiable, plus
-    the arch. A foot that is due to land continues downwards at touchdown speed, at most 1 cm, until it stops
+    foot stands on the ground even if map and sensors disagree. Its next step is planned with the same offset from the
+    map, as sensors with a constant error misplace every foot equally at each touchdown. If the foot slides at landing,
+    its leg stops it within milliseconds. A swinging foot follows the arch plus one quintic per axis from the current
+    plan to the landing point; the quintic is replanned at every call, so its motion is twice continuously
+    differentiable. A foot that is due to land continues downwards at touchdown speed, at most 1 cm, until it stops
     descending.
 
     Args:
         dt: Time since the last call [s].
-        gait: Its touchdown speed is read.
-        stride: Its step height is read.
+        gait: Gait; only its touchdown speed is used.
+        stride: Stride; only its step height is used.
         radius: Radii of the foot spheres, shape (n,) [m].
         ground: The map of the ground at the points of `choose_footholds`.
-        measured: Foot centres, their velocities, and the angular velocities of the shanks are read.
+        measured: Measured motion; foot centres, their velocities, and angular velocities of the shanks are used.
         timing: The timing, including early landings; out: the time since landing.
-        plan: In and out, except that x and y of `landing` are only read.
+        plan: In and out; x and y of `landing` stay unchanged.
     """
     for i in range(timing.stance.shape[0]):
         r, height, normal = radius[i], ground.height[i] + plan.offset[i], ground.normal[i]

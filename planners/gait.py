@@ -13,18 +13,19 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans
 
 _ROUNDING = 1e-9
-"""Part of a period by which events come early: a tick at an event belongs to the following phase, despite rounding."""
+"""Share of a period by which events are advanced, so that a tick at an event belongs to the next phase despite
+rounding."""
 
 
 class Timing(NamedTuple):
     """Phase of every foot at one instant; arrays have shape (n_feet,), times are in s.
 
     Attributes:
-        stance: True if the foot is planned to stand.
-        since_touchdown: Standing: time since its planned touchdown; inf in swing and before the first touchdown.
-        to_liftoff: Standing: time to its planned lift-off; inf in swing and without one.
-        since_liftoff: Swinging: time since lift-off; 0 in stance.
-        to_touchdown: Swinging: time to touchdown; in stance, to the touchdown that ends the next swing.
+        stance: True for feet in planned stance.
+        since_touchdown: In stance, time since the planned touchdown; inf in swing and before the first touchdown.
+        to_liftoff: In stance, time to the planned lift-off; inf in swing and without a planned lift-off.
+        since_liftoff: In swing, time since lift-off; 0 in stance.
+        to_touchdown: In swing, time to touchdown; in stance, time to the touchdown that ends the next swing.
     """
 
     stance: Booleans
@@ -45,12 +46,13 @@ class Gait:
 
     Attributes:
         period_s: Time of one cycle T [s].
-        duty: Stance part D of the cycle [-].
-        touchdown: Touchdown of each foot as a part of the cycle, in the order of the planner's feet [-].
+        duty: Share D of the cycle in stance [-].
+        touchdown: Touchdown of each foot as a share of the cycle, in the order of the planner's feet [-].
         step_height_m: Apex H of a swing above the line from lift-off to landing [m].
-        touchdown_speed_m_s: Downward speed of a foot at touchdown [m/s]; it fixes the time of contact.
+        touchdown_speed_m_s: Downward speed of a foot at touchdown [m/s]; a higher speed makes the time of contact more
+            certain.
         start_s: Time with all feet standing before the first lift-off [s].
-        sways: True if the base moves as the feet push it (planner.md 4.5), because they cannot always hold it level.
+        sways: True if the base moves with the pushes of the feet (planner.md 4.5), which cannot always hold it level.
 
     Raises:
         InputError: A value is out of range.
@@ -65,7 +67,7 @@ class Gait:
     sways: bool = False
 
     def __post_init__(self) -> None:
-        """Raise for parameters that no robot can walk."""
+        """Refuse parameters with which no robot can walk."""
         if not (math.isfinite(self.period_s) and self.period_s > 0.0):
             raise InputError(f"gait period_s is {self.period_s}; it must be positive")
         if not 0.0 < self.duty < 1.0:
@@ -101,11 +103,11 @@ class Pattern(NamedTuple):
     """A named gait, in addition to the trot of a robot file.
 
     Attributes:
-        duty: Stance part D of the cycle [-].
-        period: Time of one cycle, relative to the robot's own gait [-].
-        height: Apex of a swing, likewise [-].
+        duty: Share D of the cycle in stance [-].
+        period: Time of one cycle, relative to the robot file's gait [-].
+        height: Apex of a swing, relative to the robot file's gait [-].
         sways: As in `Gait`.
-        liftoff: Lift-off of the left and right fore and the left and right hind foot, as parts of the cycle [-].
+        liftoff: Lift-off of the left fore, right fore, left hind and right hind foot, as shares of the cycle [-].
     """
 
     duty: float
@@ -121,7 +123,7 @@ PATTERNS = {
     "bound": Pattern(0.6, 0.5, 0.8, True, (0.0, 0.0, 0.5, 0.5)),
     "flying-trot": Pattern(0.4, 1.0, 1.0, True, (0.0, 0.5, 0.5, 0.0)),
 }
-"""The named gaits, in addition to `trot`, the robot file's, and `stand`."""
+"""Named gaits, in addition to `stand` and the robot file's `trot`."""
 
 
 def named_gait(kind: str, own: Gait, feet: Array) -> Gait:
@@ -129,7 +131,7 @@ def named_gait(kind: str, own: Gait, feet: Array) -> Gait:
 
     Args:
         kind: ``trot`` or one of `PATTERNS`.
-        own: The robot's own gait, a trot.
+        own: The gait of the robot file, a trot.
         feet: Its feet in the standing pose, relative to their middle, x ahead and y to the left, shape (4, 2 or more)
         [m].
 
@@ -156,7 +158,7 @@ def named_gait(kind: str, own: Gait, feet: Array) -> Gait:
 def write_timing(
     t: float, period: float, duty: float, touchdown: Array, timing: Timing
 ) -> None:  # pragma: no cover - compiled
-    """Write what `Gait.timing` returns into `timing`."""
+    """Write the result of `Gait.timing` into `timing`."""
     swing = (1.0 - duty) * period
     begun = max(t, 0.0)
     wait = begun - t

@@ -1,18 +1,18 @@
-"""A reference governor: limits commands to what the legs can do (planner.md 3.4).
+"""A reference governor: limits commands to the ability of the legs (planner.md 3.4).
 
-A standing foot moves at -u relative to the base, ``u = v + ω × n``; a swinging one has to cover ``u T``, a whole
-stride, within T_sw. Three arguments bound the stride:
+A standing foot moves at -u relative to the base, ``u = v + ω × n``; a swinging foot must cover a whole stride ``u T``
+within T_sw. Three arguments bound the stride:
 
     reach:         u T_st ≤ 2 s              a stance lies within the ellipse of half-axes s that the foot can reach
     joint speed:   |J⁻¹| ṗ_B ≤ q̇_max         the quintic's peak over the base is 1.875 u T/T_sw - u in mid-swing; while
                                              the foot rises and sinks fastest, 1.2 u T/T_sw - u and 3.43 H/T_sw upwards
     torque:        |J⁻¹| 5.77 u T/T_sw² ≤ 0.45 q̈_max   the rest of the torque carries the machine
 
-For all three a shorter stance allows higher speed, as in animals: T_sw is constant and T_st shrinks, down to the duty
-with the same least number of standing feet. If the joints are too slow for that, the swing is also stretched and the
-step lowered. A stride also turns no farther than a swing along a chord allows, and a curve takes no more acceleration
-than the command may. What exceeds even the best stride is removed from the command, the same share of v and ω, so that
-the path keeps its curvature.
+For all three a shorter stance allows higher speed, as in animals: T_sw is constant and T_st shrinks, down to the
+smallest duty with the same minimum number of stance feet. If the joints are too slow for this, the swing is also
+stretched and the step lowered. The turn of a stride is limited by its swing along a chord, and the acceleration in a
+curve by the limit of the command. If even the best stride cannot follow, v and ω are reduced by the same factor, so
+that the path keeps its curvature.
 """
 
 from __future__ import annotations
@@ -31,58 +31,59 @@ from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, reach, stretche
 from idcontrol.types import Array
 
 QUINTIC_SPEED, QUINTIC_ACCELERATION = 1.875, 5.7735
-"""Peaks of a quintic from rest to rest, in lengths per duration and per its square [-]: 15/8 and 10/√3."""
+"""Peak speed and acceleration of a quintic from rest to rest, for unit length and duration [-]: 15/8 and 10/√3."""
 
 RISING_SPEED, RISING_ARCH = 1.2, 3.435
-"""The quintic's speed where the arch of a swing rises and sinks fastest, and the arch's speed there, in heights H [-].
+"""Speed of the quintic when the arch of a swing rises and sinks fastest, and speed of the arch then, in heights H [-].
 """
 
 TORQUE_SHARE = 0.45
-"""Part of the motors' torque that may accelerate a swinging leg [-]; the rest carries the machine."""
+"""Share of the motors' torque that may accelerate a swinging leg [-]; the rest carries the machine."""
 
 CARRYING_SHARE = 0.75
-"""Part of the motors' torque that a standing leg may use to carry its part of the robot [-]."""
+"""Share of the motors' torque with which a standing leg may carry its load [-]."""
 
 MOST_TURN = 0.8
-"""Largest turn in a stride [rad]: a foot swings along a chord of its circle, 8 % of the radius inside."""
+"""Largest turn in a stride [rad]: a foot swings along a chord of its circle, up to 8 % of the radius inside it."""
 
 OVERLAP = 0.02
-"""Least overlap of stances as a part of the stride, beyond what the number of standing feet requires [-]."""
+"""Minimum overlap of stances as a share of the stride, in addition to the overlap that the number of stance feet
+requires [-]."""
 
 OWN_LOAD = 1.15
-"""Part of the joint speeds up to which the stride of the robot file is kept [-]: `limit_joints` clips short peaks."""
+"""Share of the joint speeds up to which the stride of the robot file is kept [-]; `limit_joints` clips short peaks."""
 
 LOW_STEP = 0.55
-"""The least height of a step, relative to the gait's [-]."""
+"""Minimum height of a step, relative to the gait's height [-]."""
 
 REACH_SHARE = 0.8
-"""Part of a foot's reach that a planned stance covers [-]; capture steps and the lag of the base use the rest."""
+"""Share of a foot's reach that a planned stance covers [-]; capture steps and the lag of the base use the rest."""
 
 STEADY, UNSTEADY = 0.03, 0.15
-"""Tilt of the base in a level gait at which it begins to slow down, and to stand [rad]. Sideways, a fast trot may lean
-further with every step: it recovers by slowing down."""
+"""Tilt of the base in a level gait from which the robot slows down, and from which it stops [rad]. A fast trot may lean
+farther sideways with every step; it recovers when it slows down."""
 
 SMOOTHED_S = 0.01
 """Time constant of the average tilt [s]."""
 
 REGAINED_S = 5.0
-"""Time in which a base regains its speed after stopping for tilt [s]."""
+"""Time in which a robot regains its speed after a stop for tilt [s]."""
 
 HALVINGS = 12
-"""Bisections of a share and of a ratio: to a part in four thousand."""
+"""Number of bisections for a share or a ratio: to one part in four thousand."""
 
 STRETCHES = 5
-"""Number of durations of a swing that are tried, from the gait's to twice as long."""
+"""Number of tried durations of a swing, from the gait's duration to twice as long."""
 
 LEAST_GRIP = 2.0 / 3.0
-"""A leg reaches a point with a margin if its Jacobian's least singular value there is at least this part of the value
-at home [-]."""
+"""A leg reaches a point with a margin if the smallest singular value of its Jacobian is at least this share of the
+value at home [-]."""
 
 MAKING_UP = 1.0
-"""Speed at which a joint reference catches up after a jump of its plan [rad/s]: 1 mrad in a period of 1 ms."""
+"""Speed at which a joint reference follows a jump of its plan [rad/s]: 1 mrad in a period of 1 ms."""
 
 REACH_STEP = 2e-3
-"""Step with which the reach of a leg is probed [m]."""
+"""Step size for probing the reach of a leg [m]."""
 
 
 WAYS: Array = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
@@ -93,10 +94,10 @@ class JointLimits(NamedTuple):
     """Limits of the joints of n legs, shape (n, 3) each.
 
     Attributes:
-        lower: Least angles [rad].
+        lower: Smallest angles [rad].
         upper: Largest angles [rad].
         speed: Largest speeds [rad/s].
-        acceleration: Largest accelerations [rad/s²]: full torque of a motor on its inertia at home.
+        acceleration: Largest accelerations [rad/s²]: full torque of the motor over the inertia at home.
         torque: Largest torques [N m].
     """
 
@@ -112,13 +113,13 @@ class Ability(NamedTuple):
 
     Attributes:
         reach: Reach of each foot forward, back, left and right, shape (n, 4) [m].
-        stroke: The least over all feet along x and along y, shape (2,) [m]: half-axes of an ellipse.
+        stroke: Smallest reach of all feet along x and along y, shape (2,) [m]: half-axes of an ellipse.
         speed: Share of a joint's speed limit for a foot velocity along x, y and z, shape (n, 3, 3): leg, joint,
             direction [s/m].
-        speed_at_rim: The largest of them for a foot at the distance `stroke`, likewise [s/m].
-        acceleration: Share of a joint's acceleration limit for a foot acceleration, likewise [s²/m].
-        duty: Least duty at which the gait has the same least number of standing feet, shape (1,) [-]; if it is the
-            gait's own, the stride never changes.
+        speed_at_rim: Largest such share for a foot at the distance `stroke`, same shape [s/m].
+        acceleration: Share of a joint's acceleration limit for a foot acceleration, same shape [s²/m].
+        duty: Smallest duty at which the gait has the same minimum number of stance feet, shape (1,) [-]; if it equals
+            the gait's duty, the stride never changes.
     """
 
     reach: Array
@@ -132,8 +133,8 @@ class Ability(NamedTuple):
     def of(legs: Legs, home: Array, feet: Array, limits: JointLimits, gait: Gait, weight: float) -> Ability:
         """Probe the legs about their nominal feet.
 
-        A foot reaches a point if the leg is far from stretched there and its motors carry the robot, whose weight rests
-        on the least number of standing feet.
+        A foot reaches a point if the leg is far from stretched and its motors carry the robot, whose weight rests on
+        the minimum number of stance feet.
 
         Args:
             legs: The legs.
@@ -185,20 +186,20 @@ class Ability(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def least_duty(gait: Gait) -> float:
-    """Return the least duty up to the gait's own with the same least number of standing feet; its own if it sways.
+    """Return the smallest duty with the same minimum number of stance feet; the gait's duty if it sways.
 
-    Planners call this within a tick when they change the gait, always for the same few gaits.
+    Results are cached: planners call this within a tick when they change the gait, always for the same few gaits.
     """
     if gait.sways:
         return gait.duty
     most, duties = least_standing(gait, gait.duty), np.arange(gait.duty, 0.0, -0.005)
-    # with a smaller duty never more feet stand
+    # a smaller duty never has more stance feet
     fewer = bisect.bisect_left(duties, 1, key=lambda duty: least_standing(gait, duty) < most)
     return min(gait.duty, float(duties[fewer - 1]) + OVERLAP)
 
 
 def least_standing(gait: Gait, duty: float) -> int:
-    """Return the least number of feet that ever stand at once."""
+    """Return the minimum number of feet in simultaneous stance over a cycle."""
     phase = np.linspace(0.0, 1.0, 2000, endpoint=False)[:, None] - np.array(gait.touchdown) + 1e-9
     return int(((phase % 1.0) < duty).sum(axis=1).min())
 
@@ -207,12 +208,12 @@ class Stride(NamedTuple):
     """The current stride; arrays of shape (1,) change in place.
 
     Attributes:
-        begin: When the gait began or, at the current period, would have begun [s]; inf: it does not walk.
+        begin: Start time of the gait, extrapolated with the current period [s]; inf if the robot does not walk.
         period: Time of one cycle T [s].
-        duty: Stance part D [-].
+        duty: Share D of the cycle in stance [-].
         height: Apex H of a swing above the line from lift-off to landing [m].
-        pace: Granted share of the possible speed, reduced by tilt [-].
-        lean: Sines of the base's tilt about its x and y, smoothed, shape (2,).
+        pace: Granted share of the speed, reduced by tilt [-].
+        lean: Smoothed sines of the base's tilt about its x and y axes, shape (2,).
     """
 
     begin: Array
@@ -224,7 +225,7 @@ class Stride(NamedTuple):
 
     @staticmethod
     def of(gait: Gait) -> Stride:
-        """Return the stride of the gait itself, not yet begun."""
+        """Return the nominal stride of the gait, before its start."""
         return Stride(
             begin=np.array([np.inf]),
             period=np.array([gait.period_s]),
@@ -237,14 +238,14 @@ class Stride(NamedTuple):
 
 @njit(cache=True, inner=True)
 def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma: no cover - compiled
-    """Return the share of its speed that a tilted base keeps: all up to `STEADY`, none from `UNSTEADY` on.
+    """Return the share of its speed that a tilted base keeps: 1 up to `STEADY`, 0 from `UNSTEADY` on.
 
     Args:
         rotation: Base to world, shape (3, 3).
         dt: Time since the last call [s].
         stride: In and out: `pace`, `lean`.
     """
-    for k in range(2):  # noise alone would count as tilt
+    for k in range(2):  # without smoothing, noise would count as tilt
         stride.lean[k] += dt / (SMOOTHED_S + dt) * (rotation[2, k] - stride.lean[k])
     lean = math.sqrt(stride.lean[0] ** 2 + stride.lean[1] ** 2)
     steady = max((UNSTEADY - lean) / (UNSTEADY - STEADY), 0.0)
@@ -256,12 +257,12 @@ def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma:
 def govern(
     target: tuple[float, float, float], acceleration: float, gait: Gait, feet: Array, ability: Ability
 ) -> tuple[float, tuple[float, float, float]]:  # pragma: no cover - compiled
-    """Return the share of a command that the legs can follow, and its stride: the gait's own if it suffices.
+    """Return the feasible share of a command, and its stride: the nominal stride of the gait if that is sufficient.
 
     Args:
         target: The command (v_x, v_y, ω) [m/s, m/s, rad/s].
         acceleration: Largest acceleration of the base along the ground [m/s²], also in a curve.
-        gait: The gait as the robot file has it.
+        gait: Gait of the robot file.
         feet: Nominal feet in the horizontal frame, shape (n, 3) [m].
         ability: Ability of the legs.
 
@@ -298,7 +299,7 @@ def govern(
 def _most_share(
     least: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> float:  # pragma: no cover - compiled
-    """Return the largest share of a command that a stride allows, given that it allows the share `least`."""
+    """Return the largest share of a command that a stride allows, if it allows the share `least`."""
     most = 1.0
     if _fits(most, swing_s, ratio, height, load, strain):
         return most
@@ -333,15 +334,15 @@ def _strain(target: tuple[float, float, float], feet: Array, ability: Ability) -
 def _fits(
     share: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> bool:  # pragma: no cover - compiled
-    """True if a share of a command takes no more than `load` of any limit.
+    """True if a share of a command needs at most `load` of any limit.
 
     Args:
         share: The share [-].
         swing_s: T_sw [s].
         ratio: T_st/T_sw [-].
         height: H [m].
-        load: The part of the limits [-].
-        strain: From `_strain`.
+        load: Share of the limits [-].
+        strain: Result of `_strain`.
     """
     for i in range(strain.shape[0]):
         row = strain[i]
@@ -367,7 +368,7 @@ def adopt_stride(
         t: Time [s].
         dt: Time since the last tick [s].
         new: Period [s], duty [-] and step height [m] of the new stride.
-        gait: Its touchdowns are read.
+        gait: Gait; only its touchdowns are used.
         stride: In and out.
         timing: In and out: the timing at `t`.
     """
@@ -387,8 +388,8 @@ def adopt_stride(
 
 @njit(cache=True, inner=True)
 def _in_the_air(dt: float, timing: Timing) -> bool:  # pragma: no cover - compiled
-    """True if a foot swings and has not just begun to."""
-    return bool(timing.since_liftoff.max() >= dt)  # zero in stance
+    """True if a foot is in swing and has not just lifted off."""
+    return bool(timing.since_liftoff.max() >= dt)  # since_liftoff is zero in stance
 
 
 @njit(cache=True, inner=True)
@@ -404,12 +405,12 @@ def within_reach(x: float, y: float, reached: Array) -> float:  # pragma: no cov
 def limit_joints(
     dt: float, limits: JointLimits, motion: Array, reference: Array
 ) -> None:  # pragma: no cover - compiled
-    """Write the joint reference: the planned motion, made continuous and kept within the limits.
+    """Write the joint reference: the planned motion, made continuous and within the limits.
 
-    Where the plan switches from one base to the other, or a foot is off its plan, planned angles jump. The reference
-    then follows the planned velocity and catches up at 1 rad/s, without demanding that speed. Velocities are means over
-    the period `dt` that ends now: a robot whose accelerations are constant over each period cannot have others.
-    Feedback on instantaneous velocities would drive it ahead of its plan.
+    Planned angles jump when the plan switches between reference and measured base, or when a foot deviates from its
+    plan. The reference then follows the planned velocity and approaches the plan at 1 rad/s; this extra speed is not
+    part of its velocity. Velocities are means over the period `dt` that ends now, as for a robot with constant
+    acceleration over each period. Feedback on instantaneous velocities would drive the robot ahead of its plan.
 
     Args:
         dt: Time since the last tick [s].

@@ -1,11 +1,11 @@
 """Grasp feasibility: whether friction and torque limits allow a hand to hold a body throughout a planned motion.
 
-At each instant of the plan the body moves with the hand. That fixes all accelerations, hence
+At each instant of the plan the body moves with the hand. This determines all accelerations, hence
 
     J_bᵀ f = (M v̇ + c)_b,        τ = (M v̇ + c)_q - J_qᵀ f,        |f_S| + |f_T| ≤ μ f_N,        |τ| ≤ limit
 
-with friction pyramids as in the rigid contact models; a cone allows more. The existence of such forces, and the
-required grip, is a linear program of 3n + 1 variables. It is solved before any motion.
+with friction pyramids as in the rigid contact models; a cone would allow more. A linear program of 3n + 1 variables
+decides whether such forces exist, and which grip they need. It is solved before any motion.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GraspLoad:
 
 
 def grasp_loads(system: System, contacts: Detector, plan: Sequence[Reference], held: str, hand: str) -> list[GraspLoad]:
-    """Return the load at each instant of `plan`, for a body fixed in the hand as at the last update.
+    """Return the load at each instant of `plan`, for a body that keeps its pose in the hand since the last update.
 
     Args:
         system: Hand and body, updated at the beginning of the plan; it ends at the end of the plan.
@@ -72,7 +72,7 @@ def grasp_loads(system: System, contacts: Detector, plan: Sequence[Reference], h
         q[at_q : at_q + 7] = pin.SE3ToXYZQUAT(data.oMi[i] * inside)
         v[at_v : at_v + 6] = velocity.vector
         a[at_v : at_v + 6] = acceleration.vector
-        a[at_v : at_v + 3] += np.cross(velocity.angular, velocity.linear)  # classical, as in `System.bias`
+        a[at_v : at_v + 3] += np.cross(velocity.angular, velocity.linear)  # classical acceleration, as in `System.bias`
         system.update(q, v)
         touching = contacts.detect(np.inf)
         effort = system.M @ system.from_pinocchio(a) + system.bias
@@ -90,7 +90,7 @@ def least_grip(load: GraspLoad, mu: float, fingers: Booleans, limit: Array) -> f
         limit: Largest torques, shape (a,) [N m]; inf for no limit.
 
     Returns:
-        The bound [N m, or N for sliding fingers]; inf if the load cannot be borne at all.
+        The bound [N m, or N for sliding fingers]; inf if no bound suffices.
     """
     n, a = len(load.N), len(limit)
     u = load.effort.size - a

@@ -1,20 +1,20 @@
-r"""A grip: internal forces of fingertips on the body that they hold.
+r"""A grip: internal forces of fingertips on a held body.
 
-Motion and grip are separate. The finger targets are where their tips touch the body, so that the motion of all joints
-can be prescribed, and the contact model computes the forces that carry the body along. The grip is an *internal* force
+Motion and grip are separate. At the finger targets, the tips touch the body. So the motion of all joints can be
+prescribed, and the contact model computes the forces that move the body with the hand. The grip is an *internal* force
 (`internal_force`): forces of the fingertips that balance each other on the body and therefore cause no motion,
 
     G f₀ = 0,        τ₀ = -J_qᵀ f₀,        G = J_bᵀ maps contact forces to their wrench on the body.
 
-Hence it may be added to the answer of any controller (`GrippingController`). If the controller's forces f lie inside
-the friction cones, so does f + f₀, and each contact is pressed by at least the grip. Joints that carry the whole hand
-have no part in τ₀. A controller that computes contact forces needs the grip only as a margin: its contact model presses
-harder when the body is to move faster.
+Hence a grip can be added to the command of any controller (`GrippingController`). If the controller's forces f lie
+inside the friction cones, so does f + f₀, and each normal force is at least the grip. τ₀ is zero at joints that carry
+the whole hand. A controller that computes contact forces needs the grip only as a margin, as its contact model
+increases the forces with the acceleration of the body.
 
 The original program (Zapolsky & Drumwright 2017) put each finger target 0.01 rad inside the box and prescribed the
-closing of all eleven joints. Two rigid fingers cannot close on a rigid box: as inverse dynamics this has no solution,
-and softened it has one whose forces grow with the stiffness of the softening (math.md 12.3). There the finger servo
-gripped the box, with 0.01 rad times 10 N m/rad.
+closing of all eleven joints. Two rigid fingers cannot close on a rigid box: this inverse dynamics has no solution, and
+with compliant contacts its forces grow with the stiffness (math.md 12.3). In that program the finger servo gripped the
+box, with 0.01 rad times 10 N m/rad.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def internal_force(contacts: Contacts, unactuated: int, grip: float) -> Array:
 
     Args:
         contacts: Contacts of the fingertips with the held body.
-        unactuated: Number u of unactuated velocities, the body's, which come first.
-        grip: Wanted normal force of each contact [N].
+        unactuated: Number u of unactuated velocities: the first ones, of the body.
+        grip: Demanded normal force of each contact [N].
 
     Returns:
         Forces in block order: normal, first tangential, second tangential, shape (3n,) [N].
@@ -46,16 +46,15 @@ def internal_force(contacts: Contacts, unactuated: int, grip: float) -> Array:
 
 
 class GrippingController:
-    """A controller with a grip: it adds an internal force and its torques to another controller's answers."""
+    """A controller with a grip: it adds an internal force and its torques to another controller's commands."""
 
     def __init__(self, controller: Controller, system: System, contacts: Detector, grip: float) -> None:
         """Add a grip to a controller.
 
         Args:
-            controller: Moves the robot as if there were no grip; its sensed forces exclude the grip's share.
+            controller: Controller that moves the robot; its sensed forces exclude the grip.
             system: Hand and held body, separate from the controller's.
-            contacts: Detector of the fingertips on `system`; within an infinite margin it lists all of them, in the
-                order of their numbers.
+            contacts: Detector of the fingertips on `system`; with an infinite margin it lists all fingertips in order.
             grip: Normal force of each fingertip [N].
         """
         self._controller, self._system, self._contacts, self._grip = controller, system, contacts, grip

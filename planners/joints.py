@@ -1,7 +1,7 @@
-"""From feet in the world to joints: the phase of a foot decides the base that it is seen from (planner.md 5).
+"""From feet in the world to joints, relative to a base that depends on the phase of each foot (planner.md 5).
 
-Standing feet are mapped through the reference base, so that the joint error of a standing leg is the pose error of the
-base; swinging and late feet through the measured base, so that their joint error is the foot's tracking error. Vectors
+Stance feet are mapped through the reference base, so the joint error of a standing leg is the pose error of the base.
+Swinging and late feet are mapped through the measured base, so their joint error is the foot's tracking error. Vectors
 without a suffix are in the world frame, those with ``_B`` in the axes of the base.
 """
 
@@ -21,7 +21,7 @@ from idcontrol.planners.measured import Measured
 from idcontrol.types import Array, Integers
 
 UNREACHED = 1e-6
-"""A foot that stays farther than this from its plan is out of reach [m]: its leg holds still."""
+"""A foot farther than this from its plan is out of reach [m]; its leg holds still."""
 
 
 class LegPlan(NamedTuple):
@@ -75,11 +75,11 @@ def reach_feet(
     Args:
         legs: The legs.
         ability: Reach of the feet.
-        nominal: The feet from which the reach is measured.
+        nominal: The nominal feet, from which the reach is measured.
         plan: Planned phases and positions of the feet.
-        base: The base from which standing feet are seen.
-        measured: The base from which all other feet are seen.
-        leg_plan: Out: all but velocities and accelerations.
+        base: The reference base, for stance feet.
+        measured: The measured base, for all other feet.
+        leg_plan: Out: everything except velocities and accelerations.
     """
     p_B = np.empty(3)
     turned = np.empty((3, 3))
@@ -133,7 +133,7 @@ def move_joints(
             motion[1:, i] = 0.0
             continue
         if plan.phase[i] != STANDING:
-            R = measured.rotation[:]  # a plain array, as `turned` is
+            R = measured.rotation[:]  # a plain array, like `turned`
             ux, uy, uz = measured.velocity[0], measured.velocity[1], measured.velocity[2]
             wx, wy, wz = measured.omega_B[0], measured.omega_B[1], measured.omega_B[2]
             ex, ey, ez = R[2, 0] * rate[3] + base.sway[2, 3], R[2, 1] * rate[3] + base.sway[2, 4], R[2, 2] * rate[3]
@@ -168,7 +168,7 @@ def move_joints(
 def collect_joints(
     motion: Array, residual: Array, actuated: Integers, joints: tuple[Array, Array, Array]
 ) -> float:  # pragma: no cover - compiled
-    """Copy the legs' motion, shape (3, n, 3), into that of all joints, shapes (a,); return the largest residual."""
+    """Copy the legs' motion, shape (3, n, 3), into all joints' motion, shapes (a,); return the largest residual."""
     q, v, a = joints
     for i in range(actuated.shape[0]):
         for k in range(3):

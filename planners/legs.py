@@ -1,11 +1,11 @@
 """Kinematics of legs with three revolute joints: foot position, Jacobian, J̇q̇, and their inverses (planner.md 5).
 
-A leg is represented by three screws and the centre of its foot sphere in the base frame at zero joint angles. Position
-is then a product of rotations about fixed lines,
+A leg is represented by three screws and the centre of its foot sphere in the base frame at zero joint angles. The
+position is a product of rotations about fixed lines,
 
     p(q) = e^{[s₁] q₁} e^{[s₂] q₂} e^{[s₃] q₃} p(0),        s_k the line of joint k at q = 0,
 
-and neither the order of joints in a file nor its link frames matter. All vectors are in base axes.
+so neither the order of joints in a file nor its link frames matter. All vectors are in base axes.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.types import Array, Integers
 
 REGULARIZATION = 1e-10
-"""ε, added to the diagonal of JᵀJ [m²]: far below a bent leg's (0.05 m)², above the rounding of a stretched one."""
+"""ε, added to the diagonal of JᵀJ [m²]: far below the (0.05 m)² of a bent leg, above the rounding error of a stretched
+leg."""
 
 IK_TOLERANCE = 1e-10
 """Distance at which a foot position counts as reached [m]."""
 
 _IK_PASSES = 12
-"""Limit of Newton iterations in one call of `reach`."""
+"""Maximum number of Newton iterations in one call of `reach`."""
 
 _IK_DAMPING = 100.0
 """Factor on the damping after an iteration without progress."""
 
 _IK_STEP = 0.3
-"""Limit on the change of a joint angle in one Newton iteration [rad], within which the linear model of a leg is
-accurate."""
+"""Largest change of a joint angle in one Newton iteration [rad], for which the linear model of a leg is accurate."""
 
 STRETCHED = 0.02
-"""A leg is stretched if its Jacobian's least singular value is below this part of the largest: a knee bent by less than
-0.1 rad. Legs of our robots have 0.27 to 0.37 at home [-]."""
+"""A leg is stretched if the smallest singular value of its Jacobian is below this share of the largest [-]: a knee bent
+by less than 0.1 rad. The legs of the included robots have 0.27 to 0.37 at home."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +100,8 @@ class Legs(NamedTuple):
         """Read the legs from the kinematic tree: the joints between each foot and the floating base.
 
         Raises:
-            InputError: The robot has no floating base in front, or a leg does not have exactly three revolute, actuated
-                joints of its own.
+            InputError: The robot has no floating base as its first joint, or a leg does not have exactly three separate
+                revolute, actuated joints.
         """
         model = system.model
         if model.njoints < 2 or model.nqs[1] != 7 or model.nvs[1] != 6:
@@ -120,7 +120,8 @@ class Legs(NamedTuple):
         for i, chain in enumerate(chains):
             foot[i] = to_base.act(data.oMf[feet.frames[i]].act(np.asarray(feet.offsets[i], dtype=np.float64)))
             for k, joint in enumerate(chain):
-                # Columns of data.J are world twists of unit joint velocity: their angular part is a revolute's axis.
+                # Columns of data.J are world twists for unit joint velocity; the angular part is the axis of a revolute
+                # joint.
                 column = data.J[:, model.idx_vs[joint]]
                 if abs(np.linalg.norm(column[3:]) - 1.0) > 1e-9:
                     raise InputError(f"joint {model.names[joint]!r} of foot {feet.names[i]!r} is not revolute")
@@ -284,13 +285,13 @@ def reach(
 ) -> float:  # pragma: no cover - compiled
     """Compute joint angles of one leg that put its foot at `target`, by Newton's method from a first guess.
 
-    Steps are limited to 0.3 rad and damped more (Levenberg-Marquardt) without progress, so that the leg of an
-    unreachable target moves to the nearest pose from call to call and stays on its branch of the knee.
+    Steps are limited to 0.3 rad, and damped more after an iteration without progress (Levenberg-Marquardt). So with an
+    unreachable target, the leg approaches the nearest pose over several calls and stays on its branch of the knee.
 
     Args:
         zero: The leg at zero angles.
-        target: Wanted foot centre, base axes, shape (3,) [m].
-        tolerance: Distance at which it counts as reached [m].
+        target: Target of the foot centre, base axes, shape (3,) [m].
+        tolerance: Distance at which the target counts as reached [m].
         q: In: first guess; out: the angles, shape (3,) [rad].
         pose: Out: the leg at `q`.
         J: Out: the Jacobian at `q`, shape (3, 3) [m].

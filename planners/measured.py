@@ -26,7 +26,7 @@ class Measured(NamedTuple):
         position: Base, shape (3,) [m].
         rotation: Base to world, shape (3, 3).
         velocity: Velocity of the base, world axes, shape (3,) [m/s].
-        omega_B: Angular velocity of the base, its own axes, shape (3,) [rad/s].
+        omega_B: Angular velocity of the base, base axes, shape (3,) [rad/s].
         angles: Leg joints, shape (n, 3) [rad].
         feet: Centres of the foot spheres, shape (n, 3) [m].
         feet_velocity: Their velocities, world axes, shape (n, 3) [m/s].
@@ -57,7 +57,7 @@ class Measured(NamedTuple):
         )
 
     def read(self, state: State, legs: Legs) -> bool:
-        """Read a state; one with a NaN or inf changes nothing.
+        """Read a state, unless it has a NaN or inf.
 
         Returns:
             True if the state was finite.
@@ -91,7 +91,7 @@ def measure(q: Array, v: Array, legs: Legs, measured: Measured) -> bool:  # prag
         measured: Out: everything.
 
     Returns:
-        True if the state is finite; if it is not, nothing is written.
+        True if the state is finite; otherwise nothing is written.
     """
     for i in range(q.shape[0]):
         if not math.isfinite(q[i]):

@@ -1,14 +1,14 @@
-"""A base that yields to the reaction of its swinging legs: constant momentum, not constant speed (planner.md 3.3).
+"""A base that moves with the reaction of its swinging legs: constant momentum, not constant speed (planner.md 3.3).
 
-Swinging legs push the base along the ground with several times the force that friction 0.1 can hold. So momentum is
-prescribed: the planar motion u = (v_x, v_y, ω) of the base solves
+Swinging legs push the base along the ground with several times the force that a friction coefficient of 0.1 can hold.
+So the momentum is prescribed: the planar motion u = (v_x, v_y, ω) of the base solves
 
     A_g (u, q̇(u)) = h_cmd,        q̇_i(u) = J_i⁻¹ ṗ_i - D_i u,        D_i = J_i⁻¹ [e_x, e_y, e_z × p_i]
 
-A_g holds the rows linear x, linear y and angular z about the centre of mass of the centroidal momentum matrix; h_cmd is
-the momentum of the rigid robot in its nominal stance with the commanded twist. Accelerations follow from the time
-derivative, the same 3x3 system with another right-hand side, in which Ȧ_g is exact: the bias forces. All quantities are
-in the axes of the level reference base.
+A_g has three rows of the centroidal momentum matrix: linear x, linear y, and angular z about the centre of mass. h_cmd
+is the momentum of the rigid robot in its nominal stance with the commanded twist. Accelerations follow from the time
+derivative: the same 3x3 system with a different right-hand side, in which the bias forces give Ȧ_g exactly. All
+quantities are in the axes of the level reference base.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MomentumSystem(NamedTuple):
     Attributes:
         nominal: Planar centre of mass of the nominal stance in the base frame [m] and squared yaw radius of gyration
             about it [m²], shape (3,).
-        resting: Joint velocities J_i⁻¹ṗ_i for a base at rest, shape (n, 3) [rad/s]; later, the accelerations.
+        resting: Joint velocities J_i⁻¹ṗ_i for a base at rest, shape (n, 3) [rad/s]; then the accelerations.
         D: The matrices D_i, transposed, shape (n, 3, 3).
         A: Matrix of the system, shape (3, 3).
     """
@@ -52,7 +52,7 @@ class MomentumSystem(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """The planned motion of the whole robot, as kernels take it; its multibody terms are `CompiledSystem.work`'s.
+    """The planned motion of the whole robot, for kernels; `CompiledSystem.work` has its multibody terms.
 
     Attributes:
         q: Configuration with a level base, Pinocchio's layout, shape (nq,).
@@ -77,7 +77,7 @@ class MomentumBase:
         """Prepare for the robot `system` with the nominal joint angles `home`, shape (a,) [rad].
 
         Raises:
-            InputError: A kind of joint is not compiled.
+            InputError: A kind of joint is not supported by kernels.
         """
         # all joints in the tree's order, so that velocities match Pinocchio's
         self._machine = CompiledSystem(system.model)
@@ -93,7 +93,7 @@ class MomentumBase:
 def yield_base(
     legs: Legs, plan: FootPlan, leg_plan: LegPlan, base: BaseReference, system: MomentumSystem, planned: Planned
 ) -> None:  # pragma: no cover - compiled
-    """Let the base yield to the motion of the feet: `momentum_velocity`, then `momentum_acceleration`.
+    """Move the base with the reaction of the feet: `momentum_velocity`, then `momentum_acceleration`.
 
     Bias forces contain gravity, which does not enter the three rows while the base is level.
 
@@ -146,7 +146,7 @@ def _follow_base(
     Args:
         J: Jacobian of the foot, shape (3, 3) [m].
         foot: The foot p_i, shape (3,) [m].
-        target: Its velocity ṗ_i [m/s].
+        target: Velocity ṗ_i of the foot [m/s].
         resting: Out: ``J_i⁻¹ ṗ_i``, shape (3,).
         D: Out: ``D_i`` transposed, shape (3, 3).
     """
@@ -177,8 +177,8 @@ def momentum_velocity(
         legs: The legs.
         plan: Planned velocities of the feet.
         leg_plan: The legs at the planned joint angles.
-        base: In: commanded twist and rate; out: the twist with that momentum, and as rate that of the commanded
-            momentum per mass, in base axes.
+        base: In: commanded twist and rate; out: the twist with that momentum, and as rate the rate of the commanded
+            momentum per mass, base axes.
         system: In: `nominal`; out: the rest.
         v: Out: velocity of the planned motion, Pinocchio's layout, shape (nv,).
     """
@@ -213,7 +213,7 @@ def momentum_velocity(
         for j in range(3):
             v[legs.v_index[i, j]] = resting[i, j] - D[i, 0, j] * u_x - D[i, 1, j] * u_y - D[i, 2, j] * u_w
     twist[0], twist[1], twist[3] = c * u_x - s * u_y, s * u_x + c * u_y, u_w
-    # the commanded momentum rotates with the reference, whose heading yields, too: at u_w, not at the commanded ω
+    # the commanded momentum rotates with the reference, whose heading turns at u_w, not at the commanded ω
     extra = u_w - omega
     a_x = c * rate[0] + s * rate[1] - alpha * com_y - omega * omega * com_x - extra * g_y
     a_y = c * rate[1] - s * rate[0] + alpha * com_x - omega * omega * com_y + extra * g_x

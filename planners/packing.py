@@ -1,8 +1,8 @@
 """The arrays and numbers of a planner in one numpy record, a single argument of compiled functions.
 
 A call from Python costs Numba 0.2 µs per array, and the trot has fifty; one record costs 0.3 µs. A part of the record
-is passed to an inner kernel as one pointer. Kernels read a part's fields by name, so they take a `NamedTuple` of arrays
-as well: tests and single calls need no record.
+is passed to an inner kernel as one pointer. Kernels read a part's fields by name, so they also accept a `NamedTuple` of
+arrays: tests and single calls need no record.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def pack(parts: Parts) -> tuple[Record, Parts]:
         parts: A NamedTuple whose fields are NamedTuples or dataclasses of arrays and numbers.
 
     Returns:
-        The record, and `parts` with the arrays of its NamedTuples replaced by views of the record. Dataclasses, which
-        hold constants, are unchanged.
+        The record, and `parts` with the arrays of its NamedTuples replaced by views of the record. Dataclasses hold
+        constants and are unchanged.
     """
     fields = {name: _fields(part) for name, part in parts._asdict().items()}
     layout = ((name, tuple((key, x.dtype, x.shape) for key, x in part.items())) for name, part in fields.items())
@@ -73,7 +73,7 @@ def put(record: Record, name: str, part: Any) -> None:
 
 
 def dtype_of(part: NamedTuple) -> np.dtype[np.void]:
-    """Return the dtype of a part in a record, but with booleans, which Numba lacks there."""
+    """Return the dtype of a part in a record, with booleans, which Numba's records lack."""
     return np.dtype([(key, x.dtype, x.shape) for key, x in _fields(part).items()], align=True)
 
 
@@ -81,8 +81,8 @@ def dtype_of(part: NamedTuple) -> np.dtype[np.void]:
 def _dtype(layout: tuple[tuple[str, tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]], ...]) -> np.dtype[np.void]:
     """Return the dtype of a record; equal records share one object.
 
-    Numba identifies the type of a record at once if its dtype is an object that it knows, but compares all fields if it
-    is merely equal: 5 µs in every call. Numba has no nested arrays of booleans, so these are bytes.
+    Numba identifies the type of a record immediately if its dtype is a known object; for an equal but separate dtype it
+    compares all fields, 5 µs in every call. Numba has no nested arrays of booleans, so these are bytes.
     """
     return np.dtype(
         [

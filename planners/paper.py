@@ -1,10 +1,10 @@
 """The planner of Zapolsky & Drumwright 2017 with its quirks, for comparison: the authors' program (Pacer) of May 2015.
 
-Goals are relative to the base, so the planner does not know where the robot is. Standing feet integrate the commanded
-velocity open loop; swinging feet follow cubic splines without regard for the measured velocity; joint velocities and
-accelerations come from a pseudo-inverse that also demands no rotation of the shank, without J̇q̇; and finally the
-velocity goal is set to zero. Compared with `trot.TrotPlanner` it shows the value of each correction; do not build on
-it.
+Goals are relative to the base, so the planner does not depend on the robot's position. Standing feet integrate the
+commanded velocity open loop. Swinging feet follow cubic splines and ignore the measured velocity. Joint velocities and
+accelerations come from a pseudo-inverse that also demands no rotation of the shank, and omits J̇q̇; finally the
+velocity goal is set to zero. A comparison with `trot.TrotPlanner` shows the value of each correction; do not build on
+this planner.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class OriginalWaypoints:
             radius: Distance at which a waypoint counts as reached [m].
 
         Raises:
-            InputError: The points are no list of pairs.
+            InputError: The points are not a list of pairs.
         """
         self.points: Array = np.array(points, dtype=np.float64)
         if self.points.ndim != 2 or self.points.shape[1] != 2:
@@ -131,7 +131,7 @@ class _NominalFeet(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Constants and memory of a planner, as stored in its record."""
+    """Constants and memory of a planner, stored in its record."""
 
     gait: Gait
     nominal: _NominalFeet
@@ -145,15 +145,15 @@ class _Parts(NamedTuple):
 class PaperPlanner:
     """The original trot; it is reset and called like `trot.TrotPlanner`.
 
-    `Reference.base_position` and `base_yaw` are measured, at nominal height: this planner has no reference for the
-    base. It never stands: at zero command it trots on the spot.
+    `Reference.base_position` and `base_yaw` are the measured pose at nominal height, as this planner has no reference
+    for the base. It never stands: at zero command it trots on the spot.
 
     Attributes:
         feet: The feet, in the order of all per-foot arrays.
         gait: The gait.
         height: Height of the base over the ground in the nominal stance [m].
         commanded: The command (v_x, v_y, ω) of the source, shape (3,) [m/s, rad/s].
-        command: The filtered command, likewise.
+        command: The filtered command, same shape and units.
         goals: The foot goals.
     """
 
@@ -260,8 +260,8 @@ def clamped_spline(
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return a C² cubic through four values at equal times, at rest at both ends: value and derivatives at `t`.
 
-    The original also required zero end accelerations, by two virtual knots at a thousandth of the end intervals, whose
-    pieces it then dropped; this is the limit in which the dropped pieces vanish.
+    The original also required zero end accelerations: it added two virtual knots at a thousandth of the end intervals
+    and dropped their pieces. This function is the limit of vanishing dropped pieces.
 
     Args:
         x0: Value at time 0.
@@ -318,7 +318,8 @@ def _move_goals(
         else:
             if not goals.swinging[i]:
                 goals.lifted[i] = goal[0, i]
-            # landing ahead of the nominal foot, the step rotated about the vertical: s = R_up(ω T_sw)(v_x, v_y, 0) T/2
+            # land ahead of the nominal foot, with the step rotated about the vertical: s = R_up(ω T_sw)(v_x, v_y, 0)
+            # T/2
             c, s = math.cos(omega * swing_s), math.sin(omega * swing_s)
             along = (1.0 - c) * (up[0] * v_x + up[1] * v_y)
             half = 0.5 * gait.period_s
@@ -340,8 +341,8 @@ def _move_goals(
 def _reach_goals(goal: Array, angles: Array, legs: Legs, leg_plan: LegPlan) -> None:  # pragma: no cover - compiled
     """Compute joints for the foot goals, shape (3, n, 3), each from the measured `angles`, shape (n, 3).
 
-    Velocities and accelerations are the least-squares compromise between the desired foot velocity and no rotation of
-    the shank: the pseudo-inverse of the 6x3 Jacobian [J; A], with A the axes, applied to (ẋ*, 0).
+    Velocities and accelerations are a least-squares compromise between the desired foot velocity and no rotation of the
+    shank: the pseudo-inverse of the 6x3 Jacobian [J; A], with the joint axes A, applied to (ẋ*, 0).
     """
     motion, N, y = leg_plan.motion, np.empty((3, 3)), np.empty(3)
     for i in range(angles.shape[0]):

@@ -1,8 +1,8 @@
-"""How the feet of a swaying gait push the base (planner.md 4.5).
+"""Effect of the feet of a swaying gait on the base (planner.md 4.5).
 
-The base moves over fixed feet, so that legs rotate less than the base, or against it. With the centroidal momentum
-matrix A_g (columns of the base, columns of legs), feet p_i and their Jacobians J_i, the momentum of a base with the
-twist u over feet with the velocities ṗ_i is
+The base moves over fixed feet, so legs rotate less than the base, or in the opposite direction. With the centroidal
+momentum matrix A_g (columns of the base, columns of legs), feet p_i and their Jacobians J_i, the momentum of a base
+with twist u over feet with velocities ṗ_i is
 
     h = A u + Σ A_g,i J_i⁻¹ ṗ_i,        A = A_g,base - Σ A_g,i J_i⁻¹ [1, -p_i×]
 """
@@ -23,16 +23,16 @@ from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, reach
 from idcontrol.types import Array
 
 LEAN: Final = 0.3
-"""Least tangential force of a foot in a swaying gait, relative to the normal force [-]."""
+"""Minimum tangential force of a foot in a swaying gait, relative to the normal force [-]."""
 
 TURN: Final = 0.13
-"""Amplitude of roll and pitch [rad] above which a foot leans more than `LEAN`, at most towards the centre of mass:
-joints of 15 rad/s could not follow the legs of a robot that rotates much further in the time of a bound."""
+"""Amplitude of roll and pitch [rad] above which a foot leans more than `LEAN`, at most towards the centre of mass.
+Joints of 15 rad/s could not follow if the robot rotated much farther during a bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushing:
-    """Effect of each of n feet on the base, as in `Push`.
+    """Effect of each of n feet on the base, for `Push`.
 
     Attributes:
         acceleration: `Push.acceleration` if feet lean by `LEAN`, shape (5, n).
@@ -66,7 +66,7 @@ class Pushing:
         def pushed(lean: Array) -> Array:
             force = np.stack((*lean, np.ones(n), y - z * lean[1], z * lean[0] - x))
             acceleration: Array = np.linalg.solve(A, GRAVITY * mass / n * force)
-            acceleration[:2] = A[:2, :2] @ acceleration[:2] / mass  # the base yields to momentum (`momentum`)
+            acceleration[:2] = A[:2, :2] @ acceleration[:2] / mass  # the base moves with constant momentum (`momentum`)
             return acceleration
 
         least = np.clip(towards, -LEAN, LEAN)
@@ -79,7 +79,7 @@ class Pushing:
     def push(self, gait: Gait) -> Push:
         """Return the push of a gait, whose feet lean enough that the base rotates by at most `TURN`, if possible."""
         D, w = gait.duty, 2.0 * np.pi / gait.period_s
-        # half a sine's share of the gait's frequency, 2 cos πD / (1 - 4 D²)
+        # amplitude of a half sine at the gait's frequency, 2 cos πD / (1 - 4 D²)
         share = 0.5 * np.pi * (np.sinc(D - 0.5) + np.sinc(D + 0.5)) / w**2
         wave = share * np.exp(2j * np.pi * np.array(gait.touchdown))
         acceleration = self.acceleration.copy()

@@ -1,7 +1,8 @@
-"""Standing up and lying down: relative to a level base, feet move along straight lines and roll without sliding.
+"""Stand up and lie down: relative to a level base, feet move along straight lines and roll without sliding.
 
-A lying robot has its feet beside its body, as far out as `Lair` says. It stands up where they are; the first steps of a
-walk bring them under the hips, and the last ones out again (`idcontrol.planners.trot.TrotPlanner.halt`).
+The feet of a lying robot are at its sides, at a distance set by `Lair`. The robot stands up with the feet in place; the
+first steps of a walk bring them under the hips, and the last steps out again
+(`idcontrol.planners.trot.TrotPlanner.halt`).
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from idcontrol.solvers.basis import all_solutions
 from idcontrol.types import Array
 
 KNOTS = 25
-"""Number of points on the way at which a start is checked."""
+"""Number of points of the motion that `Rise.problem` checks."""
 MISS_M = 1e-3
-"""A foot farther than this from its line cannot follow it [m]."""
+"""Largest distance of a foot from its line [m]."""
 ABOVE_M = 0.05
-"""A foot higher than this above its lying position hangs in the air [m]."""
+"""Largest height of a foot above its lying position [m]; a higher foot hangs in the air."""
 SPARE = 0.9
 """Largest share of a torque limit for carrying the robot."""
 BEYOND_RAD = 0.02
-"""Tolerance of joint limits for a robot that lies against a stop [rad]."""
+"""Tolerance of joint limits for a robot that lies with a joint at its stop [rad]."""
 DEPENDENT: Final = 1e-12
-"""A row of the base's equilibrium is dependent if its remainder is at most this, relative to the longest: feet on one
-line do not hold the base up about it."""
+"""A row of the base's equilibrium is dependent if its remainder, relative to the longest row, is at most this. Feet on
+one line cannot hold the base against a rotation about the line."""
 
 
 class Lair(NamedTuple):
-    """Position of the feet while the robot lies, in axes of the base."""
+    """Position of the feet while the robot lies, base axes."""
 
     below_m: float
     """Depth of the ground below the base's origin [m]."""
@@ -43,32 +44,32 @@ class Lair(NamedTuple):
 
 
 class Posture(NamedTuple):
-    """Joints on the way, in the order of `System.actuated_names`, shape (a,) each."""
+    """Joints at one point of the motion, in the order of `System.actuated_names`, shape (a,) each."""
 
     q: Array
     """Positions [rad]."""
     v: Array
     """Velocities [rad/s]."""
     torque: Array
-    """Torques that carry the robot there, with its feet at rest on level ground [N m]."""
+    """Torques that carry the robot in this posture, with its feet at rest on level ground [N m]."""
     miss: float
-    """Largest distance of a foot from its line [m]."""
+    """Largest deviation of a foot from its straight line [m]."""
 
 
 class Course(NamedTuple):
-    """The legs on their way; arrays change in place.
+    """The legs during a motion up or down; arrays change in place.
 
     Attributes:
         legs: The legs.
-        radius: Radii of their feet, shape (n,) [m].
+        radius: Radii of the foot spheres, shape (n,) [m].
         begins: Initial positions of the feet, base axes, shape (n, 3) [m].
         ends: Final positions without rolling, shape (n, 3) [m].
         rolled: Rolled distances, shape (n, 3) [m].
         angles: Joints of the machine, shape (a,) [rad].
-        speeds: Their velocities, shape (a,) [rad/s].
+        speeds: Joint velocities of the machine, shape (a,) [rad/s].
         q: The configuration of the machine, its base level, shape (nq,).
         pose: Memory for one leg.
-        jacobian: Memory for its Jacobian, shape (3, 3).
+        jacobian: Memory for the Jacobian of a leg, shape (3, 3).
     """
 
     legs: Legs
@@ -85,7 +86,7 @@ class Course(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def _follow(bound: Bound, share: float, rate: float) -> float:  # pragma: no cover - compiled
-    """Move the legs of a `Course` to a `share` of the way that grows at `rate` [1/s].
+    """Move the legs of a `Course` to a `share` of the motion, which grows at `rate` [1/s].
 
     Returns:
         Largest distance of a foot from its line [m].
@@ -118,14 +119,14 @@ def _follow(bound: Bound, share: float, rate: float) -> float:  # pragma: no cov
 
 
 class Rise:
-    """The way between lying and standing; joints outside the legs are constant.
+    """The motion between lying and standing; joints outside the legs are constant.
 
     Attributes:
         lying: Joints of the lying robot, shape (a,) [rad].
     """
 
     def __init__(self, contacts: SphereContacts, feet: Feet, home: Array, lair: Lair) -> None:
-        """Compute the ends of the way.
+        """Compute the lying and the standing pose.
 
         Args:
             contacts: The feet on a plane, with their own system: a floating base, legs of three revolute joints.
@@ -161,12 +162,12 @@ class Rise:
         for share in np.linspace(0.0, 1.0, KNOTS):
             self(float(share))
         self.lying: Array = joints.copy()
-        self._rolled_out = self._feet()  # they have rolled on the way down, and roll back on the way up
+        self._rolled_out = self._feet()  # feet have rolled on the way down, and roll back on the way up
 
     def begin(self, joints: Array, *, down: bool) -> None:
-        """Begin a way at `joints`, shape (a,) [rad]: down to lying, or up above the feet.
+        """Begin a motion at `joints`, shape (a,) [rad]: down to lying, or up above the feet.
 
-        The way up ends with the feet in place, but no further in than at home and no further out than lying.
+        The motion up ends with the feet in place, clipped to distances between home and lying.
         """
         course = self._course
         course.angles[:], course.q[:] = joints, self._contacts.system.configuration(joints)
@@ -180,22 +181,22 @@ class Rise:
 
     @property
     def share(self) -> float:
-        """Return the length of this way, as a share of the longest, at most 1."""
+        """Return the length of this motion, as a share of the longest, at most 1."""
         way, longest = self._course.ends - self._course.begins, self._high - self._low
         return min(1.0, float(np.linalg.norm(way, axis=1).max() / np.linalg.norm(longest, axis=1).max()))
 
     def __call__(self, share: float, rate: float = 0.0) -> Posture:
-        """Return joints at a `share` of the way, 0 to 1, that grows at `rate` [1/s]."""
+        """Return joints at a `share` of the motion, 0 to 1, which grows at `rate` [1/s]."""
         course, contacts = self._course, self._contacts
         miss = self._follow(self._bound, share, rate)
         contacts.system.update(course.q, self._still)
         return Posture(course.angles.copy(), course.speeds.copy(), carrying(contacts), miss)
 
     def problem(self, joints: Array) -> str:
-        """Return why a robot at `joints` (a,) [rad] cannot stand up from there, in one line; "" if it can.
+        """Return why a robot at `joints` (a,) [rad] cannot stand up, in one line; "" if it can.
 
-        Its joints must be within their limits, its feet must follow their lines, and its motors must carry it
-        everywhere on the way.
+        During the whole motion its joints must be within their limits, its feet must follow their lines, and its motors
+        must carry it.
         """
         system = self._contacts.system
         names, limits, most = system.actuated_names, system.limits, system.effort_limit
@@ -242,11 +243,11 @@ class Rise:
 def carrying(contacts: SphereContacts) -> Array:
     """Return torques that carry a robot at rest in the pose of its system's last update, shape (a,) [N m].
 
-    They follow from the smallest such contact forces::
+    The torques follow from the smallest contact forces::
 
         c_b = J_bᵀ f,   f smallest   =>   τ = c_q - J_qᵀ f
 
-    with gravity c, fully balanced at the base (b), and the contact rows J of all `contacts`.
+    with gravity c, fully balanced at the base (b), and contact rows J of all `contacts`.
     """
     system = contacts.system
     torque: Array = _carry(contacts.detect(np.inf).jacobian, system.bias, system.n_unactuated, HEAP)

@@ -1,4 +1,4 @@
-"""Standing still, on feet of any kind and with legs of any joints."""
+"""Stand still, on feet of any kind and with legs of any joints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class StandPlanner:
     """Keeps the joints in one pose, all feet on the ground.
 
     Attributes:
-        gait: A gait that is never walked; metrics average over its period.
+        gait: A gait whose period is used for averages in metrics; the robot does not walk.
         commanded: No velocity, shape (3,).
         command: No velocity, shape (3,).
     """
@@ -26,11 +26,11 @@ class StandPlanner:
         self._reference = reference
 
     def reset(self, state: State) -> None:
-        """Let the base stay where it is in `state`, level."""
+        """Set the reference of the base to its position in `state`, level."""
         place: Array = state.q[:3].copy()
         yaw = 2.0 * math.atan2(state.q[5], state.q[6])
         self._reference = structs.replace(self._reference, base_position=place, base_yaw=yaw)
 
     def __call__(self, state: State) -> Reference:
-        """Return the reference of the joints at `state`, which does not matter."""
+        """Return the reference of the joints, the same for every state."""
         return self._reference

@@ -1,6 +1,6 @@
 """The trot: from a command and the measured state to the motion of every joint (planner.md 2 to 5).
 
-A tick is three compiled calls; between them Python asks the command source and the ground.
+A tick is three compiled calls; between them Python calls the command source and the ground.
 """
 
 from __future__ import annotations
@@ -63,23 +63,23 @@ from idcontrol.planners.push import Pushing
 from idcontrol.types import Array, Booleans, Reference, State
 
 FADED = 0.02
-"""Remaining part of a sway at which a gait has ended [-]."""
+"""Remaining share of a sway at which a gait has ended [-]."""
 
 REST = (0.0, 0.0, 0.0)
-"""The command of no motion."""
+"""The command to rest."""
 
 CHANGE_S = 0.03
 """Time with all feet standing between two gaits [s]: enough to unload the feet that lift first."""
 
 
 class _Motion(NamedTuple):
-    """The plan of a tick that `Reference` contains.
+    """The plan of a tick, for `Reference`.
 
     Attributes:
         q: Angles of all joints, shape (a,) [rad].
-        v: Their velocities, shape (a,) [rad/s].
-        a: Their accelerations, shape (a,) [rad/s²].
-        stance: True for feet that are planned to stand and do, shape (n,).
+        v: Velocities of all joints, shape (a,) [rad/s].
+        a: Accelerations of all joints, shape (a,) [rad/s²].
+        stance: True for feet in planned and actual stance, shape (n,).
         since_touchdown: Time since the planned touchdowns, shape (n,) [s].
         to_liftoff: Time to the planned lift-offs, shape (n,) [s].
         feet: Centres of the feet, shape (n, 3) [m].
@@ -111,7 +111,7 @@ class _Motion(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Constants and memory of a planner, as stored in its record."""
+    """Constants and memory of a planner, stored in its record."""
 
     gait: Gait
     limits: CommandLimits
@@ -144,7 +144,7 @@ def _time_feet(
         t: Time [s].
         dt: Time since the last tick [s].
         needed: Period [s], duty [-] and step height [m] of the command's stride.
-        ends: True if the gait ends: feet in the air land as planned, and feet that stand stay.
+        ends: True if the gait ends: feet in the air land as planned, and stance feet stay.
     """
     gait, stride, timing, plan = parts.gait, parts.stride, parts.timing, parts.plan
     write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
@@ -171,9 +171,9 @@ def _plan_base_and_footholds(
         record: The planner's record.
         t: Time [s].
         dt: Time since the last tick [s].
-        target: Target of the command (v_x, v_y, ω), as far as the legs can follow [m/s, rad/s].
+        target: Feasible target of the command (v_x, v_y, ω) [m/s, rad/s].
         stops: True if the gait ends once the command is zero.
-        changes: True if it ends at once: feet in the air land as planned, and standing feet stay.
+        changes: True if the gait ends now: feet in the air land as planned, and stance feet stay.
 
     Returns:
         True if the gait has ended: all feet stand.
@@ -202,7 +202,7 @@ def _plan_base_and_footholds(
         follow_feet(dt, parts.nominal.feet, plan.position, parts.base.goal)
     else:
         follow_machine(measured.position, heading(measured.rotation), parts.nominal.lead, parts.base)
-    bandwidth = 2.0 / gait.period_s  # follows the ground within half a gait cycle
+    bandwidth = 2.0 / gait.period_s  # the height follows the ground within half a gait cycle
     command_base(command, parts.nominal.height, plan.level, bandwidth, parts.base)
     sway = parts.base.sway
     choose_footholds(stride, parts.ability, parts.nominal, command, sway, measured, timing, plan, parts.ground)
@@ -215,7 +215,7 @@ def _plan_joints(record: Record, momentum: tuple[Planned, bool], dt: float) -> f
 
     Args:
         record: The planner's record; its `motion` is written.
-        momentum: The planned motion, and whether the base yields to it.
+        momentum: The planned motion, and True if the base moves with its momentum.
         dt: Time since the last tick [s].
 
     Returns:
@@ -248,13 +248,13 @@ class TrotSettings:
     """Settings of a trot.
 
     Attributes:
-        gait: Timing and shape of the steps; its touchdowns are in the order of the feet.
-        changes: Other gaits, each with its start time [s]; None stands.
+        gait: Timing and shape of the steps, with touchdowns in the order of the feet.
+        changes: Later gaits with their start times [s]; None means standing.
         limits: Limits on the change of the command.
         speed_limit: Largest speeds of the joints in the order of `System.actuated_names`, shape (a,) [rad/s]; None for
             no limit.
         balance: Gains that right the base in addition to the joint feedback.
-        constant_momentum: True if the base yields to the reaction of the swinging legs, which helps at any friction
+        constant_momentum: True if the base moves with the reaction of the swinging legs, which helps at any friction
             (planner.md 3.3).
     """
 
@@ -267,11 +267,10 @@ class TrotSettings:
 
 
 class TrotPlanner:
-    """A planner of trots, which the loop calls once per control period.
+    """A planner of trots, called by the loop once per control period.
 
-    The plan advances by the time between two states, so a late or skipped tick is harmless. The planner never raises
-    while it runs: instead of a state with a NaN it uses the last good one, and a foot out of reach shows in
-    `Reference.residual`.
+    The plan advances by the time between two states, so a late or skipped tick is harmless. A running planner never
+    raises: for a state with a NaN it uses the last finite state, and `Reference.residual` reports a foot out of reach.
 
     Attributes:
         feet: The feet, in the order of all per-foot arrays.
@@ -279,7 +278,7 @@ class TrotPlanner:
         height: Height of the base over the ground in the nominal stance, z0 [m].
         nominal: Nominal feet in the horizontal frame, their mean under the centre of mass, shape (n_feet, 3) [m].
         commanded: The command (v_x, v_y, ω) of the source, shape (3,) [m/s, rad/s].
-        command: Granted part of it, after governor and limiter, shape (3,) [m/s, rad/s].
+        command: Command after governor and limiter, shape (3,) [m/s, rad/s].
         base: Reference of the base.
         plan: Planned motion of the feet.
         standing: True if the robot has come to rest by command.
@@ -321,7 +320,7 @@ class TrotPlanner:
         self._record, self._parts = pack(parts)
         self._motion, self._motion_type = self._record["motion"], dtype_of(parts.motion)
         self._momentum = planned, settings.constant_momentum
-        # compiled functions of arrays with constant types
+        # compiled functions with constant argument types
         self._plan_base = entry(_plan_base_and_footholds, self._record, 0.0, 0.0, REST, False, False)
         self._plan_joints = entry(_plan_joints, self._record, self._momentum, 0.0)
         self.plan, self.base, self.nominal = self._parts.plan, self._parts.base, self._parts.nominal.feet
@@ -338,9 +337,9 @@ class TrotPlanner:
         return self._halts and self.standing
 
     def halt(self, out_m: float = 0.0) -> None:
-        """Stop walking: trot on the spot for one period, then stand until `reset`, whatever is commanded.
+        """Stop walking: trot on the spot for one period, then stand until `reset`, ignoring commands.
 
-        Each foot is then `out_m` [m] further out than nominally, where a robot can lie down.
+        Each foot is then `out_m` [m] farther out than nominally, so that the robot can lie down.
         """
         self._halts, self._rests = True, math.inf
         self.nominal[:, 1] = self._home_feet[:, 1] + np.copysign(out_m, self._home_feet[:, 1])
@@ -388,7 +387,7 @@ class TrotPlanner:
         asked[0], asked[1], asked[2] = target  # a slice takes four times as long
         stops, changes = not self.standing and not command.walk, command.walk and gait is not self._asked
         if changes or t < self._settles:
-            target = REST  # the feet wait for each other and fall behind
+            target = REST  # waiting for each other, the feet would lag
         if self._plan_base(record, t, dt, target, stops, changes):
             if gait is not None and changes:
                 self._asked = gait
@@ -416,10 +415,10 @@ class TrotPlanner:
         )
 
     def _ask(self, t: float, yaw: float) -> tuple[VelocityCommand, Gait | None]:
-        """Get the command and the gait at time `t` [s]; a standing robot that shall walk starts its gait."""
+        """Get the command and the gait at time `t` [s], and start the gait of a standing robot on a command to walk."""
         stride, measured = self._parts.stride, self._parts.measured
         if self._halts and not self.command.any() and stride.begin[0] < math.inf == self._rests:
-            self._rests = max(t, stride.begin[0]) + self.gait.period_s  # each foot steps once more
+            self._rests = max(t, stride.begin[0]) + self.gait.period_s  # lets each foot step once more
         command = VelocityCommand(walk=t < self._rests) if self._halts else self._commands(t, measured.position, yaw)
         gait: Gait | None = self._first
         for begin, other in self._changes:
@@ -436,7 +435,8 @@ class TrotPlanner:
     def _relocate(self) -> None:
         """Move the plan of a standing robot to its measured pose, feet and base alike, without moving a joint.
 
-        A robot may be moved, or estimate so; the leash would pull its base off its feet.
+        A standing robot may be moved, or its estimate may jump; the correction of the base would then pull it off its
+        feet.
         """
         base, plan, measured, ground = self.base, self.plan, self._parts.measured, self._parts.ground
         turn = wrap(heading(measured.rotation) - base.pose[3])
@@ -450,7 +450,7 @@ class TrotPlanner:
         plan.offset[:] = plan.level - ground.height
 
     def _take_up(self, gait: Gait) -> None:
-        """Switch to another gait; all feet stand."""
+        """Switch to a new gait; all feet stand."""
         self.gait = gait
         put(self._record, "gait", gait)
         parts = self._parts
@@ -459,11 +459,11 @@ class TrotPlanner:
         parts.push.acceleration[:] = self._pushing.push(gait).acceleration
 
     def _rest(self, least: float) -> float:
-        """Return how long all feet stand before the next gait begins, at least `least` [s]; a sway builds up."""
+        """Return the time of standing before the next gait, at least `least` [s]; a sway builds up in this time."""
         return max(least, self.gait.period_s) if self.gait.sways else least
 
     def _first_lift(self, gait: Gait) -> tuple[float, ...]:
-        """Return the touchdowns of a gait that begins with the feet that lag most."""
+        """Return the touchdowns of a gait, shifted so that the feet that lag most step first."""
         parts, touchdown = self._parts, np.array(gait.touchdown)
         v = self.command[:2]
         c, s = np.cos(self.base.pose[3]), np.sin(self.base.pose[3])
@@ -475,7 +475,7 @@ class TrotPlanner:
         return tuple(((touchdown - best + np.min(lift)) % 1.0).tolist())
 
     def _sample_ground(self) -> None:
-        """Sample the heights and normals of the ground for the feet; a plane's never change."""
+        """Sample the heights and normals of the ground under the feet; samples of a plane stay constant."""
         if self._ground is not None:
             samples = self._parts.ground
             x, y = samples.points
@@ -483,7 +483,7 @@ class TrotPlanner:
 
 
 def _at_rest(system: System, feet: Feet, home: Array, settings: TrotSettings) -> tuple[_Parts, Pushing, Planned]:
-    """Prepare the robot at rest at the angles `home`: its parts, its pushes, and memory for its planned motion."""
+    """Return the parts, the pushes and the memory for the planned motion of a robot at rest at the angles `home`."""
     n, gait, legs = len(feet.names), settings.gait, Legs.of(system, feet)
     nominal, limits = _nominal_stance(system, feet, legs, home), _joint_limits(system, legs, home, settings.speed_limit)
     weight = GRAVITY * pin.computeTotalMass(system.model)
@@ -528,13 +528,13 @@ def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> N
 
 
 def _joint_limits(system: System, legs: Legs, home: Array, speed: Array | None) -> JointLimits:
-    """Return the limits of the joints of the legs; accelerations are the robot's at the angles `home`."""
+    """Return the limits of the leg joints, with accelerations at the angles `home`."""
     speed = np.full(system.n_actuated, np.inf) if speed is None else speed
     q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
     carried = np.diag(pin.crba(system.model, system.model.createData(), q))
     lower, upper = system.model.lowerPositionLimit[legs.q_index], system.model.upperPositionLimit[legs.q_index]
     return JointLimits(
-        lower=np.where(lower < upper, lower, -np.inf),  # a URDF without limits says 0 and 0
+        lower=np.where(lower < upper, lower, -np.inf),  # a URDF without limits has 0 and 0
         upper=np.where(lower < upper, upper, np.inf),
         speed=speed[legs.actuated],
         acceleration=system.effort_limit[legs.actuated] / carried[legs.v_index],

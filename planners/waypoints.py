@@ -16,7 +16,7 @@ RADIUS = 0.02
 """A waypoint counts as reached within this distance of the base [m]."""
 
 CARROT = 0.12
-"""Distance of the point ahead, on the line between waypoints, that the robot aims at [m]."""
+"""Distance of the carrot ahead on the line between waypoints [m]."""
 
 TURN_FROM, TURN_UNTIL = math.pi / 8.0, 0.06
 """Heading errors at which turning on the spot begins and ends [rad], with hysteresis."""
@@ -25,7 +25,7 @@ TURN_GAIN = 6.0
 """Gain from heading error to turning rate on the spot [1/s]."""
 
 CRAWL = 0.04
-"""Least speed on the last centimetres [m/s]."""
+"""Minimum speed on the last centimetres [m/s]."""
 
 BRAKING = 0.25
 """Deceleration towards a waypoint [m/s²]: v = sqrt(2 · 0.25 · distance)."""
@@ -34,9 +34,9 @@ BRAKING = 0.25
 class Waypoints:
     """A command that leads from point to point in a loop.
 
-    On the line from the previous to the next waypoint the machine pursues a point (the carrot) that runs ahead of it.
-    Heading errors above π/8 are corrected by turning on the spot, smaller ones while walking. The last centimetres are
-    walked slowly.
+    On the line from the previous to the next waypoint, the machine follows a point ahead of it (the carrot). It
+    corrects heading errors above π/8 by turning on the spot, and smaller errors while walking. It slows down on the
+    last centimetres.
 
     Attributes:
         points: All waypoints, shape (n, 2) [m].
@@ -58,7 +58,7 @@ class Waypoints:
             stand_from_s: Time at which to stop and stand [s].
 
         Raises:
-            InputError: There is no point, one is not finite or equals the next, or a speed is not positive.
+            InputError: There is no point, a point is not finite or equals the next, or a speed is not positive.
         """
         self.points: Array = np.array(points, dtype=np.float64)
         if self.points.ndim != 2 or self.points.shape[1] != 2 or not np.all(np.isfinite(self.points)):
@@ -101,7 +101,7 @@ class Waypoints:
         )
 
     def _go(self, previous: Array, target: Array) -> None:
-        """Start from one point to the next, shapes (2,) [m]."""
+        """Set out from one point to the next, shapes (2,) [m]."""
         self.previous, self.target = previous, target
         self._line: tuple[float, float, float, float] = (*previous.tolist(), *target.tolist())
 
