@@ -1,7 +1,7 @@
 """Robots: one folder each with a robot file (TOML) and, if it is ours, the URDF.
 
 To add one, write a folder with a ``robot.toml`` (its format is `idcontrol.robots.schema`) and run ``idcontrol check``.
-A user's own robot needs no folder here: the path of its robot file is its name.
+A user's robot needs no folder here: the path of its robot file is its name.
 """
 
 import importlib
@@ -20,7 +20,7 @@ __all__ = ["Report", "Robot", "check", "foot_centres", "foot_gaps", "legs", "lib
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # imported on demand: Pinocchio, SciPy and Numba take a second, and the names of robots do without
+    # imported on demand: Pinocchio, SciPy and Numba take a second, and robot names do not need them
     home = "inspection" if name in ("Report", "check") else "robot"
     return getattr(importlib.import_module(f"{__name__}.{home}"), name)
 

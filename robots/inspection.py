@@ -22,18 +22,18 @@ from idcontrol.robots.wording import LONGEST_LINE, shown
 from idcontrol.types import Array
 
 STANDING_GAP = 1e-3
-"""Feet further above the ground than this do not count as standing [m] (planner.md, section 7)."""
+"""Largest height of a standing foot above the ground [m] (planner.md, section 7)."""
 
 ABOUT = re.compile(r"(?:line (?P<at>\d+): (?P<what>link|joint) (?P<name>.*?): )?(?P<said>.*)")
-"""Split of a line about a URDF: what it says, and about which link or joint."""
+"""Splits a line about a URDF into its statement and its link or joint."""
 
 MOST_NAMES = 12
-"""Limit of names in a line about several links or joints."""
+"""Maximum number of names in a line about several links or joints."""
 MOST_GUESSES = 3
-"""Limit of suggestions for a frame that does not exist."""
+"""Maximum number of suggestions for a frame that does not exist."""
 
 LEG_JOINTS = 3
-"""Number of actuated joints with which a leg can place its foot anywhere, as the gait needs."""
+"""Number of actuated joints with which a leg can place its foot anywhere, as the gait requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +61,11 @@ class Report:
 
 
 def check(name_or_path: str | Path) -> Report:
-    """Check a robot's file and URDF; unreadable files are problems too, never exceptions.
+    """Check a robot's file and URDF; unreadable files are reported as problems, never as exceptions.
 
     Args:
-        name_or_path: Name of a robot, or path of a robot file, of its folder or of a URDF, as `idcontrol.robots.load`
-            takes it.
+        name_or_path: Name of a robot, or path of a robot file, of its folder or of a URDF, as for
+            `idcontrol.robots.load`.
     """
     report = _check(name_or_path)
     problems, warnings = (
@@ -84,7 +84,7 @@ def _check(name_or_path: str | Path) -> Report:
     name = str(name_or_path) if description is None else description.name
     problems = [f"{path.name}: {line}" for line in misfits]
     named = raw.get("urdf")
-    if not isinstance(named, str) or not named:  # its schema says so
+    if not isinstance(named, str) or not named:  # the schema has already reported it
         return Report(robot=name, problems=tuple(problems))
     try:
         file = urdf_of(named, path, name_or_path)
@@ -122,14 +122,14 @@ def _check(name_or_path: str | Path) -> Report:
 
 
 def _answered(warning: str, remarks: Mapping[str, str]) -> str:
-    """Return a warning with the robot file's remark about it, if there is one."""
+    """Return a warning, with the robot file's remark about it, if any."""
     words = [word.rstrip(":;,") for word in warning.split()]
     said = next((text for pattern, text in remarks.items() if fnmatch.filter(words, pattern)), None)
     return warning if said is None else f"{warning}; {said}"
 
 
 def _folded(lines: Sequence[str]) -> list[str]:
-    """Merge lines that say the same of several links or joints into one that names them all."""
+    """Merge lines with the same statement about several links or joints into a line that names them all."""
     alike: dict[tuple[str | None, str], list[re.Match[str]]] = {}
     for about in filter(None, map(ABOUT.fullmatch, lines)):
         alike.setdefault((about["what"], about["said"]), []).append(about)
@@ -219,7 +219,7 @@ def _foot_problems(robot: Robot, system: System) -> list[str]:
 
 
 def _coordinates(system: System, name: str) -> int:
-    """Return the number of coordinates of a joint: two (cosine and sine) for a continuous one, else one."""
+    """Return the number of coordinates of a joint: two (cosine and sine) for a continuous joint, else one."""
     return int(system.model.nqs[system.model.getJointId(name)])
 
 
@@ -252,7 +252,7 @@ def _standing_problems(robot: Robot, system: System) -> list[str]:
 
 
 def _sunk_feet(robot: Robot, system: System) -> list[str]:
-    """Warn of feet below the ground at home; only a fixed base can hold them there."""
+    """Warn of feet below the ground at home, which only a fixed base can have."""
     gaps = foot_gaps(robot, system, robot.standing_state(system).q)
     low = [foot.name for foot, gap in zip(robot.spheres, gaps, strict=True) if gap < -STANDING_GAP]
     if not low:

@@ -19,7 +19,7 @@ def problems(values: Mapping[str, Any], joints: Sequence[str], where: str, *, co
     Args:
         values: Number by joint name or by pattern, in which ``*`` matches any letters.
         joints: Names of the actuated joints.
-        where: The table's key in the robot file, for the text.
+        where: The table's key in the robot file, for messages.
         complete: True if every joint must get a value.
 
     Returns:
@@ -50,14 +50,14 @@ def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, d
     Args:
         values: Number by joint name or by pattern, in which ``*`` matches any letters.
         joints: Names of the actuated joints.
-        where: The table's key in the robot file, for the text of an error.
+        where: The table's key in the robot file, for messages.
         default: Value of joints without an entry; None if all must have one.
 
     Returns:
         Shape (len(joints),).
 
     Raises:
-        InputError: The table has a problem; the text is the first one's.
+        InputError: The table has a problem; the message describes the first.
     """
     mistakes = problems(values, joints, where, complete=default is None)
     if mistakes:
@@ -75,5 +75,5 @@ def keys(values: Mapping[str, Any], joint: str) -> list[str]:
 
 
 def _narrower(one: str, other: str) -> bool:
-    """True if pattern `other` matches all that pattern `one` does, and more."""
+    """True if pattern `other` matches all names that pattern `one` matches, and more."""
     return fnmatchcase(one, other) and not fnmatchcase(other, one)

@@ -1,6 +1,6 @@
-"""The entry point of our robots in the group ``idcontrol.robots``: names, summaries, loader and check.
+"""The entry point of the included robots in the group ``idcontrol.robots``: names, summaries, loader and check.
 
-A package with robots of its own offers the same functions under the same group.
+Other packages with robots provide the same functions under the same group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Locates robot files and their URDFs; no path of any machine is hard-coded.
+"""Locate robot files and their URDFs; no paths are hard-coded.
 
 Files are checked with `os.path`, which returns False for names that are too long or contain a zero byte, where pathlib
 raises.
@@ -36,11 +36,11 @@ def names() -> tuple[str, ...]:
 
 
 def robot_file(name_or_path: str | Path) -> Path:
-    """Return the robot file of a name, or of a path: the file itself, the folder around it, or a URDF beside it.
+    """Return the robot file of a name, or of a path to the file, its folder, or a URDF next to it.
 
     Raises:
-        UnknownName: Neither a known robot nor an existing path.
-        InputError: The path exists and there is no robot file.
+        UnknownName: It is neither a known robot nor an existing path.
+        InputError: The path exists but has no robot file.
     """
     text = str(name_or_path)
     if text in names():
@@ -67,7 +67,7 @@ def urdf_file(urdf: str, beside: Path) -> Path:
     """Return the path of the URDF of a robot file.
 
     Args:
-        urdf: Path beside the robot file, or ``package:DISTRIBUTION/path`` in an installed Python distribution.
+        urdf: Path relative to the robot file, or ``package:DISTRIBUTION/path`` in an installed Python distribution.
         beside: The robot file.
 
     Raises:
@@ -91,7 +91,7 @@ def urdf_file(urdf: str, beside: Path) -> Path:
             command = install_command("robots")
         missing = f"{beside}: urdf: {shown(distribution)} is not installed"
         raise NotInstalled(missing, command) from None
-    # a wheel may put its data below its own prefix
+    # a wheel may install its data below its own prefix
     listed = next((file for file in files if f"/{file.as_posix()}".endswith(f"/{inside}")), None)
     if listed is None or not os.path.isfile(str(listed.locate())):
         raise InputError(

@@ -1,4 +1,4 @@
-"""A robot: its description, its URDF, and their consequences."""
+"""A robot: its description, its URDF, and the quantities that follow from them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TABLES = {
     "actuators.bandwidth_hz": np.inf,
     "actuators.delay_s": 0.0,
 }
-"""The per-joint tables of a robot file, and the value of joints without an entry; None if all must have one."""
+"""The per-joint tables of a robot file, and the value of joints without an entry; None means that all need an entry."""
 
 ACTUATORS = tuple(where for where in TABLES if where.startswith("actuators."))
 """The tables of actuators, in the order of `Actuators`."""
@@ -60,7 +60,7 @@ class Robot:
         """Return the multibody system, with the torque limits of the robot file.
 
         Args:
-            actuators: Dynamics of actuators, e.g. from `actuators`; None for ideal ones.
+            actuators: Dynamics of actuators, e.g. from `actuators`; None means ideal actuators.
 
         Raises:
             InputError: The URDF is unusable, or a per-joint table of the robot file does not match its joints.
@@ -69,7 +69,7 @@ class Robot:
         mistakes = urdf.inspect(self.urdf, free_flyer=floating).problems
         if mistakes:
             raise InputError(f"{self.urdf}: {mistakes[0]}")
-        # the robot file has the limits, whatever the URDF says
+        # the limits of the robot file replace those in the URDF
         bare = System.from_urdf(self.urdf, free_flyer=floating, effort_limit=np.inf)
         if misfits := self.table_problems(bare.actuated_names):
             raise InputError(f"{self.path}: {misfits[0]}")
@@ -94,7 +94,7 @@ class Robot:
         return self._per_joint("limits.velocity_rad_s", names)
 
     def joint_limits(self, system: System, names: Sequence[str]) -> ActuatorLimits:
-        """Return the limits of the actuated joints `names`: positions by the URDF, the rest by the robot file."""
+        """Return the limits of the actuated joints `names`: positions from the URDF, all others from the robot file."""
         lower, upper = position_limits(system.model, names)
         return ActuatorLimits(
             lower=lower,
@@ -108,7 +108,7 @@ class Robot:
         """Return the robot file's actuator dynamics of the joints `names`.
 
         Raises:
-            InputError: It has none.
+            InputError: The robot file has no actuators.
         """
         if self.description.actuators is None:
             raise InputError(f"{self.path}: it says nothing of actuators; add [actuators]")
@@ -140,10 +140,10 @@ class Robot:
 
         Args:
             mu: Friction coefficient of the ground; inf means no slip.
-            terrain: The ground; None for the plane z = 0.
-            system: The robot that carries the feet; None creates one, available as ``contacts.system``.
+            terrain: The ground; None means the plane z = 0.
+            system: The robot that carries the feet; None creates a system, available as ``contacts.system``.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
-            supports: True to add the spheres that carry the lying robot after the feet.
+            supports: True to append the spheres that carry the lying robot.
 
         Raises:
             InputError: The robot is unusable, or `mu` is negative.
@@ -171,7 +171,7 @@ class Robot:
 
     @property
     def spheres(self) -> tuple[schema.Foot, ...]:
-        """Return the spheres that may touch something: feet, then the corners of all soles, with the soles' names."""
+        """Return the spheres of possible contacts: feet, then the corners of all soles, with the soles' names."""
         corners = [
             schema.Foot(name=sole.name, frame=sole.frame, radius_m=sole.radius_m, offset_m=corner)
             for sole in self.description.soles
@@ -185,7 +185,7 @@ class Robot:
         A floating base is level above the origin of the world; without feet its height is zero.
 
         Args:
-            system: The robot's system, if available; None creates one.
+            system: The robot's system, if available; None creates a system.
         """
         system = self.system() if system is None else system
         q = system.configuration(self.home_joints(system.actuated_names))
@@ -197,7 +197,7 @@ class Robot:
         """Return the height of the centre of mass above the ground in `standing_state` [m].
 
         Args:
-            system: The robot's system, if available; None creates one.
+            system: The robot's system, if available; None creates a system.
         """
         system = self.system() if system is None else system
         return float(system.com(self.standing_state(system).q)[2])
@@ -216,7 +216,7 @@ class Robot:
 
 
 def load(name_or_path: str | Path) -> Robot:
-    """Return a robot by name or path: of a robot file, its folder, or a URDF with a robot file beside it.
+    """Return a robot by name, or by path of a robot file, its folder, or a URDF next to a robot file.
 
     Raises:
         UnknownName: The robot does not exist; the text lists existing ones.
@@ -233,10 +233,10 @@ def load(name_or_path: str | Path) -> Robot:
 
 
 def urdf_of(named: str, path: Path, asked: str | Path) -> Path:
-    """Return the URDF of a robot file, which must be the requested one if a URDF was requested.
+    """Return the URDF of a robot file; if a URDF was requested, it must be the same file.
 
     Raises:
-        InputError: It does not exist, or the robot file beside the requested URDF names another.
+        InputError: It does not exist, or the robot file next to the requested URDF names a different URDF.
     """
     urdf_path = locate.urdf_file(named, path)
     if Path(asked).suffix.lower() == ".urdf" and not Path(asked).samefile(urdf_path):
@@ -250,7 +250,7 @@ def table_problems(raw: Mapping[str, Any], names: Collection[str]) -> list[str]:
     """Return the mistakes in the per-joint tables of a robot file for the actuated joints `names`, one line each.
 
     Args:
-        raw: The parsed file; a missing or malformed table has no mistakes here.
+        raw: The parsed file; missing or malformed tables are reported elsewhere.
         names: Names of the actuated joints.
     """
     tables = {where: entry(raw, where) for where in TABLES}
@@ -263,7 +263,7 @@ def table_problems(raw: Mapping[str, Any], names: Collection[str]) -> list[str]:
 
 
 def entry(raw: Mapping[str, Any], key: str) -> Any:
-    """Return the entry of a dotted key of a file; None without one."""
+    """Return the entry of a dotted key of a file, or None."""
     value: Any = raw
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -279,7 +279,7 @@ def foot_centres(robot: Robot, system: System, q: Array) -> Array:
 
 
 def foot_gaps(robot: Robot, system: System, q: Array) -> Array:
-    """Return the distance of each of `Robot.spheres` from the plane z = 0, shape (k,) [m]; negative below it."""
+    """Return the distance of each of `Robot.spheres` from the plane z = 0, shape (k,) [m]; negative below the plane."""
     radius = np.array([foot.radius_m for foot in robot.spheres])
     gap: Array = foot_centres(robot, system, q)[:, 2] - radius
     return gap
@@ -288,7 +288,7 @@ def foot_gaps(robot: Robot, system: System, q: Array) -> Array:
 def legs(robot: Robot, system: System) -> tuple[Integers, ...]:
     """Return the actuated joints that move each foot, from the base outwards: indices into `System.actuated_names`.
 
-    They are read from the kinematic tree, since the order of a list does not determine them.
+    The legs are read from the kinematic tree, as the order of a list does not determine them.
     """
     chains = []
     for foot in robot.spheres:

@@ -24,9 +24,9 @@ from idcontrol.robots.wording import LONGEST_LINE, shown
 MOST_BYTES = 1 << 20
 """Largest size of a robot file [bytes]."""
 MOST_DOTS = 1000
-"""Limit of dots in a line: the time to parse a dotted key grows with the square of its parts."""
+"""Maximum number of dots in a line: the time to parse a dotted key grows with the square of the number of its parts."""
 LARGEST = 1e9
-"""Largest number in a robot file: computations with larger ones soon overflow."""
+"""Largest number in a robot file: computations with larger numbers soon overflow."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -38,17 +38,17 @@ class Home(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The standing pose of the robot; the height of the base follows from the feet.
 
     Attributes:
-        joints_rad: Angle of each joint [rad], or length [m] of a sliding one; other joints are at zero.
+        joints_rad: Angle of each joint [rad], or length [m] of a sliding joint; joints without an entry are at zero.
     """
 
     joints_rad: dict[str, float] = {}
 
 
 class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sphere that may touch something: a foot the ground, a fingertip a held body.
+    """A contact sphere: a foot on the ground, or a fingertip on a held body.
 
     Attributes:
-        name: Name of the foot, as the gait uses it, e.g. ``"LF"``.
+        name: Name of the foot, for example ``"LF"``; the gait refers to it.
         frame: Link or frame of the URDF that carries it.
         radius_m: Radius [m].
         offset_m: Centre of the sphere in that frame [m].
@@ -61,13 +61,13 @@ class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A flat sole: its corners may touch the ground, so that it tips over its edges and resists twisting.
+    """A flat sole: its corners may touch the ground, so it tips over its edges and resists twisting.
 
     Attributes:
         name: Name of the foot.
         frame: Link or frame of the URDF that carries it.
         corners_m: Corners in that frame [m]; three or more that are not collinear.
-        radius_m: Radius of the sphere at each corner [m]; 0 for a sharp one.
+        radius_m: Radius of the sphere at each corner [m]; 0 for sharp corners.
     """
 
     name: Name
@@ -77,7 +77,7 @@ class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Lying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lying pose of the robot, level, with its feet on the ground beside it; the angles of its legs follow.
+    """Lying pose of the robot: level, with its feet on the ground at its sides; the angles of its legs follow.
 
     Attributes:
         supports: Spheres under its body that carry it.
@@ -92,12 +92,12 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Limits of the motors; every actuated joint gets a torque and a speed.
 
     Attributes:
-        torque_nm: Largest torque by joint [N m], or force [N] of a sliding one.
+        torque_nm: Largest torque by joint [N m], or force [N] of a sliding joint.
         velocity_rad_s: Largest speed by joint [rad/s], or [m/s].
         torque_rate_nm_s: Largest rate of the torque by joint [N m/s], or of the force [N/s]; other joints have no
             limit.
-        no_load_rad_s: Speed by joint at which the motor gives no torque [rad/s], or [m/s]: from `velocity_rad_s` on its
-            torque falls linearly; other joints have full torque at all speeds.
+        no_load_rad_s: Speed by joint at which the motor has no torque left [rad/s], or [m/s]: above `velocity_rad_s`
+            its torque falls linearly. Joints without an entry have full torque at all speeds.
     """
 
     torque_nm: dict[str, Positive]
@@ -111,11 +111,11 @@ class ActuatorFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     Attributes:
         armature_kg_m2: Rotor inertia reflected to the joint, i.e. times the square of the gear ratio, by joint [kg m²],
-            or [kg] of a sliding one; other joints have none.
-        damping_nm_s_rad: Viscous friction by joint [N m s/rad], or [N s/m]; other joints have none.
-        friction_nm: Dry friction by joint [N m], or [N]; other joints have none.
-        bandwidth_hz: Bandwidth of the torque by joint, a first-order lag [Hz]; other joints have no lag.
-        delay_s: Delay of the torque by joint [s]; other joints have none.
+            or [kg] of a sliding joint; zero without an entry.
+        damping_nm_s_rad: Viscous friction by joint [N m s/rad], or [N s/m]; zero without an entry.
+        friction_nm: Dry friction by joint [N m], or [N]; zero without an entry.
+        bandwidth_hz: Bandwidth of the torque by joint, a first-order lag [Hz]; no lag without an entry.
+        delay_s: Delay of the torque by joint [s]; zero without an entry.
     """
 
     armature_kg_m2: dict[str, NotNegative] = {}
@@ -130,9 +130,9 @@ class MachineOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         joints: Names of all actuated joints in the machine's order.
-        turned: Joints with the opposite direction in the machine.
-        offset_rad: Angle of a joint at the machine's zero; other joints have the same zero.
-        feet: Names of all feet in the machine's order; none for the order of the robot file.
+        turned: Joints whose direction is opposite in the machine.
+        offset_rad: Angle of a joint at the machine's zero; zero without an entry.
+        feet: Names of all feet in the machine's order; empty for the order of the robot file.
     """
 
     joints: tuple[str, ...]
@@ -142,7 +142,7 @@ class MachineOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class AccelerationGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Error feedback of inverse dynamics: accelerations, hence one pair for all joints (planner.md, section 6).
+    """Error feedback of inverse dynamics in accelerations, so one pair for all joints (planner.md, section 6).
 
     Attributes:
         kp_1_s2: Stiffness [1/s²].
@@ -154,11 +154,12 @@ class AccelerationGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class TorqueGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Error feedback of the plain PID; every actuated joint gets both.
+    """Error feedback of the plain PID; every actuated joint needs both gains.
 
     Attributes:
         kp_nm_rad: Stiffness by joint [N m/rad].
-        kd_nm_s_rad: Damping by joint [N m s/rad]; explicit damping is stable up to half of inertia over period.
+        kd_nm_s_rad: Damping by joint [N m s/rad]; explicit damping is stable up to half of the joint's inertia divided
+            by the period.
     """
 
     kp_nm_rad: dict[str, NotNegative]
@@ -198,8 +199,8 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Limits on the change of the commanded base velocity (planner.md, section 3.1).
 
     Attributes:
-        acceleration_m_s2: Along the ground [m/s²].
-        turn_acceleration_rad_s2: About the vertical [rad/s²].
+        acceleration_m_s2: Largest acceleration along the ground [m/s²].
+        turn_acceleration_rad_s2: Largest angular acceleration about the vertical [rad/s²].
     """
 
     acceleration_m_s2: Positive = 0.5
@@ -213,19 +214,20 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         schema: Version of this format.
         name: Name of the robot.
         summary: One line that describes it.
-        urdf: Path beside the robot file, or ``package:DISTRIBUTION/path`` inside an installed Python distribution.
+        urdf: Path relative to the robot file, or ``package:DISTRIBUTION/path`` inside an installed Python distribution.
         base: True if the root link floats.
         home: The standing pose.
-        lying: Lying pose before it stands up; None for a robot without one.
-        feet: Feet or fingertips: spheres that may touch something, in the order of results.
+        lying: Lying pose before the robot stands up; None if it cannot lie.
+        feet: Feet or fingertips: contact spheres, in the order of results.
         soles: Flat feet, numbered after `feet`.
         limits: Limits of the motors.
         actuators: Actuator dynamics; None if unknown.
         gains: Feedback gains.
         gait: Default gait; None for a robot that does not walk.
         command: Limits on the change of its commanded velocity.
-        orders: Orders of joints of this robot's machines, by names such as the maker's library.
-        remarks: Why the URDF is right despite warnings of `check`, by names of links or joints, or patterns with ``*``.
+        orders: Joint orders of this robot's machines, by name, such as the maker's library.
+        remarks: Reasons why the URDF is right despite warnings of `check`, by names of links or joints, or patterns
+            with ``*``.
     """
 
     schema: Literal[1]
@@ -253,7 +255,7 @@ def read(path: Path) -> dict[str, Any]:
         InputError: The file is unreadable or not TOML.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device may never end
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device may have no end
             raise InputError(f"{path}: cannot be read: it is no ordinary file")
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -261,7 +263,7 @@ def read(path: Path) -> dict[str, Any]:
             raise InputError(
                 f"{path}: cannot be read: it is larger than {MOST_BYTES >> 20} MiB, which no robot file is"
             )
-        text = data.decode("utf-8-sig")  # some editors put a byte-order mark in front
+        text = data.decode("utf-8-sig")  # some editors write a byte-order mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path}: cannot be read: {reason}") from None
@@ -270,12 +272,12 @@ def read(path: Path) -> dict[str, Any]:
             raise InputError(f"{path}: line {number}: more than {MOST_DOTS} dots; write a table over several lines")
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a plain ValueError: a number of too many digits
+    except (ValueError, RecursionError) as error:  # a plain ValueError if a number has too many digits
         raise InputError(f"{path}: no valid TOML: {shown(str(error), LONGEST_LINE) or 'nested too deep'}") from None
 
 
 def parse(raw: Mapping[str, Any]) -> tuple[Description | None, list[str]]:
-    """Return the description in a robot file, and all problems visible in its text.
+    """Return the description in a robot file, and all problems in its text.
 
     Returns:
         The description, None if a value does not fit its key; and one line per problem, with its key.
@@ -286,7 +288,7 @@ def parse(raw: Mapping[str, Any]) -> tuple[Description | None, list[str]]:
 
 
 def _problems(raw: Any, struct: type[msgspec.Struct], where: str) -> list[str]:
-    """Return all that does not fit `struct`: unknown or missing keys, values of a wrong kind or out of range."""
+    """Return the mistakes in a table for `struct`: unknown or missing keys, values of a wrong kind or out of range."""
     if not isinstance(raw, Mapping):
         return [f"{where}: must be a table, as in [{where}]"]
     fields = {field.name: field for field in msgspec.structs.fields(struct)}
@@ -306,7 +308,7 @@ def _problems(raw: Any, struct: type[msgspec.Struct], where: str) -> list[str]:
 
 
 def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
-    """Return the mistakes in one value; tables and lists are entered, so that each line names the exact entry."""
+    """Return the mistakes in one value; for tables and lists, each line names the exact entry."""
     if typing.get_origin(kind) in (UnionType, typing.Union):
         kind = next(option for option in typing.get_args(kind) if option is not type(None))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -337,7 +339,7 @@ def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
 
 
 def _inconsistencies(raw: Mapping[str, Any]) -> list[str]:
-    """Return keys that contradict each other, as far as they are readable."""
+    """Return contradictions between readable keys."""
     feet, gait = raw.get("feet", []), raw.get("gait")
     named = [foot.get("name") for foot in feet if isinstance(foot, Mapping)] if isinstance(feet, list) else [None]
     names = [name for name in named if isinstance(name, str)]
@@ -364,7 +366,7 @@ def _literal(value: Any) -> str:
     """Return a value as Python source, truncated."""
     try:
         return shown(repr(value))
-    except ValueError:  # Python refuses to print numbers of some thousand digits
+    except ValueError:  # Python refuses to print numbers with thousands of digits
         return "a number of thousands of digits"
 
 

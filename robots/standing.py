@@ -1,4 +1,4 @@
-"""Check whether a robot can stand in its home pose and on the feet of its gait: statics, and how fast it tips."""
+"""Check whether a robot can stand in its home pose and on the feet of its gait: statics and rate of tipping."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from idcontrol.types import Array, Booleans
 GRAVITY = 9.81
 """Gravity [m/s²]."""
 MU = 0.6
-"""Friction of the ground that a robot must be able to stand on: rubber on a dry floor."""
+"""Friction coefficient with which a robot must be able to stand: rubber on a dry floor."""
 LEAST_LEAN_RAD = 0.02
-"""A robot that tips over at less lean than this does not stand: no controller holds its base as still."""
+"""A robot that tips over at a smaller lean does not stand: no controller holds its base as still."""
 MOST_LEAN_RAD = 0.15
-"""A robot that tips by more than this within a stance falls: a quarter of the lean of a fall."""
+"""A robot that leans by more than this within a stance falls; this is a quarter of the lean of a fall."""
 ON_EDGE = 1e-3
-"""A mass centre less than this inside the standing feet's hull is on its edge [m].
+"""A mass centre less than this inside the support polygon is on its edge [m].
 
-`support_margin` of two feet is up to 0.2 mm too large: it looks along `DIRECTIONS`."""
+`support_margin` of two feet is up to 0.2 mm too large, as it samples `DIRECTIONS`."""
 MOST_RADIUS = 0.5
-"""Largest radius of a foot, as a share of the length of its leg: a larger one reaches the knee."""
+"""Largest radius of a foot, as a share of the length of its leg; a larger foot would reach the knee."""
 MOST_GROWTH = 100.0
 """Bound on an exponent, so that a stance of hours does not overflow."""
 DIRECTIONS = np.stack([f(np.linspace(0.0, 2.0 * np.pi, 3600, endpoint=False)) for f in (np.cos, np.sin)])
@@ -69,7 +69,7 @@ def problems(robot: Robot, system: System) -> list[str]:
 
 
 def _buried(robot: Robot, system: System) -> list[str]:
-    """Name the joints of the legs that are below the ground in the standing pose."""
+    """Name the leg joints that are below the ground in the standing pose."""
     height = {
         system.actuated_names[i]: float(
             system.data.oMi[system.model.getJointId(system.actuated_names[i])].translation[2]
@@ -87,7 +87,7 @@ def _buried(robot: Robot, system: System) -> list[str]:
 
 
 def _oversized(robot: Robot, system: System, centres: Array) -> list[str]:
-    """Name the feet that are larger than their legs allow."""
+    """Name the feet that are too large for their legs."""
     large = []
     for foot, centre, leg in zip(robot.spheres, centres, legs(robot, system), strict=True):
         joints = [system.data.oMi[system.model.getJointId(system.actuated_names[i])].translation for i in leg]
@@ -98,9 +98,9 @@ def _oversized(robot: Robot, system: System, centres: Array) -> list[str]:
 
 
 def support_margin(feet: Array) -> float:
-    """Return the distance of the origin from the edge of the convex hull of points [m]; negative outside of it.
+    """Return the distance of the origin from the edge of the convex hull of points [m]; negative outside the hull.
 
-    It is the least value of the hull's support function.
+    The distance is the minimum of the hull's support function.
 
     Args:
         feet: Points in the plane, shape (n, 2) [m].
@@ -109,25 +109,25 @@ def support_margin(feet: Array) -> float:
 
 
 def torque_share(robot: Robot, system: System) -> float:
-    """Return the least largest share of its torque limits with which a robot stands at home on all feet.
+    """Return the largest share of a torque limit, minimized over contact forces, with which a robot stands at home.
 
     Args:
         robot: The robot.
-        system: Its machine, updated at rest in that pose.
+        system: Its multibody system, updated at rest in the home pose.
     """
     contacts = robot.contacts(MU, system=system).detect(math.inf)
     return _torque_share(system, contacts, robot.torque_limit(system.actuated_names), slice(6))
 
 
 def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice) -> float:
-    """Return the least largest share of torque limits with which contacts hold a robot still; inf if they cannot.
+    """Return the largest share of a torque limit, minimized over contact forces, at rest; inf if impossible.
 
-    A linear program in the contact forces f and the share s: min s, J_uᵀ f = c_u, |c_a - J_aᵀ f| <= s τ_max, with f in
-    friction pyramids.
+    The linear program in the contact forces f and the share s is: min s, J_uᵀ f = c_u, |c_a - J_aᵀ f| <= s τ_max, with
+    f in friction pyramids.
 
     Args:
         system: The machine at rest; c is its bias.
-        contacts: The n standing feet.
+        contacts: The n stance feet.
         limit: Torque limits τ_max, shape (a,) [N m].
         rows: Number of balanced unactuated rows: six for a base at rest, three for a carried base that may rotate.
     """
@@ -153,7 +153,7 @@ def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice)
 
 
 def stances(gait: Gait) -> list[tuple[Booleans, float]]:
-    """List the standing feet, shape (n,), and their duration [s], in order through a cycle of a gait."""
+    """List the stances of a gait cycle in order: stance feet, shape (n,), and duration [s]."""
     touchdown = np.array(gait.touchdown)
     changes = np.unique(np.concatenate([touchdown, (touchdown + gait.duty) % 1.0]).round(9))
     lengths = np.diff(np.append(changes, changes[0] + 1.0))
@@ -165,25 +165,25 @@ def stances(gait: Gait) -> list[tuple[Booleans, float]]:
 
 
 def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
-    """Name the stance that tips the robot most, if it tips it over, or the weakest that cannot carry it.
+    """Name the stance that tips the robot over fastest, or the weakest stance that cannot carry it.
 
-    Over a support d beside the mass centre at height h, a point mass tips by d/h (cosh(t √(g/h)) - 1) in time t.
+    A point mass at height h, at the horizontal distance d from its support, tips by d/h (cosh(t √(g/h)) - 1) in time t.
     """
     default, names = robot.description.gait, [foot.name for foot in robot.spheres]
-    assert default is not None  # only for robots that walk
+    assert default is not None  # a late import, only for robots that walk
     gait = Gait(
         period_s=default.period_s, duty=default.duty, touchdown=tuple(default.touchdown[name] for name in names)
     )
     contacts, limit = robot.contacts(MU, system=system).detect(math.inf), robot.torque_limit(system.actuated_names)
     height, most, needs = float(com[2]), (0.0, ""), (0.0, "")
     for stands, lasts in stances(gait):
-        if not stands.any():  # a leap: the planner of steps lets the base fall and be caught
+        if not stands.any():  # a flight phase: the planner lets the base fall, and the next stance catches it
             continue
         on = " and ".join(name for name, one in zip(names, stands, strict=True) if one)
         carriers = contacts.take(np.flatnonzero(stands))
         margin = support_margin(carriers.point[:, :2] - com[:2])
         beside = max(-margin, 0.0)
-        # no robot stays above a line or a point: start from the least lean that tips it over
+        # no robot balances on a line or a point: start from the smallest lean that tips it over
         begins = max(beside / height, LEAST_LEAN_RAD) if margin < ON_EDGE else 0.0
         lean = begins * (math.cosh(min(lasts * math.sqrt(GRAVITY / height), MOST_GROWTH)) - 1.0)
         most = max(
@@ -203,7 +203,7 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
 
 
 def implausible_inertias(robot: Robot, system: System) -> list[str]:
-    """Warn of each moving body whose inertia needs more space than the whole robot has."""
+    """Warn of each moving body whose inertia would need a body larger than the whole robot."""
     q = robot.standing_state(system).q
     data = system.model.createData()
     pin.framesForwardKinematics(system.model, data, q)

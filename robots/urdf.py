@@ -1,8 +1,8 @@
-"""A URDF read as XML: all its problems, in words, before Pinocchio reads it.
+"""Read a URDF as XML and report all its problems in words, before Pinocchio reads it.
 
-Pinocchio and urdfdom stop at the first error, name no line, and accept much that is no valid robot: a zero axis, a
-negative mass. Document types and entities are refused, since nothing in a URDF needs them and their expansion can fill
-the memory; so is anything far larger than any robot, before computing with it.
+Pinocchio and urdfdom stop at the first error, name no line, and accept invalid robots, such as a zero axis or a
+negative mass. Document types and entities are refused: URDFs do not need them, and their expansion can fill the memory.
+Files far larger than any robot are refused before any computation.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _NUMBERS = {
     ("cylinder", "length"): 1,
     ("mesh", "scale"): 3,
 }
-"""Count of the numbers in each attribute."""
+"""Number of values in each attribute."""
 
 _NOT_NEGATIVE = {("limit", "effort"), ("limit", "velocity"), ("dynamics", "damping"), ("dynamics", "friction")}
 _BOUNDED = ("origin", "axis", "mass", "inertia")
 LARGEST = 1e9
-"""Largest of the robot's numbers [m, rad, kg, kg m²]: computations with larger ones soon overflow."""
+"""Largest number in a URDF [m, rad, kg, kg m²]: computations with larger numbers soon overflow."""
 
 _JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 _WITH_AXIS = ("revolute", "continuous", "prismatic", "planar")
@@ -62,25 +62,25 @@ MOST_MOVING = 300
 _MOST_DEPTH = 100
 _MOST_ELEMENTS = 100 * MOST_LINKS
 _MOST_GUESSES = 5
-"""Limit of problems with a suggested name, whose search takes time proportional to the number of names."""
+"""Maximum number of problems with a suggested name, as each search takes time proportional to the number of names."""
 
 _ROUNDING_KG_M2 = 1e-15
-"""Tolerance of moments of inertia: CAD writes zeros as tiny numbers of either sign. A cube of 1 mg with sides of 1 mm
-has 170 times that."""
+"""Tolerance of moments of inertia, as CAD writes zeros as tiny numbers of either sign. A cube of 1 mg with sides of 1
+mm has 170 times this inertia."""
 _TRIANGLE = 1e-3
-"""Relative tolerance of moments of inertia in the triangle inequality: URDFs are printed with few digits."""
+"""Relative tolerance of moments of inertia in the triangle inequality, as URDFs are printed with few digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The mistakes in a URDF; each line says what is wrong, where, and how to fix it.
+    """The mistakes in a URDF; each line has the fault, its location and how to fix it.
 
     Attributes:
-        problems: Mistakes with which the dynamics cannot be computed, or would be wrong.
-        geometry: Mistakes that prevent collision geometry, which dynamics do not need.
-        warnings: Suspicious things with which the robot runs.
+        problems: Mistakes that prevent the dynamics, or make them wrong.
+        geometry: Mistakes that prevent collision geometry; the dynamics do not need it.
+        warnings: Suspicious values; the robot runs.
         frames: Names of links and joints; empty if the file is unreadable.
-        joints: Lower and upper limit of each joint of one velocity [rad or m]; infinite for none.
+        joints: Lower and upper limit of each joint with one velocity [rad or m]; infinite for no limit.
     """
 
     problems: tuple[str, ...] = ()
@@ -99,13 +99,13 @@ class _Document:
     line: Mapping[ET.Element, int]
 
     def at(self, element: ET.Element) -> str:
-        """Return the place of an element, ``line 12: joint hip``."""
+        """Return the location of an element, e.g. ``line 12: joint hip``."""
         name = element.get("name")
         return f"line {self.line[element]}: {shown(element.tag)}{f' {shown(name)}' if name else ''}"
 
 
 def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
-    """Check a URDF, as far as its text alone shows.
+    """Check the text of a URDF.
 
     Args:
         path: The file.
@@ -118,7 +118,7 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
     if document.root.tag != "robot":
         return Findings(problems=(f"line 1: the root element is <{shown(document.root.tag)}>; a URDF has <robot>",))
     if unexpanded := next(_unexpanded(document), ""):
-        return Findings(problems=(unexpanded,))  # xacro may add anything else that is missing
+        return Findings(problems=(unexpanded,))  # xacro may add all other missing elements
     problems = [*_bad_numbers(document), *_bad_names(document), *_bad_joints(document)]
     if not problems:
         problems += [*_no_tree(document)]
@@ -141,8 +141,9 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
 def mesh_file(filename: str, urdf: Path) -> Path:
     """Return the file of a mesh name in `urdf`.
 
-    ``package://NAME/...`` is looked up in every folder NAME beside or above the URDF; any other name starts at the URDF
-    and must stay in its package: the nearest folder above with a ``package.xml`` or a ``robot.toml``, else its own.
+    ``package://NAME/...`` is looked up in every folder NAME next to or above the URDF. Any other name is relative to
+    the URDF and must stay in its package: the nearest folder above with a ``package.xml`` or a ``robot.toml``, else the
+    URDF's folder.
 
     Raises:
         InputError: The name leaves its package, has an unknown scheme, or there is no such file.
@@ -162,7 +163,7 @@ def mesh_file(filename: str, urdf: Path) -> Path:
         marked = (f for f in urdf.parents if (f / "package.xml").is_file() or (f / "robot.toml").is_file())
         package = next(marked, urdf.parent)
         path = Path(os.path.normpath(urdf.parent / plain))
-    # by name and not by resolved links: package installers link to the actual files
+    # by name, not by resolved links, as package installers link to the actual files
     if not path.is_relative_to(package):
         raise InputError(f"it leaves the package folder {package.name}; move the file into it")
     if not os.path.isfile(path):
@@ -180,7 +181,7 @@ def _read(path: Path) -> _Document:
         raise InputError(f"cannot be read: {error.strerror}") from None
     if len(data) > MOST_BYTES:
         raise InputError(f"it is larger than {MOST_BYTES >> 20} MiB; give the URDF itself, its meshes in other files")
-    if b"\0" in data[:4]:  # expat reads it, Pinocchio does not
+    if b"\0" in data[:4]:  # expat accepts it, Pinocchio does not
         raise InputError("line 1: it is UTF-16 or UTF-32 text; save it as UTF-8")
     builder = ET.TreeBuilder()
     parser = expat.ParserCreate()
@@ -225,14 +226,14 @@ def _read(path: Path) -> _Document:
 
 
 def _floats(text: str) -> list[float]:
-    """Return the numbers of a text as C parses them: Python would accept 1_000 and digits of any script."""
+    """Return the numbers of a text by C's rules; Python would also accept 1_000 and digits of any script."""
     if "_" in text or not text.isascii():
         raise ValueError(text)
     return [float(word) for word in text.split()]
 
 
 def _numbers(element: ET.Element | None, key: str, default: tuple[float, ...]) -> Array:
-    """Return the numbers of an attribute; `default` if there are none or bad ones, which `_bad_numbers` reports."""
+    """Return the numbers of an attribute, or `default` if they are missing or bad (`_bad_numbers` reports them)."""
     text = element.get(key) if element is not None else None
     try:
         values = np.array(_floats(text)) if text is not None else np.array(default)
@@ -242,7 +243,7 @@ def _numbers(element: ET.Element | None, key: str, default: tuple[float, ...]) -
 
 
 def _unexpanded(document: _Document) -> Iterator[str]:
-    """Return elements that only xacro understands: URDF readers skip them, and an incomplete robot would remain."""
+    """Return xacro elements: URDF readers skip them and would read an incomplete robot."""
     for element, line in document.line.items():
         if element.tag.startswith("xacro:"):
             yield f"line {line}: <{shown(element.tag)}> is not expanded; run xacro first"
@@ -319,7 +320,7 @@ def _bad_joints(document: _Document) -> Iterator[str]:
         if kind in _WITH_AXIS and axis is not None:
             if axis.get("xyz") is None:
                 yield f"{at}: its axis has no xyz; give a direction such as 0 1 0"
-            elif not sum(x * x for x in _numbers(axis, "xyz", (1.0, 0.0, 0.0)).tolist()):  # by which it is normalized
+            elif not sum(x * x for x in _numbers(axis, "xyz", (1.0, 0.0, 0.0)).tolist()):  # the norm
                 yield f"{at}: its axis is zero; give a direction such as 0 1 0"
         for tag, key in (("mimic", "joint"), ("safety_controller", "k_velocity")):
             element = joint.find(tag)
@@ -342,13 +343,13 @@ def _ends(joint: ET.Element) -> tuple[str, str]:
 
 
 def _few(names: list[str]) -> str:
-    """Return the first of many names."""
+    """Return the first names of many."""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return ", ".join(shown(name) for name in names[:10]) + more
 
 
 def _no_tree(document: _Document) -> Iterator[str]:
-    """Return the ways in which links and joints form no tree: two parents, no root, several roots, loops."""
+    """Return why links and joints form no tree: two parents, no root, several roots, loops."""
     links = [link.get("name", "") for link in document.root.findall("link")]
     children: dict[str, list[str]] = {name: [] for name in links}
     mover: dict[str, str] = {}
@@ -400,7 +401,7 @@ def _bad_inertials(document: _Document) -> Iterator[str]:
 
 
 def _ignored(document: _Document) -> Iterator[str]:
-    """Return statements about joints that are ignored or hardly intended: mimics, and limits without a range."""
+    """Return statements about joints that are ignored or probably unintended: mimics, and limits without a range."""
     for joint in document.root.findall("joint"):
         mimic, limit = joint.find("mimic"), joint.find("limit")
         if leader := mimic.get("joint") if mimic is not None else None:
@@ -417,7 +418,7 @@ def _range(limit: ET.Element | None) -> tuple[float, float]:
 
 
 def _limits(joint: ET.Element) -> tuple[float, float]:
-    """Return a joint's limits; none if they leave it no range (`idcontrol.dynamics.system.position_limits`)."""
+    """Return a joint's limits; infinite if they leave no range (`idcontrol.dynamics.system.position_limits`)."""
     lower, upper = _range(joint.find("limit"))
     return (lower, upper) if joint.get("type") in _WITH_LIMIT and lower < upper else (-math.inf, math.inf)
 
@@ -436,9 +437,9 @@ def _unphysical_inertias(document: _Document) -> Iterator[str]:
 
 
 def _massless(document: _Document, free_flyer: bool) -> tuple[list[str], list[str]]:
-    """Return moving links without mass, fixed children included: those whose descendants have none, and others.
+    """Return moving links without mass, with fixed children: first links whose descendants have no mass, then others.
 
-    Consecutive joints, as in a ball joint, have massless links between them: the last one's mass is enough.
+    Consecutive joints, as in a ball joint, have massless links between them: the mass of the last link is sufficient.
     """
     links = {link.get("name", ""): link for link in document.root.findall("link")}
     fixed: dict[str, list[str]] = {name: [] for name in links}
