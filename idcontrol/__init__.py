@@ -1,6 +1,6 @@
 """Motor torques for robots in contact: inverse dynamics that predicts its own contact forces.
 
-The names below are all that most programs need::
+Most programs need only the names below::
 
     import idcontrol as idc
 
@@ -8,7 +8,7 @@ The names below are all that most programs need::
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, rate_hz=1000)
     command = controller(robot.standing_state(), robot.standing_reference())
 
-Each is loaded when it is first used, so that the import itself takes no time.
+Each name is loaded at first use, so the import itself takes no time.
 """
 
 import importlib
@@ -74,7 +74,7 @@ _HOME = {
     "plane": "contact.terrain",
     "run": "sweeps.running",
 }
-"""The module that defines each name; a name that is not here is a subpackage."""
+"""The module that defines each name; all other names are subpackages."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,13 +1,13 @@
-"""One controller for each of n robots of a kind, stepped in one call: for thousands of simulated robots.
+"""Controllers for n robots of a kind, stepped in one call: for thousands of simulated robots.
 
-Arrays go in and come out with one row for each robot. Nothing in Python runs for each robot: a compiled loop takes the
-row, computes its multibody terms (`idcontrol.dynamics.multibody`), finds its contacts and takes the control step,
-without the interpreter's lock, so that threads share the rows. A row whose step does not end at once is stepped again
-by the controller in Python, which relaxes a demand.
+Input and output arrays have one row per robot. No Python code runs per robot: a compiled loop computes the multibody
+terms of a row (`idcontrol.dynamics.multibody`), detects its contacts and takes the control step. It releases the
+interpreter's lock, so threads share the rows. If a step is not solved at the first attempt, the controller in Python
+takes it again and relaxes a demand.
 
-A row gets, to the bit, what `Controllers.single` would give it, a controller for one robot.
+The result of a row is bitwise equal to that of `Controllers.single`, a controller for one robot.
 
-The loop gets the address of the scheme's step, so it is compiled once for all schemes.
+The loop receives the address of the scheme's step, so it is compiled once for all schemes.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from idcontrol.types import Array, Booleans, Command, Integers, Reference, State
 FAILED: Final = int(Status.FAILED)
 FALLBACK: Final = int(Status.FALLBACK)
 REPAIRED: Final = int(Status.REPAIRED)
-"""Statuses as kernels take them."""
+"""Statuses as integers, for kernels."""
 
 
 class References(NamedTuple):
-    """References of n robots, one row for each; its fields are named as in `idcontrol.types.Reference`.
+    """References of n robots, one row per robot, with the field names of `idcontrol.types.Reference`.
 
     Attributes:
         q: Joint positions, shape (n, a) [rad].
         v: Joint velocities, shape (n, a) [rad/s].
         a: Joint accelerations, shape (n, a) [rad/s²].
-        stance: Which feet are planned to stand, shape (n, n_feet).
+        stance: True for feet in planned stance, shape (n, n_feet).
         since_touchdown: Time since each foot's planned touchdown, shape (n, n_feet) [s].
         to_liftoff: Time to the planned lift-off of each foot, shape (n, n_feet) [s].
     """
@@ -85,12 +85,12 @@ class References(NamedTuple):
 
 
 class Commands(NamedTuple):
-    """Torques of one period; fields as in `idcontrol.types.Command`, one row for each robot.
+    """Commands of n robots for one period, one row per robot, with the field names of `idcontrol.types.Command`.
 
     Attributes:
-        tau: Joint torques, shape (n, a) [N m]; zeros where state or reference cannot be used.
+        tau: Joint torques, shape (n, a) [N m]; zeros if state or reference is unusable.
         force: Predicted force on each foot, world axes, shape (n, n_feet, 3) [N]; zeros without contact.
-        status: How each step ended, a `idcontrol.types.Status`, shape (n,).
+        status: `idcontrol.types.Status` of each step, shape (n,).
         residual: Relative residual of each contact problem, shape (n,).
         clipped: True if a torque is at its limit, shape (n,).
     """
@@ -103,7 +103,7 @@ class Commands(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The memory of each robot's controller, as `InverseDynamics` has it; first axis n, k feet."""
+    """The memory of each robot's controller, as in `InverseDynamics`; first axis n, k feet."""
 
     identity: Integers
     active: Integers
@@ -151,11 +151,11 @@ class _Rows(NamedTuple):
 
 
 class _Worker(NamedTuple):
-    """The controller that steps the rows of one thread, as kernels take it.
+    """The controller for the rows of one thread, as an argument of kernels.
 
     Attributes:
         whole: Its `idcontrol.controllers.whole.Whole`.
-        intake: Where `copy_inputs` puts state and reference.
+        intake: Memory into which `copy_inputs` writes state and reference.
     """
 
     whole: Bound
@@ -163,7 +163,7 @@ class _Worker(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """Times, states and references of all rows, and the friction that each assumes."""
+    """Times, states, references and assumed friction of all rows."""
 
     t: Array
     q: Array
@@ -173,7 +173,7 @@ class _Call(NamedTuple):
 
 
 class Controllers:
-    """A controller for each of n robots of one kind, on flat ground or one terrain."""
+    """Controllers for n robots of one kind, on flat ground or one terrain."""
 
     def __init__(
         self,
@@ -193,15 +193,16 @@ class Controllers:
             name: A controller of inverse dynamics that predicts its contact forces, e.g. ``"id-coulomb-qp"``.
             robot: A robot from `idcontrol.robots.load`.
             n: Number of controllers.
-            mu: Assumed friction of each, one number or shape (n,); inf means no slip.
-            rate_hz: Rate at which they will be called [Hz].
-            terrain: The ground; None is the plane z = 0.
-            settings: Settings of their steps; impacts are not predicted.
-            threads: Threads that share the rows; None takes one for each processor that this process may use.
+            mu: Assumed friction coefficient of each row, one number or shape (n,); inf means no slip.
+            rate_hz: Rate of the calls [Hz].
+            terrain: The ground; None means the plane z = 0.
+            settings: Settings of the steps; impacts are not predicted.
+            threads: Number of threads that share the rows; None means one per processor that this process may use.
 
         Raises:
             UnknownName: No controller has that name.
-            InputError: It is no such controller, the robot cannot be used, or a number is none.
+            InputError: The controller does not predict contact forces, the robot is unusable, or an argument is not a
+                valid number.
         """
         if n < 1:
             raise InputError(f"a batch of {n} controllers: give 1 or more")
@@ -234,7 +235,7 @@ class Controllers:
         self._busy = Lock()
 
     def single(self, mu: float) -> InverseDynamics:
-        """Return a controller for one robot with exactly the commands of a row with friction `mu`."""
+        """Return a controller for one robot, with exactly the commands of a row with friction `mu`."""
         name, robot, h, terrain, settings = self._settings
         contacts = robot.contacts(mu, terrain, CompiledSystem.of(robot.system()))
         if not 0 < len(robot.description.feet) <= MOST_FEET:
@@ -261,22 +262,22 @@ class Controllers:
             mine[slice(None) if which is None else which] = new
 
     def __call__(self, t: npt.ArrayLike, q: Array, v: Array, references: References) -> Commands:
-        """Return torques for the periods that begin at `t`; a row that cannot be used harms no other.
+        """Return torques for the periods that begin at `t`; an unusable row does not affect other rows.
 
         Args:
-            t: Time of all rows, or of each, shape (n,) [s].
+            t: Time of all rows, or time of each row, shape (n,) [s].
             q: Configurations in Pinocchio's layout, shape (n, nq).
             v: Velocities in Pinocchio's layout, shape (n, nv).
             references: Motion of the joints.
 
         Raises:
-            InputError: An array has another shape.
+            InputError: An array has a wrong shape.
         """
         times: Array = np.array(np.broadcast_to(np.asarray(t, dtype=np.float64), (self.n,)))
         call = _Call(times, self._real("q", q, "q"), self._real("v", v, "v"), self._asked(references), self._mu)
         out = self._commands()
         run = [(worker, self._rows, call, out, begin, end) for worker, begin, end in self._shares]
-        with self._busy:  # workers and memories of robots serve one call at a time
+        with self._busy:  # only one call at a time may use the workers and the robots' memories
             if self._pool is None:
                 self._run(*run[0])
             else:
@@ -330,10 +331,10 @@ def _processors() -> int:
 
 
 def _rows_of(what: str, values: Any, shape: tuple[int, ...], kind: Any) -> Any:
-    """Return values as a contiguous array of that shape and type.
+    """Return values as a contiguous array of this shape and type.
 
     Raises:
-        InputError: They have another shape.
+        InputError: The values have another shape.
     """
     array = np.ascontiguousarray(values, dtype=kind)
     if array.shape != shape:
@@ -342,11 +343,11 @@ def _rows_of(what: str, values: Any, shape: tuple[int, ...], kind: Any) -> Any:
 
 
 def _worker(single: InverseDynamics) -> _Worker:
-    """Return a controller as kernels take it; it must not be used by another thread meanwhile."""
+    """Return a controller as an argument of kernels; no other thread may use it at the same time."""
     system, contacts = single._system, single._contacts
     assert isinstance(contacts, SphereContacts)
     feet = contacts.radius.size
-    # the first call makes room for references of that many feet
+    # the first call allocates references for this number of feet
     single(State(t=0.0, q=_neutral(system), v=np.zeros(system.n_velocities)), _standing(system, feet))
     single.reset()
     assert single._whole is not None
@@ -415,7 +416,7 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _steps(worker: _Worker, rows: _Rows, call: _Call, out: Commands, begin: int, end: int) -> None:
-    """Step the rows from `begin` to `end`; a row not solved at once is unchanged, with status FALLBACK."""
+    """Step the rows from `begin` to `end`; a row without a first solution stays unchanged, with status FALLBACK."""
     references, machine = call.references, worker.whole.borrowed.machine.borrowed
     for i in range(begin, end):
         row = (

@@ -1,7 +1,7 @@
-"""Every error that this package raises on purpose, and a fault that a user mends without them.
+"""The exceptions of this package, and the recognition of a full disk.
 
 Constructors may raise. A control step raises only for a problem that its contact model does not accept (hundreds of
-contacts, infinite drag); it reports everything else in its `Status`.
+contacts, infinite drag); all other faults are reported in its `Status`.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Numbers of an `OSError` where a disk, or a user's part of it, is full: nothing is wrong inside."""
+"""Numbers of an `OSError` for a full disk or an exhausted quota, which is no internal error."""
 MANY = 20
-"""Where more names than this are known, the message leaves them out, but for `EXAMPLES`."""
+"""If more names than this are known, a message lists only `EXAMPLES` of them."""
 EXAMPLES = 5
 
 
 class IdControlError(Exception):
-    """Base class: its text is one line that says what is wrong, where, and how to mend it."""
+    """Base class. The message is one line: the fault, its location and how to fix it."""
 
 
 class InputError(IdControlError, ValueError):
-    """A file, a configuration, a state or an argument that cannot be used."""
+    """A file, a configuration, a state or an argument is unusable."""
 
 
 class Diverged(IdControlError, ArithmeticError):
-    """The motion of a simulated machine has left all bounds, as an unstable controller makes it do."""
+    """The simulated motion diverged, typically because the controller is unstable."""
 
 
 class UnknownName(IdControlError, LookupError):
-    """A name that is not registered.
+    """A name is not registered.
 
     Attributes:
-        kind: Kind of thing that was looked for, e.g. ``"controller"``.
-        name: The name that was asked for.
-        known: The names that exist, sorted.
+        kind: Kind of the requested object, e.g. ``"controller"``.
+        name: The requested name.
+        known: The existing names, sorted.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        last = {key.rpartition(".")[2]: key for key in self.known}  # of a dotted key, by which it is called, too
+        last = {key.rpartition(".")[2]: key for key in self.known}  # the last part of a dotted key is also a name
         likely = difflib.get_close_matches(str(name), [*self.known, *last], n=1)
         hints = [f"did you mean {last.get(likely[0], likely[0])!r}?"] if likely else []
         if len(self.known) <= MANY:
@@ -55,16 +55,16 @@ class UnknownName(IdControlError, LookupError):
 
 
 class DuplicateName(IdControlError, ValueError):
-    """A name that is registered already."""
+    """A name is already registered."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"a {kind} named {name!r} is registered already; choose another name")
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of idcontrol from the folder or file that it was installed from.
+    """Return the command that installs an extra of idcontrol from the source of its installation.
 
-    Package indexes do not have idcontrol; PEP 610 says what is written in ``direct_url.json``.
+    idcontrol is not on a package index, so the source is read from ``direct_url.json`` (PEP 610).
     """
     try:
         written = importlib.metadata.distribution("idcontrol").read_text("direct_url.json")
@@ -74,4 +74,4 @@ def install_command(extra: str) -> str:
     url = urlsplit(origin.get("url", ""))
     place = unquote(url.path) if url.scheme == "file" else "idcontrol"
     editable = "--editable " if origin.get("dir_info", {}).get("editable") else ""
-    return f"pip install {editable}{shlex.quote(f'{place}[{extra}]')}"  # brackets are quoted, too
+    return f"pip install {editable}{shlex.quote(f'{place}[{extra}]')}"  # quoted, as it contains brackets

@@ -1,8 +1,8 @@
-"""The data that flows from state to reference to command to state, and the words for how a step ended.
+"""The data of a control loop: state, reference, command, and the status of a step.
 
-Arrays are float64, C-contiguous, in SI units. Everything here is plain data; nothing here computes. Objects that are
-made in each step are frozen `msgspec.Struct`s, which take a fifth of the time of a frozen dataclass; to change one,
-make a copy with `msgspec.structs.replace`.
+Arrays are float64, C-contiguous, in SI units. These types hold plain data only. Objects that are created in each step
+are frozen `msgspec.Struct`s, which take a fifth of the time of a frozen dataclass; copy them with changes by
+`msgspec.structs.replace`.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ Number = TypeVar("Number", bound=np.generic)
 def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """Return a copy of `array` without write access: its memory is read-only, and ``setflags`` cannot change it.
 
-    A controller may write into what it is handed, and the record takes that later.
+    Controllers get such copies: they may write into their arguments, which are recorded later.
     """
     return np.ndarray(array.shape, array.dtype, array.tobytes())
 
 
 class Status(enum.IntEnum):
-    """How one control or plant step ended, from best to worst."""
+    """The outcome of a control or plant step, from best to worst."""
 
     SOLVED = 0
-    """Everything that was asked for was met, and the residual was checked."""
+    """All demands were met, and the residual was checked."""
     REPAIRED = 1
-    """Limits and friction cones hold; tracking or the torque rate was given up, or a regularization was added."""
+    """Limits and friction cones hold; tracking or the torque-rate limit was relaxed, or a regularization was added."""
     FALLBACK = 2
-    """No solution of this step could be used: the last admissible command, or a plain one, was."""
+    """The step has no usable solution; the last admissible command or a simple one replaces it."""
     FAILED = 3
-    """The input could not be used at all (a NaN in the state): the command is zero torque."""
+    """The input is unusable (a NaN in the state); the command is zero torque."""
 
     def __str__(self) -> str:
-        """Return the name, which says more than a number."""
+        """Return the name instead of the number."""
         return self.name
 
 
 SOLVED_BY: Final = (
     "sticking", "noslip", "dissipation", "one-stage", "coulomb-lcp", "sap", "constraint", "coulomb-cone",
 )  # fmt: skip
-"""The values of `Command.solved_by` of our controllers; records store their numbers."""
+"""Values of `Command.solved_by`; records store their indices."""
 
 
 CONES: Final = ("none", "pyramid", "circle")
-"""The values of `ContactLaw.cone` that are known."""
+"""Known values of `ContactLaw.cone`."""
 
 
 class ContactLaw(NamedTuple):
-    """What an experiment must know of the contact model of a controller or plant before it makes one.
+    """Properties of a controller's or plant's contact model that an experiment needs before it makes the object.
 
-    A user's own controller or plant may have one as its attribute ``contact_law``.
+    A user's controller or plant may define it as the attribute ``contact_law``.
 
     Attributes:
-        cone: Shape of the friction cones: ``pyramid``, a diamond along the tangents, ``circle``, or ``none`` where
-            friction is not read; None if it is not known.
+        cone: Shape of the friction cones: ``pyramid``, a diamond along the tangents, ``circle``, or ``none`` if
+            friction is not used; None if unknown.
         detects: True if contacts, and their friction, come from the detector of the setup.
     """
 
@@ -76,14 +76,14 @@ class ContactLaw(NamedTuple):
 
 
 TOUCHING_N: Final = 1e-3
-"""Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
+"""Smallest force that counts as contact [N]: far above rounding errors, far below the load of any foot."""
 
 
 class SoleWrenches(Protocol):
-    """Where the feet of a machine are, as `idcontrol.contact.soles.Soles`."""
+    """Positions of a machine's feet, as in `idcontrol.contact.soles.Soles`."""
 
     def number(self, sole: str) -> int:
-        """Return the number of a foot, by its frame."""
+        """Return the number of the foot on a frame."""
         ...
 
     def wrenches(self, forces: ContactForces) -> Array:
@@ -95,11 +95,11 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
     """Forces at named contacts, from a plant (measured) or a controller (predicted).
 
     Attributes:
-        identity: Identity of each contact, shape (n,): a number that stays the same from step to step; for a foot
-            sphere it is its index.
+        identity: Identity of each contact, shape (n,): a number that is constant from step to step; for a foot sphere,
+            its index.
         force: Force of the ground on the machine, world axes, shape (n, 3) [N].
-        normal: Contact normals, world axes, pointing to the machine, shape (n, 3).
-        soles: Returns where the feet of the machine are; None where that is not known.
+        normal: Contact normals, world axes, towards the machine, shape (n, 3).
+        soles: Returns the positions of the machine's feet; None if unknown.
     """
 
     identity: Integers
@@ -110,15 +110,15 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
     def wrench(self, sole: str) -> Array:
         """Return the wrench of the ground on one foot: force, then moment, shape (6,) [N, N m]; zeros in flight.
 
-        The moment is about the origin of the sole's frame, along the axes of the world (``LOCAL_WORLD_ALIGNED``). A
-        point foot has no moment about its contact point.
+        The moment is about the origin of the sole's frame, in world axes (``LOCAL_WORLD_ALIGNED``). A point foot has no
+        moment about its contact point.
 
         Args:
             sole: Frame of the sole or foot in the robot file.
 
         Raises:
             UnknownName: No foot is on that frame.
-            InputError: It is not known where the feet are, as for forces of a plant: see `SphereContacts.soles`.
+            InputError: The positions of the feet are unknown, as for forces of a plant; see `SphereContacts.soles`.
         """
         if self.soles is None:
             raise InputError("these forces do not know the soles; take contacts.soles(q).wrenches(forces)")
@@ -128,7 +128,7 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def none() -> ContactForces:
-        """No contact at all."""
+        """Return forces without any contact."""
         return ContactForces(identity=np.zeros(0, dtype=np.int64), force=np.zeros((0, 3)), normal=np.zeros((0, 3)))
 
 
@@ -137,9 +137,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         t: Time [s].
-        q: Configuration in Pinocchio's layout, shape (nq,): a free-flyer is position [m], quaternion (x, y, z, w).
-        v: Velocity in Pinocchio's layout, shape (nv,): a free-flyer is linear [m/s], angular [rad/s], in its own axes.
-        forces: Contact forces sensed over the period before `t`; None where nothing is sensed.
+        q: Configuration in Pinocchio's layout, shape (nq,): a free-flyer has position [m] and quaternion (x, y, z, w).
+        v: Velocity in Pinocchio's layout, shape (nv,): a free-flyer has linear [m/s] and angular velocity [rad/s], base
+            axes.
+        forces: Contact forces sensed over the period before `t`; None without sensors.
     """
 
     t: float
@@ -148,7 +149,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     forces: ContactForces | None = None
 
     def sealed(self) -> State:
-        """Return this state with read-only copies of its arrays, which are the plant's and the record's."""
+        """Return this state with read-only copies of its arrays, to protect the plant and the record."""
         felt = self.forces
         if felt is not None:
             identity, force, normal = read_only(felt.identity), read_only(felt.force), read_only(felt.normal)
@@ -161,8 +162,8 @@ class Sensed(msgspec.Struct, frozen=True):
 
     Attributes:
         state: The state, with the contact forces of the last period.
-        tau: Torques that were applied, shape (a,) [N m].
-        accelerometer: Specific force of the base, in its own axes, shape (3,) [m/s²].
+        tau: Applied torques, shape (a,) [N m].
+        accelerometer: Specific force of the base, base axes, shape (3,) [m/s²].
     """
 
     state: State
@@ -176,17 +177,17 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         q: Joint positions, shape (a,) [rad].
         v: Joint velocities, shape (a,) [rad/s]: the mean over the period that ends at this instant, ``v(t) - h a / 2``
-            at constant acceleration. The velocity of a machine that is simulated in steps has the same meaning.
+            at constant acceleration. The velocity of a plant simulated in steps has the same meaning.
         a: Joint accelerations, shape (a,) [rad/s²].
-        stance: Which feet are planned to stand, shape (n_feet,).
-        since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf where it does not apply.
-        to_liftoff: Time to the planned lift-off of each foot, shape (n_feet,) [s]; inf where it does not apply.
-        base_position: Reference of the base, world frame, shape (3,) [m]; like `base_yaw` and `feet`, it is recorded
-            and not used for control.
-        base_yaw: Reference heading [rad]; roll and pitch are meant to be zero.
+        stance: True for feet in planned stance, shape (n_feet,).
+        since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf for feet in swing.
+        to_liftoff: Time to the planned lift-off of each foot, shape (n_feet,) [s]; inf without a planned lift-off.
+        base_position: Reference position of the base, world frame, shape (3,) [m]; like `base_yaw` and `feet`, it is
+            only recorded, not used for control.
+        base_yaw: Reference heading [rad]; the reference roll and pitch are zero.
         feet: Planned centres of the foot spheres, world frame, shape (n_feet, 3) [m].
-        residual: Largest distance between a planned foot and the nearest position that the joints can reach [m]; above
-            1e-6 the plan is out of reach.
+        residual: Largest distance between a planned foot and its nearest reachable position [m]; above 1e-6 the plan is
+            out of reach.
     """
 
     q: Array

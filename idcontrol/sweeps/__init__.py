@@ -1,8 +1,8 @@
 """Sweeps: many runs of an experiment with different settings, and a table of the results.
 
-A sweep is plain data, a list of `plan.PlannedRun`. `execute` makes each run as ``idcontrol run`` in its own process,
-here or on a Dask cluster, which leaves a run folder; `record` reads the folders and writes the tables. `comparison`
-does all of this. A `study` is a named sweep with conclusions.
+A sweep is plain data, a list of `plan.PlannedRun`. `execute` runs each row as ``idcontrol run`` in its own process,
+locally or on a Dask cluster; each process leaves a run folder. `record` reads the folders and writes the tables, and
+`comparison` combines these steps. A `study` is a named sweep with conclusions.
 
 On disk::
 
@@ -13,6 +13,6 @@ On disk::
     table.csv            the same, flat
     tables.json, *.csv   tables of the study
 
-NAME is derived from the row's settings, so an interrupted sweep continues when it is called again with the same folder:
-finished runs are kept, failed runs are repeated.
+NAME is derived from the row's settings, so a second call with the same folder continues an interrupted sweep: finished
+runs are kept, failed runs are repeated.
 """

@@ -40,12 +40,12 @@ def compare(
 
     Args:
         experiment: Name of the experiment.
-        controllers: Names, or places of your own (``"mine.py:Mine"``); None for all that have names.
+        controllers: Names, or places of user classes (``"mine.py:Mine"``); None means all names.
         vary: Values of any other settings, e.g. ``{"mu": [0.1, 0.8], "seed": range(5)}``.
         preset: The configuration that every run begins with.
-        jobs: Number of simultaneous runs; None for one per core.
-        out: Folder of the comparison; an interrupted one is continued. None creates a new one below ``runs``.
-        **settings: Changes to the preset for all runs, by name, by dotted key or by its last part.
+        jobs: Number of simultaneous runs; None means one per core.
+        out: Folder of the comparison; an interrupted one is continued. None creates a new folder below ``runs``.
+        **settings: Changes to the preset for all runs, by name, dotted key or last part of the key.
 
     Returns:
         The comparison. A failed run is a row with the reason.
@@ -54,8 +54,7 @@ def compare(
         UnknownName: The experiment, preset, setting, controller or plant does not exist.
         InputError: A value is invalid, the folder is unusable, or no run accepted its settings.
 
-    Warns:
-        UserWarning: The record of a run that was done is damaged, so the run is made again.
+    Warns: UserWarning: The record of a finished run is damaged, so the run is repeated.
     """
     chosen = load_experiment(experiment)
     axes: dict[str, Sequence[Any]] = {key: list(values) for key, values in (vary or {}).items()}
@@ -94,7 +93,7 @@ def all_controllers(start: Any, decided: set[str]) -> dict[str, Sequence[Any]]:
 
 
 def on_this_machine(jobs: int | None) -> MakeRuns:
-    """Return a runner of at most this many simultaneous runs; None for one per core that this process may use."""
+    """Return a runner of at most `jobs` simultaneous runs; None means one per core that this process may use."""
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -113,16 +112,16 @@ def conduct(
     notice: Callable[[str], None],
     ended: Callable[[RunOutcome, float], None] = lambda outcome, share: None,
 ) -> tuple[RunOutcome, ...]:
-    """Make the missing runs and write the table of all.
+    """Make the missing runs and write the table of all runs.
 
     Args:
         planned: All runs of the comparison.
         out: Its folder.
-        make_runs: Makes runs; yields each as it ends.
+        make_runs: Makes runs and yields each finished run.
         experiment: Name of the experiment.
-        study: Name of the study; None if it is none.
-        command: The command that makes this comparison, and continues it.
-        notice: Called with a line about each run whose record is damaged, and which is therefore repeated.
+        study: Name of the study; None without a study.
+        command: The command that makes or continues this comparison.
+        notice: Called with a line about each run that is repeated because its record is damaged.
         ended: Called with each finished run, and the completed share, 0 to 1.
 
     Raises:

@@ -1,7 +1,7 @@
 """Makes the runs of a sweep, each in its own process, on this machine's cores or on a Dask cluster.
 
 A run is written into a hidden folder, which gets its name at the end. So a row is done exactly if its folder exists,
-even after kills, and two attempts at one row cannot mix.
+even after a kill, and two attempts at a row cannot mix.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", 
 
 
 def done(row: PlannedRun, runs: Path) -> bool:
-    """True if the row is finished: its folder exists. `damage` checks whether it is readable."""
+    """True if the row is finished: its folder exists. `damage` checks its record."""
     return (runs / row.name).is_dir()
 
 
@@ -66,7 +66,7 @@ def failed_folder(row: PlannedRun, runs: Path) -> Path:
 def on_this_machine(
     rows: Sequence[PlannedRun], runs: Path, jobs: int, say: Callable[[str], None] = lambda line: None
 ) -> Generator[PlannedRun, None, None]:
-    """Run `rows`, at most `jobs` at a time; yield each when it has ended, well or not.
+    """Run `rows`, at most `jobs` simultaneously; yield each finished row, successful or not.
 
     Closing the iterator stops the runs. `say` is called when kernels are compiled, once per kind of run.
     """
@@ -89,9 +89,9 @@ def on_this_machine(
 
 
 def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Generator[PlannedRun, None, None]:
-    """Run `rows` on the workers of a Dask scheduler; yield each when it has ended, well or not.
+    """Run `rows` on the workers of a Dask scheduler; yield each finished row, successful or not.
 
-    A row whose worker dies is run by another worker.
+    If a worker dies, another worker runs its row.
 
     The workers need this installation and must see the folder `runs` under the same path.
 
@@ -112,7 +112,7 @@ def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Genera
             for row in rows
         }
         try:
-            # without the loop it would look for a default client
+            # without the argument, Dask would search for a default client
             for future in distributed.as_completed(futures, loop=client.loop):
                 row = futures[future]
                 if future.status != "finished":
@@ -133,12 +133,12 @@ class _Attempt:
     log: IO[bytes]
 
     def compiling(self) -> str | None:
-        """Return the line that announces compilation; None if there was none."""
+        """Return the line that announces compilation; None without compilation."""
         lines = os.pread(self.log.fileno(), 1 << 16, 0).decode(errors="replace").splitlines()
         return next((line for line in lines if line.startswith(SAYS)), None)
 
     def stop(self) -> None:
-        """End the process and delete what it wrote."""
+        """End the process and delete its folder."""
         self.process.terminate()
         try:
             self.process.wait(timeout=5.0)
@@ -170,7 +170,7 @@ def _start(row: PlannedRun, runs: Path) -> _Attempt:
 
 
 def _finish(attempt: _Attempt) -> None:
-    """Rename the folder of a process that has ended: to the row's name, or to that of its failure."""
+    """Rename the folder of a finished process to the name of the row or of its failure."""
     folder, runs, row = attempt.folder, attempt.runs, attempt.row
     attempt.log.seek(0)
     lines = attempt.log.read().decode(errors="replace").strip().splitlines()
@@ -179,7 +179,7 @@ def _finish(attempt: _Attempt) -> None:
     if (folder / "metrics.json").is_file() and not (folder / "record.log").exists():
         try:
             folder.rename(runs / row.name)
-        except OSError:  # another attempt at this row was first
+        except OSError:  # another attempt at this row was faster
             shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(failed_folder(row, runs), ignore_errors=True)
         return
@@ -188,7 +188,7 @@ def _finish(attempt: _Attempt) -> None:
         with contextlib.suppress(ValueError):
             lines.append(f"the process was ended by {signal.Signals(-code).name}")
     reason = lines[-1].removeprefix("idcontrol: ") if lines else f"the process ended with status {code} and no record"
-    if code == UNUSABLE and not (folder / "traceback.txt").exists():  # a fault of a user's controller has one
+    if code == UNUSABLE and not (folder / "traceback.txt").exists():  # a user's error leaves a traceback
         reason = REFUSED + reason
     shutil.rmtree(failed_folder(row, runs), ignore_errors=True)
     if folder.exists():

@@ -20,16 +20,16 @@ from idcontrol.sweeps.record import RunOutcome, varied_keys
 from idcontrol.types import Array
 
 PANELS = 8
-"""Limit of conditions in a figure; each has a panel."""
+"""Maximum number of conditions in a figure, one panel each."""
 
 DISTINCT = 20
-"""Limit of conditions with a colour, a marker and a legend entry of their own."""
+"""Maximum number of conditions with a separate colour, marker and legend entry."""
 
 JOINED = 12
-"""Points of at most this many values of a setting are joined by a line; more values count as random draws."""
+"""Maximum number of values of a setting whose points are joined by a line; more values count as random draws."""
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#444444", "#9aa0a6")
-"""Colours of the lines; the first ones are distinct for colour-blind readers, too."""
+"""Colours of the lines; the first colours are distinct even for colour-blind readers."""
 _MARKERS = "os^Dv<>ph*"
 
 CURVES = (
@@ -52,12 +52,12 @@ class Digest:
 
     Attributes:
         t: Middle of each gait period [s].
-        q_err: Mean joint position error in it [rad].
+        q_err: Mean joint position error in each gait period [rad].
         com: Centre of mass from above, once a gait period, shape (k, 2) [m].
         waypoints: Waypoints, shape (w, 2) [m].
         feet: Names of the feet.
-        foot_err: Mean error of each foot's predicted normal force while it presses, shape (n_feet,) [N]; NaN without
-            prediction.
+        foot_err: Mean error of each foot's predicted normal force while it carries load, shape (n_feet,) [N]; NaN
+            without prediction.
     """
 
     t: Array
@@ -101,11 +101,11 @@ def _digest(folder: Path) -> Digest | None:
 def pictures(
     outcomes: Sequence[RunOutcome], grouping: Callable[[RunOutcome], tuple[str, str]] | None = None
 ) -> list[Picture]:
-    """Return all figures that the metrics and arrays of these runs allow.
+    """Return all figures for which these runs have metrics and arrays.
 
     Args:
         outcomes: The runs.
-        grouping: Names the line and the panel of a run (`Study.grouping`).
+        grouping: Returns the names of a run's line and panel (`Study.grouping`).
     """
     scene = _Scene.of(outcomes, grouping)
     with matplotlib.rc_context(STYLE):
@@ -121,7 +121,7 @@ def pictures(
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """Runs by line (one colour each, usually a controller) and by panel (all other varied settings but the seed)."""
+    """Runs by line (one colour each, usually a controller) and by panel (all other varied settings except the seed)."""
 
     outcomes: Sequence[RunOutcome]
     groups: Mapping[str, tuple[str, str]]
@@ -169,7 +169,7 @@ def _is_numeric(outcomes: Sequence[RunOutcome], key: str) -> bool:
 
 
 def _moves_a_line(outcomes: Sequence[RunOutcome], key: str, groups: Mapping[str, tuple[str, str]]) -> bool:
-    """True if some line has several values of a setting within a panel: otherwise its points are other conditions."""
+    """True if the setting varies along a line within a panel, False if points of a line are other conditions."""
     values: dict[tuple[str, str], set[Any]] = {}
     for o in outcomes:
         values.setdefault(groups[o.row.name], set()).add(o.setting(key))
@@ -184,7 +184,7 @@ def _torque_rate(scene: _Scene) -> Figure | None:
     few = len(scene.panels) <= DISTINCT
     for number, (condition, members) in enumerate(scene.panels.items()):
         color = COLORS[number % len(COLORS) if few else 0]
-        # the eleventh has another marker than the first
+        # the eleventh marker differs from the first
         marker = _MARKERS[(number + number // len(COLORS)) % len(_MARKERS)] if few else "o"
         for o in members:
             if o.metric(key) is None:
@@ -196,7 +196,7 @@ def _torque_rate(scene: _Scene) -> Figure | None:
         if few:
             axes[0, 0].plot([], [], marker, color=color, label=condition)
     axes[0, 0].set_yticks(range(len(scene.lines)), scene.lines)
-    axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # the first line on top, none on an edge
+    axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # first line on top, no line on an edge
     axes[0, 0].set_xscale("log")
     axes[0, 0].set_xlabel("|Δτ/Δt| [N m/s]")
     legend_above(figure, axes[0, 0])
@@ -224,11 +224,11 @@ def _paths(scene: _Scene) -> Figure | None:
 
 def _feet(scene: _Scene) -> Figure | None:
     def predicted(o: RunOutcome, digested: Digest) -> bool:
-        # a falling robot may predict a million newtons, which would hide everything else
+        # the million newtons that a falling robot may predict would hide all other values
         return o.done and bool(np.isfinite(digested.foot_err).any())
 
     def draw(axes: Any, o: RunOutcome, digested: Digest, color: str) -> None:
-        beside = 0.5 * ((scene.lines.index(scene.line(o)) + 0.5) / len(scene.lines) - 0.5)  # none hides another
+        beside = 0.5 * ((scene.lines.index(scene.line(o)) + 0.5) / len(scene.lines) - 0.5)  # no line hides another
         axes.plot(np.arange(len(digested.feet)) + beside, digested.foot_err, "o", color=color, markersize=4)
         axes.set_xticks(range(len(digested.feet)), digested.feet)
         axes.set_xlim(-0.5, len(digested.feet) - 0.5)
@@ -304,11 +304,11 @@ def _curves(scene: _Scene, key: str) -> Figure | None:
 
 def _log(axis: Any) -> None:
     """Make an axis logarithmic over its data, with plain numbers for ticks: 1, 2, 5 in each of few decades."""
-    if not np.isfinite(axis.get_minpos()):  # all is zero, like the error of a robot in its first steps
+    if not np.isfinite(axis.get_minpos()):  # all values are zero, like the error of a robot in its first steps
         return
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = axis.get_view_interval()
-    if high < 5.0 * low:  # 1, 2, 5 would leave one or two
+    if high < 5.0 * low:  # 1, 2, 5 would leave one or two ticks
         axis.set_major_locator(MaxNLocator(5))
     else:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100.0 * low else (1.0,)))

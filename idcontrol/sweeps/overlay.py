@@ -13,14 +13,14 @@ from idcontrol.sweeps.record import RunOutcome
 from idcontrol.types import Array
 
 SAME_S = 1e-9
-"""Times closer than this are equal [s]."""
+"""Times closer than this count as equal [s]."""
 
 
 def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
-    """Return the plots of these runs over each other; None if none of them is a walk.
+    """Return the plots of these runs over one axis; None without a walk among them.
 
     Args:
-        named: Runs, and the name of each in the legend.
+        named: Runs with their names in the legend.
     """
     walks: list[tuple[str, Walk, str]] = []
     for (name, outcome), color in zip(named, COLORS, strict=False):
@@ -72,12 +72,12 @@ def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
 
 
 def held(times: Array, values: Array, t: Array) -> Array:
-    """Sample values that hold until the next one at other times.
+    """Sample a piecewise constant function, which holds each value until the next.
 
     Args:
         times: Times of the values, in order, shape (rows,) [s].
         values: The values, shape (rows,).
-        t: Where they are wanted, shape (n,) [s].
+        t: Sample times, shape (n,) [s].
 
     Returns:
         Shape (n,); NaN outside the times of the values.

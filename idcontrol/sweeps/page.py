@@ -18,21 +18,21 @@ from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, coinciding,
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
-"""Limit of runs for which a page shows each run's curves and figures, and writes each run's page."""
+"""Maximum number of runs for which a page shows curves and figures of each run, and writes its page."""
 
 MATTER = (
     "q_err_rad", "qd_err_rad_s", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel", "com_path_err_m", "slip_m_s",
     "step_us.p50",
 )  # fmt: skip
-"""Quantities in the table of all runs; the others are folded."""
+"""Quantities in the table of all runs; other quantities are folded."""
 
 
 def report(comparison: Comparison, study: Study | None) -> Path:
-    """Write ``report.html`` into the comparison's folder and return its path; where runs are few, their pages, too.
+    """Write ``report.html``, and for few runs also their pages, into the comparison's folder; return its path.
 
     Args:
         comparison: The comparison.
-        study: Its study; None for none.
+        study: Its study; None without a study.
 
     Raises:
         InputError: A record is unreadable, or the folder is not writable.
@@ -66,7 +66,7 @@ def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) ->
 
     Args:
         outcomes: The runs.
-        of: Keys of the metrics to show; None for all. If none of them differs, all are shown.
+        of: Keys of the metrics to show; None means all. If no metric differs, all are shown.
     """
     keys = varied_keys([o.row for o in outcomes])
     ended = [o.metrics for o in outcomes if o.metrics is not None]
@@ -102,7 +102,7 @@ def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) ->
 
 
 def _and_waiting(outcomes: Sequence[RunOutcome]) -> str:
-    """Return the number of missing runs, for the end of a sentence; empty for none."""
+    """Return words about the number of missing runs, for the end of a sentence; empty if none is missing."""
     waiting = sum(o.reason == NOT_RUN for o in outcomes)
     return f", {waiting} not run yet" if waiting else ""
 
@@ -117,7 +117,7 @@ def _as_text(table: Table) -> dict[str, Any]:
 
 
 def _of_the_runs(outcomes: Sequence[RunOutcome]) -> list[Picture]:
-    """Return the figures that the runs drew themselves, if there are few runs."""
+    """Return the figures that the runs have drawn, if there are few runs."""
     ended = _ended(outcomes)
     if len(ended) > DRAWN:
         return []
@@ -133,7 +133,7 @@ def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
 
 
 def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
-    """Return a run's controller and the settings in which it differs from most others; its name if there are none."""
+    """Return a run's controller and the settings in which it differs from most runs, or else its name."""
     settings = {
         key: outcome.setting(key)
         for key in varied_keys([o.row for o in outcomes])
@@ -146,7 +146,7 @@ def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
 def _links(comparison: Comparison) -> list[str | None]:
     """Return the address of each run's page beside the comparison's; None without a page.
 
-    Pages exist if there are few runs.
+    Only comparisons of few runs have pages.
     """
     few = len(_ended(comparison.outcomes)) <= DRAWN
     links: list[str | None] = []

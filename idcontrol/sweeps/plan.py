@@ -17,7 +17,7 @@ from idcontrol.config.configuration import build, full_key, jsonable, keys
 from idcontrol.errors import UnknownName
 
 DIGITS = 6
-"""Digits at the end of folder names that distinguish configurations with the same words."""
+"""Number of digits at the end of a folder name, which distinguish configurations with the same words."""
 
 
 class Presets(Protocol):

@@ -1,6 +1,6 @@
 """Shows the progress of a long call: by a bar in a notebook or on a terminal, by occasional lines elsewhere.
 
-The remaining time follows from the completed share and the time so far, without compilation and preparation.
+The remaining time is estimated from the completed share and the elapsed time, without compilation and preparation.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from idcontrol.kernels import stopwatch
 EVERY_S = 0.2
 """Period of updates of the bar in a notebook [s]."""
 SURE = 0.01
-"""Smallest completed share from which the remaining time is estimated."""
+"""Minimum completed share for an estimate of the remaining time."""
 LINE_EVERY_S = 30.0
-"""Period of lines in a file or a pipe [s]: shorter calls have none."""
+"""Period of lines in a file or a pipe [s]; shorter calls print no line."""
 
 
 @contextlib.contextmanager
 def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float], None]]:
-    """Return a progress bar, which is gone at the end; yields what to call with the share that is done, 0 to 1."""
+    """Show a progress bar, removed at the end; yield the function to call with the completed share, 0 to 1."""
     if quiet:
         yield lambda share: None
     elif _in_a_notebook():
@@ -55,9 +55,9 @@ def _lines(title: str) -> Callable[[float], None]:
 
 
 def _estimate() -> Callable[[float], str]:
-    """Return a function from the completed share, at each update, to words about it and the remaining time.
+    """Return a function from the completed share to words about it and the remaining time.
 
-    The pace is measured from the first update on if its share is below `SURE`: until then a run prepares.
+    If the first update's share is below `SURE`, the pace is measured from that update on, after the preparation.
     """
     began = stopwatch.wall_s()
     first: tuple[float, float] | None = None
@@ -75,7 +75,7 @@ def _estimate() -> Callable[[float], str]:
 
 
 def _in_a_notebook() -> bool:
-    """True if this process is the kernel of a notebook, which has loaded IPython before us."""
+    """True if this process is a notebook kernel, which has already imported IPython."""
     shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return getattr(shell, "kernel", None) is not None
 

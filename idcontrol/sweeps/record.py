@@ -1,4 +1,4 @@
-"""The files that a sweep leaves on disk, and how they are read back."""
+"""Write and read the files of a sweep."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from idcontrol.sweeps.plan import PlannedRun
 
 FORMAT = "idcontrol-comparison"
 SCHEMA = 1
-"""Version of the layout: a reader refuses folders with a larger one."""
+"""Version of the layout; a reader refuses newer versions."""
 
 NOT_RUN = "not run yet"
-"""Reason of a row that has not been tried, or whose attempts never ended."""
+"""Reason of a row without a finished attempt."""
 
 SETTINGS = ("preset", "controller", "plant", "robot", "terrain", "mu", "seed", "duration_s", "rate_hz")
-"""Settings that every row repeats, if the experiment has them."""
+"""Settings in every row, if the experiment has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class RunOutcome:
     """The outcome of a planned run.
 
     Attributes:
-        row: The run as it was planned.
+        row: The planned run.
         metrics: Metrics of a finished run, successful or not; None otherwise.
         reason: Why the task failed; None if it succeeded.
         folder: Folder of the run.
@@ -61,7 +61,7 @@ class RunOutcome:
     def setting(self, key: str) -> Any:
         """Return a setting by dotted key, or ``preset``; None if missing."""
         value = self.row.preset if key == "preset" else at(self.row.config, key)
-        return float(value) if value in ("inf", "-inf") else value  # the words of JSON, which has no infinity
+        return float(value) if value in ("inf", "-inf") else value  # JSON has no infinity, only these words
 
 
 COINCIDE = ("tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "q_err_rad", "qd_err_rad_s")
@@ -69,7 +69,7 @@ COINCIDE = ("tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "q_err_rad", "qd_e
 
 
 def coinciding(outcomes: Sequence[RunOutcome]) -> str:
-    """Return a sentence about controllers with the same results in runs that differ only in the controller, and why.
+    """Say which controllers have the same results in runs that differ only in the controller, and why.
 
     Returns:
         The sentence; empty if no two controllers coincide.
@@ -106,9 +106,9 @@ class Comparison:
     Attributes:
         folder: Folder of the comparison.
         experiment: Name of the experiment.
-        study: Name of the study; None for none.
-        outcomes: Outcomes of all planned runs, in their order.
-        command: The command that makes the comparison, and continues it.
+        study: Name of the study; None without a study.
+        outcomes: Outcomes of all planned runs, in planned order.
+        command: The command that makes or continues the comparison.
         versions: Versions of Python and packages.
     """
 
@@ -132,7 +132,7 @@ class Comparison:
         return pandas.DataFrame([_cells(row) for row in flat_rows(self.outcomes)])
 
     def runs(self) -> list[Run]:
-        """Return the records of the finished runs, in their order."""
+        """Return the records of the finished runs, in planned order."""
         return [load_run(o.folder) for o in self.outcomes if o.metrics is not None]
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ class Comparison:
         return f"<Comparison: {self.experiment}: {done} of {len(self.outcomes)} runs did their task; {self.folder}>"
 
     def _repr_html_(self) -> str:
-        from idcontrol.record.inline import comparison  # views are loaded when they are asked for
+        from idcontrol.record.inline import comparison  # a late import: views are slow to load
 
         keys = varied_keys([o.row for o in self.outcomes])
         return comparison(
@@ -155,7 +155,7 @@ def opened(
     """Lock `folder` for a sweep; yield its folder of runs, cleared of the remains of killed attempts.
 
     Raises:
-        InputError: The folder is unusable, holds something else, or is in use by another sweep.
+        InputError: The folder is unusable, is not a comparison, or is in use by another sweep.
     """
     runs = folder / "runs"
     try:
@@ -192,7 +192,7 @@ def load(folder: str | Path) -> Comparison:
     """Read a comparison, finished or not.
 
     Raises:
-        InputError: The folder holds none, or an unreadable one.
+        InputError: The folder has no readable comparison.
     """
     folder = Path(folder)
     path = folder / "comparison.json"
@@ -216,7 +216,7 @@ def load(folder: str | Path) -> Comparison:
 
 
 class _ComparisonFile(msgspec.Struct, frozen=True):
-    """The relevant fields of ``comparison.json``."""
+    """The fields of ``comparison.json`` in use."""
 
     experiment: str
     study: str | None
@@ -272,7 +272,7 @@ def flat_rows(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
 
 
 def varied_keys(rows: Sequence[PlannedRun]) -> list[str]:
-    """Return the settings that differ between `rows`; the controller or the preset if none does."""
+    """Return the settings that differ between `rows`. If no setting differs, return the controller or the preset."""
     keys = ["preset", *dict.fromkeys(key for row in rows for key in row.changes)]
     values = {key: {json.dumps(row.preset if key == "preset" else at(row.config, key)) for row in rows} for key in keys}
     varied = [key for key in keys if len(values[key]) > 1]

@@ -1,4 +1,4 @@
-"""Runs of an experiment: made for the command line and Python, named, and listed."""
+"""Make, name and list runs of an experiment, for the command line and Python."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ HEADLINE = (
     "rate_hz",
     "preset",
 )
-"""Contents of a run's heading: settings, if the experiment has them, and metrics."""
+"""Settings (if the experiment has them) and metrics in a run's heading."""
 
 
 def run(experiment: str, *, preset: str = "default", out: str | Path | None = None, **settings: Any) -> Run:
     """Run an experiment and read its record.
 
     Args:
-        experiment: Name of the experiment; ``idcontrol list experiments`` shows what there is.
+        experiment: Name of the experiment; see ``idcontrol list experiments``.
         preset: Name of the initial configuration.
-        out: Folder of the record, which must be empty; None creates a new one below ``runs``.
+        out: Folder of the record, which must be empty; None creates a new folder below ``runs``.
         **settings: Changes to the preset, by the names of the command's options or of ``--set``: by dotted key or its
             last part, with or without its unit. ``run("trot", mu=0.1, duration=3, **{"friction.cap": 0.5})``.
 
@@ -72,10 +72,10 @@ def open_folder(stem: str, preset: str, start: msgspec.Struct, config: msgspec.S
         preset: Name of the preset.
         start: The configuration of the preset.
         config: The configuration of the run.
-        out: The requested folder; None creates one, e.g. ``runs/trot-mu0.1-pid``.
+        out: The requested folder; None creates a folder, e.g. ``runs/trot-mu0.1-pid``.
 
     Raises:
-        InputError: It cannot be created, or is not empty.
+        InputError: The folder cannot be created, or is not empty.
     """
     if out is not None:
         claim(Path(out))
@@ -93,7 +93,7 @@ class Listed:
         began: Start time, local.
         settings: All settings by dotted key.
         changes: Settings that differ from its preset.
-        state: Its outcome, in words.
+        state: Outcome of the run, in words.
         metrics: Its metrics; None if unfinished.
     """
 
@@ -112,7 +112,7 @@ def listed(folder: Path) -> list[Listed]:
     for path in sorted(folder.rglob("run.json"), key=lambda path: (path.stat().st_mtime, str(path))):
         run = path.parent
         if (run.parent / "run.json").exists():
-            continue  # the machine's side of a loop
+            continue  # skip the machine's side of a loop
         try:
             meta = read_json(run, "run.json").get("meta") or {}
             config = read_json(run, "config.json") if within(run, "config.json") else {}
@@ -135,7 +135,7 @@ def listed(folder: Path) -> list[Listed]:
 
 
 def state(metrics: Mapping[str, Any] | None) -> str:
-    """Say in words how a run ended, from its metrics; None if it did not."""
+    """Return the outcome of a run in words, from its metrics; None for an unfinished run."""
     if metrics is None:
         return "not ended"
     if metrics.get("fell_at_s") is not None:
@@ -144,7 +144,7 @@ def state(metrics: Mapping[str, Any] | None) -> str:
 
 
 def what(experiment: str, config: msgspec.Struct) -> str:
-    """Return an experiment with its controller and plant, if it has them, in words."""
+    """Return words for an experiment with its controller and plant, if it has them."""
     parts = ((" with ", "controller"), (" on ", "plant"))
     return experiment + "".join(f"{word}{getattr(config, key)}" for word, key in parts if hasattr(config, key))
 
@@ -154,10 +154,10 @@ PLAIN = "pid"
 
 
 def _helper(experiment: Experiment, config: Any) -> list[str]:
-    """Return the command of a process that compiles for plant and planner, while this one compiles the controller.
+    """Return the command of a process that compiles plant and planner, while this process compiles the controller.
 
-    It makes one control period of the same run with the controller `PLAIN`. Empty if that is no shorter run, or if
-    experiment or plant is a user's own, which may drive the only hardware.
+    The process makes one control period of the same run with the controller `PLAIN`. The command is empty if that run
+    would not be shorter, or if experiment or plant is a user's: it may drive the only hardware.
     """
     entry, plant = entry_points(EXPERIMENTS).get(experiment.name), getattr(config, "plant", "")
     ours = entry is not None and entry.module.startswith("idcontrol.")
@@ -186,13 +186,13 @@ def conduct(
         The metrics, the settings of `HEADLINE` and the folder.
     """
     try:
-        # non-finite numbers are checked where it matters, and reported as a status
+        # non-finite numbers are checked by their users, and reported as a status
         said = what(experiment.name, config)
         with np.errstate(all="ignore"), announced(said, _helper(experiment, config)):
             metrics = experiment.run(config, out, progress)
     except IdControlError:
         with contextlib.suppress(OSError):
-            out.rmdir()  # a folder without a record is confusing
+            out.rmdir()  # remove the folder, as it has no record
         raise
     used = {name: getattr(config, name) for name in HEADLINE if hasattr(config, name)}
     return {"experiment": experiment.name, **used, **metrics, "out": str(out)}

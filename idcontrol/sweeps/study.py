@@ -1,6 +1,6 @@
 """Named sweeps with conclusions.
 
-A package adds one as an entry point of the group ``idcontrol.studies``: a `Study`, under its name.
+A package adds a `Study` under its name as an entry point of the group ``idcontrol.studies``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Table:
     Attributes:
         name: Name of its CSV file.
         title: Heading.
-        sentence: What a reader must know to read the table.
+        sentence: Explanation of the table.
         header: Names of the columns, with units.
         rows: Values: text, numbers or truth values; None for an empty cell.
     """
@@ -45,13 +45,13 @@ class Study:
     """A named sweep.
 
     Attributes:
-        experiment: Name of the experiment that it runs.
+        experiment: Name of its experiment.
         summary: One line that describes it.
         runs: Changes of each run by dotted key, ``preset`` among them.
         tables: Computes the tables of the study from the outcomes.
         pictures: Draws the figures of the study.
-        further: Returns the next runs from all outcomes so far; none ends the sweep.
-        grouping: Names the line and the panel of a run in the general figures; None names lines by controllers and
+        further: Returns the next runs from all outcomes so far; the sweep ends without further runs.
+        grouping: Returns the names of a run's line and panel in the general figures; None means lines by controller and
             panels by all other varied settings.
     """
 
@@ -69,7 +69,7 @@ def load_study(name: str, experiment: str | None = None) -> Study:
 
     Args:
         name: Name of the study.
-        experiment: The experiment that it must belong to; None for any.
+        experiment: The experiment of the study; None means any.
 
     Raises:
         UnknownName: The study does not exist.

@@ -1,9 +1,9 @@
-"""Why one may trust a torque: claims that physics decides, each measured anew on this computer.
+"""Evidence for the torques: claims that physics decides, measured on this computer.
 
-Every claim compares a result of idcontrol with something independent of it: the judge of contact laws, a weight, a
-textbook formula, Pinocchio's forward dynamics. The list is short: what another compiler, processor or package would
-break first. The machines are built in `idcontrol.problems`, so that nothing but the library is needed. The tests that a
-claim names go further: on real robots, with random input and for longer.
+Every claim compares a result of idcontrol with an independent reference: the judge of contact laws, a weight, a
+textbook formula, Pinocchio's forward dynamics. The list is short: it covers the results that a different compiler,
+processor or package would break first. The machines are built in `idcontrol.problems`, so the claims need only the
+library. The tests named by a claim go further, with real robots, random input and longer runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A claim, and the verdict on it once it is measured."""
+"""Claims and their verdicts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Claim:
 
     Attributes:
         statement: The claim in words.
-        measure: Measures the largest violation; 0 means that there is none.
-        unit: Unit of that figure; "" for a relative one.
-        limit: Largest figure with which the claim holds.
+        measure: Returns the largest violation; 0 for no violation.
+        unit: Unit of the violation; "" for a relative violation.
+        limit: Largest violation with which the claim holds.
         tests: Files of tests that examine the claim further.
-        extra: Extra of idcontrol that the measurement needs; "" for none.
-        quick: True if `idcontrol doctor` measures it, too.
+        extra: Extra of idcontrol that the measurement needs; "" if it needs no extra.
+        quick: True if `idcontrol doctor` also measures the claim.
     """
 
     statement: str
@@ -41,9 +41,9 @@ class Verdict:
 
     Attributes:
         claim: The claim.
-        figure: The measured violation; NaN if there is none.
-        fault: The error that the measurement raised; "" if it raised none.
-        lacks: The extra that is missing for the measurement; "" if it was done.
+        figure: The measured violation; NaN without a measurement.
+        fault: The error raised by the measurement; "" without an error.
+        lacks: The missing extra; "" if the measurement was made.
     """
 
     claim: Claim
@@ -57,7 +57,7 @@ class Verdict:
         return bool(self.lacks) or self.figure <= self.claim.limit
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row of ``idcontrol trust --json``; figure and verdict are None where an extra is missing."""
+        """Return the row of ``idcontrol trust --json``; figure and verdict are None if an extra is missing."""
         claim = self.claim
         return {
             "claim": claim.statement,
@@ -71,14 +71,14 @@ class Verdict:
 def claim(
     statement: str, limit: float, *tests: str, unit: str = "", extra: str = "", quick: bool = False
 ) -> Callable[[Callable[[], float]], Claim]:
-    """Turn the function below into the measure of a `Claim`."""
+    """Decorate a function as the measure of a `Claim`."""
     return lambda measure: Claim(
         statement=statement, measure=measure, limit=limit, tests=tests, unit=unit, extra=extra, quick=quick
     )
 
 
 def claims_of(module: ModuleType) -> tuple[Claim, ...]:
-    """Return the claims of a module, in their order."""
+    """Return the claims of a module, in order of definition."""
     return tuple(value for value in vars(module).values() if isinstance(value, Claim))
 
 

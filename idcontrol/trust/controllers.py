@@ -28,7 +28,7 @@ EXACT: Final = (
 PREDICTING: Final = (*EXACT, "id-coulomb-qp-1", "id-sap", "id-constraint")
 PLAIN: Final = ("pid", "id-sensed-1")
 """Controllers that predict no forces."""
-# NumPy takes the worst of several figures, because Python's `max` may ignore a NaN.
+# np.max of several figures, because Python's `max` may ignore a NaN
 
 
 # the compliant contacts of id-coulomb-qp-1, id-sap and id-constraint let the machine sink a little
@@ -59,8 +59,8 @@ def missed_weight() -> float:
 def missed_acceleration() -> float:
     """Return the largest error of joint accelerations [m/s²] in Pinocchio's forward dynamics with the predicted forces.
 
-    The trunk moves above the feet. Under controllers without slip it is at rest: they take from the demand what feet
-    that stay cannot follow.
+    The trunk moves above the feet. No-slip controllers start with the trunk at rest: they remove the part of the demand
+    that fixed feet cannot follow.
     """
     wanted, speed = np.tile([-0.5, 0.3, -0.8], 4), np.array([0.2, -0.3, 0.1, 0.8, -0.5, 1.0])
     system, contacts = machines.walker()
@@ -80,7 +80,7 @@ def missed_acceleration() -> float:
 
 
 def _under_predicted_forces(command: Command, system: System, contacts: SphereContacts, state: State) -> Array:
-    """Acceleration (m,), our order, by Pinocchio's articulated-body algorithm under a command's torques and forces."""
+    """Return the acceleration (m,), our order, under a command's torques and forces, by Pinocchio's ABA."""
     model, data = system.model, system.model.createData()
     system.update(state.q, state.v)
     contacts.detect(np.inf)
@@ -107,7 +107,7 @@ def _under_predicted_forces(command: Command, system: System, contacts: SphereCo
     unit="N",
 )
 def torque_excess() -> float:
-    """Return the largest excess of a torque over its limit [N] under absurd demands; negative if all are below."""
+    """Return the largest excess of a torque over its limit [N] under absurd demands; negative without excess."""
     limit, rng = 12.0, np.random.default_rng(1)
     torques = [
         machines.first_command(name, acceleration=size * rng.normal(size=12), limit=limit).tau

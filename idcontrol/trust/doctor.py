@@ -1,4 +1,4 @@
-"""Examines whether this computer can run idcontrol and how well, and names the command that mends each problem."""
+"""Check whether this computer can run idcontrol and how well, and name the command that fixes each problem."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Diagnosis:
         topic: Topic of the check, e.g. ``"real time"``.
         name: Name of the check.
         found: Result in words.
-        verdict: ``"fine"``; ``"advice"`` if idcontrol runs, but slower, less evenly or without an extra; or
+        verdict: ``"fine"``; ``"advice"`` if idcontrol runs more slowly, less evenly or without an extra; or
             ``"broken"``.
-        remedy: Command that mends it; "" where nothing needs mending.
+        remedy: Command that fixes the problem; "" without a problem.
     """
 
     topic: str
@@ -45,14 +45,14 @@ class Diagnosis:
 
 
 def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = True) -> Iterator[Diagnosis]:
-    """Run all checks, physics last because it takes long where kernels have to be compiled.
+    """Run all checks; physics comes last, because it takes long if kernels must be compiled.
 
     Args:
         tell: Called with a line before each check that may take long.
-        full: True if to check the physics, too.
+        full: True to check also the physics.
 
     Yields:
-        The diagnoses, in the order in which they are shown.
+        The diagnoses, in display order.
     """
     broken = False
     for finding in _packages():
@@ -62,7 +62,7 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
     yield from _blas()
     yield from _real_time()
     if broken:
-        return  # without its packages the physics checks would only add noise
+        return  # without its packages the physics checks can only fail
     if full:
         yield from _physics(tell)
     else:
@@ -70,7 +70,7 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
 
 
 def _diagnosis(topic: str, name: str, found: str, remedy: str = "", *, severity: Severity = "advice") -> Diagnosis:
-    """Return the result of a check; all is fine where there is no remedy."""
+    """Return the result of a check: fine without a remedy, else advice or broken."""
     verdict: Severity = severity if remedy else "fine"
     return Diagnosis(topic=topic, name=name, found=found, verdict=verdict, remedy=remedy)
 
@@ -100,12 +100,12 @@ def _packages() -> Iterator[Diagnosis]:
 
 
 def _belongs(requirement: Requirement, extra: str) -> bool:
-    """True if a requirement is one of an extra, or of idcontrol itself where `extra` is empty."""
+    """True if a requirement belongs to `extra`, or to idcontrol itself if `extra` is empty."""
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
 def _installed(requirement: Requirement) -> tuple[str, bool]:
-    """Version of a package in words, and whether it is missing or does not fit."""
+    """Return the version of a package in words, and True if it is missing or does not fit."""
     try:
         version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
@@ -126,7 +126,7 @@ def _processor() -> Iterator[Diagnosis]:
     try:
         governor = _GOVERNOR.read_text().strip()
     except OSError:
-        return  # a virtual machine: its host sets the frequency
+        return  # on a virtual machine, the host sets the frequency
     mend = "" if governor == "performance" else "sudo cpupower frequency-set -g performance"
     yield _diagnosis("CPU", "frequency", f"governor {governor}", mend)
 
@@ -152,7 +152,7 @@ def _real_time() -> Iterator[Diagnosis]:
     yield _diagnosis(topic, "priority", found, limit.format(f"rtprio {PRIORITY}") if refused else "")
     refused = granted.refused.get("memory_lock", "")
     yield _diagnosis(topic, "locked memory", refused or "granted", limit.format("memlock unlimited") if refused else "")
-    if LATENCY.exists():  # else a container, or another system than Linux: no command mends it from here
+    if LATENCY.exists():  # otherwise a container or another operating system, which no command can fix from inside
         refused = granted.refused.get("cpu_awake", "")
         mend = f"sudo chmod o+w {LATENCY}   # until the next start" if refused else ""
         yield _diagnosis(topic, "wakeful CPUs", refused or "granted", mend)

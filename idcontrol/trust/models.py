@@ -1,4 +1,4 @@
-"""Measures the claim on contact models: what they call solved obeys their laws."""
+"""Measure the claim on contact models: answers with status SOLVED obey their contact laws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from idcontrol.trust.claims import claim
 from idcontrol.types import Status
 
 JUDGED: Final = 200
-"""Number of random steps and of hostile ones, whose answers are judged."""
+"""Number of random steps, and of hostile steps, whose answers are judged."""
 
 
 @claim(
@@ -23,9 +23,9 @@ JUDGED: Final = 200
     "tests/models/test_coulomb.py",
 )
 def unlawful() -> float:
-    """Return the largest violation of its law by solutions of a model, each contact relative to its own quantities.
+    """Return the largest violation of a model's law by its solutions, each contact relative to its own quantities.
 
-    It is infinite where a model leaves a random forward step unanswered: all of them have a solution.
+    The violation is infinite if a model leaves a random forward step unsolved: all of these have a solution.
     """
     worst = []
     for number in range(JUDGED):

@@ -1,4 +1,4 @@
-"""Measures the claims on plants: simulated machines beside textbook formulas."""
+"""Measure the claims on plants: simulated machines compared with textbook formulas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from idcontrol.types import Array
 
 NO_JOINTS: Final[Array] = np.zeros(0)
 STIFF: Final = ("coulomb-lcp", "coulomb-cone", "dissipation", "noslip", "constraint")
-"""Plants whose contacts are rigid, or yield by less than a millionth."""
+"""Plants with rigid contacts, or contacts that yield by less than a millionth."""
 SLOPE: Final = float(np.deg2rad(15.0))
 
 
@@ -32,14 +32,14 @@ def _missed_weight(*names: str, steps: int = 100) -> float:
 
 @claim("a body at rest presses with its weight", 1e-6, "tests/plants/test_every_plant.py", quick=True)
 def missed_weight() -> float:
-    """Measure it on the stiff plants."""
+    """Return the error of the weight on the stiff plants."""
     return _missed_weight(*STIFF)
 
 
-# soft contact comes to rest within a thousandth
+# MuJoCo's soft contact reaches the weight within a thousandth
 @claim("in MuJoCo the same body presses with its weight", 1e-3, "tests/peers/test_bodies.py", extra="mujoco")
 def missed_weight_in_mujoco() -> float:
-    """Measure it in MuJoCo."""
+    """Return the error of the weight in MuJoCo."""
     return _missed_weight("mujoco", steps=500)
 
 
@@ -50,13 +50,13 @@ def missed_weight_in_mujoco() -> float:
     quick=True,
 )
 def missed_slide() -> float:
-    """Return the relative difference of the way down a slope from ½ g (sin θ - μ cos θ) t²."""
+    """Return the relative difference between the distance slid down a slope and ½ g (sin θ - μ cos θ) t²."""
     steps, mu = 300, machines.SLIDING
     downhill = np.array([np.cos(SLOPE), 0.0, -np.sin(SLOPE)])
     plant = plants.build("coulomb-lcp", machines.sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))
     start = state = plant.reset(machines.sled_state(SLOPE))
     for _ in range(steps):
         state = plant.step(NO_JOINTS, machines.H)
-    # velocities are stepped before positions, so the sum is n (n + 1) h² / 2 where the textbook has t² / 2
+    # velocities are stepped before positions, so the sum n (n + 1) h² / 2 replaces the t² / 2 of the textbook
     expected = 0.5 * machines.G * (np.sin(SLOPE) - mu * np.cos(SLOPE)) * machines.H**2 * steps * (steps + 1)
     return float(abs(downhill @ (state.q[:3] - start.q[:3]) / expected - 1.0))

@@ -78,7 +78,7 @@ EYE = np.array([1.6, -1.6, 1.0])
 
 
 class _Arrow(NamedTuple):
-    """An arrow along z of its frame, whose origin is its tail: two copies of each rod (`shapes.shaft`), and a head."""
+    """An arrow along z of its frame, its tail at the origin: two copies of each rod (`shapes.shaft`), and a head."""
 
     frame: viser.FrameHandle
     rods: list[tuple[viser.MeshHandle, viser.MeshHandle]]
@@ -86,11 +86,11 @@ class _Arrow(NamedTuple):
 
 
 class Page:
-    """A stage in the browser.
+    """The scene in the browser.
 
     Attributes:
         server: The web server of the page.
-        controls: Folder for the controls of a player; hidden until there is one.
+        controls: Folder for the controls of a player; hidden without a player.
     """
 
     def __init__(self, server: viser.ViserServer, stage: Stage, title: str, *, follow: bool) -> None:
@@ -109,7 +109,7 @@ class Page:
         server.gui.add_markdown(f"**{title}**")
         self._caption = server.gui.add_html("")
         self.controls = server.gui.add_folder("Replay", visible=False)
-        panel = server.gui.add_panel()  # a narrow page folds it
+        panel = server.gui.add_panel()  # folded on a narrow page
         panel.dock_below(server.gui.main_panel)
         self._shown = panel.add_tab("Shown")
         with self._shown:
@@ -120,13 +120,13 @@ class Page:
         server.on_client_connect(self._step_back)
 
     def show(self, shot: Shot, caption: dict[str, str]) -> None:
-        """Move everything to the poses of `shot`, and show `caption` as a table."""
+        """Move all objects to the poses of `shot`, and show `caption` as a table."""
         centre, before = shot.poses[:, :3].mean(axis=0), self._centre
         self._centre = centre
         if before is None:
             self._look_at(centre)
         elif self._follow.value:
-            # move the world, not the camera, which the user may be turning
+            # move the world instead of the camera, as the user may be turning the camera
             self._stage_frame.position = self._stage_frame.position - (centre - before) * [1.0, 1.0, 0.0]
         with self.server.atomic():
             for frame, pose in zip(self._frames, shot.poses, strict=True):
@@ -144,8 +144,8 @@ class Page:
     def _point(self, drawn: _Arrow, tail: Array, head: Array) -> None:
         """Move an arrow between two points, shape (3,) each; it is hidden if they coincide.
 
-        Only poses and visibility change, which browsers apply with the robot's. Meshes, and their scale, would
-        be late while a film plays, and arrows would leave their feet.
+        Only poses and visibility change: browsers apply these together with the robot's poses. Changes of meshes or
+        scales would arrive late in a playing film, and arrows would leave their feet.
         """
         along = head - tail
         length = float(np.linalg.norm(along))
@@ -171,19 +171,19 @@ class Page:
         camera.position = tuple(point + self._stage.size * EYE)
 
     def _step_back(self, client: viser.ClientHandle) -> None:
-        """Show all of the stage between the panels; on a page higher than wide, above the controls at the bottom."""
+        """Fit the stage into the free part of the page: between the panels, or above the controls on a narrow page."""
         camera, first = client.camera, self.server.initial_camera
         if camera.aspect < 1.0:
             away = (first.position - first.look_at) / camera.aspect
             aim = first.look_at - [0.0, 0.0, BELOW * np.linalg.norm(away) * np.tan(0.5 * first.fov)]
-            camera.position = aim + away  # takes the point that it looks at along
+            camera.position = aim + away  # also moves the point that the camera looks at
             camera.look_at = aim
         elif (free := (camera.image_width - PANELS_PX) / camera.image_height) < 1.0:
             camera.position = first.look_at + (first.position - first.look_at) / max(free, LEAST_FREE)
             camera.look_at = first.look_at
 
     def draw_way(self, path: Array, waypoints: Array) -> None:
-        """Draw the path of the base, shape (n, 3), and its waypoints, shape (k, 2) [m], on the ground."""
+        """Draw the path of the base, shape (n, 3) [m], and its waypoints, shape (k, 2) [m], on the ground."""
         scene, size = self.server.scene, self._stage.size
         handles: list[viser.SceneNodeHandle] = []
         if len(path) > 1:
@@ -311,7 +311,7 @@ class Player:
         slider: The shown time; the user may drag it.
         playing: True if time passes.
         speed: Speed relative to the run's own time.
-        loop: True if the film begins anew after its end.
+        loop: True if the film repeats.
     """
 
     def __init__(self, page: Page, film: Film) -> None:
@@ -320,7 +320,7 @@ class Player:
         begin, end = float(film.times[0]), float(film.times[-1])
         step = max(float(np.median(np.diff(film.times))), 1e-6) if len(film.times) > 1 else 1e-3
         self._time, self._shown, self.playing = begin, 0, True
-        self._busy = threading.RLock()  # buttons have threads of their own
+        self._busy = threading.RLock()  # buttons call from other threads
         page.controls.visible = True
         gui = page.server.gui
         with page.controls:
@@ -351,7 +351,7 @@ class Player:
         self._button.icon = viser.Icon.PLAYER_PAUSE if self.playing else viser.Icon.PLAYER_PLAY
 
     def step(self, rows: int) -> None:
-        """Pause, and go forth or back by some rows."""
+        """Pause, and move forward or back by some rows."""
         with self._busy:
             if self.playing:
                 self.toggle()
@@ -360,10 +360,10 @@ class Player:
             self._show()
 
     def advance(self, elapsed: float) -> None:
-        """Advance by `elapsed` seconds of the wall clock; after its end the film starts again, or stands still."""
+        """Advance by `elapsed` seconds of the wall clock; at its end the film repeats or stops."""
         with self._busy:
             if abs(self.slider.value - self._film.times[self._shown]) > 1e-8:
-                self._time = self.slider.value  # the user has moved it
+                self._time = self.slider.value  # the user has moved the slider
             elif self.playing:
                 self._time += elapsed * float(self.speed.value)
                 if self._time > self._film.times[-1]:
@@ -371,10 +371,10 @@ class Player:
             self._show()
 
     def export(self, client: viser.ClientHandle) -> tuple[str, bytes]:
-        """Return a film of `FILM_S` at the chosen speed from the shown time on, as a client's browser draws it.
+        """Return a film of `FILM_S` at the chosen speed, from the shown time on, drawn by a client's browser.
 
         Returns:
-            Its name and content: an MP4 if `makes_mp4`, else a GIF.
+            Name and content of the file: an MP4 if `makes_mp4`, else a GIF.
         """
         with self._busy:
             frames = []
@@ -389,9 +389,9 @@ class Player:
         return "film.gif", gif(frames, FILM_FRAMES_PER_S)
 
     def publish(self, curves: str, frames_per_s: float = FRAMES_PER_S) -> str:
-        """Return the whole film as a page of its own, which any web server or a file shows; it has the time of the run.
+        """Return the whole film as a standalone page in the run's time, for any web server or as a local file.
 
-        Such a page has no controls and no curves; it has a link to `curves`, a page beside it.
+        The page has no controls and no curves, but a link to `curves`, a page in the same folder.
         """
         serializer = self._page.server.get_scene_serializer()
         for t in np.arange(self._film.times[0], self._film.times[-1], 1.0 / frames_per_s):
@@ -417,10 +417,10 @@ class Player:
         )  # fmt: skip
 
     def _window(self, curves: Sequence[tuple[str, Array]]) -> tuple[Array, ...]:
-        """Return the curves around the shown row: times from it on, values of each curve, and an upright line at zero.
+        """Return the curves around the shown row: relative times, values of each curve, a vertical line at zero.
 
-        Axes stand still, so that a browser draws whatever it has got: one that follows the data is lost where a film
-        begins, when there is a single row to show.
+        Axes have fixed limits: with limits that follow the data, a browser draws nothing at the start of a film, when
+        only one row exists.
         """
         now = self._film.times[self._shown]
         rows = slice(self._film.row(now - WINDOW_S), self._film.row(now + WINDOW_S) + 1)
@@ -432,7 +432,7 @@ class Player:
         return np.insert(times, here, [0.0, 0.0]), *np.insert(values, [here, here], values[here], axis=0).T, line
 
     def _show(self) -> None:
-        """Show the row of the current time, unless it is shown already."""
+        """Show the row of the current time if it is not shown already."""
         row = self._film.row(self._time)
         if row != self._shown:
             self._shown = row
@@ -453,25 +453,25 @@ class Player:
 
 
 def _extremes(values: Array) -> tuple[float, float]:
-    """Return the smallest and largest number of `values`; zero where there is none."""
+    """Return the smallest and largest number of `values`, or zeros without numbers."""
     known = values[np.isfinite(values)]
     return float(known.min(initial=0.0)), float(known.max(initial=0.0))
 
 
 def photo(client: viser.ClientHandle, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Ask a client's browser for what it draws, of `size` (height, width), on white; shape (height, width, 3)."""
+    """Return a screenshot of `size` (height, width) on white from a client's browser, shape (height, width, 3)."""
     drawn = client.get_render(*size, transport_format="png").astype(np.float64)
     colour, opacity = drawn[..., :3], drawn[..., 3:] / 255.0
     return np.asarray(opacity * colour + (1.0 - opacity) * 255.0).astype(np.uint8)
 
 
 def gif(frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
-    """Pictures of shape (height, width, 3) as an animated GIF that repeats."""
+    """Encode pictures of shape (height, width, 3) as a repeating GIF."""
     return bytes(imageio.imwrite("<bytes>", frames, extension=".gif", duration=round(1e3 / frames_per_s), loop=0))
 
 
 def mp4(frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
-    """Pictures of shape (height, width, 3), sizes multiples of 16, as an MP4; needs the package imageio-ffmpeg."""
+    """Encode pictures of shape (height, width, 3), sizes multiples of 16, as an MP4; needs imageio-ffmpeg."""
     return bytes(imageio.imwrite("<bytes>", frames, extension=".mp4", fps=frames_per_s))
 
 
@@ -481,33 +481,33 @@ def makes_mp4() -> bool:
 
 
 def serve(port: int | None, title: str) -> viser.ViserServer:
-    """Start a web server on the loopback interface that answers no page but its own.
+    """Start a web server on the loopback interface that serves only this page.
 
     Args:
-        port: Port; None takes 8080, or another one if that is taken.
+        port: Port; None means 8080, or the next free port.
         title: Title above the controls.
 
     Raises:
-        InputError: The port is taken.
+        InputError: The port is in use.
     """
     wanted = 8080 if port is None else port
     if port is not None and not _free(port):
         raise InputError(f"--port {port} is taken or not allowed; choose another one or leave it out")
-    # a browser that closes its connection is not worth a message
+    # no message when a browser closes its connection
     logging.getLogger("websockets.server").setLevel(logging.CRITICAL)
-    with contextlib.redirect_stdout(io.StringIO()), _strangers_refused():  # the command prints the address itself
+    with contextlib.redirect_stdout(io.StringIO()), _strangers_refused():  # the command prints the address
         return viser.ViserServer(host=HOST, port=wanted, label=title, verbose=False)
 
 
 def is_local(hosts: Sequence[str], origins: Sequence[str]) -> bool:
-    """True if a request comes from a page that this computer served under one of its names.
+    """True if a request comes from a page that this computer served under one of its local names.
 
-    A web page from elsewhere can have its name point to 127.0.0.1 (DNS rebinding) or open a WebSocket to it; then the
-    browser says the name in the header ``Host``, or where the page is from in ``Origin``.
+    A foreign web page can point its name to 127.0.0.1 (DNS rebinding) or open a WebSocket to this server. The browser
+    then sends that name in the header ``Host``, or the page's origin in ``Origin``.
 
     Args:
         hosts: Values of all headers ``Host``.
-        origins: Values of all headers ``Origin``; programs that are no browsers send none.
+        origins: Values of all headers ``Origin``; programs other than browsers send no such header.
     """
     if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0]) is None:
         return False
@@ -516,7 +516,7 @@ def is_local(hosts: Sequence[str], origins: Sequence[str]) -> bool:
 
 @contextlib.contextmanager
 def _strangers_refused() -> Iterator[None]:
-    """Servers that viser starts meanwhile refuse requests that are not local; it has no setting for it."""
+    """Let servers that viser starts in this context refuse remote requests, as viser has no setting for this."""
     plain = websockets.asyncio.server.serve
 
     def guarded(*arguments: Any, process_request: Callable[[Any, Any], Any], **options: Any) -> Any:
@@ -542,7 +542,7 @@ def stop(server: viser.ViserServer) -> None:
 
 
 def play(player: Player, running: Callable[[], bool]) -> None:
-    """Play while `running` returns true, with at most `FRAMES_PER_S` frames per second."""
+    """Play while `running` returns True, with at most `FRAMES_PER_S` frames per second."""
     before = time.monotonic()
     while running():
         now = time.monotonic()
@@ -582,7 +582,7 @@ def _turn_to(normal: Array) -> tuple[float, float, float, float]:
 
 
 def _surface(heights: Array, parameters: Array) -> tuple[Array, Array]:
-    """Triangles of a height map: vertices (n, 3), faces (k, 3)."""
+    """Return the triangles of a height map: vertices (n, 3), faces (k, 3)."""
     rows, columns = heights.shape
     x = parameters[4] + parameters[6] * np.arange(rows)
     y = parameters[5] + parameters[7] * np.arange(columns)
@@ -594,7 +594,7 @@ def _surface(heights: Array, parameters: Array) -> tuple[Array, Array]:
 
 
 def _net(shape: tuple[int, ...], parameters: Array, cell: float) -> Array:
-    """Segments of grid lines, about `cell` [m] apart, on a height map, shape (n, 2, 2): x and y of both ends."""
+    """Return segments of grid lines about `cell` [m] apart on a height map, shape (n, 2, 2): x and y of both ends."""
     x = parameters[4] + parameters[6] * np.arange(shape[0])
     y = parameters[5] + parameters[7] * np.arange(shape[1])
     along_x = np.stack(np.meshgrid(x, y[:: max(round(cell / parameters[7]), 1)], indexing="ij"), axis=-1)

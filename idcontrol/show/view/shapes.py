@@ -18,13 +18,13 @@ Colour = tuple[float, float, float]
 SMOOTH_RAD = 0.6
 """Angle above which an edge is shaded as a sharp edge [rad]."""
 FINE_FACES = 40_000
-"""Number of triangles above which a mesh is coarsened; browsers without a graphics card are slow otherwise."""
+"""Number of triangles above which a mesh is coarsened, for browsers without a graphics card."""
 CELLS = 300
 """Cells of the coarse grid along the longest side of a mesh."""
 
 
 RODS = tuple(2.0**k for k in range(-8, 4))
-"""Lengths of the rods that shafts of arrows are made of [m]."""
+"""Lengths of the rods in shafts of arrows [m]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def solid(shape: str, size: Sequence[float], colour: Colour, opacity: float = 1.
 
 
 def arrow(shaft_radius: float, head_radius: float, head_length: float, colour: Colour) -> tuple[list[Mesh], Mesh]:
-    """Rods of the lengths `RODS` and a head along z, all with their lower end at the origin."""
+    """Return rods of the lengths `RODS` and a head along z, all with their lower end at the origin."""
     rods = [
         solid("cylinder", (shaft_radius, length), colour).moved(np.eye(3), np.array([0.0, 0.0, 0.5 * length]))
         for length in RODS
@@ -75,7 +75,7 @@ def arrow(shaft_radius: float, head_radius: float, head_length: float, colour: C
 
 
 def shaft(length: float) -> tuple[int, float] | None:
-    """Which rod, laid down twice, makes a shaft, and where its second copy begins; None if the shaft is too short.
+    """Return the rod whose two copies make a shaft, and the start of the second copy; None if the shaft is too short.
 
     The first copy begins at the tail. A shaft longer than two of the longest rods has a gap.
     """
@@ -100,7 +100,7 @@ def pyramid(mu: float, colour: Colour, opacity: float) -> Mesh:
 
 
 def of_coal(geometry: Any, colour: Colour) -> Mesh | None:
-    """Mesh of a shape from Pinocchio's collision library; None for kinds that are not drawn (planes, point clouds)."""
+    """Return the mesh of a shape from Pinocchio's collision library; None for planes and point clouds."""
     if isinstance(geometry, coal.Box):
         return solid("box", 2.0 * geometry.halfSide, colour)
     if isinstance(geometry, coal.Sphere):
@@ -117,7 +117,7 @@ def of_coal(geometry: Any, colour: Colour) -> Mesh | None:
 
 
 def coarsened(mesh: Mesh) -> Mesh:
-    """Merge the vertices of `mesh` that share a cell of a grid; some URDF files come with unreduced CAD meshes."""
+    """Merge the vertices of `mesh` in each cell of a grid, as some URDF files have unreduced CAD meshes."""
     cell = float(np.ptp(mesh.vertices, axis=0).max()) / CELLS
     _, at, count = np.unique(np.floor(mesh.vertices / cell), axis=0, return_inverse=True, return_counts=True)
     vertices = np.zeros((len(count), 3))

@@ -1,4 +1,4 @@
-"""Turns a row of a record into poses of everything that moves, forces as arrows, and contact frames.
+"""Converts a row of a record to poses of moving objects, arrows for forces, and contact frames.
 
 Nothing here depends on a browser.
 """
@@ -46,12 +46,12 @@ class Shot:
     Attributes:
         poses: Pose of each node, position [m] and quaternion (x, y, z, w), shape (n, 7).
         contact: Pose of the contact frame of each foot, z along the normal, x along the first tangent, shape (k, 7);
-            of a sole at its centre of pressure, or below its middle where that is unknown.
-        loaded: Which feet carry load, shape (k,).
-        measured: Arrows of the plant's forces, tail and head for each foot, shape (k, 2, 3) [m]; both coincide where
-            there is no force.
+            for a sole at its centre of pressure, or below its middle if the centre is unknown.
+        loaded: True for feet that carry load, shape (k,).
+        measured: Arrows of the plant's forces, tail and head for each foot, shape (k, 2, 3) [m]; tail and head coincide
+            without a force.
         predicted: Arrows of the forces that the controller predicts, shape (k, 2, 3) [m].
-        reference: Pose that the reference wants of each link of the robot, shape (links, 7); (0, 7) if it is unknown.
+        reference: Reference pose of each link of the robot, shape (links, 7); (0, 7) if unknown.
     """
 
     poses: Array
@@ -68,8 +68,8 @@ class Stage:
     Attributes:
         scenery: Description of the scene.
         nodes: Objects that may move.
-        ground: The ground; None if there is none.
-        size: Length that camera, arrows and cones scale with [m].
+        ground: The ground; None without ground.
+        size: Reference length for camera, arrows and cones [m].
         floating: True if the first three coordinates of ``q`` are the position of a floating base.
         metres_per_newton: Scale of the arrows: an arrow of the whole weight has the length `size`.
     """
@@ -80,7 +80,7 @@ class Stage:
         Args:
             scenery: Description of the scene.
             find_robot: Loads a robot by name or path.
-            q: Configuration (nq,) in which the robot's size is measured; None takes the neutral one.
+            q: Configuration (nq,) in which the robot's size is measured; None means the neutral configuration.
 
         Raises:
             UnknownName: There is no such robot.
@@ -129,10 +129,10 @@ class Stage:
         """Return the scene at one row of a record.
 
         Args:
-            row: Channels of the row: ``q`` (nq,) of the robot; ``pose_NAME`` (7,) of bodies that move; ``force`` and
-                ``force_pred`` (k, 3) at the feet [N], NaN or left out where unknown; ``cop`` and ``cop_pred`` (k, 3),
-                where the forces of soles act [m], likewise; ``q_ref`` (nq,), the configuration that the reference
-                wants, left out where unknown.
+            row: Channels of the row: ``q`` (nq,) of the robot; ``pose_NAME`` (7,) of moving bodies; ``force`` and
+                ``force_pred`` (k, 3) at the feet [N], NaN or missing if unknown; ``cop`` and ``cop_pred`` (k, 3),
+                centres of pressure of soles [m], likewise; ``q_ref`` (nq,), the reference configuration, missing if
+                unknown.
 
         Raises:
             InputError: ``q`` or forces do not fit the robot.
@@ -175,7 +175,7 @@ class Stage:
         return q
 
     def _at_feet(self, row: Mapping[str, Array], name: str, unknown: Array) -> Array:
-        """Return a channel with a vector at each foot, shape (k, 3); `unknown` where it is left out or NaN."""
+        """Return a channel with a vector at each foot, shape (k, 3), with `unknown` for missing vectors and NaN."""
         values = row.get(name, unknown)
         if values.shape != (self.feet, 3):
             raise InputError(
@@ -185,13 +185,13 @@ class Stage:
         return np.where(np.isnan(values), unknown, values)
 
     def _arrows(self, at: Array, force: Array, aside: float) -> Array:
-        """Arrows that begin at points (k, 3), moved aside so that two equal forces are both visible."""
-        # sideways as seen by the first camera
+        """Return arrows that begin at points (k, 3), shifted sideways so that two equal forces are both visible."""
+        # sideways from the view of the first camera
         tail = at + aside * np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
         return np.stack([tail, tail + self.metres_per_newton * force], axis=1)
 
     def _contact_frame(self, centre: Array, radius: float) -> Array:
-        """Pose of the contact frame of a foot sphere on the ground (math.md, section 2)."""
+        """Return the pose of the contact frame of a foot sphere on the ground (math.md, section 2)."""
         if self.ground is None:
             return np.concatenate([centre, [0.0, 0.0, 0.0, 1.0]])
         _, n, point = sphere_gap(self.ground.parameters, self.ground.coefficients, *centre, radius)
