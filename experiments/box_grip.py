@@ -64,7 +64,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         plant: One of the models, or ``all``.
         boxes: Number of boxes between the two grippers.
-        side_m: Side of every box; a gripper is a box, too.
+        side_m: Side of every box; grippers are boxes of the same size.
         density_kg_m3: Density of the boxes.
         squeeze_n: Force of each gripper.
         copies: How often each corner of a face is listed, always as the same contact; the paper's simulator lists it
@@ -105,7 +105,7 @@ def run(config: Config, progress: Progress) -> Results:
     """Grip the boxes under each model, then time it.
 
     Raises:
-        UnknownName: There is no such model.
+        UnknownName: The model does not exist.
     """
     models = chosen(MODELS, config.plant)
     findings: list[Finding] = []
@@ -267,7 +267,7 @@ def _findings(
 
 
 def _drawing(trials: Mapping[str, Array]) -> Drawing:
-    """Draw the times of the trials beside the paper's."""
+    """Draw the times of the trials and of the paper."""
     with axes(size=(6.0, 3.5)) as plot:
         place = np.arange(len(trials))
         plot.bar(place - 0.2, [MODELS[name].trial_s for name in trials], 0.4, label="paper")

@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A test case as the command line finds it (`idcontrol.cli.entries.Experiment`).
+    """A test case for the command line (`idcontrol.config.entries.Experiment`).
 
     Attributes:
         name: Its name.
         summary: One line.
         presets: Configurations by name, one of them ``"default"``.
-        simulate: Runs a configuration; raises `InputError` where it cannot be run.
+        simulate: Runs a configuration; raises `InputError` for an unusable configuration.
         rehearsals: Returns short configurations that together compile and cache every kernel; none if the case needs
             data.
     """

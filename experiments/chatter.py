@@ -74,7 +74,7 @@ class NoisyRun:
 
     Attributes:
         controller: Name of the controller.
-        projected: True if the demand was projected onto what the contacts allow (math.md, section 12.1).
+        projected: True if the demand was projected onto motions that the contacts allow (math.md, section 12.1).
         noise: Standard deviation of the desired accelerations' noise [rad/s²].
         torque: Torques, shape (steps, a) [N m].
         normal: Predicted sum of the normal forces, shape (steps,) [N].
@@ -278,7 +278,7 @@ def _on_a_trot(config: Config) -> list[_Trot]:
 
 
 def _trot_findings(trots: Sequence[_Trot]) -> list[Finding]:
-    """Return the factor for each friction; the paper's, for infinite friction, is compared at the largest."""
+    """Return the factor for each friction coefficient; the paper's factor is compared at the largest."""
     most = max((trot.mu for trot in trots), default=0.0)
     return [
         Finding(

@@ -47,8 +47,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         sigma: SAP's slip parameter.
         beta: SAP's period of a near-rigid contact, in steps.
         tolerance: Tolerance of SAP's momentum error.
-        solver_steps: Number of steps of each heap of `sizes` that general solvers solve, too; 0 leaves these solvers
-            out.
+        solver_steps: Number of steps of each heap of `sizes` for the comparison with general solvers; 0 means no
+            comparison.
         solver_tolerance: Tolerance of the general solvers.
     """
 
@@ -115,7 +115,7 @@ def scene(config: Config, bodies: int, *, walls: bool, sigma: float | None = Non
         config: Physical constants, seed and settings of the solver.
         bodies: Number of bodies.
         walls: True for a container, False for open ground.
-        sigma: Slip parameter; None takes `config.sigma`.
+        sigma: Slip parameter; None means `config.sigma`.
     """
     return drop(
         bodies,
@@ -193,7 +193,7 @@ def momentum_error(problem: SparseProblem, solution: SparseSolution) -> float:
 
 
 def _mean_slip(solution: SparseSolution, which: Booleans) -> float:
-    """Return the mean tangential speed of some contacts [m/s]; 0 where there are none."""
+    """Return the mean tangential speed of some contacts [m/s]; 0 without contacts."""
     if not which.any():
         return 0.0
     return float(np.linalg.norm(solution.contact_velocity[which, 1:], axis=1).mean())
@@ -201,7 +201,7 @@ def _mean_slip(solution: SparseSolution, which: Booleans) -> float:
 
 def run(config: Config, progress: Progress) -> Results:
     """Drop heaps with and without walls: one in full, then of growing size, then with other slip parameters."""
-    # loads what is compiled, so that no step is timed with it
+    # loads the kernels, so that no timed step includes it
     simulate(msgspec.structs.replace(config, duration_s=2.0 * config.step_s), config.bodies, walls=True)
     falls = 2 + 2 * len(config.sizes) + 2 * len(config.sigmas)
     done = 0

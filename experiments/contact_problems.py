@@ -1,4 +1,4 @@
-"""Random contact problems solved by every model and solver: count what is solved, reported unsolved, or wrong.
+"""Random contact problems solved by every model and solver: counts of solved, unsolved and wrong answers.
 
 Answers that are called solved are checked by `idcontrol.judge.missed`, from the problem alone. A forward problem whose
 gaps are not negative always has a solution (math.md, sections 5.1 and 7.3), so reporting it unsolved is an error. In an
@@ -46,8 +46,8 @@ from idcontrol.types import Array, Status
 MODE_NODES: Final = 100_000
 """Quadratic programs that the search over contact modes may spend on up to `MODE_CONTACTS` contacts."""
 MODE_CONTACTS: Final = 14
-"""Up to this many coupled contacts, the search decides nearly all problems. Beyond, where it decides few, its limit
-falls with the cube of the number of contacts, as the time of a quadratic program grows."""
+"""Up to this many coupled contacts, the search decides nearly all problems. With more contacts it decides few, so its
+limit falls with the cube of their number, as the time of a quadratic program grows."""
 SO_FAR_EVERY: Final = 500
 """Number of problems after which ``so-far.json`` is written again, so that an interrupted run leaves its counts."""
 
@@ -59,8 +59,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         seed: Seed of the problems.
         problems: Number of problems; a quarter each of feet and boxes, forward and inverse.
         most_contacts: Largest number of contacts; the numbers are spread evenly over the octaves up to it. Hostile
-            problems have six at most.
-        hostile: True for badly scaled problems, which only the models solve.
+            problems have at most six.
+        hostile: True for badly scaled problems, solved by the models only.
     """
 
     seed: Seed = 0
@@ -105,7 +105,7 @@ class Tally:
             `beyond_double`).
         undecided: Not solved, and unknown whether a solution exists.
         undecided_contacts_min: Contacts in the largest island of the smallest undecided problem; 0 if all are decided.
-        worst_residual: Largest violation of an answer that was called solved.
+        worst_residual: Largest violation of an answer reported as solved.
         seconds: Time of each call.
         failures: Numbers (`numbered_step`) of the wrong and the missed.
     """
@@ -153,7 +153,7 @@ class ContactProblems:
     presets: Mapping[str, Config]
 
     def run(self, config: Config, out: Path, progress: Progress) -> dict[str, Any]:
-        """Solve all problems by every model and solver and count; meanwhile ``so-far.json`` has the counts so far."""
+        """Solve all problems by every model and solver and count; ``so-far.json`` has the counts during the run."""
         began = time.perf_counter()
 
         def numbers(rows: Callable[[], Any]) -> Iterator[int]:

@@ -38,7 +38,7 @@ FLIGHT_ROWS = 16
 """At most this many rows of flight give the state before contact."""
 
 LEAST_ROWS = 6
-"""Least number of rows in flight from which accelerations can be estimated."""
+"""Minimum number of rows in flight for an estimate of accelerations."""
 
 AFTER_ROWS = 4
 """Number of rows after a first impact to which the velocity after it is fitted."""
@@ -54,7 +54,7 @@ class Cube(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The cube, in true lengths.
 
     Attributes:
-        scale: True lengths, relative to recorded ones.
+        scale: True lengths divided by recorded lengths.
         half_width_m: Half of the cube's width.
         mass_kg: Mass, as the source states it; the motion of a rigid toss does not depend on it.
         inertia_kg_m2: Moment of inertia about any axis through the mass centre.
@@ -78,7 +78,7 @@ class Track:
     """One toss in recorded lengths.
 
     Attributes:
-        number: Its place in the file.
+        number: Index of the toss in the file.
         position: The middle of the cube, shape (rows, 3) [m].
         orientation: Quaternions (x, y, z, w), body to world, shape (rows, 4).
     """
@@ -90,8 +90,8 @@ class Track:
     def flight(self) -> int:
         """Number of rows before a corner reaches the board, or would reach it at the velocity of the two rows before.
 
-        The extrapolation finds a cube that hits and rebounds between two rows. The half width is the source's, as the
-        scale is not known yet.
+        The extrapolation finds a cube that hits and rebounds between two rows. The half width is taken from the source,
+        as the scale is not known yet.
         """
         low = (_turned(self.orientation, STATED.corners) + self.position[:, None])[:, :, 2].min(axis=1)
         ahead = np.concatenate((low[:2], 2.0 * low[1:-1] - low[:-2]))
@@ -115,7 +115,7 @@ class Toss:
     """One toss from the last row of its flight on, in true lengths.
 
     Attributes:
-        number: Its place in the file.
+        number: Index of the toss in the file.
         start: State there, fitted to the flight: configuration and velocity of a free-flyer at the cube's middle.
         pose: Measured poses from there on, position and quaternion (x, y, z, w), shape (rows, 7).
         corners: Measured corners, shape (rows, 8, 3) [m].
@@ -131,7 +131,7 @@ def read(path: Path) -> list[Track]:
     """Return the tosses of a file.
 
     Raises:
-        InputError: The file cannot be read, or is no such record.
+        InputError: The file cannot be read, or is not a record of tosses.
     """
     try:
         with np.load(path) as data:

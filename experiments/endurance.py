@@ -35,7 +35,7 @@ class EnduranceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     Attributes:
         controller: Name of the controller.
-        steps: Least number of control steps; the last walk is finished.
+        steps: Minimum number of control steps; the last walk is finished.
         walk_s: Length of a walk [s]; each has separate commands, push, friction and start.
         seed: Seed of the first walk; each further walk takes the next number.
     """
@@ -122,7 +122,7 @@ def run(config: EnduranceConfig, progress: Progress) -> Results:
     """Walk until there are enough steps, and count their outcomes.
 
     Raises:
-        InputError: There is no such controller.
+        InputError: The controller does not exist.
     """
     robot = robots.load(ROBOT)
     limit = robot.torque_limit(robot.system().actuated_names)

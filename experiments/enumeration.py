@@ -1,9 +1,9 @@
-"""Contact forces whose torque is closest to the last torque: branch and bound with proof, beside brute force.
+"""Contact forces whose torque is closest to the last torque: branch and bound with proof, compared with brute force.
 
 Zapolsky & Drumwright 2017 call their chatter-minimizing enumeration (Algorithm 3, MINDIFF) impractical: it tries 2^(6n)
 bases for n contacts. Branch and bound over contact modes (math.md, section 6.3) finds the same or a closer torque, and
-proves that none is closer. Both run on the same steps of a quadruped that stands and moves on one to four feet. On four
-feet brute force is left out: it would take minutes per step.
+proves that no torque is closer. Both run on the same steps of a quadruped that stands and moves on one to four feet. On
+four feet brute force is left out: it would take minutes per step.
 
 Then the search runs on trots with `id-coulomb-smooth` at low friction, where several motions may solve a step: on every
 step with all feet on the ground, with the target and the budget of a control step.
@@ -52,7 +52,7 @@ TROT_MU: Final = (0.05, 0.1, 0.2)
 GOAL_TROT_US: Final = {"p99": 200.0, "max": 400.0}
 """Goals for the time of a search on trots [us]."""
 REPEATED: Final = 5
-"""Searches of one step of a trot, of which the shortest counts."""
+"""Number of searches of each step of a trot; the shortest time counts."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +75,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedStep:
-    """The search on one step, beside brute force.
+    """The search on one step, compared with brute force.
 
     Attributes:
         contacts: Number of contacts.
@@ -165,12 +165,12 @@ def drawing(steps: Sequence[SearchedStep]) -> Drawing:
 def nearest_problem(
     rng: np.random.Generator, feet: SphereContacts, home: Array, contacts: int, *, still: bool
 ) -> tuple[NearestProblem, Array, StepProblem]:
-    """Return a step on some feet, a solution of it, and as target the torque of a solution with other shares.
+    """Return a step on some feet, a solution, and as target the torque of a solution with redistributed forces.
 
     Args:
-        rng: Source of pose, velocity, demand, and of which feet touch.
+        rng: Source of pose, velocity, demand and touching feet.
         feet: The feet of a machine.
-        home: Its home configuration.
+        home: Home configuration of the machine.
         contacts: Number of feet that touch the ground; the ground is placed at their height.
         still: True if the demand keeps the feet in place; else they may slide.
     """

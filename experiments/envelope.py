@@ -1,6 +1,6 @@
 """How far each controller can be pushed: the largest speed, push, load and error that its robot survives, by bisection.
 
-A walk survives if it completes its task (`completed`). Every limit is bracketed by an easy case and a hard one, and the
+A walk survives if it completes its task (`completed`). Every limit is bracketed by an easy and a hard case, and the
 bracket is halved `HALVINGS` times. Bisection assumes that a robot that fails in one case fails in every harder one. A
 controller that survives the hard case has no limit within the bracket.
 """
@@ -23,10 +23,10 @@ from idcontrol.sweeps.record import NOT_RUN, RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 CONTROLLERS = ("id-coulomb-qp", "id-noslip-qp", "id-sap", "pid")
-"""One controller for each kind of contact model, and `pid`, which has none."""
+"""One controller for each kind of contact model, and `pid` without contact model."""
 
 HALVINGS = 5
-"""Bisections of a bracket: to a thirty-second of it."""
+"""Bisections of a bracket: to 1/32 of its width."""
 
 ROUGH_MU = 0.8
 """Friction coefficient of the ground, unless friction is the hardship [-]."""
@@ -118,7 +118,7 @@ def _of(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> 
 
 
 def limits(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> tuple[float | None, float | None]:
-    """Return the hardest value survived before the first failure, and the easiest failure; None for none."""
+    """Return the hardest value survived before the first failure, and the easiest failure; None for a missing value."""
     harder = 1.0 if hardship.hard > hardship.easy else -1.0
     survived = None
     for value, done in sorted(_of(outcomes, hardship, controller).items(), key=lambda item: harder * item[0]):

@@ -1,4 +1,4 @@
-"""Results of a run (named numbers beside the paper's, series, drawings) and how they are recorded.
+"""Results of a run (named numbers with the paper's numbers, series, drawings) and their record.
 
 In a run's metrics (``metrics.json``, ``idcontrol run NAME --json``) each finding is ``key: value``, with ``paper``,
 ``checks``, ``verdicts``, ``sources``, ``units`` and ``notes`` as tables by key; ``completed`` says whether every check
@@ -34,20 +34,20 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A number from a run, beside the paper's.
+    """A number from a run, with the paper's number.
 
     Fields that are the same in every run come from the experiment's table, ``paper/EXPERIMENT.toml`` (`described`).
 
     Attributes:
-        key: Its name in the JSON, the unit at its end: ``slide_mu_0125_m``.
+        key: Name in the JSON, with the unit at its end: ``slide_mu_0125_m``.
         value: The number; None if it could not be determined.
         holds: True if it passes its check; None without a check.
-        agrees: True if it agrees with the paper's statement in words; None takes `holds`.
+        agrees: True if it agrees with the paper's statement in words; None means the same as `holds`.
         beside: True if the paper's number is for these settings.
         paper: The paper's number; None if the paper prints none.
         source: The place where the paper prints it: "Drumwright 2019, Table 1".
-        derivation: The page that derives how the number differs from the paper's; "" if none does.
-        unit: Its unit as text; "" for the unit at the end of the key.
+        derivation: The page that derives how the number differs from the paper's; "" without such a page.
+        unit: Unit as text; "" for the unit at the end of the key.
         note: Meaning of the number, or why the paper's number is wrong.
     """
 
@@ -117,8 +117,8 @@ class Drawing(NamedTuple):
     """A figure for the page of a run.
 
     Attributes:
-        title: Its heading; a sentence that says what it shows may stand in the experiment's table.
-        figure: Drawn on `axes`, so that all pages look alike.
+        title: Heading; the experiment's table may have a sentence that explains the figure.
+        figure: The figure, drawn on `axes` for the common style of pages.
     """
 
     title: str
@@ -131,7 +131,7 @@ class Results:
 
     Attributes:
         findings: The numbers in the order in which they are shown; keys must differ.
-        series: The series by name, with the same number of rows each.
+        series: The series by name, all of the same length.
         drawings: Figures for the page that ``idcontrol report`` makes.
         extra: More metrics, for example ``{"rows": [...]}``.
         scene: The scene that ``idcontrol view`` shows; its poses are among the series.
@@ -217,7 +217,7 @@ def axes(rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (7.0, 4
         shared: Further arguments of `Figure.subplots`.
 
     Yields:
-        The axes if there is one, else an array of them.
+        Single axes, or an array of axes if there are several.
     """
     with matplotlib.rc_context(STYLE):
         yield Figure(figsize=size).subplots(rows, columns, **shared)

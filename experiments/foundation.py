@@ -43,7 +43,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         elements: Numbers of springs under the cube, squares of whole numbers.
         moduli_pa: Young's moduli of the bed.
-        loads_n: Magnitudes of the force that circles.
+        loads_n: Magnitudes of the rotating force.
         damping_n_s_m: Damping of each spring.
         step_s: Step of the solver.
         duration_s: Length of each run.
@@ -174,9 +174,9 @@ def _printed_forces(contacts: Contacts, M: Array, v_free: Array, h: float) -> Ar
 
 
 STEP_TIMES_FREQUENCY = 0.2
-"""Step of the reference times the frequency of the vibration [rad]. After a second the phase is wrong by a radian on
-the stiffest bed, where the vibration has decayed to 1e-12 m, and by 0.02 rad on the softest, where it has decayed to
-1e-8 m."""
+"""Step of the reference times the frequency of the vibration [rad]. After a second the phase error is a radian on the
+stiffest bed, whose vibration has decayed to 1e-12 m, and 0.02 rad on the softest, whose vibration has decayed to 1e-8
+m."""
 
 
 def reference(bed: Bed, duration: float, samples: int) -> Array:
@@ -312,12 +312,12 @@ def _grid(n: int) -> Array:
 
 
 def _key(case: tuple[int, float, float]) -> str:
-    """Return the part of a finding's key: n100_e1e07_f50 for (100, 1e7, 50)."""
+    """Return the case's part of a finding's key: n100_e1e07_f50 for (100, 1e7, 50)."""
     return f"n{case[0]}_e{case[1]:.0e}_f{case[2]:g}".replace("+", "")
 
 
 def _of_solver(config: Config, case: tuple[int, float, float], took: float, error: float, size: float) -> list[Finding]:
-    """Return the time and error of the constraint solver beside Tables 1 and 2."""
+    """Return the time and error of the constraint solver, compared with Tables 1 and 2."""
     key, same = _key(case), config.step_s == Config().step_s and config.duration_s == Config().duration_s
     printed = table("foundation")["error_*"]["paper"].get(f"error_{key}")
     better = None if printed is None or not same or config.form == "as-printed" else error <= printed
@@ -329,7 +329,7 @@ def _of_solver(config: Config, case: tuple[int, float, float], took: float, erro
 
 
 def _of_integrator(config: Config, case: tuple[int, float, float], bed: Bed, name: Integrator) -> Finding:
-    """Return the time of a SciPy integrator beside Table 1's MATLAB ones."""
+    """Return the time of a SciPy integrator, compared with the MATLAB integrators of Table 1."""
     motion = integrate(bed, config.duration_s, name, config.time_limit_s)
     return Finding(f"time_{name.lower()}_{_key(case)}_s", motion.wall_s)
 

@@ -1,4 +1,4 @@
-"""SAP beside general solvers on the same steps: answers, times, iterations and errors (Castro et al. 2022, X-A)."""
+"""SAP and general solvers on the same steps: answers, times, iterations and errors (Castro et al. 2022, X-A)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Beside(NamedTuple):
         us: Time, without the setup of general solvers [us].
         iterations: Iterations.
         momentum_error: Castro et al. 2022, eq. 24.
-        slackness: Their eq. 25.
+        slackness: Castro et al. 2022, eq. 25.
         distance: |Lᵀ(v - v')| / max(|Lᵀv'|, |Lᵀ(v' - v*)|), where v' are SAP's velocities, converged to rounding.
         solved: True if it reports that it met its tolerance.
     """
@@ -118,7 +118,7 @@ such number."""
 
 
 def in_heaps(results: Heaps, bodies: int) -> list[Finding]:
-    """Return findings beside what Castro et al. 2022, section X-C, say of solvers in heaps: Figs. 9, 12 and 13.
+    """Return findings about solvers in heaps, compared with Castro et al. 2022, section X-C, Figs. 9, 12 and 13.
 
     Args:
         results: Every heap.
@@ -164,7 +164,7 @@ def in_heaps(results: Heaps, bodies: int) -> list[Finding]:
 
 
 def in_a_grip(results: Mapping[str, Beside]) -> list[Finding]:
-    """Return findings beside what Castro et al. 2022, section X-D, say of other solvers that hold the bar."""
+    """Return findings about solvers that hold the bar, compared with Castro et al. 2022, section X-D."""
     findings = []
     for name in (GUROBI, GEODESIC):
         if name not in results:

@@ -25,7 +25,7 @@ from idcontrol.scenes.settings import AssumedFriction, control_periods
 from idcontrol.types import Array, State
 
 POSE = 7
-"""Number of coordinates of the box's pose, the last ones of a configuration."""
+"""Number of coordinates of the box's pose, which is last in a configuration."""
 
 DROPPED_SIDES = 0.5
 """A box that has moved in the hand by more than this share of its side is dropped: the fingertips no longer touch
@@ -71,7 +71,7 @@ def run(config: GraspConfig, progress: Progress) -> Results:
 
     Raises:
         InputError: The robot has no hand, or the plant cannot be made.
-        UnknownName: There is no such controller, plant or robot.
+        UnknownName: The controller, plant or robot does not exist.
     """
     steps = control_periods(config.duration_s, config.rate_hz)
     scene = GraspScene.of(config)
@@ -274,7 +274,7 @@ def _grip_torque(scene: GraspScene, tips: Fingertips, start: State, system: Syst
 
 
 def _results(scene: GraspScene, numbers: Mapping[str, Any]) -> list[Finding]:
-    """Return the findings, beside the paper's numbers."""
+    """Return the findings, compared with the paper's numbers."""
     config = scene.config
     usual = scene.robot.name == "arm" and config.duration_s == GraspConfig().duration_s
     friction = NO_SLIP_MU if config.mu >= NO_SLIP_MU else config.mu

@@ -37,7 +37,7 @@ CONTROLLERS = (
     "id-sensed-1",
     "id-sensed-2",
 )
-"""Controllers of the paper; the first ones are in its Table 6."""
+"""Controllers of the paper, first the controllers in its Table 6."""
 
 TASKS = {4: math.inf, 5: 1.0}
 """Friction of the grasps in Table 6, by row number."""
@@ -74,7 +74,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
-    """Return the paper's numbers for grasps, beside the runs."""
+    """Return the paper's numbers for grasps, compared with the runs."""
     return (*_numbers(outcomes), *scored(_scores(outcomes)), *_arms(outcomes))
 
 
@@ -137,7 +137,7 @@ def _arms(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
     baseline = _at(outcomes, "pid", math.inf)
     error = None if baseline is None else baseline.metric("q_err_held_rad")
     aware = [o for o in outcomes if math.isinf(o.setting("mu")) and o.setting("controller") != "pid"]
-    known = [o for o in aware if o.metric("q_err_held_rad") is not None]  # no error if the box was dropped at once
+    known = [o for o in aware if o.metric("q_err_held_rad") is not None]  # no error if the box was dropped immediately
     if error is not None and known:
         worst = max(known, key=lambda o: o.metric("q_err_held_rad"))
         off = worst.metric("q_err_held_rad")

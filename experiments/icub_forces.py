@@ -1,11 +1,12 @@
-"""A humanoid walks: vertical forces on its feet, predicted from the motion alone, beside the measured forces.
+"""A humanoid walks: vertical forces on its feet, predicted from the motion and compared with measured forces.
 
 Inverse dynamics of the motion gives the wrench of the ground (six numbers), which the two soles share. A single foot on
-the ground carries all of it. With two, the split is indeterminate: each sole is a patch of four corners, and the
+the ground carries the whole wrench. With two, the split is indeterminate: each sole is a patch of four corners, and the
 smallest corner forces that make the wrench are chosen, with corners above the floor weighted down.
 
-The log is that of Ramadoss et al. 2021 (github.com/ami-iit/paper_ramadoss_2021_icra_proprioceptive-base-estimator,
-matlab/resources, BSD 3-clause) in one file ``icub_walk.npz``, with the robot's ``icub.urdf`` beside it.
+The log was published by Ramadoss et al. 2021
+(github.com/ami-iit/paper_ramadoss_2021_icra_proprioceptive-base-estimator, matlab/resources, BSD 3-clause). It is in a
+file ``icub_walk.npz``, with the robot's ``icub.urdf`` in the same folder.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from idcontrol.types import Array
 SOLES: Final = ("l_sole", "r_sole")
 
 FASTEST_M_S = 2.0
-"""Largest speed of the base between two rows; a faster base is a fault of the motion capture, which freezes for a while
-after it."""
+"""Largest speed of the base between two rows [m/s]. A faster base is a fault of the motion capture, followed by a
+freeze."""
 BEFORE_ROWS, AFTER_ROWS = 8, 32
 """Rows before and after such a jump that are interpolated linearly."""
 
@@ -51,15 +52,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         data: Path of ``icub_walk.npz``, with ``icub.urdf`` in the same folder; required.
         period_s: Time between two rows. The time stamps of the log are not used: they jitter by more than a period.
-        motion_hz: Cut-off of the smoothing of positions, which are then differentiated twice: Butterworth, second
-            order, forward and backward.
-        sole_hz: The same for the poses of the soles.
+        motion_hz: Cut-off of the smoothing of positions, before two differentiations: Butterworth, second order,
+            forward and backward.
+        sole_hz: Cut-off of the smoothing of the poses of the soles.
         sole_m: Extent of the sole behind, in front, right and left of its frame.
         floor_m: Height of the floor at x = 0, where the log begins.
         floor_slope: Slope of the floor, or of the motion capture's frame, along x.
         sole_noise_m: Corners up to this height stand on the floor.
-        lift_m: Height above that at which a corner counts for 1/e.
-        ridge: Weight of small forces against the wrench.
+        lift_m: Height above `sole_noise_m` at which the weight of a corner falls to 1/e.
+        ridge: Weight of the squared forces relative to the wrench error.
     """
 
     data: str = ""
@@ -102,7 +103,7 @@ def read(path: Path, period: float) -> Log:
     """Read the log and the robot in the same folder; jumps of the motion capture are interpolated.
 
     Raises:
-        InputError: A file cannot be read, or is no such log.
+        InputError: A file cannot be read, or is not an iCub log.
     """
     try:
         with np.load(path) as data:
@@ -186,14 +187,14 @@ def sole_corners(system: System, q: Array, sole: tuple[float, float, float, floa
 def share(wrench: Array, corners: Array, weight: Array, ridge: float) -> Array:
     """Return the vertical forces of the two feet: the smallest corner forces that make a wrench.
 
-    The corners push, and those with a small weight push less. Where the centre of pressure leaves the soles, the total
+    The corners push, and those with a small weight push less. If the centre of pressure leaves the soles, the total
     force is kept and the moment deviates.
 
     Args:
         wrench: Force and moment about the world origin, shape (6,).
         corners: Corners of both feet, world frame, shape (2, 4, 3) [m].
         weight: Weight of each corner, above 0, shape (2, 4).
-        ridge: Weight of small forces against the wrench.
+        ridge: Weight of the squared forces relative to the wrench error.
 
     Returns:
         Shape (2,) [N].
@@ -225,7 +226,7 @@ def naive(wrench: Array, corners: Array) -> Array:
 
 
 def delay(total: Array, measured: Array, period: float) -> int:
-    """Return the delay of the measured total force after the predicted one [rows], whatever the split."""
+    """Return the delay of the measured total force after the predicted total force [rows]."""
     seen = smooth(measured, ALIGN_HZ, period)
     end = len(total) - LONGEST_DELAY
     agrees = [np.corrcoef(total[:end], seen[k : k + end])[0, 1] for k in range(LONGEST_DELAY + 1)]

@@ -1,4 +1,4 @@
-"""A box slides down a ramp, or sticks: every forward model beside the closed form.
+"""A box slides down a ramp, or sticks: every forward model compared with the closed form.
 
 Drumwright 2019, section 6.4; math.md, sections 10 and 11.
 """
@@ -35,11 +35,11 @@ THRESHOLD_OFFSET = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RampModel:
-    """A forward model and what it should do on the ramp.
+    """A forward model and its expected motion on the ramp.
 
     Attributes:
         solve: The contact model.
-        friction: Its law along the tangents: Coulomb friction, no slip, or drag.
+        friction: Law along the tangents: Coulomb friction, no slip, or drag.
         creep: A sticking box may move at ``creep μ g h``, where h is the step.
     """
 
@@ -88,7 +88,7 @@ def run(config: Config, progress: Progress) -> Results:
     """Let the box slide under each model and friction.
 
     Raises:
-        UnknownName: There is no such model.
+        UnknownName: The model does not exist.
     """
     models = chosen(MODELS, config.plant)
     findings: list[Finding] = []
@@ -222,7 +222,7 @@ def _corner_force(config: Config, name: str, model: RampModel) -> Finding:
     return Finding(
         f"{_key('corner_force', name)}_n",
         value,
-        # no transient lasts longer than a few steps: after the first ones it is below a thousandth
+        # transients last a few steps: afterwards they are below a thousandth
         holds=bool(abs(value - exact) <= 1e-3 * exact),
         beside=name == "constraint" and config == Config(plant=config.plant),
     )
@@ -251,7 +251,7 @@ def _hertz_depth(config: Config) -> Finding:
     return Finding(
         "hertz_depth_m",
         value,
-        # the two lower feet carry more, and depth grows as the 2/3 power of the load: the mean differs a little
+        # the two lower feet carry more load, and depth grows as the 2/3 power of the load: the mean differs a little
         holds=bool(abs(value - exact) <= 0.01 * exact),
     )
 

@@ -41,7 +41,7 @@ from idcontrol.scenes.jar.task import (
 from idcontrol.types import Array, Status
 
 PAPER_VELOCITIES, PAPER_MOMENTUM_ERROR, PAPER_CONTACTS = 160, 1e-3, 200
-"""Number of velocities, largest momentum error, and least number of contacts ("hundreds") of Castro et al. 2022,
+"""Number of velocities, largest momentum error, and minimum number of contacts ("hundreds") of Castro et al. 2022,
 section X-E."""
 
 LIFTED_M, AWAY_M = 0.05, 0.1
@@ -55,7 +55,7 @@ EVERY = 4
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the case. Step, masses and tolerance are the paper's; it prints neither sizes nor friction.
+    """Settings of the case. Step, masses and tolerance come from the paper, which prints neither sizes nor friction.
 
     Attributes:
         step_s: Time step.
@@ -161,11 +161,11 @@ def complementarity_error(problem: SparseProblem, solution: SparseSolution, para
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Play the keyframes and judge what was done."""
+    """Play the keyframes and judge the task."""
     if config.keyframes > len(KEYFRAMES):
         raise InputError(f"keyframes: there are {len(KEYFRAMES)}, not {config.keyframes}")
     parameters = sap.Parameters(sigma=config.sigma, beta=config.beta, tolerance=config.tolerance)
-    # loads what is compiled, so that no step is timed with it
+    # loads the kernels, so that no timed step includes it
     _scene(config, parameters).step(1.0, (False, False))
     scene = _scene(config, parameters)
     watch = Watch(scene, [bones(arm.system) for arm in scene.arms])
@@ -201,7 +201,7 @@ def _scene(config: Config, parameters: sap.Parameters) -> Scene:
 
 
 def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]:
-    """Judge the task by the positions of the parts at the end and on the way."""
+    """Judge the task by the positions of the parts, at the end and during the run."""
     plant, jar = scene.plant, scene.pose(JAR)
     count, (along, across) = marbles_in_bowl(scene), lid_offset(scene)
     standing = jar.translation - np.array([0.0, 0.0, things.JAR_CENTRE_M])

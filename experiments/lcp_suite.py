@@ -3,7 +3,7 @@
 The paper's 328 data sets are lost. The generated problems are bodies in contact (`idcontrol.problems.piles`): the
 paper's pyramid LCP (math.md, section 9; `idcontrol.models.acceleration`) with rolling and a few sliding contacts. Each
 problem is solved at several μ, equal at all contacts. With sliding friction a problem may have no solution (Painlevé):
-if no method solves it, `idcontrol.solvers.existence.decide` finds a solution or proves that none exists.
+if no method solves it, `idcontrol.solvers.existence.decide` finds a solution or proves that no solution exists.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAPER_STEPS: Final = 300
 """Steps after which the paper gave up the interior point."""
 MOST_SLIDING: Final = 10
 MU: Final = (0.1, 1.0)
-"""Least and largest friction coefficient of a problem's data sets; the paper does not print its own."""
+"""Minimum and maximum friction coefficient of a problem's data sets; the paper does not print its values."""
 PER_PROBLEM: Final = 10
 
 
@@ -221,7 +221,7 @@ def by_lemke(lcp: PyramidLcp, starts: int, rng: np.random.Generator) -> Attempt:
 def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
     """Apply Principal Pivoting I (Zapolsky & Drumwright 2017, Algorithm 2) to any square matrix.
 
-    The method is meant for P-matrices. It gives up at a singular block or an earlier basis.
+    The method is meant for P-matrices. The method gives up at a singular block or an earlier basis.
     """
     n = lcp.r.size
     Q, r = lcp.scale[:, None] * lcp.Q * lcp.scale, lcp.scale * lcp.r
@@ -253,8 +253,9 @@ def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
 def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
     """Return a point with z > 0 and Qz + r > 0 for the interior point to start from; None if there is none.
 
-    The paper starts from normal forces that separate all contacts at once. If bodies are held from all sides there are
-    none, so a linear program looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced variables.
+    The paper starts from normal forces that separate all contacts simultaneously. Such forces do not exist if bodies
+    are held from all sides, so a linear program looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced
+    variables.
     """
     start = pyramid_start(lcp.Q, lcp.r, np.full(lcp.touching.size, mu), lcp.rolling)
     if start is not None and start.min() > 0.0 and (lcp.Q @ start + lcp.r).min() > 0.0:
@@ -276,7 +277,7 @@ def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
 
 
 def table_row(paper: dict[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:
-    """Return a row of `idcontrol run lcp-suite --json`: shares of all data sets, means over the solved ones."""
+    """Return a row of `idcontrol run lcp-suite --json`: shares of all data sets, means over the solved data sets."""
     solvable = [t for t in trials if t.existence is Existence.SOLUTION]
     without = [t for t in trials if t.existence is Existence.NONE]
     return {
@@ -324,7 +325,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Return the shares solved beside the paper's, by size, then the shares proved to have no solution."""
+    """Return the shares solved by size, compared with the paper, then the shares proved to have no solution."""
     out: list[Finding] = []
     for row in table:
         for method in METHODS:

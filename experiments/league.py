@@ -81,7 +81,7 @@ def problems(config: Config) -> list[FrictionProblem]:
 
 
 def solvers(config: Config) -> list[Solver]:
-    """Return the installed solvers and the user's.
+    """Return the installed solvers and the user's solvers.
 
     Raises:
         UnknownName: A file or module does not define a solver.
@@ -151,7 +151,7 @@ def standing(
 def findings(
     rows: Sequence[Mapping[str, Any]], field_problems: Sequence[FrictionProblem], missed: Array
 ) -> list[Finding]:
-    """Return the findings about our solver and about the problems."""
+    """Return the findings about the solver of this library and about the problems."""
     ours, solved = rows[0], missed <= SOLVED
     assert ours["name"] == OURS
     return [

@@ -1,7 +1,7 @@
 """The tables and figures of the papers, and how many of their numbers agree with recorded runs.
 
 ``python -m idcontrol.experiments.papers [VERDICTS.json] RUN_DIR...`` reads runs and comparisons and prints the verdicts
-as one JSON object, of which the page `verdicts.md` is made. With the file of earlier verdicts, those that no run judges
+as one JSON object, the source of the page `verdicts.md`. With the file of earlier verdicts, those that no run judges
 again are kept. Without folders it makes the runs first, in ``runs/papers``, except for folders that exist.
 """
 
@@ -34,9 +34,9 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         paper: Author and year.
         where: Its name in the paper.
-        what: What it shows.
+        what: Content of the table, figure or section.
         printed: How many numbers and statements it prints.
-        command: The command that compares them; "" if none does.
+        command: The command that compares them; "" if there is no such command.
         lacks: Why some or all of its numbers are not compared.
     """
 
@@ -115,7 +115,7 @@ def newest(everything: Iterable[Judged]) -> list[Judged]:
 
 
 def conduct(out: Path) -> Iterator[Path]:
-    """Run each place's command that has no folder yet, in a separate folder; yield the folders."""
+    """Run the command of each place without a folder, in a separate folder; yield the folders."""
     commands = dict.fromkeys(command for place in PLACES for command in place.command.split("; ") if command)
     for command in commands:
         _, action, experiment, *options = shlex.split(command)

@@ -1,7 +1,7 @@
 """The trot over bumps whose friction changes with every step (Zapolsky & Drumwright 2017, Fig. 16).
 
-Drumwright 2015, section VII-B, times such walks on ground without slip and with viscous friction:
-``idcontrol compare rough --study walk-times``.
+Drumwright 2015, section VII-B, times these walks on ground without slip and with viscous friction: ``idcontrol compare
+rough --study walk-times``.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ BUMPS = {
 """Bumps up to 3 cm high, under feet that are lifted by 1.5 cm. The paper plots 5 s, one metre of walking."""
 
 ROUGH = {
-    # The friction under the next foothold is unknown, so controllers assume the least value.
+    # The friction under the next foothold is unknown, so controllers assume the smallest value.
     "default": msgspec.structs.replace(PRESETS["default"], friction=AssumedFriction(estimate=0.1), **BUMPS),
-    # The original's controllers read the friction of each contact from the simulator, at most 1.5. Ours assume one
-    # value for all contacts: the mean.
+    # The original's controllers read the friction of each contact from the simulator, at most 1.5. This library's
+    # controllers assume one value for all contacts: the mean.
     "paper": msgspec.structs.replace(
         PRESETS["paper"], friction=AssumedFriction(estimate=0.8, share=1.0, cap=1.5, pyramid="original"), **BUMPS
     ),
@@ -96,9 +96,9 @@ SAVED: Mapping[str, tuple[str, str, float, str]] = {
     "Table II": ("Drumwright-Shell", "no slip", 0.275, SAVES),
     "Table III": ("viscous, Lemke", "viscous, principal pivoting", 0.271, ""),
 }
-"""Two walks of a table, the share of the first one's time that the second saves in the paper, and the page that derives
-why the share differs here. The text calls the first share "nearly 28%", and the second, computed as 2936.36 / 2139.73 -
-1, "over 37%"."""
+"""Two walks of a table, the share of time that the second saves relative to the first in the paper, and the page that
+derives why the share differs here. The text calls the first share "nearly 28%", and the second, computed as 2936.36 /
+2139.73 - 1, "over 37%"."""
 
 
 def _seconds(outcomes: Sequence[RunOutcome]) -> dict[str, float]:
@@ -112,7 +112,7 @@ def _seconds(outcomes: Sequence[RunOutcome]) -> dict[str, float]:
 
 
 def judged_times(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """Return Tables II and III of Drumwright 2015, beside the runs."""
+    """Return Tables II and III of Drumwright 2015, compared with the runs."""
     seconds, place = _seconds(outcomes), "Drumwright 2015, Tables II and III"
     for name, (_, printed, _) in WALKS.items():
         if name in seconds:

@@ -41,8 +41,8 @@ PAPER_CONTACTS: Mapping[str, int] = {
     "id-coulomb-qp-1": 30,
     "id-coulomb-lcp": 4,
 }
-"""Number of contacts that the paper's controllers solved within 1 ms on a Core i7 of 2011, from its text; its figure
-has no numbers. The paper's no-slip LCP has no second stage; id-noslip-lcp has one."""
+"""Number of contacts that the paper's controllers solved within 1 ms on a Core i7 of 2011, from its text, as its figure
+shows no numbers. The paper's no-slip LCP has no second stage; id-noslip-lcp has one."""
 
 MANY = 10
 """Exponents are fitted from this many contacts on: with fewer, the cost of a call from Python hides them."""
@@ -57,11 +57,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Settings of the case.
 
     Attributes:
-        robot: The robot that walks.
+        robot: Robot of the walk that provides the problems.
         contacts: Numbers of contacts, tried in turn; a robot's feet are copied, as in the paper.
         schemes: Controllers whose inverse dynamics is timed; empty means all.
         samples: Number of timed calls for each; the paper timed 50.
-        budget_s: Most time for each.
+        budget_s: Maximum time for each scheme and number of contacts.
         slowest_us: A scheme slower than this is not tried with more contacts.
     """
 
@@ -74,7 +74,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Time each scheme at each number of contacts, in turns with the floor, the rigid-body terms.
+    """Time each scheme at each number of contacts, alternating with the floor, the rigid-body terms.
 
     Raises:
         InputError: A scheme is unknown, or there is no number of contacts.
@@ -135,9 +135,9 @@ def _steps(walk: RecordedWalk, contacts: int) -> tuple[Sequence[WalkStep], Job]:
 
 
 def _medians(config: Config, name: str, steps: Sequence[WalkStep], below: Job) -> tuple[float, float]:
-    """Return the median time of a scheme, warm, and of the floor in turns with it [us]."""
+    """Return the median times of a warm scheme and of the floor, timed alternately [us]."""
     job = scheme_job(SCHEMES[name], steps, warm=True)
-    job.run(0)  # loads what is compiled
+    job.run(0)  # loads the kernels
     times, _ = in_turns([job, below], len(steps), config.samples, config.budget_s)
     medians_us = np.median(times, axis=0)
     return float(medians_us[0]), float(medians_us[1])
@@ -176,10 +176,10 @@ def table_1(m: int, joints: int, n: int, k: int) -> int:
     ``n k`` edges, ``2 m (n k)² - m n k``.
 
     Args:
-        m: Velocities.
-        joints: Actuated ones.
-        n: Contacts.
-        k: Edges of a friction pyramid.
+        m: Number of velocities.
+        joints: Number of actuated joints.
+        n: Number of contacts.
+        k: Number of edges of a friction pyramid.
     """
     q = joints
     factored = (m**3 + q**3 - 7 * (m + q)) / 3 + m * q * (m + q) + m * m + q * q + 2 * m * q + 1
@@ -217,7 +217,7 @@ def stage_one(m: int, joints: int, n: int) -> int:
 
 
 def _operations() -> list[Finding]:
-    """Return the operations of Tables 1 and 2 beside ours."""
+    """Return the operations of Tables 1 and 2, compared with the counted operations."""
     theirs = {joints: table_1(VELOCITIES, joints, FEET, EDGES) for joints in JOINTS}
     ours = {joints: stage_one(VELOCITIES, joints, FEET) for joints in JOINTS}
     most = max(JOINTS)

@@ -35,12 +35,12 @@ SPEED_OF_SLIP = 1e-2
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the case. Step, forces, period and duty are the paper's; it does not describe gripper and bar.
+    """Settings of the case. Step, forces, period and duty come from the paper, which does not describe gripper and bar.
 
     Attributes:
         step_s: Time step.
         firm_n: Grip force in the first part of each period.
-        loose_n: Grip force in the rest of it.
+        loose_n: Grip force in the rest of each period.
         period_s: Period of the square wave.
         duty: Share of a period with the firm grip.
         periods: Number of periods.
@@ -54,8 +54,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         bar_m: Length of the bar, width between the pads, height.
         offset_m: Distance of the bar's centre from the pads' middle, along the bar.
         finger_kg: Mass of a finger.
-        solver_steps: Number of steps that general solvers solve, too; 0 leaves these solvers out.
-        solver_tolerance: Tolerance of the general solvers; the paper's for Gurobi.
+        solver_steps: Number of steps for the comparison with general solvers; 0 means no comparison.
+        solver_tolerance: Tolerance of the general solvers; the default is the paper's value for Gurobi.
     """
 
     step_s: Positive = 5e-3
@@ -314,7 +314,7 @@ experiment = Case(
 
 
 def _late(config: Config, history: GripHistory, *, firm: bool) -> Booleans:
-    """True if a step is in the second half of a firm, or loose, part, where the pads have settled."""
+    """True if a step is in the second half of a firm (or loose) phase, after the pads have come to rest."""
     phase = (history.t - 0.5 * config.step_s) % config.period_s / config.period_s
     begin, end = (0.0, config.duty) if firm else (config.duty, 1.0)
     chosen: Booleans = (phase > 0.5 * (begin + end)) & (phase < end)

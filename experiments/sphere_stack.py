@@ -40,8 +40,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         damping_n_s_m: Damping of each surface.
         mu: Friction.
         gap_m: Gap between neighbours at the start.
-        beta: SAP's period of a near-rigid contact, in steps. It scales the softness of a contact by the masses that
-            touch, not by the weight above them: at 1, a hundred spheres sink by 0.3 m and bounce.
+        beta: SAP's period of a near-rigid contact, in steps. SAP scales the softness of a contact by the two touching
+            masses, not by the weight above: with β = 1, a hundred spheres sink by 0.3 m and bounce.
     """
 
     plant: str = "all"
@@ -148,13 +148,13 @@ def run(config: Config, progress: Progress) -> Results:
     """Simulate columns of growing height under each model.
 
     Raises:
-        UnknownName: There is no such model.
+        UnknownName: The model does not exist.
     """
     sizes = chosen({"constraint": config.sizes, "sap": config.sparse_sizes}, config.plant)
     total, done = sum(sum(each) for each in sizes.values()), 0
     stacks: dict[str, list[Stack]] = {}
     for name, each in sizes.items():
-        # loads what is compiled, so that no step is timed with it
+        # loads the kernels, so that no timed step includes it
         simulate(msgspec.structs.replace(config, steps=5), name, 2)
         stacks[name] = []
         for spheres in each:

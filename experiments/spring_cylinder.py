@@ -26,10 +26,10 @@ SCHEMES: Mapping[str, Theta] = {"symplectic": SYMPLECTIC_EULER, "midpoint": MIDP
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the case; all but `contacts` are the paper's.
+    """Settings of the case; all values except `contacts` come from the paper.
 
     Attributes:
-        mass_kg: Mass of the cylinder, which is solid and homogeneous.
+        mass_kg: Mass of the solid, homogeneous cylinder.
         radius_m: Radius of the cylinder.
         spring_n_m: Stiffness of the spring to the wall.
         start_m: Stretch of the spring at the beginning.
@@ -207,7 +207,7 @@ def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping
         Finding(
             "energy_error_midpoint_sliding",
             kept,
-            holds=kept < 1e-10,  # rounding errors of some hundred steps
+            holds=kept < 1e-10,  # rounding errors of about a hundred steps
         ),
         Finding("energy_band_midpoint_rolling", rolling_band, holds=bool(rolling_band < 1.5 * lost + 2e-4)),
     ]

@@ -56,7 +56,7 @@ UP: Final = np.array([0.0, 0.0, 1.0])
 SETTLE_S: Final = 2.0
 """Time in which MuJoCo's robot comes to rest in its ground [s]."""
 COMPLIANCE: Final = 1e-4
-"""Compliance of Pinocchio's ground [m/N]; the forces of a robot at rest do not depend on it."""
+"""Compliance of Pinocchio's ground [m/N]; forces at rest do not depend on the compliance."""
 REPEATS: Final = 300
 """Number of timed calls; the median counts."""
 SCRIPT: Final = Path(__file__).parent / "standing_tsid.py"
@@ -71,8 +71,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         robot: A robot with point-like feet.
-        tsid_python: A Python interpreter with TSID, which needs another Pinocchio than ours (``pip install tsid==1.7.0
-            'numpy<2' cmeel-boost==1.82.0``); null leaves TSID out.
+        tsid_python: A Python interpreter with TSID, which needs a different version of Pinocchio (``pip install
+            tsid==1.7.0 'numpy<2' cmeel-boost==1.82.0``); null leaves TSID out.
     """
 
     robot: str = "solo12"
@@ -124,7 +124,7 @@ class Machine:
         """Load the robot `name`.
 
         Raises:
-            UnknownName: There is no such robot.
+            UnknownName: The robot does not exist.
             InputError: The robot has not four legs of three joints.
         """
         self.robot = robots.load(name)
@@ -259,7 +259,7 @@ def mujoco(machine: Machine, situation: Situation) -> Answer:
 def pinocchio(machine: Machine, situation: Situation) -> Answer:
     """Answer by ``contactInverseDynamics`` for a ground deformed by the forces that id-coulomb-cone predicts at rest.
 
-    Version 4.1.0 returns torques without the contact forces' part, which is subtracted here.
+    Torques of version 4.1.0 exclude the contact forces, so their contribution is subtracted here.
     """
     model, data = machine.model, machine.model.createData()
     at_rest = situation._replace(a=np.zeros(model.nv), stance=np.ones(4, dtype=np.bool_))
@@ -298,7 +298,7 @@ def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, li
     """Return TSID's version and answers, by its own interpreter; an answer is None if its QP has no solution.
 
     Raises:
-        InputError: The interpreter cannot run, or has no TSID.
+        InputError: The interpreter cannot run, or TSID is not installed in it.
     """
     request = {
         "urdf": str(machine.robot.urdf),
@@ -391,7 +391,7 @@ def run(config: Config, progress: Progress) -> Results:
     """Solve every situation by every package, and judge the answers.
 
     Raises:
-        UnknownName: There is no such robot.
+        UnknownName: The robot does not exist.
         InputError: The robot has not four legs of three joints, or TSID's interpreter returns no answers.
     """
     machine = Machine(config.robot)
@@ -411,7 +411,7 @@ KEPT: Final = ("standing", "pushed", "tilted ground")
 
 
 def findings(rows: list[dict[str, Any]]) -> list[Finding]:
-    """Return the trunk's error under each package; ours must be zero wherever the demand is possible."""
+    """Return the trunk's error under each package; idcontrol's must be zero whenever the demand is possible."""
     return [
         Finding(
             f"trunk off, {row['situation']}: {row['package']}",

@@ -22,10 +22,10 @@ from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 DURATION_S = 10.0
-"""Length of a run [s]: two turns in place, where most falls happen; a study has dozens of runs."""
+"""Length of a run [s]: it includes two turns in place, during which most falls happen. A study has dozens of runs."""
 
 ROBUST = ("id-coulomb-qp", "id-coulomb-lcp", "id-noslip-lcp", "id-sap", "pid")
-"""Controllers in the comparison of robustness: one for each kind of contact model, and `pid`, which has none."""
+"""Controllers in the comparison of robustness: one for each kind of contact model, and `pid` without contact model."""
 
 MODELS = (
     "id-coulomb-lcp",
@@ -184,7 +184,7 @@ def _bumps_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def judged_bumps(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
-    """Return the paper's statements on Fig. 16, beside the runs."""
+    """Return the paper's statements on Fig. 16, compared with the runs."""
     return tuple(comparisons(Results(outcomes, {"bumps": ("bumps", {})})))
 
 

@@ -45,11 +45,11 @@ class Engine:
     """A plant and its fitted parameters.
 
     Attributes:
-        plant: Its name among the plants.
+        plant: Name of the plant.
         fitted: Values that the command fitted to the even tosses of the record, by name: ``mu``, fields of
             `plants.GroundSettings`, and for MuJoCo ``time_constant_s`` and ``damping_ratio`` of its contacts. All are
             positive; the fit begins with them.
-        fixed: Parameters that are not fitted.
+        fixed: Parameters outside the fit.
     """
 
     plant: str
@@ -134,7 +134,7 @@ class Score:
 
     Attributes:
         engine: The engine.
-        parameters: Its parameters by name.
+        parameters: Parameters of the plant by name.
         poses: Simulated poses of each toss, shape (rows, 7).
         errors: Errors of each toss.
     """
@@ -172,7 +172,7 @@ def engine(entry: Engine, parameters: Mapping[str, float], cube: Cube, h: float)
 
     Args:
         entry: The plant.
-        parameters: Its parameters by name.
+        parameters: Parameters of the plant by name.
         cube: The cube.
         h: Longest step [s].
 
@@ -202,7 +202,7 @@ def _model(cube: Cube) -> Any:
 
 
 def simulate(plant: plants.SimulatedPlant, toss: Toss) -> Array:
-    """Return poses of the simulated toss at the rows of the measured one, shape (rows, 7)."""
+    """Return the simulated poses at the sample times of the measured toss, shape (rows, 7)."""
     poses, nothing, resting = np.empty_like(toss.pose), np.zeros(0), 0
     state = plant.reset(toss.start)
     poses[0] = state.q

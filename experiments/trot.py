@@ -58,7 +58,7 @@ errors. For pid it has 10 (2014) and 20 N m/rad (2015).
 PRESETS = {
     "default": WalkConfig(),
     # As in the authors' program (Pacer, May 2015): its planner; the plant's friction, at most 1.5, in their pyramids;
-    # feet that become contacts at the first touch and stop at once; no closing of gaps, no projection of desired
+    # feet that become contacts at the first touch and stop immediately; no closing of gaps, no projection of desired
     # velocities onto the contacts, no unloading before liftoff, no limit on torque rates; drag on soft ground.
     "paper": WalkConfig(
         preset="paper",
@@ -101,7 +101,7 @@ class WalkExperiment:
         """Walk, record the run into `out`, and return the metrics.
 
         Raises:
-            UnknownName: There is no such robot, controller or plant.
+            UnknownName: The robot, controller or plant does not exist.
             InputError: The configuration cannot be used.
         """
         scene = WalkScene.of(config)

@@ -1,7 +1,7 @@
-"""The three verdicts on a number beside a paper's.
+"""The three verdicts on a number compared with a paper.
 
-A number *agrees with the paper* within `WITHIN` of the printed value. Otherwise it differs *as derived*, with the page
-that says why the print is wrong or our number is another quantity, or it differs *unexplained*.
+A number *agrees with the paper* within `WITHIN` of the printed value. Otherwise it differs *as derived*, if a page
+derives why the printed number is wrong or a different quantity; else it differs *unexplained*.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 WITHIN: Final = 0.25
-"""Largest relative difference from a printed number that agrees with it."""
+"""Largest relative difference of numbers that agree."""
 
 AGREES: Final = "agrees with the paper"
 DERIVED: Final = "differs, as derived"
@@ -24,31 +24,31 @@ CONTRADICTED: Final = "verdicts.md#contradictions-within-a-paper"
 """The section on contradictions between the paper's tables."""
 
 LEAST_TORQUE: Final = "verdicts.md#a-torque-too-small-to-carry-the-robot"
-"""The section that derives the least torque with which the robot can stand."""
+"""The section that derives the smallest torque with which the robot can stand."""
 
 MOST_FACTOR: Final = "theory/dissipation.md#how-much-smoothing-can-gain"
 """The section that derives the largest factor by which smoothing can lower the torque rate."""
 
 
 def close(value: float, printed: float) -> bool:
-    """True if a number is within `WITHIN` of the printed one."""
+    """True if a number is within `WITHIN` of the printed number."""
     return bool(abs(value - printed) <= WITHIN * abs(printed))
 
 
 def verdict(agrees: bool, derivation: str = "") -> str:
-    """Return the verdict on a result; `derivation` is the page that derives the difference, "" if none does."""
+    """Return the verdict on a result; `derivation` is the page that derives the difference, "" without such a page."""
     if agrees:
         return AGREES
     return f"{DERIVED} ({derivation})" if derivation else UNEXPLAINED
 
 
 def compared(value: float | str | None, printed: float | None, derivation: str = "") -> str | None:
-    """Return the verdict on a run's number, or on the reason for its absence, beside the printed number.
+    """Return the verdict on a run's number, or on the reason for its absence, with the printed number.
 
     Args:
         value: The number, or why the run failed; None without a run.
         printed: The paper's number; None if its robot fell.
-        derivation: The page that derives the difference, "" if none does.
+        derivation: The page that derives the difference; "" without such a page.
     """
     if value is None:
         return None
@@ -58,13 +58,13 @@ def compared(value: float | str | None, printed: float | None, derivation: str =
 
 
 class Judged(NamedTuple):
-    """A printed number or statement of a paper, beside ours.
+    """A printed number or statement of a paper, with the number from a run.
 
     Attributes:
         source: The place where it is printed: "Drumwright 2019, Table 1".
         what: Name of the quantity.
         printed: The paper's value as text.
-        found: Ours; None where there is none.
+        found: The run's value; None if it is missing.
         verdict: One of `VERDICTS`, with the page that derives the difference.
     """
 

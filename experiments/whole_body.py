@@ -124,7 +124,7 @@ def zero_moment_points(force: Array, cop: Array) -> Array:
 
     Args:
         force: Forces on the feet, shape (rows, n, 3) [N].
-        cop: Their centres of pressure on level ground, shape (rows, n, 3) [m].
+        cop: Centres of pressure of the feet on level ground, shape (rows, n, 3) [m].
     """
     load = np.where((total := force[:, :, 2].sum(axis=1)) > TOUCHING_N, total, np.nan)
     return np.asarray(np.einsum("tn,tni->ti", force[:, :, 2], cop[:, :, :2]) / load[:, None])
@@ -134,7 +134,7 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
     """Run until the end or a fall, and measure.
 
     Raises:
-        UnknownName: There is no such robot, controller, plant or foot.
+        UnknownName: The robot, controller, plant or foot does not exist.
         InputError: The settings do not fit together.
     """
     scene = WholeBodyScene(config)

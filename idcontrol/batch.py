@@ -5,7 +5,7 @@ terms of a row (`idcontrol.dynamics.multibody`), detects its contacts and takes 
 interpreter's lock, so threads share the rows. If a step is not solved at the first attempt, the controller in Python
 takes it again and relaxes a demand.
 
-The result of a row is bitwise equal to that of `Controllers.single`, a controller for one robot.
+The result of a row is bitwise equal to the result of `Controllers.single`, a controller for one robot.
 
 The loop receives the address of the scheme's step, so it is compiled once for all schemes.
 """
@@ -154,7 +154,7 @@ class _Worker(NamedTuple):
     """The controller for the rows of one thread, as an argument of kernels.
 
     Attributes:
-        whole: Its `idcontrol.controllers.whole.Whole`.
+        whole: The controller's `idcontrol.controllers.whole.Whole`.
         intake: Memory into which `copy_inputs` writes state and reference.
     """
 

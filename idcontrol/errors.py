@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Numbers of an `OSError` for a full disk or an exhausted quota, which is no internal error."""
+"""Numbers of an `OSError` for a full disk or an exhausted quota: not an internal error."""
 MANY = 20
-"""If more names than this are known, a message lists only `EXAMPLES` of them."""
+"""If more names than this are known, a message lists only `EXAMPLES` names."""
 EXAMPLES = 5
 
 

@@ -1,7 +1,7 @@
 """The data of a control loop: state, reference, command, and the status of a step.
 
 Arrays are float64, C-contiguous, in SI units. These types hold plain data only. Objects that are created in each step
-are frozen `msgspec.Struct`s, which take a fifth of the time of a frozen dataclass; copy them with changes by
+are frozen `msgspec.Struct`s, as creation takes a fifth of the time of a frozen dataclass; copy them with changes by
 `msgspec.structs.replace`.
 """
 
@@ -28,7 +28,7 @@ Number = TypeVar("Number", bound=np.generic)
 def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """Return a copy of `array` without write access: its memory is read-only, and ``setflags`` cannot change it.
 
-    Controllers get such copies: they may write into their arguments, which are recorded later.
+    Controllers get such copies: they may write into their arguments, and the record needs the original values later.
     """
     return np.ndarray(array.shape, array.dtype, array.tobytes())
 
@@ -234,35 +234,35 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """The torques of one period, with the controller's prediction and how the step ended.
+    """The torques of one period, with predicted contact forces and the outcome of the step.
 
-    An impedance command also has positions, velocities and gains, for a drive that closes the loop within the period
-    (`idcontrol.plants.drive`); a torque command has none of these four.
+    An impedance command also has positions, velocities and gains for drives that close the loop within the period
+    (`idcontrol.plants.drive`); in a torque command these four are None.
 
     Attributes:
-        tau: Joint torques within the limits, shape (a,) [N m]; of an impedance command the feed-forward.
-        predicted: Contact forces that the controller predicts; None if it predicts nothing. Controllers that predict
-            them with the motion expect a foot that slides to slow down (`idcontrol.contact.landing`).
-        status: How the step ended.
-        residual: Relative residual of the contact problem (math.md, section 13.3); 0 where none was solved.
-        clipped: Whether a torque is at its limit.
-        dropped: Demands given up in this step: ``"tracking"``, ``"rate"`` (a torque changes faster than its rate
-            allows), ``"no-slip"`` (a contact that may not slip carries load in motion), ``"exactness"`` (the problem
-            was regularized), ``"prediction"`` (the last torque is repeated), or why the input could not be used; never
-            a torque limit or a friction cone.
-        solved_by: ``"sticking"`` where contacts simply stick and no contact problem was solved, else the
-            contact model, by the name of its plant; None where there was none.
-        gap: How much nearer to the last torques, as a vector, a solution of the contact problem may be than the nearest
-            one that was found [N m]: 0 if a search has proved that none is nearer; NaN if the controller does not
-            search for the nearest. `tau` has the motion of that solution; its impulses are shared anew, next to last
-            torques that fade (docs/theory/coulomb.md).
-        demand: How the motion that whole-body tasks ask for was chosen: ``"free"``, limits of friction and motors did
-            not matter; ``"qp"``, a quadratic program kept to them; ``"infeasible"``, they allow no motion without slip;
-            empty without tasks.
-        q: Joint positions that the drive holds, shape (a,) [rad].
-        v: Joint velocities that it holds, shape (a,) [rad/s].
-        kp: Its stiffness, shape (a,) [N m/rad].
-        kd: Its damping, shape (a,) [N m s/rad].
+        tau: Joint torques within the limits, shape (a,) [N m]; the feed-forward torques in an impedance command.
+        predicted: Predicted contact forces; None for controllers without prediction. Controllers that solve for forces
+            and motion together expect a sliding foot to slow down (`idcontrol.contact.landing`).
+        status: Outcome of the step.
+        residual: Relative residual of the contact problem (math.md, section 13.3); 0 if no problem was solved.
+        clipped: True if a torque is at its limit.
+        dropped: Demands relaxed in this step: ``"tracking"``, ``"rate"`` (a torque changes faster than its rate limit),
+            ``"no-slip"`` (a loaded contact moves, although it may not slip), ``"exactness"`` (the problem was
+            regularized), ``"prediction"`` (the last torque is repeated); or the reason why the input is unusable.
+            Torque limits and friction cones are never relaxed.
+        solved_by: ``"sticking"`` if all contacts stick and no contact problem was solved; otherwise the contact model,
+            by the name of its plant; None without a contact model.
+        gap: Bound on how much closer to the last torques another solution of the contact problem may be than the
+            closest known solution, as a norm of torques [N m]: 0 if the search proved that no solution is closer; NaN
+            if the controller does not search. `tau` has the motion of the closest known solution, with impulses
+            redistributed relative to decaying last torques (docs/theory/coulomb.md).
+        demand: How the motion for whole-body tasks was computed: ``"free"`` if limits of friction and motors are
+            inactive; ``"qp"`` if a quadratic program respects these limits; ``"infeasible"`` if they allow no motion
+            without slip; empty without tasks.
+        q: Joint positions that the drives track, shape (a,) [rad].
+        v: Joint velocities that the drives track, shape (a,) [rad/s].
+        kp: Stiffness of the drives, shape (a,) [N m/rad].
+        kd: Damping of the drives, shape (a,) [N m s/rad].
     """
 
     tau: Array
@@ -280,26 +280,26 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     kd: Array | None = None
 
     def __repr__(self) -> str:
-        """Say why a command has no torque, whose zeros look like an answer."""
+        """Include the reason if a command has no torque, as its zeros would look like a result."""
         if self.status is Status.FAILED:
             return f"<Command: FAILED, no torque: {'; '.join(self.dropped)}>"
         return super().__repr__()
 
     @property
     def driven(self) -> Array:
-        """Setpoints of the motors: `tau`, or the rows tau, q, v, kp, kd of an impedance command, shape (5, a)."""
+        """Return the motors' setpoints: `tau`, or for an impedance command rows tau, q, v, kp, kd, shape (5, a)."""
         if self.q is None or self.v is None or self.kp is None or self.kd is None:
             return self.tau
         return np.stack((self.tau, self.q, self.v, self.kp, self.kd))
 
     @property
     def proved(self) -> bool:
-        """True if it is proved that no solution is nearer to the last torques than the one whose motion `tau` has."""
+        """True if the search proved that no solution is closer to the last torques than the known solution (`gap`)."""
         return self.gap == 0.0
 
 
 class Controller(Protocol):
-    """Any object with these calls; no base class is needed."""
+    """Any object with these methods; no base class is needed."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
         """Return the torques for the period that begins at `state.t`; never raises, never returns NaN."""
@@ -311,29 +311,29 @@ class Controller(Protocol):
 
 
 class Plant(Protocol):
-    """Stands in for the hardware."""
+    """Replaces the hardware in simulation."""
 
     def reset(self, state: State) -> State:
-        """Put the machine into `state`; returns the state that a controller may see."""
+        """Put the machine into `state`; return the state for a controller."""
         ...
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold the joint torques `tau`, shape (a,) [N m], for `dt` [s]; returns the state afterwards."""
+        """Hold the joint torques `tau`, shape (a,) [N m], for `dt` [s]; return the state at the end."""
         ...
 
     def contact_forces(self) -> ContactForces:
-        """Return the contact forces of the last step, averaged over it."""
+        """Return the contact forces, averaged over the last step."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something worth a line in the record.
+    """An event in the record.
 
     Attributes:
         t: Time [s].
         what: Kind of event.
-        detail: Further facts about it.
+        detail: Further facts about the event.
     """
 
     t: float

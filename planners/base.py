@@ -22,8 +22,8 @@ class BaseReference(NamedTuple):
 
     Attributes:
         pose: Position and heading, shape (4,) [m, m, m, rad].
-        twist: Their velocities, shape (4,) [m/s, rad/s].
-        rate: Their accelerations, shape (4,) [m/s², rad/s²].
+        twist: Velocities of the coordinates, shape (4,) [m/s, rad/s].
+        rate: Accelerations of the coordinates, shape (4,) [m/s², rad/s²].
         sway: Displacement of a swaying gait, ahead, left and up, and its roll and pitch, with first and second time
             derivatives, shape (3, 5) [m, m, m, rad, rad; s]. Pose, twist and rate contain the displacements.
         extent: Share of the sway that has built up, with its derivatives, shape (3,) [-; s].
@@ -180,8 +180,8 @@ def sway_base(
     A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed share of its stance; the
     average over a cycle is m g/n. The deviation from m g/n accelerates the base, and its integrals of mean zero are the
     motion. In addition the base rotates against the swinging legs. The motion builds up within a cycle, before a foot
-    lifts: all feet together can push the base as required, but the first stance feet could not hold it level. It fades
-    within a cycle, too.
+    lifts: all feet together can push the base as required, but the first stance feet could not hold it level. It also
+    fades within a cycle.
 
     Args:
         phase: Time since the gait began, in cycles [-].

@@ -71,7 +71,7 @@ class LimitedCommand(NamedTuple):
 
     Attributes:
         velocity: V = (v_x, v_y, ω), shape (3,) [m/s, m/s, rad/s].
-        acceleration: Its time derivative, shape (3,) [m/s², m/s², rad/s²].
+        acceleration: Time derivative of V, shape (3,) [m/s², m/s², rad/s²].
     """
 
     velocity: Array

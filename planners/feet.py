@@ -113,14 +113,14 @@ class FootPlan(NamedTuple):
     Attributes:
         phase: STANDING, SWINGING or LATE, shape (n,).
         position: Centres of the foot spheres, shape (n, 3) [m].
-        velocity: Their velocities, shape (n, 3) [m/s].
-        acceleration: Their accelerations, shape (n, 3) [m/s²].
+        velocity: Velocities of the centres, shape (n, 3) [m/s].
+        acceleration: Accelerations of the centres, shape (n, 3) [m/s²].
         course: Position, velocity and acceleration of each swing without its arch, shape (n, 3, 3).
         slide: Remaining slip velocity of each standing foot since landing, shape (n, 3) [m/s].
         landing: Landing point of each foot's centre, future or past, shape (n, 3) [m].
         level: Height of the ground under the last foothold of each foot, as measured by the foot, shape (n,) [m].
         offset: Difference of `level` to the expected height, shape (n,) [m], due to the ground or to the sensors.
-        touched: Time of the last touchdown of each foot, -inf without one, shape (n,) [s].
+        touched: Time of the last touchdown of each foot, -inf before the first, shape (n,) [s].
     """
 
     phase: Integers
@@ -416,10 +416,10 @@ def move_feet(
     """Advance the planned feet by `dt` (planner.md 4.2, 4.4).
 
     A standing foot keeps its touchdown point (its anchor), moved by the rolling of its sphere, at its actual height: a
-    foot stands on the ground even if map and sensors disagree. Its next step is planned with the same offset from the
-    map, as sensors with a constant error misplace every foot equally at each touchdown. If the foot slides at landing,
-    its leg stops it within milliseconds. A swinging foot follows the arch plus one quintic per axis from the current
-    plan to the landing point; the quintic is replanned at every call, so its motion is twice continuously
+    foot stands on the ground even if map and sensors disagree. The next step of the foot is planned with the same
+    offset from the map, as sensors with a constant error misplace a foot equally at each touchdown. If the foot slides
+    at landing, its leg stops it within milliseconds. A swinging foot follows the arch plus one quintic per axis from
+    the current plan to the landing point; the quintic is replanned at every call, so its motion is twice continuously
     differentiable. A foot that is due to land continues downwards at touchdown speed, at most 1 cm, until it stops
     descending.
 

@@ -261,7 +261,7 @@ def govern(
 
     Args:
         target: The command (v_x, v_y, ω) [m/s, m/s, rad/s].
-        acceleration: Largest acceleration of the base along the ground [m/s²], also in a curve.
+        acceleration: Largest acceleration of the base along the ground [m/s²], including the acceleration in a curve.
         gait: Gait of the robot file.
         feet: Nominal feet in the horizontal frame, shape (n, 3) [m].
         ability: Ability of the legs.

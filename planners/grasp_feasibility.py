@@ -5,7 +5,7 @@ At each instant of the plan the body moves with the hand. This determines all ac
     J_bᵀ f = (M v̇ + c)_b,        τ = (M v̇ + c)_q - J_qᵀ f,        |f_S| + |f_T| ≤ μ f_N,        |τ| ≤ limit
 
 with friction pyramids as in the rigid contact models; a cone would allow more. A linear program of 3n + 1 variables
-decides whether such forces exist, and which grip they need. It is solved before any motion.
+decides whether such forces exist, and which grip they need. The program is solved before any motion.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def internal_force(contacts: Contacts, unactuated: int, grip: float) -> Array:
 
     Args:
         contacts: Contacts of the fingertips with the held body.
-        unactuated: Number u of unactuated velocities: the first ones, of the body.
+        unactuated: Number u of unactuated velocities: the velocities of the body, which come first.
         grip: Demanded normal force of each contact [N].
 
     Returns:

@@ -50,7 +50,7 @@ class Feet:
     """The feet of a robot.
 
     Attributes:
-        names: Their names, for messages and records.
+        names: Names of the feet, for messages and records.
         frames: Frame of each foot sphere in the Pinocchio model.
         radii: Radii of the spheres, shape (n_feet,) [m].
         offsets: Centres of the spheres in those frames, shape (n_feet, 3) [m].
@@ -81,7 +81,7 @@ class Legs(NamedTuple):
 
     Attributes:
         origin: A point on the line of each joint, shape (n_feet, 3, 3): leg, joint from the hip down, coordinates [m].
-        axis: Its direction, shape (n_feet, 3, 3).
+        axis: Direction of each line, shape (n_feet, 3, 3).
         foot: Centre of each foot sphere, shape (n_feet, 3) [m].
         q_index: Position of each joint in `State.q`, shape (n_feet, 3).
         v_index: Position of each joint in `State.v`, shape (n_feet, 3).

@@ -29,7 +29,7 @@ class Measured(NamedTuple):
         omega_B: Angular velocity of the base, base axes, shape (3,) [rad/s].
         angles: Leg joints, shape (n, 3) [rad].
         feet: Centres of the foot spheres, shape (n, 3) [m].
-        feet_velocity: Their velocities, world axes, shape (n, 3) [m/s].
+        feet_velocity: Velocities of the centres, world axes, shape (n, 3) [m/s].
         shank_rate: Angular velocities of the links that carry the feet, world axes, shape (n, 3) [rad/s].
     """
 

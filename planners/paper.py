@@ -146,7 +146,7 @@ class PaperPlanner:
     """The original trot; it is reset and called like `trot.TrotPlanner`.
 
     `Reference.base_position` and `base_yaw` are the measured pose at nominal height, as this planner has no reference
-    for the base. It never stands: at zero command it trots on the spot.
+    for the base. The robot never stands: at zero command it trots on the spot.
 
     Attributes:
         feet: The feet, in the order of all per-foot arrays.
@@ -171,14 +171,14 @@ class PaperPlanner:
 
         Args:
             system: The machine; a floating base and legs of three revolute joints.
-            feet: Its feet.
+            feet: Feet of the machine.
             home: Joint angles in the order of `System.actuated_names`, shape (a,) [rad].
             gait: Timing and height of the steps; the touchdown speed is not used.
             commands: Source of the walking commands.
             nominal: Nominal feet in the base frame, shape (n_feet, 3) [m]; None for the feet at `home`.
 
         Raises:
-            InputError: The robot has no such legs, or the gait does not fit it.
+            InputError: The legs of the robot are different, or the gait does not fit the robot.
         """
         n = len(feet.names)
         if len(gait.touchdown) != n:

@@ -135,7 +135,7 @@ class Rise:
             lair: Position of the feet while it lies.
 
         Raises:
-            InputError: The robot has no such legs.
+            InputError: The legs of the robot are different.
         """
         self._contacts, system = contacts, contacts.system
         legs, n = Legs.of(system, feet), len(feet.names)

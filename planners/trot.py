@@ -298,14 +298,14 @@ class TrotPlanner:
 
         Args:
             system: The machine; a floating base and legs of three revolute joints.
-            feet: Its feet.
+            feet: Feet of the machine.
             home: Joint angles of the nominal stance in the order of `System.actuated_names`, shape (a,) [rad].
             settings: Settings of the trot.
             commands: Source of the walking commands.
             ground: The ground; None for the plane z = 0.
 
         Raises:
-            InputError: The robot has no such legs, or the gait or the pose does not fit it.
+            InputError: The legs of the robot are different, or the gait or the pose does not fit the robot.
         """
         n, gait = len(feet.names), settings.gait
         if len(gait.touchdown) != n:
@@ -433,7 +433,7 @@ class TrotPlanner:
         return command, gait
 
     def _relocate(self) -> None:
-        """Move the plan of a standing robot to its measured pose, feet and base alike, without moving a joint.
+        """Move the plan of a standing robot (feet and base) to the measured pose, without moving a joint.
 
         A standing robot may be moved, or its estimate may jump; the correction of the base would then pull it off its
         feet.
@@ -463,7 +463,7 @@ class TrotPlanner:
         return max(least, self.gait.period_s) if self.gait.sways else least
 
     def _first_lift(self, gait: Gait) -> tuple[float, ...]:
-        """Return the touchdowns of a gait, shifted so that the feet that lag most step first."""
+        """Return the touchdowns of a gait, shifted so that the feet with the largest lag step first."""
         parts, touchdown = self._parts, np.array(gait.touchdown)
         v = self.command[:2]
         c, s = np.cos(self.base.pose[3]), np.sin(self.base.pose[3])

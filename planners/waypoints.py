@@ -34,8 +34,8 @@ BRAKING = 0.25
 class Waypoints:
     """A command that leads from point to point in a loop.
 
-    On the line from the previous to the next waypoint, the machine follows a point ahead of it (the carrot). It
-    corrects heading errors above π/8 by turning on the spot, and smaller errors while walking. It slows down on the
+    On the line from the previous to the next waypoint, the machine follows a point ahead of it (the carrot). Heading
+    errors above π/8 are corrected by turning on the spot, smaller errors while walking. The machine slows down on the
     last centimetres.
 
     Attributes:
@@ -58,7 +58,7 @@ class Waypoints:
             stand_from_s: Time at which to stop and stand [s].
 
         Raises:
-            InputError: There is no point, a point is not finite or equals the next, or a speed is not positive.
+            InputError: The list is empty, a point is not finite or equals the next, or a speed is not positive.
         """
         self.points: Array = np.array(points, dtype=np.float64)
         if self.points.ndim != 2 or self.points.shape[1] != 2 or not np.all(np.isfinite(self.points)):

@@ -1,4 +1,4 @@
-"""Robots: one folder each with a robot file (TOML) and, if it is ours, the URDF.
+"""Robots: one folder each with a robot file (TOML) and, unless a package provides it, the URDF.
 
 To add one, write a folder with a ``robot.toml`` (its format is `idcontrol.robots.schema`) and run ``idcontrol check``.
 A user's robot needs no folder here: the path of its robot file is its name.

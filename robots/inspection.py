@@ -159,7 +159,7 @@ def _frame_problems(raw: Mapping[str, Any], findings: urdf.Findings) -> list[str
         if not isinstance(name, str) or not isinstance(frame, str) or not findings.frames:
             continue
         if frame not in findings.frames:
-            # feet need distinct frames, however similar the names; supports may share theirs
+            # feet need distinct frames, however similar the names; supports may share a frame
             taken = frames if where == "feet" else ()
             known = [known for known in findings.frames if known not in taken] or findings.frames
             suggestions = difflib.get_close_matches(frame, known, n=MOST_GUESSES, cutoff=0.0)

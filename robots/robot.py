@@ -115,7 +115,7 @@ class Robot:
         return Actuators(*(self._per_joint(where, names) for where in ACTUATORS))
 
     def acceleration_gains(self) -> tuple[float, float]:
-        """Stiffness [1/s²] and damping [1/s] of all joints, for controllers that know the inertia."""
+        """Return stiffness [1/s²] and damping [1/s] of all joints, for controllers with an inertia model."""
         gains = self.description.gains.acceleration
         return gains.kp_1_s2, gains.kd_1_s
 
@@ -219,7 +219,7 @@ def load(name_or_path: str | Path) -> Robot:
     """Return a robot by name, or by path of a robot file, its folder, or a URDF next to a robot file.
 
     Raises:
-        UnknownName: The robot does not exist; the text lists existing ones.
+        UnknownName: The robot does not exist; the message lists existing robots.
         InputError: The file or the URDF is unusable; `idcontrol.robots.check` lists all problems.
     """
     path = locate.robot_file(name_or_path)

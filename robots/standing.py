@@ -39,7 +39,7 @@ def problems(robot: Robot, system: System) -> list[str]:
 
     Args:
         robot: The robot; each of its feet is at the end of a leg.
-        system: Its multibody system; its last update is replaced by the standing pose.
+        system: Multibody system of the robot; it is updated to the standing pose.
     """
     q = robot.standing_state(system).q
     system.update(q, np.zeros(system.n_velocities))
@@ -113,7 +113,7 @@ def torque_share(robot: Robot, system: System) -> float:
 
     Args:
         robot: The robot.
-        system: Its multibody system, updated at rest in the home pose.
+        system: Multibody system of the robot, updated at rest in the home pose.
     """
     contacts = robot.contacts(MU, system=system).detect(math.inf)
     return _torque_share(system, contacts, robot.torque_limit(system.actuated_names), slice(6))

@@ -1,8 +1,8 @@
 """Read a URDF as XML and report all its problems in words, before Pinocchio reads it.
 
-Pinocchio and urdfdom stop at the first error, name no line, and accept invalid robots, such as a zero axis or a
-negative mass. Document types and entities are refused: URDFs do not need them, and their expansion can fill the memory.
-Files far larger than any robot are refused before any computation.
+Pinocchio and urdfdom stop at the first error, report no line number, and accept invalid values, such as a zero axis or
+a negative mass. Document types and entities are refused: URDFs do not need them, and their expansion can fill the
+memory. Files far larger than any robot are refused before any computation.
 """
 
 from __future__ import annotations
@@ -413,7 +413,7 @@ def _ignored(document: _Document) -> Iterator[str]:
 
 
 def _range(limit: ET.Element | None) -> tuple[float, float]:
-    """Return the numbers of a <limit>; missing ones are zero."""
+    """Return the numbers of a <limit>; missing numbers are zero."""
     return float(_numbers(limit, "lower", (0.0,))[0]), float(_numbers(limit, "upper", (0.0,))[0])
 
 

@@ -7,9 +7,9 @@
     idcontrol loop --robot go1 --rate 500 --peer 127.0.0.1:9002 ...
 
 The robot lies on its belly with its motors off until the first command arrives. Then its drives follow the newest
-command at 10 kHz, and it sends its state 500 times a second. It brakes by itself after 20 periods without a command,
-and ends once its motors are turned off again. At the end it prints how many commands arrived; ``late`` counts periods
-without a new one.
+command at 10 kHz, and the robot sends its state at 500 Hz. It brakes by itself after 20 periods without a command, and
+ends once its motors are turned off again. At the end it prints how many commands arrived; ``late`` counts periods
+without a new command.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables 3 to 6 and Figs. 6, 14, 15 and 17 of Zapolsky & Drumwright 2017, beside our two presets.
+"""Tables 3 to 6 and Figs. 6, 14, 15, 17 of Zapolsky & Drumwright 2017, compared with presets `paper` and `default`.
 
 A study of the trot: ``idcontrol compare trot --study tables``. Fig. 16 is the study `bumps` of the experiment `rough`;
 Fig. 18 is the study `grasping` of the experiment `grasp`, Fig. 19 the experiment `scaling`.
@@ -55,7 +55,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
-    """Return the paper's numbers on walking, from tables and figures, beside the runs."""
+    """Return the paper's numbers on walking, from tables and figures, compared with the runs."""
     results = Results(outcomes)
     return (*numbers(results), *scored(scores(results)), *statements(results))
 

@@ -1,4 +1,4 @@
-"""Statements of Zapolsky & Drumwright 2017 in words, beside the runs of both presets."""
+"""Statements of Zapolsky & Drumwright 2017 in words, compared with the runs of both presets."""
 
 from __future__ import annotations
 

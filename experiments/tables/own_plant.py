@@ -3,8 +3,8 @@
 ``idcontrol compare trot --study own-plant``. Both solve the same problem, with two differences: the impact of feet that
 land within a period, and gaps under standing feet, which the plant closes within a period and the controller slowly. By
 default an impact is predicted under the torques of the last step. The study leaves this prediction out, or closes gaps
-at once. It also adds noise to the sensed state: with noise, closing gaps at once makes torques jump, so the controller
-does not do it by default.
+immediately. It also adds noise to the sensed state: with noise, immediate closing makes torques jump, so it is not the
+default.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TREATMENTS: Mapping[str, dict[str, Any]] = {
     },
 }
 """Settings for landing feet: the default, which predicts their impact; no prediction; and gaps closed within a period
-of 1 ms, as the plant does."""
+of 1 ms, like the plant."""
 
 NOISE_M = (0.0, 1e-4)
 """Standard deviation of the sensed position of the base."""

@@ -67,12 +67,12 @@ def _compared(results: Results, controller: str, terrain: str, key: str, printed
 
 
 def verdicts(judged: Sequence[Judged]) -> Table:
-    """Return the verdicts by the place where the paper prints the number."""
+    """Return the verdicts by the number's place in the paper."""
     return headed("verdicts", tuple((source, *counts) for source, counts in by_source(judged).items()))
 
 
 def numbers(results: Results) -> Iterator[Judged]:
-    """Return the numbers of Tables 3 to 5 beside those from the preset paper."""
+    """Return the numbers of Tables 3 to 5, compared with the preset paper."""
     for name in ("tracking", "smoothness", "force_prediction"):
         table = PAPER[name]
         by_terrain = {SMOOTHNESS_ON: table["values"]} if name == "smoothness" else table["values"]

@@ -49,7 +49,7 @@ SMOOTHNESS_ON = "rigid_high"
 
 CHATTER = 5.0
 """A mean torque rate above this multiple of pid's is chatter. In Table 4 this bound separates controllers that pass in
-Table 6 from controllers that fail there for chatter (351 and 678 N m/s beside 100)."""
+Table 6 from controllers that fail there for chatter (351 and 678 N m/s, compared with 100)."""
 
 CARRIES_NM = 0.206
 """Least mean |torque| with which the robot can stand in its home pose, for any contact forces [N m]."""
@@ -62,7 +62,7 @@ def contradicted(controller: str, terrain: str, found: float | str | None) -> st
 
 
 def derivation_of(controller: str, terrain: str, key: str, printed: float | None, found: float | str | None) -> str:
-    """Return the page that derives how a number differs from the printed one; "" if none does."""
+    """Return the page that derives why a number differs from the printed number; "" without such a page."""
     if key == "tau_mean_nm" and printed is not None and printed < CARRIES_NM:
         return LEAST_TORQUE
     return contradicted(controller, terrain, found)

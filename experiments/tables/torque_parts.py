@@ -1,4 +1,4 @@
-"""Parts of the torque rate of a run: contact switching, internal forces, forces that contacts must bear, feedback.
+"""Parts of the torque rate of a run: contact switching, internal forces, necessary contact forces, feedback.
 
 With the joints' accelerations w = q̈_des + feedback prescribed and the base free, the torques are linear in w and in
 the contact forces f (math.md, section 3) of the feet in planned stance:
@@ -72,7 +72,7 @@ class TorqueParts:
         return self.switching + self.internal + self.borne + self.feedback + self.rest
 
     def share(self, part: str) -> float:
-        """Return the share of one part, by its attribute, in the total."""
+        """Return the share of the part with this attribute name in the total."""
         value: float = getattr(self, part)
         return value / self.total if self.total > 0.0 else 0.0
 

@@ -32,7 +32,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def judged(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """Return the paper's scores, beside the runs."""
+    """Return the paper's scores, compared with the runs."""
     return scored(scores(Results(outcomes), TASKS))
 
 

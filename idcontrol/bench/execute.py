@@ -33,14 +33,14 @@ def run(
     Args:
         section: One of `SECTIONS`, or ``all``.
         effort: How long to measure each row.
-        contacts: Numbers of contacts for solvers and models; None takes the section's defaults.
+        contacts: Numbers of contacts for solvers and models; None means the section's defaults.
         on_row: Called with each row as soon as it is measured.
 
     Returns:
         Floor, rows and the computer, as ``idcontrol bench --json`` prints them; and for each incomplete section, why.
 
     Raises:
-        UnknownName: There is no such section.
+        UnknownName: The section does not exist.
     """
     if section not in (*SECTIONS, "all"):
         raise UnknownName("section of the bench", section, (*SECTIONS, "all"))

@@ -1,4 +1,4 @@
-"""One row of the bench: our job, timed in turns with a peer's and with the floor."""
+"""One row of the bench: a job, timed alternately with a peer's job and the floor."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Peer:
     Attributes:
         name: Name of the implementation.
         job: The job as this implementation does it.
-        difference: Distance between an answer of ours and one of the peer's.
+        difference: Distance between our answer and the peer's answer.
         tolerance: Largest distance at which both answers count as equal.
         unit: Unit of the distance and of the tolerance.
         share: Percentile of the distances that is compared with the tolerance: 100 is the worst.
@@ -84,7 +84,7 @@ class Benchmark:
         floor: The floor's job, for the same states; None if `job` is None.
         states: Length of the sequence of states.
         solved: Returns True if an answer solves the problem; None skips the check.
-        counted: States whose times count, shape (states,); None counts all of them.
+        counted: States whose times count, shape (states,); None means all states.
         bar: The bound on its times, if any.
         note: A remark for the reader.
         robots: Number of robots that the job steps in one call; None if it is not a batch of robots.
@@ -109,10 +109,10 @@ class TimingRow:
     Attributes:
         benchmark: The benchmark that was run.
         us: Percentiles of our times.
-        floor_ratio: Our median over the floor's, both taken in turns.
+        floor_ratio: Our median time divided by the floor's, both timed alternately.
         samples: Number of times taken.
         unsolved: Number of compared states that we did not solve; None without a check.
-        peer: Name of the peer; None without one.
+        peer: Name of the peer; None without a peer.
         peer_us: Percentiles of the peer's times.
         peer_ratio: Our median over the peer's.
         difference: Difference between our answers and the peer's, in words.
@@ -150,12 +150,12 @@ class TimingRow:
 
 
 def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> TimingRow:
-    """Compare answers, then take times in turns.
+    """Compare answers, then time the jobs alternately.
 
     Args:
         benchmark: The benchmark to run.
         effort: How long to measure.
-        peer: Another implementation to run beside it.
+        peer: Another implementation to compare with.
     """
     job, floor, states = benchmark.job, benchmark.floor, benchmark.states
     assert job is not None

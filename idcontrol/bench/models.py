@@ -1,7 +1,7 @@
 """Times of contact models on one inverse-dynamics problem, against the number of contacts.
 
-The timed call is a controller's call of its scheme, in Python: from the assembled problem to impulses. Rows of kernels
-time the kernel alone, on whitened rows.
+The timed call is a controller's call of its scheme, in Python: from the assembled problem to impulses. Rows with a
+bound on a kernel time only the kernel, on whitened rows.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ PROOF_NODES = 100_000
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
     """Return rows of each scheme and the no-slip kernel by number of contacts, then of the proven closest torque.
 
-    `id-coulomb-qp` has further rows on slippery ground, where the smallest torque lies on the friction cones.
+    `id-coulomb-qp` has further rows on slippery ground, with the smallest torque on the friction cones.
     """
     sets = {n: problems(walk, n) for n in sorted(contacts)}
     for name, scheme in SCHEMES.items():

@@ -209,7 +209,7 @@ class QpPeer:
     """A general solver of quadratic programs.
 
     Attributes:
-        name: Its name, and whether it starts warm.
+        name: Name of the solver, with a remark if it starts warm.
         packages: Packages that must be installed.
         make: Makes the job that solves the given programs.
         most: Largest number of contacts; with more, it takes seconds.

@@ -1,4 +1,4 @@
-"""Times of plant steps: a walking quadruped and bodies in a container, beside other simulators."""
+"""Times of plant steps: a walking quadruped and bodies in a container, compared with other simulators."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ other simulators [rad/s, m/s]. Without any ground the joints of solo12 would dif
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Return rows of single plants, of a plant beside each simulator, of whole ticks, and of heaps."""
+    """Return rows of single plants, of a plant against each simulator, of whole ticks, and of heaps."""
     for name in PLANTS:
         own = walk if name == "coulomb-lcp" else walks.walk(walk.robot, name, len(walk.moments))
         yield measure(_step_benchmark(own, name), effort)

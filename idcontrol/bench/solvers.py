@@ -1,4 +1,4 @@
-"""Times of solvers: stage I beside general QP solvers, and Lemke's method beside another implementation.
+"""Times of solvers: stage I against general QP solvers, and Lemke's method against another implementation.
 
 Our solvers get whitened rows with six columns, as in a control step (math.md, section 3). Other solvers get the matrix
 that they need, assembled beforehand: only the solver itself is timed.
@@ -41,7 +41,7 @@ LEMKE_BAR = Bar(of="peer", bar=1.2, goal=1.0)
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Return rows of stage I beside each installed solver, then of Lemke's method, at each number of contacts."""
+    """Return rows of stage I against each installed solver, then of Lemke's method, for each number of contacts."""
     for n in sorted(contacts):
         steps = problems(walk, n)
         whitened = [whiten(each.problem) for each in steps]
@@ -110,7 +110,7 @@ def _lemke(steps: Sequence[WalkStep], whitened: Sequence[Whitened], below: Job, 
     """Return Lemke's method on the friction LCP.
 
     Our time includes assembling and balancing. The peer gets the balanced matrix, as it fails on a fifth of the
-    unbalanced ones.
+    unbalanced matrices.
     """
     mu = steps[0].problem.contacts.mu
     frictional = np.flatnonzero(mu)

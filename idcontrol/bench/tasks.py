@@ -1,7 +1,7 @@
-"""Times of control steps with whole-body tasks, beside TSID's if ``TSID_PYTHON`` names an interpreter that has it.
+"""Times of control steps with whole-body tasks, and times of TSID if ``TSID_PYTHON`` names an interpreter with TSID.
 
-TSID needs another Pinocchio than ours (`INSTALL`), so it runs and measures its times in a separate process, on the same
-robot at rest with the same tasks, weights, friction and torque limits. Both take turns of `TURN` steps.
+TSID needs a different version of Pinocchio (`INSTALL`), so it runs and measures its times in a separate process, on the
+same robot at rest with the same tasks, weights, friction and torque limits. Both take turns of `TURN` steps.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
 
 
 def _row(case: Case, effort: Effort, python: str | None) -> TimingRow:
-    """Compare answers, then take times in turns."""
+    """Compare answers, then time both alternately."""
     step = Step(case)
     floor, _ = in_turns([terms(step.system, step.feet, [step.state])], 1, effort.samples, effort.budget_s)
     command = step.controller(step.state, step.reference)

@@ -36,7 +36,7 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     Each loop runs as long as six rows may take.
 
     Raises:
-        InputError: The loop stopped early; at 4 kHz its row says so.
+        InputError: The loop stopped early; at 4 kHz the row reports it instead.
     """
     duration = effort.budget_s * len(PARTS)
     metrics = _loop(walk.robot, RATE_HZ, duration)

@@ -1,4 +1,4 @@
-"""Timing of several jobs in turns over a sequence of states."""
+"""Alternating timing of several jobs over a sequence of states."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def answers(job: Job, count: int, budget_s: float = np.inf) -> list[Any]:
 
 
 def in_turns(jobs: Sequence[Job], states: int, samples: int, budget_s: float) -> tuple[Array, Integers]:
-    """Time all jobs in turns, state by state, and repeat the sequence until there are enough samples.
+    """Time all jobs alternately, state by state, and repeat the sequence until there are enough samples.
 
     Args:
         jobs: The jobs; all are reset at the beginning of every pass over the sequence.

@@ -1,10 +1,10 @@
 """The command ``idcontrol``: one module per command.
 
 Exit status: 0 done; 1 the run finished but its task failed; 2 unusable arguments or input, with one line on stderr; 3
-an internal error, with one line that says where the traceback is. ``--json`` prints one JSON object on stdout and
+an internal error, with one line that names the file of the traceback. ``--json`` prints one JSON object on stdout and
 nothing else; progress goes to stderr.
 
-Heavy imports are inside the commands, so ``idcontrol --help`` answers at once.
+Heavy imports are inside the commands, so ``idcontrol --help`` is fast.
 """
 
 from __future__ import annotations

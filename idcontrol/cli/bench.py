@@ -1,4 +1,4 @@
-"""``idcontrol bench``: times of our steps beside the times of peers."""
+"""``idcontrol bench``: times of steps, compared with other packages."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 @click.option("--steps", type=click.IntRange(1000, 10**9), default=100_000, help="Steps of `memory` [100000].")
 @JSON
 def command(section: str, contacts: str | None, samples: int, budget: float, steps: int, as_json: bool) -> int:
-    """Time our code, a peer's and the floor in turns over the states of a walk; answers are compared before times.
+    """Time this library, its peers and the floor alternately on the states of a walk. Answers are compared first.
 
     The floor is Pinocchio's time for the rigid-body terms, called from Python. A bar is a multiple of the floor, of the
-    peer's median, or of a microsecond; `of` says which. For `tasks`, the environment variable TSID_PYTHON names an
-    interpreter that has TSID.
+    peer's median, or of a microsecond, named in the column `of`. For `tasks`, the environment variable TSID_PYTHON
+    names an interpreter that has TSID.
 
     The sections memory and compiling take minutes each and run only if they are named.
     """
@@ -113,7 +113,7 @@ SPARE = ("p99.9", "p99", "same answer", "goal", "", "floors", "its p50 [µs]", "
 
 
 def _show(result: Mapping[str, Any]) -> None:
-    """Print the rows of all other sections, and the answers that differ."""
+    """Print the rows of all other sections, and differences of answers."""
     headings = ("section", "what", "contacts", "p50 [µs]", "p99", "p99.9", "floors", "peer", "its p50 [µs]", "ratio")
     title = f"floor {result['floor_us']:.1f} µs; {_where(result['machine'])}"
     table = Grid(*headings, "same answer", "bar", " ", "goal", "", words=WORDS, spare=SPARE, title=title)

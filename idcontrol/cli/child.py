@@ -1,6 +1,6 @@
 """The command ``idcontrol`` for one run of a sweep; it ends with the process that started it.
 
-Its standard input is a pipe that is never written to. When the caller dies, in whatever way, the pipe closes and this
+Its standard input is a pipe that is never written to. When the caller dies for any reason, the pipe closes and this
 process ends, so no run outlives its caller.
 """
 

@@ -85,8 +85,8 @@ def command(
 ) -> int:
     """Run EXPERIMENT for every combination of settings and print one table.
 
-    A stopped comparison continues when it is called again with the same --out: finished runs are kept. A run that fails
-    is a row that says why. Exit status 0: every run completed its task; 1: some did not.
+    A stopped comparison continues when it is called again with the same --out: finished runs are kept. The row of a
+    failed run has the reason. Exit status 0: every run completed its task; 1: some did not.
     """
     from idcontrol.record.recording import fresh_folder
     from idcontrol.sweeps import comparison, execute, record
@@ -133,7 +133,7 @@ def _report_end(
     from idcontrol.sweeps.execute import REFUSED
 
     progress(share)
-    refused = (outcome.reason or "").startswith(REFUSED)  # the table has a row for it
+    refused = (outcome.reason or "").startswith(REFUSED)  # the table shows refused runs
     if not quiet and not refused and not sys.stderr.isatty():
         shown = [key for key in varied if len(varied) <= FEW or key == "controller" or key in outcome.row.changes]
         took, name = outcome.metric("wall_s"), ", ".join(f"{key} {cell(outcome.setting(key))}" for key in shown)
@@ -178,7 +178,7 @@ def _lists(request: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _combinations(
     experiment: str, start: Any, request: Mapping[str, Any], shared: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return each run's changes to the configuration `start`: shared settings, and every combination of varied ones."""
+    """Return each run's changes to the configuration `start`: shared settings and a combination of varied settings."""
     from idcontrol.sweeps.comparison import all_controllers
     from idcontrol.sweeps.plan import product
 

@@ -24,7 +24,7 @@ INTERRUPTED = 130
 GAP = 2
 """Blanks between two columns."""
 EASY = 18
-"""Least comfortable width of a text column; spare columns are left out for it."""
+"""Least comfortable width of a text column; spare columns are left out to reach it."""
 FOLDED = 32
 """Longest word that is never broken."""
 WIDEST = 16

@@ -20,7 +20,7 @@ _STYLE = {"fine": "green", "advice": "yellow", "broken": "bold red"}
 @click.option("--full", is_flag=True, help="Measure physics, too; the first time this compiles kernels for minutes.")
 @JSON
 def command(full: bool, as_json: bool) -> int:
-    """Check this machine and print what it lacks and how to mend it; exit status 1 if something is broken."""
+    """Check this machine: report problems and the command that fixes each. Exit status 1 if something is broken."""
     from idcontrol.trust.doctor import examine
 
     findings = list(examine((lambda line: None) if as_json else (lambda line: click.echo(line, err=True)), full=full))

@@ -1,4 +1,4 @@
-"""Faults of a run: one line on stderr that says where the traceback is.
+"""Faults of a run: one line on stderr that names the file of the traceback.
 
 An error in a user's file or a full disk is not a fault of idcontrol: status 2.
 """
@@ -39,7 +39,7 @@ class Stopped(Exception):
 
 
 def report_fault(error: BaseException, folder: Path | None) -> int:
-    """Write the traceback, into the run's folder if possible, and say where it is."""
+    """Write the traceback, into the run's folder if possible, and print its path."""
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         kept = "" if folder is None else f"; what was recorded until then is in {folder}"
         return say(f"{error.strerror}: make room and run it again{kept}", UNUSABLE)

@@ -123,7 +123,7 @@ def _drive(
         if isinstance(error, Interrupted):
             raise Stopped("stopped by a signal before anything moved", 128 + error.number) from None
         raise
-    except (Exception, SystemExit, GeneratorExit) as error:  # the traceback goes beside the record
+    except (Exception, SystemExit, GeneratorExit) as error:  # the traceback goes next to the record
         raise RunFault(out) from error
     used = {name: getattr(config, name) for name in ("controller", "plant", "robot", "terrain", "mu", "seed", *of_run)
             if hasattr(config, name)}  # fmt: skip

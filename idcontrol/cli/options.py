@@ -67,13 +67,13 @@ def configure(start: Config, what: str, options: Mapping[str, Any], settings: Ma
 
     Args:
         start: The configuration to begin with.
-        what: Its owner for messages, e.g. ``"the experiment trot"``.
+        what: Owner of the configuration for messages, e.g. ``"the experiment trot"``.
         options: Values of options by the key that each sets; None for an unused option.
         settings: Values by dotted key or its last part; options take precedence.
 
     Raises:
-        UnknownName: There is no such setting.
-        InputError: `what` has no such setting, or a value does not fit.
+        UnknownName: The setting does not exist.
+        InputError: `what` lacks the setting of an option, or a value does not fit.
     """
     request = {name: value for name, value in options.items() if value is not None}
     spelling = {name: "--" + name.partition("_")[0] for name in options}

@@ -83,7 +83,7 @@ def make_run(
     except (KeyboardInterrupt, Terminated) as stop:
         code = stop.code if isinstance(stop, Terminated) and isinstance(stop.code, int) else INTERRUPTED
         raise Stopped(f"stopped; what was recorded until then is in {folder}", code) from None
-    except BaseException as error:  # includes sys.exit in a user's controller; the traceback goes beside the record
+    except BaseException as error:  # includes sys.exit in a user's controller; the traceback goes next to the record
         raise RunFault(folder) from error
 
 
@@ -92,7 +92,7 @@ VERDICT = ("q_err_rad", "dtau_mean_nm_s")
 
 
 def show_metrics(metrics: Mapping[str, Any], *more: Grid | str) -> None:
-    """Print figures of a run beside their limits and the paper's, then `more`, a verdict and the next command."""
+    """Print figures of a run with limits and the paper's numbers, then `more`, a verdict and the next command."""
     from rich.text import Text
 
     from idcontrol.record.files import read_json

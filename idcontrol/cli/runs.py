@@ -26,10 +26,10 @@ LONGEST = 160
 @click.option("--in", "folder", type=FOLDER, default="runs", metavar="DIR", help="Where [runs].")
 @JSON
 def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
-    """List the runs in a folder, runs of comparisons included, with their differences from their presets.
+    """List the runs in a folder, runs of comparisons included, with the settings that differ from their presets.
 
     KEY=VALUE keeps the runs with this setting: `idcontrol runs experiment=trot mu=0.1 completed=false`. Settings have
-    the names of --set; `experiment` and `completed` are keys, too.
+    the names of --set; `experiment` and `completed` are also keys.
     """
     from idcontrol.config.configuration import full_key, parse_setting
     from idcontrol.sweeps.running import listed

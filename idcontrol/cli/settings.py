@@ -28,9 +28,9 @@ class Setting(NamedTuple):
     """A value of a configuration, in words.
 
     Attributes:
-        key: Its dotted key.
-        default: Its value; text unquoted, other values as JSON.
-        unit: Its unit; "" if it has none.
+        key: Dotted key.
+        default: Default value; text unquoted, other values as JSON.
+        unit: Unit; "" for none.
         allowed: The values that its type allows; "" for any value.
         meaning: The first sentence about it, in Markdown.
     """
@@ -43,7 +43,7 @@ class Setting(NamedTuple):
 
 
 def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
-    """Describe each value of a struct or dataclass; values of nested ones have dotted keys."""
+    """Describe each value of a struct or dataclass; values of nested structs have dotted keys."""
     meanings = _meanings(type(config))
     for field in cast(Any, msgspec.inspect.type_info(type(config))).fields:
         value = getattr(config, field.name)

@@ -28,7 +28,7 @@ from idcontrol.errors import InputError, UnknownName
 )
 @QUIET
 def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> None:
-    """Compile and cache the kernels of EXPERIMENTs (all by default), so that the next command starts at once.
+    """Compile and cache the kernels of EXPERIMENTs (all by default), so that the next command starts without compiling.
 
     An experiment that needs a missing package is left out, with a message.
     """

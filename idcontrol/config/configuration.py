@@ -35,7 +35,7 @@ Seed = Annotated[int, msgspec.Meta(ge=0)]
 """A random seed, as NumPy takes it."""
 
 _UNIT = re.compile(r"(_(1|s2?|us|hz|m[23]?|rad|deg|kg|nm?|pa))+$")
-"""The unit at the end of a key, e.g. that of ``gains.kd_nm_s_rad``."""
+"""Matches the unit at the end of a key, e.g. ``_nm_s_rad`` in ``gains.kd_nm_s_rad``."""
 
 _WORDS = {
     "float": "a number",
@@ -200,7 +200,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def at(values: Any, key: str) -> Any:
-    """Return the value of a dotted key; None without one."""
+    """Return the value of a dotted key, or None without such a key."""
     for part in key.split("."):
         values = values.get(part) if isinstance(values, Mapping) else None
     return values

@@ -36,7 +36,7 @@ class Experiment(Protocol):
         name: Name of the experiment.
         summary: One line that describes it.
         presets: Configurations to begin with, by name; one is called ``"default"``. Options such as ``--mu`` set the
-            fields `controller, plant, robot, terrain, mu, duration_s, rate_hz, seed` where they exist.
+            fields `controller, plant, robot, terrain, mu, duration_s, rate_hz, seed` if these exist.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Experiment(Protocol):
         ...
 
     def rehearsals(self) -> Sequence[Any]:
-        """Return configurations of short runs that compile all kernels; the first compiles the shared ones."""
+        """Return configurations of short runs that compile all kernels; the first compiles shared kernels."""
         ...
 
 
@@ -91,7 +91,7 @@ def robot_libraries() -> list[RobotLibrary]:
 
 
 def library_of(robot: str) -> Any:
-    """Return the library that has the robot of a name; for a path, the first one.
+    """Return the library that has the robot of a name; for a path, the first library.
 
     Raises:
         InputError: No robot library is installed.
@@ -118,7 +118,7 @@ def _summary(thing: object) -> str:
 
 
 def _summary_in_source(entry: Any) -> str | None:
-    """Read the literal in ``name = Call(..., summary="...")`` from the source of an entry point; None without one."""
+    """Read the literal in ``name = Call(..., summary="...")`` from an entry point's source; None without a summary."""
     if not isinstance(entry, importlib.metadata.EntryPoint):
         return None
     for statement in _source(entry.module):
@@ -131,9 +131,9 @@ def _summary_in_source(entry: Any) -> str | None:
 
 
 def registered(group: str) -> dict[str, str]:
-    """Describe each controller or plant, by name; ours from calls ``register(name, line, ...)`` in the source."""
+    """Describe each controller or plant, by name; built-in ones from calls ``register(name, line, ...)``."""
     items = {}
-    for statement in _source(group):  # an entry point's name is the module's
+    for statement in _source(group):  # entry points are named like modules
         match statement:
             case ast.Expr(ast.Call(ast.Name("register"), [ast.Constant(str(name)), ast.Constant(str(line)), *_])):
                 items[name] = line
@@ -141,7 +141,7 @@ def registered(group: str) -> dict[str, str]:
 
 
 def _source(name: str) -> list[ast.stmt]:
-    """Read the statements of a module without importing it, which takes a second for ours; none if it has no file."""
+    """Read the statements of a module without the import, which may take a second; empty if it has no file."""
     module, *others = name.split(".")
     spec = importlib.util.find_spec(module)
     for other in others:

@@ -50,7 +50,7 @@ class Setup(Protocol):
 
     @property
     def robot(self) -> Any:
-        """Return the robot; None for none."""
+        """Return the robot, or None if the setup has no robot."""
         ...
 
     @property
@@ -100,12 +100,12 @@ def definition(thing: object) -> str:
 def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any], Any]:
     """Return the function from a `Setup` to the controller or plant called `name`.
 
-    The target is called with ``(robot, mu, rate)``, the `Setup` or nothing, by its number of required arguments; an
-    object that has all `calls` is used directly. A file is read again once it has changed, as in a notebook.
+    The target is called with ``(robot, mu, rate)``, the `Setup` or nothing, depending on its signature; an object that
+    already has all methods in `calls` is used directly. A file is read again once it has changed, as in a notebook.
 
     Args:
         kind: Required kind.
-        name: A place, or the name of an entry point. Modules are searched among the installed ones first, then in the
+        name: A place, or the name of an entry point. Modules are searched among installed modules first, then in the
             working directory.
         registered: Registered names, for the message.
 
@@ -128,7 +128,7 @@ def contact_law(kind: Kind, name: str, registered: Iterable[str]) -> ContactLaw:
 
     Raises:
         UnknownName: Nothing has that name.
-        InputError: It cannot be imported, or its contact law is not a `ContactLaw`.
+        InputError: The target cannot be imported, or its contact law is not a `ContactLaw`.
     """
     from idcontrol.types import ContactLaw  # a late import: NumPy would slow down commands that only print help
 

@@ -1,4 +1,4 @@
-"""Controllers or plants by name: ours, registered ones, other packages', and users' by place."""
+"""Controllers or plants by name: built-in, registered, from other packages, or from users' files by place."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Registry(Generic[Setup, Instance]):
     """Objects of one kind by name.
 
     Attributes:
-        kind: Their kind.
-        entries: Line in ``idcontrol list``, factory and contact law of each registered object, by name.
+        kind: Kind of the registered objects.
+        entries: For each name the line in ``idcontrol list``, the factory and the contact law.
     """
 
     kind: Final[places.Kind]
@@ -42,7 +42,7 @@ class Registry(Generic[Setup, Instance]):
         self.entries[name] = (summary, factory, law)
 
     def available(self) -> Mapping[str, str]:
-        """Return names and descriptions: ours, registered ones, and other packages'."""
+        """Return names and descriptions of built-in, registered and other packages' objects."""
         return {name: summary for name, (summary, *_) in self.entries.items()} | summaries(self.kind.group)
 
     def factory(self, name: str) -> Callable[[Setup], Instance]:

@@ -105,7 +105,7 @@ def rendered(folder: Path, times: list[float], profile: Path, size: tuple[int, i
         player.toggle()
         with browser(f"http://{server.get_host()}:{server.get_port()}", profile):
             arrived.wait(60.0)
-            time.sleep(8.0)  # meshes are still loading
+            time.sleep(8.0)  # wait until the browser has loaded the meshes
             frames = []
             for t in times:
                 player.slider.value = t

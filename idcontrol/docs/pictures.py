@@ -72,7 +72,7 @@ def gaits(out: Path) -> None:
 
 
 def strides(out: Path) -> None:
-    """Draw the torques of a leg, their rate, and predicted beside actual normal forces over two strides of the trot."""
+    """Draw the torques of a leg, their rate, and predicted and actual normal forces over two strides of the trot."""
     run = walk("id-coulomb-qp")
     layout, arrays = run.meta["layout"], run.arrays
     t, h = arrays["t"], layout["period_s"]

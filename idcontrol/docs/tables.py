@@ -44,7 +44,7 @@ def _claim_row(claim: dict[str, Any]) -> list[str]:
 
 
 def _power(value: float) -> str:
-    """Return a small number as a formula, which stays on one line."""
+    """Return a small number as a formula, so that it stays on one line."""
     if value == 0.0:
         return "0"
     digits, _, exponent = f"{value:.1e}".partition("e")
@@ -102,7 +102,7 @@ def verdicts() -> str:
 
 
 def differing() -> str:
-    """Return numbers that differ from the papers, by place: ours, printed, and the page that derives the difference."""
+    """Return numbers that differ from the papers, by place: measured, printed, page that derives the difference."""
     said, parts = _papers()["judged"], []
     for source in (f"{place['paper']}, {place['where']}" for place in _papers()["places"]):
         rows = [

@@ -1,6 +1,6 @@
 """Scenes: robot, ground, planner, controller and plant, built from one configuration.
 
-- `walk`: a legged robot that walks on the ground, and `locomotion`, which records it.
+- `walk`: a walking legged robot; `locomotion` records the walk.
 - `whole_body`: a machine on feet or soles that is moved by whole-body tasks.
 - `grasp`: an arm that swings a box between its fingertips.
 - `clutter`: balls and boxes dropped into a container.

@@ -1,7 +1,7 @@
 """Disturbances: differences between the plant, schedule, sensors or robot and the controller's assumptions.
 
 Each disturbance wraps the plant, the planner or the sensors, or changes the plant's robot. Controllers have no switches
-for them.
+for disturbances.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         delay_s: Delay of the torques; a whole number of control periods.
         normal_error_rad: True contact normals are tilted by this angle, in a random direction at each foot; the
-            controller uses the smooth ground's normals.
+            controller uses the normals of the smooth ground.
         touchdown_late_s: Delay of touchdowns against the controller's schedule; negative for early ones.
-        unseen_ground: True if planner and controller assume the plane z = 0, whatever the ground.
+        unseen_ground: True if planner and controller assume the plane z = 0 instead of the actual ground.
         payload_share: Unmodelled mass on the base, as a share of the robot's mass.
     """
 
@@ -51,8 +51,8 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A strip of the ground, across the x axis, with different friction.
 
     Attributes:
-        mu: Its friction; null for the ground's.
-        x_m: Its beginning and end.
+        mu: Friction coefficient of the strip; null uses the friction of the ground.
+        x_m: Start and end of the strip along x.
     """
 
     mu: NotNegative | None = None
@@ -87,7 +87,7 @@ class Kick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class DisturbedPlant:
     """A `SimulatedPlant` around another one.
 
-    This base class changes nothing; each disturbance overrides what it changes.
+    This base class changes nothing; each disturbance overrides some methods.
     """
 
     plant: SimulatedPlant
@@ -106,7 +106,7 @@ class DisturbedPlant:
         self.plant.push(velocity)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold the torques `tau`, shape (a,), for `dt` [s]; return the state after them."""
+        """Hold the torques `tau`, shape (a,), for `dt` [s]; return the state at the end."""
         return self.plant.step(tau, dt)
 
     def contact_forces(self) -> ContactForces:
@@ -140,7 +140,7 @@ class Delayed(DisturbedPlant):
     def step(self, tau: Array, dt: float) -> State:
         """Hold the torques that are due for `dt` [s]."""
         self._waiting.append(tau.copy())
-        # Until a command is due, the first one is held, so that the robot is not dropped at the start.
+        # Until a command is due, the first command is held, so that the robot does not fall at the start.
         due = self._waiting.popleft() if len(self._waiting) > self.periods else self._waiting[0]
         return self.plant.step(due, dt)
 
@@ -149,7 +149,7 @@ def delay_periods(what: str, delay_s: float, h: float) -> int:
     """Return the number of control periods of `h` [s] in a delay, the setting `what`.
 
     Raises:
-        InputError: It is not a whole number.
+        InputError: The delay is not a whole number of control periods.
     """
     periods = round(delay_s / h)
     if abs(periods * h - delay_s) > 1e-9:

@@ -51,18 +51,20 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
         preset: Name of the preset.
-        plant_rate_hz: Smallest stepping rate of the plant; null for `rate_hz`.
+        plant_rate_hz: Minimum stepping rate of the plant; null uses `rate_hz`.
         swing_rad: Amplitude of all joints of the arm.
         swing_rad_s: Angular frequency of the swing.
         box_side_m: Side of the cube; the default is the gap between the tips of `arm` at home.
         box_density_kg_m3: Density of the cube.
-        box_position_m: Its centre at the start, world frame; its axes are the world's.
+        box_position_m: Centre of the box at the start, world frame; the axes of the box are parallel to the world's
+            axes.
         grip_n: Internal force of each fingertip on the box, in addition to the controller's; the default results from
             0.1 N m at the finger joints of `arm`.
         closing_rad: Distance of the finger targets beyond their home, inside the box.
         ground: Settings of plants with springs between fingertips and box (`plants.GroundSettings`).
         friction: The assumed friction of the controller, and the friction pyramids.
-        acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s]; null for the robot file's.
+        acceleration_gains: Gains of controllers with an inertia model [1/s², 1/s]; null uses the gains of the robot
+            file.
         torque_feedback: True adds the robot file's joint feedback.
         inverse: Settings of inverse-dynamics controllers.
     """
@@ -115,7 +117,7 @@ class GraspScene:
 
         Raises:
             UnknownName: The robot does not exist.
-            InputError: It has no hand.
+            InputError: The robot has no hand.
         """
         robot = robots.load(config.robot)
         system = robot.system()

@@ -232,7 +232,7 @@ class TickRow:
             observer: Foot spheres with their own system.
             plant: Provides the outcome of its last step, and its drives' torques if it has drives.
             progress: Provides the progress between waypoints; None without waypoints.
-            planner: Provides the command and the granted part of it.
+            planner: Provides the command, and the command after governor and limiter.
         """
         self._asked = planner.commanded, planner.command
         shapes, _ = channels(observer.system, observer.n_feet, soles=observer.sole_patch is not None)
@@ -272,7 +272,7 @@ class TickRow:
         return self._row.values
 
     def _write_forces(self, ending: str, forces: ContactForces | None, soles: Soles | None) -> None:
-        """Write the channels of forces whose names have this ending; NaN without forces."""
+        """Write the force channels with this suffix; NaN without forces."""
         of = self._row.of
         force = of[f"force{ending}"]
         force[:] = np.nan if forces is None else 0.0

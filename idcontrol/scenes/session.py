@@ -62,14 +62,14 @@ class WalkSession:
 
     Attributes:
         robot: Name of the robot.
-        system: Its multibody terms.
+        system: Multibody terms of the robot.
         start: State at the start, all feet on the ground.
         limits: Limits of the robot file and of the URDF.
         feet: Names of the feet.
         patch: Foot of each contact; None if each contact is a foot.
         notes: `NOTES`.
         orders: Orders of joints of the robot file.
-        lying: State of lying at the start; None if the robot file has no such pose, or the ground is no plane.
+        lying: State of lying at the start; None if the robot file has no lying pose, or the ground is not a plane.
     """
 
     notes = NOTES
@@ -79,7 +79,7 @@ class WalkSession:
 
         Raises:
             UnknownName: The robot does not exist.
-            InputError: It cannot walk, or `sensing` or `command.ahead_s` is set, which are settings of the loop.
+            InputError: The robot cannot walk, or `sensing` or `command.ahead_s` is set: the loop has these settings.
         """
         if config.sensing != Sensing():
             raise InputError("sensing is that of idcontrol run; a loop senses by loop.sensing: --set loop.sensing...")
@@ -218,7 +218,7 @@ class NotedPlanner:
         self._notes = np.full(NOTES, np.nan)
 
     def reset(self, state: State) -> None:
-        """Begin anew at `state`."""
+        """Start again at `state`."""
         self.planner.reset(state)
 
     def __call__(self, state: State) -> Reference:
@@ -233,7 +233,7 @@ class NotedPlanner:
         return self.planner.halted if isinstance(self.planner, TrotPlanner) else bool(self._stance.all())
 
     def halt(self) -> None:
-        """Come to rest, with the feet where the robot can lie down."""
+        """Come to rest, with the feet in positions from which the robot can lie down."""
         if isinstance(self.planner, TrotPlanner):
             self.planner.halt(self._out)
 

@@ -20,10 +20,10 @@ class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     Attributes:
         estimate: Best estimate of the friction coefficient; null for the true value.
         share: Assumed share of the estimate.
-        cap: Upper bound, however rough the ground.
-        pyramid: The friction pyramid of plants and controllers whose `ContactLaw.cone` is a pyramid. ``inscribed`` is
-            the diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals. ``circumscribed`` is
-            the diamond around the cone, with √2 μ and μ. ``original`` follows Zapolsky & Drumwright 2017, with tangents
+        cap: Upper bound on the assumed friction.
+        pyramid: Friction pyramid of plants and controllers with ``ContactLaw.cone == "pyramid"``. ``inscribed`` is the
+            diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals. ``circumscribed`` is the
+            diamond around the cone, with √2 μ and μ. ``original`` follows Zapolsky & Drumwright 2017, with tangents
             turned by 45°: plants have |f_s| ≤ μ f_n and |f_t| ≤ μ f_n, the circumscribed diamond; controllers have
             |f_s| + |f_t| ≤ μ f_n, the inscribed diamond, turned.
     """
@@ -56,7 +56,7 @@ class TunedGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Gains of some controllers.
 
     Attributes:
-        controllers: Their names.
+        controllers: Names of the controllers.
         kp_1_s2: See `FeedbackGains`.
         kd_1_s: See `FeedbackGains`.
         kp_nm_rad: See `FeedbackGains`.
@@ -74,12 +74,13 @@ class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Gains of the error feedback, one number for all joints; null for `tuned`, or else the robot file's.
 
     Attributes:
-        kp_1_s2: Stiffness of controllers that know the inertia [1/s²].
-        kd_1_s: Damping of controllers that know the inertia [1/s].
+        kp_1_s2: Stiffness of controllers with an inertia model [1/s²].
+        kd_1_s: Damping of controllers with an inertia model [1/s].
         kp_nm_rad: Stiffness of `pid` [N m/rad].
-        kd_nm_s_rad: Damping of `pid` [N m s/rad]; at most half of the inertia at the joint over the control period.
-        beside: True adds the torques of `pid` to the other controllers', as in the authors' program (Pacer) of July
-            2015.
+        kd_nm_s_rad: Damping of `pid` [N m s/rad]; at most half of the joint's effective inertia divided by the control
+            period.
+        beside: True adds the torques of `pid` to the torques of every other controller, as in the authors' program
+            (Pacer) of July 2015.
         tuned: Gains of some controllers; the first entry that names a controller counts.
     """
 
@@ -107,7 +108,7 @@ def control_periods(duration_s: float, rate_hz: float) -> int:
     """Return the number of control periods in `duration_s` [s] at `rate_hz` [Hz].
 
     Raises:
-        InputError: There is none.
+        InputError: The run is shorter than one period.
     """
     periods = round(duration_s * rate_hz)
     if periods < 1:

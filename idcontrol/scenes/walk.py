@@ -1,4 +1,4 @@
-"""A legged robot that walks on the ground, built from one `WalkConfig`.
+"""A walking legged robot, built from one `WalkConfig`.
 
 `WalkScene.of` loads the robot and the ground; its methods build the parts, each with separate multibody terms, as a
 `System` holds the terms of its last update::
@@ -80,7 +80,7 @@ class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each holds until the next.
         stand_from_s: Time at which to stop and stand; null for never.
         gaits: Changes of the gait, (from time [s], kind); each holds until the next.
-        speed_m_s: Walking speed between waypoints; null for the robot file's.
+        speed_m_s: Walking speed between waypoints; null uses the speed in the robot file.
     """
 
     kind: Literal["waypoints", "command", "joystick"] = "waypoints"
@@ -96,9 +96,10 @@ class WalkGait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Attributes:
         kind: ``trot`` is the robot file's gait; ``stand`` keeps all feet on the ground.
-        duty: Share of the cycle in stance; null for the kind's.
-        period_s: Time of one cycle; null for the kind's.
-        phase: Touchdown of each foot, in the order of the robot file, as a share of the cycle; null for the kind's.
+        duty: Share of the cycle in stance; null uses the duty of the kind.
+        period_s: Time of one cycle; null uses the period of the kind.
+        phase: Touchdown of each foot, in the order of the robot file, as a share of the cycle; null uses the phases of
+            the kind.
     """
 
     kind: Kind = "trot"
@@ -127,8 +128,8 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     Attributes:
         kind: ``torque``, or ``impedance`` for drives that track the reference within a control period
             (`idcontrol.plants.drive`).
-        ahead_s: Known delay, a whole number of control periods; planner and controller get the state that a model
-            predicts for its end.
+        ahead_s: Known delay of commands, a whole number of control periods; planner and controller get the state
+            predicted for the time at which the command takes effect.
     """
 
     kind: Literal["torque", "impedance"] = "torque"
@@ -139,11 +140,11 @@ class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Dynamics of the plant's actuators.
 
     Attributes:
-        kind: ``ideal`` for none; ``robot`` for the robot file's, known to the controller.
+        kind: ``ideal`` for no actuator model; ``robot`` for the model of the robot file, also used by the controller.
         error: Relative modelling error: the plant's rotor inertia, friction, lag and delay are ``1 + error`` times the
             controller's.
-        bandwidth_hz: Bandwidth of all torques, a first-order lag; null for the robot file's.
-        delay_s: Delay of all torques; null for the robot file's.
+        bandwidth_hz: Bandwidth of all torques, a first-order lag; null uses the values of the robot file.
+        delay_s: Delay of all torques; null uses the values of the robot file.
     """
 
     kind: Literal["ideal", "robot"] = "ideal"
@@ -162,7 +163,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         terrain: Kind of ground; see ``idcontrol list terrains``.
         height_map: Heights for the terrain ``heightmap``, centred under the robot: a CSV or NPZ file, or the name of
             one of `TERRAINS`.
-        height_map_spacing_m: Distance of its samples; null for the file's spacing.
+        height_map_spacing_m: Spacing of the height map; null uses the spacing in the file.
         mu: Friction of the ground; inf means no slip.
         mu_range: Bounds from which the friction is drawn at each touchdown, instead of `mu`; null for none.
         patch: A strip of different friction.
@@ -170,8 +171,8 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         rate_hz: Rate of the control loop.
         seed: Seed of all random numbers: start, noise, ground.
         preset: Name of the preset.
-        planner: ``trot`` is ours, ``paper`` the original one with its quirks (only for `links`).
-        plant_rate_hz: Smallest stepping rate of the plant; null for `rate_hz`.
+        planner: ``trot``, or ``paper`` for the paper's original planner with its quirks (only for `links`).
+        plant_rate_hz: Minimum stepping rate of the plant; null uses `rate_hz`.
         start_spread_rad: Standard deviation of the joints around the home pose at the start.
         path: Path or command of the walk.
         gait: Gait.
@@ -533,7 +534,7 @@ class WalkScene:
         return plan if stand is None else lambda state: stand(state, plan(state))
 
     def _sensor(self, start: State, rng: np.random.Generator, drive: Driven | None) -> Sensor | None:
-        """Return the conversion from the true state to the sensed one; None for none."""
+        """Return the conversion from the true to the sensed state; None if they are equal."""
         config, h = self.config, self.period_s
         spread = None if config.noise == SensorNoise() else noisy(self.robot.system().model, config.noise, rng)
         through = sense(config.sensing, self._assumed_feet, start, (config.seed, SENSING_STREAM))
@@ -562,7 +563,7 @@ class WalkScene:
         )
 
     def _gaits(self, own: Gait) -> tuple[Gait, tuple[tuple[float, Gait | None], ...]]:
-        """Return the first gait and those that follow, with their times [s]; None stands."""
+        """Return the initial gait and the later gaits with their times [s]; None means standing."""
         gait, changes = self.config.gait, self.config.path.gaits
         spheres = self.observer()
         home = self.robot.standing_state(spheres.system)
@@ -618,7 +619,7 @@ class SimulatedWalk:
         guide: Source of the walking commands.
         planner: The planner; it follows `guide`.
         plan: The plan for the controller: `planner`, or a planner with a wrong schedule.
-        sense: Converts the true state to the sensed one; None for none.
+        sense: Converts the true to the sensed state; None if they are equal.
         ahead: Predicts the state at which a command arrives; None without a known delay.
         controller: The controller.
         plant: The plant with its disturbances.

@@ -45,7 +45,7 @@ class Oscillation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         amplitude_m: Amplitude along x, y and z.
         centre_m: Centre of the oscillation.
-        frequency_hz: Its frequency.
+        frequency_hz: Frequency of the oscillation.
         ramp_s: Time in which the motion builds up from rest.
     """
 
@@ -145,7 +145,7 @@ def turned(yaw: float) -> Array:
 def trunk_frames(system: System, contacts: SphereContacts) -> tuple[str, ...]:
     """Return the links to keep upright: the base, and the torso if joints separate it from the base.
 
-    The torso is the link, on the way from the base outwards, at which the heaviest limb without a foot branches off.
+    The torso is the link, going outwards from the base, at which the heaviest limb without a foot branches off.
     """
     model = system.model
     walking = {int(j) for joint in contacts.mounting()[0] for j in model.supports[int(joint)]}
@@ -183,7 +183,7 @@ class Body:
         """Make the tasks of `robot`.
 
         Raises:
-            InputError: It has no floating base or fewer than two feet.
+            InputError: The robot has no floating base or fewer than two feet.
         """
         self.names = robot.patches
         if robot.description.base != "free-flyer" or len(self.names) < 2:
@@ -214,7 +214,7 @@ class Body:
         """Return the groups of feet that step together, in order.
 
         Raises:
-            UnknownName: There is no such foot.
+            UnknownName: The foot does not exist.
             InputError: A foot is in two groups, or no foot stands while a group steps.
         """
         groups = [(name,) for name in self.names] if walk.together is None else list(walk.together)
@@ -396,7 +396,7 @@ class Walk:
         self._done += not self._starts
 
     def _swing(self, foot: int, place: Array, step: dcm.Footstep, t: float) -> None:
-        """Set the task of a foot in the air on its way to `place`."""
+        """Set the task of a foot in the air that moves to `place`."""
         body, start = self._body, self._starts[foot]
         centre = body.centre[foot]
         angle = pin.log3(start.rotation.T @ turned(place[2]) @ self._home[body.feet[foot].frame].rotation)
@@ -434,7 +434,7 @@ class WholeBodyScene:
         """Load the robot and build all parts.
 
         Raises:
-            UnknownName: There is no such robot, controller, plant or foot.
+            UnknownName: The robot, controller, plant or foot does not exist.
             InputError: The settings do not fit together.
         """
         if config.reach.frame is not None and not config.reach.through_m:

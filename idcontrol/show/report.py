@@ -36,7 +36,7 @@ class Facts(msgspec.Struct, frozen=True):
 
     Attributes:
         goals: Bounds by key of `QUANTITIES`: upper bounds, or lower bounds if more is better.
-        findings: Keys of the results beside the paper's.
+        findings: Keys of the results compared with the paper.
     """
 
     goals: dict[str, float | bool] | None = None
@@ -115,7 +115,7 @@ def write_page(path: Path, text: str) -> Path:
 
 
 def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the metrics of a run beside their goals, by topic, without metrics that have neither value nor goal.
+    """Return the metrics of a run with their goals, by topic, without metrics that have neither value nor goal.
 
     Returns:
         Rows with `label`, `value`, `unit` and `goal` as text, and `met`: True if the goal is met, None without a goal.
@@ -131,7 +131,7 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
 
 
 def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the results `keys` of a test case beside the paper's values (`idcontrol.experiments.findings`).
+    """Return the results `keys` of a test case with the paper's values (`idcontrol.experiments.findings`).
 
     Returns:
         Rows with `key`, `value`, `unit`, `paper`, `verdict` and `note` as text, and `holds`: True if the check of the

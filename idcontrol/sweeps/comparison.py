@@ -44,7 +44,7 @@ def compare(
         vary: Values of any other settings, e.g. ``{"mu": [0.1, 0.8], "seed": range(5)}``.
         preset: The configuration that every run begins with.
         jobs: Number of simultaneous runs; None means one per core.
-        out: Folder of the comparison; an interrupted one is continued. None creates a new folder below ``runs``.
+        out: Folder of the comparison; an interrupted comparison is continued. None creates a new folder below ``runs``.
         **settings: Changes to the preset for all runs, by name, dotted key or last part of the key.
 
     Returns:
@@ -116,7 +116,7 @@ def conduct(
 
     Args:
         planned: All runs of the comparison.
-        out: Its folder.
+        out: Folder of the comparison.
         make_runs: Makes runs and yields each finished run.
         experiment: Name of the experiment.
         study: Name of the study; None without a study.

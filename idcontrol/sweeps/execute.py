@@ -93,10 +93,10 @@ def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Genera
 
     If a worker dies, another worker runs its row.
 
-    The workers need this installation and must see the folder `runs` under the same path.
+    The workers need this installation and access to the folder `runs` under the same path.
 
     Raises:
-        InputError: Dask is not installed, or no scheduler answers at `address`.
+        InputError: Dask is not installed, or there is no scheduler at `address`.
     """
     try:
         import distributed

@@ -144,7 +144,7 @@ def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
 
 
 def _links(comparison: Comparison) -> list[str | None]:
-    """Return the address of each run's page beside the comparison's; None without a page.
+    """Return the address of each run's page relative to the comparison's page; None without a page.
 
     Only comparisons of few runs have pages.
     """

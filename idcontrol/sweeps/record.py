@@ -289,7 +289,7 @@ def write_rows(folder: Path, outcomes: Sequence[RunOutcome]) -> None:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write a table; None becomes an empty cell."""
+    """Write a table, with empty cells for None."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)

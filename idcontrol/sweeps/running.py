@@ -65,7 +65,7 @@ def run(experiment: str, *, preset: str = "default", out: str | Path | None = No
 
 
 def open_folder(stem: str, preset: str, start: msgspec.Struct, config: msgspec.Struct, out: str | Path | None) -> Path:
-    """Return the folder `out`, or a new one below ``runs`` named after the differences from a preset.
+    """Return the folder `out`, or a new folder below ``runs`` named after the differences from a preset.
 
     Args:
         stem: Beginning of its name, e.g. the experiment.
@@ -174,7 +174,7 @@ def _helper(experiment: Experiment, config: Any) -> list[str]:
 def conduct(
     experiment: Experiment, config: msgspec.Struct, out: Path, progress: Callable[[float], None]
 ) -> dict[str, Any]:
-    """Run `experiment` into the empty folder `out`, which is removed if its configuration is unusable.
+    """Run `experiment` into the empty folder `out`, removing the folder if the configuration is unusable.
 
     Args:
         experiment: The experiment.

@@ -73,7 +73,7 @@ def load_study(name: str, experiment: str | None = None) -> Study:
 
     Raises:
         UnknownName: The study does not exist.
-        InputError: It belongs to another experiment.
+        InputError: The study belongs to a different experiment.
     """
     entries = entry_points(STUDIES)
     if name not in entries:

@@ -31,7 +31,7 @@ class Program(NamedTuple):
 
     Attributes:
         M: Inertia, shape (m, m).
-        L: Its lower Cholesky factor, shape (m, m).
+        L: Lower Cholesky factor of M, shape (m, m).
         v_star: Velocities without contact, shape (m,).
         J: Contact rows, shape (3 n, m).
         rho: Whitened rows ``J L⁻ᵀ``, shape (3 n, m).

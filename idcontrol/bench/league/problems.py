@@ -1,4 +1,4 @@
-"""Contact problems as a Delassus operator, from files and from steps.
+"""Contact problems in terms of their Delassus operator, from files and from recorded steps.
 
 A file is a NumPy ``.npz`` with the arrays of `FrictionProblem`: ``W`` (3 n, 3 n), ``q`` (3 n,) and ``mu`` (n,). Other
 arrays are ignored.

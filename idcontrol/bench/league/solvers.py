@@ -1,4 +1,4 @@
-"""The solvers of the league: ours, other packages', and the user's.
+"""The solvers of the league: this library's, other packages' and the user's solvers.
 
 Other packages' solvers run in separate processes (`idcontrol.bench.league.peers`), one per interpreter, as some crash.
 """

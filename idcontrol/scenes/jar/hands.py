@@ -69,7 +69,7 @@ class Arm:
         self._before = (self.ik.q[:ARM_JOINTS].copy(), np.zeros(ARM_JOINTS))
 
     def begin(self, goal: pin.SE3 | None) -> None:
-        """Begin a motion to `goal` from the last one's goal; None stays."""
+        """Begin a motion to `goal` from the last goal; None means no motion."""
         self.start, self.goal = self.pose, self.goal if goal is None else goal
 
     @property

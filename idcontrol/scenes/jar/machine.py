@@ -19,7 +19,7 @@ from idcontrol.types import Array
 ARM_JOINTS, FINGER_JOINTS = 7, 16
 
 PALM = "palm"
-"""The frame of the palm: x out of it, z along the straight fingers."""
+"""The frame of the palm: x points out of the palm, z along the straight fingers."""
 
 _ARM = (
     # origin of the joint in the previous frame: roll, pitch, yaw, x, y, z; mass, centre, moments of inertia; reach
@@ -40,7 +40,7 @@ _THICK, _WIDE = 0.0196, 0.0275
 _PALM_BOX, _PALM_CENTRE, _PALM_KG = (0.0408, 0.113, 0.095), (-0.0093, 0.0, -0.0475), 0.4154
 _TIP_M, _TIP_KG = 0.012, 0.0168
 _FINGER = (
-    # length of the link, mass, axis, least and largest angle
+    # length of the link, mass, axis, minimum and maximum angle
     (0.0164, 0.0119, "z", -0.47, 0.47),
     (0.054, 0.065, "y", -0.196, 1.61),
     (0.0384, 0.0355, "y", -0.174, 1.709),
@@ -104,7 +104,7 @@ _AXES = {"y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 def _thumb(model: pin.Model, joint: int, palm: pin.SE3, shapes: list[Shape], side: float) -> None:
     """Add the thumb's four joints; `side` is 1 for a right hand, -1 for a left one."""
     links = (
-        # position in the previous frame, box, its centre, mass, axis, least and largest angle
+        # position in the previous frame, box, its centre, mass, axis, minimum and maximum angle
         ((-0.0182, side * 0.019333, -0.045987), (0.0358, 0.034, 0.0455), (-0.0179, side * 0.009, 0.0145), 0.0176),
         ((-0.027, side * 0.005, 0.0399), (_THICK, _WIDE, 0.0177), (0.0, 0.0, 0.00885), 0.0119),
         ((0.0, 0.0, 0.0177), (_THICK, _WIDE, 0.0514), (0.0, 0.0, 0.0257), 0.038),
@@ -150,8 +150,8 @@ class Bone(NamedTuple):
     Attributes:
         frame: Index of the frame that carries it.
         place: Pose in that frame; the capsule lies along z.
-        radius: Its radius [m].
-        length: Its length without caps [m].
+        radius: Radius of the capsule [m].
+        length: Length of the capsule without caps [m].
     """
 
     frame: int

@@ -58,8 +58,8 @@ class Keyframe(NamedTuple):
     Attributes:
         name: Its name.
         duration_s: Time of the motion.
-        right: Target pose of the right palm; None stays.
-        left: Target pose of the left palm; None stays.
+        right: Target pose of the right palm; None means no motion.
+        left: Target pose of the left palm; None means no motion.
         close: Closed hands: right, left.
         until: Condition that ends the keyframe early, and fails it if it never holds; None for the whole time.
     """

@@ -49,7 +49,7 @@ class Film:
         """Set up the stage for `run`.
 
         Raises:
-            UnknownName: Its robot is not known.
+            UnknownName: The robot of the run is unknown.
             InputError: The record has nothing to show.
         """
         scenery = of_run(run)
@@ -65,7 +65,7 @@ class Film:
         first = run.arrays["q"][self._rows[0]] if scenery.robot else None
         self.stage = Stage(scenery, find_robot, first)
         if not self.stage.floating and (largest := np.nanmax(np.abs(run.arrays.get("force", 0.0)), initial=0.0)) > 0.0:
-            longest = self.stage.size / largest  # forces of fingers exceed the weight of their arm
+            longest = self.stage.size / largest  # scale arrows for grip forces, which exceed the arm's weight
             self.stage.metres_per_newton = min(self.stage.metres_per_newton, longest)
         self.times: Array = run.arrays["t"][self._rows]
         if (np.diff(self.times) < 0.0).any():

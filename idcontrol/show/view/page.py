@@ -1,4 +1,4 @@
-"""The page in the browser, made with viser: a stage and the controls beside it."""
+"""The page in the browser, made with viser: a stage and its controls."""
 
 from __future__ import annotations
 

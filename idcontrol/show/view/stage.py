@@ -83,7 +83,7 @@ class Stage:
             q: Configuration (nq,) in which the robot's size is measured; None means the neutral configuration.
 
         Raises:
-            UnknownName: There is no such robot.
+            UnknownName: The robot does not exist.
             InputError: The robot cannot be loaded, or the ground is not valid.
         """
         self.scenery = scenery
