@@ -23,12 +23,21 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.load_profile("repeatable")
 
 
+WALKING = {
+    "adapters", "bench", "controllers", "experiments", "fuzz", "loop", "peers", "planners", "plants", "problems",
+    "scenes", "sensing", "tasks",
+}  # fmt: skip
+"""Folders whose tests share the kernels of a walk: controllers, planners, plants."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Put parameters that compile for 5 to 30 seconds, for no other test, with the long tests."""
+    """Put parameters that compile for 5 to 30 seconds, for no other test, with the long tests; sort by kernels."""
     for item in items:
         if any(name in item.name for name in ("coulomb-cone", "id-sap", "id-constraint")):
             item.add_marker(pytest.mark.slow)
+    # two workers get a half each: one of them compiles what the other reads from the cache later, not at the same time
+    items.sort(key=lambda item: item.nodeid.split("/")[1] not in WALKING)
 
 
 @pytest.fixture(scope="session")

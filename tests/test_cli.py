@@ -273,7 +273,8 @@ def full_disk(*given, **options):
 
 
 @pytest.mark.parametrize("folder", ["fresh", "full"])
-def test_a_fault_with_a_path_of_another_encoding_is_one_line_too(tmp_path, capsys, folder):
+def test_a_fault_with_a_path_of_another_encoding_is_one_line_too(tmp_path, capsys, monkeypatch, folder):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where the traceback goes from a full folder
     (tmp_path / "full" / "traceback.txt").mkdir(parents=True)
     (tmp_path / "fresh").mkdir()
     path = os.fsdecode("plätze".encode("latin1"))

@@ -28,7 +28,7 @@ from tests.experiments.outcomes import outcome, walked
 
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory):
-    return walks.record(tmp_path_factory.mktemp("walks") / "walk", 3.0, metrics={"completed": True})
+    return walks.record(tmp_path_factory.mktemp("walks") / "walk", 0.6, metrics={"completed": True})
 
 
 def comparison(walk, change=lambda run: {}):

@@ -12,7 +12,11 @@ from idcontrol import robots
 
 ARM = robots.load("arm")
 SYSTEM = ARM.system()
-HOME = ARM.standing_state(SYSTEM)
+
+
+@pytest.fixture(scope="module")
+def home():
+    return ARM.standing_state(SYSTEM)  # compiles kernels, which no worker of the tests should do as it collects
 
 
 @pytest.mark.parametrize(("name", "mass"), [("arm", 1.1), ("panda", 16.82)])
@@ -35,17 +39,17 @@ def test_explicit_damping_of_the_torque_gains_is_stable_at_one_kilohertz(name):
     assert np.all(1e-3 * kd < 1.0 / np.diag(np.linalg.inv(system.M)))
 
 
-def test_at_home_the_arms_fingertips_are_as_far_apart_as_the_papers_box_is_wide():
-    tips = robots.foot_centres(ARM, SYSTEM, HOME.q)
+def test_at_home_the_arms_fingertips_are_as_far_apart_as_the_papers_box_is_wide(home):
+    tips = robots.foot_centres(ARM, SYSTEM, home.q)
     # the reference is printed with six digits
     np.testing.assert_allclose(tips[:, 0], 0.285355, atol=1e-6)
     np.testing.assert_allclose(tips[:, 1], [0.035355, 0.035355, -0.035355, -0.035355], atol=1e-6)
     np.testing.assert_allclose(tips[:, 2], [0.18, 0.22, 0.18, 0.22], atol=1e-12)
 
 
-def test_the_arms_inverse_dynamics_without_contact_is_the_originals():
+def test_the_arms_inverse_dynamics_without_contact_is_the_originals(home):
     """The first tick: all joints are to accelerate with -10 rad/s² from rest."""
-    SYSTEM.update(HOME.q, HOME.v)
+    SYSTEM.update(home.q, home.v)
     tau = SYSTEM.M @ np.full(11, -10.0) + SYSTEM.bias
     recorded = [0.003014, -0.088712, -1.018538, -0.110723, -0.797285, -0.039064, -0.033116]
     recorded += [-0.007100, -0.001443, 0.008499, 0.002843]

@@ -14,21 +14,25 @@ from idcontrol import robots
 
 LINKS = robots.load("links")
 SYSTEM = LINKS.system()
-HOME = LINKS.standing_state(SYSTEM)
 SIDES = {"LF": (1, 1), "RF": (1, -1), "LH": (-1, 1), "RH": (-1, -1)}
 
 
-def test_at_home_its_feet_and_its_centre_of_mass_are_where_the_paper_has_them():
-    centres = robots.foot_centres(LINKS, SYSTEM, HOME.q) - HOME.q[:3]
+@pytest.fixture(scope="module")
+def home():
+    return LINKS.standing_state(SYSTEM)  # compiles kernels, which no worker of the tests should do as it collects
+
+
+def test_at_home_its_feet_and_its_centre_of_mass_are_where_the_paper_has_them(home):
+    centres = robots.foot_centres(LINKS, SYSTEM, home.q) - home.q[:3]
     expected = [[0.178055987 * x, 0.0762394378 * y, -0.161852703] for x, y in SIDES.values()]
     # the reference is printed with nine digits
     np.testing.assert_allclose(centres, expected, atol=1e-9)
-    np.testing.assert_allclose(SYSTEM.com(HOME.q) - HOME.q[:3], [0, 0, -0.0126919651], atol=1e-10)
-    assert HOME.q[2] == pytest.approx(0.171852703, abs=1e-9)
+    np.testing.assert_allclose(SYSTEM.com(home.q) - home.q[:3], [0, 0, -0.0126919651], atol=1e-10)
+    assert home.q[2] == pytest.approx(0.171852703, abs=1e-9)
 
 
-def test_at_home_its_joint_inertia_has_the_trace_of_the_original():
-    SYSTEM.update(HOME.q, HOME.v)
+def test_at_home_its_joint_inertia_has_the_trace_of_the_original(home):
+    SYSTEM.update(home.q, home.v)
     # the reference is printed with nine decimals
     assert np.trace(SYSTEM.M[6:, 6:]) == pytest.approx(0.018037143, abs=1e-9)
 
