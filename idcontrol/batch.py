@@ -109,7 +109,7 @@ class _Rows(NamedTuple):
     active: Integers
     used: Integers
     tau: Array
-    let_go: Integers
+    releases: Integers
     lifted: Integers
     friction_t: Array
     friction_v: Array
@@ -133,7 +133,7 @@ class _Rows(NamedTuple):
             active=np.zeros((n, k), dtype=whole),
             used=np.zeros((n, 1), dtype=whole),
             tau=np.full((n, a), np.nan),
-            let_go=np.zeros((n, 1), dtype=whole),
+            releases=np.zeros((n, 1), dtype=whole),
             lifted=np.zeros((n, corners), dtype=whole),
             friction_t=np.full((n, 1), -np.inf),
             friction_v=np.zeros((n, m)),
@@ -374,7 +374,7 @@ def _take_row(worker: _Worker, rows: _Rows, call: _Call, i: int) -> None:
     assign(machine.result.tau, rows.tau[i])
     assign(machine.result.identity, rows.pressed[i])
     assign_rows(machine.result.force, rows.force[i])
-    assign(machine.let_go, rows.let_go[i])
+    assign(machine.releases, rows.releases[i])
     assign(machine.lifted, rows.lifted[i])
     assign(friction.t, rows.friction_t[i])
     assign(friction.v, rows.friction_v[i])
@@ -400,7 +400,7 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
     assign(rows.tau[i], machine.result.tau)
     assign(rows.pressed[i], machine.result.identity[:k])
     assign_rows(rows.force[i], machine.result.force[:k])
-    assign(rows.let_go[i], machine.let_go)
+    assign(rows.releases[i], machine.releases)
     assign(rows.lifted[i], machine.lifted)
     assign(rows.friction_t[i], friction.t)
     assign(rows.friction_v[i], friction.v)

@@ -13,7 +13,7 @@ import numpy as np
 
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor, measure
 from idcontrol.bench.timing import Job
-from idcontrol.controllers.giving_way import solve
+from idcontrol.controllers.relax import solve
 from idcontrol.controllers.schemes import (
     COULOMB_CONE,
     COULOMB_LCP,
@@ -26,7 +26,7 @@ from idcontrol.controllers.schemes import (
     Scheme,
     nearest_problem,
 )
-from idcontrol.controllers.step import Answer, assembled
+from idcontrol.controllers.step import Answer, step_from_problem
 from idcontrol.kernels.arena import HEAP, reserve
 from idcontrol.models import coulomb, no_slip
 from idcontrol.models.no_slip import no_slip_kernel
@@ -127,7 +127,7 @@ def _rougher(step: WalkStep, mu: float) -> WalkStep:
     problem, friction = step.problem, np.full(len(step.problem.contacts), mu)
     problem = replace(problem, contacts=replace(problem.contacts, mu=friction))
     cones = step.step.cones._replace(mu=friction, held=np.zeros(friction.size, dtype=np.bool_))
-    return replace(step, step=assembled(problem, cones, last=step.step.last))
+    return replace(step, step=step_from_problem(problem, cones, last=step.step.last))
 
 
 def scheme_job(scheme: Scheme, steps: Sequence[WalkStep], *, warm: bool) -> Job:

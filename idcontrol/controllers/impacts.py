@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from idcontrol.contact.contacts import AnyContacts, ContactArrays, Packed
-from idcontrol.controllers.step import meets_ground, pose_borrowed, take, velocity
+from idcontrol.controllers.step import assemble_borrowed, meets_ground, take, velocity
 from idcontrol.kernels.arena import HEAP, Arena, begin, indices, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
@@ -28,10 +28,10 @@ _RETURNS: Final = types.Tuple((types.boolean, types.int64, types.float64))
 _ask: Any = calls(_RETURNS)
 
 
-def model_at(model: Attempt, bound: Bound, near: Packed) -> int:
+def model_at(model: Attempt, bound: Bound, candidates: Packed) -> int:
     """Return the address of a compiled model, for robots and contacts like these."""
-    posed = type_returned(impact, bound, ContactArrays(*near), HEAP)
-    where: int = address(model, _RETURNS, posed and posed[0], near[2], HEAP)
+    step = type_returned(impact, bound, ContactArrays(*candidates), HEAP)
+    where: int = address(model, _RETURNS, step and step[0], candidates[2], HEAP)
     return where
 
 
@@ -46,16 +46,16 @@ def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[Forward
         arena: Arena for all arrays.
     """
     machine = bound.borrowed
-    posed = pose_borrowed(bound, detected, arena)
-    h, found, m = machine.h, detected.gap.shape[0], machine.terms.M.shape[0]
+    step = assemble_borrowed(bound, detected, arena)
+    h, total, m = machine.h, detected.gap.shape[0], machine.terms.M.shape[0]
     v, kappa = velocity(machine, arena), vector(arena, m)
-    assign(kappa, posed.w.kappa)
+    assign(kappa, step.w.kappa)
     for j in range(machine.result.tau.shape[0]):
         kappa[machine.terms.fixed[j]] -= h * machine.result.tau[j]
-    which, stands = indices(arena, found), indices(arena, found)  # places of contacts; places in the step, or -1
+    which, stands = indices(arena, total), indices(arena, total)  # places of contacts; places in the step, or -1
     n, s = 0, 0
-    for i in range(found):
-        in_stance = s < posed.which.shape[0] and posed.which[s] == i
+    for i in range(total):
+        in_stance = s < step.which.shape[0] and step.which[s] == i
         lands = meets_ground(detected, i, v, h, machine.rule.approach_speed_m_s)
         if in_stance or lands:
             which[n], stands[n] = i, -1 if lands else s
@@ -66,18 +66,18 @@ def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[Forward
         if stands[i] >= 0:
             contacts.gap[i] = 0.0
             for axis in range(3):
-                contacts.surface_velocity[axis * n + i] = posed.target[axis * posed.which.shape[0] + stands[i]]
+                contacts.surface_velocity[axis * n + i] = step.target[axis * step.which.shape[0] + stands[i]]
     fresh = indices(arena, n)
     fresh[:] = 0
     return whiten_forward(machine.terms.M, kappa, h, contacts, fresh, arena), which[:n], contacts
 
 
 @njit(cache=True, error_model="numpy")
-def predict(bound: Bound, near: AnyContacts) -> Predicted:
+def predict(bound: Bound, candidates: AnyContacts) -> Predicted:
     """Predict the forces of a landing by the contact model at `Machine.impact` (`idcontrol.models.forward`)."""
     machine = bound.borrowed
     begin(machine.arena)
-    problem, _, contacts = impact(bound, ContactArrays(*borrow(near)), machine.arena)
+    problem, _, contacts = impact(bound, ContactArrays(*borrow(candidates)), machine.arena)
     n = contacts.gap.shape[0]
     f, force = zeros(machine.arena, 3 * n), np.zeros((n, 3))
     solved, _, _ = _ask(machine.impact, (problem, f, machine.arena))

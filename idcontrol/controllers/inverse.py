@@ -1,12 +1,12 @@
 """Inverse dynamics with predicted contact forces, ID(t_i) of Zapolsky & Drumwright 2017, over any contact model.
 
 `idcontrol.controllers.step` is one control step, which is nearly always solved in compiled code. A step without a
-solution is repeated in interpreted code, with the schemes of `idcontrol.controllers.giving_way`.
+solution is repeated in interpreted code, with the schemes of `idcontrol.controllers.relax`.
 
 Demands are relaxed in this order: tracking (joints at their limits are released, joints deviate as contacts require, or
 all motors become stiff velocity servos, which always has a solution); then, in schemes without slip, the ban on slip;
 then prediction (the last torque is repeated). Torque limits and friction cones are never relaxed. The rate of torques
-takes priority over tracking, but not for longer than `MOST_LET_GO` periods, and not over the torque limit of a joint
+takes priority over tracking, but not for longer than `MOST_RELEASES` periods, and not over the torque limit of a joint
 whose speed rises. `Command.dropped` lists the relaxed demands, including the rate.
 """
 
@@ -29,25 +29,25 @@ from idcontrol.contact.soles import Soles
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
-from idcontrol.controllers.giving_way import solve
 from idcontrol.controllers.impacts import impact, model_at, predict
 from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.controllers.load import Load, weigh
+from idcontrol.controllers.relax import solve
 from idcontrol.controllers.schemes import Scheme, as_printed, certify
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
-    GIVEN_UP,
+    DROPPED,
     SOLVED,
-    EndedFields,
+    AssembledStep,
     JointLaw,
     Machine,
     MachineTerms,
-    Posed,
+    OutcomeFields,
     Result,
     StanceRule,
+    assemble_bound,
     control_bound,
     ladder,
-    pose_bound,
     scheme_at,
     usable,
 )
@@ -152,14 +152,14 @@ class InverseDynamics:
     @property
     def _remembered(self) -> tuple[Array | Integers, ...]:
         machine = self._machine
-        state = *machine.memory, machine.result.tau, machine.let_go, machine.lifted
+        state = *machine.memory, machine.result.tau, machine.releases, machine.lifted
         return *state, *self._friction, *self._load
 
     def reset(self) -> None:
         """Forget the last step."""
         self._machine.memory.used[0] = 0
         self._machine.result.tau[:] = np.nan
-        self._machine.let_go[:] = 0
+        self._machine.releases[:] = 0
         self._machine.lifted[:] = 0
         self._friction.forget()
         self._load.forget()
@@ -181,8 +181,8 @@ class InverseDynamics:
         if fault:
             return failed(self._system, fault)
         try:
-            near, ended = self._ended(state.t)
-            return self._command(near, ended) if ended[0] >= 0 else self._give_way(near)
+            candidates, outcome = self._outcome(state.t)
+            return self._command(candidates, outcome) if outcome[0] >= 0 else self._fall_back(candidates)
         except IdControlError as error:  # the model may not support hundreds of contacts
             return failed(self._system, str(error))
         except Exception as error:  # a user's detector may raise anything; a controller raises nothing
@@ -190,36 +190,36 @@ class InverseDynamics:
             what = f"{type(error).__name__} in {where.name} ({Path(where.filename).name}:{where.lineno})"
             return failed(self._system, f"contacts or step raised {what}: {error}")
 
-    def _command(self, near: Contacts, ended: EndedFields) -> Command:
+    def _command(self, candidates: Contacts, outcome: OutcomeFields) -> Command:
         """Return the command of a step that has torques, from `Machine.result`."""
-        ending, sticking, clipped, residual, stands, gap, lands = ended
+        ending, sticking, clipped, residual, stands, gap, lands = outcome
         view = self._views[stands]
         predicted = ContactForces(
             identity=view.identity.copy(), force=view.force.copy(), normal=view.normal.copy(), soles=self._placed()
         )
         return Command(
             tau=self._machine.result.tau.copy(),
-            predicted=self._with_impacts(near, predicted) if lands and self._settings.impacts else predicted,
+            predicted=self._with_impacts(candidates, predicted) if lands and self._settings.impacts else predicted,
             status=Status.SOLVED if ending == SOLVED else Status.REPAIRED,
             residual=residual,
             clipped=clipped,
-            dropped=GIVEN_UP[ending],
+            dropped=DROPPED[ending],
             solved_by="sticking" if sticking else self._scheme.name,
             gap=gap,
             demand=DEMANDS[self._machine.tasks.outcome[0]] if self._arguments[6] else "",
         )
 
-    def _ended(self, t: float) -> tuple[Contacts, EndedFields]:
+    def _outcome(self, t: float) -> tuple[Contacts, OutcomeFields]:
         """Take the compiled step at time `t` [s]; return the candidate contacts and the outcome."""
         if self._run is not None:
             if self._intake.inputs is not self._machine.inputs:
                 self._bind(0)
-            ended, n = self._run(self._whole, t)
-            return self._first(n), ended
-        near = self._look(t)
-        ended = self._step(self._bound, near.bound)
-        self._load.contacts[0] = ended[4] if ended[0] >= 0 else 0
-        return near, ended
+            outcome, n = self._run(self._whole, t)
+            return self._first(n), outcome
+        candidates = self._look(t)
+        outcome = self._step(self._bound, candidates.bound)
+        self._load.contacts[0] = outcome[4] if outcome[0] >= 0 else 0
+        return candidates, outcome
 
     def _in_one_call(self) -> Whole | None:
         """Return the argument of `whole_step`; None if terms or contacts are not computed in compiled code."""
@@ -244,7 +244,7 @@ class InverseDynamics:
             learns=self._settings.learn_friction,
         )
 
-    def problem(self, state: State, reference: Reference) -> Posed:
+    def problem(self, state: State, reference: Reference) -> AssembledStep:
         """Return the problem of the step at `state`, without affecting the next step.
 
         Raises:
@@ -253,7 +253,7 @@ class InverseDynamics:
         fault = self._intake.take(state, reference)
         if fault:
             raise InputError(fault)
-        return self._pose(self._look())
+        return self._assemble(self._look())
 
     def _look(self, t: float | None = None) -> Contacts:
         """Compute multibody terms and contacts at the accepted state, at time `t` [s] if it begins a step."""
@@ -261,16 +261,18 @@ class InverseDynamics:
         self._system.update(inputs.q, inputs.v)
         if self._system.actuators is not None:
             self._system.bias[self._system.n_unactuated :] += overcoming(self._system.actuators, inputs.joint_v)
-        near = self._contacts.detect(self._settings.contact_margin_m)
+        candidates = self._contacts.detect(self._settings.contact_margin_m)
         if self._rough:
-            near = replace(near, mu=np.full(len(near), np.inf))
-        self._bind(len(near))
+            candidates = replace(candidates, mu=np.full(len(candidates), np.inf))
+        self._bind(len(candidates))
         if self._weighs:
-            weigh(self._bound, self._bound_load, near.bound, np.nan if t is None else t)
+            weigh(self._bound, self._bound_load, candidates.bound, np.nan if t is None else t)
         if not self._settings.learn_friction:
-            return near
-        counted = COUNTED * self.friction if t is None else watch(self._bound, self._bound_friction, near.bound, t)
-        return near if counted == np.inf else replace(near, mu=np.minimum(near.mu, counted))
+            return candidates
+        counted = (
+            COUNTED * self.friction if t is None else watch(self._bound, self._bound_friction, candidates.bound, t)
+        )
+        return candidates if counted == np.inf else replace(candidates, mu=np.minimum(candidates.mu, counted))
 
     def _bind(self, contacts: int) -> None:
         """Bind the step to the accepted inputs, with room for the forces of this number of contacts."""
@@ -284,39 +286,39 @@ class InverseDynamics:
             self._parts = self._parts._replace(machine=self._bound)
             self._whole = bind(self._parts)
 
-    def give_way(self, state: State, reference: Reference) -> Command:
+    def fall_back(self, state: State, reference: Reference) -> Command:
         """Take the step as for a failure of the compiled one; see `idcontrol.controllers.warming`."""
         fault = self._intake.take(state, reference)
-        return failed(self._system, fault) if fault else self._give_way(self._look(state.t))
+        return failed(self._system, fault) if fault else self._fall_back(self._look(state.t))
 
-    def _give_way(self, near: Contacts) -> Command:
+    def _fall_back(self, candidates: Contacts) -> Command:
         """Take a step that was not solved at once, or not within the torque limits."""
         feet = self._intake.inputs.stance.size
-        if not usable(near.arrays, feet, self._system.n_velocities):
+        if not usable(candidates.arrays, feet, self._system.n_velocities):
             return failed(
                 self._system,
-                f"contacts {near.identity.tolist()} with friction {near.mu.tolist()} and "
-                f"{near.jacobian.shape[1]} columns cannot be those of {feet} feet and "
+                f"contacts {candidates.identity.tolist()} with friction {candidates.mu.tolist()} and "
+                f"{candidates.jacobian.shape[1]} columns cannot be those of {feet} feet and "
                 f"{self._system.n_velocities} velocities, or have no unit axes",
             )
-        posed = self._pose(near)
-        scheme = partial(solve, self._scheme, near=near, repair=self._settings.repair)
-        ended = ladder(scheme, self._bound, self._machine, posed, HEAP)
-        if ended.ending >= 0:
-            self._load.contacts[0] = ended.stands
-            return self._command(near, ended)
+        step = self._assemble(candidates)
+        scheme = partial(solve, self._scheme, candidates=candidates, repair=self._settings.repair)
+        outcome = ladder(scheme, self._bound, self._machine, step, HEAP)
+        if outcome.ending >= 0:
+            self._load.contacts[0] = outcome.stands
+            return self._command(candidates, outcome)
         self._machine.memory.used[0] = 0
-        forces = np.zeros((ended.stands, 3))
+        forces = np.zeros((outcome.stands, 3))
         return Command(
             tau=np.nan_to_num(self._machine.result.tau),
             predicted=ContactForces(
-                identity=posed.contacts.identity,
+                identity=step.contacts.identity,
                 force=forces,
-                normal=posed.contacts.axes[:, 0].copy(),
+                normal=step.contacts.axes[:, 0].copy(),
                 soles=self._placed(),
             ),
             status=Status.FALLBACK,
-            residual=ended.residual,
+            residual=outcome.residual,
             dropped=("tracking", "prediction"),
         )
 
@@ -324,21 +326,21 @@ class InverseDynamics:
         """Return what places the feet at the state that was taken in, which the next step overwrites."""
         return None if self._soles is None else partial(self._soles, self._intake.inputs.q.copy())
 
-    def _pose(self, near: Contacts) -> Posed:
+    def _assemble(self, candidates: Contacts) -> AssembledStep:
         """Return the assembled problem with all joints tracked."""
-        posed: Posed = pose_bound(self._bound, near.packed, HEAP)
-        return posed._replace(w=posed.w._replace(M=posed.w.M.copy()))
+        step: AssembledStep = assemble_bound(self._bound, candidates.packed, HEAP)
+        return step._replace(w=step.w._replace(M=step.w.M.copy()))
 
-    def _with_impacts(self, near: Contacts, predicted: ContactForces) -> ContactForces:
+    def _with_impacts(self, candidates: Contacts, predicted: ContactForces) -> ContactForces:
         """Return forces of a period with a touchdown; `predicted` ones are kept if the model fails."""
         if self._impact is not None:
-            solved, identity, force, normal = self._impact(self._bound, near.bound)
+            solved, identity, force, normal = self._impact(self._bound, candidates.bound)
             if solved:
                 return structs.replace(predicted, identity=identity, force=force, normal=normal)
-        posed, which, moving = impact(self._bound, near.arrays, HEAP)
-        contacts = replace(near.take(which), gap=moving.gap, surface_velocity=moving.surface_velocity)
+        step, which, moving = impact(self._bound, candidates.arrays, HEAP)
+        contacts = replace(candidates.take(which), gap=moving.gap, surface_velocity=moving.surface_velocity)
         try:
-            problem = StepProblem(h=self._h, M=posed.w.M, kappa=posed.w.kappa, contacts=contacts)
+            problem = StepProblem(h=self._h, M=step.w.M, kappa=step.w.kappa, contacts=contacts)
             solution = self._scheme.forward(problem, None)
         except IdControlError:  # the model does not support such contacts
             return predicted
@@ -392,7 +394,7 @@ def _machine(
         shortcut=settings.shortcut,
         law=scheme.law,
         memory=memory(),
-        let_go=np.zeros(1, dtype=np.int64),
+        releases=np.zeros(1, dtype=np.int64),
     )
 
 

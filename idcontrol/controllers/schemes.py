@@ -1,10 +1,10 @@
 """Schemes: from an assembled control step to contact and motor impulses, by a contact model and its second stage.
 
-A scheme is a compiled function of a `Posed` problem (`idcontrol.controllers.step`) that writes the contact impulses and
+A scheme is a compiled function of an `AssembledStep` (`idcontrol.controllers.step`). It writes the contact impulses and
 returns an `Answer`; `control` calls it at its address. The functions below are built from stages that can be called
 separately: `stick`, the contact models, `share`, `unload`.
 
-What a scheme cannot solve at once, `idcontrol.controllers.giving_way` solves in Python, with the same stages.
+What a scheme cannot solve at once, `idcontrol.controllers.relax` solves in Python, with the same stages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, SupportsIndex
 import numpy as np
 
 from idcontrol.controllers.repair import ACCURATE, nearest_motion_kernel
-from idcontrol.controllers.step import ANSWER, MOVED, NO_SOLUTION, SOLVED, Answer, Posed, Solve
+from idcontrol.controllers.step import ANSWER, MOVED, NO_SOLUTION, SOLVED, Answer, AssembledStep, Solve
 from idcontrol.kernels.arena import Arena, flags, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
@@ -73,7 +73,7 @@ error (5e-2 rad in the trot of `links`, 2e-3 with these)."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
+def _sticking_motion(p: AssembledStep, x: Array, arena: Arena) -> float:
     """Write the shortest x with ρx + c = 0: no contact slips or parts. Return the residual relative to c."""
     rho, c = p.w.rho, p.w.c
     rows, k = rho.shape
@@ -111,7 +111,7 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def stick(p: Posed, f: Array, arena: Arena) -> Answer:
+def stick(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Try the shortcut: if all contacts may stick, stage II alone computes the impulses (docs/theory/sticking.md).
 
     The projected demand agrees with contacts that neither slip nor part. If impulses within the friction pyramids give
@@ -139,8 +139,8 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
 
 
 @njit(cache=True, error_model="numpy")
-def certify(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Run `stick`, solved only if all motors are also within their bounds; then `Posed.known` has its answer."""
+def certify(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+    """Run `stick`; solved only if all motors are within their bounds. `AssembledStep.known` then has the answer."""
     answer = stick(p, f, arena)
     good = answer.ending == SOLVED and within(p.bounds, answer.impulse)
     if good:
@@ -152,8 +152,8 @@ def certify(p: Posed, f: Array, arena: Arena) -> Answer:
 
 @late(lambda *_: ANSWER)
 @njit(cache=True, error_model="numpy")
-def share(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Run stage II: f with the torque closest to `Posed.held` for the same motion (`models.distribution`)."""
+def share(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
+    """Run stage II: f with the torque closest to `AssembledStep.held` for the same motion (`models.distribution`)."""
     if f.shape[0] == 0:
         return answer
     y, away = vector(arena, f.shape[0]), vector(arena, answer.impulse.shape[0])
@@ -169,8 +169,8 @@ def share(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 
 @linked
 @njit(cache=True, error_model="numpy")
-def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Add the inner forces of `Posed.held`, approach targets, unload ramping feet and keep motors within their bounds.
+def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
+    """Add the internal forces of `p.held`, approach targets, unload ramping feet and keep motors within their bounds.
 
     The motion stays, and the torque stays close to the answer's.
     """
@@ -185,7 +185,7 @@ def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
+def approach(p: AssembledStep, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
     """Unload ramping feet and keep motors within their bounds: the same motion, with a torque close to a reference.
 
     If no such impulses obey the law of the scheme, the answer is unchanged.
@@ -203,7 +203,7 @@ def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena)
 
 
 @njit(cache=True, error_model="numpy")
-def nearest_problem(p: Posed, f: Array, impulse: Array, arena: Arena) -> NearestProblem:
+def nearest_problem(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> NearestProblem:
     """Build the search problem of `nearest`: a contact problem solved by f and motor impulses, and the last torque."""
     rows, k = p.w.rho.shape
     V = matrix(arena, rows, rows)
@@ -226,7 +226,7 @@ def nearest_problem(p: Posed, f: Array, impulse: Array, arena: Arena) -> Nearest
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> tuple[float, float]:
+def nearest(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> tuple[float, float]:
     """Overwrite f, a solution of the friction LCP, with the solution whose torque is closest to the last one.
 
     If that violates the law, by velocities within the search's rounding, f is unchanged.
@@ -251,7 +251,7 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> tuple[float, fl
 
 @linked
 @njit(cache=True, error_model="numpy")
-def smooth(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
+def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Take the solution of the friction LCP whose torque is closest to the last one, which fades (`FADES_S`).
 
     The search covers the modes of friction pyramids. With a contact of infinite friction the motion is kept.
@@ -272,7 +272,7 @@ def smooth(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 
 @linked
 @njit(cache=True, error_model="numpy")
-def move_with(p: Posed, held: Booleans, f: Array, arena: Arena) -> Answer:
+def move_with(p: AssembledStep, held: Booleans, f: Array, arena: Arena) -> Answer:
     """Relax tracking: the closest motion without slip at the contacts `held` (n,) that friction and motors allow."""
     p.active[:] = 0  # of another motion
     impulse = vector(arena, p.w.fixed.shape[0])
@@ -281,7 +281,7 @@ def move_with(p: Posed, held: Booleans, f: Array, arena: Arena) -> Answer:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def move(p: Posed, f: Array, arena: Arena) -> Answer:
+def move(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Relax tracking, after releasing contacts that part in the motion without slip, whose impulses are f (3 n,)."""
     n, k, rho = p.cones.mu.shape[0], p.w.rho.shape[1], p.w.rho
     x, held = zeros(arena, k), flags(arena, n)
@@ -300,7 +300,7 @@ def move(p: Posed, f: Array, arena: Arena) -> Answer:
 
 
 @njit(inline="always")
-def _slipping(kernel: Any, p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
+def _slipping(kernel: Any, p: AssembledStep, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():  # roles of contacts without slip are tried in Python
         return False, np.inf
     ending, _, residual = kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
@@ -308,7 +308,7 @@ def _slipping(kernel: Any, p: Posed, f: Array, arena: Arena) -> tuple[bool, floa
 
 
 @njit(inline="always")
-def _without_slip(dual: bool, p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
+def _without_slip(dual: bool, p: AssembledStep, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
     ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), closed, p.active, dual, f, arena)
     return ending == status.SOLVED and slip <= SLIP_SPEED, residual
@@ -318,14 +318,14 @@ def _without_slip(dual: bool, p: Posed, f: Array, arena: Arena) -> tuple[bool, f
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _answer(p: Posed, f: Array, solved: bool, residual: float, arena: Arena) -> Answer:
+def _answer(p: AssembledStep, f: Array, solved: bool, residual: float, arena: Arena) -> Answer:
     """Return impulses f as the answer."""
     _, impulse = recover_kernel(p.w, f, arena)
     return Answer(SOLVED if solved else NO_SOLUTION, False, residual, impulse, np.nan)
 
 
 @njit(inline="always")
-def _two_stages(model: Any, kind: Any, moves: bool, p: Posed, f: Array, arena: Arena) -> Answer:
+def _two_stages(model: Any, kind: Any, moves: bool, p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Take the sticking motion if it solves the step, otherwise a contact model and stage II.
 
     If the joints may move, tracking is relaxed when the motion without slip takes more friction than there is.
@@ -344,7 +344,7 @@ def _two_stages(model: Any, kind: Any, moves: bool, p: Posed, f: Array, arena: A
 
 
 @njit(inline="always")
-def _one_stage(kernel: Any, after: Any, p: Posed, f: Array, arena: Arena) -> Answer:
+def _one_stage(kernel: Any, after: Any, p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Run a contact model and its second stage."""
     solved, residual = _slipping(kernel, p, f, arena)
     answer = _answer(p, f, solved, residual, arena)
@@ -352,44 +352,44 @@ def _one_stage(kernel: Any, after: Any, p: Posed, f: Array, arena: Arena) -> Ans
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp(p: Posed, f: Array, arena: Arena) -> Answer:
+def coulomb_qp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation, then the smallest torque among its optima (Zapolsky & Drumwright 2017, section 6)."""
     return _two_stages(_slipping, edge_lcp_kernel, False, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def no_slip_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
+def no_slip_lcp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Solve without slip by principal pivoting (Zapolsky & Drumwright 2017, Algs. 1, 2), then smallest torque."""
     return _two_stages(_without_slip, PIVOTING, True, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def no_slip_qp(p: Posed, f: Array, arena: Arena) -> Answer:
+def no_slip_qp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation without slip as a projection, then the smallest torque."""
     return _two_stages(_without_slip, DUAL, True, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp_raw(p: Posed, f: Array, arena: Arena) -> Answer:
+def coulomb_qp_raw(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation alone: the solver chooses among its optima."""
     solved, residual = _slipping(edge_lcp_kernel, p, f, arena)
     return _answer(p, f, solved, residual, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp_1(p: Posed, f: Array, arena: Arena) -> Answer:
+def coulomb_qp_1(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation with a ridge that shares the impulses at once."""
     return _one_stage(one_stage_kernel, unload, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
+def coulomb_lcp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Solve Coulomb friction by Lemke's method (Zapolsky & Drumwright 2017, section 5)."""
     return _one_stage(continued_lcp_kernel, unload, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def cone(p: Posed, f: Array, arena: Arena) -> Answer:
+def cone(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Solve Coulomb friction with its circular cone by Newton's method (`idcontrol.models.coulomb_cone`).
 
     A foot is unloaded only while no contact slides: sliding friction lies on the circle, outside the pyramids.
@@ -398,13 +398,13 @@ def cone(p: Posed, f: Array, arena: Arena) -> Answer:
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
+def coulomb_smooth(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Solve the friction LCP with the torque closest to the last one (their Algorithm 3), which fades."""
     return _one_stage(continued_lcp_kernel, smooth, p, f, arena)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _compliant(p: Posed, f: Array, away: Array, residual: float, arena: Arena) -> Answer:
+def _compliant(p: AssembledStep, f: Array, away: Array, residual: float, arena: Arena) -> Answer:
     """Return impulses f of compliant ground; `away` is the difference of v⁺ from the velocities that f causes, (u,)."""
     _, impulse = recover_kernel(p.w, f, arena)
     for j in range(p.w.fixed.shape[0]):
@@ -414,7 +414,7 @@ def _compliant(p: Posed, f: Array, away: Array, residual: float, arena: Arena) -
 
 
 @njit(cache=True, error_model="numpy")
-def stiff_sap(p: Posed, f: Array, arena: Arena) -> Answer:
+def stiff_sap(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Solve SAP on stiff ground: strongly convex, unique and continuous in the demand (Castro et al. 2022)."""
     away = zeros(arena, p.w.free.shape[0])
     solved, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, STIFF, p.active, f, away, arena)
@@ -427,7 +427,7 @@ def stiff_sap(p: Posed, f: Array, arena: Arena) -> Answer:
 
 
 @njit(cache=True, error_model="numpy")
-def stiff_springs(p: Posed, f: Array, arena: Arena) -> Answer:
+def stiff_springs(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Solve contacts as nearly rigid springs: compliance makes the forces unique, so one solve suffices."""
     p.active[:] = 0
     if p.cones.held.any():
@@ -454,7 +454,7 @@ class Scheme:
         solve: The compiled scheme; None if the model runs in Python only.
         impact: `forward`, compiled; None if it runs in Python only.
         after: Stage from a solution of `model` to shared impulses; None for none.
-        sticks: True if contacts may slip only if nothing else has a solution (`giving_way.without_slip`).
+        sticks: True if contacts may slip only if nothing else has a solution (`relax.without_slip`).
         calms: True for measures against chatter: the demand is projected onto what contacts allow (math.md, section
             12.1), and torques change no faster than the motors' rate.
         law: The friction law of shared impulses (`idcontrol.models.distribution`).
@@ -467,7 +467,7 @@ class Scheme:
     forward: ContactModel
     solve: Solve | None = None
     impact: Attempt | None = None
-    after: Callable[[Posed, Array, Answer, Arena], Answer] | None = None
+    after: Callable[[AssembledStep, Array, Answer, Arena], Answer] | None = None
     sticks: bool = False
     calms: bool = True
     law: int = DISSIPATION

@@ -17,7 +17,7 @@ class InverseSettings:
 
     Attributes:
         contact_margin_m: A foot planned to stand counts as a contact below this gap; beyond a millimetre, only while it
-            rests (`idcontrol.controllers.step.NEAR_M`).
+            rests (`idcontrol.controllers.step.HOVER_M`).
         landing_s: Time after its planned touchdown during which a foot may still be landing. While it approaches the
             ground faster than `approach_speed_m_s` or slides faster than `slide_speed_m_s`, it is no contact: its
             impact, which no torque can or should prevent, is allowed, and the foot counts from the next period on.
@@ -42,7 +42,7 @@ class InverseSettings:
         rate_limit_nm_s: Largest rate of a joint's torque [N m/s]: "robot" for the robot file's, null for none. Contacts
             share the load so that motors stay within it, as within their torque limits, if possible (stage II);
             otherwise the joints beyond it get the closest torque within it and are not tracked in that period, for as
-            many periods as a landing takes (`controllers.inverse.MOST_LET_GO`). If a push or a load needs more, staying
+            many periods as a landing takes (`controllers.step.MOST_RELEASES`). If a push or a load needs more, staying
             upright takes priority over the rate, and `Command.dropped` has "rate". The first torque after a reset is
             not limited, nor are torques of id-coulomb-qp-raw: it shows what stage I does alone.
         learn_friction: True to assume less than the nominal friction once feet slide with less

@@ -7,14 +7,14 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 5. *solve* and *distribute*: contact impulses, by a scheme (`idcontrol.controllers.schemes`)
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
 
-Stages 1 to 4 are the same for all schemes: `pose` takes them and returns the problem that a scheme solves. `ladder` is
-the rest: if a motor is beyond its bounds, the joints that lag (`idcontrol.controllers.lagging`) are released: they get
-their bounds as known torques, and the step is solved again. A joint that is beyond its bounds even then is released,
-too, until none is.
+Stages 1 to 4 are the same for all schemes: `assemble` runs them and returns the problem that a scheme solves. `ladder`
+runs the rest. If a motor is beyond its bounds, it releases the joints that lag (`idcontrol.controllers.lagging`): their
+torques are fixed at the bounds, and the step is solved again. Each further round releases the joints whose motors are
+still beyond their bounds, until none is.
 
 `control` is the whole step, compiled once for all compiled schemes. A step that its scheme does not solve is repeated
 by `idcontrol.controllers.inverse`: the same `ladder`, run as Python, with a scheme that can do more
-(`idcontrol.controllers.giving_way`).
+(`idcontrol.controllers.relax`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _BY_SCHEME: Final[Mapping[int, tuple[str, ...]]] = {
     SERVO: ("tracking",),
     SERVO_SLIPS: ("tracking", "no-slip"),
 }
-GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {
+DROPPED: Final[Mapping[int, tuple[str, ...]]] = {
     ending + limit + faster: tuple(dict.fromkeys(("tracking",) * limit + words + ("rate",) * (faster // FASTER)))
     for (ending, words), limit, faster in product(_BY_SCHEME.items(), (0, LIMIT), (0, FASTER))
 }
@@ -103,7 +103,7 @@ RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
 
 
-MOST_LET_GO: Final = 10
+MOST_RELEASES: Final = 10
 """Limit of periods in which joints may be released for the rate of their torques: enough to spread a landing. If an
 unmodelled push or load needs more, staying upright takes priority over the rate, and the step says so (`FASTER`)."""
 
@@ -126,7 +126,7 @@ REST_M_S: Final = 1e-3
 LANDED_PERIODS: Final = 50
 """... and stands after so many control periods at rest."""
 
-NEAR_M: Final = 1e-3
+HOVER_M: Final = 1e-3
 """A foot that is planned to stand and estimated farther than this from the ground [m] is a contact ..."""
 
 RESTING_M_S: Final = 0.2
@@ -211,7 +211,7 @@ class Machine(NamedTuple):
         memory: The contacts of the last step, and their active rows.
         inputs: State and reference of this step.
         result: The step's result.
-        let_go: Number of periods with released joints, shape (1,).
+        releases: Number of periods with released joints, shape (1,).
         tasks: Whole-body tasks in addition to the joints' reference.
         patch: Foot that each contact belongs to, by its identity; empty if each is its own foot.
         lifted: Of each corner of a sole, 0 while it stands, else 1 + the number of periods at rest in the air; empty
@@ -233,23 +233,23 @@ class Machine(NamedTuple):
     memory: Memory
     inputs: Inputs
     result: Result
-    let_go: Integers
+    releases: Integers
     tasks: TaskTerms
     patch: Integers
     lifted: Integers
 
 
-class Ended(NamedTuple):
+class Outcome(NamedTuple):
     """Outcome of a step.
 
     Attributes:
-        ending: One of `GIVEN_UP`, `NO_SOLUTION` or `UNUSABLE`.
+        ending: One of `DROPPED`, `NO_SOLUTION` or `UNUSABLE`.
         sticking: True if contacts simply stick.
         clipped: True if a torque is at its limit.
         residual: Relative residual of the contact problem.
         stands: Number of contacts in stance.
         gap: As `Command.gap` [N m].
-        lands: True if a foot lands (`Posed.lands`).
+        lands: True if a foot lands (`AssembledStep.lands`).
     """
 
     ending: int
@@ -261,7 +261,7 @@ class Ended(NamedTuple):
     lands: bool
 
 
-class Posed(NamedTuple):
+class AssembledStep(NamedTuple):
     """One assembled control step: joints prescribed, contacts chosen, rows whitened.
 
     Attributes:
@@ -304,7 +304,7 @@ class Answer(NamedTuple):
     """A scheme's solution of an assembled problem, in addition to the contact impulses.
 
     Attributes:
-        ending: `SOLVED`, `NO_SOLUTION`, or what the scheme relaxed: one of `GIVEN_UP` without `LIMIT` and `FASTER`.
+        ending: `SOLVED`, `NO_SOLUTION`, or what the scheme relaxed: one of `DROPPED` without `LIMIT` and `FASTER`.
         sticking: True if the sticking motion was the solution, and no contact problem was solved.
         residual: Relative residual of the contact problem.
         impulse: Motor impulses hτ, shape (a,) [N m s].
@@ -318,7 +318,7 @@ class Answer(NamedTuple):
     gap: float
 
 
-Solve: TypeAlias = Callable[[Posed, Array, Arena], Answer]
+Solve: TypeAlias = Callable[[AssembledStep, Array, Arena], Answer]
 """A scheme. It writes the contact impulses (3 n,), which are initially zero."""
 
 ANSWER: Final = typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0))
@@ -326,7 +326,9 @@ ask: Any = calls(ANSWER)
 """Calls a scheme: a compiled one at its address, in interpreted code a function."""
 
 
-def assembled(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds | None = None) -> Posed:
+def step_from_problem(
+    problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds | None = None
+) -> AssembledStep:
     """Return a control step from its problem alone, without a memory of the last one.
 
     Args:
@@ -340,7 +342,7 @@ def assembled(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds
     n = contacts.identity.size
     target = contacts.surface_velocity.copy()
     target[:n] -= np.maximum(contacts.gap / problem.h, -PUSH_OUT_SPEED)
-    return Posed(
+    return AssembledStep(
         w=w,
         b=problem.prescribed.velocity,
         which=np.arange(n),
@@ -358,22 +360,26 @@ def assembled(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds
     )
 
 
-def problem_of(posed: Posed, near: Contacts | None = None) -> StepProblem:
+def problem_of(step: AssembledStep, candidates: Contacts | None = None) -> StepProblem:
     """Return the problem of a control step for the contact models in Python.
 
     Args:
-        posed: The step.
-        near: The contacts to which `Posed.which` refers, with all fields of a detector; None for contacts of compiled
-            code.
+        step: The step.
+        candidates: Contacts that `AssembledStep.which` indexes, with all fields of a detector; None for contacts of
+            compiled code.
     """
-    n = posed.which.size
-    near = Contacts(point=np.zeros((n, 3)), **posed.contacts._asdict()) if near is None else near.take(posed.which)
+    n = step.which.size
+    candidates = (
+        Contacts(point=np.zeros((n, 3)), **step.contacts._asdict())
+        if candidates is None
+        else candidates.take(step.which)
+    )
     return StepProblem(
-        h=posed.h,
-        M=posed.w.M,
-        kappa=posed.w.kappa,
-        contacts=replace(near, gap=np.zeros(n), surface_velocity=posed.target),
-        prescribed=Prescribed(index=posed.w.fixed, velocity=posed.b),
+        h=step.h,
+        M=step.w.M,
+        kappa=step.w.kappa,
+        contacts=replace(candidates, gap=np.zeros(n), surface_velocity=step.target),
+        prescribed=Prescribed(index=step.w.fixed, velocity=step.b),
     )
 
 
@@ -475,13 +481,13 @@ def land_corners(machine: Machine, contacts: ContactArrays, v: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def mark_lifted(machine: Machine, posed: Posed, f: Array, arena: Arena) -> None:
+def mark_lifted(machine: Machine, step: AssembledStep, f: Array, arena: Arena) -> None:
     """Mark corners of soles that the impulses f (3 n,) [N s] let leave the ground."""
-    n, rho, base = posed.which.shape[0], posed.w.rho, vector(arena, posed.w.rho.shape[1])
+    n, rho, base = step.which.shape[0], step.w.rho, vector(arena, step.w.rho.shape[1])
     np.dot(f, rho, base)
     for i in range(n):
-        if f[i] <= 0.0 and dot(rho[i], base) + posed.w.c[i] + posed.target[i] > LIFT_M_S:
-            machine.lifted[posed.contacts.identity[i]] = 1
+        if f[i] <= 0.0 and dot(rho[i], base) + step.w.c[i] + step.target[i] > LIFT_M_S:
+            machine.lifted[step.contacts.identity[i]] = 1
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -495,7 +501,7 @@ def stance(
 ) -> Integers:
     """Return the indices of contacts whose feet are planned to stand, not still landing, and at rest.
 
-    Within `NEAR_M` of the ground a foot need not be at rest.
+    Within `HOVER_M` of the ground a foot need not be at rest.
 
     Args:
         contacts: All candidate contacts; identities are numbers of feet.
@@ -505,21 +511,21 @@ def stance(
         lifted: By identity: 0 of a corner that stands; empty without soles.
         arena: Arena for all arrays.
     """
-    found = contacts.identity.shape[0]
-    which: Integers = indices(arena, found)
+    total = contacts.identity.shape[0]
+    which: Integers = indices(arena, total)
     w, n = vector(arena, 3), 0
-    for i in range(found):
+    for i in range(total):
         foot = contacts.identity[i]
         if not inputs.stance[foot]:
             continue
         if lifted.shape[0] > 0 and lifted[foot] > 0:
             continue
-        lands, far = inputs.since_touchdown[foot] < rule.landing_s, contacts.gap[i] > NEAR_M
+        lands, far = inputs.since_touchdown[foot] < rule.landing_s, contacts.gap[i] > HOVER_M
         if lands or far:
             for axis in range(3):
-                w[axis] = -contacts.surface_velocity[axis * found + i]
+                w[axis] = -contacts.surface_velocity[axis * total + i]
                 for k in range(v.shape[0]):
-                    w[axis] += contacts.jacobian[axis * found + i, k] * v[k]
+                    w[axis] += contacts.jacobian[axis * total + i, k] * v[k]
             slide = w[1] * w[1] + w[2] * w[2]
             if lands and contacts.gap[i] > 0.0 and w[0] < -rule.approach_speed_m_s:
                 continue
@@ -547,7 +553,7 @@ def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, ar
         arena: Arena for all arrays.
 
     Returns:
-        Rows, shape (r, m), and targets, shape (r,), that say the same: those of twists for soles, at most six for each.
+        Equivalent rows, shape (r, m), and targets, shape (r,): the twist of each sole, at most six rows.
     """
     n, m, r = contacts.identity.shape[0], contacts.jacobian.shape[1], 0
     done, corners, rows = flags(arena, n), indices(arena, n), indices(arena, 3 * n)
@@ -595,7 +601,7 @@ def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, ar
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArrays:
     """Return the contacts at the indices `which`, as copies."""
-    found, n, m = contacts.identity.shape[0], which.shape[0], contacts.jacobian.shape[1]
+    total, n, m = contacts.identity.shape[0], which.shape[0], contacts.jacobian.shape[1]
     identity, axes = indices(arena, n), frames(arena, n)
     gap, mu, J = vector(arena, n), vector(arena, n), matrix(arena, 3 * n, m)
     surface, drift = vector(arena, 3 * n), vector(arena, 3 * n)
@@ -604,9 +610,9 @@ def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArray
         identity[i], gap[i], mu[i] = contacts.identity[place], contacts.gap[place], contacts.mu[place]
         assign_rows(axes[i], contacts.axes[place])
         for axis in range(3):
-            surface[axis * n + i] = contacts.surface_velocity[axis * found + place]
-            drift[axis * n + i] = contacts.drift[axis * found + place]
-            assign(J[axis * n + i], contacts.jacobian[axis * found + place])
+            surface[axis * n + i] = contacts.surface_velocity[axis * total + place]
+            drift[axis * n + i] = contacts.drift[axis * total + place]
+            assign(J[axis * n + i], contacts.jacobian[axis * total + place])
     return ContactArrays(identity, axes, gap, mu, surface, J, drift)
 
 
@@ -671,11 +677,11 @@ def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> 
         top, no_load = joints.room.speed[j], joints.room.no_load[j]
         if top < abs(speed[j]) and no_load < np.inf:
             share = (no_load - abs(speed[j])) / (no_load - top)
-            left = joints.limit[j] * share if share > 0.0 else 0.0  # also for a motor without limit
+            rest = joints.limit[j] * share if share > 0.0 else 0.0  # also for a motor without limit
             if speed[j] > 0.0:
-                most[j] = left
+                most[j] = rest
             else:
-                least[j] = -left
+                least[j] = -rest
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -723,40 +729,40 @@ def wished(machine: Machine, v: Array, b: Array, J: Array, target: Array, arena:
     return Wish(v, b, slowest, fastest, J, target, machine.h)
 
 
-@late(lambda bound, posed, arena: posed)
+@late(lambda bound, step, arena: step)
 @njit(cache=True, inner=True, error_model="numpy")
-def within_limits(bound: Bound, posed: Posed, arena: Arena) -> Posed:
+def within_limits(bound: Bound, step: AssembledStep, arena: Arena) -> AssembledStep:
     """Return the step with the motion of tasks within the limits of friction and motors.
 
-    That is `posed` itself if its contacts can stick within them and no joint is moved beyond its stops.
+    That is `step` itself if its contacts can stick within them and no joint is moved beyond its stops.
     """
     machine = bound.borrowed
     terms, tasks, h = machine.terms, machine.tasks, machine.h
-    n, a = posed.which.shape[0], posed.b.shape[0]
+    n, a = step.which.shape[0], step.b.shape[0]
     v, b, least, most = velocity(machine, arena), vector(arena, a), vector(arena, a), vector(arena, a)
     demand(terms, machine.joints, h, machine.inputs, v, b)
     for j in range(a):
-        least[j], most[j] = posed.bounds.least[j] / h, posed.bounds.most[j] / h
-    wish = wished(machine, v, b, posed.contacts.jacobian, posed.target, arena)
+        least[j], most[j] = step.bounds.least[j] / h, step.bounds.most[j] / h
+    wish = wished(machine, v, b, step.contacts.jacobian, step.target, arena)
     short = True
     for j in range(a):
-        short = short and wish.slowest[j] - END_SLACK / h <= posed.b[j] <= wish.fastest[j] + END_SLACK / h
-    if short and ask(tasks.certificate, (posed, zeros(arena, 3 * n), arena)).ending == SOLVED:
-        return posed
-    b = bounded_velocities(tasks, terms.M, terms.bias, wish, posed.cones.mu, least, most, arena)
+        short = short and wish.slowest[j] - END_SLACK / h <= step.b[j] <= wish.fastest[j] + END_SLACK / h
+    if short and ask(tasks.certificate, (step, zeros(arena, 3 * n), arena)).ending == SOLVED:
+        return step
+    b = bounded_velocities(tasks, terms.M, terms.bias, wish, step.cones.mu, least, most, arena)
     if tasks.outcome[0] == INFEASIBLE:
-        return posed
-    w, _ = whiten_rows_kernel(posed.w.M, posed.w.kappa, posed.w.free, posed.w.fixed, b, posed.contacts.jacobian, arena)
+        return step
+    w, _ = whiten_rows_kernel(step.w.M, step.w.kappa, step.w.free, step.w.fixed, b, step.contacts.jacobian, arena)
     for r in range(3 * n):
-        w.c[r] -= posed.target[r]
-    return Posed(
-        w, b, posed.which, posed.contacts, posed.target, posed.cones, posed.active, posed.last, posed.held,
-        posed.bounds, h, posed.sticks, vector(arena, 0), posed.lands,
+        w.c[r] -= step.target[r]
+    return AssembledStep(
+        w, b, step.which, step.contacts, step.target, step.cones, step.active, step.last, step.held,
+        step.bounds, h, step.sticks, vector(arena, 0), step.lands,
     )  # fmt: skip
 
 
 @njit(inline="always")  # passed directly, it would be compiled once more
-def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
+def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> AssembledStep:
     """Run stages 1 to 4: the problem of one control step; `machine.terms` and `detected` belong to `machine.inputs`."""
     inputs = machine.inputs
     terms, h = machine.terms, machine.h
@@ -798,7 +804,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     lands = False
     for i in range(detected.identity.shape[0]):
         lands = lands or meets_ground(detected, i, v, h, machine.rule.approach_speed_m_s)
-    return Posed(
+    return AssembledStep(
         w,
         b,
         which,
@@ -825,76 +831,76 @@ def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
         impulse: Impulses of the tracked joints.
         known: In and out: bounds of the released joints, NaN for tracked ones, shape (a,) [N m s].
     """
-    found, k = False, 0
+    exceeds, k = False, 0
     for j in range(known.shape[0]):
         if np.isnan(known[j]):
             room = bounds.most[j] - bounds.least[j]
             slack = MET * (room if room < np.inf else abs(impulse[k]))
             if impulse[k] < bounds.least[j] - slack:
-                known[j], found = bounds.least[j], True
+                known[j], exceeds = bounds.least[j], True
             elif impulse[k] > bounds.most[j] + slack:
-                known[j], found = bounds.most[j], True
+                known[j], exceeds = bounds.most[j], True
             k += 1
-    return found
+    return exceeds
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
+def drive(step: AssembledStep, known: Array, active: Integers, arena: Arena) -> AssembledStep:
     """Return the step with some joints released: their motor impulses are known, and their velocities not prescribed.
 
     Args:
-        posed: The step with all joints prescribed.
+        step: The step with all joints prescribed.
         known: Motor impulses of the released joints, NaN for the others, shape (a,) [N m s].
         active: Bit set of each contact's active rows, in and out, shape (n,).
         arena: Arena for all arrays.
     """
-    m, a, p = posed.w.kappa.shape[0], known.shape[0], 0
+    m, a, p = step.w.kappa.shape[0], known.shape[0], 0
     kappa, free, fixed = vector(arena, m), indices(arena, m), indices(arena, a)
     b, last, least, most = vector(arena, a), vector(arena, a), vector(arena, a), vector(arena, a)
     held = vector(arena, a)
-    assign(kappa, posed.w.kappa)
+    assign(kappa, step.w.kappa)
     u = m - a
     for i in range(u):
         free[i] = i
     for j in range(a):
         if np.isnan(known[j]):
-            fixed[p], b[p], last[p], held[p] = u + j, posed.b[j], posed.last[j], posed.held[j]
-            least[p], most[p] = posed.bounds.least[j], posed.bounds.most[j]
+            fixed[p], b[p], last[p], held[p] = u + j, step.b[j], step.last[j], step.held[j]
+            least[p], most[p] = step.bounds.least[j], step.bounds.most[j]
             p += 1
         else:
             free[u + j - p] = u + j
             kappa[u + j] -= known[j]
-    w, _ = whiten_rows_kernel(posed.w.M, kappa, free[: m - p], fixed[:p], b[:p], posed.contacts.jacobian, arena)
-    for r in range(posed.target.shape[0]):
-        w.c[r] -= posed.target[r]
-    return Posed(
+    w, _ = whiten_rows_kernel(step.w.M, kappa, free[: m - p], fixed[:p], b[:p], step.contacts.jacobian, arena)
+    for r in range(step.target.shape[0]):
+        w.c[r] -= step.target[r]
+    return AssembledStep(
         w,
         b[:p],
-        posed.which,
-        posed.contacts,
-        posed.target,
-        posed.cones,
+        step.which,
+        step.contacts,
+        step.target,
+        step.cones,
         active,
         last[:p],
         held[:p],
         Bounds(least[:p], most[:p]),
-        posed.h,
-        posed.sticks,
+        step.h,
+        step.sticks,
         vector(arena, 0),
-        posed.lands,
+        step.lands,
     )
 
 
-@late(lambda bound, posed, *_: posed)
+@late(lambda bound, step, *_: step)
 @njit(cache=True, error_model="numpy")
 def next_round(
-    bound: Bound, posed: Posed, impulse: Array, known: Array, widens: bool, at_once: bool, arena: Arena
-) -> Posed:
+    bound: Bound, step: AssembledStep, impulse: Array, known: Array, widens: bool, at_once: bool, arena: Arena
+) -> AssembledStep:
     """Return the step to solve next if motors are beyond their bounds.
 
     Args:
         bound: The machine.
-        posed: The step with all joints prescribed; if it `widens`, its bounds become those without a rate limit.
+        step: The step with all joints prescribed; if it `widens`, its bounds become those without a rate limit.
         impulse: Motor impulses of the joints that were tracked, shape (p,) [N m s].
         known: In and out: as in `drive`; in, bounds of the joints beyond them.
         widens: True to track all joints once more, within wider bounds.
@@ -905,11 +911,11 @@ def next_round(
     if widens:
         known[:] = np.nan
         _, wide = motors(machine, velocity(machine, arena), False, arena)
-        assign(posed.bounds.least, wide.least)
-        assign(posed.bounds.most, wide.most)
+        assign(step.bounds.least, wide.least)
+        assign(step.bounds.most, wide.most)
     elif at_once:
-        lagging(posed.w, posed.target, posed.cones.mu, posed.b, posed.bounds, impulse, known, arena)
-    return drive(posed, known, recall(machine.memory, posed.contacts.identity, arena), arena)
+        lagging(step.w, step.target, step.cones.mu, step.b, step.bounds, impulse, known, arena)
+    return drive(step, known, recall(machine.memory, step.contacts.identity, arena), arena)
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
@@ -959,54 +965,54 @@ def torque(
 
 
 @njit(cache=True)
-def count_released(let_go: Integers, tracked: bool, calm: bool) -> None:
-    """Count a period in `let_go` (1,), from 0 to `MOST_LET_GO`: up if joints were released, down if it was calm.
+def count_released(releases: Integers, tracked: bool, calm: bool) -> None:
+    """Count a period in `releases` (1,), from 0 to `MOST_RELEASES`: up if joints were released, down if it was calm.
 
     Args:
-        let_go: In and out.
+        releases: In and out.
         tracked: True if no joint was released.
         calm: True if also tracking and the rate were kept.
     """
     if not tracked:
-        let_go[0] = min(let_go[0] + 1, MOST_LET_GO)
+        releases[0] = min(releases[0] + 1, MOST_RELEASES)
     elif calm:
-        let_go[0] = max(let_go[0] - 1, 0)
+        releases[0] = max(releases[0] - 1, 0)
 
 
 @linked
 @njit(cache=True, error_model="numpy")
-def pose_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> Posed:
-    """Run `pose` on a bound machine within a step."""
-    posed = pose(bound.borrowed, detected, arena)
+def assemble_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> AssembledStep:
+    """Run `assemble` on a bound machine within a step."""
+    step = assemble(bound.borrowed, detected, arena)
     if bound.borrowed.tasks.targets.kind.shape[0] > 0:
-        posed = within_limits(bound, posed, arena)
-    return posed
+        step = within_limits(bound, step, arena)
+    return step
 
 
-def scheme_at(scheme: Solve, bound: Bound, near: Packed) -> int:
+def scheme_at(scheme: Solve, bound: Bound, candidates: Packed) -> int:
     """Return the address of a compiled scheme, for machines and contacts like these."""
-    posed = type_returned(pose_borrowed, bound, ContactArrays(*near), HEAP)
-    where: int = address(scheme, ANSWER, posed, near[2], HEAP)
+    step = type_returned(assemble_borrowed, bound, ContactArrays(*candidates), HEAP)
+    where: int = address(scheme, ANSWER, step, candidates[2], HEAP)
     return where
 
 
-def ladder(scheme: Any, bound: Bound, machine: Machine, posed: Posed, arena: Arena) -> Ended:
+def ladder(scheme: Any, bound: Bound, machine: Machine, step: AssembledStep, arena: Arena) -> Outcome:
     """Solve an assembled problem by a scheme, and release joints until all motors are within their bounds.
 
-    Forces are written into `Machine.result`, and torques, too, if the outcome is one of `GIVEN_UP`. Compiled and
+    Forces are written into `Machine.result`, and torques, too, if the outcome is one of `DROPPED`. Compiled and
     interpreted code share this function.
 
     Args:
         scheme: A `Solve`; in compiled code its address.
         bound: The machine.
         machine: The machine in `bound`.
-        posed: The problem with all joints prescribed.
+        step: The problem with all joints prescribed.
         arena: Arena for all arrays.
     """
-    n = posed.which.shape[0]
-    f, known = zeros(arena, 3 * n), vector(arena, posed.b.shape[0])
+    n = step.which.shape[0]
+    f, known = zeros(arena, 3 * n), vector(arena, step.b.shape[0])
     known[:] = np.nan
-    driven, at_once, rated, clipped = posed, True, True, False
+    driven, at_once, rated, clipped = step, True, True, False
     # after the first round, and one more if bounds widen, each round releases tracked joints: so this ends
     while True:
         answer = ask(scheme, (driven, f, arena))
@@ -1014,22 +1020,22 @@ def ladder(scheme: Any, bound: Bound, machine: Machine, posed: Posed, arena: Are
         if ending < 0:
             break
         tracked = at_once or np.isnan(known).all()
-        if not beyond(posed.bounds, answer.impulse, known):
-            done, clipped, faster = torque(bound, posed.contacts, posed.bounds, f, answer.impulse, known)
+        if not beyond(step.bounds, answer.impulse, known):
+            done, clipped, faster = torque(bound, step.contacts, step.bounds, f, answer.impulse, known)
             if not done:
                 ending = NO_SOLUTION
                 break
-            remember(machine.memory, posed.contacts.identity, driven.active)
+            remember(machine.memory, step.contacts.identity, driven.active)
             if machine.lifted.shape[0] > 0 and not answer.sticking:
                 mark_lifted(machine, driven, f, arena)
-            count_released(machine.let_go, tracked, ending < MOVED and rated)
+            count_released(machine.releases, tracked, ending < MOVED and rated)
             ending += (0 if tracked else LIMIT) + (FASTER if faster else 0)
             break
-        widens = rated and machine.let_go[0] >= MOST_LET_GO
-        driven = next_round(bound, posed, answer.impulse, known, widens, at_once, arena)
+        widens = rated and machine.releases[0] >= MOST_RELEASES
+        driven = next_round(bound, step, answer.impulse, known, widens, at_once, arena)
         rated, at_once = rated and not widens, widens
         f[:] = 0.0
-    return Ended(ending, answer.sticking, clipped, answer.residual, n, answer.gap / machine.h, posed.lands)
+    return Outcome(ending, answer.sticking, clipped, answer.residual, n, answer.gap / machine.h, step.lands)
 
 
 _ladder: Any = njit(inline="always")(ladder)
@@ -1037,43 +1043,51 @@ _ladder: Any = njit(inline="always")(ladder)
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def control(bound: Bound, near: AnyContacts) -> Ended:
-    """Take one control step with the scheme at `Machine.scheme`, on the candidate contacts `near`."""
-    machine, detected = bound.borrowed, ContactArrays(*borrow(near))
+def control(bound: Bound, candidates: AnyContacts) -> Outcome:
+    """Take one control step with the scheme at `Machine.scheme`."""
+    machine, detected = bound.borrowed, ContactArrays(*borrow(candidates))
     if not usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
-        return Ended(UNUSABLE, False, False, 0.0, 0, np.nan, False)
+        return Outcome(UNUSABLE, False, False, 0.0, 0, np.nan, False)
     begin(machine.arena)
     if machine.lifted.shape[0] > 0:
         land_corners(machine, detected, velocity(machine, machine.arena))
     if machine.scheme == 0:
-        return Ended(UNUSABLE, False, False, 0.0, 0, np.nan, False)
-    posed = pose_borrowed(bound, detected, machine.arena)
-    ended: Ended = _ladder(machine.scheme, bound, machine, posed, machine.arena)
-    return ended
+        return Outcome(UNUSABLE, False, False, 0.0, 0, np.nan, False)
+    step = assemble_borrowed(bound, detected, machine.arena)
+    outcome: Outcome = _ladder(machine.scheme, bound, machine, step, machine.arena)
+    return outcome
 
 
-EndedFields: TypeAlias = tuple[int, bool, bool, float, int, float, bool]
-"""`Ended` as compiled code returns it to Python: a plain tuple, since Numba creates a named one in microseconds."""
+OutcomeFields: TypeAlias = tuple[int, bool, bool, float, int, float, bool]
+"""`Outcome` as compiled code returns it to Python: a plain tuple, since Numba creates a named one in microseconds."""
 
 
 @njit(cache=True, inner=True, forceinline=True)
-def fields_of(ended: Ended) -> EndedFields:
-    """Return the fields of `Ended` as a plain tuple."""
-    return ended.ending, ended.sticking, ended.clipped, ended.residual, ended.stands, ended.gap, ended.lands
+def fields_of(outcome: Outcome) -> OutcomeFields:
+    """Return the fields of `Outcome` as a plain tuple."""
+    return (
+        outcome.ending,
+        outcome.sticking,
+        outcome.clipped,
+        outcome.residual,
+        outcome.stands,
+        outcome.gap,
+        outcome.lands,
+    )
 
 
 @njit(cache=True, error_model="numpy")
-def control_bound(bound: Bound, near: AnyContacts) -> EndedFields:
+def control_bound(bound: Bound, candidates: AnyContacts) -> OutcomeFields:
     """Run `control` for Python."""
-    ended: EndedFields = fields_of(control(bound, near))
-    return ended
+    outcome: OutcomeFields = fields_of(control(bound, candidates))
+    return outcome
 
 
 @njit(cache=True, error_model="numpy")
-def pose_bound(bound: Bound, near: Packed, arena: Arena) -> Posed:
-    """Run `pose` on a bound machine: the problem that `control` solves, for interpreted code."""
-    posed = pose(bound.values, ContactArrays(*near), arena)
+def assemble_bound(bound: Bound, candidates: Packed, arena: Arena) -> AssembledStep:
+    """Run `assemble` on a bound machine: the problem that `control` solves, for interpreted code."""
+    step = assemble(bound.values, ContactArrays(*candidates), arena)
     if bound.values.tasks.targets.kind.shape[0] > 0:
-        posed = within_limits(bound, posed, arena)
-    uncertain(posed.w, arena)  # most of the following Python code needs it
-    return posed
+        step = within_limits(bound, step, arena)
+    uncertain(step.w, arena)  # most of the following Python code needs it
+    return step

@@ -43,10 +43,10 @@ class StandingRobot(Protocol):
 
 
 @runtime_checkable
-class Yielding(Protocol):
+class WithFallback(Protocol):
     """A controller with a second path through a step, which hardly any step takes."""
 
-    def give_way(self, state: State, reference: Reference) -> Command:
+    def fall_back(self, state: State, reference: Reference) -> Command:
         """Take that path."""
         ...
 
@@ -98,7 +98,7 @@ def warm(
         if isinstance(part, SphereContacts):
             _reach_the_ground(part, start)
     ways: list[Callable[[State, Reference], Command]] = [twin]
-    ways += [part.give_way for part in parts.values() if isinstance(part, Yielding)]
+    ways += [part.fall_back for part in parts.values() if isinstance(part, WithFallback)]
     cases = [*_asked(start, reference)] * TWICE
     for k, (state, asked) in enumerate(cases):
         now = structs.replace(state, t=start.t + k * TICK_S)

@@ -14,7 +14,7 @@ from idcontrol.contact.spheres import find
 from idcontrol.controllers.feedback import TURNS_RAD_S
 from idcontrol.controllers.friction import watch
 from idcontrol.controllers.load import weigh
-from idcontrol.controllers.step import Ended, EndedFields, control, fields_of
+from idcontrol.controllers.step import Outcome, OutcomeFields, control, fields_of
 from idcontrol.dynamics.multibody import terms_kernel
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
@@ -56,7 +56,7 @@ class Whole(NamedTuple):
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def whole_step(bound: Bound, t: float) -> tuple[Ended, int]:
+def whole_step(bound: Bound, t: float) -> tuple[Outcome, int]:
     """Take a control step of the `Whole` in `bound`, with the state and reference in `Machine.inputs`.
 
     Args:
@@ -84,13 +84,13 @@ def whole_step(bound: Bound, t: float) -> tuple[Ended, int]:
         counted = watch(whole.machine, whole.friction, whole.detected, t)
         for c in range(n):
             mu[c] = min(mu[c], counted)
-    ended: Ended = control(whole.machine, whole.detected)
-    load.contacts[0] = ended.stands if ended.ending >= 0 else 0
-    return ended, n
+    outcome: Outcome = control(whole.machine, whole.detected)
+    load.contacts[0] = outcome.stands if outcome.ending >= 0 else 0
+    return outcome, n
 
 
 @njit(cache=True, nogil=True)
-def step_of(bound: Bound, t: float) -> tuple[EndedFields, int]:
+def step_of(bound: Bound, t: float) -> tuple[OutcomeFields, int]:
     """Run `whole_step` for Python."""
-    ended, n = whole_step(bound, t)
-    return fields_of(ended), n
+    outcome, n = whole_step(bound, t)
+    return fields_of(outcome), n

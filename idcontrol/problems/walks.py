@@ -13,7 +13,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.schemes import COULOMB_QP
-from idcontrol.controllers.step import Posed, assembled, problem_of
+from idcontrol.controllers.step import AssembledStep, problem_of, step_from_problem
 from idcontrol.dynamics.bodies import BodyState
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
@@ -189,7 +189,7 @@ class WalkStep:
         moment: Index of the moment in the walk.
     """
 
-    step: Posed
+    step: AssembledStep
     moment: int
 
     @property
@@ -226,7 +226,7 @@ def repeated(moment: WalkStep, contacts: int) -> WalkStep:
     problem = copied(moment.problem, contacts)
     mu = problem.contacts.mu
     cones = moment.step.cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))
-    return replace(moment, step=assembled(problem, cones, last=moment.step.last))
+    return replace(moment, step=step_from_problem(problem, cones, last=moment.step.last))
 
 
 def copied(problem: StepProblem, contacts: int) -> StepProblem:

@@ -14,7 +14,7 @@ from idcontrol.types import Array, Booleans, Reference, State
 ON_N, OFF_N = 5.0, 2.0
 """Normal forces above which touch begins, and below which it ends [N]. The hysteresis rejects noise of a newton."""
 MARGIN_M = 1e-3
-"""A foot below this gap is on the ground [m]; like `NEAR_M` of `idcontrol.controllers.step`."""
+"""A foot below this gap is on the ground [m]; like `HOVER_M` of `idcontrol.controllers.step`."""
 
 
 class StanceSource(Protocol):

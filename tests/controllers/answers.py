@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from idcontrol.controllers.giving_way import solve
+from idcontrol.controllers.relax import solve
 from idcontrol.controllers.repair import ACCURATE, nearest_motion_kernel
 from idcontrol.controllers.schemes import Scheme
-from idcontrol.controllers.step import GIVEN_UP, SOLVED, Posed
+from idcontrol.controllers.step import DROPPED, SOLVED, AssembledStep
 from idcontrol.kernels.arena import HEAP, Arena
 from idcontrol.models.distribution import Bounds, Cones, unbounded
 from idcontrol.models.step import StepProblem
@@ -28,16 +28,16 @@ class Answered:
     v_plus: Array
 
 
-def answered(scheme: Scheme, posed: Posed, arena: Arena = HEAP, *, repair: bool = True) -> Answered:
+def answered(scheme: Scheme, assembled: AssembledStep, arena: Arena = HEAP, *, repair: bool = True) -> Answered:
     """Solve an assembled problem."""
-    f = np.zeros(3 * posed.which.size)
-    answer = solve(scheme, posed._replace(active=posed.active.copy()), f, arena, repair=repair)
+    f = np.zeros(3 * assembled.which.size)
+    answer = solve(scheme, assembled._replace(active=assembled.active.copy()), f, arena, repair=repair)
     return Answered(
         status=Status.SOLVED if answer.ending == SOLVED else Status.REPAIRED,
-        dropped=GIVEN_UP[answer.ending],
+        dropped=DROPPED[answer.ending],
         motor_impulse=answer.impulse,
         impulses=f.reshape(3, -1).T,
-        v_plus=velocity(posed.w, f, answer.impulse),
+        v_plus=velocity(assembled.w, f, answer.impulse),
     )
 
 

@@ -62,8 +62,8 @@ def storm(control, state, reference, rng, steps):
             reference, a=rng.choice([20.0, 150.0]) * rng.normal(size=reference.q.size), to_liftoff=ramps
         )
         now = State(t=k * scenes.H, q=state.q, v=v)
-        posed, command = control.problem(now, asked), control(now, asked)
-        yield problem_of(posed), posed.cones, command, 0.0 if last is None else np.abs(command.tau - last).max()
+        assembled, command = control.problem(now, asked), control(now, asked)
+        yield problem_of(assembled), assembled.cones, command, 0.0 if last is None else np.abs(command.tau - last).max()
         last = command.tau
 
 

@@ -14,7 +14,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Gains, InverseSettings, Setup
 from idcontrol.controllers.projection import project
-from idcontrol.controllers.step import MOST_LET_GO, meets_ground
+from idcontrol.controllers.step import MOST_RELEASES, meets_ground
 from idcontrol.dynamics.multibody import machine
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation
@@ -224,7 +224,7 @@ def test_torques_change_no_faster_than_the_robot_s_motors_whatever_is_asked(quad
 def test_the_rate_limit_is_relaxed_after_too_many_releases_and_returns_in_calm_steps(quadruped, monkeypatch):
     control, rng = walker.controller("id-coulomb-qp", limit=4.0, limits={"torque_rate": 20.0}), np.random.default_rng(4)
     monkeypatch.setattr(
-        control, "_give_way", None
+        control, "_fall_back", None
     )  # all of it within the compiled step, which takes a tenth of the time
 
     def driven_wildly():
@@ -239,13 +239,13 @@ def test_the_rate_limit_is_relaxed_after_too_many_releases_and_returns_in_calm_s
         return change
 
     change = driven_wildly()
-    assert change[: MOST_LET_GO - 1].max() <= 20.0 * (1.0 + 1e-9)
-    assert change[MOST_LET_GO:].max() > 100.0
+    assert change[: MOST_RELEASES - 1].max() <= 20.0 * (1.0 + 1e-9)
+    assert change[MOST_RELEASES:].max() > 100.0
     calm = [control(walker.at_home(quadruped), walker.stand()).tau for _ in range(200)]
     assert np.abs(np.diff(calm[-20:], axis=0)).max() < 1e-9
     command = control(walker.at_home(quadruped), walker.stand(a=np.full(12, 300.0)))
     assert np.abs(command.tau - calm[-1]).max() <= scenes.H * 20.0 * (1.0 + 1e-9)
-    assert driven_wildly()[MOST_LET_GO - 2] > 100.0  # one was let go before, and calm periods are not saved up
+    assert driven_wildly()[MOST_RELEASES - 2] > 100.0  # one was let go before, and calm periods are not saved up
 
 
 def test_the_torque_of_a_motor_falls_with_its_speed_to_nothing_at_no_load(quadruped):

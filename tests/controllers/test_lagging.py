@@ -23,10 +23,10 @@ def asked(quadruped):
     return [control.problem(state, walker.stand(a=demand)) for demand in demands], control._scheme.solve
 
 
-def solved(scheme, posed, known):
+def solved(scheme, assembled, known):
     """Velocities and motor impulses of all joints, shapes (a,), of a step in which some of the latter are known."""
-    driven = drive(posed, known, np.zeros(posed.which.size, dtype=np.int64), HEAP)
-    f = np.zeros(posed.target.size)
+    driven = drive(assembled, known, np.zeros(assembled.which.size, dtype=np.int64), HEAP)
+    f = np.zeros(assembled.target.size)
     answer = scheme(driven, f, HEAP)
     assert answer.ending == SOLVED
     impulse = known.copy()
@@ -34,28 +34,28 @@ def solved(scheme, posed, known):
     return recover(driven.w, f)[0][6:], impulse
 
 
-def let_go(posed, impulse, bounds):
+def released(assembled, impulse, bounds):
     known = np.full(impulse.size, np.nan)
-    return lagging(posed.w, posed.target, posed.cones.mu, posed.b, bounds, impulse, known, HEAP)
+    return lagging(assembled.w, assembled.target, assembled.cones.mu, assembled.b, bounds, impulse, known, HEAP)
 
 
 def test_joints_follow_within_their_bounds_or_lag_behind_with_all_of_their_torque(asked):
     """So they do in the scheme's own answer, whose motion these conditions make unique."""
     steps, scheme = asked
     lagging, turned = 0, 0
-    for posed in steps:
-        least, most = posed.bounds
-        _, tracking = solved(scheme, posed, np.full(12, np.nan))
-        known = let_go(posed, tracking, posed.bounds)
-        v, impulse = solved(scheme, posed, known)
+    for assembled in steps:
+        least, most = assembled.bounds
+        _, tracking = solved(scheme, assembled, np.full(12, np.nan))
+        known = released(assembled, tracking, assembled.bounds)
+        v, impulse = solved(scheme, assembled, known)
         up, down = known == most, known == least
         assert (np.isnan(known) | up | down).all()
         assert (impulse >= least - ROUNDING * (most - least)).all()
         assert (impulse <= most + ROUNDING * (most - least)).all()
-        rounding = ROUNDING * np.abs(posed.b).max()
-        assert (v[up] < posed.b[up]).all()
-        assert (v[down] > posed.b[down]).all()
-        np.testing.assert_allclose(v[np.isnan(known)], posed.b[np.isnan(known)], rtol=0, atol=rounding)
+        rounding = ROUNDING * np.abs(assembled.b).max()
+        assert (v[up] < assembled.b[up]).all()
+        assert (v[down] > assembled.b[down]).all()
+        np.testing.assert_allclose(v[np.isnan(known)], assembled.b[np.isnan(known)], rtol=0, atol=rounding)
         lagging += int((~np.isnan(known)).sum())
         turned += int((up & (tracking < 0.0)).sum() + (down & (tracking > 0.0)).sum())
     assert lagging > 100
@@ -65,15 +65,15 @@ def test_joints_follow_within_their_bounds_or_lag_behind_with_all_of_their_torqu
 def test_joints_that_are_asked_to_stay_follow_where_they_can(quadruped):
     """Where nothing is to move, what rounding leaves of joints that follow used to count as lagging behind."""
     control, rng = walker.controller(gains=walker.NO_FEEDBACK), np.random.default_rng(2)
-    posed, scheme = control.problem(walker.at_home(quadruped), walker.stand()), control._scheme.solve
-    assert not posed.b.any()
-    _, tracking = solved(scheme, posed, np.full(12, np.nan))
+    assembled, scheme = control.problem(walker.at_home(quadruped), walker.stand()), control._scheme.solve
+    assert not assembled.b.any()
+    _, tracking = solved(scheme, assembled, np.full(12, np.nan))
     lagging = 0
     for _ in range(40):
         room = np.abs(tracking).max() * rng.uniform(0.1, 2.0, 12)
         bounds = Bounds(-room, room)
-        known = let_go(posed, tracking, bounds)
-        v, impulse = solved(scheme, posed._replace(bounds=bounds), known)
+        known = released(assembled, tracking, bounds)
+        v, impulse = solved(scheme, assembled._replace(bounds=bounds), known)
         up, down = known == room, known == -room
         assert (np.abs(impulse) <= (1.0 + ROUNDING) * room).all()
         assert (v[up] < 1e-12).all()  # or it has all of its torque, and follows

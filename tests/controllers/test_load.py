@@ -105,8 +105,8 @@ def test_the_load_is_among_the_forces_that_the_feet_carry(quadruped):
         controller._load.force[2] = shown * WEIGHT
         force = controller(state, walker.stand()).predicted.force
         assert force[:, 2].sum() == pytest.approx((1.0 - carried) * WEIGHT, rel=1e-6)
-        posed = controller.problem(state, walker.stand())
-        assert posed.w.kappa[2] == pytest.approx(scenes.H * (1.0 - carried) * WEIGHT, rel=1e-6)
+        assembled = controller.problem(state, walker.stand())
+        assert assembled.w.kappa[2] == pytest.approx(scenes.H * (1.0 - carried) * WEIGHT, rel=1e-6)
 
 
 def test_a_copy_remembers_the_load_and_reset_forgets_it():

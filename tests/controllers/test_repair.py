@@ -8,9 +8,9 @@ import cvxpy
 import numpy as np
 import pytest
 
-from idcontrol.controllers.giving_way import accept
+from idcontrol.controllers.relax import accept
 from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP
-from idcontrol.controllers.step import GIVEN_UP, assembled
+from idcontrol.controllers.step import DROPPED, step_from_problem
 from idcontrol.kernels.arena import reserve
 from idcontrol.models import no_slip
 from idcontrol.models.distribution import Bounds, Cones
@@ -39,7 +39,7 @@ def asked(problem, limit=np.inf):
     """The assembled step, no foot ramping; `limit` is that of the motor impulses."""
     mu = problem.contacts.mu
     cones = Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3)
-    return assembled(problem, cones, last=np.zeros(12), bounds=symmetric(np.full(12, limit)))
+    return step_from_problem(problem, cones, last=np.zeros(12), bounds=symmetric(np.full(12, limit)))
 
 
 def nearest_by_clarabel(problem, held, limit):
@@ -225,7 +225,7 @@ def test_exactness_is_relaxed_only_if_the_exact_problem_failed(quadruped, status
     )
     f = np.zeros(12)
     answer = accept(asked(standing(quadruped, np.random.default_rng(0), mu=0.7, demand=0.0)), f, solution)
-    assert GIVEN_UP[answer.ending] == dropped
+    assert DROPPED[answer.ending] == dropped
     assert answer.impulse is solution.multipliers
     assert (f == 1.0).all()
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from idcontrol import plants
 from idcontrol.controllers import schemes
-from idcontrol.controllers.step import NO_SOLUTION, SOLVED, assembled
+from idcontrol.controllers.step import NO_SOLUTION, SOLVED, step_from_problem
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import Cones
@@ -27,7 +27,7 @@ from tests.controllers.answers import answered
 
 def asked(problem, last):
     mu = problem.contacts.mu
-    return assembled(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=last)
+    return step_from_problem(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=last)
 
 
 def test_records_know_the_model_of_every_scheme_by_the_name_of_its_plant():
@@ -74,11 +74,11 @@ def test_feet_that_creep_by_rounding_share_their_load_next_to_the_last_torque(qu
     """The search leaves 1e-12 m/s, which is no motion, but misses the law in the units of feet that have none."""
     control = walker.controller("id-coulomb-smooth")
     last = control(walker.at_home(quadruped), walker.stand())
-    posed = control.problem(walker.at_home(quadruped), walker.stand())
-    posed.w.c[4:] = 0.0
-    posed.w.c[:] += posed.w.rho @ (1e-12 * np.random.default_rng(seed).normal(size=6))
+    assembled = control.problem(walker.at_home(quadruped), walker.stand())
+    assembled.w.c[4:] = 0.0
+    assembled.w.c[:] += assembled.w.rho @ (1e-12 * np.random.default_rng(seed).normal(size=6))
     f = np.zeros(12)
-    answer = schemes.coulomb_smooth(posed, f, HEAP)
+    answer = schemes.coulomb_smooth(assembled, f, HEAP)
     assert answer.ending == SOLVED
     assert answer.residual <= TOLERANCE
     assert answer.gap == 0.0
@@ -146,6 +146,6 @@ def test_feet_that_slide_keep_their_friction_on_the_circle_while_they_ramp():
 def test_a_contact_whose_velocity_is_not_finite_does_not_stick(quadruped, standing, row):
     cones = Cones(np.full(4, 0.6), np.zeros(4, dtype=np.bool_), np.zeros(4), 1e-6)
     step = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
-    posed = assembled(step, cones, last=np.zeros(12))
-    posed.w.c[row] = np.nan
-    assert schemes._sticking_motion(posed, np.zeros(posed.w.rho.shape[1]), HEAP) == np.inf
+    assembled = step_from_problem(step, cones, last=np.zeros(12))
+    assembled.w.c[row] = np.nan
+    assert schemes._sticking_motion(assembled, np.zeros(assembled.w.rho.shape[1]), HEAP) == np.inf

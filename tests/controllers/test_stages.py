@@ -9,9 +9,9 @@ import pytest
 from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts
-from idcontrol.controllers import InverseSettings, giving_way
+from idcontrol.controllers import InverseSettings, relax
 from idcontrol.controllers.schemes import COULOMB_QP
-from idcontrol.controllers.step import MOVED, assembled, problem_of
+from idcontrol.controllers.step import MOVED, problem_of, step_from_problem
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation, no_slip
 from idcontrol.models.distribution import Bounds, Cones
@@ -25,7 +25,7 @@ from tests.controllers.answers import answered, nearest, velocity
 from tests.controllers.test_step import SCHEMES, controller
 
 
-def posed(state, reference, **settings):
+def assembled(state, reference, **settings):
     return controller(COULOMB_QP, **settings).problem(state, reference)
 
 
@@ -71,7 +71,7 @@ def test_a_foot_lands_until_it_neither_nears_the_ground_nor_slides(quadruped, ve
     state = moving_foot(quadruped, velocity, gap)
     landed = np.full(4, np.inf)
     landed[1] = since
-    found = posed(state, walker.stand(since_touchdown=landed)).contacts.identity
+    found = assembled(state, walker.stand(since_touchdown=landed)).contacts.identity
     assert found.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
 
 
@@ -129,7 +129,7 @@ def stood(system, demand, mu=0.7, scale=1.0):
 
 def asked(problem, **changes):
     mu = problem.contacts.mu
-    return assembled(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=np.zeros(12), **changes)
+    return step_from_problem(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=np.zeros(12), **changes)
 
 
 def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_hold():
@@ -147,11 +147,13 @@ def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_h
     told = Prescribed(index=np.array([1, 2]), velocity=np.array([0.3, -0.1]))
     problem = StepProblem(h=scenes.H, M=np.eye(3), kappa=np.zeros(3), contacts=contacts, prescribed=told)
     assert no_slip.solve(problem).status is Status.FALLBACK
-    posed = assembled(problem, Cones(contacts.mu, np.zeros(3, dtype=bool), np.zeros(3), 1e-3), last=np.zeros(2))
+    assembled = step_from_problem(
+        problem, Cones(contacts.mu, np.zeros(3, dtype=bool), np.zeros(3), 1e-3), last=np.zeros(2)
+    )
     f = np.zeros(9)
-    answer = giving_way.without_slip(problem, posed, f)
+    answer = relax.without_slip(problem, assembled, f)
     assert answer.ending == MOVED
-    np.testing.assert_allclose(velocity(posed.w, f, answer.impulse), 0.0, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(velocity(assembled.w, f, answer.impulse), 0.0, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMES))

@@ -140,12 +140,12 @@ def test_a_search_that_is_stopped_says_how_much_nearer_a_torque_may_be(quadruped
     monkeypatch.setattr(schemes, "tick_nodes", lambda contacts: 1)
     control, gaps = controller(schemes.COULOMB_SMOOTH, mu=0.1), []
     for state, reference in steps(quadruped, np.random.default_rng(3)):
-        posed = control.problem(state, reference)
+        assembled = control.problem(state, reference)
         control(state, reference)
-        f = np.zeros(posed.target.size)
-        answer = schemes.coulomb_lcp(posed, f, HEAP)
+        f = np.zeros(assembled.target.size)
+        answer = schemes.coulomb_lcp(assembled, f, HEAP)
         if answer.ending == step.SOLVED and f.size:
-            gaps.append(schemes.nearest.py_func(posed, f, answer.impulse, HEAP)[1] / scenes.H)
+            gaps.append(schemes.nearest.py_func(assembled, f, answer.impulse, HEAP)[1] / scenes.H)
     assert max(gaps) > 0.01
 
 
@@ -250,13 +250,13 @@ def test_more_contacts_than_there_was_room_for_are_predicted_all(quadruped):
 
 def test_the_outcomes_of_a_step_are_distinct():
     by_scheme = (step.SOLVED, step.INEXACT, step.COARSE, step.SLIPS, step.MOVED, step.SERVO, step.SERVO_SLIPS)
-    assert len(step.GIVEN_UP) == 4 * len(by_scheme)
-    assert min(step.GIVEN_UP) == 0 > step.NO_SOLUTION > step.UNUSABLE
-    assert step.GIVEN_UP[step.SERVO_SLIPS + step.LIMIT + step.FASTER] == ("tracking", "no-slip", "rate")
-    assert step.GIVEN_UP[step.SLIPS + step.LIMIT] == ("tracking", "no-slip")
-    assert step.GIVEN_UP[step.FASTER] == ("rate",)
+    assert len(step.DROPPED) == 4 * len(by_scheme)
+    assert min(step.DROPPED) == 0 > step.NO_SOLUTION > step.UNUSABLE
+    assert step.DROPPED[step.SERVO_SLIPS + step.LIMIT + step.FASTER] == ("tracking", "no-slip", "rate")
+    assert step.DROPPED[step.SLIPS + step.LIMIT] == ("tracking", "no-slip")
+    assert step.DROPPED[step.FASTER] == ("rate",)
     # what is less than `MOVED` keeps tracking: `ladder` counts on it
-    assert all(("tracking" in step.GIVEN_UP[ending]) == (ending >= step.MOVED) for ending in by_scheme)
+    assert all(("tracking" in step.DROPPED[ending]) == (ending >= step.MOVED) for ending in by_scheme)
 
 
 @pytest.mark.parametrize("mu", [0.7, np.inf])

@@ -41,7 +41,7 @@ HARD = """
         stance, a = rng.random(4) < rng.choice([0.5, 1.0]), rng.normal(size=12) * rng.choice([0.0, 30.0, 300.0, 3000.0])
         state = structs.replace(start, v=v, t=1e-3 * k)
         asked = structs.replace(reference, stance=stance, a=a)
-        ended |= {controller(state, asked).status.name, controller.give_way(state, asked).status.name}
+        ended |= {controller(state, asked).status.name, controller.fall_back(state, asked).status.name}
     print(loaded() - known, *sorted(ended))
 """
 

@@ -24,7 +24,7 @@ from idcontrol.controllers.step import (
     SLIPS,
     SOLVED,
     Answer,
-    Posed,
+    AssembledStep,
     problem_of,
 )
 from idcontrol.kernels.arena import HEAP, Arena
@@ -40,49 +40,49 @@ SERVO_COMPLIANCE: Final = 1e-4
 
 def solve(
     scheme: Scheme,
-    posed: Posed,
+    step: AssembledStep,
     f: Array,
     arena: Arena = HEAP,
     *,
-    near: Contacts | None = None,
+    candidates: Contacts | None = None,
     repair: bool = True,
 ) -> Answer:
     """Solve a control step by its scheme, else by its model with all means, else by servos.
 
     Args:
         scheme: The scheme.
-        posed: The assembled problem; `Posed.active` is updated.
+        step: The assembled problem; `AssembledStep.active` is updated.
         f: Contact impulses, initially zero, shape (3 n,) [N s].
         arena: Arena for the compiled scheme's arrays.
-        near: As for `problem_of`.
+        candidates: As for `problem_of`.
         repair: True if a scheme without slip relaxes tracking, or lets contacts slip, to stay within friction pyramids
             and limits. Otherwise, its contacts must have infinite friction.
     """
     if scheme.solve is not None:
-        active = posed.active.copy()
-        answer = scheme.solve(posed, f, arena)
+        active = step.active.copy()
+        answer = scheme.solve(step, f, arena)
         if answer.ending != NO_SOLUTION:
             return answer._replace(impulse=answer.impulse.copy())  # it belongs to the arena
-        posed.active[:] = active
-    problem = problem_of(posed, near)
-    posed = posed._replace(w=whiten(problem))  # with rounding bounds of its constants
-    answer = Answer(NO_SOLUTION, False, np.inf, np.zeros(posed.b.size), np.nan)
+        step.active[:] = active
+    problem = problem_of(step, candidates)
+    step = step._replace(w=whiten(problem))  # with rounding bounds of its constants
+    answer = Answer(NO_SOLUTION, False, np.inf, np.zeros(step.b.size), np.nan)
     if scheme.solve is None or not scheme.sticks:
-        answer = accept(posed, f, scheme.model(problem, _warm(posed)))
+        answer = accept(step, f, scheme.model(problem, _warm(step)))
         if answer.ending != NO_SOLUTION and scheme.after is not None:
-            shared = scheme.after(posed, f, answer, arena)
+            shared = scheme.after(step, f, answer, arena)
             answer = answer._replace(ending=COARSE) if shared.ending == NO_SOLUTION else shared
-        if answer.ending != NO_SOLUTION and drags(posed.w, posed.cones, f, arena):
+        if answer.ending != NO_SOLUTION and drags(step.w, step.cones, f, arena):
             answer = answer._replace(ending=SLIPS)
     if scheme.sticks and answer.ending != SOLVED:
-        answer = without_slip(problem, posed, f, repair=repair)
+        answer = without_slip(problem, step, f, repair=repair)
     if answer.ending != NO_SOLUTION:
         return answer
     return servo(problem, scheme.forward, f, ending=SERVO_SLIPS if scheme.sticks and repair else SERVO)
 
 
-def accept(posed: Posed, f: Array, solution: StepSolution) -> Answer:
-    """Write a model's impulses into f (3 n,), its memory into `Posed.active`, and return its motor impulses.
+def accept(step: AssembledStep, f: Array, solution: StepSolution) -> Answer:
+    """Write a model's impulses into f (3 n,), its memory into `AssembledStep.active`, and return its motor impulses.
 
     "Exactness" was dropped if the exact problem failed and a regularized one did not.
     """
@@ -93,37 +93,37 @@ def accept(posed: Posed, f: Array, solution: StepSolution) -> Answer:
     else:
         ending = INEXACT if solution.note == "regularized" else COARSE
     f[:] = solution.impulses.T.ravel()
-    posed.active[:] = [solution.warm.get(identity, 0) for identity in posed.contacts.identity.tolist()]
+    step.active[:] = [solution.warm.get(identity, 0) for identity in step.contacts.identity.tolist()]
     return Answer(ending, False, solution.residual, solution.multipliers, np.nan)
 
 
-def _warm(posed: Posed) -> WarmStart:
+def _warm(step: AssembledStep) -> WarmStart:
     """Return the memory of the last step for models in Python."""
-    return dict(zip(posed.contacts.identity.tolist(), posed.active.tolist(), strict=True))
+    return dict(zip(step.contacts.identity.tolist(), step.active.tolist(), strict=True))
 
 
-def without_slip(problem: StepProblem, posed: Posed, f: Array, *, repair: bool = True) -> Answer:
+def without_slip(problem: StepProblem, step: AssembledStep, f: Array, *, repair: bool = True) -> Answer:
     """Solve a step whose motion without slip takes more friction than there is, or does not exist.
 
     Tracking is relaxed (`idcontrol.controllers.repair`); if that does not help, contacts may slip. Without `repair` the
     motion is kept. Arguments as for `solve`.
     """
-    w, cones, warm = posed.w, posed.cones, _warm(posed)
+    w, cones, warm = step.w, step.cones, _warm(step)
     if not repair:
-        answer = accept(posed, f, no_slip.solve_whitened(problem, w, warm))
-        shared = answer if answer.ending == NO_SOLUTION else share(posed, f, answer, HEAP)
+        answer = accept(step, f, no_slip.solve_whitened(problem, w, warm))
+        shared = answer if answer.ending == NO_SOLUTION else share(step, f, answer, HEAP)
         return answer if shared.ending == NO_SOLUTION else shared
     opening = no_slip.normal_velocities(problem, w, warm)
     held = np.ones(cones.mu.size, dtype=np.bool_) if opening is None else opening <= cones.v_tol
     if w.fixed.size > 0:
-        answer = move_with(posed, held, f, HEAP)
+        answer = move_with(step, held, f, HEAP)
         if answer.ending == MOVED:
             return answer
-    answer = accept(posed, f, dissipation.solve_whitened(problem, w, None))
-    posed.active[:] = 0
+    answer = accept(step, f, dissipation.solve_whitened(problem, w, None))
+    step.active[:] = 0
     if answer.ending == NO_SOLUTION:
         return answer
-    shared = share(posed, f, answer, HEAP)
+    shared = share(step, f, answer, HEAP)
     return (answer if shared.ending == NO_SOLUTION else shared)._replace(ending=SLIPS)
 
 
