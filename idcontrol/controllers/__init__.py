@@ -1,7 +1,7 @@
 """Controllers, by the names of the command line.
 
-`make` returns one for a robot on flat ground; `build` takes a complete `Setup`. A user's own controller is any object
-with the calls of `idcontrol.types.Controller`; its place is its name (`idcontrol.config.places`).
+`make` returns a controller for a robot on flat ground; `build` takes a complete `Setup`. A user's own controller is any
+object with the methods of `idcontrol.types.Controller`; its name is its place (`idcontrol.config.places`).
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Setup:
             in `Reference.stance`, and the numbers are the identities of their contacts.
         h: Control period [s].
         acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s].
-        torque_gains: Gains of controllers that do not [N m/rad, N m s/rad]; they depend on the robot.
+        torque_gains: Gains of controllers that do not know the inertia [N m/rad, N m s/rad]; they depend on the robot.
         settings: Settings of inverse-dynamics controllers.
-        robot: The robot, for a controller constructed from (robot, mu, rate); None if it has no file.
+        robot: The robot, for a controller constructed from (robot, mu, rate); None if the robot has no file.
         mu: The assumed friction coefficient; None if it is not one number.
-        drive_gains: Gains of the drives for impedance commands [N m/rad, N m s/rad]; None sends torques. `pid` gives
-            them its own, `torque_gains`.
+        drive_gains: Gains of the drives for impedance commands [N m/rad, N m s/rad]; None sends torques. The drives of
+            `pid` get `torque_gains`.
         beside: True if `torque_gains` act in addition to inverse dynamics.
         tasks: Whole-body tasks of inverse-dynamics controllers (`idcontrol.tasks`).
     """
@@ -126,9 +126,10 @@ def make(
         name: As for `factory`.
         robot: As returned by `idcontrol.robots.load`.
         mu: The assumed friction coefficient; inf means no slip. It is required.
-        rate_hz: Rate of its calls [Hz].
+        rate_hz: Rate of the controller's calls [Hz].
         settings: Settings of inverse dynamics; None for the defaults.
-        tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), beside the joints' reference; None for none.
+        tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), in addition to the joints' reference; None for
+            no tasks.
         **unknown: None; another argument raises an error that suggests the nearest name.
 
     Raises:
@@ -161,7 +162,7 @@ def build(name: str, setup: Setup) -> Controller:
 
     Raises:
         UnknownName: The controller does not exist.
-        InputError: The place has no controller, it cannot be built, or it takes no tasks.
+        InputError: The place has no controller, or the controller cannot be built or takes no tasks.
     """
     controller = factory(name)(setup)
     if setup.tasks and not isinstance(controller, InverseDynamics):
@@ -201,7 +202,7 @@ def _pid(setup: Setup) -> Controller:
         raise InputError("pid needs torque_gains: kp [N m/rad] and kd [N m s/rad] for the robot's joints")
     if setup.drive_gains is None:
         return Pid(setup.system, setup.torque_gains, setup.h)
-    # error feedback is the drives' task
+    # the drives do the error feedback
     still = Pid(setup.system, Gains(kp=0.0, kd=0.0), setup.h, accelerations=True)
     return Impedance(still, setup.torque_gains, setup.h)
 

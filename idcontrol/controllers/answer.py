@@ -1,4 +1,4 @@
-"""Checks that the answer of a controller is a command for its robot."""
+"""Checks of a controller's answer: it must be a command for its robot."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SINGLE: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
 
 
 def check_command(command: Command, controller: Controller, state: State, joints: int, feet: float = math.inf) -> None:
-    """Raise unless an answer is a command for this number of joints and feet. Numbers need not be finite.
+    """Check that an answer is a command for this number of joints and feet. Numbers need not be finite.
 
     Raises:
-        InputError: One line about the mistake; for a user's controller with the file and line that define its class.
+        InputError: It is not. For a user's controller the text has the file and line that define its class.
     """
     wrong = _fault(command, joints, feet)
     if wrong:
@@ -38,7 +38,7 @@ def check_command(command: Command, controller: Controller, state: State, joints
 
 
 def check_finite(command: Command, controller: Controller, state: State) -> None:
-    """Raise for torques or drive commands that are not finite, as `check_command` does."""
+    """Check that torques and drive commands are finite; raise as `check_command` does."""
     if not np.isfinite(command.driven).all():
         refuse(controller, state, "torques that are not finite; return numbers")
 
@@ -58,7 +58,7 @@ def _fault(command: Any, joints: int, feet: float) -> str:
             continue
         try:
             array = np.asarray(values)
-        except ValueError:  # a list of lists of several lengths
+        except ValueError:  # a list of lists of different lengths
             return f"{name} that is no array of {joints} numbers"
         if array.dtype.kind not in "fiu":
             return f"{name} of type {array.dtype.name}; return real numbers"

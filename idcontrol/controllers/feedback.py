@@ -1,4 +1,4 @@
-"""The error feedback that all controllers share, and its limits close to joint stops."""
+"""The error feedback of all controllers, and its limits close to joint stops."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NEARING: Final = 0.2
 """Largest part of the distance to a stop that a joint is commanded to cover in one period: it comes to rest there."""
 
 TURNS_RAD_S: Final = 0.1
-"""Scale of the speeds at which the feed-forward of dry friction changes its sign [rad/s or m/s]: at twice that it is
-nearly full. A swinging joint passes it within some periods, so that its torque has no step."""
+"""Speed over which the feed-forward of dry friction changes its sign [rad/s or m/s]; at twice this speed it is nearly
+full. A swinging joint takes several periods to pass it, so its torque has no step."""
 
 Value = TypeVar("Value", Array, float)
 
@@ -26,8 +26,8 @@ class Gains:
     """Gains of a proportional-derivative law in joint space.
 
     Attributes:
-        kp: One for all or shape (a,): [1/s²] where the law gives accelerations, [N m/rad] where it gives torques.
-        kd: One for all or shape (a,): [1/s] or [N m s/rad].
+        kp: One for all joints or shape (a,): [1/s²] if the law gives accelerations, [N m/rad] if it gives torques.
+        kd: One for all joints or shape (a,): [1/s] or [N m s/rad].
     """
 
     kp: Array | float
@@ -35,7 +35,7 @@ class Gains:
 
 
 def proportional_derivative(gains: Gains, position_error: Array, velocity_error: Array) -> Array:
-    """Return ``kp (q_des - q) + kd (v_des - v)`` of the errors of the actuated joints, shape (a,) each [rad, rad/s]."""
+    """Return ``kp (q_des - q) + kd (v_des - v)``; the errors of the actuated joints have shape (a,) [rad, rad/s]."""
     wanted: Array = gains.kp * position_error + gains.kd * velocity_error
     return wanted
 
@@ -44,7 +44,7 @@ def proportional_derivative(gains: Gains, position_error: Array, velocity_error:
 def nearing(at: Value, end: Value, h: float) -> Value:
     """Return the velocity at which a joint at `at` covers `NEARING` of the way to its `end` [rad or m] in `h` [s].
 
-    No joint is commanded to approach a stop any faster, or to leave a stop that it has passed any slower (math.md,
+    This is the largest commanded speed towards a stop, and the smallest speed back for a joint beyond it (math.md,
     section 12.5).
     """
     return NEARING * (end - at) / h
@@ -53,8 +53,8 @@ def nearing(at: Value, end: Value, h: float) -> Value:
 def overcoming(actuators: Actuators, v_des: Array) -> Array:
     """Return torques that overcome the friction of joints with the desired velocity `v_des`, shape (a,) [rad/s].
 
-    The sign of dry friction is that of the desired velocity, which is smooth: a measured one close to zero would make
-    the torque chatter.
+    Dry friction takes its sign from the desired velocity.
     """
+    # a measured velocity close to zero changes its sign with the noise, and the torque would chatter
     torque: Array = actuators.damping * v_des + actuators.friction * np.tanh(v_des / TURNS_RAD_S)
     return torque

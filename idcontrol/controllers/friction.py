@@ -2,12 +2,12 @@
 
 A sliding foot shows the friction of the ground: the ratio of its tangential to its normal force is μ. No force sensor
 is needed: the forces follow from the motion of the robot between two periods, ``M (v - v_last)/Δt + c - Pᵀτ_last = Jᵀ
-f``, in the rows of the joints. Legs are light, so an unmodelled load on the base hardly matters there; three joints or
-more between the base and each foot make f unique. The rows of the base are the check: if these forces do not carry it,
-torques came late or something pushes, and nothing is learnt.
+f``, in the rows of the joints. Legs are light, so an unmodelled load on the base hardly matters in these rows. Three or
+more joints between the base and each foot make f unique. The rows of the base are the check: if these forces do not
+carry the base, torques came late or something pushes, and nothing is learnt.
 
-Friction above the nominal one is not detected, nor friction without sliding feet: a controller that assumes less than
-there is stands as well.
+Friction above the nominal value is not detected, and without sliding feet no friction is: a controller that assumes too
+little friction stands as well.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ SLIDES_M_S: Final = 0.03
 FADES_S: Final = 0.01
 """Time constant of slip and forces [s]: ten periods filter the noise of velocities."""
 ENOUGH_S: Final = 0.004
-"""Time for which sliding feet must carry the whole robot, or a part for longer, before their forces are believed [s]; a
-scraping foot shows nothing."""
+"""Time for which sliding feet must carry the whole robot before their forces are used [s]; feet that carry a part of it
+need longer. The forces of a scraping foot are too small to show friction."""
 UNEXPLAINED: Final = 0.2
-"""Share of the feet's load that may be missing in the balance of the base; torques that come 5 ms late miss more."""
+"""Largest accepted imbalance of the base, as a share of the feet's load; torques 5 ms late cause a larger one."""
 COUNTED: Final = 0.8
-"""Assumed part of the measured friction (planner.md, section 7): pyramids and circles differ by more than a tenth. The
-nominal friction is doubted once a foot shows less, and assumed again once this part of the estimate reaches it."""
+"""Assumed part of the measured friction (planner.md, section 7): pyramids and circles differ by more than a tenth. Once
+a foot shows less than the nominal friction, this part of the estimate is assumed until it reaches the nominal one."""
 REGAINED_S: Final = 20.0
-"""Time in which the assumed friction grows e-fold without sliding feet, up to the nominal one [s]."""
+"""Time in which the assumed friction grows e-fold while no foot slides, up to the nominal value [s]."""
 SINGULAR: Final = 1e-9
-"""Relative regularization of the rows that forces are computed from, for stretched legs."""
+"""Relative regularization of the equations for the forces: they are singular for a stretched leg."""
 
 
 class Friction(NamedTuple):
@@ -54,9 +54,9 @@ class Friction(NamedTuple):
         v: Velocity at its beginning, in the system's order, shape (m,).
         slip: Velocity of each foot along the two tangents, smoothed, shape (`MOST_FEET`, 2) [m/s].
         impulse: Fading impulses on sliding feet, normal and tangential, shape (2,) [N s].
-        balance: Normal impulse on all feet in the same time, and the missing impulse along the base's axes, shape (4,)
-            [N s].
-        mu: Measured friction of the ground, shape (1,); inf while the nominal one is not in doubt.
+        balance: Normal impulse on all feet over the same time, then the missing impulse along the base's axes, shape
+            (4,) [N s].
+        mu: Measured friction of the ground, shape (1,); inf while no foot shows less than the nominal friction.
     """
 
     t: Array
@@ -90,10 +90,10 @@ def watch(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> float
     """Process the motion of the last period; return the largest friction to assume now, or inf.
 
     Args:
-        bound: The `Machine` with the terms and inputs of the step that begins, and the torques of the last one.
+        bound: The `Machine` with the terms and inputs of the new step, and the torques of the last step.
         seen: `Friction`, updated.
-        candidates: Contacts of the step that begins.
-        t: Its time [s].
+        candidates: Contacts of the new step.
+        t: Time of the new step [s].
     """
     machine, memory, contacts = bound.borrowed, seen.borrowed, ContactArrays(*borrow(candidates))
     order, inputs = machine.terms.order, machine.inputs
@@ -151,7 +151,7 @@ def _fade(memory: Friction, kept: float) -> None:
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_impulses(machine: Machine, contacts: ContactArrays, dt: float, sliding: int, memory: Friction) -> None:
-    """Add the ground's impulses on the feet `sliding`, a bit each, in the last `dt` [s] to ``memory.impulse``."""
+    """Add the ground's impulses in the last `dt` [s] on the feet in the bit set `sliding` to ``memory.impulse``."""
     terms, v, tau = machine.terms, machine.inputs.v, machine.result.tau
     m, u, n = terms.M.shape[0], terms.free.shape[0], contacts.identity.shape[0]
     pull = np.empty(m)
@@ -168,7 +168,7 @@ def _add_impulses(machine: Machine, contacts: ContactArrays, dt: float, sliding:
         return
     solve_lower(L, f)
     solve_lower_transposed(L, f)
-    if not np.isfinite(np.sum(f) + np.sum(pull)):  # the last torque is unknown, or nearly no time has passed
+    if not np.isfinite(np.sum(f) + np.sum(pull)):  # the last torque is unknown, or Δt is close to zero
         return
     for i in range(n):
         memory.balance[0] += dt * max(f[i], 0.0)

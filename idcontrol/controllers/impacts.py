@@ -1,7 +1,7 @@
-"""Forces of a period with a touchdown: the contact model forward from the chosen torques.
+"""Contact forces of a period with a touchdown: forward dynamics with the chosen torques.
 
-Torques do not prevent an impact, so the step's own problem has none. Standing feet are compared to the velocities of
-that problem; landing feet to the ground and their gap.
+No torque prevents an impact, so the control step's own problem omits landing feet. Here standing feet keep the target
+velocities of the control step, and landing feet close their gap to the ground.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from idcontrol.models.forward import Attempt, ForwardProblem, whiten_forward
 from idcontrol.types import Array, Integers
 
 Predicted: TypeAlias = tuple[bool, Integers, Array, Array]
-"""True if the model has solved the problem; identities, forces [N] and normals of the contacts, in world axes."""
+"""True if the model solved the problem; then identities, forces [N] and normals of the contacts, in world axes."""
 
 _RETURNS: Final = types.Tuple((types.boolean, types.int64, types.float64))
 _ask: Any = calls(_RETURNS)
 
 
 def model_at(model: Attempt, bound: Bound, candidates: Packed) -> int:
-    """Return the address of a compiled model, for robots and contacts like these."""
+    """Return the address of a compiled model, for robots and contacts of these types."""
     step = type_returned(impact, bound, ContactArrays(*candidates), HEAP)
     where: int = address(model, _RETURNS, step and step[0], candidates[2], HEAP)
     return where
@@ -41,7 +41,7 @@ def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[Forward
     """Build the forward problem of a solved step: its contacts, and the landing feet (`meets_ground`).
 
     Args:
-        bound: The controller; `Machine.result` has the torques.
+        bound: The `Machine`; its result has the torques.
         detected: All candidate contacts.
         arena: Arena for all arrays.
     """
@@ -52,7 +52,7 @@ def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[Forward
     assign(kappa, step.w.kappa)
     for j in range(machine.result.tau.shape[0]):
         kappa[machine.terms.fixed[j]] -= h * machine.result.tau[j]
-    which, stands = indices(arena, total), indices(arena, total)  # places of contacts; places in the step, or -1
+    which, stands = indices(arena, total), indices(arena, total)  # among candidates; in the step, -1 for landing feet
     n, s = 0, 0
     for i in range(total):
         in_stance = s < step.which.shape[0] and step.which[s] == i

@@ -1,7 +1,8 @@
-"""Impedance commands from any controller: its torques, and drives that track the reference in between.
+"""Impedance commands from any controller: its torques, and drives that track the reference between two commands.
 
-A command holds for a whole period h, so it refers to its middle: the planner is called for t + h/2 (`centred`), and the
-drive holds the position and velocity of the reference there. The controller gets the same motion at t.
+A command holds for a whole period h, so it refers to the middle of the period: the planner is called for t + h/2
+(`centred`), and the drive holds the reference's position and velocity at that time. The controller gets the same motion
+at t.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from idcontrol.types import Command, Controller, Reference, State, Status
 def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State], Reference]:
     """Return references at ``t`` with the acceleration and the stance of ``t + h/2``, for periods of `h` [s].
 
-    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``; `Reference.v` of the middle, a mean over the preceding period, is the
-    velocity at t itself.
+    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``. `Reference.v` at the middle is a mean over the preceding period, which is
+    the velocity at t.
     """
 
     def shifted(state: State) -> Reference:
@@ -32,9 +33,9 @@ def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State]
 
 
 def drive_gains(system: System, gains: Gains) -> Gains:
-    """Return gains in torque that give each joint alone the acceleration `gains`, in the state of the last update.
+    """Convert gains in acceleration to gains in torque for each joint alone, in the state of the last update.
 
-    They are ``I kp`` and ``I kd`` with ``1/I`` the diagonal of M⁻¹: a joint's inertia with all others free.
+    They are ``I kp`` and ``I kd`` with ``1/I`` the diagonal of M⁻¹: I is a joint's inertia with all other joints free.
     """
     inertia = 1.0 / np.diag(np.linalg.inv(system.M))[system.n_unactuated :]
     return Gains(kp=inertia * gains.kp, kd=inertia * gains.kd)
@@ -62,7 +63,7 @@ class Impedance:
         """Return the command for the period that begins at `state.t`; without gains if the controller has failed."""
         command, h = self._controller(state, reference), self._h
         check_command(command, self._controller, state, self._kp.size)
-        if command.status is Status.FAILED:  # maybe at this reference
+        if command.status is Status.FAILED:  # it may have refused this reference
             none = np.zeros_like(command.tau)
             return structs.replace(command, q=none, v=none, kp=none, kd=none)
         # a controller takes lists, too

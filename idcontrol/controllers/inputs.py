@@ -1,8 +1,7 @@
-"""Checks and copies the states and references of a controller, whatever their source.
+"""Checks and copies of a controller's states and references.
 
-A robot's driver may pass arrays that are read-only, strided, of single precision, too short or not finite. A step sees
-none of that: `Intake.take` copies state and reference into arrays of one type that never move, or returns why they are
-unusable.
+A robot's driver may pass arrays that are read-only, strided, of single precision, too short or not finite.
+`Intake.take` copies state and reference into arrays of one type at fixed addresses, or returns why they are unusable.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from idcontrol.types import Array, Booleans, Command, Integers, Reference, State
 
 
 class Inputs(NamedTuple):
-    """State and reference of one step, with the fields of `State` and `Reference`; `joint_` marks demands on joints.
+    """State and reference of one step; the prefix `joint_` marks the fields of the reference.
 
     Attributes:
         q: Configuration, Pinocchio's layout, shape (nq,).
@@ -59,7 +58,7 @@ NAMES: Final = (
 TIMES: Final = NAMES[6:]
 """The fields that may be infinite."""
 STANCE: Final = 5
-"""The index of the only field that is not of real numbers."""
+"""Index of the only field of logical values."""
 REAL: Final = np.dtype(np.float64)
 LOGICAL: Final = np.dtype(np.bool_)
 PACKED, PACKED_LOGICAL = (8,), (1,)
@@ -70,16 +69,16 @@ class Intake:
     """Checks states and references, and copies them into arrays that kernels are bound to.
 
     Attributes:
-        inputs: The last accepted state and reference; new arrays if the number of feet changes.
-        room: The argument of `copy_inputs` in which they are bound.
+        inputs: The last accepted state and reference; the arrays are replaced if the number of feet changes.
+        room: The same arrays, bound for `copy_inputs`.
     """
 
     def __init__(self, system: System, *, accelerations: bool = True, patch: Integers | None = None) -> None:
         """Allocate room for the states of a robot, and for references without feet.
 
         Args:
-            system: The machine.
-            patch: Foot of the reference that each contact belongs to; None for one foot per contact.
+            system: The robot.
+            patch: Foot of the reference for each contact; None for one foot per contact.
             accelerations: True to use `Reference.a`; otherwise zeros replace it.
         """
         self._system = system
@@ -89,7 +88,7 @@ class Intake:
         self._copy = entry(copy_room, self.room, *self.inputs)
 
     def take(self, state: State, reference: Reference) -> str:
-        """Copy state and reference into `inputs`; return why they are unusable, or nothing. It never raises."""
+        """Copy state and reference into `inputs`; return why they are unusable, or "". It never raises."""
         try:
             values = (
                 state.q,
@@ -127,7 +126,7 @@ class Intake:
         self.room = bind((self.inputs, system.unit, patch, feet))
 
     def _fault(self, arrays: Inputs) -> str:
-        """Return the first mistake in plain arrays of this number of feet."""
+        """Return the first mistake in plain arrays; "" if there is none."""
         misfit = self._system.misfit(arrays.q, arrays.v)
         if misfit:
             return misfit
@@ -149,9 +148,9 @@ Call = TypeVar("Call", bound=Callable[..., Command])
 
 
 def alone(call: Call) -> Call:
-    """Wrap the call of a controller, which answers `Status.FAILED` while another thread is inside.
+    """Wrap the call of a controller: it answers `Status.FAILED` while another thread is inside.
 
-    Controllers write into the arrays of their system, so each thread needs its own; `copy.deepcopy` creates one.
+    Controllers write into the arrays of their system, so each thread needs its own controller (`copy.deepcopy`).
     """
 
     @wraps(call)
@@ -177,11 +176,11 @@ def failed(system: System, reason: str) -> Command:
 def are_plain(
     q: Any, v: Any, joint_q: Any, joint_v: Any, joint_a: Any, stance: Any, since_touchdown: Any, to_liftoff: Any
 ) -> bool:
-    """True if these fields of `Inputs` are contiguous vectors of its types, which compiled code would not check.
+    """True if these fields of `Inputs` are contiguous vectors of its types: compiled code does not check them.
 
     Subclasses of arrays do not qualify, since they can redefine their attributes.
     """
-    # written out, it takes a third of the time of loops; equal number types may be different objects (Pinocchio's)
+    # a third of the time of a loop; Pinocchio's number types are equal to NumPy's, but different objects
     return bool(
         type(q) is type(v) is type(joint_q) is type(joint_v) is type(joint_a) is np.ndarray
         and type(stance) is type(since_touchdown) is type(to_liftoff) is np.ndarray
@@ -199,7 +198,7 @@ def _converted(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """Convert each value to a new contiguous array of the type in `Inputs`.
 
     Raises:
-        ValueError: One is not a vector of real numbers, or some of its entries are masked; the text names it.
+        ValueError: A value is not a vector of real numbers, or has masked entries; the text names it.
     """
     plain: list[Any] = []
     for name, value in zip(NAMES, arrays, strict=True):
@@ -216,7 +215,7 @@ def unmasked(name: str, value: Any) -> npt.NDArray[Any]:
     """Return the value as a plain array.
 
     Raises:
-        ValueError: It is a masked array with masked entries; the text names it.
+        ValueError: The value has masked entries; the text names it.
     """
     if np.ma.is_masked(value):
         raise ValueError(f"{name} has masked entries; fill them in")
@@ -225,7 +224,7 @@ def unmasked(name: str, value: Any) -> npt.NDArray[Any]:
 
 @njit(cache=True, inner=True)
 def _within(x: Array, out: Array) -> bool:
-    """Copy x into `out`; return True if it has the length of `out`, no entry beyond `LARGEST` and no NaN."""
+    """Copy x into `out`; return True if x has the length of `out`, no entry beyond `LARGEST` and no NaN."""
     if x.shape[0] != out.shape[0]:
         return False
     good = True
@@ -237,7 +236,7 @@ def _within(x: Array, out: Array) -> bool:
 
 @njit(cache=True, inner=True)
 def copy_inputs(bound: Bound, arrays: tuple[Any, ...]) -> bool:
-    """Copy the fields of `Inputs` into bound ones; return True if they are usable."""
+    """Copy the fields of `Inputs` into the bound arrays; return True if they are usable."""
     new = Inputs(*borrow(arrays))
     inputs, unit, patch, feet = bound.borrowed
     good = _within(new.q, inputs.q) and _within(new.v, inputs.v)

@@ -1,13 +1,13 @@
 """Inverse dynamics with predicted contact forces, ID(t_i) of Zapolsky & Drumwright 2017, over any contact model.
 
-`idcontrol.controllers.step` is one control step, which is nearly always solved in compiled code. A step without a
-solution is repeated in interpreted code, with the schemes of `idcontrol.controllers.relax`.
+`idcontrol.controllers.step` is one control step in compiled code. A step that it does not solve is repeated in
+interpreted code, with the schemes of `idcontrol.controllers.relax`.
 
 Demands are relaxed in this order: tracking (joints at their limits are released, joints deviate as contacts require, or
-all motors become stiff velocity servos, which always has a solution); then, in schemes without slip, the ban on slip;
-then prediction (the last torque is repeated). Torque limits and friction cones are never relaxed. The rate of torques
-takes priority over tracking, but not for longer than `MOST_RELEASES` periods, and not over the torque limit of a joint
-whose speed rises. `Command.dropped` lists the relaxed demands, including the rate.
+all motors become stiff velocity servos); then, in schemes without slip, the ban on slip; then prediction (the last
+torque is repeated). Torque limits and friction cones are never relaxed. The torque-rate limit takes priority over
+tracking, but not for longer than `MOST_RELEASES` periods, and not over the torque limit of a joint whose speed rises.
+`Command.dropped` lists the relaxed demands, including the rate.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ from idcontrol.tasks.rows import Placement
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
 FEET = 16
-"""Initial room for contacts with forces."""
+"""Number of contacts whose forces the result initially has room for."""
 
 
 class InverseDynamics:
-    """ID(t_i): inverse dynamics whose contact forces come from a contact model in the same solve."""
+    """ID(t_i): inverse dynamics that solves for torques and contact forces together."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class InverseDynamics:
             h: Control period [s].
             settings: Settings of the step; None for the defaults.
             tasks: Whole-body tasks in addition to the reference of the joints.
-            start: Configuration that sets the references of tasks without one; None for the neutral one.
+            start: Configuration from which tasks without a reference take one; None for the neutral configuration.
 
         Raises:
             InputError: A task is unusable.
         """
         if scheme.after is None and any(isinstance(task, Force) for task in tasks):
-            raise InputError(f"this controller shares no forces ({scheme.name} alone); take id-coulomb-qp")
+            raise InputError(f"{scheme.name} shares no forces, so it takes no Force task; take id-coulomb-qp")
         self._arguments = (scheme, system, contacts, gains, h, settings, tasks, start)
         self._settings = s = settings or InverseSettings()
         self._scheme, v_tol = _scheme_for(scheme, s)
@@ -134,7 +134,7 @@ class InverseDynamics:
         self._parts = self._in_one_call()
         self._whole = None if self._parts is None else bind(self._parts)
         self._run: Any = None if self._whole is None else entry(step_of, self._whole, 0.0)
-        self._first: Any = getattr(contacts, "first", None)  # a step in one call has no other contacts
+        self._first: Any = getattr(contacts, "first", None)  # the contacts of a step in one call
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Give copies and unpickled controllers the same last step; a shallow copy shares the system."""
@@ -171,7 +171,7 @@ class InverseDynamics:
 
     @property
     def friction(self) -> float:
-        """Friction measured by sliding feet; inf while the assumed one is not in doubt."""
+        """Friction measured by sliding feet; inf while no foot shows less than the nominal friction."""
         return float(self._friction.mu[0])
 
     @alone
@@ -287,12 +287,12 @@ class InverseDynamics:
             self._whole = bind(self._parts)
 
     def fall_back(self, state: State, reference: Reference) -> Command:
-        """Take the step as for a failure of the compiled one; see `idcontrol.controllers.warming`."""
+        """Take the step in interpreted code, as if the compiled step had failed (`idcontrol.controllers.warming`)."""
         fault = self._intake.take(state, reference)
         return failed(self._system, fault) if fault else self._fall_back(self._look(state.t))
 
     def _fall_back(self, candidates: Contacts) -> Command:
-        """Take a step that was not solved at once, or not within the torque limits."""
+        """Take a step in interpreted code, after the compiled step has failed."""
         feet = self._intake.inputs.stance.size
         if not usable(candidates.arrays, feet, self._system.n_velocities):
             return failed(
@@ -323,7 +323,7 @@ class InverseDynamics:
         )
 
     def _placed(self) -> Callable[[], Soles] | None:
-        """Return what places the feet at the state that was taken in, which the next step overwrites."""
+        """Return a function that places the feet at the accepted state; None without soles."""
         return None if self._soles is None else partial(self._soles, self._intake.inputs.q.copy())
 
     def _assemble(self, candidates: Contacts) -> AssembledStep:
@@ -332,7 +332,7 @@ class InverseDynamics:
         return step._replace(w=step.w._replace(M=step.w.M.copy()))
 
     def _with_impacts(self, candidates: Contacts, predicted: ContactForces) -> ContactForces:
-        """Return forces of a period with a touchdown; `predicted` ones are kept if the model fails."""
+        """Return the forces of a period with a touchdown; `predicted` if the model fails."""
         if self._impact is not None:
             solved, identity, force, normal = self._impact(self._bound, candidates.bound)
             if solved:
@@ -362,7 +362,7 @@ def _scheme_for(scheme: Scheme, settings: InverseSettings) -> tuple[Scheme, floa
 def _machine(
     scheme: Scheme, system: System, gains: Gains, h: float, settings: InverseSettings
 ) -> Callable[..., Machine]:
-    """Return the record that steps read, for its inputs, result and v_tol; addresses of kernels are 0."""
+    """Return a constructor of `Machine` that needs the remaining fields; addresses of kernels are 0."""
     u, a = system.n_unactuated, system.n_actuated
     terms = MachineTerms(
         M=system.M,
@@ -399,7 +399,7 @@ def _machine(
 
 
 def _room(scheme: Scheme, settings: InverseSettings, system: System) -> ActuatorLimits:
-    """Return the robot's limits with the torque rate of scheme and settings."""
+    """Return the robot's limits, with the torque-rate limit of scheme and settings."""
     rate = settings.rate_limit_nm_s if scheme.calms else None
     if rate == "robot":
         return system.limits
@@ -435,7 +435,7 @@ def _result(tau: Array, contacts: int) -> Result:
 
 
 def _views(result: Result) -> list[ContactForces]:
-    """Return views of the first n contacts of a result, for every n: slicing takes longer than copying."""
+    """Return views of the first n contacts of a result, for every n."""  # slicing takes longer than copying
     return [
         ContactForces(identity=result.identity[:n], force=result.force[:n], normal=result.normal[:n])
         for n in range(result.identity.size + 1)

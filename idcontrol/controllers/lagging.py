@@ -1,12 +1,12 @@
-r"""Joints that cannot follow: with full torque they lag behind the demand (math.md, section 12.4).
+r"""Lagging joints: they cannot follow the demand with full torque (math.md, section 12.4).
 
-Motors within bounds are part of one convex problem with the contacts, maximal dissipation
-(`idcontrol.models.dissipation`): each applies full torque towards the demand, up to a stop there,
+Bounded motors and contacts form one convex problem, maximal dissipation (`idcontrol.models.dissipation`). Each motor
+applies full torque towards the demand and has a stop there,
 
     hτ_j = bound_j - σ_j t_j,     0 ≤ t_j  ⊥  σ_j (b_j - v_j) ≥ 0        σ_j = 1 at the upper bound, -1 at the lower
 
-A stop is a contact without friction, so one linear complementarity problem decides for all joints. A motor whose stop
-needs more than the room between the bounds must apply full torque in the other direction.
+A stop is a contact without friction, so one linear complementarity problem decides for all joints. If a stop pushes by
+more than the range between the bounds, the motor must apply full torque in the other direction.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ HOLDS: Final = 1 << 4
 
 
 class _Stops(NamedTuple):
-    """The step with stops instead of the motors that have a bound on the tried side.
+    """Stops in place of the motors that have a finite bound on the tried side.
 
     Attributes:
-        side: σ of the module for each joint, shape (a,).
+        side: σ of the module's equation for each joint, shape (a,).
         joint: Joints with a stop, shape (s,).
-        free: Velocities that are not prescribed, shape (u + s,).
-        fixed: The others, shape (a - s,).
-        prescribed: Their values, shape (a - s,).
+        free: Indices of velocities that are not prescribed, shape (u + s,).
+        fixed: Indices of prescribed velocities, shape (a - s,).
+        prescribed: Prescribed velocities, shape (a - s,).
     """
 
     side: Array
@@ -49,7 +49,7 @@ class _Stops(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _stops(u: int, b: Array, bounds: Bounds, impulse: Array, arena: Arena) -> _Stops:
-    """Put stops at the nearer bounds of motors. Arguments as for `lagging`; u is the number of free rows."""
+    """Put a stop at the closer bound of each motor. Arguments as for `lagging`; u is the number of unactuated rows."""
     a, stops = b.shape[0], 0
     free, fixed, joint = indices(arena, u + a), indices(arena, a), indices(arena, a)
     prescribed, side = vector(arena, a), vector(arena, a)
@@ -67,7 +67,7 @@ def _stops(u: int, b: Array, bounds: Bounds, impulse: Array, arena: Arena) -> _S
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(w: Whitened, target: Array, n: int, stops: int, arena: Arena) -> tuple[Array, Array]:
-    """Return the rows of n contacts and this number of stops, [N; S; T], and their targets."""
+    """Return the rows [N; S; T] of n contacts, then of this number of stops, and their targets."""
     rows = n + stops
     J, surface = matrix(arena, 3 * rows, w.M.shape[0]), zeros(arena, 3 * rows)
     J[:, :] = 0.0
@@ -86,7 +86,7 @@ def _bound(bounds: Bounds, side: Array, j: int) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _turned(stops: _Stops, bounds: Bounds, push: Array) -> bool:
-    """Move stops pushed by more than the room between both bounds, shape (s,); return True if any moved."""
+    """Move each stop with a push (s,) beyond the range between the bounds to the other side; True if any moved."""
     turns = False
     for s in range(push.shape[0]):
         j = stops.joint[s]
@@ -100,9 +100,9 @@ def _turned(stops: _Stops, bounds: Bounds, push: Array) -> bool:
 def lagging(
     w: Whitened, target: Array, mu: Array, b: Array, bounds: Bounds, impulse: Array, known: Array, arena: Arena
 ) -> Array:
-    """Write the bounds of the joints that cannot follow and NaN for the others, and return them.
+    """Write the bound of each lagging joint into `known`, NaN for the other joints, and return it.
 
-    Friction beyond `STEEP` counts as `STEEP`. If the problem is not solved, `known` is unchanged.
+    Friction is capped at `STEEP`. If the problem is not solved, `known` is unchanged.
 
     Args:
         w: A step in whitened form, for its inertia and rows.
@@ -110,7 +110,7 @@ def lagging(
         mu: Friction, shape (n,).
         b: Desired joint velocities, shape (a,).
         bounds: Bounds of the motor impulses.
-        impulse: Motor impulses with all joints tracked, shape (a,): the nearer bound is tried first.
+        impulse: Motor impulses with all joints tracked, shape (a,): the closer bound is tried first.
         known: In and out, shape (a,) [N m s].
         arena: Arena for all arrays.
     """
@@ -145,7 +145,7 @@ def lagging(
         largest = np.abs(b).max()
         for s in range(count):
             j = stops.joint[s]
-            # a joint held by its stop follows, whatever the rounding if nothing moves
+            # a joint held by its stop follows, even if rounding of a zero velocity says otherwise
             if f[n + s] == 0.0 and stops.side[j] * (b[j] - v[u + j]) > MET * largest:
                 known[j] = _bound(bounds, stops.side, j)
         break

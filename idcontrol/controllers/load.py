@@ -1,13 +1,13 @@
 """Estimated unmodelled force on a floating base: a payload, a leash, a tilted sensor.
 
-The predicted forces of the last period and the resulting motion leave a part of the base's balance unexplained. A share
-of it is added to the load w in every period,
+The predicted forces of the last period do not explain all of the base's motion. In every period, a share of the
+difference is added to the load w,
 
     w ← w + Δt/T ((M (v - v_last)/Δt + c - Jᵀf_last)_base - w),
 
-and the next step includes w, minus what steps may mispredict, in the forces on the base. This is the observer of
-external forces of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006), which integrates the momentum instead of
-differentiating, on the linear rows of the base. So a robot does not sag under a payload, and predicts its feet's load.
+and the next step adds w to the forces on the base, less a dead band of `UNMODELLED`. This is the observer of external
+forces of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006) on the linear rows of the base; it integrates the
+momentum instead of differentiating. With it a robot does not sag under a payload, and predicts the load on its feet.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 LEARNT_S: Final = 0.2
-"""Time constant T of learning a load [s]: some stances of a trot, far longer than a landing or a delay."""
+"""Time constant T of learning a load [s]: several stances of a trot, far longer than a landing or a delay."""
 
 UNMODELLED: Final = 0.02
-"""Part of the weight that is not compensated: steps mispredict that much at touchdown and lift-off. So the torques of a
-robot without an unmodelled load are unchanged, to the bit."""
+"""Dead band of the compensation, as a part of the weight: the prediction error at touchdown and lift-off. Torques of a
+robot without an unmodelled load stay unchanged to the bit."""
 
 
 class Load(NamedTuple):
-    """The load estimated in earlier steps, and their memory.
+    """The estimated load, and the memory of the last step.
 
     Attributes:
         t: Time of the last step, shape (1,) [s].
@@ -58,7 +58,7 @@ class Load(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def weight(terms: MachineTerms) -> float:
-    """Return the approximate weight on contacts [N]: the bias of the floating base, its linear rows first."""
+    """Return the approximate weight on contacts [N], from the linear rows of the floating base's bias."""
     square = 0.0
     for k in range(min(3, terms.free.shape[0])):
         square += terms.bias[k] ** 2
@@ -69,16 +69,15 @@ def weight(terms: MachineTerms) -> float:
 def weigh(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> None:
     """Process the motion of the last period, and add the load to the bias of the new step.
 
-    At touchdown an impulse acts that no step predicts: nothing is learnt. Nothing is learnt in the air, where a hoist
-    may carry the feet's later load. Each update is limited to the robot's weight, so that a blow is not taken for a
-    load.
+    Touchdown and flight periods are ignored: no step predicts the impulse of an impact, and a hoist may carry a robot
+    in the air. Each update is limited to the robot's weight, so that a blow is not taken for a load.
 
     Args:
-        bound: The `Machine` with the terms and inputs of the new step, and the forces of the last one; the linear rows
+        bound: The `Machine` with the terms and inputs of the new step, and the forces of the last step; the linear rows
             of the base in ``terms.bias`` are updated.
         seen: `Load`, updated.
-        candidates: Contacts of the step that begins.
-        t: Its time [s]; NaN to learn nothing.
+        candidates: Contacts of the new step.
+        t: Time of the new step [s]; NaN to learn nothing.
     """
     machine, memory, contacts = bound.borrowed, seen.borrowed, ContactArrays(*borrow(candidates))
     terms, inputs, force = machine.terms, machine.inputs, machine.result.force
@@ -100,7 +99,7 @@ def weigh(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> None:
                             for d in range(3):
                                 share = contacts.jacobian[axis * n + i, k] * contacts.axes[i, axis, d]
                                 missing -= share * force[c, d]
-            if np.isfinite(missing):  # nearly no time may have passed
+            if np.isfinite(missing):  # Δt may be close to zero
                 memory.force[k] += dt / LEARNT_S * min(max(missing, -most), most)
     if t == t:
         memory.t[0] = t

@@ -19,9 +19,8 @@ class Pid:
 
     q_des is limited to the joint's range, and v_des approaches its stops no faster than `nearing` allows.
 
-    Joint friction, if the system has some, is added as a feed-forward.
-
-    No integral term: the planner's stance anchors prevent drift by gravity (planner.md, sections 4.2 and 6).
+    The friction of the system's joints is added as a feed-forward. There is no integral term: the planner's stance
+    anchors prevent drift by gravity (planner.md, sections 4.2 and 6).
     """
 
     def __init__(self, system: System, gains: Gains, h: float, accelerations: bool = False) -> None:
@@ -31,14 +30,14 @@ class Pid:
             system: Provides joints and torque limits.
             gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one per joint.
             h: Control period [s].
-            accelerations: True if references must have accelerations, for a drive.
+            accelerations: True if references must have accelerations, as drives need them.
         """
         self._parts = (system, gains, h, accelerations)
         self._system, self._gains, self._h = system, gains, float(h)
         self._intake = Intake(system, accelerations=accelerations)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Create copies and unpickled controllers of their own."""
+        """Give copies and unpickled controllers arrays of their own."""
         return type(self), self._parts
 
     def reset(self) -> None:
@@ -65,7 +64,7 @@ class Pid:
 class Beside:
     """A controller plus the torques ``kp (q_des - q) + kd (v_des - v)``, clipped at the torque limits.
 
-    Inverse dynamics does not know them: its predicted forces belong to its own torques.
+    The controller's predicted forces do not include the effect of these torques.
     """
 
     def __init__(self, controller: Controller, system: System, gains: Gains) -> None:

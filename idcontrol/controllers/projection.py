@@ -1,12 +1,12 @@
 r"""Desired joint velocities that contact allows (math.md, section 12.1).
 
-Joints and footholds prescribed together over-determine a robot; exact consistency is an accident, and feedback destroys
-it. So the desired velocity b is first projected onto the velocities that the planned contacts allow:
+Prescribed joints and footholds over-determine a robot, and feedback makes them inconsistent. So the desired velocity b
+is first projected onto the velocities that the planned contacts allow:
 
     v̄ = argmin ½ |P v - b|²_W   s.t.   J v = d,          b ← P v̄,          W = M_qq
 
-The unactuated velocities cost nothing: they are eliminated with the left null space of J_b, and what remains are
-constraints on the joints alone, solved in the metric W.
+The objective does not contain the unactuated velocities. They are eliminated with the left null space of J_b, which
+leaves constraints on the joints alone.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from idcontrol.solvers.basis import column_basis, reflect
 from idcontrol.types import Array, Integers
 
 DEMAND_RANK_TOLERANCE = 1e-8
-"""Directions shorter than this, relative to the longest, are dependent (math.md, section 12.1)."""
+"""Relative length below which a direction counts as linearly dependent (math.md, section 12.1)."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
-    """Factor M_qq = C Cᵀ; write the lower factor and the first used column of each row; False if not positive.
+    """Factor M_qq = C Cᵀ; write C and the first nonzero column of each row; return False if M_qq is not positive.
 
-    Legs that meet only in the base are blocks of M_qq, and of C: what is left of `begin` is and stays zero. The
-    diagonal of C is stored as its inverse.
+    Legs that meet only in the base are blocks of M_qq and of C: entries before column `begin` are zero. The diagonal of
+    C is stored inverted.
     """
     a = C.shape[0]
     for i in range(a):
@@ -61,7 +61,7 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
     C, begin = matrix(arena, a, a), indices(arena, a)
     if not _metric(M, u, C, begin):
         return out
-    # [J_b, J_q C⁻ᵀ, d - J_q b], the columns as rows: no row waits for the previous one
+    # [J_b, J_q C⁻ᵀ, d - J_q b], transposed: in this layout no row depends on the previous one
     G, squares = matrix(arena, m + 1, rows), zeros(arena, rows)
     for r in range(rows):
         for i in range(m):
@@ -79,7 +79,7 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
             squares[r] += G[u + i, r] * G[u + i, r]
     for r in range(rows):
         longest = max(longest, squares[r])
-    # beyond the rank of J_b is its left null space: motions that the unactuated velocities cannot provide
+    # rows beyond the rank of J_b span its left null space: motions that the unactuated velocities cannot provide
     rank = reflect(G, u, tolerance * np.sqrt(widest), arena)
     free_rows = rows - rank
     e = vector(arena, free_rows)
@@ -101,17 +101,17 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
 
 
 def project(M: Array, jacobian: Array, target: Array, b: Array) -> Array:
-    """Return the joint velocities closest to `b` at which the contacts can move as they should.
+    """Return the joint velocities closest to `b` at which the contacts can have their target velocities.
 
     Args:
         M: Joint-space inertia, unactuated velocities first, shape (m, m); its actuated block is the metric.
-        jacobian: Rows of the contacts with the velocities `target`, shape (r, m).
-        target: Their velocities, shape (r,) [m/s].
+        jacobian: Contact Jacobian, shape (r, m).
+        target: Target velocities of the contacts, shape (r,) [m/s].
         b: Desired actuated velocities, shape (a,) [rad/s].
 
     Returns:
-        Shape (a,) [rad/s]. Rows that depend on others within the rank tolerance are dropped, so a singular leg loses a
-        constraint instead of demanding infinite speed.
+        Joint velocities, shape (a,) [rad/s]. Rows that depend on others within the rank tolerance are dropped: a
+        singular leg loses a constraint instead of demanding infinite speed.
     """
     if jacobian.shape[0] == 0:
         return b

@@ -1,8 +1,8 @@
-"""Schemes in Python: solve what a compiled scheme could not, and relax demands where that fails.
+"""Schemes in Python for steps that a compiled scheme does not solve; if these fail, they relax demands.
 
-First comes the scheme's contact model with all its means: infinite friction, restarts, a regularization. In schemes
-without slip tracking is then relaxed, or contacts slip (`without_slip`). Last, all motors become stiff velocity servos
-(`servo`), which always has a solution. Friction cones and torque limits are never relaxed.
+First the scheme's contact model is tried in full: infinite friction, restarts, a regularization. In schemes without
+slip, tracking is relaxed next, or contacts slip (`without_slip`). Last, all motors become stiff velocity servos
+(`servo`); that problem always has a solution. Friction cones and torque limits are never relaxed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def solve(
     candidates: Contacts | None = None,
     repair: bool = True,
 ) -> Answer:
-    """Solve a control step by its scheme, else by its model with all means, else by servos.
+    """Solve a control step by its scheme, else by the scheme's model in full, else by servos.
 
     Args:
         scheme: The scheme.
@@ -56,13 +56,13 @@ def solve(
         arena: Arena for the compiled scheme's arrays.
         candidates: As for `problem_of`.
         repair: True if a scheme without slip relaxes tracking, or lets contacts slip, to stay within friction pyramids
-            and limits. Otherwise, its contacts must have infinite friction.
+            and limits. If False, contacts of such a scheme must have infinite friction.
     """
     if scheme.solve is not None:
         active = step.active.copy()
         answer = scheme.solve(step, f, arena)
         if answer.ending != NO_SOLUTION:
-            return answer._replace(impulse=answer.impulse.copy())  # it belongs to the arena
+            return answer._replace(impulse=answer.impulse.copy())  # the arena reuses the original
         step.active[:] = active
     problem = problem_of(step, candidates)
     step = step._replace(w=whiten(problem))  # with rounding bounds of its constants
@@ -84,7 +84,7 @@ def solve(
 def accept(step: AssembledStep, f: Array, solution: StepSolution) -> Answer:
     """Write a model's impulses into f (3 n,), its memory into `AssembledStep.active`, and return its motor impulses.
 
-    "Exactness" was dropped if the exact problem failed and a regularized one did not.
+    The outcome is `INEXACT` if the exact problem failed and a regularized one did not.
     """
     if solution.status is Status.FALLBACK:
         ending = NO_SOLUTION
@@ -103,7 +103,7 @@ def _warm(step: AssembledStep) -> WarmStart:
 
 
 def without_slip(problem: StepProblem, step: AssembledStep, f: Array, *, repair: bool = True) -> Answer:
-    """Solve a step whose motion without slip takes more friction than there is, or does not exist.
+    """Solve a step whose motion without slip does not exist, or needs more than the friction.
 
     Tracking is relaxed (`idcontrol.controllers.repair`); if that does not help, contacts may slip. Without `repair` the
     motion is kept. Arguments as for `solve`.
@@ -128,13 +128,15 @@ def without_slip(problem: StepProblem, step: AssembledStep, f: Array, *, repair:
 
 
 def servo(problem: StepProblem, forward: ContactModel, f: Array, *, ending: int = SERVO) -> Answer:
-    """Solve with soft tracking (math.md, section 12.3): ``hτ = Σ⁻¹ (b - P v⁺)``, Σ = ε diag(M_qq)⁻¹; always solvable.
+    """Solve with soft tracking: ``hτ = Σ⁻¹ (b - P v⁺)`` with Σ = ε diag(M_qq)⁻¹ (math.md, section 12.3).
+
+    This problem always has a solution.
 
     Args:
         problem: The step, with prescribed velocities.
         forward: Contact model.
         f: Result, contact impulses, shape (3 n,) [N s].
-        ending: Outcome of the answer.
+        ending: Outcome if the model does not fail.
     """
     assert problem.prescribed is not None
     index, b = problem.prescribed.index, problem.prescribed.velocity

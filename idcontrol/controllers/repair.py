@@ -3,14 +3,14 @@ r"""The closest motion without slip that friction and motors allow (math.md, sec
     minimize   ½ |P v⁺ - b|²_W + small ½|hτ|² + small ½|f|²                       W = M_qq
     s.t.       M v⁺ + κ = Jᵀf + Pᵀ(hτ)
                N v⁺ + φ/h = 0, S v⁺ = 0, T v⁺ = 0,  f in the friction pyramid      contacts that are held
-               N v⁺ + φ/h ≥ 0,  f = 0                                             the others
+               N v⁺ + φ/h ≥ 0,  f = 0                                             contacts that may open
                least ≤ hτ ≤ most
 
-Zapolsky & Drumwright 2017, eqs. 46-51, print the norm in eq. 46 without the square, and neither pyramids nor limits; a
-contact that presses while it opens would satisfy their eq. 47, so held contacts stay closed here. Tracking is relaxed:
-if no motion at all satisfies the rows there is no answer, and the contacts have to slip.
+Zapolsky & Drumwright 2017, eqs. 46-51, print the norm in eq. 46 without the square, and have neither pyramids nor
+limits. Their eq. 47 allows a contact that presses while it opens, so held contacts stay closed here. Tracking is
+relaxed. If no motion satisfies the constraints, there is no answer, and the contacts have to slip.
 
-The program is solved in the impulses x = (of held contacts and rigid joints, hτ), with v⁺ = A (x, 1).
+The unknowns are the impulses x: those at held contacts and rigid joints, then hτ. The velocity is v⁺ = A (x, 1).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.types import Array, Booleans, Integers
 
 MOTOR_WEIGHT: Final = 1e-8
-"""Weight of the motor impulses, relative to their effect on tracking: small enough that tracking decides."""
+"""Weight of the motor impulses, relative to their effect on tracking: too small to affect tracking."""
 
 CONTACT_WEIGHT: Final = 1e-10
-"""Weight of the contact impulses, relative to the same: makes duplicate contacts share evenly."""
+"""Weight of the contact impulses, relative to their effect on tracking: duplicate contacts share evenly."""
 
 ACCURATE: Final = 1e-6
-"""Largest residual of a usable answer [-]. If tracking is exact, the gradient is the weights' share, 1e-10 of the terms
-that cancel in it, and rounding alone leaves 1e-8 of that."""
+"""Largest residual of a usable answer [-]. If tracking is exact, only the weights contribute to the gradient: 1e-10 of
+the terms that cancel in it. Rounding limits the residual to about 1e-8."""
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -55,12 +55,12 @@ def _divide(row: Array, by: float) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
-    """Write row i of the contacts times A into `row` (k,); return its value for a contact at rest.
+    """Write row i of the contact Jacobian times A into `row` (k,); return the value of a contact at rest.
 
     Args:
         w: The step in whitened form.
         i: Number of the row.
-        A: Velocities per impulse, and for none in the last column, shape (m, k + 1).
+        A: Velocities per unit impulse, and without impulses in the last column, shape (m, k + 1).
         row: Result.
     """
     k = row.shape[0]
@@ -76,7 +76,7 @@ def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _roles(w: Whitened, held: Booleans, arena: Arena) -> tuple[Integers, Integers, Integers]:
-    """Return the held contacts, the others, and the rows with impulses: of held contacts, of rigid joints."""
+    """Return the held contacts, the other contacts, and the rows with impulses: of held contacts, of rigid joints."""
     n, s, parts = held.shape[0], 0, 0
     stand, apart = indices(arena, n), indices(arena, n)
     for i in range(n):
@@ -126,7 +126,7 @@ def _objective(w: Whitened, stand: Integers, rows: int, weight: Array, A: Array,
     Args:
         w: The step in whitened form.
         stand: Held contacts, shape (s,).
-        rows: Number of impulses that are not the motors'.
+        rows: Number of impulses at contacts and rigid joints.
         weight: Extra weight of each contact's impulse, shape (n,).
         A: From `_motions`.
         arena: Arena for all arrays.
@@ -160,7 +160,7 @@ def _objective(w: Whitened, stand: Integers, rows: int, weight: Array, A: Array,
 def _limits(
     w: Whitened, mu: Array, bounds: Bounds, stand: Integers, apart: Integers, A: Array, arena: Arena
 ) -> tuple[Array, Array]:
-    """Return rows G x ≥ least: friction pyramids, motors, and other contacts, which do not approach."""
+    """Return G and `least` of G x ≥ least: friction pyramids, motor limits, and non-penetration of other contacts."""
     size, p, s = A.shape[1] - 1, w.fixed.shape[0], stand.shape[0]
     most, rows, count = 5 * s + 2 * p + apart.shape[0], size - p, 0
     G, least = matrix(arena, most, size), zeros(arena, most)
@@ -178,7 +178,7 @@ def _limits(
             if np.isfinite(bound):
                 G[count, rows + a], least[count] = sign, sign * bound
                 count += 1
-    for i in apart:  # it comes down by no more than its gap
+    for i in apart:  # it may close its gap, no more
         least[count] = _condition(w, i, A, G[count])
         count += 1
     return G[:count], least[:count]
@@ -192,7 +192,7 @@ def nearest_motion_kernel(
     """Solve the quadratic program of the module.
 
     Args:
-        w: The step in whitened form, with the rows of contacts and of rigid joints and their constants.
+        w: The step in whitened form, with contacts and rigid joints.
         cones: Friction, and extra weights of impulses.
         held: Contacts that neither slip nor open, shape (n,).
         bounds: Bounds of the motor impulses.
@@ -201,7 +201,7 @@ def nearest_motion_kernel(
         arena: Arena for all arrays.
 
     Returns:
-        Residual of the program, inf if it has no answer; f and impulse are then unchanged.
+        Residual of the program; inf if there is no answer: f and impulse are then unchanged.
     """
     stand, apart, pushing = _roles(w, held, arena)
     rows, p, mu = pushing.shape[0], w.fixed.shape[0], cones.mu

@@ -4,7 +4,7 @@ A scheme is a compiled function of an `AssembledStep` (`idcontrol.controllers.st
 returns an `Answer`; `control` calls it at its address. The functions below are built from stages that can be called
 separately: `stick`, the contact models, `share`, `unload`.
 
-What a scheme cannot solve at once, `idcontrol.controllers.relax` solves in Python, with the same stages.
+A step that a compiled scheme does not solve is solved in Python with the same stages (`idcontrol.controllers.relax`).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tic
 from idcontrol.types import Array, Booleans
 
 STICKING_RANK: Final = 1e-2
-"""Directions of ρ shorter than this, relative to the longest, are ignored by `stick`: as in the model without slip,
-feet that nearly miss a plane would be braced with kilonewtons (math.md, section 4.2)."""
+"""Relative length below which `stick` ignores a direction of ρ: otherwise kilonewtons would brace feet that are almost
+in one plane, as in the model without slip (math.md, section 4.2)."""
 
 CONSISTENT: Final = 1e-11
 """Largest violation of the contact rows, relative to their constants, that counts as rounding."""
@@ -59,22 +59,22 @@ CONSISTENT: Final = 1e-11
 FADES_S: Final = 0.01
 """Time constant with which the last torque fades when impulses are shared close to it [s]: the duration of a landing.
 
-Nothing else keeps forces that the base does not feel, so forces would last from one stance into the next, where they
-have to be reduced within a few periods (math.md, section 6.1)."""
+Internal forces do not move the base, so without fading they would last into the next stance, and would have to be
+reduced there within a few periods (math.md, section 6.1)."""
 
 STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
 """Ground of `id-sap`, nearly rigid for the whole robot.
 
-The default is near-rigid relative to the inverse mass of a *foot*, whose leg is light: the standing robot would be
-predicted to sink in every period by as much as the contacts need to press, on ground that does not; joints follow that
-error (5e-2 rad in the trot of `links`, 2e-3 with these)."""
+SAP's default stiffness is nearly rigid for the mass at a *foot*, whose leg is light. Under the whole robot such ground
+would be predicted to sink in every period, and the joints follow that error: 5e-2 rad in the trot of `links`, 2e-3 with
+these parameters."""
 
 # --- stages
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _sticking_motion(p: AssembledStep, x: Array, arena: Arena) -> float:
-    """Write the shortest x with ρx + c = 0: no contact slips or parts. Return the residual relative to c."""
+    """Write the shortest x with ρx + c = 0: no contact slips or opens. Return the residual relative to c."""
     rho, c = p.w.rho, p.w.c
     rows, k = rho.shape
     longest, largest = 0.0, 0.0
@@ -83,7 +83,7 @@ def _sticking_motion(p: AssembledStep, x: Array, arena: Arena) -> float:
         for d in range(k):
             square += rho[r, d] * rho[r, d]
         longest, largest = max(longest, square), max(largest, abs(c[r]))
-        if k == 0:  # a fixed machine: all of c is rounding where the joints alone keep the contacts
+        if k == 0:  # a fixed base: the joints alone satisfy the contacts, so c consists of rounding errors
             terms = 0.0
             for i in range(p.w.v_free.shape[0]):
                 terms += abs(p.w.rows[r, i] * p.w.v_free[i])
@@ -114,8 +114,8 @@ def _sticking_motion(p: AssembledStep, x: Array, arena: Arena) -> float:
 def stick(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Try the shortcut: if all contacts may stick, stage II alone computes the impulses (docs/theory/sticking.md).
 
-    The projected demand agrees with contacts that neither slip nor part. If impulses within the friction pyramids give
-    that motion, it solves every model of rigid contact, and no contact problem has to be solved.
+    The projected demand agrees with contacts that neither slip nor open. If impulses within the friction pyramids give
+    this motion, they solve every model of rigid contact, and no contact problem has to be solved.
     """
     k, p_joints = p.w.rho.shape[1], p.w.fixed.shape[0]
     if p.known.shape[0] > 0 and not np.isnan(p.known[0]):
@@ -153,7 +153,7 @@ def certify(p: AssembledStep, f: Array, arena: Arena) -> Answer:
 @late(lambda *_: ANSWER)
 @njit(cache=True, error_model="numpy")
 def share(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Run stage II: f with the torque closest to `AssembledStep.held` for the same motion (`models.distribution`)."""
+    """Run stage II: the impulses of the same motion whose torque is closest to `p.held` (`models.distribution`)."""
     if f.shape[0] == 0:
         return answer
     y, away = vector(arena, f.shape[0]), vector(arena, answer.impulse.shape[0])
@@ -204,7 +204,7 @@ def approach(p: AssembledStep, f: Array, answer: Answer, reference: Array, arena
 
 @njit(cache=True, error_model="numpy")
 def nearest_problem(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> NearestProblem:
-    """Build the search problem of `nearest`: a contact problem solved by f and motor impulses, and the last torque."""
+    """Build the search problem of `nearest` from a solution f, its motor impulses (p,) and the last torque."""
     rows, k = p.w.rho.shape
     V = matrix(arena, rows, rows)
     for i in range(rows):
@@ -229,11 +229,11 @@ def nearest_problem(p: AssembledStep, f: Array, impulse: Array, arena: Arena) ->
 def nearest(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> tuple[float, float]:
     """Overwrite f, a solution of the friction LCP, with the solution whose torque is closest to the last one.
 
-    If that violates the law, by velocities within the search's rounding, f is unchanged.
+    If rounding of the search makes that solution violate the law, f is unchanged.
 
     Returns:
-        The residual of f; how much closer a solution of another motion may be [N m s], zero if the search was
-        completed.
+        The residual of f, and a bound on how much closer a solution of another motion may be [N m s]: zero if the
+        search was completed.
     """
     rows = f.shape[0]
     problem = nearest_problem(p, f, impulse, arena)
@@ -252,11 +252,11 @@ def nearest(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> tuple[f
 @linked
 @njit(cache=True, error_model="numpy")
 def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Take the solution of the friction LCP whose torque is closest to the last one, which fades (`FADES_S`).
+    """Take the solution of the friction LCP whose torque is closest to the fading last torque (`FADES_S`).
 
     The search covers the modes of friction pyramids. With a contact of infinite friction the motion is kept.
     """
-    p.active[:] = 0  # of another vertex
+    p.active[:] = 0  # the active rows belong to another vertex
     if f.shape[0] == 0:
         return Answer(answer.ending, False, answer.residual, answer.impulse, 0.0)
     residual, excess, impulse = answer.residual, np.nan, answer.impulse
@@ -274,7 +274,7 @@ def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 @njit(cache=True, error_model="numpy")
 def move_with(p: AssembledStep, held: Booleans, f: Array, arena: Arena) -> Answer:
     """Relax tracking: the closest motion without slip at the contacts `held` (n,) that friction and motors allow."""
-    p.active[:] = 0  # of another motion
+    p.active[:] = 0  # the active rows belong to another motion
     impulse = vector(arena, p.w.fixed.shape[0])
     residual = nearest_motion_kernel(p.w, p.cones, held, p.bounds, f, impulse, arena)
     return Answer(MOVED if residual <= ACCURATE else NO_SOLUTION, False, residual, impulse, np.nan)
@@ -282,7 +282,7 @@ def move_with(p: AssembledStep, held: Booleans, f: Array, arena: Arena) -> Answe
 
 @njit(cache=True, inner=True, error_model="numpy")
 def move(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Relax tracking, after releasing contacts that part in the motion without slip, whose impulses are f (3 n,)."""
+    """Relax tracking, without the contacts that open in the motion without slip, whose impulses are f (3 n,)."""
     n, k, rho = p.cones.mu.shape[0], p.w.rho.shape[1], p.w.rho
     x, held = zeros(arena, k), flags(arena, n)
     for r in range(f.shape[0]):
@@ -296,12 +296,12 @@ def move(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     return move_with(p, held, f, arena)
 
 
-# --- contact models: they write impulses f of closed contacts, and return True if solved, and the residual
+# --- contact models: they write the impulses f; they return True if solved, and the residual
 
 
 @njit(inline="always")
 def _slipping(kernel: Any, p: AssembledStep, f: Array, arena: Arena) -> tuple[bool, float]:
-    if p.cones.held.any():  # roles of contacts without slip are tried in Python
+    if p.cones.held.any():  # contacts without slip may stick or open: these cases are tried in Python
         return False, np.inf
     ending, _, residual = kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
@@ -328,10 +328,10 @@ def _answer(p: AssembledStep, f: Array, solved: bool, residual: float, arena: Ar
 def _two_stages(model: Any, kind: Any, moves: bool, p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Take the sticking motion if it solves the step, otherwise a contact model and stage II.
 
-    If the joints may move, tracking is relaxed when the motion without slip takes more friction than there is.
+    If it `moves`, tracking is relaxed when the motion without slip needs more than the friction.
     """
     answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
-    bounded = not p.cones.held.any()  # with unbounded friction, feet that nearly slip would be braced
+    bounded = not p.cones.held.any()  # unbounded friction would brace feet that are about to slip
     if p.sticks and bounded:
         answer = stick(p, f, arena)
     if answer.ending != SOLVED:
@@ -378,7 +378,7 @@ def coulomb_qp_raw(p: AssembledStep, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def coulomb_qp_1(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Solve maximal dissipation with a ridge that shares the impulses at once."""
+    """Solve maximal dissipation in one stage: a ridge term shares the impulses."""
     return _one_stage(one_stage_kernel, unload, p, f, arena)
 
 
@@ -399,13 +399,13 @@ def cone(p: AssembledStep, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def coulomb_smooth(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Solve the friction LCP with the torque closest to the last one (their Algorithm 3), which fades."""
+    """Solve the friction LCP with the torque closest to the fading last torque (Zapolsky & Drumwright 2017, Alg. 3)."""
     return _one_stage(continued_lcp_kernel, smooth, p, f, arena)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _compliant(p: AssembledStep, f: Array, away: Array, residual: float, arena: Arena) -> Answer:
-    """Return impulses f of compliant ground; `away` is the difference of v⁺ from the velocities that f causes, (u,)."""
+    """Return impulses f of compliant ground as the answer; `away` (u,) is v⁺ minus the velocities that f causes."""
     _, impulse = recover_kernel(p.w, f, arena)
     for j in range(p.w.fixed.shape[0]):
         for i in range(p.w.free.shape[0]):
@@ -449,17 +449,18 @@ class Scheme:
 
     Attributes:
         name: Name of its contact model, as in `Command.solved_by`.
-        model: The contact model with all its means, in Python.
+        model: The contact model in Python, with restarts and regularization.
         forward: The contact model for servos (math.md, section 12.3) and for predicting impacts.
         solve: The compiled scheme; None if the model runs in Python only.
         impact: `forward`, compiled; None if it runs in Python only.
-        after: Stage from a solution of `model` to shared impulses; None for none.
+        after: Stage that shares the impulses of a solution of `model`; None to keep them.
         sticks: True if contacts may slip only if nothing else has a solution (`relax.without_slip`).
         calms: True for measures against chatter: the demand is projected onto what contacts allow (math.md, section
-            12.1), and torques change no faster than the motors' rate.
+            12.1), and torques obey the torque-rate limit.
         law: The friction law of shared impulses (`idcontrol.models.distribution`).
-        rigid: True if they obey it to the tolerance of the contact model, whatever `InverseSettings.edge_speed_m_s`.
-        printed: The contact model with the objective printed in Zapolsky & Drumwright 2017; None without one.
+        rigid: True if shared impulses obey the law to the contact model's tolerance, not to
+            `InverseSettings.edge_speed_m_s`.
+        printed: The contact model with the objective printed in Zapolsky & Drumwright 2017; None if it is the same.
     """
 
     name: str

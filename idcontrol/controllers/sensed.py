@@ -18,17 +18,16 @@ from idcontrol.types import Array, Command, ContactForces, Reference, State, Sta
 class SensedForces:
     """``τ = [M v̇ + c - Jᵀ f]_q`` with forces f that were sensed some periods ago (math.md, section 1).
 
-    The joints' part of v̇ is desired, the base's follows from the same balance: ``M_bb v̇_b = J_bᵀ f - c_b - M_bq
-    q̈_des``. Forces count at feet that are planned to stand, as in the original.
+    The joints' part of v̇ is the desired acceleration; the base's part follows from the same balance, ``M_bb v̇_b =
+    J_bᵀ f - c_b - M_bq q̈_des``. Only forces at feet that are planned to stand are used, as in the original.
 
-    It cannot control forces that the motion does not show. If feet stick, the difference between the demand on the
-    joints and the motion that the footholds allow moves nothing. It becomes contact forces that balance each other.
-    These are sensed and fed back in the next period, with the same difference added, so they integrate it over time:
-    four feet of the paper's quadruped whose hips are to turn 0.01 rad further than they can press sideways by 51 N/s
-    more and more, until friction ends it (8.3 N at μ = 0.7). At infinite friction nothing ends it: in a trot on
-    ``mu=inf`` the internal forces grew from a median of 12 N to 26 N within 3.5 s, with a maximum of 114 N (9 to 16 N
-    and at most 33 N at μ = 0.7). Feet lost contact, a foot without contact was sensed as zero and not loaded again, and
-    the robot fell at 5 s. Use a controller that predicts its forces there.
+    Internal forces are not controlled. If feet stick, a demand that the footholds do not allow moves nothing: it causes
+    contact forces that balance each other. The sensed forces contain them, and the next period adds the same demand
+    again, so internal forces integrate the error. If the hips of the paper's quadruped are to turn 0.01 rad further
+    than its feet allow, the sideways forces grow by 51 N/s until friction ends it (8.3 N at μ = 0.7). Infinite friction
+    never ends it: in a trot with ``mu=inf`` the median of the internal forces grew from 12 N to 26 N within 3.5 s, with
+    a maximum of 114 N (9 to 16 N and at most 33 N at μ = 0.7). Feet lost contact, their sensed forces were zero, so
+    they were not loaded again, and the robot fell at 5 s. Use a controller that predicts its forces there.
     """
 
     def __init__(self, system: System, contacts: Detector, gains: Gains, h: float, delay: int) -> None:
@@ -36,14 +35,14 @@ class SensedForces:
 
         Args:
             system: The controller's own multibody terms.
-            contacts: Detector of foot contacts on `system`, for the points of the forces; with an infinite margin it
-                lists every foot in the order of their numbers.
+            contacts: Detector of foot contacts on `system`, for the points at which forces act; with an infinite margin
+                it must list all feet in order.
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].
             delay: Age of the forces in control periods, 1 or more.
 
         Raises:
-            InputError: The machine stands on soles: sensors measure no forces at their corners.
+            InputError: The robot stands on soles: sensors measure no forces at the corners of soles.
         """
         if getattr(contacts, "sole_patch", None) is not None:
             raise InputError("sensed forces at the corners of soles are unknown; take a controller that predicts them")
@@ -104,7 +103,7 @@ class SensedForces:
         """Copy sensed forces into arrays.
 
         Raises:
-            ValueError: They are unusable; the text says why.
+            ValueError: The forces are unusable; the text says why.
         """
         if forces is None:
             return ContactForces.none()

@@ -1,9 +1,9 @@
 r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky & Drumwright 2017, sections 4-6).
 
 1. *demand*: desired joint velocities ``b = v + h (a_des + kp (q_des - q) + kd (v_des - v))``
-2. *stance*: which feet are contacts, and the velocity that each may still have (`idcontrol.contact.landing`)
-3. *project*: b becomes what these contacts allow (`idcontrol.controllers.projection`)
-4. *whiten*: the unknown velocities, eliminated (`idcontrol.models.whitened`)
+2. *stance*: which feet are contacts, and the velocity that a landing foot may still have (`idcontrol.contact.landing`)
+3. *project*: b is projected onto the motions that these contacts allow (`idcontrol.controllers.projection`)
+4. *whiten*: the unknown velocities are eliminated (`idcontrol.models.whitened`)
 5. *solve* and *distribute*: contact impulses, by a scheme (`idcontrol.controllers.schemes`)
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
 
@@ -12,8 +12,8 @@ runs the rest. If a motor is beyond its bounds, it releases the joints that lag 
 torques are fixed at the bounds, and the step is solved again. Each further round releases the joints whose motors are
 still beyond their bounds, until none is.
 
-`control` is the whole step, compiled once for all compiled schemes. A step that its scheme does not solve is repeated
-by `idcontrol.controllers.inverse`: the same `ladder`, run as Python, with a scheme that can do more
+`control` is the whole step, compiled once for all compiled schemes. If the scheme does not solve it,
+`idcontrol.controllers.inverse` repeats the step: the same `ladder`, run as Python, with a more capable scheme
 (`idcontrol.controllers.relax`).
 """
 
@@ -59,7 +59,7 @@ from idcontrol.types import Array, Booleans, Integers
 SOLVED: Final = 0
 """The scheme solved the step."""
 INEXACT: Final = 4
-"""A regularized contact problem was solved, where the exact one was not."""
+"""A regularized contact problem was solved; the exact problem was not."""
 COARSE: Final = 8
 """The contacts obey their law to fewer digits than the tolerance, or stage II has no impulses."""
 SLIPS: Final = 12
@@ -69,10 +69,10 @@ MOVED: Final = 16
 SERVO: Final = 20
 """All motors are stiff velocity servos."""
 SERVO_SLIPS: Final = 24
-"""The same in a scheme without slip, if allowing slip has no solution, either."""
+"""All motors are servos in a scheme without slip: allowing slip had no solution, either."""
 
 LIMIT: Final = 1
-"""Added to the outcome of a step with released joints: their torques are at their bounds."""
+"""Added to the outcome of a step with released joints, whose torques are at their bounds."""
 FASTER: Final = 2
 """Added to the outcome of a step in which a torque changes faster than its rate allows."""
 
@@ -94,28 +94,28 @@ DROPPED: Final[Mapping[int, tuple[str, ...]]] = {
     ending + limit + faster: tuple(dict.fromkeys(("tracking",) * limit + words + ("rate",) * (faster // FASTER)))
     for (ending, words), limit, faster in product(_BY_SCHEME.items(), (0, LIMIT), (0, FASTER))
 }
-"""The outcomes of a step that has torques, and `Command.dropped` for each: the relaxed demands."""
+"""The relaxed demands (`Command.dropped`) for each outcome of a step that has torques."""
 
 EASE_S: Final = 1.0
-"""Time after the last touchdown over which the joints begin to hold feet that all stay [s]."""
+"""Time after the last touchdown over which internal forces are eased in while all feet stay, see `holding` [s]."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
 
 
 MOST_RELEASES: Final = 10
-"""Limit of periods in which joints may be released for the rate of their torques: enough to spread a landing. If an
-unmodelled push or load needs more, staying upright takes priority over the rate, and the step says so (`FASTER`)."""
+"""Limit of periods in which joints may be released for the torque-rate limit: enough to spread a landing. If an
+unmodelled push or load needs more, staying upright takes priority over the rate, and the outcome includes `FASTER`."""
 
 SOLE_RANK: Final = 1e-7
-"""Motions of a sole's corners shorter than this, relative to the longest, count as none: two corners do not twist."""
+"""Relative length below which a motion of a sole's corners counts as zero: two corners cannot show every twist."""
 
 ROWS: Final = types.Tuple((typeof(np.empty((0, 0))), typeof(np.empty(0))))
-"""Rows and a number for each, as compiled code returns them."""
+"""Numba's type of rows and one number for each row."""
 
 END_SLACK: Final = 1e-6
-"""Distance by which tasks may move a joint too far towards its stop in a period before a program forbids it [rad or m]:
-rounding and other tasks move a gripper that rests at its stop by less."""
+"""Distance by which tasks may exceed the allowed approach of a joint to its stop in a period [rad or m]; beyond it, the
+quadratic program is solved. Rounding and other tasks move a gripper at its stop by less."""
 
 LIFT_M_S: Final = 2e-3
 """A corner of a sole that leaves the ground faster than this is lifted [m/s]; it carries no force until it lands."""
@@ -155,8 +155,8 @@ class JointLaw(NamedTuple):
     """Feedback of each joint in acceleration, and its limits, shapes (a,).
 
     Attributes:
-        kp: [1/s²].
-        kd: [1/s].
+        kp: Stiffness [1/s²].
+        kd: Damping [1/s].
         limit: Largest torque [N m]; inf for no limit.
         room: Other limits of joints and motors.
     """
@@ -180,8 +180,8 @@ class Result(NamedTuple):
     """Arrays that a step writes its result into.
 
     Attributes:
-        tau: Torques, shape (a,) [N m]; initially the last step's, NaN without one.
-        identity: Contacts, the first n entries.
+        tau: Torques, shape (a,) [N m]; initially the last step's, NaN if there was none.
+        identity: Identities of the contacts, the first n entries.
         force: Predicted forces in world axes, shape (most, 3) [N].
         normal: Contact normals in world axes, shape (most, 3).
     """
@@ -193,12 +193,13 @@ class Result(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """Data that is constant from step to step.
+    """Data of a controller's steps.
 
     Attributes:
         arena: Arena of a step.
         scheme: Address of the compiled scheme (`scheme_at`); 0 if there is none.
-        impact: Address of the compiled model that predicts impacts (`idcontrol.controllers.impacts`); 0 likewise.
+        impact: Address of the compiled model that predicts impacts (`idcontrol.controllers.impacts`); 0 if there is
+            none.
         h: Control period [s].
         terms: Multibody terms.
         joints: Feedback and limits.
@@ -213,8 +214,8 @@ class Machine(NamedTuple):
         result: The step's result.
         releases: Number of periods with released joints, shape (1,).
         tasks: Whole-body tasks in addition to the joints' reference.
-        patch: Foot that each contact belongs to, by its identity; empty if each is its own foot.
-        lifted: Of each corner of a sole, 0 while it stands, else 1 + the number of periods at rest in the air; empty
+        patch: Foot of each contact, by its identity; empty if each contact is its own foot.
+        lifted: For each corner of a sole, 0 while it stands, else 1 + the number of periods at rest in the air; empty
             without soles.
     """
 
@@ -268,19 +269,19 @@ class AssembledStep(NamedTuple):
         w: The whitened problem of the n contacts in stance; `c` is relative to `target`, and `roundoff` is computed on
             demand (`idcontrol.models.whitened.uncertain`): steps in which all contacts stick never need it.
         b: Desired joint velocities, projected, shape (a,) [rad/s].
-        which: Places of these contacts among those detected, shape (n,).
-        contacts: These contacts; their rows are relative to `target` instead of their surface.
+        which: Indices of the contacts in stance among all candidates, shape (n,).
+        contacts: The contacts in stance; velocities are relative to `target` instead of their surface.
         target: Target velocities of their rows, shape (3 n,) [m/s].
         cones: Friction, contacts without slip, weights of feet that ramp, v_tol, friction law.
         active: Bit set of each contact's active rows, in and out, shape (n,).
-        last: Motor impulses of the last step, shape (a,) [N m s]; zero without one.
+        last: Motor impulses of the last step, shape (a,) [N m s]; zero if there was none.
         held: Motor impulses demanded by joint errors in addition to the motion, shape (a,) [N m s] (`holding`): stage
-            II approaches them, schemes without one add them to their own.
+            II approaches them, schemes without a second stage add them to their own.
         bounds: Bounds of the motors.
         h: Control period [s].
         sticks: True to try the sticking motion first: b agrees with it.
-        known: That motion's impulses of contacts (3 n,) and motors (a,), then its residual, once the certificate has
-            written them; NaN before, and empty without tasks.
+        known: Impulses of contacts (3 n,) and motors (a,) of the sticking motion, then its residual, written by
+            `schemes.certify`; NaN until then, and empty without tasks.
         lands: True if a foot meets the ground within the period (`meets_ground`).
     """
 
@@ -323,13 +324,13 @@ Solve: TypeAlias = Callable[[AssembledStep, Array, Arena], Answer]
 
 ANSWER: Final = typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0))
 ask: Any = calls(ANSWER)
-"""Calls a scheme: a compiled one at its address, in interpreted code a function."""
+"""Calls a scheme: in compiled code at its address, in interpreted code as a function."""
 
 
 def step_from_problem(
     problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds | None = None
 ) -> AssembledStep:
-    """Return a control step from its problem alone, without a memory of the last one.
+    """Assemble a control step from its problem alone, without a memory of the last step.
 
     Args:
         problem: The step, with prescribed velocities.
@@ -398,7 +399,7 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def joint_error(terms: MachineTerms, inputs: Inputs, j: int) -> tuple[float, float]:
-    """Return the angle of joint j and its distance to the reference, a continuous joint the shorter way round [rad]."""
+    """Return the angle of joint j and its error [rad]; a continuous joint turns the shorter way round."""
     q, at, goal = inputs.q, terms.joint_q[j], inputs.joint_q[j]
     if terms.joint_circle[j]:  # as cosine and sine
         angle = np.arctan2(q[at + 1], q[at])
@@ -410,7 +411,7 @@ def joint_error(terms: MachineTerms, inputs: Inputs, j: int) -> tuple[float, flo
 def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: Array, b: Array) -> None:
     """Write b = v + h (a_des + kp (q_des - q) + kd (v_des - v)), shape (a,) [rad/s].
 
-    A joint is commanded to cover no more than a part of the distance to its stop in a period (`feedback.nearing`).
+    b is limited to the speed at which a joint comes to rest at its stop (`feedback.nearing`).
 
     Args:
         terms: Provides the kinds of joints.
@@ -432,14 +433,14 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
 def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_speed_m_s: float) -> bool:
     """True if contact i approaches the ground faster than a resting foot, and closes its gap within a period.
 
-    A foot that is estimated below the ground has already met it, or the ground is misplaced.
+    False for a foot that is estimated below the ground: it has already landed, or the ground is misplaced.
 
     Args:
         contacts: All candidate contacts.
-        i: Which of them.
+        i: Index of the contact.
         v: Velocity in our order, shape (m,).
         h: Control period [s].
-        approach_speed_m_s: A slower foot rests.
+        approach_speed_m_s: Speed below which a foot rests.
     """
     opening = -contacts.surface_velocity[i]
     for k in range(v.shape[0]):
@@ -499,14 +500,14 @@ def stance(
     lifted: Integers,
     arena: Arena,
 ) -> Integers:
-    """Return the indices of contacts whose feet are planned to stand, not still landing, and at rest.
+    """Return the indices of contacts whose feet are planned to stand, and are neither landing nor moving.
 
-    Within `HOVER_M` of the ground a foot need not be at rest.
+    Below a gap of `HOVER_M` a foot may move.
 
     Args:
         contacts: All candidate contacts; identities are numbers of feet.
         v: Velocity in our order, shape (m,).
-        inputs: Planned stance of each foot, and since when.
+        inputs: Planned stance of each foot, and the time since its touchdown.
         rule: Rule for landing feet.
         lifted: By identity: 0 of a corner that stands; empty without soles.
         arena: Arena for all arrays.
@@ -543,12 +544,12 @@ def stance(
 def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, arena: Arena) -> tuple[Array, Array]:
     """Replace the target velocities of the corners of each sole by the closest velocities of a rigid body.
 
-    The columns of the rows that belong to the base are the velocities of a robot that moves as one body.
+    The columns of the base in the contact rows are the velocities of a robot that moves as one rigid body.
 
     Args:
         contacts: The n contacts.
-        patch: Foot that each belongs to, by its identity.
-        u: Number of unactuated velocities; without six no sole moves freely, and nothing is done.
+        patch: Foot of each contact, by its identity.
+        u: Number of unactuated velocities; below six no sole moves freely, and nothing changes.
         target: In and out, shape (3 n,) [m/s].
         arena: Arena for all arrays.
 
@@ -569,7 +570,7 @@ def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, ar
             if patch[contacts.identity[i]] == patch[contacts.identity[first]]:
                 corners[count], done[i] = i, True
                 count += 1
-        # velocities of the corners as rows: one for each motion of the base
+        # columns: the corners' velocities for each motion of the base
         columns, unused, longest = matrix(arena, 3 * count, 6), zeros(arena, 6), 0.0
         old, squares = vector(arena, 3 * count), zeros(arena, 6)
         for k in range(3 * count):
@@ -635,20 +636,19 @@ def ramp_weights(identity: Integers, inputs: Inputs, ramp_s: float, arena: Arena
 def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena) -> Array:
     """Return motor impulses ``h kp I (q_des - q)`` if all feet stay, shape (a,) [N m s]; otherwise zero.
 
-    The projection removes from the demand what contacts without slip forbid. If feet creep, errors in these directions
-    grow unless they demand internal forces: the part of a torque that moves nothing. The stiffness is that of the other
-    directions, in which a joint moves the robot's inertia at its foot, I = Σ J²/(n |ρ|²).
+    The projection removes the part of the demand that contacts without slip forbid. If feet creep, joint errors in
+    these directions grow unless they demand internal forces, torques that move nothing. The stiffness is the same as in
+    the other directions, where a joint moves the robot's inertia at its foot, I = Σ J²/(n |ρ|²).
 
-    With tasks the joints' reference is only a posture, from which they may deviate: it demands no internal forces.
-
-    Velocities are omitted: the noise of impossible ones would become torque, divided by h.
+    With tasks the joints' reference is only a posture, and demands no internal forces.
 
     Args:
         machine: Gains, and the reference of the joints.
         contacts: The n feet in contact.
-        rho: Their whitened rows, joints held, shape (3 n, u).
+        rho: Whitened rows of their contacts with prescribed joints, shape (3 n, u).
         arena: Arena for all arrays.
     """
+    # velocity errors are omitted: their noise, divided by h, would become torque
     inputs, kp, n = machine.inputs, machine.joints.kp, contacts.identity.shape[0]
     out: Array = zeros(arena, kp.shape[0])
     share, u = 1.0 if machine.projects and machine.tasks.targets.kind.shape[0] == 0 else 0.0, rho.shape[1]
@@ -670,7 +670,7 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
 
 @njit(cache=True, inner=True, error_model="numpy")
 def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> None:
-    """Write the torques [N m] that motors can give at speeds [rad/s or m/s] of their joints, shapes (a,)."""
+    """Write the smallest and largest torques [N m] of motors at the joints' speeds [rad/s or m/s], shapes (a,)."""
     for j in range(speed.shape[0]):
         most[j] = joints.limit[j]
         least[j] = -most[j]
@@ -700,7 +700,7 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
     Args:
         machine: Limits and the last torque.
         v: Velocity in our order, shape (m,).
-        rated: True to limit a torque's change by its rate, in addition to its limit at that speed.
+        rated: True to apply the torque-rate limit in addition to the torque limits.
         arena: Arena for all arrays.
     """
     h, a, rate = machine.h, machine.joints.limit.shape[0], machine.joints.room.torque_rate
@@ -719,7 +719,7 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
 
 @njit(cache=True, inner=True, error_model="numpy")
 def wished(machine: Machine, v: Array, b: Array, J: Array, target: Array, arena: Arena) -> Wish:
-    """Gather the additional demands for `TaskTerms`: the joints' reference b, and rows of contacts in stance."""
+    """Gather the demands in addition to `TaskTerms`: the joints' reference b, and the contacts in stance."""
     a = b.shape[0]
     slowest, fastest = vector(arena, a), vector(arena, a)
     for j in range(a):
@@ -734,7 +734,7 @@ def wished(machine: Machine, v: Array, b: Array, J: Array, target: Array, arena:
 def within_limits(bound: Bound, step: AssembledStep, arena: Arena) -> AssembledStep:
     """Return the step with the motion of tasks within the limits of friction and motors.
 
-    That is `step` itself if its contacts can stick within them and no joint is moved beyond its stops.
+    The step is returned unchanged if its contacts can stick within these limits and no joint passes its stops.
     """
     machine = bound.borrowed
     terms, tasks, h = machine.terms, machine.tasks, machine.h
@@ -761,9 +761,9 @@ def within_limits(bound: Bound, step: AssembledStep, arena: Arena) -> AssembledS
     )  # fmt: skip
 
 
-@njit(inline="always")  # passed directly, it would be compiled once more
+@njit(inline="always")  # otherwise it would be compiled twice
 def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> AssembledStep:
-    """Run stages 1 to 4: the problem of one control step; `machine.terms` and `detected` belong to `machine.inputs`."""
+    """Run stages 1 to 4; `machine.terms` and the candidates `detected` must belong to `machine.inputs`."""
     inputs = machine.inputs
     terms, h = machine.terms, machine.h
     m, v, b = terms.M.shape[0], velocity(machine, arena), vector(arena, terms.fixed.shape[0])
@@ -824,12 +824,12 @@ def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> Assembl
 
 @njit(cache=True, forceinline=True, error_model="numpy")
 def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
-    """True if joints are released: motor impulses of tracked joints (p,) are beyond their bounds.
+    """Release joints whose motor impulses are beyond their bounds; return True if there are any.
 
     Args:
         bounds: Bounds of all motor impulses.
-        impulse: Impulses of the tracked joints.
-        known: In and out: bounds of the released joints, NaN for tracked ones, shape (a,) [N m s].
+        impulse: Impulses of the tracked joints, shape (p,) [N m s].
+        known: In and out: bounds of the released joints, NaN for tracked joints, shape (a,) [N m s].
     """
     exceeds, k = False, 0
     for j in range(known.shape[0]):
@@ -846,11 +846,11 @@ def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def drive(step: AssembledStep, known: Array, active: Integers, arena: Arena) -> AssembledStep:
-    """Return the step with some joints released: their motor impulses are known, and their velocities not prescribed.
+    """Return the step with released joints: their motor impulses are known, their velocities are not prescribed.
 
     Args:
         step: The step with all joints prescribed.
-        known: Motor impulses of the released joints, NaN for the others, shape (a,) [N m s].
+        known: Motor impulses of the released joints, NaN for tracked joints, shape (a,) [N m s].
         active: Bit set of each contact's active rows, in and out, shape (n,).
         arena: Arena for all arrays.
     """
@@ -900,10 +900,10 @@ def next_round(
 
     Args:
         bound: The machine.
-        step: The step with all joints prescribed; if it `widens`, its bounds become those without a rate limit.
+        step: The step with all joints prescribed; if `widens`, its bounds are replaced by bounds without a rate limit.
         impulse: Motor impulses of the joints that were tracked, shape (p,) [N m s].
-        known: In and out: as in `drive`; in, bounds of the joints beyond them.
-        widens: True to track all joints once more, within wider bounds.
+        known: In and out: as in `drive`, initially from `beyond`.
+        widens: True to track all joints once more, without the torque-rate limit.
         at_once: True if all joints were tracked.
         arena: Arena for all arrays.
     """
@@ -930,11 +930,12 @@ def torque(
         bounds: Bounds of all motor impulses.
         f: Impulses of the n contacts in stance, shape (3 n,) [N s].
         impulse: Motor impulses of the tracked joints, shape (p,) [N m s].
-        known: In: impulses of the released joints, NaN for tracked ones; out: all, within their bounds, shape (a,).
+        known: In: impulses of the released joints, NaN for tracked joints, shape (a,) [N m s]. Out: the impulses of all
+            joints, within their bounds.
 
     Returns:
-        True if they are finite, otherwise the torques are unchanged; True if a torque is at its limit; True if one
-        changes faster than its rate allows.
+        True if the impulses are finite, else the torques are unchanged; True if a torque is at its limit; True if a
+        torque changes faster than its rate allows.
     """
     machine = bound.borrowed
     result, k = machine.result, 0
@@ -959,19 +960,19 @@ def torque(
         limit, last = machine.joints.limit[j], result.tau[j]
         result.tau[j] = min(max(known[j] / machine.h, -limit), limit)
         clipped = clipped or abs(result.tau[j]) >= limit * (1.0 - MET)
-        # a first torque, after NaN, is not
+        # False for the first torque: `last` is NaN
         faster = faster or abs(result.tau[j] - last) > machine.h * machine.joints.room.torque_rate[j]
     return True, clipped, faster
 
 
 @njit(cache=True)
 def count_released(releases: Integers, tracked: bool, calm: bool) -> None:
-    """Count a period in `releases` (1,), from 0 to `MOST_RELEASES`: up if joints were released, down if it was calm.
+    """Count periods with released joints up, and calm periods down, between 0 and `MOST_RELEASES`.
 
     Args:
-        releases: In and out.
+        releases: The count, updated, shape (1,).
         tracked: True if no joint was released.
-        calm: True if also tracking and the rate were kept.
+        calm: True if the scheme did not relax tracking, and the torque-rate limit was applied.
     """
     if not tracked:
         releases[0] = min(releases[0] + 1, MOST_RELEASES)
@@ -990,7 +991,7 @@ def assemble_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> As
 
 
 def scheme_at(scheme: Solve, bound: Bound, candidates: Packed) -> int:
-    """Return the address of a compiled scheme, for machines and contacts like these."""
+    """Return the address of a compiled scheme, for machines and contacts of these types."""
     step = type_returned(assemble_borrowed, bound, ContactArrays(*candidates), HEAP)
     where: int = address(scheme, ANSWER, step, candidates[2], HEAP)
     return where
@@ -999,7 +1000,7 @@ def scheme_at(scheme: Solve, bound: Bound, candidates: Packed) -> int:
 def ladder(scheme: Any, bound: Bound, machine: Machine, step: AssembledStep, arena: Arena) -> Outcome:
     """Solve an assembled problem by a scheme, and release joints until all motors are within their bounds.
 
-    Forces are written into `Machine.result`, and torques, too, if the outcome is one of `DROPPED`. Compiled and
+    Contact forces and torques are written into `Machine.result` if the outcome is one of `DROPPED`. Compiled and
     interpreted code share this function.
 
     Args:
@@ -1013,7 +1014,7 @@ def ladder(scheme: Any, bound: Bound, machine: Machine, step: AssembledStep, are
     f, known = zeros(arena, 3 * n), vector(arena, step.b.shape[0])
     known[:] = np.nan
     driven, at_once, rated, clipped = step, True, True, False
-    # after the first round, and one more if bounds widen, each round releases tracked joints: so this ends
+    # the loop ends: except for the first round and the one after widening, each round releases tracked joints
     while True:
         answer = ask(scheme, (driven, f, arena))
         ending = answer.ending
@@ -1059,7 +1060,7 @@ def control(bound: Bound, candidates: AnyContacts) -> Outcome:
 
 
 OutcomeFields: TypeAlias = tuple[int, bool, bool, float, int, float, bool]
-"""`Outcome` as compiled code returns it to Python: a plain tuple, since Numba creates a named one in microseconds."""
+"""Fields of `Outcome` as a plain tuple: Numba needs microseconds to return a named one to Python."""
 
 
 @njit(cache=True, inner=True, forceinline=True)
@@ -1085,7 +1086,7 @@ def control_bound(bound: Bound, candidates: AnyContacts) -> OutcomeFields:
 
 @njit(cache=True, error_model="numpy")
 def assemble_bound(bound: Bound, candidates: Packed, arena: Arena) -> AssembledStep:
-    """Run `assemble` on a bound machine: the problem that `control` solves, for interpreted code."""
+    """Assemble the problem that `control` solves, for interpreted code."""
     step = assemble(bound.values, ContactArrays(*candidates), arena)
     if bound.values.tasks.targets.kind.shape[0] > 0:
         step = within_limits(bound, step, arena)

@@ -1,8 +1,8 @@
 """Joint velocities that whole-body tasks demand in a control step (docs/theory/tasks.md).
 
-They are first computed without limits of friction and motors. If all contacts can stick with that motion, within
-friction cones and motor limits, it also solves the program with these limits, and no quadratic program is needed: that
-program has the same objective and equations, and its optimum without inequalities satisfies them.
+They are first computed without limits of friction and motors. If all contacts can stick with this motion within
+friction cones and motor limits, it is also the optimum of the quadratic program with these limits, which has the same
+objective and equations: the program need not be solved.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from idcontrol.tasks.rows import Placement, Targets, task_rows
 from idcontrol.types import Array, Integers
 
 FREE: Final = 0
-"""The motion of the tasks needs no limits."""
+"""The motion of the tasks satisfies all limits."""
 BOUNDED: Final = 1
 """A quadratic program chose the motion."""
 INFEASIBLE: Final = 2
-"""Contacts and limits allow no motion without slip: the contact model answers the demand without them."""
+"""Contacts and limits allow no motion without slip: the contact model gets the demand without limits."""
 DEMANDS: Final = ("free", "qp", "infeasible")
 """The values of `Command.demand`."""
 TARGETS: Final = typeof(NO_TARGETS)
@@ -39,8 +39,8 @@ class TaskTerms(NamedTuple):
     """The tasks of a controller.
 
     Attributes:
-        targets: References and gains; none for a controller with only the joints' reference.
-        placement: Placement of the machine.
+        targets: References and gains; empty for a controller with only the joints' reference.
+        placement: Placement of the robot's bodies.
         joint_weight: Weights of the joints' reference, shape (a,).
         certificate: Address of the scheme that tries the sticking motion within all limits.
         outcome: `FREE`, `BOUNDED` or `INFEASIBLE`, shape (1,).
@@ -62,9 +62,9 @@ class Wish(NamedTuple):
         v: Velocity in the system's order, shape (m,).
         b: Desired joint velocities, shape (a,) [rad/s].
         slowest: Smallest velocities that the joints' stops allow, shape (a,) [rad/s].
-        fastest: Largest ones, shape (a,) [rad/s].
+        fastest: Largest velocities that the joints' stops allow, shape (a,) [rad/s].
         J: Rows of the contacts, shape (3 n, m).
-        target: Their velocities, shape (3 n,) [m/s].
+        target: Target velocities of these rows, shape (3 n,) [m/s].
         h: Control period [s].
     """
 
@@ -97,14 +97,14 @@ def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> 
 @late(lambda *_: TARGETS)
 @njit(cache=True, inner=True, error_model="numpy")
 def force_targets(tasks: TaskTerms, contacts: ContactArrays, h: float, arena: Arena) -> TorqueMap:
-    """Compute what contacts in stance are to do beside the motion (`idcontrol.tasks.forces.force_rows`)."""
+    """Compute the force targets of contacts in stance, beyond the motion (`idcontrol.tasks.forces.force_rows`)."""
     return force_rows(tasks.forces, tasks.placement.rotation, contacts.identity, contacts.axes, h, arena)
 
 
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True, error_model="numpy")
 def miss_targets(tasks: TaskTerms, contacts: ContactArrays, f: Array, h: float, arena: Arena) -> None:
-    """Write what impulses f (3 n,) of contacts in stance miss of the targets of forces."""
+    """Write by how much impulses f (3 n,) of contacts in stance miss the force targets."""
     force = vector(arena, f.shape[0])
     for r in range(f.shape[0]):
         force[r] = f[r] / h
@@ -143,12 +143,12 @@ def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: 
 def bounded_velocities(
     tasks: TaskTerms, M: Array, bias: Array, wish: Wish, mu: Array, least: Array, most: Array, arena: Arena
 ) -> Array:
-    """Compute the joint velocities that tasks demand within all limits; the velocities of `wish` if there are none.
+    """Compute the joint velocities that tasks demand within all limits; return `wish.b` if there are none.
 
     Args:
         tasks: The tasks; their outcome is overwritten.
         M: Inertia, shape (m, m).
-        bias: c, shape (m,).
+        bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
         wish: Reference of the joints, and the contacts.
         mu: Friction of the contacts, shape (n,).
         least: Smallest torques, shape (a,) [N m].

@@ -1,4 +1,4 @@
-"""Runs everything that a controller may need once, before it matters."""
+"""Loads or compiles everything that a controller may call, before its first tick."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TWICE: Final = 2
 DRAWS: Final = 20
 """Number of random demands of each size in a round."""
 DEMANDS: Final = (1e2, 1e3, 1e4)
-"""Joint accelerations that are hard to reach, up to infeasible ones [rad/s²]."""
+"""Joint accelerations from hard to infeasible [rad/s²]."""
 PUSH: Final = 1.0
-"""Speed with which the base slides or falls, or each joint of a robot without one rotates [m/s, rad/s]."""
+"""Speed at which the base slides or falls, or the joints of a fixed robot turn [m/s, rad/s]."""
 TICK_S: Final = 1e-4
 """Time between two calls [s]: estimators learn from the motion within a control period only."""
 SLIDING: Final = 8
-"""Number of calls in which the base goes on sliding, so that the slip of its feet is believed."""
+"""Number of calls in which the base slides: enough for the friction estimator to use the slip of the feet."""
 
 
 class StandingRobot(Protocol):
@@ -38,16 +38,16 @@ class StandingRobot(Protocol):
         ...
 
     def standing_reference(self) -> Reference:
-        """Hold the home pose with all feet on the ground."""
+        """Return a reference that holds the home pose with all feet on the ground."""
         ...
 
 
 @runtime_checkable
 class WithFallback(Protocol):
-    """A controller with a second path through a step, which hardly any step takes."""
+    """A controller with a second path for steps that its compiled path does not solve."""
 
     def fall_back(self, state: State, reference: Reference) -> Command:
-        """Take that path."""
+        """Take the second path."""
         ...
 
 
@@ -64,24 +64,24 @@ def remember(controller: Controller, robot: StandingRobot) -> None:
 def _robot_of(controller: Controller) -> StandingRobot:
     with contextlib.suppress(TypeError, KeyError):
         return _ROBOTS[controller]
-    raise InputError("this controller was not made for a robot by its name: give warm a planner and a start")
+    raise InputError("warm does not know this controller's robot: pass it a planner and a start state")
 
 
 def warm(
     controller: Controller, planner: Callable[[State], Reference] | None = None, start: State | None = None
 ) -> None:
-    """Load or compile whatever a call of `controller` may need, so that no later call is slow for being the first.
+    """Load or compile all kernels that a call of `controller` may need.
 
-    Loading a kernel that is first needed in trouble takes 0.1 s and more, and compiling minutes if nothing is cached;
-    within a tick the controller seems to hang. So a copy of the controller gets easy, hard and impossible demands, with
-    every number of feet on the ground, while sliding and while falling; each time its second path runs, too, which none
-    of these may need. Feet or fingertips that are in the air at `start` are enlarged in the copy to reach the ground.
-    The controller itself keeps its memory.
+    Otherwise the first step that needs a kernel waits 0.1 s or more for loading it, or minutes for compiling it. A copy
+    of the controller gets easy, hard and impossible demands, with every number of feet on the ground, while sliding and
+    while falling; each time its second path runs, too. In the copy, feet or fingertips that are in the air at `start`
+    are enlarged to reach the ground. The controller itself keeps its memory.
 
     Args:
-        controller: The controller; it must be copyable, as all of ours are.
-        planner: Its planner, called once; ``lambda state: reference`` is one, too. None asks the controller to stand.
-        start: Initial state; None for the home pose of the controller's robot, standing.
+        controller: The controller; it must be copyable, as all controllers of this package are.
+        planner: The controller's planner, called once, such as ``lambda state: reference``; None holds the standing
+            pose.
+        start: Initial state; None for the standing pose of the controller's robot.
 
     Raises:
         InputError: The controller has no robot, and `planner` or `start` is missing.
@@ -135,5 +135,5 @@ def _asked(state: State, reference: Reference) -> Iterator[tuple[State, Referenc
         moving = structs.replace(state, v=state.v + PUSH * direction)
         for _ in range(SLIDING):
             yield moving, reference
-        yield moving, structs.replace(reference, stance=np.zeros_like(reference.stance))  # lands off schedule
+        yield moving, structs.replace(reference, stance=np.zeros_like(reference.stance))  # the feet land off schedule
     yield state, structs.replace(reference, a=np.nan * one)

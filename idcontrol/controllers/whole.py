@@ -1,7 +1,7 @@
 """A control step in one call of compiled code: terms, contacts, estimators, and the scheme's step.
 
-It is `idcontrol.controllers.step` with all that precedes it, for robots whose terms and contacts are computed in
-compiled code, and holds no interpreter lock.
+It is for robots whose terms and contacts are computed in compiled code, and does not hold the interpreter lock. The
+scheme's step is `idcontrol.controllers.step`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Whole(NamedTuple):
     """Data of a step in one call; state and reference are in `Machine.inputs`.
 
     Attributes:
-        machine: Its `idcontrol.controllers.step.Machine`.
+        machine: `idcontrol.controllers.step.Machine`.
         friction: `idcontrol.controllers.friction.Friction`.
         load: `idcontrol.controllers.load.Load`.
-        terms: For `terms_kernel`.
-        spheres: For `find`.
-        detected: For `find`.
-        damping: Of the actuators, shape (a,) or empty [N m s/rad or N s/m].
-        dry: Friction of the actuators, shape (a,) or empty [N m or N].
+        terms: Argument of `terms_kernel`.
+        spheres: Argument of `find`.
+        detected: Argument of `find`: the candidate contacts.
+        damping: Viscous friction of the actuators, shape (a,) or empty [N m s/rad or N s/m].
+        dry: Dry friction of the actuators, shape (a,) or empty [N m or N].
         margin_m: A foot counts as a contact below this gap [m].
         rough: True if contacts never slip.
         weighs: True to learn a load.
@@ -64,7 +64,7 @@ def whole_step(bound: Bound, t: float) -> tuple[Outcome, int]:
         t: Time [s].
 
     Returns:
-        Its outcome, and the number of detected contacts.
+        The outcome, and the number of candidate contacts.
     """
     whole = bound.borrowed
     machine, spheres, load = whole.machine.borrowed, whole.spheres.borrowed, whole.load.borrowed
