@@ -1,8 +1,8 @@
 """From geometry to `Contacts`.
 
-`contacts` holds the data and its rows, `terrain` the ground, `spheres` the fast detector of feet, `collision` the
-general one on coal (with `shapes` and `manifold`), `landing` the contact velocities that a controller demands. Another
-detector needs no base class: anything that returns `Contacts` works.
+`contacts` has the data and its rows, `terrain` the ground, `spheres` the fast detector for feet, `collision` the
+general detector on coal (with `shapes` and `manifold`), `landing` the contact velocities that a controller demands. A
+user's detector needs no base class: it only has to return `Contacts`.
 """
 
 TERRAINS = {

@@ -1,4 +1,4 @@
-"""Contacts of many free bodies with each other, with obstacles and with the ground; rows in blocks."""
+"""Contacts of many free bodies with each other, with obstacles and with the ground, with sparse rows."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ WORLD = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyContacts:
-    """The n contact points of one step; the rows are in blocks of the two bodies that touch.
+    """The n contact points of one step, each with rows for the two bodies that touch.
 
     Attributes:
         identity: Number of each contact, the same from step to step, shape (n,).
-        body: Bodies A (pushed along the normal) and B, shape (n, 2); `WORLD` where B does not move.
+        body: Bodies A (pushed along the normal) and B, shape (n, 2); B is `WORLD` if it does not move.
         point: Contact points, world frame, shape (n, 3) [m].
         axes: Rows are normal (to body A), first and second tangent, world frame, right-handed, shape (n, 3, 3).
         gap: Signed distance, shape (n,) [m].
         mu: Friction coefficients, shape (n,).
-        stiffness: Shape (n,) [N/m]; inf is rigid.
-        damping: Shape (n,) [N s/m].
-        rows: Normal, first and second tangential row of body A, and of body B (with the minus; zero for the world), for
-            velocities of `idcontrol.dynamics.bodies`, shape (n, 2, 3, 6).
+        stiffness: Normal stiffness, shape (n,) [N/m]; inf is rigid.
+        damping: Normal damping, shape (n,) [N s/m].
+        rows: Normal, first and second tangential row of body A and of body B, for velocities of
+            `idcontrol.dynamics.bodies`, shape (n, 2, 3, 6). Rows of B include the minus sign, and are zero for the
+            world.
     """
 
     identity: Integers
@@ -74,7 +75,7 @@ class BodyContacts:
 
 
 class BodyArrays(NamedTuple):
-    """`BodyContacts` as compiled code takes them, fields as there."""
+    """Fields of `BodyContacts` for compiled code."""
 
     identity: Integers
     body: Integers
@@ -88,7 +89,7 @@ class BodyArrays(NamedTuple):
 
 
 class _Surfaces(NamedTuple):
-    """Surfaces of the shapes; the ground's is the last.
+    """Surfaces of all shapes; the last entry is the ground's.
 
     Attributes:
         body: Body that carries the surface; `WORLD` if it does not move.
@@ -104,14 +105,14 @@ class _Surfaces(NamedTuple):
 
 
 class _Scene(NamedTuple):
-    """All shapes, the bodies' first.
+    """All g shapes, the bodies' first.
 
     Attributes:
         detection: `Detection.scene`.
-        surfaces: Their surfaces, and the ground's.
-        position: Their origins, world frame, shape (g, 3) [m].
-        rotation: Their axes (columns), shape (g, 3, 3).
-        reach: How far each may move, shape (g,) [m]; 0 for fixed shapes.
+        surfaces: Surfaces of the shapes and the ground.
+        position: Origins of the shapes, world frame, shape (g, 3) [m].
+        rotation: Axes of the shapes (columns), shape (g, 3, 3).
+        reach: Largest motion of each shape, shape (g,) [m]; 0 for fixed shapes.
     """
 
     detection: Bound
@@ -140,10 +141,10 @@ class BodyDetector:
         """Prepare the shapes.
 
         Args:
-            bodies: The bodies; each can touch every other.
+            bodies: The bodies; each can touch every other body.
             obstacles: Shapes that do not move.
             terrain: Ground; None for no ground.
-            ground: Material of the ground; None for a rigid surface with the friction of the other side.
+            ground: Material of the ground; None for a rigid surface with the friction of the body that touches it.
 
         Raises:
             InputError: A kind of shape is not supported, has no volume or is not finite, or an obstacle's position is
@@ -185,12 +186,12 @@ class BodyDetector:
         self._tracked = untracked()
 
     def detect(self, position: Array, rotation: Array, reach: Array) -> BodyContacts:
-        """Return the contacts whose gap is below the reach of both bodies together.
+        """Return the contacts whose gap is below the sum of both bodies' reach.
 
         Args:
             position: Centres of mass, world frame, shape (n, 3) [m].
             rotation: Axes of the bodies (columns), shape (n, 3, 3).
-            reach: How far each body may move, shape (n,) [m].
+            reach: Largest motion of each body, shape (n,) [m].
         """
         pairs = candidates(self.scene, position, rotation, reach)
         self.detection.measure(pairs)
@@ -219,11 +220,11 @@ def candidates(bound: Bound, position: Array, rotation: Array, reach: Array) -> 
 
 @njit(cache=True, error_model="numpy")
 def touching(bound: Bound, pairs: Pairs, before: Tracked) -> tuple[BodyArrays, Tracked]:
-    """Return the contacts of a scene, and what the next step needs to match them.
+    """Return the contacts of a scene, and the record by which the next step matches them.
 
     Args:
         bound: The scene, placed.
-        pairs: From `candidates`, with distances measured where there is no closed form.
+        pairs: From `candidates`; distances without a closed form must have been measured.
         before: Contacts of the previous step.
     """
     scene = bound.borrowed
@@ -238,15 +239,15 @@ def touching(bound: Bound, pairs: Pairs, before: Tracked) -> tuple[BodyArrays, T
 def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Array, Array]:
     """Return bodies, friction, stiffness and damping of each contact from its surfaces, (n, 2), (n,), (n,), (n,).
 
-    Springs are in series: 1/K adds up. Dampers are, too, but the damper of a rigid surface has no motion: the other's
-    takes all of it.
+    The springs of both surfaces are in series, so 1/K adds up. Dampers are in series, too; a rigid surface does not
+    move, so only the other surface's damper counts.
     """
     n = shape.shape[0]
     body, mu, stiffness, damping = np.empty((n, 2), np.int64), np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
         soft, yields, least = 0.0, 0.0, np.inf
         for side in range(2):
-            g = shape[i, side]  # GROUND, -1, is the last
+            g = shape[i, side]  # GROUND is -1, the last entry
             body[i, side] = surfaces.body[g]
             least = min(least, surfaces.mu[g])
             soft += surfaces.softness[g]
@@ -259,7 +260,7 @@ def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Arr
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(body: Integers, position: Array, point: Array, axes: Array) -> Array:
-    """Return the rows of A's minus B's velocity at the contact point: ``axis · (v + ω × r)``, r from body to point."""
+    """Return the rows of A's velocity minus B's at the contact point: ``axis · (v + ω × r)``, r from body to point."""
     rows = np.empty((body.shape[0], 2, 3, 6))
     for i in range(body.shape[0]):
         for side in range(2):

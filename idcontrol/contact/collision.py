@@ -22,13 +22,14 @@ from idcontrol.types import Array, Integers
 class CollisionContacts:
     """Contacts between the shapes of a Pinocchio geometry model, and of its moving shapes with the ground.
 
-    See `detection` for what a contact is. A shape fixed to the world is an obstacle.
+    `idcontrol.contact.detection` defines the contact points. A shape fixed to the world is an obstacle.
 
     Attributes:
         system: The robot; its last `update` places the shapes.
         geometry: The geometry model, with convex hulls for meshes; its collision pairs decide which shapes may collide.
         joints: Joints of bodies A and B of each contact of the last `detect`, shape (n, 2); 0 is the world.
-        shapes: Indices of their geometries in `geometry`, shape (n, 2); `detection.GROUND` for the ground as B.
+        shapes: Indices in `geometry` of shapes A and B of these contacts, shape (n, 2); `detection.GROUND` is the
+            ground.
     """
 
     def __init__(
@@ -44,11 +45,12 @@ class CollisionContacts:
         """Prepare the shapes of `geometry`, which is not changed.
 
         Args:
-            system: The machine.
+            system: The robot.
             geometry: Pinocchio GeometryModel of spheres, capsules, boxes, cylinders, convex hulls and meshes.
-            mu: Friction coefficient of each geometry, shape (g,) or one for all; a contact has the smaller of two.
+            mu: Friction coefficient of each geometry, shape (g,) or one for all; a contact has the smaller coefficient
+                of its two sides.
             terrain: Ground that every moving geometry can touch; None for no ground.
-            terrain_mu: Friction coefficient of the ground; a contact has the smaller of both.
+            terrain_mu: Friction coefficient of the ground.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
 
         Raises:
@@ -57,7 +59,7 @@ class CollisionContacts:
         self.system = system
         self.geometry = geometry.copy()
         things = self.geometry.geometryObjects
-        # including the ground, which is last: its index is -1
+        # the last entry is the ground's: its index is -1
         self._joint: Integers = np.array([*(thing.parentJoint for thing in things), 0], dtype=np.int64)
         self._detection = Detection(
             [thing.geometry for thing in things],
@@ -77,7 +79,7 @@ class CollisionContacts:
         self._mu: Array = np.append(np.broadcast_to(coefficients, (count,)), terrain_mu)
         require_friction(self._mu, [*(thing.name for thing in things), "terrain"])
         self._orientation = float(orientation)
-        # body A is pushed and must move; two shapes on one joint would have zero rows
+        # body A must be able to move; two shapes on one joint would have zero rows
         listed = {(pair.first, pair.second) for pair in self.geometry.collisionPairs}
         useful = {(b, a) if self._joint[a] == 0 else (a, b) for a, b in listed if self._joint[a] != self._joint[b]}
         self._pair: Integers = np.array(sorted(useful), dtype=np.int64).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Contacts as plain data, and the kernel that writes their rows (math.md 2)."""
+"""Contacts as plain data, and the kernel that writes their rows (math.md, section 2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _unset() -> Array:
 
 
 def _plain(values: npt.NDArray[Any], kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the array as kernels take it: itself, or a writable, contiguous copy of that type."""
+    """Return the array itself if kernels take it, else a writable, contiguous copy of that type."""
     # np.require does the same ten times slower
     return values if values.dtype == kind and values.flags.carray else np.require(values, kind, ("C", "W"))
 
@@ -32,14 +32,14 @@ _DEFAULTS = (("surface_velocity", 3, 0.0), ("drift", 3, 0.0), ("stiffness", 1, n
 _REAL, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
 Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array, Array]
-"""The fields of `ContactArrays` as a plain tuple, which compiled calls take in a quarter of the time."""
+"""The fields of `ContactArrays` as a plain tuple: compiled calls convert it in a quarter of the time."""
 
 AnyContacts: TypeAlias = Bound | Packed
-"""Contacts as a compiled step takes them: `Contacts.bound`, or a tuple from compiled code."""
+"""Contacts for a compiled step: `Contacts.bound`, or a tuple from compiled code."""
 
 
 class ContactArrays(NamedTuple):
-    """The part of `Contacts` that kernels use; fields and shapes as there."""
+    """The fields of `Contacts` that kernels use."""
 
     identity: Integers
     axes: Array
@@ -52,7 +52,7 @@ class ContactArrays(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contacts:
-    """The n contact points of one step; body A is pushed along the normal, body B (or the world) against it.
+    """The n contact points of one step; body A is pushed along the normal, body B (or the world) the other way.
 
     Rows are in block order: all normals, then all first tangents, then all second tangents. Fields with a default are
     optional. A detector may return views of its own arrays: they are valid until its next call; `take` copies.
@@ -61,10 +61,10 @@ class Contacts:
         identity: Number of each contact, the same from step to step, shape (n,).
         point: Contact points, world frame, shape (n, 3) [m].
         axes: Rows are normal (to body A), first and second tangent, world frame, right-handed, shape (n, 3, 3).
-        gap: Signed distance φ, positive when apart, shape (n,) [m].
+        gap: Signed distance φ, positive if the bodies are apart, shape (n,) [m].
         mu: Friction coefficients, shape (n,); inf means no slip.
         jacobian: Contact rows J = [N; S; T], shape (3n, m): ``J v`` is the velocity of A relative to B along the axes.
-        surface_velocity: Velocity of the surface, to which ``J v`` is compared, shape (3n,) [m/s]: 0 on still ground
+        surface_velocity: Velocity of the surface, shape (3n,) [m/s]; ``J v`` minus it is the slip. 0 on still ground
             (the default), a conveyor's speed, a decaying velocity for a landing foot (`idcontrol.contact.landing`).
         drift: ``J̇ v``, the contact acceleration at v̇ = 0, shape (3n,) [m/s²]; 0 (the default) if unknown.
         stiffness: Normal stiffness, shape (n,) [N/m]; inf (the default) is rigid.
@@ -90,7 +90,7 @@ class Contacts:
     def __post_init__(self) -> None:
         n = self.identity.shape[0]
         if n > 0:
-            if self.identity.dtype.kind not in "iu":  # truncated to whole numbers, two contacts could become one
+            if self.identity.dtype.kind not in "iu":  # after truncation to whole numbers two contacts could be equal
                 raise InputError(f"contacts: identity has type {self.identity.dtype}; it must be whole numbers")
             for name, size, value in _DEFAULTS:
                 if getattr(self, name).shape[0] == 0:
@@ -114,7 +114,7 @@ class Contacts:
         arrays = (self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian, self.drift)
         axes, gap, mu, surface_velocity, jacobian, drift = reals = tuple(_plain(values, _REAL) for values in arrays)
         packed = _plain(self.identity, _INTEGER), axes, gap, mu, surface_velocity, jacobian, drift
-        # converted fields are converted at every use: their owner may write into the originals in between
+        # fields are converted at every use: their owner may write into the originals in between
         if packed[0] is self.identity and all(map(is_, arrays, reals)):
             object.__setattr__(self, "_packed", packed)
         return packed
@@ -187,7 +187,7 @@ class Contacts:
         )
 
     def force_world(self, impulses: Array, h: float) -> Array:
-        """Return the mean forces on body A over a step, world axes, shape (n, 3) [N].
+        """Return the mean force of each contact on body A over a step, world axes, shape (n, 3) [N].
 
         Args:
             impulses: Normal, first and second tangential impulse of each contact, shape (n, 3) [N s].
@@ -240,12 +240,12 @@ def write_axes(nx: float, ny: float, nz: float, angle: float, out: Array) -> Non
     """Write the axes of a contact: rows unit normal n, first tangent s, second tangent t = n × s.
 
     s is the world x axis projected onto the tangent plane, then turned by `angle` about n. It depends continuously on n
-    except at ±x, where a projected z axis takes over, continuous on the way from n = z to n = ±x.
+    except at n = ±x, where the projected z axis is used; it is continuous on the great circle from n = z to n = ±x.
 
     Args:
-        nx: First component of the unit normal, world frame.
-        ny: Its second component.
-        nz: Its third component.
+        nx: First component of the unit normal n, world frame.
+        ny: Second component of n.
+        nz: Third component of n.
         angle: Orientation of the friction pyramid about the normal [rad].
         out: Overwritten, shape (3, 3).
     """
@@ -279,8 +279,8 @@ def contact_rows(
     """Write the rows [N; S; T] of n contacts: velocity of A minus velocity of B at one point, along the axes.
 
     The velocity of the point p that moves with joint j is, in column k of the support of j, ``Jw_lin + Jw_ang × p``;
-    other columns are 0 (math.md 2). Columns that move both bodies cancel and are left exactly 0. Both rows are taken at
-    the *same* point; otherwise a pair of impulses would produce a torque (math.md 12.5).
+    other columns are 0 (math.md, section 2). Columns that move both bodies cancel and are exactly 0. Both rows are
+    taken at the *same* point; otherwise a pair of impulses would produce a torque (math.md, section 12.5).
 
     Args:
         jacobian: `System.jacobian`: spatial Jacobian at the world origin, linear rows first, shape (6, m).

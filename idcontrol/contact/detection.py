@@ -1,8 +1,8 @@
 """Contact points of placed shapes: with the ground, and of pairs of shapes with each other.
 
-Spheres and boxes have closed-form distances; coal measures the others. Flat contacts become manifolds of up to eight
-points with their own gaps (see `manifold`). A contact keeps its number from step to step: on the ground the corner's
-number, between shapes the number of the nearest contact of the previous step.
+Spheres and boxes have closed-form distances; coal measures other shapes. Flat contacts become manifolds of up to eight
+points with their own gaps (see `manifold`). A contact keeps its identity from step to step: on the ground it is the
+corner's number, between shapes the identity of the nearest contact in the previous step.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Detection:
 
     Attributes:
         shapes: The shapes as arrays.
-        placed: Their placement at the last `put`.
-        geometries: Their coal geometries, with convex hulls for meshes.
+        placed: Placement of the shapes at the last `put`.
+        geometries: Coal geometries of the shapes, with convex hulls for meshes.
         scene: Shapes, placement, ground and arena, for `put` and `contact_points`.
         needs_coal: True if some distances have no closed form.
     """
@@ -60,7 +60,7 @@ class Detection:
 
         Args:
             geometries: The geometries.
-            names: Their names, for messages.
+            names: Names of the geometries, for messages.
             moving: True for geometries that can touch the ground.
             terrain: The ground; None for no ground.
 
@@ -88,7 +88,7 @@ class Detection:
         self._tracked = untracked()
 
     def put(self, position: Array, rotation: Array) -> None:
-        """Place the shapes: origins (g, 3) [m], axes as columns (g, 3, 3), world frame."""
+        """Place the shapes: origins (g, 3) [m], axes (columns) (g, 3, 3), world frame."""
         put(self.scene, position, rotation)
 
     def find(self, pair: Integers, margin: Array, ground_margin: Array) -> Points:
@@ -130,7 +130,7 @@ def untracked() -> Tracked:
 
 @njit(cache=True, error_model="numpy")
 def unmeasured(pair: Integers, margin: Array) -> Pairs:
-    """Return pairs (p, 2) of shapes with their margins (p,), whose distances are to be measured."""
+    """Return pairs (p, 2) of shapes with their margins (p,) [m]; their distances have yet to be measured."""
     p = pair.shape[0]
     return Pairs(pair, margin, np.empty((p, 3)), np.empty((p, 3)), np.empty(p))
 
@@ -144,7 +144,7 @@ def put(scene: Bound, position: Array, rotation: Array) -> None:
 
 @njit(cache=True, error_model="numpy")
 def contact_points(scene: Bound, pairs: Pairs, ground_margin: Array, before: Tracked) -> tuple[Points, Tracked]:
-    """Return contact points with their identities, and what the next step needs to match them.
+    """Return contact points with their identities, and the record by which the next step matches them.
 
     Args:
         scene: `Detection.scene`.

@@ -1,8 +1,8 @@
 """Closed-form distances between spheres and boxes, for kernels; and candidate pairs of shapes in a scene.
 
-Distances are positive between separate shapes, and minus the penetration depth otherwise. Two boxes that overlap are
-separated along the best of fifteen axes (the separating axis theorem). The distance of others is that of the nearest
-corner and face, or edge and edge.
+Distances are positive between separate shapes, and minus the penetration depth otherwise. The depth of two boxes is the
+smallest overlap along fifteen axes (separating axis theorem); the distance of separate boxes is the smallest distance
+of a corner from a face, or of two edges.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 PARALLEL_EDGES = 1e-6
-"""Edges whose directions differ by less than this [rad] need no separating axis: a face normal serves as well."""
+"""Angle [rad] below which edges count as parallel: a face normal then replaces their separating axis."""
 
 FLAT = 1e-7
-"""If a face of a box separates two boxes to within this [m], its exact normal is the direction."""
+"""Tolerance within which a face normal replaces the direction between two boxes [m]: the normal is exact."""
 
 
 class _Box(NamedTuple):
     """A placed box.
 
     Attributes:
-        position: Its middle, world frame, shape (3,) [m].
-        rotation: Its axes (columns), shape (3, 3).
-        half: Half of its sides, shape (3,) [m].
+        position: Centre, world frame, shape (3,) [m].
+        rotation: Axes (columns), shape (3, 3).
+        half: Half lengths of the sides, shape (3,) [m].
     """
 
     position: Array
@@ -40,7 +40,7 @@ class _Box(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def candidate_pairs(low: Array, high: Array, reach: Array, group: Integers) -> Integers:
-    """Return the pairs of shapes whose bounding boxes, each widened by its reach, meet: sorted and swept along x.
+    """Return the pairs of shapes whose widened bounding boxes overlap, by a sweep along x.
 
     Args:
         low: Least coordinates of each shape, shape (g, 3) [m].
@@ -49,12 +49,12 @@ def candidate_pairs(low: Array, high: Array, reach: Array, group: Integers) -> I
         group: Number of the body that carries each shape, shape (g,); -1 is the world. Shapes of one body cannot meet.
 
     Returns:
-        Shapes (A, B) in ascending order, shape (p, 2); A moves, and has the lower number if both do. A shape with a NaN
-        meets nothing.
+        Shapes (A, B) in ascending order, shape (p, 2). A moves; if both move, A has the lower number. A shape with a
+        NaN is in no pair.
     """
     count = low.shape[0]
     order = np.argsort(low[:, 0] - reach)
-    # widened boxes in order, so that the sweep runs along memory
+    # sorted copies of the widened boxes, so that the sweep reads contiguous memory
     least, most = np.empty((3, count)), np.empty((3, count))
     for i in range(count):
         for k in range(3):
@@ -102,7 +102,7 @@ def measure(shapes: ShapeArrays, placed: Placed, pairs: Pairs, arena: Arena) -> 
     Args:
         shapes: All shapes.
         placed: Their placement.
-        pairs: Pairs of them.
+        pairs: Pairs of shapes.
         arena: Memory for one pair; its contents are lost.
     """
     for i in range(pairs.shape.shape[0]):
@@ -131,7 +131,7 @@ def _dot(a: Array, b: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, witness: Array) -> float:
-    """Measure between the centres; straight up if they coincide."""
+    """Measure along the line between the centres; upwards if they coincide."""
     length = 0.0
     for k in range(3):
         direction[k] = placed.position[a, k] - placed.position[b, k]
@@ -152,9 +152,9 @@ def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, directio
 def _sphere_box(
     shapes: ShapeArrays, placed: Placed, ball: int, box: int, direction: Array, witness: Array, arena: Arena
 ) -> float:
-    """Measure from the nearest point of the box; through the nearest face if the centre is inside.
+    """Measure from the point of the box nearest to the ball's centre; through the nearest face if it is inside.
 
-    The direction is normal to the ball.
+    The direction points to the ball.
     """
     rotation, half = placed.rotation[box], shapes.half[box]
     local, apart = vector(arena, 3), 0.0
@@ -185,7 +185,7 @@ def _sphere_box(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _reach(box: _Box, axis: Array) -> float:
-    """Return how far a box reaches from its middle along a unit vector."""
+    """Return the half width of a box along a unit vector [m]."""
     R, most = box.rotation, 0.0
     for k in range(3):
         most += box.half[k] * abs(R[0, k] * axis[0] + R[1, k] * axis[1] + R[2, k] * axis[2])
@@ -215,7 +215,7 @@ def _within(box: _Box, k: int, point: Array) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _separating_face(a: _Box, b: _Box, axis: Array, direction: Array) -> tuple[float, int]:
-    """Return the largest width along a face normal, which is written, and the face: 0-2 of A, 3-5 of B."""
+    """Return the largest separation along a face normal, and the face: 0-2 of A, 3-5 of B; write the normal."""
     best, owner = -np.inf, 0
     for i in range(6):
         toward = 0.0
@@ -232,7 +232,7 @@ def _separating_face(a: _Box, b: _Box, axis: Array, direction: Array) -> tuple[f
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -> tuple[float, int, int]:
-    """Return the width across edges if larger than `best`, and the edges, -1 for none; write the axis."""
+    """Return the largest separation across two edges above `best`, and the edges, -1 for none; write the axis."""
     Ra, Rb, best_i, best_j = a.rotation, b.rotation, -1, -1
     for i in range(3):
         for j in range(3):
@@ -266,7 +266,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
     best, best_i, best_j = _separating_edges(a, b, flat, edge, axis)
     if best >= margin:
         return float(best)
-    # the width along any axis is a lower bound: an equal distance is the nearest, or the least overlap
+    # the separation along any axis is a lower bound of the distance; an equal distance is therefore exact
     if best_i >= 0:
         _corner(a, axis, -1.0, on_a)
         _corner(b, axis, 1.0, on_b)
@@ -276,7 +276,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
                 direction[k] = axis[k]
             return float(best)
     else:
-        # the corner of the box without the face
+        # the corner of the other box
         face, owning, other, sign = owner % 3, a, b, 1.0
         if owner >= 3:
             owning, other, sign = b, a, -1.0
@@ -293,7 +293,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
     if distance > 10.0 * FLAT or best_i < 0:
         for k in range(3):
             axis[k] = on_a[k] - on_b[k]
-    # otherwise the difference of the nearest points is mostly rounding: use the best axis
+    # for closer points the difference is mostly rounding: use the best axis
     length = np.sqrt(_dot(axis, axis))
     for k in range(3):
         direction[k] = axis[k] / length
@@ -302,7 +302,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> None:
-    """Write the middle between the nearest points of two skew lines, through p along u and q along w."""
+    """Write the middle between the nearest points of two skew lines: p along u, and q along w."""
     across, r_u, r_w = _dot(u, w), 0.0, 0.0
     for k in range(3):
         r_u += (q[k] - p[k]) * u[k]
@@ -353,12 +353,15 @@ def _corners_over_box(a: _Box, b: _Box, least: float, on_a: Array, on_b: Array, 
 def _edge_over_edge(
     a: _Box, b: _Box, i: int, j: int, least: float, on_a: Array, on_b: Array, start: Array, local: Array
 ) -> float:
-    """Write the nearest points within edges of A along its axis i and of B along j if nearer than `least`, squared."""
+    """Write the nearest points of edges of A along its axis i and of B along j, if inside both edges.
+
+    Nothing is written if their squared distance is not below `least`. Return the smaller of both.
+    """
     pa, Ra, ha = a
     pb, Rb, hb = b
     cross = Ra[0, i] * Rb[0, j] + Ra[1, i] * Rb[1, j] + Ra[2, i] * Rb[2, j]
     if 1.0 - cross * cross < PARALLEL_EDGES * PARALLEL_EDGES:
-        return least  # the nearest points of parallel edges include an end: a corner over a face or an edge
+        return least  # parallel edges: a corner over a face or an edge is as near
     scale = 1.0 / (1.0 - cross * cross)
     for bits_a in range(4):
         for k in range(3):

@@ -1,4 +1,4 @@
-"""Contacts of fingertips with a body in a hand: at most one per fingertip, with its number."""
+"""Contacts of fingertips with a body in a hand: at most one per fingertip, with the fingertip's number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fingertips:
         radius: Radii of the k spheres, shape (k,) [m].
         mu: Friction coefficients, shape (k,); inf means no slip.
         body: Name of the free body.
-        shape: Its coal geometry.
+        shape: Coal geometry of the free body.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Fingertips:
         Args:
             system: Hand and body, in one system.
             frames: Names of the k frames that carry one fingertip each; the index in this list is the contact's
-            identity.
+                identity.
             radii: Radii of the spheres, shape (k,) or one for all [m].
             body: Name of the free body's frame.
             shape: coal geometry in that frame: box, sphere, capsule, cylinder, convex hull.

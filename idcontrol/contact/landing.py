@@ -1,12 +1,12 @@
 """The contact velocity that a controller demands: a landing foot may take some milliseconds to stop.
 
-With the joints prescribed the whole robot is one rigid body. Rows that demand rest at once ask this body to stop within
-one period: hundreds of newtons, predicted *and delivered*. So a controller compares its rows to a decaying reference
-velocity: the ground is a belt that moves with the foot and stops (planner.md 7).
+With prescribed joints the whole robot is one rigid body. To stop its foot within one period takes hundreds of newtons,
+predicted *and delivered*. So a controller demands a decaying contact velocity, as if the ground were a belt that moves
+with the foot and stops (planner.md, section 7).
 
-Friction is predicted relative to that belt. A sliding foot gets the friction that slows it as the belt does, at most
-its cone's, not the full μ f_N against its slip. If it slows that way, the controller reports that its contacts stick.
-Against still ground, maximal dissipation would lift a sliding foot at μ times its slip in every period.
+Friction is predicted relative to this belt. A sliding foot gets the friction that slows it with the belt, within its
+cone, instead of the full μ f_N against its slip. If the cone suffices, the controller reports that its contacts stick.
+Relative to still ground, maximal dissipation would lift a sliding foot at μ times its slip in every period.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ class Landing:
 
     Attributes:
         decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period. It must be slow for
-            compliant ground (math.md, section 12.6). To stop n feet that rise at w, the base of a robot of mass m would
-            follow them, which reduces their force by m w/τ_c. Ground with a damper of b under each foot answers with n
-            b w. The two excite each other unless τ_c > m/(n b), 5 ms on the soft ground of Zapolsky & Drumwright 2017.
-        closing_s: τ_g: a gap is closed at the speed φ/τ_g. inf, the default, ignores the gap, which is as wrong as the
-            sensors; the force of closing holds a standing foot down. Noise on the gap would be tracked (a trot with 0.5
-            mm of it: mean |Δτ/Δt| 310 N m/s with 0.01 s, 110 N m/s with 0.1 s).
-        sink_m_s: Largest such speed towards the ground.
-        rise_m_s: Largest such speed out of the ground.
-        settle_s: γ holds for this long after touchdown and is 0 later: the foot stands. inf: never.
-        slip_m_s: A foot that slips faster than this has not settled.
+            compliant ground (math.md, section 12.6). To stop n feet that rise at w, the base of a robot of mass m
+            follows them, which reduces their force by m w/τ_c. Ground with a damper of b under each foot changes it by
+            n b w. The two excite each other unless τ_c > m/(n b): 5 ms on the soft ground of Zapolsky & Drumwright
+            2017.
+        closing_s: τ_g: a gap is closed at the speed φ/τ_g. inf, the default, ignores the gap: it has the errors of the
+            sensors, and noise on it would be tracked. In a trot with 0.5 mm of noise the mean of |Δτ/Δt| is 310 N m/s
+            with 0.01 s, 110 N m/s with 0.1 s.
+        sink_m_s: Largest speed at which a gap is closed towards the ground.
+        rise_m_s: Largest speed at which a foot rises out of the ground.
+        settle_s: Time after touchdown during which γ holds; after it the foot stands, and γ is 0. inf: it never stands.
+        slip_m_s: Slip above which a foot has not settled.
     """
 
     decay_s: float = 0.02
@@ -58,16 +59,16 @@ class Landing:
 
 
 class LandingRates(NamedTuple):
-    """A `Landing` for control periods of one length, as kernels take it.
+    """A `Landing` for control periods of one length, for kernels.
 
     Attributes:
         h: Control period [s].
         decay: γ, the remaining share of a contact velocity after a period.
         closing_s: τ_g [s].
         sink_m_s: Largest speed towards the ground at which a gap is closed.
-        rise_m_s: Largest speed out of the ground.
+        rise_m_s: Largest speed at which a foot rises out of the ground.
         settle_s: Time after touchdown during which γ holds.
-        slip_m_s: A foot that slips faster than this has not settled.
+        slip_m_s: Slip above which a foot has not settled.
     """
 
     h: float
@@ -95,18 +96,18 @@ def landing_rates(landing: Landing, h: float) -> LandingRates:
 def landing_contacts(
     contacts: Contacts, v: Array, h: float, landing: Landing, *, since_touchdown: Array | None = None
 ) -> Contacts:
-    """Compare the rows of contacts to the reference velocity v̂, which includes the gap.
+    """Replace the surface velocity of contacts by the reference velocity v̂, which includes the gap.
 
-    With w the velocity of the contact relative to its surface, ``w = J v - h J̇ v`` minus the surface's::
+    With w the velocity of the contact relative to its surface, ``w = J v - h J̇ v - surface``::
 
         v̂_t = γ w_t                                            + surface
         v̂_n = γ w_n + (1 - γ) clip(-φ/τ_g, -sink, rise)          + surface        (planner.md, section 7)
 
-    ``h J̇ v`` is the drift of one period: a foot at rest along the last period's rows moves by it along this period's
-    rows, and that must not be fed back.
+    ``h J̇ v`` is the drift of one period: the velocity, along this period's rows, of a foot at rest along the last
+    period's rows. It must not be fed back.
 
     Args:
-        contacts: The assumed contacts of the controller.
+        contacts: The controller's contacts.
         v: Velocity in our order, shape (m,).
         h: Control period [s].
         landing: The parameters.

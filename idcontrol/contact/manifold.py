@@ -1,10 +1,10 @@
 """Kernels that turn close shapes into contact points: corners over ground, faces clipped against faces.
 
-Two shapes that touch with flat parts touch along a polygon, whose corners carry the load (math.md, section 12.5). The
-shape whose flat face is most perpendicular to the contact normal is the reference: its face gives the exact normal. The
-facing feature of the other shape (face, edge of a capsule, side line of a cylinder) is clipped against its borders, and
-each remaining corner is a contact with its own gap. Parallel side lines touch at two points. If the nearest points of
-the shapes are not among these, they are one more contact, or the only one.
+Flat parts of two shapes touch along a polygon, whose corners carry the load (math.md, section 12.5). The flat face most
+perpendicular to the contact normal is the reference: it gives the exact normal. The facing feature of the other shape
+(face, edge of a capsule, side line of a cylinder) is clipped against the borders of the reference, and each remaining
+corner is a contact with its own gap. Parallel side lines touch at two points. If no contact is at the nearest points of
+the shapes, these are one more contact, or the only one.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ GROUND = -1
 """Number in place of shape B for the ground."""
 
 MAX_POINTS = 8
-"""Most contact points of a pair of shapes; two boxes have no more."""
+"""Limit of contact points of a pair of shapes; two boxes never exceed it."""
 
 RIM_GROUND_POINTS = 4
-"""Contact points of a cylinder's rim on the ground: its lowest point, and the others at right angles."""
+"""Contact points of a cylinder's rim on the ground: its lowest point, and three more at right angles."""
 
 SQUARE = 0.9986
-"""Cosine of 3°: a face is touched flat if its normal is that close to the contact normal, otherwise an edge or corner
-is."""
+"""Cosine of 3°, the largest angle between the contact normal and the normal of a face that touches flat; beyond it an
+edge or a corner touches."""
 
 PARALLEL = 0.0523
 """Side lines within 3° [rad] of parallel touch along a line."""
 
 ENGINE_TOLERANCE = 1e-5
-"""Accuracy of measured distances [m]. If a distance is off by ten times as much, its normal is considered wrong."""
+"""Accuracy of measured distances [m]. Beyond ten times this error the normal counts as wrong, too."""
 
 SAME_POINT = 1e-7
 """Corners of a manifold closer than this are one point [m]."""
@@ -47,7 +47,7 @@ class Placed(NamedTuple):
 
     Attributes:
         position: Origins of the shapes, world frame, shape (g, 3) [m].
-        rotation: Their axes (columns), shape (g, 3, 3).
+        rotation: Axes of the shapes (columns), shape (g, 3, 3).
         corner: Corners, world frame, shape (n_corners, 3) [m].
         face_normal: Outward normals of the faces, world frame, shape (n_faces, 3).
         low: Least coordinates of each shape, world frame, shape (g, 3) [m].
@@ -100,7 +100,7 @@ class Points(NamedTuple):
     """Contact points, the ground's first.
 
     Attributes:
-        identity: The same number from step to step, shape (n,).
+        identity: Number of each contact, the same from step to step, shape (n,).
         shape: Shapes A and B, shape (n, 2); B is `GROUND` for the ground.
         gap: Signed distance, shape (n,) [m].
         normal: Unit normal, from B to A, shape (n, 3).
@@ -115,11 +115,11 @@ class Points(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """Contacts between shapes, as the next step needs them for matching.
+    """Record of contacts between shapes, by which the next step matches its contacts.
 
     Attributes:
         pair: Number of each contact's pair, ascending, shape (n,).
-        slot: Its place among the `MAX_POINTS` contacts of its pair, shape (n,).
+        slot: Index of each contact among the `MAX_POINTS` contacts of its pair, shape (n,).
         point: Contact points in the frame of shape A, shape (n, 3) [m].
     """
 
@@ -132,8 +132,8 @@ class _Manifold(NamedTuple):
     """Contact points of one pair, with room for all corners that clipping can produce.
 
     Attributes:
-        point: Shape (room, 3) [m].
-        gap: Shape (room,) [m].
+        point: Contact points, shape (room, 3) [m].
+        gap: Signed distances, shape (room,) [m].
         normal: Common unit normal, from B to A, shape (3,).
     """
 
@@ -149,7 +149,7 @@ class _Reference(NamedTuple):
         face: Index of the face.
         owner: Shape with the face.
         other: The shape that is clipped against it.
-        sign: 1 if the face looks along the contact normal (its owner is B), else -1.
+        sign: 1 if the face points along the contact normal (its owner is B), else -1.
     """
 
     face: int
@@ -160,7 +160,7 @@ class _Reference(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:
-    """Return the inner product of vectors of three, for which np.dot would call BLAS."""
+    """Return the inner product of two vectors of three; np.dot would call BLAS."""
     return float(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
 
 
@@ -171,7 +171,7 @@ def _gap2(a: Array, b: Array) -> float:
 
 
 def unplaced(shapes: ShapeArrays) -> Placed:
-    """Allocate the placement of `shapes`, for `place` to fill."""
+    """Allocate the placement of `shapes`, to be written by `place`."""
     count = shapes.rounding.shape[0]
     return Placed(
         position=np.empty((count, 3)),
@@ -226,7 +226,7 @@ def close_pairs(placed: Placed, pair: Integers, margin: float) -> Integers:
 def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin: Array, points: Points) -> int:
     """Write corners (rim points of cylinders) closer to the ground than `margin`.
 
-    Only corners are tested against the ground: a hilltop below the middle of a flat face is missed.
+    Only corners are tested: a hilltop below the middle of a flat face is missed.
 
     Args:
         shapes: All shapes.
@@ -234,7 +234,7 @@ def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin:
         ground: The ground.
         margin: Largest gap of each shape, shape (g,) [m].
         points: Overwritten from the first entry on, with identities; it must have room for ``ground.first[-1]``
-        contacts.
+            contacts.
 
     Returns:
         The number of contacts.
@@ -267,7 +267,7 @@ def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground, out: Array) -> None:
-    """Write the lowest point of either rim of a cylinder, and the others at right angles to it."""
+    """Write the lowest point of each rim of a cylinder, and three more points at right angles."""
     radius, half_length = cylinder
     zx, zy, zz = rotation[:, 2]
     for end in range(2):
@@ -279,7 +279,7 @@ def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground,
         length = np.sqrt(dx * dx + dy * dy + dz * dz)
         if length > 1e-9:
             dx, dy, dz = dx / length, dy / length, dz / length
-        else:  # upright: every point is lowest
+        else:  # upright: all points are equally low
             dx, dy, dz = rotation[:, 0]
         sx, sy, sz = zy * dz - zz * dy, zz * dx - zx * dz, zx * dy - zy * dx
         for i in range(RIM_GROUND_POINTS):
@@ -290,7 +290,7 @@ def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground,
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _most_corners(shapes: ShapeArrays) -> int:
-    """Return the number of corners of the largest face, at least two: a line's."""
+    """Return the number of corners of the largest face, at least the two of a line."""
     most = 2
     for f in range(shapes.loop_start.shape[0] - 1):
         most = max(most, shapes.loop_start[f + 1] - shapes.loop_start[f])
@@ -346,7 +346,7 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
         face_b, square_b = _facing(shapes, placed, b, up, 1.0)
         count = 0
         if max(square_a, square_b) > SQUARE:
-            # B, unless A is clearly flatter: rounding cannot flip this choice
+            # B is the reference unless A is clearly flatter, so that rounding cannot flip the choice
             flatter_b = square_b >= square_a - 1e-6
             reference = _Reference(face_b, b, a, 1.0) if flatter_b else _Reference(face_a, a, b, -1.0)
             count = _face_manifold(shapes, placed, reference, pairs.margin[i], manifold, arena)
@@ -357,7 +357,7 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
             lowest = min(lowest, manifold.gap[j])
         for j in range(count):
             n = _add_point(points, n, a, b, manifold.gap[j], manifold.normal, manifold.point[j])
-        if not lowest <= nearest + ENGINE_TOLERANCE:  # the nearest points lie beside the manifold, or there is none
+        if not lowest <= nearest + ENGINE_TOLERANCE:  # the nearest points lie outside the manifold, or it is empty
             n = _add_point(points, n - (count == MAX_POINTS), a, b, nearest, up, pairs.witness[i])
     return n
 
@@ -371,13 +371,13 @@ def _touch_at_a_point(kind_a: int, kind_b: int) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _separation(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, sign: float) -> float:
-    """Return the width of A and B along ``sign * direction``; their distance is the largest over all directions."""
+    """Return the separation of A and B along ``sign * direction``; its maximum over directions is their distance."""
     return float(-_extent(shapes, placed, a, direction, -sign) - _extent(shapes, placed, b, direction, sign))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _best_face_normal(shapes: ShapeArrays, placed: Placed, a: int, b: int, least: float, up: Array) -> float:
-    """Replace `up` by the face normal of A or B with the widest separation above `least`; return the widest."""
+    """Replace `up` by the face normal of A or B with the largest separation above `least`; return that separation."""
     for g, sign in ((a, -1.0), (b, 1.0)):
         for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
             width = _separation(shapes, placed, a, b, placed.face_normal[f], sign)
@@ -390,13 +390,13 @@ def _best_face_normal(shapes: ShapeArrays, placed: Placed, a: int, b: int, least
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _has_side(shapes: ShapeArrays, g: int) -> bool:
-    """True if a shape is a capsule or a cylinder (or a sphere, which has no line)."""
+    """True if a shape is a capsule, a cylinder or a sphere."""
     return bool(shapes.cylinder[g, 0] > 0.0 or shapes.face_start[g] == shapes.face_start[g + 1])
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> tuple[int, float]:
-    """Return the face of a shape most perpendicular to ``sign * direction``, and the cosine; -1, -2 for none."""
+    """Return the face most perpendicular to ``sign * direction``, and the cosine of the angle; -1, -2 for no face."""
     best, most = -1, -2.0
     for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
         square = sign * _dot(placed.face_normal[f], direction)
@@ -423,7 +423,7 @@ def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign
         axis = placed.rotation[g, :, 2]
         along = sign * _dot(axis, direction)
         across = np.sqrt(max(0.0, 1.0 - along * along))
-        # the foremost point of the rims; for a cap perpendicular to the direction any point will do
+        # the foremost point of the rims; any point of a cap perpendicular to the direction
         aim = np.empty(3)
         for k in range(3):
             aim[k] = (sign * direction[k] - along * axis[k]) / across if across > 1e-9 else placed.rotation[g, k, 0]
@@ -454,7 +454,7 @@ def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _extent(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> float:
-    """Return how far a shape reaches along ``sign * direction``, from the world's origin."""
+    """Return the largest coordinate of a shape along ``sign * direction``, from the world's origin."""
     radius, half_length = shapes.cylinder[g]
     if radius > 0.0:
         along, middle = _dot(placed.rotation[g, :, 2], direction), 0.0
@@ -471,7 +471,7 @@ def _extent(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign:
 def _face_manifold(
     shapes: ShapeArrays, placed: Placed, reference: _Reference, margin: float, manifold: _Manifold, arena: Arena
 ) -> int:
-    """Clip the feature of the other shape that faces the reference face against its borders.
+    """Clip the facing feature of the other shape against the borders of the reference face.
 
     Returns:
         The number of contacts, written into `manifold` with their exact normal. It is 0, and the normal is unchanged,
@@ -486,7 +486,7 @@ def _face_manifold(
         return 0
     rounding = shapes.rounding[reference.other]
     if size == 2:
-        # a line must lie flat; where a rounded one is cut off, its surface is r / cos(tilt) away
+        # only a line that lies flat counts; where a rounded line is cut off, its surface is r / cos(tilt) away
         length, rise = np.sqrt(_gap2(point[0], point[1])), _dot(outward, point[1]) - _dot(outward, point[0])
         if abs(rise) > PARALLEL * length:
             return 0
@@ -516,9 +516,10 @@ def _face_manifold(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, arena: Arena) -> int:
-    """Clip a polygon (or line) in place against the prism over a face (Sutherland and Hodgman); return its corners.
+    """Clip a polygon (or line) in place against the prism over a face; return its number of corners.
 
-    `border` runs counter-clockwise about `outward`. Points on the border are inside: equal faces keep their corners.
+    `border` runs counter-clockwise about `outward`. Points on the border are inside, so equal faces keep their corners.
+    Source: Sutherland and Hodgman (1974).
     """
     beyond, clipped = vector(arena, 3), matrix(arena, polygon.shape[0], 3)
     for e in range(corners):
@@ -573,7 +574,7 @@ def _thin_out(point: Array, gap: Array, n: int) -> int:
 def _side_lines(
     shapes: ShapeArrays, placed: Placed, a: int, b: int, margin: float, manifold: _Manifold, arena: Arena
 ) -> int:
-    """Write two contacts where parallel side lines (capsules, cylinders) overlap; return 0 if they do not."""
+    """Write two contacts at the overlap of parallel side lines (capsules, cylinders); return their number, 2 or 0."""
     point, up = manifold.point, manifold.normal
     line_a, line_b = matrix(arena, point.shape[0], 3), matrix(arena, point.shape[0], 3)
     if _feature(shapes, placed, a, up, -1.0, line_a) != 2 or _feature(shapes, placed, b, up, 1.0, line_b) != 2:
@@ -608,12 +609,12 @@ def _side_lines(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def match(now: Tracked, before: Tracked, follow: Array) -> None:
-    """Give each contact the slot of its pair's nearest previous contact, or a free one below `MAX_POINTS`.
+    """Give each contact the slot of its pair's nearest previous contact, or a free slot below `MAX_POINTS`.
 
     Args:
         now: Contacts of this step; their slots are overwritten.
         before: Contacts of the previous step.
-        follow: Largest motion of each since then, equal for all contacts of a pair, shape (n,) [m].
+        follow: Largest motion of each contact since the previous step, equal within a pair, shape (n,) [m].
     """
     pair, slot, point = now
     old_pair, old_slot, old_point = before

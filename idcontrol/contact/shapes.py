@@ -1,7 +1,7 @@
 """Collision shapes as arrays: corners, flat faces and a rounding radius, for kernels that compute contact manifolds.
 
-A shape is the hull of its corners, rounded by a radius: a sphere is one corner, a capsule two, a box eight with radius
-0. Only a cylinder has more: corners on its two rims, and a smooth side. A mesh is replaced by its convex hull.
+A shape is the hull of its corners, rounded by a radius: a sphere has one corner, a capsule two, a box eight and radius
+0. A cylinder has corners on its two rims, and a smooth side in addition. A mesh is replaced by its convex hull.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RIM_POINTS = 8
 """Corners of a cylinder's rim in a face contact."""
 
 COPLANAR = 1e-6
-"""Triangles of a hull are one face if their normals, and their offsets over its size, differ by less than this."""
+"""Largest difference of the normals, and of the offsets relative to the size, of hull triangles in one face."""
 
 SPHERE, BOX, OTHER = 0, 1, 2
 """Kinds of shape; spheres and boxes have closed-form distances (`idcontrol.contact.distance`)."""
@@ -31,7 +31,7 @@ class Shape:
     """One convex shape in its own frame.
 
     Attributes:
-        corners: Shape (k, 3) [m].
+        corners: Corners, shape (k, 3) [m].
         faces: Corners of each flat face, counter-clockwise seen from outside.
         normals: Outward unit normals of the faces, shape (len(faces), 3).
         rounding: Radius of a sphere swept over the hull of the corners [m].
@@ -88,7 +88,7 @@ class ShapeArrays(NamedTuple):
 
 
 def from_coal(geometry: Any, name: str) -> tuple[Shape, Any]:
-    """Return the shape of a coal geometry, and the coal geometry that represents it (of a mesh, its convex hull).
+    """Return the shape of a coal geometry, and the coal geometry to measure it with: a mesh's convex hull.
 
     Raises:
         InputError: The kind of geometry is not supported, has no volume or is not finite; the text contains `name`.
@@ -171,7 +171,7 @@ def _hull(points: Array, name: str) -> Shape:
     centre = corners.mean(axis=0)
     size = np.ptp(corners, axis=0).max()
     planes = hull.equations / np.array([1.0, 1.0, 1.0, size])
-    planes[:, 3] += planes[:, :3] @ centre / size  # from the middle, so that the frame's position does not matter
+    planes[:, 3] += planes[:, :3] @ centre / size  # offsets from the middle do not depend on the frame
     faces: list[Integers] = []
     normals: list[Array] = []
     remaining = np.ones(len(planes), dtype=bool)
@@ -188,7 +188,7 @@ def _hull(points: Array, name: str) -> Shape:
 
 
 def _counter_clockwise(points: Array, normal: Array) -> Integers:
-    """Return the order of the points of a convex face, seen against its normal."""
+    """Return the counter-clockwise order of the points of a convex face, seen against its normal."""
     arm = points - points.mean(axis=0)
     u = arm[0] / np.linalg.norm(arm[0])
     return np.argsort(np.arctan2(arm @ np.cross(normal, u), arm @ u), kind="stable").astype(np.int64)

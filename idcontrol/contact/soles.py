@@ -1,7 +1,8 @@
-"""Wrench, centre of pressure and yaw moment of soles: what the contacts of a foot do together.
+"""Wrench, centre of pressure and yaw moment of soles.
 
-A sole touches the ground with its corners. Many forces at corners have the same sum and moment, and contact models
-return any of them, so a sole is judged by its wrench. A point foot is a sole with one corner.
+A sole touches the ground with its corners. Many distributions of force among the corners have the same sum and moment,
+and a contact model may return any of them, so soles are compared by their wrenches. A point foot is a sole with one
+corner.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from idcontrol.types import TOUCHING_N, Array, ContactForces, Integers
 
 
 class Soles(NamedTuple):
-    """Where the n feet of a machine and their k corners are, world frame.
+    """Placement of the n feet of a robot and their k corners, world frame.
 
     Attributes:
         frames: Frame that carries each foot.
-        patch: Foot that each corner belongs to, shape (k,).
-        corner: Contact points of the corners, near the ground or not, shape (k, 3) [m].
-        origin: Origin of the frame of each sole; of a point foot, its contact point, shape (n, 3) [m].
-        ground: Contact point of each foot's corner that is nearest to the ground, shape (n, 3) [m].
-        normal: Unit normal of the ground there, shape (n, 3).
+        patch: Foot of each corner, shape (k,).
+        corner: Contact points of all corners, touching or not, shape (k, 3) [m].
+        origin: Origin of the frame of each sole, or contact point of a point foot, shape (n, 3) [m].
+        ground: Contact point of each foot's lowest corner, shape (n, 3) [m].
+        normal: Unit normal of the ground at `ground`, shape (n, 3).
     """
 
     frames: tuple[str, ...]
@@ -35,7 +36,7 @@ class Soles(NamedTuple):
     normal: Array
 
     def number(self, sole: str) -> int:
-        """Return the number of a foot, by its frame, as in `Reference.stance`.
+        """Return the index of a foot in `Reference.stance`, by its frame.
 
         Raises:
             UnknownName: No foot is on that frame.
@@ -47,7 +48,7 @@ class Soles(NamedTuple):
     def wrenches(self, forces: ContactForces) -> Array:
         """Return force and moment of the ground on each foot, about `origin`, world axes, shape (n, 6) [N, N m].
 
-        A foot without contact has zeros; contacts that belong to no foot are left out.
+        A foot without contact has zeros; contacts of no foot are omitted.
         """
         out = np.zeros((len(self.frames), 6))
         _add_wrenches(forces.identity, forces.force, self.patch, self.corner, self.origin, out)
@@ -59,11 +60,11 @@ class Soles(NamedTuple):
 
 
 def by_foot(forces: ContactForces, patch: Integers | None) -> ContactForces:
-    """Return the sum of the forces on each foot that touches, as sensors in feet measure it; identities are feet.
+    """Return the total force on each foot in contact, as sensors in feet measure it; identities are feet.
 
     Args:
-        forces: Forces at contacts; those that belong to no foot are left out.
-        patch: Foot of each contact, by its identity, shape (k,); None where each contact is a foot.
+        forces: Forces at contacts; contacts of no foot are omitted.
+        patch: Foot of each contact, by its identity, shape (k,); None if each contact is a foot.
     """
     if patch is None:
         return forces
@@ -73,7 +74,7 @@ def by_foot(forces: ContactForces, patch: Integers | None) -> ContactForces:
 
 @njit(cache=True, error_model="numpy")
 def _sums(identity: Integers, force: Array, normal: Array, patch: Integers) -> tuple[Integers, Array, Array]:
-    """Return numbers of the feet that touch, the sums of their forces, and the normal at one contact of each."""
+    """Return the feet in contact, their total forces, and the normal at one contact of each foot."""
     feet = patch.max() + 1
     contact, total = np.full(feet, -1), np.zeros((feet, 3))
     for i in range(identity.shape[0]):
@@ -102,16 +103,16 @@ def _add_wrenches(identity: Integers, force: Array, patch: Integers, corner: Arr
 def centre_of_pressure(wrench: Array, normal: Array, ground: Array) -> Array:
     """Return the points of planes about which wrenches have no moment along the plane, shape (n, 3) [m].
 
-    Without load it is the point nearest to the wrench's origin, so that it is always a number. Sardain and Bessonnet
-    (2004), "Forces acting on a biped robot. Center of pressure - zero moment point".
+    Without load the result is the point nearest to the wrench's origin, so it is always finite. Source: Sardain and
+    Bessonnet (2004), "Forces acting on a biped robot. Center of pressure - zero moment point".
 
     Args:
         wrench: Force and moment about an origin, shape (n, 6) [N, N m].
         normal: Unit normal of each plane, shape (n, 3).
-        ground: Any point of each plane relative to that origin, shape (n, 3) [m].
+        ground: Any point of each plane relative to the origin, shape (n, 3) [m].
 
     Returns:
-        Positions relative to that origin.
+        Positions relative to the origin, shape (n, 3) [m].
     """
     out = np.zeros((wrench.shape[0], 3))
     for i in range(wrench.shape[0]):
@@ -131,7 +132,7 @@ def yaw_moment(wrench: Array, normal: Array, at: Array) -> Array:
     Args:
         wrench: Force and moment about an origin, shape (n, 6) [N, N m].
         normal: Unit normals, shape (n, 3).
-        at: The points relative to that origin, such as `centre_of_pressure`, shape (n, 3) [m].
+        at: Points relative to the origin, such as `centre_of_pressure`, shape (n, 3) [m].
     """
     about = wrench[:, 3:] - np.cross(at, wrench[:, :3])
     return np.asarray((normal * about).sum(axis=1))

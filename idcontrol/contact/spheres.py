@@ -1,4 +1,4 @@
-"""Spheres on links against the ground: the contacts of feet, detected in one compiled call."""
+"""Contacts of feet: spheres on links against the ground, detected in one compiled call."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from idcontrol.types import Array, Booleans, Integers
 
 
 class Mounted(NamedTuple):
-    """The mounting of k spheres on a robot, and the ground below them, as kernels take it.
+    """The mounting of k spheres on a robot, and the ground, for kernels.
 
     Attributes:
         joint_position: Origins of the joints in the world, shape (n_joints, 3) [m].
-        joint_rotation: Their axes (columns), shape (n_joints, 3, 3).
+        joint_rotation: Axes of the joints (columns), shape (n_joints, 3, 3).
         jacobian: `System.jacobian`, shape (6, m).
         support: `System.support`, shape (n_joints, m).
         motion: `System.motion`.
         joint: Joint that carries each sphere, shape (k,).
-        offset: Its centre in that joint's frame, shape (k, 3) [m].
-        radius: Its radius, shape (k,) [m].
-        mu: Its friction, shape (k,).
+        offset: Centre of each sphere in that joint's frame, shape (k, 3) [m].
+        radius: Radius of each sphere, shape (k,) [m].
+        mu: Friction coefficient of each sphere, shape (k,).
         terrain: `Terrain.parameters`.
         coefficients: `Terrain.coefficients`.
         orientation: Angle of the first tangent about the normal [rad].
@@ -67,12 +67,12 @@ class Placed(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Candidate contacts: spheres close to the ground, in the first entries; fields of `Contacts`, and joints.
+    """Candidate contacts, in the first entries: spheres close to the ground. Other fields are as in `Contacts`.
 
     Attributes:
-        joint: Joint that carries the sphere of each contact, shape (k,).
-        surface_velocity: Zeros, of still ground.
-        ground: Zeros, the world on the other side of each contact, shape (k,).
+        joint: Joint that carries each contact's sphere, shape (k,).
+        surface_velocity: Zeros: the ground does not move.
+        ground: Zeros, the number of the world, which is body B of each contact, shape (k,).
     """
 
     identity: Integers
@@ -104,11 +104,11 @@ class SphereContacts:
         system: The robot; its last `update` places the spheres.
         terrain: The ground.
         frames: Frame that carries each of the k spheres.
-        radius: Their radii, shape (k,) [m].
-        patch: Foot that each sphere belongs to, shape (k,).
+        radius: Radii of the spheres, shape (k,) [m].
+        patch: Foot of each sphere, shape (k,).
         centre: Centres, world frame, shape (k, 3) [m].
         gap: Distances from the ground, shape (k,) [m].
-        point: Contact points ``centre - radius n̂`` of all spheres, close or not, world frame, shape (k, 3) [m].
+        point: Contact points ``centre - radius n̂`` of all spheres, touching or not, world frame, shape (k, 3) [m].
         axes: Rows normal, first, second tangent at each sphere, world frame, shape (k, 3, 3).
         bound: The argument of `detect_kernel`.
     """
@@ -128,15 +128,14 @@ class SphereContacts:
         """Put spheres on frames.
 
         Args:
-            system: The machine.
+            system: The robot.
             frames: Names of the k frames that carry one sphere each; the index in this list is the contact's identity.
             radii: Radii of the spheres, shape (k,) or one for all [m]; 0 is a point.
             terrain: The ground.
             mu: Friction coefficients, shape (k,) or one for all; inf means no slip.
             offsets: Centres in their frames, shape (k, 3) [m]; None for the frames' origins.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
-            patches: Foot that each sphere belongs to, for example as a corner of its sole; None for one foot per
-            sphere.
+            patches: Foot of each sphere, for example of a corner of its sole; None for one foot per sphere.
 
         Raises:
             UnknownName: A frame does not exist.
@@ -167,7 +166,7 @@ class SphereContacts:
         self.point: Array = np.zeros((k, 3))
         self.axes: Array = np.zeros((k, 3, 3))
         self._slip: Array = np.zeros(k)
-        self._candidates = _room(k, m)  # `detect` returns their first entries
+        self._candidates = _room(k, m)  # `detect` returns views of their first entries
         self._rigid = (np.full(k, np.inf), np.zeros(k))
         self._views: dict[int, Contacts] = {0: Contacts.none(m)}
         placed = Placed(self.centre, self.gap, self.point, self.axes)
@@ -175,7 +174,7 @@ class SphereContacts:
         self._detect = entry(detect_kernel, self.bound, 0.0)
 
     def _mounted(self) -> Mounted:
-        """Return what kernels read of the robot, the spheres and the ground."""
+        """Return the data of the robot, the spheres and the ground for kernels."""
         joint_position, joint_rotation = placement_views(self.system.data.oMi)
         return Mounted(
             joint_position=joint_position,
@@ -201,7 +200,7 @@ class SphereContacts:
     def mu(self) -> Array:
         """Return the friction coefficient of each sphere, shape (k,); inf means no slip.
 
-        It may be changed at any time, entry by entry or as a whole; one number applies to all spheres.
+        It may be changed at any time, by entry or as a whole; one number applies to all spheres.
         """
         return self._mu
 
@@ -250,9 +249,9 @@ class SphereContacts:
 
     @cached_property
     def foot_mounting(self) -> tuple[Integers, Array]:
-        """The joint that carries each foot, shape (f,), and its place in that joint's frame, shape (f, 3) [m].
+        """The joint that carries each foot, shape (f,), and the foot's position in that joint's frame, (f, 3) [m].
 
-        The place of a sole is the origin of its frame, that of a point foot its centre.
+        The position of a sole is the origin of its frame, the position of a point foot is its centre.
         """
         joint, centre = self.mounting()
         frames = [self.system.model.frames[int(frame)].placement.translation for frame in self._frame]
@@ -260,7 +259,7 @@ class SphereContacts:
         return joint[[of[0] for of in self._corners]], np.array(places).reshape(-1, 3)
 
     def soles(self, q: Array) -> Soles:
-        """Return where all feet are at configuration `q`, shape (nq,), whatever the last `detect` has measured."""
+        """Return the placement of all feet at configuration `q`, shape (nq,); the last `detect` is not affected."""
         bound, mounted, placed = self._elsewhere
         pin.forwardKinematics(self.system.model, self.system.scratch, q)
         self._detect(bound, -np.inf)
@@ -280,14 +279,14 @@ class SphereContacts:
 
     @cached_property
     def _elsewhere(self) -> tuple[Bound, Mounted, Placed]:
-        """The spheres at the placements of the system's scratch data, and where the kernel writes how they lie."""
+        """Spheres at the joint placements of the system's scratch data: bound, as a record, and their placement."""
         position, rotation = placement_views(self.system.scratch.oMi)
         placed = Placed(*map(np.zeros_like, (self.centre, self.gap, self.point, self.axes)))
         mounted = self._mounted()._replace(joint_position=position, joint_rotation=rotation)
         return bind(Spheres(mounted, placed, _room(self.gap.size, self.system.n_velocities))), mounted, placed
 
     def first(self, n: int) -> Contacts:
-        """Return the n contacts of the last `detect`, or `find` in compiled code: views."""
+        """Return views of the n contacts of the last `detect`, or of the last `find` in compiled code."""
         if n in self._views:
             return self._views[n]
         candidates, (stiffness, damping) = self._candidates, self._rigid
@@ -318,10 +317,10 @@ def on_flat_ground(robot: FootedRobot, mu: float) -> SphereContacts:
     """Return the feet of `robot` on flat ground with the friction coefficient `mu`; inf means no slip.
 
     Raises:
-        InputError: It is no robot or unusable, or `mu` is not a number from 0 to inf.
+        InputError: `robot` is no robot or unusable, or `mu` is not a number from 0 to inf.
     """
     if not hasattr(robot, "contacts"):
-        raise InputError(f"{robot!r} is no robot; give what idcontrol.robots.load returns")
+        raise InputError(f"{robot!r} is no robot; pass the result of idcontrol.robots.load")
     if not (is_number(mu) and mu >= 0.0):
         raise InputError(f"mu must be a number from 0 to inf, not {mu!r}")
     return robot.contacts(mu)
@@ -365,7 +364,7 @@ def _friction(values: npt.ArrayLike, frames: Sequence[str]) -> Array:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def find(spheres: Bound, contacts: Bound, margin: float) -> int:
-    """Run `detect_kernel`, then bind `contacts` to the contacts, as `Contacts.bound` is; return their number."""
+    """Run `detect_kernel`, then bind `contacts` to the result like `Contacts.bound`; return the number of contacts."""
     n = detect_kernel(spheres, margin)
     candidates, rows = spheres.borrowed.candidates, 3 * n
     put(
@@ -386,7 +385,7 @@ def find(spheres: Bound, contacts: Bound, margin: float) -> int:
 @linked
 @njit(cache=True, error_model="numpy")
 def detect_kernel(spheres: Bound, margin: float) -> int:
-    """Measure all spheres and collect those closer than `margin` [m] with their rows; return their number."""
+    """Measure all spheres and collect contacts, with rows, whose gap is below `margin` [m]; return their number."""
     mounted, placed, candidates = spheres.borrowed
     centre = placed.centre
     n = 0
@@ -450,7 +449,7 @@ def _drift(mounted: Mounted, centre: Array, candidates: Candidates, n: int) -> N
 def _slip_speed(
     jacobian: Array, support: Booleans, joint: Integers, point: Array, axes: Array, v: Array, out: Array
 ) -> None:
-    """Write the speed of the material points `point` perpendicular to their normals."""
+    """Write the tangential speed of the material points at `point`, shape (k,) [m/s]."""
     for i in range(joint.shape[0]):
         w = np.zeros(6)
         for k in range(v.shape[0]):

@@ -17,18 +17,18 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 FIRST: Final = 1 << 40
-"""First identity of stops; other contacts have smaller ones."""
+"""First identity of stops; other contacts have smaller identities."""
 
 MARGIN_RAD: Final = 5e-3
-"""A stop is listed from this distance on, or from where the joint could be within two steps."""
+"""A stop is listed if it is closer than this [rad or m], or than the distance covered in two steps."""
 
 
 @njit(cache=True, error_model="numpy")
 def reachable_stops(bound: Bound, q: Array, v: Array, h: float) -> int:
-    """Write 2 j for a lower limit close to joint j, 2 j + 1 for an upper one into `stops`; return their number.
+    """Write 2 j for each lower limit close to joint j, and 2 j + 1 for each upper limit; return their number.
 
-    The bound values are the joints' limits, their indices in q and v, a flag for joints without limits, and `stops`; q
-    and v are in Pinocchio's layout.
+    `bound` has the joints' limits, their indices in q and v, a flag for joints without limits, and the result; q and v
+    are in Pinocchio's layout.
     """
     limits, at_q, at_v, circle, stops = bound.borrowed
     count = 0

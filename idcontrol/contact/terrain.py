@@ -1,10 +1,9 @@
 """Ground: a plane or a height map, as two arrays that any kernel can read.
 
-Between its samples a height map is the interpolating cubic B-spline. It is twice differentiable, so that the normal is
+Between its samples a height map is the interpolating cubic B-spline. The spline is twice differentiable: the normal is
 defined everywhere and turns continuously, the nearest point of a sphere moves smoothly, and J̇v of a rolling foot
-exists. With facets or bilinear patches, a foot that crosses a cell border would get a new contact frame within one
-step. The
-price: a step in the samples is overshot by about a tenth of its height within the next cells. Build stairs from boxes
+exists. With facets or bilinear patches the contact frame would jump at cell borders. The spline overshoots a step in
+the samples by about a tenth of its height within the next cells, so build stairs from boxes
 (`idcontrol.contact.collision`).
 """
 
@@ -24,7 +23,7 @@ from idcontrol.kernels.linked import late
 from idcontrol.types import Array
 
 NEWTON_STEPS = 30
-"""Limit of Newton steps for the nearest point; 3 to 5 suffice where the ground curves less than the sphere."""
+"""Limit of Newton steps for the nearest point; 3 to 5 suffice if the ground curves less than the sphere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,8 @@ class Terrain:
     Attributes:
         parameters: For a plane its upward unit normal n and offset, ``n·p = offset``; for a height map origin and
             spacing of the samples: (n_x, n_y, n_z, offset [m], x_0 [m], y_0 [m], dx [m], dy [m]).
-        coefficients: B-spline coefficients of a height map, one more than samples on every side; (0, 0) for a plane.
+        coefficients: B-spline coefficients of a height map, with one more than the samples on every side; shape (0, 0)
+            for a plane.
         heights: Samples of a height map, ``heights[i, j]`` at (x_0 + i dx, y_0 + j dy) [m]; shape (0, 0) for a plane.
     """
 
@@ -65,7 +65,7 @@ def plane(normal: npt.ArrayLike = (0.0, 0.0, 1.0), offset: float = 0.0) -> Terra
         offset: Distance of the plane from the origin along the normal [m].
 
     Raises:
-        InputError: The normal does not point up, or something is not finite.
+        InputError: The normal does not point up, or a number is not finite.
     """
     n = np.asarray(normal, float)
     if n.shape != (3,) or not np.isfinite(n).all() or not n[2] > 0.0:
@@ -99,9 +99,9 @@ def height_map(heights: npt.ArrayLike, spacing: float, origin: tuple[float, floa
     x0, y0 = origin if origin is not None else (-0.5 * spacing * (z.shape[0] - 1), -0.5 * spacing * (z.shape[1] - 1))
     if not (np.isfinite(x0) and np.isfinite(y0)):
         raise InputError(f"the origin of a height map must be finite, not {origin}")
-    from scipy.ndimage import spline_filter  # a quarter of the time of importing the library
+    from scipy.ndimage import spline_filter  # a quarter of the time of importing this package
 
-    # reflected at the borders, the spline ends level, so that the level continuation joins with the same slope
+    # a spline of reflected samples ends level, as the ground beyond it is
     coefficients = np.pad(spline_filter(z, order=3, mode="mirror"), 1, mode="reflect")
     parameters = np.array([0.0, 0.0, 1.0, 0.0, x0, y0, spacing, spacing])
     return Terrain(parameters, np.ascontiguousarray(coefficients), z)
@@ -238,7 +238,7 @@ def _map_surface(
         hy += bx[k] * row1
         hxy += bx1[k] * row1
         hyy += bx[k] * row2
-    # beyond the border the ground is level across it
+    # beyond a border the ground is level in its direction
     if not parameters[4] <= x <= parameters[4] + dx * (coefficients.shape[0] - 3):
         hx = hxx = hxy = 0.0
     if not parameters[5] <= y <= parameters[5] + dy * (coefficients.shape[1] - 3):
@@ -259,11 +259,11 @@ def _sample(parameters: Array, coefficients: Array, x: Array, y: Array) -> Array
 @late(lambda *_: types.UniTuple(types.float64, 2))
 @njit(cache=True, inner=True, error_model="numpy")
 def nearest_point(parameters: Array, coefficients: Array, cx: float, cy: float, cz: float) -> tuple[float, float]:
-    """Return (x, y) of the ground point closest to c: a local minimum of ½|c - (x, y, h(x, y))|², by Newton's method.
+    """Return (x, y) of the ground point closest to c: a local minimum of ½|c - (x, y, h(x, y))|² (Newton's method).
 
     The search starts at the point of the tangent plane below c that is closest to c. Where the Hessian ``I + ∇h∇hᵀ + (h
-    - c_z)∇²h`` is not positive definite (c is farther above a hollow than its radius of curvature), its first two terms
-    replace it; every step is halved until it descends.
+    - c_z)∇²h`` is not positive definite (c is farther above a hollow than its radius of curvature), its last term is
+    omitted. Every step is halved until it descends.
     """
     h, hx, hy, hxx, hxy, hyy = surface(parameters, coefficients, cx, cy)
     x = cx - (h - cz) * hx / (1.0 + hx * hx + hy * hy)
@@ -285,7 +285,7 @@ def nearest_point(parameters: Array, coefficients: Array, cx: float, cy: float, 
         while True:
             h, hx, hy, hxx, hxy, hyy = surface(parameters, coefficients, x + fraction * step_x, y + fraction * step_y)
             trial = (x + fraction * step_x - cx) ** 2 + (y + fraction * step_y - cy) ** 2 + (h - cz) ** 2
-            # the gain of a step below 1e-8 m is lost in the rounding of the value
+            # the descent of a step below 1e-8 m is smaller than the rounding of the value
             if trial < value or fraction * size < 1e-8:
                 break
             fraction *= 0.5
@@ -299,8 +299,7 @@ def sphere_gap(
 ) -> tuple[float, tuple[float, float, float], tuple[float, float, float]]:
     """Return the distance of a sphere from the ground, ``φ = n̂·(c - p) - r`` with p the closest point of the ground.
 
-    It is one contact: on a height map the radius must be below the radius of curvature of its hollows, or a second
-    contact is missed.
+    Only one contact is returned: a sphere whose radius exceeds the radius of curvature of a hollow has a second one.
 
     Args:
         parameters: `Terrain.parameters`.
