@@ -1,10 +1,10 @@
 """Many free rigid bodies: inertia in blocks, momentum conserved, no multibody library.
 
-A body's velocity is that of its centre of mass, then its angular velocity, both in world axes. So the equation of a
-step is in momenta: only impulses change linear and angular momentum about the centre of mass, and there is no
-gyroscopic term. `advance` turns the body by ``exp(h ω)`` and computes the angular velocity with the same angular
-momentum in the new pose. Without contact both momenta are conserved to rounding for any step; energy to first order in
-h, bounded by the momentum.
+A body's velocity is the linear velocity of its centre of mass, then its angular velocity, both in world axes. Then only
+impulses change linear and angular momentum about the centre of mass, and there is no gyroscopic term. `advance` turns
+the body by ``exp(h ω)`` and computes the angular velocity with the same angular momentum in the new pose. Without
+contact both momenta are conserved to rounding for any step. Energy is conserved to first order in h, and the momentum
+bounds it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from idcontrol.types import Array
 class Surface:
     """The material of a surface.
 
-    A contact has the smaller friction coefficient of its two surfaces. Their springs act in series, and so do their
-    dampers; a rigid surface contributes neither.
+    A contact has the smaller friction coefficient of its two surfaces. Springs of both surfaces act in series, and so
+    do dampers; a rigid surface contributes neither.
 
     Attributes:
         mu: Friction coefficient; inf means no slip.
@@ -34,7 +34,7 @@ class Surface:
         damping: Normal damping of a contact [N s/m].
 
     Raises:
-        InputError: Something is negative or no number, or a rigid surface has damping.
+        InputError: A value is negative or no number, or a rigid surface has damping.
     """
 
     mu: float = 0.5
@@ -60,7 +60,7 @@ class Body:
         shape: coal geometry in the body's frame: sphere, box, capsule, cylinder, convex hull.
         mass: Mass [kg].
         inertia: Inertia about the centre of mass, body axes, shape (3, 3) [kg m²].
-        surface: Its material.
+        surface: Material.
     """
 
     name: str
@@ -77,9 +77,9 @@ class Obstacle:
     Attributes:
         name: Name for messages.
         shape: coal geometry.
-        position: Its origin, world frame, shape (3,) [m].
+        position: Origin of the shape, world frame, shape (3,) [m].
         orientation: Quaternion (x, y, z, w).
-        surface: Its material.
+        surface: Material.
     """
 
     name: str
@@ -116,7 +116,7 @@ class BodyState(NamedTuple):
         t: Time [s].
         position: Centres of mass, world frame, shape (n, 3) [m].
         orientation: Quaternions (x, y, z, w), shape (n, 4).
-        velocity: Linear of the centre of mass [m/s], then angular [rad/s], world axes, shape (n, 6).
+        velocity: Velocity of the centre of mass [m/s], then angular velocity [rad/s], world axes, shape (n, 6).
     """
 
     t: float
@@ -126,7 +126,7 @@ class BodyState(NamedTuple):
 
     @staticmethod
     def at_rest(position: Array, orientation: Array | None = None) -> BodyState:
-        """Bodies that do not move.
+        """Return the state of bodies that do not move.
 
         Args:
             position: Centres of mass, world frame, shape (n, 3) [m].
@@ -146,9 +146,9 @@ class Inertias(NamedTuple):
     """Masses and inertias of n bodies.
 
     Attributes:
-        mass: Shape (n,) [kg].
+        mass: Masses, shape (n,) [kg].
         inertia: Inertias about the centres of mass, body axes, shape (n, 3, 3) [kg m²].
-        inverse: Their inverses, shape (n, 3, 3).
+        inverse: Inverses of the inertias, shape (n, 3, 3).
     """
 
     mass: Array
@@ -157,7 +157,7 @@ class Inertias(NamedTuple):
 
     @staticmethod
     def of(bodies: Sequence[Body]) -> Inertias:
-        """Masses and inertias of `bodies`.
+        """Return masses and inertias of `bodies`.
 
         Raises:
             InputError: A mass is not positive, or an inertia is not symmetric and positive definite.
@@ -185,7 +185,7 @@ class Inertias(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def rotations(orientation: Array) -> Array:
-    """Return the axes (columns) of n quaternions (x, y, z, w), shape (n, 3, 3); they need not be of unit length."""
+    """Return the axes (columns) of n quaternions (x, y, z, w) of any length, shape (n, 3, 3)."""
     out = np.empty((orientation.shape[0], 3, 3))
     for i in range(orientation.shape[0]):
         x, y, z, w = orientation[i, 0], orientation[i, 1], orientation[i, 2], orientation[i, 3]
@@ -210,7 +210,7 @@ def _turned(A: Array, R: Array, out: Array) -> None:
 
 @njit(cache=True, error_model="numpy")
 def inertia_blocks(inertias: Inertias, rotation: Array) -> Array:
-    """The inertia of each body in world axes, ``diag(m I₃, R I Rᵀ)``, shape (n, 6, 6), from its axes, (n, 3, 3)."""
+    """Return the inertia of each body in world axes, ``diag(m I₃, R I Rᵀ)``, shape (n, 6, 6); R has shape (n, 3, 3)."""
     mass, M = inertias.mass, np.zeros((rotation.shape[0], 6, 6))
     for i in range(mass.shape[0]):
         for k in range(3):
@@ -228,7 +228,7 @@ def free_velocities(
     Args:
         inertias: Masses and inertias.
         state: The bodies at the beginning of the step.
-        rotation: Their axes (columns), shape (n, 3, 3).
+        rotation: Axes of the bodies (columns), shape (n, 3, 3).
         wrench: Force and torque about the centre of mass, world axes, shape (n, 6) [N, N m].
         gravity: Acceleration of gravity, world axes, shape (3,) [m/s²].
         h: Length of the step [s].
@@ -252,7 +252,7 @@ def advance(inertias: Inertias, state: BodyState, rotation: Array, v_plus: Array
     Args:
         inertias: Masses and inertias.
         state: The bodies at the beginning of the step.
-        rotation: Their axes (columns), shape (n, 3, 3).
+        rotation: Axes of the bodies (columns), shape (n, 3, 3).
         v_plus: Velocities during the step, shape (n, 6).
         h: Length of the step [s].
 
@@ -266,7 +266,7 @@ def advance(inertias: Inertias, state: BodyState, rotation: Array, v_plus: Array
     for i in range(n):
         wx, wy, wz = v_plus[i, 3], v_plus[i, 4], v_plus[i, 5]
         angle = h * np.sqrt(wx * wx + wy * wy + wz * wz)
-        # sin(angle / 2) / angle, by its series where the quotient would lose digits
+        # sin(angle / 2) / angle; its series for small angles, where the quotient would lose digits
         s = h * (np.sin(0.5 * angle) / angle if angle > 1e-4 else 0.5 - angle * angle / 48.0)
         ax, ay, az, aw = s * wx, s * wy, s * wz, np.cos(0.5 * angle)
         x, y, z, w = orientation[i, 0], orientation[i, 1], orientation[i, 2], orientation[i, 3]
@@ -302,13 +302,13 @@ def advance(inertias: Inertias, state: BodyState, rotation: Array, v_plus: Array
 
 @njit(cache=True, error_model="numpy")
 def reaches(velocity: Array, radius: Array, h: float, margin: float) -> Array:
-    """Return how far each body may move in a step, ``margin + h (|v| + |ω| r)``, shape (n,) [m].
+    """Return a bound on each body's motion in a step, ``margin + h (|v| + |ω| r)``, shape (n,) [m].
 
     Args:
         velocity: Linear, then angular velocities, shape (n, 6).
         radius: Radius of a sphere around each body, shape (n,) [m].
         h: Length of the step [s].
-        margin: Distance that is added [m].
+        margin: Additional distance [m].
     """
     out = np.empty(velocity.shape[0])
     for i in range(velocity.shape[0]):
@@ -322,7 +322,7 @@ def reaches(velocity: Array, radius: Array, h: float, margin: float) -> Array:
 
 @njit(cache=True, error_model="numpy")
 def first_beyond(velocity: Array, limit: float) -> int:
-    """The first body with a component of its velocity (n, 6) that is not within `limit`, NaN included; -1 if none."""
+    """Return the first body with a velocity component (n, 6) beyond `limit` or NaN; -1 if there is none."""
     for i in range(velocity.shape[0]):
         for k in range(6):
             if not abs(velocity[i, k]) < limit:
@@ -331,7 +331,7 @@ def first_beyond(velocity: Array, limit: float) -> int:
 
 
 def momentum(inertias: Inertias, state: BodyState) -> tuple[Array, Array]:
-    """Total linear [N s] and angular [N m s] momentum about the world's origin, shapes (3,)."""
+    """Return the total linear [N s] and angular [N m s] momentum about the world's origin, shapes (3,)."""
     M = world_inertia(inertias, state)
     each = np.einsum("nij,nj->ni", M, state.velocity)
     angular: Array = (each[:, 3:] + np.cross(state.position, each[:, :3])).sum(axis=0)
@@ -339,7 +339,7 @@ def momentum(inertias: Inertias, state: BodyState) -> tuple[Array, Array]:
 
 
 def kinetic_energy(inertias: Inertias, state: BodyState) -> float:
-    """Kinetic energy of all bodies [J]."""
+    """Return the kinetic energy of all bodies [J]."""
     M = world_inertia(inertias, state)
     return float(0.5 * np.einsum("ni,nij,nj->", state.velocity, M, state.velocity))
 

@@ -1,4 +1,4 @@
-"""Friction coefficients that kernels accept."""
+"""Valid friction coefficients."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 LEAST_FRICTION, MOST_FRICTION = 1e-100, 1e12
-"""Range of nonzero, finite friction coefficients: below it products underflow; above it, rounding of friction exceeds
-the effect of a normal impulse."""
+"""Range of nonzero, finite friction coefficients: below it products underflow; above it, the rounding error of friction
+exceeds the effect of a normal impulse."""
 
 
 @njit(cache=True)
@@ -25,10 +25,14 @@ def _is_friction(mu: Array) -> bool:  # pragma: no cover - compiled
 
 
 def require_friction(mu: Array, names: Sequence[str] = ()) -> None:
-    """Raise unless friction coefficients, shape (n,), are usable; `names` says whose, by default contacts'.
+    """Check friction coefficients, shape (n,).
+
+    Args:
+        mu: The coefficients.
+        names: Owners of the coefficients, for the message; by default contacts.
 
     Raises:
-        InputError: One is negative, not a number, or out of the range whose products double precision holds.
+        InputError: A coefficient is negative, not a number, or nonzero, finite and out of range.
     """
     if _is_friction(mu):
         return

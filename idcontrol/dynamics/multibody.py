@@ -1,12 +1,12 @@
-"""Compiled multibody terms, for many robots at once: `CompiledSystem` computes what `System` gets from Pinocchio.
+"""Compiled multibody terms: `CompiledSystem` computes the same terms as `System`, without Pinocchio.
 
-Calls of Pinocchio from Python hold the interpreter's lock, so that a thousand robots would wait for each other.
-`terms_kernel` holds no lock; it consists of `inertia_kernel`, of the configuration, and `bias_kernel`, of the velocity.
-Its terms equal Pinocchio's to rounding (tests/dynamics/test_multibody.py), not to the bit.
+Calls of Pinocchio from Python hold the interpreter's lock, so many robots would wait for each other. `terms_kernel`
+does not hold it. It consists of `inertia_kernel`, which depends on the configuration, and `bias_kernel`, which also
+depends on the velocity. Its terms equal Pinocchio's to rounding (tests/dynamics/test_multibody.py), not to the bit.
 
-All vectors are spatial ones in world axes at one point that goes with the machine, its first joint, so that nothing
-depends on how far from the world's origin it walks: J_k the column of velocity k, V_j and A_j velocity and drift of
-the body that joint j carries, I_j its inertia, and with sums over all that hangs on joint j(k) of velocity k
+All vectors are spatial, in world axes at the origin of the first joint: this point moves with the robot, so rounding
+does not grow with the distance from the world's origin. J_k is the column of velocity k; V_j, A_j and I_j are velocity,
+drift and inertia of the body that joint j carries. With sums over all bodies beyond joint j(k) of velocity k
 
     c_k = J_kᵀ Σ (I (A - g) + V ×* I V),    M_kl = J_lᵀ (Σ I) J_k  for the velocities l that move j(k).
 
@@ -39,25 +39,25 @@ SLIDER: Final = 3
 
 
 class Tree(NamedTuple):
-    """Joints and the bodies that they carry, joint 0 being the world; axes are the joint's.
+    """Joints and the bodies that they carry, in the joints' axes; joint 0 is the world.
 
     Attributes:
         kind: `FLYER`, `HINGE`, `CIRCLE` or `SLIDER`, shape (n,).
         at_q: Index of each joint's first entry in Pinocchio's q, shape (n,).
         links: Parent, first velocity and number of velocities of each joint, shape (n, 3).
         axis: Unit vector that a joint turns about or slides along, shape (n, 3).
-        position: Of the joint in its parent, shape (n, 3) [m].
-        rotation: Of the joint in its parent, shape (n, 3, 3).
-        mass: Of the body, shape (n,) [kg].
-        centre: Its centre of mass, shape (n, 3) [m].
-        inertia: About that centre, shape (n, 3, 3) [kg m²].
-        armature: Inertia of a motor's rotor behind its gear, shape (m,), as velocities in Pinocchio's layout.
-        gravity: Shape (3,) [m/s²].
+        position: Position of each joint in its parent, shape (n, 3) [m].
+        rotation: Axes of each joint in its parent (columns), shape (n, 3, 3).
+        mass: Mass of each body, shape (n,) [kg].
+        centre: Centre of mass of each body, shape (n, 3) [m].
+        inertia: Inertia about that centre, shape (n, 3, 3) [kg m²].
+        armature: Reflected inertia of the motors' rotors, for velocities in Pinocchio's layout, shape (m,).
+        gravity: Acceleration of gravity, shape (3,) [m/s²].
         flyers: Index of each free-flyer's first velocity.
         place: Velocity k of Pinocchio's layout is velocity ``place[k]`` of the system's, shape (m,).
         frame_joint: Joint that carries each frame, shape (n_frames,).
-        frame_position: The frame in it, shape (n_frames, 3) [m].
-        frame_rotation: Shape (n_frames, 3, 3).
+        frame_position: Position of each frame in that joint, shape (n_frames, 3) [m].
+        frame_rotation: Axes of each frame in that joint (columns), shape (n_frames, 3, 3).
     """
 
     kind: Integers
@@ -94,10 +94,10 @@ class Bodies(NamedTuple):
         p: Origin of each joint in the world, shape (n, 3) [m]: a view into Pinocchio's data.
         J: Columns of all velocities in Pinocchio's layout, shape (6, m).
         moment: First moment of each body about the point of reference, shape (n, 3) [kg m].
-        inertia: Its inertia about that point, shape (n, 3, 3) [kg m²].
+        inertia: Inertia of each body about that point, shape (n, 3, 3) [kg m²].
         hanging: Sums over the bodies beyond each joint.
-        force: Force on each at v̇ = 0, shape (n, 6) [N, N m].
-        column: Momentum of a body; for one velocity, the force on the bodies beyond at unit acceleration, shape (6,).
+        force: Force on each body at v̇ = 0, shape (n, 6) [N, N m].
+        column: Scratch for a momentum, or for the force on all bodies beyond a joint at unit acceleration, shape (6,).
     """
 
     R: Array
@@ -114,12 +114,12 @@ class Work(NamedTuple):
     """Data that `terms_kernel` reads and writes in addition to the state.
 
     Attributes:
-        tree: The machine.
+        tree: The robot.
         bodies: Scratch.
-        terms: Overwritten.
-        motion: Overwritten.
-        frame_position: Overwritten, shape (n_frames, 3) [m].
-        frame_rotation: Overwritten, shape (n_frames, 3, 3).
+        terms: Result: the multibody terms.
+        motion: Result: motion of the bodies.
+        frame_position: Result: origins of the frames in the world, shape (n_frames, 3) [m].
+        frame_rotation: Result: axes of the frames in the world (columns), shape (n_frames, 3, 3).
     """
 
     tree: Tree
@@ -163,7 +163,7 @@ class CompiledSystem(System):
             column=np.zeros(6),
         )
         self._shapes = (model.nq,), (m,)
-        self.M[:] = 0.0  # the kernel writes what the tree's shape makes nonzero
+        self.M[:] = 0.0  # the kernel writes only entries that the tree makes nonzero
         work = Work(self.tree, bodies, self.terms, self.motion, self.frame_position, self.frame_rotation)
         self.work = bind(work)
         self._compute = entry(_update, self.work, np.zeros(model.nq), np.zeros(m))
@@ -186,7 +186,7 @@ class CompiledSystem(System):
         """Compute all terms at configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout.
 
         Raises:
-            InputError: Their shapes are wrong.
+            InputError: The shape of q or v is wrong.
         """
         q, v = np.ascontiguousarray(q, np.float64), np.ascontiguousarray(v, np.float64)
         if (q.shape, v.shape) != self._shapes:  # compiled code would read out of bounds
@@ -197,7 +197,7 @@ class CompiledSystem(System):
 
 
 def machine(model: Any, **keywords: Any) -> System:
-    """Return a robot with compiled terms if all its joints allow, otherwise with Pinocchio's.
+    """Return a robot with compiled terms if all its kinds of joint are compiled, otherwise with Pinocchio's terms.
 
     Args:
         model: Pinocchio model.
@@ -250,7 +250,7 @@ def _kinds(model: Any) -> tuple[Integers, Array]:
 
 
 def _tree(system: System) -> Tree:
-    """Return the joints of a machine.
+    """Return the joints of a robot.
 
     Raises:
         InputError: A kind of joint is not compiled.
@@ -282,7 +282,7 @@ def _tree(system: System) -> Tree:
 
 @njit(cache=True, inner=True)
 def terms_kernel(bound: Bound, q: Array, v: Array) -> None:
-    """Write terms, motion and joints of `Work` at configuration `q` and velocity `v`, in Pinocchio's layout."""
+    """Write terms, motion and joint poses of `Work` at configuration `q` and velocity `v`, in Pinocchio's layout."""
     inertia_kernel(bound, q)
     bias_kernel(bound, v)
 
@@ -290,7 +290,7 @@ def terms_kernel(bound: Bound, q: Array, v: Array) -> None:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def inertia_kernel(bound: Bound, q: Array) -> None:
-    """Write the joints of `Work`, and the inertia matrix and Jacobian of its terms, at configuration `q`."""
+    """Write joint poses, inertia matrix and Jacobian of `Work` at configuration `q`."""
     work = bound.borrowed
     tree, bodies, terms = work.tree, work.bodies, work.terms
     J = bodies.J
@@ -312,7 +312,7 @@ def inertia_kernel(bound: Bound, q: Array) -> None:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def bias_kernel(bound: Bound, v: Array) -> None:
-    """Write the motion of `Work`, and the bias, at velocity `v` and the pose of the last `inertia_kernel`."""
+    """Write motion and bias of `Work` at velocity `v` and the configuration of the last `inertia_kernel`."""
     work = bound.borrowed
     tree, bodies, motion = work.tree, work.bodies, work.motion
     J, f, n = bodies.J, bodies.force, tree.kind.shape[0]
@@ -334,7 +334,7 @@ def bias_kernel(bound: Bound, v: Array) -> None:
 
 @njit(cache=True, error_model="numpy")
 def _update(bound: Bound, q: Array, v: Array) -> None:
-    """Write all of `Work`: what `terms_kernel` writes, and the poses of all frames."""
+    """Run `terms_kernel`, and write the poses of all frames."""
     terms_kernel(bound, q, v)
     work = bound.borrowed
     for f in range(work.tree.frame_joint.shape[0]):
@@ -343,10 +343,10 @@ def _update(bound: Bound, q: Array, v: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) -> None:
-    """Write `System.integrate` except the positions of free-flyers (`idcontrol.dynamics.system.carry`).
+    """Write the result of `System.integrate`; free-flyers' positions are written by `idcontrol.dynamics.system.carry`.
 
     Args:
-        tree: The machine.
+        tree: The robot.
         q: Configuration in Pinocchio's layout.
         v: Velocity in Pinocchio's layout.
         h: Time [s].
@@ -360,7 +360,7 @@ def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) ->
             angle = np.sqrt(square)
             part, w = (np.sin(0.5 * angle) / angle if angle > 1e-4 else 0.5 - square / 48.0), np.cos(0.5 * angle)
             x, y, z = part * x, part * y, part * z
-            if w < 0.0:  # of the two quaternions, the one closer to the last
+            if w < 0.0:  # both quaternions are this rotation: take the one closer to the last
                 x, y, z, w = -x, -y, -z, -w
             a, b, c, d = q[at + 3], q[at + 4], q[at + 5], q[at + 6]
             q_next[at + 3] = d * x + a * w + b * z - c * y
@@ -378,7 +378,7 @@ def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) ->
 
 @njit(cache=True, inner=True, forceinline=True)
 def _unit(vector: Array) -> None:
-    """Normalize a vector of nearly unit length, to first order."""
+    """Normalize a vector of almost unit length, to first order."""
     square = 0.0
     for value in vector:
         square += value * value
@@ -406,7 +406,7 @@ def _frame(tree: Tree, bodies: Bodies, f: int, position: Array, rotation: Array)
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _turn(R: Array, axis: Array, cosine: float, sine: float) -> None:
-    """Rotate axes R (columns) about a unit vector in them."""
+    """Rotate axes R (columns) about a unit vector with coordinates in R."""
     a, b, c = axis
     versine = 1.0 - cosine
     for x in range(3):
@@ -515,7 +515,7 @@ def _load(tree: Tree, motion: Motion, bodies: Bodies) -> None:
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _row(tree: Tree, bodies: Bodies, j: int, k: int, M: Array) -> None:
-    """Write the row and column of M for velocity k, of joint j, up to the diagonal."""
+    """Write row and column of M for velocity k, which belongs to joint j, up to the diagonal."""
     J, e = bodies.J, bodies.column
     mass, h, S = bodies.hanging.mass[j], bodies.hanging.moment[j], bodies.hanging.inertia[j]
     for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):

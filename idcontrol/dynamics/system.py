@@ -1,14 +1,15 @@
 """Multibody terms of a robot from Pinocchio; this module converts every convention.
 
-Conventions (math.md, sections 1 and 2). A machine has m velocities: first the u unactuated ones ("b": floating bases,
-free bodies, passive joints), then the a actuated ones ("q"). This is the system's order. Pinocchio's may differ;
-`System.order` permutes once. A free-flyer velocity is Pinocchio's: linear, then angular, in the body's own axes.
-`State.q` and `State.v` stay in Pinocchio's layout; everything that `System` computes is in the system's order.
+Conventions (math.md, sections 1 and 2). A robot has m velocities: first the u unactuated velocities ("b": floating
+bases, free bodies, passive joints), then the a actuated velocities ("q"). This is the system's order. Pinocchio's order
+may differ; `System.order` is the permutation. The velocity of a free-flyer is linear, then angular, in the body's own
+axes, as in Pinocchio. `State.q` and `State.v` stay in Pinocchio's layout; all results of `System` are in the system's
+order.
 
 Within a step the axes of a free-flyer's *linear* velocity are fixed at the body's initial axes: the equations are
 solved for v⁺ - v, and a difference needs one set of axes. So `System.bias` refers to the classical acceleration ``v̇ +
-ω × v``, Pinocchio's to the spatial one, and `System.advance` rotates v⁺ into the body's final axes. In axes that rotate
-with the body, linear momentum would be wrong by h ω × v in every step.
+ω × v`` (Pinocchio's to the spatial acceleration), and `System.advance` rotates v⁺ into the body's final axes. In axes
+that rotate with the body, linear momentum would be wrong by h ω × v in every step.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from idcontrol.kernels.placements import placement_views
 from idcontrol.types import Array, Booleans, Integers
 
 UNLIMITED = 1e300
-"""Limits at or above this are no limits (Pinocchio marks them with the largest double)."""
+"""Limits at or above this count as no limit (Pinocchio writes the largest double)."""
 
 LARGEST: Final = 1e15
-"""A position, velocity or acceleration above this, in SI units, is invalid; its consequences would overflow."""
+"""A position, velocity or acceleration above this, in SI units, is invalid: results would overflow."""
 
 UNIT: Final = 1e-3
-"""Tolerance of the unit length of quaternions, and of cosine and sine of continuous joints: the relative error of
-torques is twice that. Single precision misses it by 1e-7."""
+"""Tolerance of the length of quaternions, and of cosine and sine of continuous joints; the relative error of torques is
+twice as large. Rounding to single precision changes the length by 1e-7."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class FreeBody:
     """A free-flying rigid body: its six velocities are unactuated.
 
     Attributes:
-        name: Name of its joint and frame.
+        name: Name of the body's joint and frame.
         mass: Mass [kg].
         inertia: Inertia about the centre of mass, in body axes, shape (3, 3) [kg m²].
         com: Centre of mass in the body frame, shape (3,) [m].
@@ -76,8 +77,8 @@ class Motion(NamedTuple):
     """Motion of the bodies of all joints: spatial vectors at the world origin, linear part first.
 
     Attributes:
-        velocity: Shape (n_joints, 6) [m/s, rad/s].
-        drift: Acceleration at v̇ = 0, shape (n_joints, 6) [m/s², rad/s²]; a free-flyer's is classical, as in
+        velocity: Velocity, shape (n_joints, 6) [m/s, rad/s].
+        drift: Acceleration at v̇ = 0, shape (n_joints, 6) [m/s², rad/s²]; v̇ of a free-flyer is classical, as in
             `System.bias`.
     """
 
@@ -123,8 +124,8 @@ def _gather(bound: Bound) -> None:  # pragma: no cover - compiled
     """Convert Pinocchio's terms to the system's order: M from the triangle of crba, c minus ``M_lin (ω × v)``.
 
     Args:
-        bound: Pinocchio's terms, the system's (overwritten), `System.order`, each free-flyer's first index in
-            Pinocchio's velocities, and the velocity v in that layout, shape (nv,); then as for `move`.
+        bound: Pinocchio's terms, the system's terms (overwritten), `System.order`, each free-flyer's first index in
+            Pinocchio's velocities, and the velocity v in that layout, shape (nv,); then the arguments of `move`.
     """
     (M_pin, c_pin, J_pin), (M, c, J), order, flyers, v, tree, motion = bound.borrowed
     move(J_pin, v, tree, flyers, motion)
@@ -148,7 +149,7 @@ def _gather(bound: Bound) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, forceinline=True)
 def shorter(angle: float) -> float:
-    """Return the equivalent angle within half a turn [rad]."""
+    """Return the equivalent angle from -π to π [rad]."""
     turn = 2.0 * np.pi
     return angle - turn * float(np.rint(angle / turn))
 
@@ -169,7 +170,7 @@ def carry(
 ) -> None:  # pragma: no cover - compiled
     """Move free-flyers straight along their linear velocity, ``p + h R v``; rotate v⁺ into their new axes, R⁺ᵀR v⁺.
 
-    Bound are each one's first index in q and in v, and scratch for a vector and a quaternion.
+    `flyers` has the first index of each free-flyer in q and in v, and scratch for a vector and a quaternion.
     """
     at_q, at_v, world, back = flyers.borrowed
     for i in range(at_q.shape[0]):
@@ -191,8 +192,8 @@ class ActuatorLimits(NamedTuple):
         lower: Lowest position [rad or m].
         upper: Highest position [rad or m].
         speed: Largest speed [rad/s or m/s].
-        torque_rate: How fast the torque may change [N m/s or N/s].
-        no_load: Speed at which a motor gives no torque [rad/s or m/s]; from `speed` on its torque falls linearly.
+        torque_rate: Largest rate of the torque [N m/s or N/s].
+        no_load: Speed at which a motor gives no torque [rad/s or m/s]; above `speed` its torque falls linearly.
     """
 
     lower: Array
@@ -203,7 +204,7 @@ class ActuatorLimits(NamedTuple):
 
     @classmethod
     def none(cls, a: int) -> ActuatorLimits:
-        """No limits for `a` joints."""
+        """Return no limits for `a` joints."""
         return cls(np.full(a, -np.inf), *(np.full(a, np.inf) for _ in range(4)))
 
 
@@ -225,7 +226,7 @@ class Actuators(NamedTuple):
     delay: Array
 
     def wrong(self, error: float) -> Actuators:
-        """Actuators with ``1 + error`` times the inertia, friction, lag and delay."""
+        """Return actuators with ``1 + error`` times the inertia, friction, lag and delay."""
         factor = 1.0 + error
         return Actuators(
             armature=factor * self.armature,
@@ -240,7 +241,7 @@ def _checked(limits: ActuatorLimits, a: int) -> ActuatorLimits:
     """Copy limits of `a` joints.
 
     Raises:
-        InputError: Their number is wrong, or they leave a joint no room.
+        InputError: The number of limits is wrong, or a range is empty.
     """
     checked = ActuatorLimits(*(np.array(limit, dtype=np.float64) for limit in limits))
     if any(limit.shape != (a,) for limit in checked):
@@ -258,7 +259,7 @@ def _sound(actuators: Actuators, a: int) -> Actuators:
     """Copy actuators of `a` joints.
 
     Raises:
-        InputError: Their number is wrong, or something is negative or not a number.
+        InputError: The number of actuators is wrong, or a value is negative or not a number.
     """
     checked = Actuators(*(np.array(entry, dtype=np.float64) for entry in actuators))
     if any(entry.shape != (a,) for entry in checked):
@@ -270,10 +271,8 @@ def _sound(actuators: Actuators, a: int) -> Actuators:
 
 
 def position_limits(model: Any, names: Sequence[str]) -> tuple[Array, Array]:
-    """Return the lowest and highest position of the joints `names`, shapes (a,) [rad or m]; infinite for none.
-
-    A URDF without limits states 0 and 0.
-    """
+    """Return the lowest and highest position of the joints `names`, shapes (a,) [rad or m]; infinite without limits."""
+    # a URDF without limits states 0 and 0
     at = [model.joints[model.getJointId(name)] for name in names]
     lower = np.array([model.lowerPositionLimit[joint.idx_q] if joint.nq == 1 else -np.inf for joint in at])
     upper = np.array([model.upperPositionLimit[joint.idx_q] if joint.nq == 1 else np.inf for joint in at])
@@ -286,25 +285,34 @@ def _require_depth_first(model: Any) -> None:
     for joint, below in enumerate(list(model.subtrees)[1:], start=1):
         if list(below) != list(range(joint, joint + len(below))):
             raise InputError(
-                f"joint {str(model.names[joint])!r}: what hangs on it does not follow it at once; Pinocchio's "
-                "inertia matrix would be wrong: add joints depth first"
+                f"joint {str(model.names[joint])!r}: its children do not follow it in the model, so Pinocchio's "
+                "inertia matrix would be wrong; add joints depth first"
             )
 
 
 def _actuated_names(model: Any, actuated: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the actuated joints, by default all with one velocity; raise if one cannot be actuated."""
+    """Return the names of the actuated joints, by default all joints with one velocity.
+
+    Raises:
+        UnknownName: A joint does not exist.
+        InputError: A joint has not exactly one velocity.
+    """
     names = list(model.names)
     single = [name for name, joint in list(zip(names, model.joints, strict=True))[1:] if joint.nv == 1]
     for name in actuated or ():
         if name not in names:
             raise UnknownName("joint", name, names[1:])
         if name not in single:
-            raise InputError(f"joint {name!r} has not one velocity and cannot be actuated; leave it out of `actuated`")
+            raise InputError(f"joint {name!r} has not one velocity and cannot be actuated; remove it from `actuated`")
     return tuple(single if actuated is None else actuated)
 
 
 def _effort_limit(limits: npt.ArrayLike, names: Sequence[str]) -> Array:
-    """Return the torque limits of the named joints, inf from `UNLIMITED` on; raise InputError if they do not match."""
+    """Return the torque limits of the joints `names`, shape (a,); values from `UNLIMITED` on become inf.
+
+    Raises:
+        InputError: The number of limits is wrong, or a limit is not positive.
+    """
     values = np.asarray(limits, float)
     effort = np.full(len(names), values) if values.ndim == 0 else values
     if effort.shape != (len(names),):
@@ -316,7 +324,7 @@ def _effort_limit(limits: npt.ArrayLike, names: Sequence[str]) -> Array:
 
 
 def _unit_vectors(model: Any) -> Integers:
-    """Return where quaternions, or cosine and sine, begin in q, and their length, shape (n, 2)."""
+    """Return the first index in q, and the length, of each quaternion and each cosine and sine, shape (n, 2)."""
     turning = [
         (joint, 2 if joint.nq == 2 or joint.shortname() == "JointModelPlanar" else 4)
         for joint in model.joints
@@ -327,7 +335,7 @@ def _unit_vectors(model: Any) -> Integers:
 
 
 def _support(model: Any, order: Integers) -> Booleans:
-    """True where a velocity, in the system's order, moves the body that a joint carries, shape (n_joints, m)."""
+    """Return True for each joint j and velocity k, in the system's order, that moves its body, shape (n_joints, m)."""
     support = np.zeros((model.njoints, order.size), dtype=np.bool_)
     for j in range(1, model.njoints):
         joint = model.joints[j]
@@ -344,20 +352,20 @@ class System:
         n_velocities: Number of velocities m.
         n_unactuated: Number of unactuated velocities u.
         n_actuated: Number of actuated velocities a.
-        order: Velocity i of the system is velocity ``order[i]`` of Pinocchio's, shape (m,).
+        order: Velocity i of the system is velocity ``order[i]`` of Pinocchio, shape (m,).
         actuated_names: Names of the actuated joints, in the system's order.
         effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf for no limit.
         limits: Other limits of the joints and their motors.
-        actuators: Dynamics of the actuators; None for ideal ones. Their rotors' inertia is part of M; plants and
-            controllers model friction, lag and delay.
+        actuators: Dynamics of the actuators; None for ideal actuators. The inertia of the rotors is part of M; plants
+            and controllers model friction, lag and delay.
         joint_q: Index of each actuated joint in Pinocchio's q, shape (a,).
         joint_circle: True for joints represented by cosine and sine (continuous joints), shape (a,).
         flyer_q: First index of each free-flyer in Pinocchio's q, shape (number of free-flyers,).
-        flyer_v: First index of each in Pinocchio's v, shape (number of free-flyers,).
+        flyer_v: First index of each free-flyer in Pinocchio's v, shape (number of free-flyers,).
         flyers: The argument of `carry`.
-        flyer_rows: Its velocities in the system's order, shape (number of free-flyers, 6).
+        flyer_rows: Indices of each free-flyer's velocities in the system's order, shape (number of free-flyers, 6).
         floats: True if all joints hang on one free-flyer, the base, whose velocities come first.
-        unit: First index of each vector of unit length in Pinocchio's q, and its size, shape (k, 2): quaternions of
+        unit: First index in Pinocchio's q, and size, of each vector of unit length, shape (k, 2): quaternions of
             free-flyers, cosine and sine of continuous joints.
         M: Joint-space inertia, shape (m, m).
         bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m]; v̇ of a
@@ -369,7 +377,7 @@ class System:
         frame_joint: Supporting joint of each frame, shape (n_frames,).
         frame_position: Frame origins in the world, shape (n_frames, 3) [m]: a view into Pinocchio's data.
         frame_rotation: Frame axes in the world (columns), shape (n_frames, 3, 3): a view into Pinocchio's data.
-        busy: Lock held by a controller while it computes with these terms, as two threads must not at once.
+        busy: Lock that a controller holds while it uses these terms: two threads must not use them at once.
     """
 
     def __init__(
@@ -385,10 +393,10 @@ class System:
 
         Args:
             model: Pinocchio model; free-flyer joints and joints that are not `actuated` are unactuated.
-            actuated: Names of the actuated joints in order; None for all with one velocity, in tree order.
-            effort_limit: Torque limits in that order, shape (a,) or one for all [N m]; None for the model's.
-            limits: Other limits of joints and motors, in that order; None for no limit, whatever the model says.
-            actuators: Dynamics of the actuators, in that order; None for ideal ones except for the model's rotors.
+            actuated: Names of the actuated joints in order; None for all joints with one velocity, in tree order.
+            effort_limit: Torque limits in that order, shape (a,) or one for all [N m]; None for the model's limits.
+            limits: Other limits of joints and motors, in that order; None for no limits: the model's are not used.
+            actuators: Dynamics of the actuators, in that order; None for ideal actuators with the model's rotors.
 
         Raises:
             UnknownName: An actuated joint does not exist.
@@ -431,7 +439,7 @@ class System:
         self._refuse_singular_inertia()
 
     def _find_flyers(self) -> None:
-        """Set the indices of free-flyers in q, in v and in our order."""
+        """Set the indices of free-flyers in q, in v and in the system's order."""
         model = self.model
         flyers = [joint for joint in model.joints if joint.shortname() == "JointModelFreeFlyer"]
         self.flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
@@ -441,7 +449,7 @@ class System:
         self.floats = len(flyers) > 0 and flyers[0].idx_v == 0 and len(model.subtrees[1]) == model.njoints - 1
 
     def _bind(self) -> None:
-        """Bind Pinocchio's terms and ours to the kernel that gathers them."""
+        """Bind the terms of Pinocchio and of the system to `_gather`."""
         model, m = self.model, self.n_velocities
         # the Jacobian of a robot with a single velocity comes as a vector
         pinocchio = Terms(M=self.data.M, bias=self.data.nle, jacobian=self.data.J.reshape(6, m))
@@ -513,7 +521,7 @@ class System:
         model, data = self.model, self.data
         pin.crba(model, data, q)
         pin.nonLinearEffects(model, data, q, v)
-        pin.updateGlobalPlacements(model, data)  # with `q`, the next line would compute these from joint angles again
+        pin.updateGlobalPlacements(model, data)  # if the next line got `q`, it would compute the placements again
         pin.computeJointJacobians(model, data)
         pin.updateFramePlacements(model, data)
         self._v[:] = v
@@ -556,14 +564,14 @@ class System:
         return moved
 
     def advance(self, q: Array, v_plus: Array, h: float, *, mean: Array | None = None) -> tuple[Array, Array]:
-        """Return configuration and velocity after a step that ends with the velocity `v_plus` (see the module).
+        """Return configuration and velocity after a step with the final velocity `v_plus` (see the module).
 
-        Joints move as in `integrate`, free-flyers in a straight line, ``p⁺ = p + h R v``, ``R⁺ = R exp(h ω)``; their
-        linear velocity is then rotated into the new axes, ``R⁺ᵀ R v``.
+        Joints move as in `integrate`; free-flyers move in a straight line, ``p⁺ = p + h R v``, ``R⁺ = R exp(h ω)``, and
+        their linear velocity is then rotated into the new axes, ``R⁺ᵀ R v``.
 
         Args:
             q: Configuration at the step's beginning, shape (nq,).
-            v_plus: Velocity at its end, shape (m,).
+            v_plus: Velocity at the step's end, shape (m,).
             h: Length of the step [s].
             mean: Velocity during the step, shape (m,); None for `v_plus`.
 
@@ -584,7 +592,7 @@ class System:
         return angles
 
     def position_errors(self, wanted: Array, joints: Array) -> Array:
-        """Return wanted minus actual `joint_positions`, shape (a,) [rad or m], the shorter way on a circle."""
+        """Return wanted minus actual `joint_positions`, shape (a,) [rad or m]; on a circle, the shorter way."""
         errors: Array = wanted - joints
         for i, _ in self._circles:
             errors[i] = shorter(errors[i])
@@ -595,11 +603,12 @@ class System:
         return v[self.order[self.n_unactuated :]]
 
     def configuration(self, joints: Array, base: Array | None = None) -> Array:
-        """Return a configuration with these joint positions, otherwise neutral, or `base` for the first free-flyer.
+        """Return a configuration with these joint positions and this base; other joints are neutral.
 
         Args:
             joints: Positions of the actuated joints, shape (a,) [rad or m].
-            base: Position (m) and quaternion (x, y, z, w) of the floating base, shape (7,).
+            base: Position [m] and quaternion (x, y, z, w) of the first free-flyer, shape (7,); None for the neutral
+                pose.
         """
         q: Array = pin.neutral(self.model)
         if base is not None:
@@ -612,7 +621,7 @@ class System:
         return q
 
     def frame(self, name: str) -> int:
-        """Return the index of a frame; if a link and a joint share the name, the link's.
+        """Return the index of a frame; a link takes precedence over a joint of the same name.
 
         Raises:
             UnknownName: The frame does not exist.
@@ -623,7 +632,7 @@ class System:
         return next((i for i in checked if self.model.frames[i].type == pin.FrameType.BODY), checked[0])
 
     def com(self, q: Array) -> Array:
-        """Return the centre of mass in the world, shape (3,) [m]; overwrites no term of `update`."""
+        """Return the centre of mass in the world, shape (3,) [m]; the terms of `update` stay."""
         centre: Array = pin.centerOfMass(self.model, self.scratch, q).copy()
         return centre
 
@@ -633,7 +642,7 @@ class System:
         return float(sum(inertia.mass for inertia in self.model.inertias[1:]))
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return one row per joint: name, role, first velocity in the system's order, velocities, limits."""
+        """Return one row per joint: name, role, first velocity in the system's order, number of velocities, limits."""
         rows = []
         for name, joint in list(zip(self.model.names, self.model.joints, strict=True))[1:]:
             role = "actuated" if name in self.actuated_names else "unactuated"
@@ -649,27 +658,27 @@ class System:
 
     @property
     def scratch(self) -> Any:
-        """Return model data for computations that must not overwrite the terms of `update`."""
+        """Return separate Pinocchio data, for computations that must not overwrite the terms of `update`."""
         if not hasattr(self, "_scratch_data"):
             self._scratch_data = self.model.createData()
         return self._scratch_data
 
     def _refuse_singular_inertia(self) -> None:
-        """Raise an error that names the joint if the inertia that it moves is zero or not finite."""
+        """Raise `InputError` if a joint moves no inertia, or one that is not finite; the text names it."""
         for name, inertia in zip(self.model.names, self.model.inertias, strict=True):
             if not np.isfinite(inertia.toDynamicParameters()).all():
                 raise InputError(f"the mass or inertia of the link that joint {name!r} moves is not finite")
         try:
             np.linalg.cholesky(self.M)
         except np.linalg.LinAlgError:
-            # the least eigenvalue belongs to a motion with hardly any kinetic energy
+            # the eigenvector of the least eigenvalue is a motion with almost no kinetic energy
             motion = np.linalg.eigh(self.M)[1][:, 0]
             at = int(self.order[np.abs(motion).argmax()])
             joints = zip(self.model.names, self.model.joints, strict=True)
             name = next(str(name) for name, joint in joints if joint.idx_v <= at < joint.idx_v + joint.nv)
             raise InputError(
-                f"the inertia matrix is not positive definite: what joint {name!r} moves has no inertia along it; "
-                "give its <inertial> in the URDF"
+                f"the inertia matrix is not positive definite: joint {name!r} moves no inertia; "
+                "give the <inertial> of its links in the URDF"
             ) from None
 
 

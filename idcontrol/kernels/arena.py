@@ -1,10 +1,10 @@
 """Arrays for one step, from one block of memory.
 
-A control step uses some eighty small arrays. Numba takes each from the heap, which costs 0.1 to 0.2 µs, more on a busy
-machine; from an arena they cost nothing. `begin` reclaims all of them at once, so arrays of an arena must not outlive
-the step, and must never be returned to Python. A kernel that calls another one repeatedly takes a `mark` first, and
-reclaims its memory with `release`. If an arena is full, further arrays come from the heap; `HEAP` is an arena without
-room, so all of its arrays do.
+A control step uses about eighty small arrays. Numba takes each from the heap, which costs 0.1 to 0.2 µs, more on a busy
+machine; arrays of an arena cost nothing. `begin` reclaims all of them at once, so arrays of an arena must not outlive
+the step, and must never be returned to Python. A kernel that calls another kernel repeatedly takes a `mark` first, and
+reclaims the memory with `release`. If an arena is full, further arrays come from the heap; `HEAP` is an arena without
+room, so all its arrays come from the heap.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans, Integers
 
 STEP: Final = 1 << 14
-"""Size of a control step's arena: a step on a dozen feet takes fewer numbers than this."""
+"""Size of a control step's arena, in numbers of eight bytes: more than a step on a dozen feet takes."""
 
 
 class Arena(NamedTuple):
@@ -53,18 +53,18 @@ def begin(arena: Arena) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True)
 def mark(arena: Arena) -> int:  # pragma: no cover - compiled
-    """Return how much of the arena is in use, for `release`."""
+    """Return the number of entries in use, for `release`."""
     return int(arena.used[0])
 
 
 @njit(cache=True, inner=True)
 def release(arena: Arena, at: int) -> None:  # pragma: no cover - compiled
-    """Reclaim the arrays taken from the arena since the `mark` `at`."""
+    """Reclaim the arrays taken from the arena since a `mark` returned `at`."""
     arena.used[0] = at
 
 
 def _view(kind: Any, dimensions: int, itemsize: int = 8) -> Any:
-    """Return an intrinsic that views a block from `at` on as an array, without a reference count."""
+    """Return an intrinsic that views a block from entry `at` on as an array, without a reference count."""
     if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
         return lambda space, at, shape: space[at:].view(str(kind))[: math.prod(shape)].reshape(shape)
 
@@ -95,7 +95,7 @@ _indices, _flags = _view(types.int64, 1), _view(types.boolean, 1, 1)
 
 @njit(cache=True, inner=True)
 def _take(arena: Arena, count: int) -> int:  # pragma: no cover - compiled
-    """Return where the next `count` entries begin; -1 if fewer remain."""
+    """Take `count` entries; return the index of the first, or -1 if fewer remain."""
     at = arena.used[0]
     if at + count > arena.space.shape[0]:
         return -1

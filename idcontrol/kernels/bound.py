@@ -1,17 +1,18 @@
 """Calls of compiled functions from Python with little overhead.
 
 Numba determines the type of every argument in every call, which takes longer than passing it. A control step reads and
-writes some forty arrays, of which a handful change between calls: `bind` turns the others into one argument, in
-compiled code the tuple ``bound.values``. `entry` is a compiled function whose arguments always have the same types: a
-call with a bound argument takes 0.1 µs instead of 0.5 µs, one with fifteen arrays 0.6 µs instead of 1.5 µs.
+writes about forty arrays, and only a few change between calls: `bind` turns the others into one argument, in compiled
+code the tuple ``bound.values``. `entry` returns a compiled function for arguments of fixed types: a call with a bound
+argument takes 0.1 µs instead of 0.5 µs, a call with fifteen arrays 0.6 µs instead of 1.5 µs.
 
-Arrays are bound, not copied: later changes of their entries are visible. Scalars keep the value they had.
+Arrays are bound, not copied: later changes of their entries are visible. Scalars are copied.
 
-Numba counts references to every array at each assignment and call, with atomic operations: for the forty arrays of a
-control step some microseconds. ``bound.borrowed`` are the same values as ``bound.values`` without counts, and `borrow`
-does this to an argument: the caller keeps the arrays alive, so they must not be returned or stored beyond the call.
+Numba counts references to every array at each assignment and call, with atomic operations: some microseconds for the
+forty arrays of a control step. ``bound.borrowed`` has the same values as ``bound.values`` without counts, and `borrow`
+returns an argument without counts. The caller keeps the arrays alive, so they must not be returned or stored beyond the
+call.
 
-A call takes a handle from the heap for each array argument, and none for bound arrays.
+A call takes a handle from the heap for each array argument, but not for bound arrays.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Bound(structref.StructRefProxy):  # type: ignore[misc] # numba has no type
 
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Return a value whose arrays, however deep in tuples, have no reference counts."""
+    """Return a value without reference counts of its arrays, also of arrays in nested tuples."""
     if isinstance(kind, types.Array) and not PLAIN:
         array = make_array(kind)(context, builder, value=value)
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
@@ -61,7 +62,7 @@ def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         return context.make_tuple(
             builder, kind, [_uncounted(context, builder, *of) for of in zip(kind, parts, strict=True)]
         )
-    context.nrt.incref(builder, kind, value)  # for the bound object itself, and for everything with plain Numba
+    context.nrt.incref(builder, kind, value)  # the bound object keeps counts, as do all values in plain Numba
     return value
 
 
@@ -100,7 +101,7 @@ def borrow(_: Any, values: Any) -> Any:
 
 @intrinsic
 def put(_: Any, bound: Any, values: Any) -> Any:
-    """Bind other values of the same types, borrowed ones: the caller keeps their arrays alive as long as `bound`."""
+    """Bind other, borrowed values of the same types; the caller must keep their arrays alive as long as `bound`."""
     held = bound.field_dict["values"]
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -151,7 +152,7 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
 
 @njit(cache=True)
 def bind(values: tuple[Any, ...]) -> Bound:
-    """Make one argument of arrays, numbers, and tuples of them."""
+    """Return one argument for arrays, numbers, and tuples of them."""
     bound: Bound = _build(values)
     return bound
 
@@ -159,15 +160,15 @@ def bind(values: tuple[Any, ...]) -> Bound:
 def entry(function: Any, *like: Any) -> Callable[..., Any]:
     """Compile a function for arguments of the types of `like`, if necessary, and return its entry for Python.
 
-    It does not check its arguments: an array of another type or number of axes would be misread (`Form`). Lengths may
-    differ.
+    The entry does not check its arguments: it would misread an array of another type or number of axes (`Form`).
+    Lengths may differ.
     """
     called: Callable[..., Any] = function if config.DISABLE_JIT else function.compile(tuple(map(typeof, like)))
     return called
 
 
 class Form:
-    """Types, number types and numbers of axes of contiguous arrays, which an `entry` does not check."""
+    """Types, number types and numbers of axes of contiguous arrays, to be checked before an `entry`."""
 
     def __init__(self, *like: AnyArray) -> None:
         """Take the form of arrays of any length."""
@@ -180,7 +181,7 @@ class Form:
 
         Subclasses do not fit, since they can redefine their attributes.
         """
-        # lists are compared in C; equal number types may be different objects, as Pinocchio's are
+        # lists are compared in C; Pinocchio's number types are equal to NumPy's, but different objects
         return (
             [*map(type, values)] == self._types
             and [array.dtype for array in values] == self._numbers

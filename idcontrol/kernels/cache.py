@@ -1,11 +1,11 @@
 """Files of compiled functions, sealed with a digest: a damaged file is compiled anew.
 
-Numba unpickles its files whatever they hold, and runs their machine code. A flipped bit there (a worn SD card, a copied
-home) ends in an abort at best, and in wrong torques at worst. Here each signature of a function has one file, which
-begins with a digest of the rest. Its name has digests of the version (Numba's, and `idcontrol.kernels.sources.stamp` of
+Numba unpickles its cache files and runs their machine code without a check. A flipped bit (a worn SD card, a copied
+home) causes an abort at best, and wrong torques at worst. Here each signature of a function has one file, which begins
+with a digest of the rest. The file's name has digests of the version (Numba's, and `idcontrol.kernels.sources.stamp` of
 the function's file) and of the signature.
 
-Numba asks for it with `Cache._cache_file`, which has the two methods `save` and `load`.
+Numba reads and writes these files through `Cache._cache_file`, which has the two methods `save` and `load`.
 
 Machine code contains the names of the linked kernels (`idcontrol.kernels.linked`) that it may call. They are read from
 it, so that a loop on the wall clock can load all of them before its first tick.
@@ -40,7 +40,7 @@ from idcontrol.kernels.hooks import PLAIN
 from idcontrol.kernels.sources import stamp
 
 _SIZE: Final = 16
-"""Bytes of a digest; names have as many of its hexadecimal digits."""
+"""Bytes of a digest in a file, and hexadecimal digits of a digest in a file's name."""
 
 MARK: Final = b"<idcontrol:%b>"
 """Prefix of the name of a linked kernel in machine code, in base 64."""
@@ -58,8 +58,8 @@ def keep(compiled: Any, file: Path, suffix: str = "") -> None:
 
     Args:
         compiled: The function.
-        file: Its source file.
-        suffix: Distinguishes functions of one name.
+        file: Source file of the function.
+        suffix: Distinguishes functions of the same name.
     """
     if not file.is_file():  # a notebook's cell
         compiled.enable_caching()
@@ -72,7 +72,7 @@ def keep(compiled: Any, file: Path, suffix: str = "") -> None:
     try:
         compiled.enable_caching()
     finally:
-        config.CACHE_DIR = chosen  # users' functions are not ours
+        config.CACHE_DIR = chosen  # other functions keep the user's setting
     if PLAIN:
         return
     cache = compiled._cache
@@ -83,7 +83,7 @@ def keep(compiled: Any, file: Path, suffix: str = "") -> None:
 
 @functools.cache
 def _writable_root(chosen: str, sources: Path) -> str | None:
-    """Return Numba's CACHE_DIR for sources in a folder; "" for beside them, None for nowhere.
+    """Return Numba's CACHE_DIR for sources in a folder; "" for the sources' folder, None if no folder is writable.
 
     Args:
         chosen: The user's setting.
@@ -92,14 +92,14 @@ def _writable_root(chosen: str, sources: Path) -> str | None:
     if _is_writable(Path(chosen) if chosen else sources / "__pycache__"):
         return chosen
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if os.path.isabs(home) and _is_writable(Path(home, "numba")):  # for an unknown user it is "~/.cache"
+    if os.path.isabs(home) and _is_writable(Path(home, "numba")):  # for an unknown user `home` is "~/.cache"
         return f"{home}/numba"
     return _temporary()
 
 
 @functools.cache
 def _temporary() -> str | None:
-    """Return this user's temporary folder of compiled code, and report it; None if there is no space."""
+    """Create and report a temporary folder of this user for compiled code; return None if there is no space."""
     try:
         folder = Path(tempfile.gettempdir(), f"idcontrol-{os.getuid()}")
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -131,7 +131,7 @@ class SealedFiles:
 
         Args:
             folders: Folders to read from, in this order; the last one is written to.
-            name: Prefix of their names; it distinguishes functions and versions of Python.
+            name: Prefix of the files' names; it distinguishes functions and versions of Python.
             version: Version of the function's sources.
         """
         self._folders = tuple(dict.fromkeys(folders))
@@ -141,14 +141,14 @@ class SealedFiles:
     def save(self, key: Any, data: Any) -> None:
         """Save the compiled code of one signature, if there is space, and delete code of other versions."""
         folder, name, code = self._folders[-1], self._file(key), dumps((key, data))
-        file, part = folder / name, folder / f"{name}.{uuid4().hex}"  # two processes may compile it at the same time
+        file, part = folder / name, folder / f"{name}.{uuid4().hex}"  # two processes may compile the same code at once
         _note(code)
         try:
             part.write_bytes(_seal(name, code) + code)
             part.replace(file)
             for old in set(folder.glob(f"{self._name}.*.nbc")) - set(folder.glob(f"{self._name}.{self._version}.*")):
                 old.unlink(missing_ok=True)
-        except OSError as error:  # this process has it anyway
+        except OSError as error:  # this process has the compiled code anyway
             with contextlib.suppress(OSError):
                 part.unlink()
             where = f" in {file}" if file.is_dir() else ""
@@ -178,7 +178,7 @@ def _read(file: Path, key: Any) -> Any:
         return None
     try:
         saved, data = pickle.loads(code)
-    except (AttributeError, ImportError):  # a type of its arguments has moved
+    except (AttributeError, ImportError):  # the type of an argument has moved
         return None
     if saved != key:  # types that print alike
         return None

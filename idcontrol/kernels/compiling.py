@@ -1,4 +1,4 @@
-"""Announces compilation that takes long enough for a user to wonder, and lets a second core help."""
+"""Announcement of long compilation, and a helper process that compiles on a second core."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from numba.core import event
 
 SAYS = "idcontrol: compiling"
-"""Beginning of the line."""
+"""Beginning of the announcement."""
 NOTICED_S = 1.0
-"""Shorter compilation is not announced [s of processor time]: many runs meet some new kernel."""
+"""Shorter compilation is not announced [s of processor time]: many runs compile a few kernels."""
 WORTH_S = 2.0
 """Shorter compilation needs no help [s of processor time]."""
 GRACE_S = 5.0
-"""Time after which a helper that was asked to end is killed [s]."""
+"""Time after which a helper that does not end is killed [s]."""
 
 
 @contextlib.contextmanager
@@ -27,9 +27,9 @@ def announced(what: str, helper: Sequence[str] = ()) -> Iterator[None]:
     """Print one line on stderr once compilation has taken `NOTICED_S`.
 
     Args:
-        what: What needs the kernels, e.g. ``"trot with pid on coulomb-lcp"``.
-        helper: Command of a process that compiles the kernels needed last, and ends when its standard input does; it
-            starts when compilation has taken `WORTH_S` and a core is idle.
+        what: Purpose of the kernels, e.g. ``"trot with pid on coulomb-lcp"``.
+        helper: Command of a process that compiles the kernels in reverse order, and ends when its standard input is
+            closed; it starts when compilation has taken `WORTH_S` and a core is idle.
     """
     clock = _Clock(what, helper)
     event.register("numba:compile", clock)
@@ -50,7 +50,7 @@ class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
         self._spent_s, self._began, self._depth, self._said = 0.0, 0.0, 0, False
 
     def on_start(self, event: Any) -> None:
-        """Note that a kernel begins to be compiled."""
+        """Record that the compilation of a kernel begins."""
         if self._depth == 0:
             self._began = time.thread_time() - self._spent_s
         self._depth += 1
@@ -65,7 +65,7 @@ class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
                 self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing)
 
     def on_end(self, event: Any) -> None:
-        """Note that a kernel is compiled."""
+        """Record that the compilation of a kernel has ended."""
         self._depth -= 1
         self._spent_s = time.thread_time() - self._began
 

@@ -1,25 +1,25 @@
 """Hooks beyond Numba's public interface, and their benefit.
 
-| hook | what it does | worth |
+| hook | effect | benefit |
 | --- | --- | --- |
-| `jit`: wrappers | functions that Python or C never calls have none | 18 % of compiling |
-| `linked` | kernels are called where they are, and not copied into each caller | 20 % and more |
-| `linked.late` | kernels that most runs never enter are compiled when they are entered | 10 % |
-| `compiling`: garbage | none is looked for: Numba makes many objects that last | 19 % |
+| `jit`: wrappers | functions that Python or C never calls have no wrapper | 18 % of compiling |
+| `linked` | kernels are called, not copied into each caller | 20 % and more |
+| `linked.late` | kernels that most runs never enter are compiled on first use | 10 % |
+| `compiling`: garbage | the garbage collector is off: most of Numba's objects persist | 19 % |
 | `_Library`: once | LLVM optimizes a module once, not three times | 8 to 13 % |
-| `_Library`: loops | none is unrolled: ours mostly have 6 to 18 turns | 15 %, and 13 % of a control step |
-| `Options` | of equal options there is one copy, which is compared at once | 14 % |
-| `bound.borrowed` | users of bound arrays are not counted | 37 % of a control step |
+| `_Library`: loops | loops are not unrolled: most have 6 to 18 iterations | 15 %, and 13 % of a control step |
+| `Options` | equal options are one object, so comparing them is fast | 14 % |
+| `bound.borrowed` | references to bound arrays are not counted | 37 % of a control step |
 | `CallType` | numbers in calls are no literals | 5 %; an interpreted step never waits for the compiler in a loop |
-| `cache` | files are sealed, and old once a file changes that the function is made of | no wrong torques |
+| `cache` | files are sealed, and invalid once any source of the function changes | no wrong torques |
 
-Measured with Numba 0.68 on two cores with a load of 14, each hook off alone: processor time of compiling 30 kernels
-(terms and contacts of solo12), of a first trot for loops, and medians of a trot's control steps.
+Measured with Numba 0.68 on two cores, each hook switched off alone: processor time of compiling 30 kernels (terms and
+contacts of solo12), of a first trot for loops, and medians of a trot's control steps.
 
-All of them act on our functions only, within `compiling`, while this thread holds Numba's compiler lock. Without them,
-with ``IDCONTROL_PLAIN_NUMBA=1``, everything runs on plain ``numba.njit(cache=True)``, with the same results to the bit.
-Versions of Numba that are not in `TESTED` disable them, too. Numba's own cache looks at the file of a function
-alone: after an edit of another file, remove it (`idcontrol doctor` says where it is).
+All hooks act on functions of this package only, within `compiling`, while this thread holds Numba's compiler lock. With
+``IDCONTROL_PLAIN_NUMBA=1`` there are no hooks, and everything runs on plain ``numba.njit(cache=True)``, with the same
+results to the bit. Versions of Numba that are not in `TESTED` disable them, too. Numba's own cache checks only the file
+of a function: after an edit of another file, remove the cache (`idcontrol doctor` prints its place).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TESTED: Final = ("0.62", "0.63", "0.64", "0.65", "0.66", "0.67", "0.68")
 
 
 def _is_plain() -> bool:
-    """True if the user wants no hooks, or the version of Numba is not tested with them, which is then reported."""
+    """True if the user disables the hooks, or the version of Numba is not tested; report such a version."""
     if os.environ.get("IDCONTROL_PLAIN_NUMBA") == "1":
         return True
     if numba.__version__.rpartition(".")[0] in TESTED:
@@ -62,7 +62,7 @@ PLAIN: Final = _is_plain()
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Compile or load one of our functions with the hooks."""
+    """Compile or load a function of this package with the hooks."""
     with stopwatch.stopped(), global_compiler_lock:  # Numba takes the same lock for other functions
         generator, threshold = cpu_target.target_context.codegen(), gc.get_threshold()
         library, generator._library_class = generator._library_class, _Library
@@ -75,7 +75,7 @@ def compiling() -> Iterator[None]:
 
 
 class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
-    """The code of a function and of the functions inlined into it, with loops not unrolled, optimized once."""
+    """The code of a function and of the functions inlined into it: optimized once, loops not unrolled."""
 
     def add_ir_module(self, module: Any) -> None:
         """Add a module, and forbid LLVM to unroll its loops of unknown length."""
@@ -100,17 +100,17 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
 
 
 class Options(Flags):  # type: ignore[misc]  # numba has no types
-    """Compilation options; equal options are one object, by which Numba looks up functions.
+    """Compilation options; equal options are one object, so that Numba's look-up of functions by options is fast.
 
-    Numba looks them up for each function that a call may refer to, 150 000 times in a first trot, and compares thirty
-    options each time, since its own hash is the same for all.
+    Numba looks functions up for each call, 150 000 times in a first trot, and compares thirty options each time, since
+    its own hash is the same for all options.
     """
 
     __slots__ = ()
     __eq__, __hash__ = object.__eq__, object.__hash__
 
     def copy(self) -> Options:
-        """Return the shared copy of these options; for it, a new one, since Numba alters it to compile array sums."""
+        """Return the shared copy of these options; of the shared copy itself a new one, which Numba may alter."""
         if self in _COPIES:
             return Options(self)
         for shared in _COPIES:
@@ -124,7 +124,7 @@ _COPIES: Final[list[Options]] = []
 
 
 class CallType(types.Dispatcher):  # type: ignore[misc]  # numba has no types
-    """The type of a function in whose calls numbers are no literals, for each of which Numba would compile it anew."""
+    """The type of a function whose calls pass no literals: Numba would compile it again for each literal number."""
 
     def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
         """Return the signature of a call."""
@@ -132,4 +132,4 @@ class CallType(types.Dispatcher):  # type: ignore[misc]  # numba has no types
         return super().get_call_type(context, plain, {name: types.unliteral(kind) for name, kind in kws.items()})
 
 
-register_model(CallType)(models.OpaqueModel)  # its callers know it: there is nothing to store
+register_model(CallType)(models.OpaqueModel)  # callers know the function, so there is nothing to store

@@ -1,10 +1,10 @@
-"""The decorator of all our compiled functions.
+"""The decorator of all compiled functions of this package.
 
-A function that Python calls is ready once compiled code has called it: an interpreted step must not wait for a compiler
-in a loop on the wall clock. Numba does this with a wrapper that unpacks every array argument from its Python object.
-For the tuples of a control step the wrapper can take longer to compile than the function. Functions that no Python code
-of this package calls are ``inner`` and have no wrapper. Tests and users may call them nevertheless: Python then gets a
-copy compiled with a wrapper.
+Numba gives every function a wrapper that unpacks each array argument from its Python object. So Python can call a
+function without waiting once compiled code has called it, which a loop on the wall clock needs. For the tuples of a
+control step the wrapper can take longer to compile than the function. Functions that no Python code of this package
+calls are ``inner`` and have no wrapper. Tests and users may call them nevertheless: Python then gets a copy compiled
+with a wrapper.
 
 Compilation and loading do not count as run time (`idcontrol.kernels.stopwatch`). Caching is in
 `idcontrol.kernels.cache`, hooks beyond Numba's interface in `idcontrol.kernels.hooks`.
@@ -26,16 +26,16 @@ from idcontrol.kernels.hooks import PLAIN, CallType, Options, compiling
 
 
 def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
-    """Compile a function as ``numba.njit`` does, with the differences in the module's text.
+    """Compile a function as ``numba.njit`` does, with the differences described in the module.
 
     Args:
         cache: True to cache the code for later processes.
         inner: True if only compiled functions call it; it must be at the top level of its module.
-        **options: Other options of Numba's.
+        **options: Other options of ``numba.njit``.
     """
     if config.DISABLE_JIT:
         return numba.njit(**options)
-    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner}  # no C code calls ours
+    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner}  # no C code calls these functions
 
     def compiled(function: FunctionType) -> Any:
         if PLAIN:
@@ -59,7 +59,7 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
         self._compiler._customize_flags = Options
 
     def compile(self, sig: Any) -> Any:
-        """Compile or load it for types of arguments."""
+        """Compile or load the function for these types of arguments."""
         with compiling():
             return super().compile(sig)
 

@@ -1,8 +1,8 @@
 """Sums over long rows, many terms at once.
 
-A sum in a loop waits for each term, and LLVM keeps the order since another one would round differently. Here the order
-is fixed, with sixteen partial sums in vector registers: for 1200 terms six times as fast, and identical to the last bit
-on every processor.
+In a loop each addition waits for the previous one, and LLVM keeps the order, since another order rounds differently.
+Here the order is fixed, with sixteen partial sums in vector registers: six times as fast for 1200 terms, and identical
+to the last bit on every processor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numba.np.arrayobj import make_array
 from idcontrol.types import Array
 
 LANES: Final = 16
-"""Number of partial sums: four registers of four numbers, so that none waits for the previous addition."""
+"""Number of partial sums: four registers of four numbers, so that no addition waits for the previous one."""
 
 _WIDE: Final = 4
 _INDEX, _VECTOR = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDE)
@@ -28,8 +28,8 @@ _INDEX, _VECTOR = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDE)
 def _dot(a: Array, b: Array) -> float:
     """Return ``a·b`` of C-contiguous rows of equal length.
 
-    Term i belongs to sum i mod `LANES`; remaining groups of four go to the first register, and the last few terms to
-    the total.
+    Term i is added to sum i mod `LANES`; remaining groups of four to the first register, and the last few terms to the
+    total.
     """
     n = a.shape[0]
     most, whole = n - n % LANES, n - n % _WIDE
@@ -73,7 +73,7 @@ def _generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
 @intrinsic
 def _dot_in_lanes(_: Any, a: Any, b: Any) -> Any:
     if any(not isinstance(row, types.Array) or row.ndim != 1 or row.layout != "C" for row in (a, b)):
-        return None  # the code would step over gaps
+        return None  # the code cannot step over gaps
     return types.float64(a, b), _generate
 
 

@@ -1,7 +1,7 @@
-"""Linear algebra of small dense matrices inside kernels, without LAPACK, whose calls take longer than the work.
+"""Linear algebra of small dense matrices inside kernels, without LAPACK: its calls take longer than the work.
 
-Symmetric matrices are factored as A = L Lᵀ, L lower triangular; the factors R of rows that are orthogonalized one by
-one are upper triangular (`idcontrol.solvers.factor`). Nothing here allocates.
+Symmetric matrices are factored as A = L Lᵀ with a lower triangular L; the factors of `idcontrol.solvers.factor` are
+upper triangular. No function allocates memory.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ AnyArray: TypeAlias = Array | Integers | Booleans
 def assign(out: AnyArray, values: AnyArray) -> None:  # pragma: no cover - compiled
     """Write values (n,) into the first n entries of out.
 
-    ``out[:] = values`` first checks that the arrays do not overlap: ten times the code, compiled again into every
-    caller.
+    ``out[:] = values`` would first check for overlap: ten times the code, compiled again into every caller.
     """
     for i in range(values.shape[0]):
         out[i] = values[i]
@@ -54,7 +53,7 @@ def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
         False if A is not positive definite.
     """
     n = A.shape[0]
-    for j in range(n):  # by columns: their entries do not wait for one another
+    for j in range(n):  # by columns: entries of a column do not depend on each other
         for i in range(j, n):
             s = A[i, j]
             for k in range(j):
@@ -109,7 +108,7 @@ def solve_upper_transposed(upper: Array, count: int, x: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def solve_in_place(A: Array, n: int) -> bool:
-    """Solve A[:n, :n] x = A[:n, n] with row pivoting; x replaces A[:n, n], the rest of A is overwritten.
+    """Solve A[:n, :n] x = A[:n, n] with row pivoting; x replaces A[:n, n], and the rest of A is overwritten.
 
     Args:
         A: Matrix and right side, n rows and n + 1 columns or more.

@@ -1,20 +1,20 @@
 """Compiled functions that are called, not copied into their callers.
 
-Numba puts a function's code into every caller, and optimizes it there again: a kernel at the bottom of six is compiled
-six times, and again for each further caller. A `linked` kernel is compiled once, and called. That takes some
-nanoseconds: it is meant for stages and solvers, not for what is done with two numbers.
+Numba puts a function's code into every caller, and optimizes it there again: a kernel below six levels of calls is
+compiled six times, and again for each further caller. A `linked` kernel is compiled once, and called. A call takes some
+nanoseconds, so linking is for stages and solvers, not for operations on a few numbers.
 
 A caller may also choose a kernel at run time: `address` returns its address, and `calls` a function that calls an
 address. So one compiled loop serves all schemes and models.
 
-Each call site has a pointer, initially empty. The first call asks Python for the kernel, which comes from its cache or
-is compiled. Rounding is the same either way.
+Each call site has a pointer, initially empty. The first call requests the kernel from Python, which loads it from the
+cache or compiles it. Rounding is the same either way.
 
-A `late` kernel is compiled when first called, not with its callers, which only know its return type: it is for what
-most runs never need. A loop on the wall clock cannot wait for a kernel: before its first tick it calls
+A `late` kernel is compiled when first called, not with its callers, which only know its return type. It is for steps
+that most runs never take. A loop on the wall clock cannot wait for a kernel: before its first tick it calls
 `compile_linked`, which reads the kernels' names from the machine code (`idcontrol.kernels.cache`).
 
-With `idcontrol.kernels.hooks.PLAIN` kernels are called as Numba calls them, except those called by address.
+With `idcontrol.kernels.hooks.PLAIN` Numba copies linked kernels into their callers, except kernels called by address.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ F = TypeVar("F")
 
 
 def linked(kernel: F) -> F:
-    """Let compiled functions call `kernel` instead of copying it; a decorator on top of ``njit(cache=True)``.
+    """Decorate a compiled function so that compiled callers call it instead of copying it; above ``njit(cache=True)``.
 
     Args:
         kernel: Compiled function at the top level of a module, called with positional arguments.
@@ -46,10 +46,10 @@ def linked(kernel: F) -> F:
 
 
 def late(returned: Callable[..., Any]) -> Callable[[F], F]:
-    """Let compiled functions call a kernel, and compile it when first called; used like `linked`.
+    """Return a decorator like `linked` for a kernel that is compiled when first called.
 
     Args:
-        returned: The Numba type of its result, as a function of the types of its arguments.
+        returned: Function from the Numba types of the kernel's arguments to the type of its result.
     """
     return lambda kernel: _link(kernel, returned)
 
@@ -86,16 +86,16 @@ def address(kernel: Any, returned: Any, *like: Any) -> Any:
     """Return the address of a compiled function for arguments of the types of `like`; compile it if necessary.
 
     Args:
-        kernel: At the top level of a module, so that it persists.
-        returned: The Numba type that it returns.
-        like: Examples of its arguments, or their Numba types.
+        kernel: A compiled function at the top level of a module, so that it persists.
+        returned: The Numba type that the kernel must return.
+        like: Examples of the arguments, or their Numba types.
 
     Raises:
-        TypeError: It returns something else.
+        TypeError: The kernel returns another type.
     """
     if config.DISABLE_JIT:
         return kernel
-    compiled = _compiled(kernel, _types_of(like))  # as `entry` does: a kernel that Python calls, too, is compiled once
+    compiled = _compiled(kernel, _types_of(like))  # as in `entry`: compiled once if Python calls it, too
     if compiled.signature.return_type != returned:
         raise TypeError(f"{kernel.__name__} returns {compiled.signature.return_type}, not {returned}")
     return _where(compiled)
@@ -116,7 +116,7 @@ def calls(returned: Any) -> Any:
     Interpreted code passes a function instead of an address.
 
     Args:
-        returned: The Numba type that is returned.
+        returned: The Numba type of the result.
     """
 
     def call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -141,7 +141,7 @@ def calls(returned: Any) -> Any:
 
 
 class _Linked:
-    """A linked kernel, a stand-in for the compiled function."""
+    """A linked kernel: it stands in for the compiled function."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
@@ -151,7 +151,7 @@ class _Linked:
         return self._kernel(*arguments)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_numba_type_":  # with the kernel's, Numba would write the kernel into its callers
+        if name == "_numba_type_":  # with the kernel's type, Numba would copy the kernel into its callers
             raise AttributeError(name)
         return getattr(self._kernel, name)
 
@@ -178,7 +178,7 @@ def _call(kernel: _Linked, context: Any, builder: Any, signature: Any, values: A
 
 
 def _call_address(context: Any, builder: Any, callee: Any, returned: Any, kinds: Any, values: Any) -> Any:
-    """Generate a call of a known address; errors are passed on."""
+    """Generate a call of a known address, which passes on errors."""
     status, result = context.call_conv.call_function(builder, callee, returned, kinds, values)
     with cgutils.if_unlikely(builder, status.is_error):
         context.call_conv.return_status_propagate(builder, status)
@@ -186,7 +186,7 @@ def _call_address(context: Any, builder: Any, callee: Any, returned: Any, kinds:
 
 
 def _ask(context: Any, builder: Any, slot: Any, name: bytes) -> None:
-    """Generate a request to Python for the address of a kernel (`name_of`), stored in `slot`."""
+    """Generate a request to Python for the address of a kernel (`name_of`), which is stored in `slot`."""
     python = context.get_python_api(builder)
     held = python.gil_ensure()
     module = python.import_module(context.insert_const_string(builder.module, __name__))
@@ -206,19 +206,17 @@ def _ask(context: Any, builder: Any, slot: Any, name: bytes) -> None:
 
 @functools.cache
 def find(name: bytes) -> int:
-    """Load or compile the kernel of a name (`name_of`), and return its address.
-
-    The address is valid for good: a loop that first reaches a call site has no time to search.
+    """Load or compile the kernel of a name (`name_of`), and return its address, which stays valid.
 
     Raises:
-        RuntimeError: It returns another type than its caller was compiled for, or than declared.
+        RuntimeError: The kernel returns another type than its caller was compiled for, or than declared.
     """
     begin, end = MARK.split(b"%b")
     module, function, kinds, returned = pickle.loads(b64decode(name.removeprefix(begin).removesuffix(end)))
     compiled = _compiled(getattr(import_module(module), function), kinds)
     if compiled.signature.return_type != returned:
         differs = f"{module}.{function} returns {compiled.signature.return_type}, not {returned}"
-        raise RuntimeError(f"{differs}: if it has changed, remove the caches of what calls it (*.nbc)")
+        raise RuntimeError(f"{differs}: if it has changed, remove the caches of its callers (*.nbc)")
     return _where(compiled)
 
 

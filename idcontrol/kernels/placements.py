@@ -1,4 +1,4 @@
-"""Pinocchio's vectors of placements as arrays, without copies: reading them one by one costs 1.5 µs each."""
+"""Array views of Pinocchio's vectors of placements: reading a single placement from Python costs 1.5 µs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import numpy as np
 from idcontrol.types import Array
 
 _TRANSLATION_AT = 72
-"""Bytes from the beginning of an SE3 to its translation: nine doubles of rotation, column by column, come first."""
+"""Bytes from the beginning of an SE3 to its translation, after nine doubles of rotation by columns."""
 
 
 def placement_views(placements: Any) -> tuple[Array, Array]:
-    """Return positions (n, 3) [m] and rotations (n, 3, 3) of a vector of SE3, as strided views; check the layout."""
+    """Return positions (n, 3) [m] and rotations (n, 3, 3) of a vector of SE3 as strided views.
+
+    Raises:
+        RuntimeError: Pinocchio's layout of placements is not the expected one.
+    """
     n = len(placements)
     if n == 0:
         return np.zeros((0, 3)), np.zeros((0, 3, 3))

@@ -1,8 +1,8 @@
-"""Blocks of rows of six numbers, a row in one vector register.
+"""Operations on blocks of rows of six numbers, with one vector register per row.
 
-Numba unrolls loops over six before LLVM vectorizes, and then multiplies one number after the other. Here vectors are
-explicit where that is two to five times as fast. Products and sums are rounded one by one, as in loops, but inner
-products add the terms k and k + 3 first, and divisions are products with an inverse.
+Numba unrolls loops over six before LLVM can vectorize them. These operations use vectors explicitly, which is two to
+five times as fast. Each product and each sum is rounded, as in loops, but inner products add the terms k and k + 3
+first, and divisions are products with an inverse.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 SIX: Final = 6
-"""Numbers in a row: velocities of a rigid body."""
+"""Numbers in a row: the velocities of a rigid body."""
 
 _NUMBER, _INDEX, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _ROW = ir.VectorType(_NUMBER, SIX)
@@ -68,7 +68,7 @@ def _dot(builder: Any, one: Any, other: Any) -> Any:
 
 
 def _combined(builder: Any, numbers: list[Any], rows: list[Any]) -> Any:
-    """Return the sum of rows, each times its number."""
+    """Return the sum of rows, each multiplied by its number."""
     return reduce(builder.fadd, [_times(builder, *each) for each in zip(numbers, rows, strict=True)])
 
 
@@ -125,9 +125,9 @@ def _times_three(builder: Any, P: _Block, x: _Block) -> list[Any]:
 
 
 def _vectors(write: Any, returned: Any = types.void) -> Any:
-    """Decorate a function of blocks, numbers and tuples: kernels call the code that `write` generates.
+    """Return a decorator for a function of blocks, numbers and tuples: kernels call the code that `write` generates.
 
-    Its last block is overwritten, or a tuple of the numbers of `write` is `returned`.
+    The function overwrites its last block, or returns a tuple of the numbers of `write`, of type `returned`.
     """
 
     def decorate(reference: Any) -> Any:
@@ -162,13 +162,13 @@ def subtract_product(P: Array, Q: Array, A: Array) -> None:
 
 @_vectors(_add_product)
 def add_product(P: Array, G: tuple[float, float, float, float, float, float], Q: Array, A: Array) -> None:
-    """Compute ``A += Pᵀ G Q``, P and Q of shape (3, 6), A (6, 6), and G symmetric, its upper triangle by rows."""
+    """Compute ``A += Pᵀ G Q``: P and Q have shape (3, 6), A (6, 6); G is the upper triangle by rows, symmetric."""
     A += P.T @ (np.array(G)[np.array(_SYMMETRIC)] @ Q)
 
 
 @_vectors(_solve_transposed)
 def solve_transposed(U: Array, A: Array, X: Array) -> None:
-    """Write ``X = U⁻ᵀ A``, all (6, 6); of U the upper triangle is read, and X may be A."""
+    """Write ``X = U⁻ᵀ A``, all of shape (6, 6); only the upper triangle of U is read, and X may be A."""
     X[:] = np.linalg.solve(np.triu(U).T, A)
 
 
@@ -193,7 +193,7 @@ def times(P: Array, x: Array) -> tuple[float, float, float]:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def solve_row_transposed(U: Array, x: Array) -> None:
-    """Compute ``x ← U⁻ᵀ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
+    """Compute ``x ← U⁻ᵀ x``, shapes (6, 6) and (6,); only the upper triangle of U is read."""
     for r in range(SIX):
         x[r] *= 1.0 / U[r, r]
         for c in range(r + 1, SIX):
@@ -202,7 +202,7 @@ def solve_row_transposed(U: Array, x: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def solve_row(U: Array, x: Array) -> None:
-    """Compute ``x ← U⁻¹ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
+    """Compute ``x ← U⁻¹ x``, shapes (6, 6) and (6,); only the upper triangle of U is read."""
     for r in range(SIX - 1, -1, -1):
         x[r] *= 1.0 / U[r, r]
         for c in range(r):

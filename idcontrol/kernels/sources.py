@@ -1,7 +1,7 @@
 """The source files behind the compiled functions of a module, for Numba's cache.
 
 Numba compiles called functions and constants of other modules into a function, but checks only the function's own file
-when it loads the cache. Here all files of the package that this one imports, directly or not, count as well.
+when it loads the cache. The stamp of a file also covers all files of the package that it imports, directly or not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Clocks that pause while a kernel is compiled or loaded: run time independent of the cache.
+"""Clocks that pause while a kernel is compiled or loaded, so that run times do not depend on the cache.
 
-Each thread has its own, since compilation in one thread delays no run of another. They pause while `numba.njit`
-compiles, so also with `idcontrol.kernels.hooks.PLAIN`.
+Each thread has its own clocks, since compilation in one thread delays no run in another. The clocks also pause with
+`idcontrol.kernels.hooks.PLAIN`, while `numba.njit` compiles.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _STOPPED = _Stopped()
 
 
 def wall_s() -> float:
-    """Return the time on the wall clock; differences within a thread count [s]."""
+    """Return the time on the wall clock; only differences within a thread have a meaning [s]."""
     return time.perf_counter() - _STOPPED.wall_s
 
 
 def processor_s() -> float:
-    """Return the processor time of this process; differences within a thread count [s]."""
+    """Return the processor time of this process; only differences within a thread have a meaning [s]."""
     return time.process_time() - _STOPPED.processor_s
 
 

@@ -248,5 +248,5 @@ def test_a_model_whose_joints_are_not_in_depth_first_order_is_refused():
     model.addJoint(2, pin.JointModelRX(), pin.SE3.Identity(), "left tip")
     for joint in range(1, 5):
         model.appendBodyToJoint(joint, pin.Inertia.Random(), pin.SE3.Identity())
-    with pytest.raises(InputError, match="joint 'left': what hangs on it does not follow it"):
+    with pytest.raises(InputError, match="joint 'left': its children do not follow it"):
         System(model)
