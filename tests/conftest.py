@@ -1,5 +1,6 @@
 """Fixtures that several tests share."""
 
+import gc
 import signal
 
 import hypothesis
@@ -38,6 +39,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
     # two workers get a half each: one of them compiles what the other reads from the cache later, not at the same time
     items.sort(key=lambda item: item.nodeid.split("/")[1] not in WALKING)
+
+
+def pytest_collection_finish():
+    """Let no later collection of garbage look through the modules of all tests, which takes a second."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
