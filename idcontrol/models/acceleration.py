@@ -2,16 +2,16 @@ r"""Contact forces at acceleration level, with rolling and sliding contacts (mat
 
     M v̇ = f + Nᵀc_n + Sᵀc_t + Tᵀc_o,     0 ≤ c_n ⊥ a_n = N v̇ + Ṅ v ≥ 0
 
-At a sliding contact friction is fixed by Coulomb's law, ``(c_t, c_o) = -μ c_n (v_t, v_o)/|v_t|``. At a rolling one it
-prevents sliding within the square ``|c_t|, |c_o| ≤ μ c_n``: with s = c + μ c_n and a = a⁺ - a⁻,
+At a sliding contact Coulomb's law determines the friction force, ``(c_t, c_o) = -μ c_n (v_t, v_o)/|v_t|``. At a rolling
+contact friction prevents sliding within the square ``|c_t|, |c_o| ≤ μ c_n``: with s = c + μ c_n and a = a⁺ - a⁻,
 
     z = (c_n, s_t, s_o, a_t⁻, a_o⁻) ≥ 0,    w = (a_n, a_t⁺, a_o⁺, 2 μ c_n - s_t, 2 μ c_n - s_o) ≥ 0,    z ⊥ w
 
 Solutions are guaranteed only for small friction at sliding contacts (Painlevé), and Lemke's method may end on a ray
-although a solution exists: `idcontrol.solvers.existence` then decides. So this model is for studies; the models over a
-whole step always have a solution unless contacts prescribe conflicting velocities.
+although a solution exists; `idcontrol.solvers.existence` then decides. This model is therefore for studies; the models
+over a whole step always have a solution unless contacts prescribe conflicting velocities.
 
-With accelerations for velocities and forces for impulses this is `idcontrol.models.whitened` with a step of 1 s.
+The elimination is `idcontrol.models.whitened` with a step of 1 s, accelerations for velocities and forces for impulses.
 
 Source: Trinkle, Pang, Sudarsky & Lo 1997, "On dynamic multi-rigid-body contact problems with Coulomb friction".
 """
@@ -39,7 +39,7 @@ ROLLING_SPEED: Final = 1e-4
 """A contact rolls if its surfaces slip more slowly than this [m/s]."""
 
 PARTING_SPEED: Final = 1e-6
-"""A contact that parts faster than this has no force, whatever its acceleration [m/s]."""
+"""A contact that opens faster than this has no force, whatever its acceleration [m/s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class AccelerationProblem:
 
     Attributes:
         M: Joint-space inertia, shape (m, m).
-        force: Known forces f, bias and (forward) motor torques included: ``Pᵀτ - nle``, shape (m,) [N, N m].
+        force: Known forces f with the bias and, forward, the motor torques: ``Pᵀτ - nle``, shape (m,) [N, N m].
         v: Velocity, shape (m,).
         contacts: Contact rows; open and separating contacts get no force. μ is finite.
         drift: J̇ v, the contact accelerations at v̇ = 0, block order, shape (3 n,) [m/s²].
@@ -56,8 +56,8 @@ class AccelerationProblem:
         bilateral: Rows with ``rows v̇ = target - compliance * force``; None for no rows.
 
     Raises:
-        InputError: A friction coefficient is not finite (no slip is the model `idcontrol.models.no_slip`), or the
-            shapes do not fit.
+        InputError: A friction coefficient is not finite (for contact without slip use `idcontrol.models.no_slip`), or
+            the shapes do not fit.
     """
 
     M: Array
@@ -83,13 +83,13 @@ class PyramidLcp:
     """The LCP of the module over the contacts that can have a force: w = Qz + r, 0 ≤ z ⊥ w ≥ 0.
 
     Attributes:
-        Q: Over (c_n, s_t, s_o, a_t⁻, a_o⁻), shape (n + 4 p, n + 4 p) with n touching and p rolling contacts.
-        r: Shape (n + 4 p,).
+        Q: Matrix over (c_n, s_t, s_o, a_t⁻, a_o⁻), shape (n + 4 p, n + 4 p) with n touching and p rolling contacts.
+        r: Constant, shape (n + 4 p,).
         scale: Balancing factors (math.md, section 13.2), shape (n + 4 p,).
         touching: Positions of the n contacts that can have a force.
-        rolling: Positions, within `touching`, of the p that roll with friction.
-        friction: c_t and c_o at c_n = 1, s = 0, of the touching contacts, shape (2, n): -μ v_t/|v_t| where a contact
-            slides, -μ where it rolls.
+        rolling: Positions in `touching` of the p contacts that roll with friction.
+        friction: c_t and c_o of the touching contacts at c_n = 1 and s = 0, shape (2, n): -μ v_t/|v_t| for a sliding
+            contact, -μ for a rolling contact.
     """
 
     Q: Array
@@ -109,13 +109,14 @@ class AccelerationSolution:
         forces: Contact forces (normal, first tangent, second tangent), shape (n, 3) [N].
         torque: Motor torques τ of the prescribed accelerations, shape (p,) [N m]; empty in forward mode.
         status: SOLVED only if the residual was checked; REPAIRED if regularization was needed; FALLBACK with zero
-            forces if no solution is known.
+            forces if no solution was found.
         residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots.
         regularization: Ridge on the diagonal, relative to it.
-        note: How it was solved, ``"searched"`` or ``"regularized"``, or what is known if it was not (see `solve`);
-            empty when solved at the first attempt.
-        ray: Direction z of the ray on which Lemke's method first ended, of the LCP's size; None if it did not.
+        note: Method of the solution, ``"searched"`` or ``"regularized"``, or the reason of the failure (see `solve`);
+            empty if the first attempt succeeded.
+        ray: Direction z of the ray on which Lemke's method first ended, of the LCP's size; None if it did not end on a
+            ray.
     """
 
     acceleration: Array
@@ -199,9 +200,9 @@ def solve(problem: AccelerationProblem) -> AccelerationSolution:
         problem: The instant, forward or inverse.
 
     Returns:
-        The solution; FALLBACK with zero forces where none is known. The note is `SQUEEZE` if no acceleration keeps the
-        contacts apart, `JAM` if some do but a search has proved that sliding friction is too large for this pose
-        (Painlevé), `UNSOLVED` if that search reached its limit.
+        The solution; FALLBACK with zero forces if no solution was found. The note is then `SQUEEZE` if no acceleration
+        keeps the contacts apart, `JAM` if a search has proved that sliding friction is too large for this pose
+        (Painlevé), and `UNSOLVED` if the search reached its limit.
     """
     w, held = whitened(problem)
     lcp = pyramid_lcp(problem, held)

@@ -4,10 +4,11 @@ r"""Coulomb friction as a linear complementarity problem (math.md, section 5).
     ⎢ FΓNᵀ   FΓFᵀ   E ⎥ ⎢f_F⎥ + ⎢ F v°       ⎥ = ⎢w_F⎥ ,   0 ≤ z ⊥ w ≥ 0
     ⎣ diag μ  -Eᵀ   0 ⎦ ⎣ λ ⎦   ⎣ 0          ⎦   ⎣w_λ⎦
 
-with F = [S; -S; T; -T] and Γ = M⁻¹ (`idcontrol.models.friction_lcp`): the friction pyramid is the inscribed diamond
-|f_S| + |f_T| ≤ μ f_N, which has the full friction μ along the two tangents and μ/√2 along their diagonals. Contacts
-with μ = 0 have no tangential unknowns. Contacts with μ = inf do not slip while they press: their tangential rows hold
-with equality (math.md, section 4), for a set of contacts that `idcontrol.models.sticking` determines.
+with F = [S; -S; T; -T] and Γ = M⁻¹ (`idcontrol.models.friction_lcp`). The friction pyramid is the inscribed diamond
+|f_S| + |f_T| ≤ μ f_N; it has the full friction coefficient μ along the two tangents and μ/√2 along their diagonals.
+Contacts with μ = 0 have no tangential unknowns. Contacts with μ = inf do not slip while they have a normal impulse:
+`idcontrol.models.sticking` determines the sticking contacts, and their tangential rows hold with equality (math.md,
+section 4).
 
 Sources: Stewart & Trinkle 1996, Anitescu & Potra 1997; for prescribed joints Zapolsky & Drumwright 2017, section 5.
 """
@@ -50,35 +51,39 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 OPENING: Final = 1e-9
-"""A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change: the accuracy
-of the solver. A contact that neither presses nor parts keeps its role."""
+"""A contact opens if its speed exceeds this, relative to its velocity at zero impulse and the change: the accuracy of
+the solver. A contact with neither an impulse nor an opening speed keeps its role.
+"""
 
 MOST_CONTACTS = 500
-"""Lemke's tableau has (12 n)(6 n) entries: more contacts would need gigabytes."""
+"""Limit of contacts: Lemke's tableau has (12 n)(6 n) entries and would need gigabytes."""
 
 KEPT: Final = 1e-10
-"""Allowance, in addition to the tolerance, for the last step's vertex to miss the law, relative to what impulses change
-in a contact's velocity. The error of one step appears in the gaps of the next, and grows where boxes balance on edges.
-Another solution may be far away, so that boxes fall that were held."""
+"""Violation of the law that a vertex kept from the last step may have in addition to the tolerance, relative to the
+changes of a contact's velocity by impulses. The error of one step appears in the gaps of the next step and grows when
+boxes balance on edges. Another solution may be far away: with a smaller allowance, boxes that were held would fall.
+"""
 
 MANY_CONTACTS: Final = 2
-"""With more contacts per unknown velocity than this, few of them are tried first (`_by_few`)."""
+"""Number of contacts per unknown velocity above which `_by_few` first tries a subset of the contacts."""
 
 SEARCH_NODES: Final = 200
-"""Limit of quadratic programs of the search over contact modes: some milliseconds at a few contacts, two seconds at 54.
-It settles up to two coupled contacts, and reaches the end of a branch for all sizes that are searched."""
+"""Limit of quadratic programs in the search over contact modes: a few milliseconds for a few contacts, two seconds for
+54. The search decides every problem of up to two coupled contacts, and completes at least one branch at every allowed
+size.
+"""
 
 JAM: Final = "jam"
-"""Note: such velocities exist, but a proof says that with friction there is no solution."""
+"""Note: some velocities keep the contacts apart, but a proof shows that with friction no solution exists."""
 UNSOLVED: Final = "no solution found"
-"""Note: neither a solution nor a proof that there is none."""
+"""Note: neither a solution nor a proof that no solution exists."""
 
 
 @njit(cache=True, error_model="numpy")
 def _rigid_lcp(
     rho: Array, c: Array, roundoff: Array, mu: Array, arena: Arena
 ) -> tuple[FrictionLcp, Unbalanced]:  # pragma: no cover - compiled
-    """Assemble the balanced friction LCP of rigid contacts, and the original problem."""
+    """Assemble the balanced friction LCP of rigid contacts, and the unbalanced problem."""
     problem = Unbalanced(rho, c, roundoff, zeros(arena, c.shape[0]), mu, frictional_contacts(mu, arena))
     lcp = assemble(rho, c, problem.compliance, mu, problem.frictional, arena)
     balance_contacts(lcp, rho)
@@ -93,15 +98,15 @@ def friction_lcp_kernel(
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
-        c: Their constants, shape (3 n,).
+        c: Constants of the rows, shape (3 n,).
         roundoff: Rounding bounds of c, shape (3 n,).
-        mu: Friction, shape (n,); contacts with 0 or inf have no tangential unknowns.
-        tikhonov: Added to the balanced diagonal, relative to it.
+        mu: Friction coefficients, shape (n,); contacts with 0 or inf have no tangential unknowns.
+        tikhonov: Regularization added to the balanced diagonal, relative to it.
         f: Result, contact impulses, shape (3 n,).
         arena: Arena for all arrays.
 
     Returns:
-        Status number, pivots, residual. Impulses of status INACCURATE are the best known ones.
+        Status number, pivots, residual. With status INACCURATE the impulses have the smallest known residual.
     """
     lcp, problem = _rigid_lcp(rho, c, roundoff, mu, arena)
     status, pivots, residual = solve_lcp(lcp, problem, tikhonov, vector(arena, lcp.r.shape[0]), f, arena)
@@ -110,7 +115,7 @@ def friction_lcp_kernel(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # pragma: no cover - compiled
-    """Return the unknowns in the bit sets `active` (n,), in increasing order."""
+    """Return the indices of the unknowns in the bit sets `active` (n,), in increasing order."""
     n, t = active.shape[0], lcp.frictional.shape[0]
     members: Integers = indices(arena, lcp.r.shape[0])
     count = 0
@@ -118,7 +123,7 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
         if active[i] & 1:
             members[count] = i
             count += 1
-    for unknown in range(5):  # four edges and λ
+    for unknown in range(5):  # four edges, then λ
         for j in range(t):
             if (active[lcp.frictional[j]] >> (1 + unknown)) & 1:
                 members[count] = n + unknown * t + j
@@ -128,9 +133,9 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
-    """Add to the rounding bounds what a vertex that was kept for many steps, with impulses f, may miss.
+    """Add the violation that is allowed to a vertex kept for many steps, with impulses f, to the rounding bounds.
 
-    The change by cancelling impulses counts up to the fastest motion that pressing contacts stop.
+    The change by cancelling impulses counts only up to the fastest motion that the contacts stop.
     """
     n, fastest, roundoff = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
     for row in range(f.shape[0]):
@@ -151,9 +156,9 @@ def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma:
 def pyramid_residual(
     rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, arena: Arena
 ) -> float:  # pragma: no cover - compiled
-    """Return how far impulses of all rows, shape (3 n + e,), violate the law, scaled per contact.
+    """Return the violation of the law by impulses of all rows, shape (3 n + e,), scaled per contact.
 
-    Only the normals of contacts with μ = inf count; arguments as for `friction_lcp_kernel`, with all rows.
+    Of contacts with μ = inf only the normals count; arguments are as in `friction_lcp_kernel`, with all rows.
     """
     return judged(Unbalanced(rho, c, roundoff, zeros(arena, c.shape[0]), mu, frictional_contacts(mu, arena)), f, arena)
 
@@ -221,12 +226,12 @@ def _approaching(problem: Unbalanced, f: Array, chosen: Integers, arena: Arena) 
 def _by_few(
     rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run `continued_lcp_kernel` on a few of the contacts, for many contacts that act on few velocities.
+    """Run `continued_lcp_kernel` on a subset, for many contacts that act on few velocities.
 
-    A contact without impulses obeys its law if it does not approach, whatever its slip. So a solution for some contacts
-    solves the whole once no other contact approaches; the fastest approaching one joins. The first set are the contacts
-    that pressed in the last step. It gives up if it needs more than `MANY_CONTACTS` allows, or if the chosen contacts
-    have no solution.
+    A contact without impulses obeys its law if it does not approach, whatever its slip. A solution for a subset
+    therefore solves the whole problem if no other contact approaches; otherwise the fastest approaching contact joins
+    the subset. The first subset consists of the contacts with an impulse in the last step. The method fails if it needs
+    more contacts than `MANY_CONTACTS` allows, or if the subset has no solution.
     """
     n, k = mu.shape[0], rho.shape[1]
     problem = Unbalanced(rho, c, roundoff, zeros(arena, 3 * n), mu, frictional_contacts(mu, arena))
@@ -279,24 +284,24 @@ def _by_few(
 def continued_lcp_kernel(
     rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run `friction_lcp_kernel`, but keep the vertex of the last step while it still is a solution.
+    """Run `friction_lcp_kernel`, but keep the vertex of the last step while it is still a solution.
 
-    Sticking feet have many solutions, and Lemke's path ends at another one after a small change of the demand: with
-    cold starts, torques jump between equally good answers (math.md, section 6.4).
+    Sticking feet have many solutions, and after a small change of the demand Lemke's path ends at a different solution.
+    With cold starts, torques would jump between equally good answers (math.md, section 6.4).
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
-        c: Their constants, shape (3 n,).
+        c: Constants of the rows, shape (3 n,).
         roundoff: Rounding bounds of c, shape (3 n,).
-        mu: Friction, shape (n,); contacts with 0 or inf have no tangential unknowns.
-        active: In and out, bit set of each contact's positive unknowns, shape (n,): bit 0 its normal, bits 1 to 4 its
-            edges +S, -S, +T, -T, bit 5 its slip speed λ.
+        mu: Friction coefficients, shape (n,); contacts with 0 or inf have no tangential unknowns.
+        active: In and out, bit set of each contact's positive unknowns, shape (n,): bit 0 for the normal, bits 1 to 4
+            for the edges +S, -S, +T, -T, bit 5 for the slip speed λ.
         f: Result, contact impulses, shape (3 n,).
         arena: Arena for all arrays.
 
     Returns:
-        Status number, pivots (0 if the last vertex was kept), residual. Impulses of status INACCURATE are the best
-        known ones.
+        Status number, pivots (0 if the last vertex was kept), residual. With status INACCURATE the impulses have the
+        smallest known residual.
     """
     pivots = 0
     if mu.shape[0] > MANY_CONTACTS * rho.shape[1]:
@@ -319,11 +324,12 @@ class Outcome:
 
 
 def _solve_pyramids(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array) -> Outcome:
-    """Solve by Lemke's method, and after a failure by other means, which the outcome's note names.
+    """Solve by Lemke's method, and after a failure by other methods; the outcome's note names the method.
 
-    In this order: check the normals alone for infeasibility; Lemke's method with other covering vectors, which follow
-    other paths; 1e-12, 1e-10, 1e-8 of the balanced diagonal added (math.md, section 13.5); a short search over contact
-    modes. If none of them solves the problem to the tolerance, the best answer is returned.
+    Order of the methods: Lemke's method with other covering vectors, which follow other paths; 1e-12, 1e-10, 1e-8 of
+    the balanced diagonal added (math.md, section 13.5); a short search over contact modes. The normals alone are
+    checked for infeasibility first. If every method misses the tolerance, the answer with the smallest residual is
+    returned.
     """
     _load()
     status, iterations, residual = continued_lcp_kernel(rho, c, roundoff, mu, active, f, HEAP)
@@ -334,17 +340,17 @@ def _solve_pyramids(rho: Array, c: Array, roundoff: Array, mu: Array, active: In
 
 @cache
 def _load() -> None:
-    """Load the code for failures with the first step: within a control cycle, loading would take too long."""
+    """Load the code for failures at the first step, because within a control cycle loading would take too long."""
     rho, c, roundoff, mu, f = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.zeros(3), np.array([0.5]), np.zeros(3)
     _after_failure(rho, c, roundoff, mu, f, Outcome(status=INACCURATE, iterations=0, residual=np.inf))
-    # continues after the attempt that solved this one
+    # that call ended at the attempt that solved the problem: load the remaining attempts
     friction_lcp_kernel(rho, c, roundoff, mu, TIKHONOV[0], f, HEAP)
     find_solution(rho, c, mu, max_nodes=1)
     judged(_rigid_lcp(rho, c, roundoff, mu, HEAP)[1], f, HEAP)
 
 
 def _after_failure(rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, first: Outcome) -> Outcome:
-    """Solve by the other means, in the order of `_solve_pyramids`; `first` is the outcome of the first attempt."""
+    """Solve by the other methods, in the order of `_solve_pyramids`; `first` is the outcome of the first attempt."""
     status, iterations = first.status, first.iterations
     best, least = f.copy(), first.residual if status == INACCURATE else np.inf
     if not may_part(rho, c, mu.size):
@@ -384,20 +390,20 @@ def _after_failure(rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, f
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction.
 
-    In forward mode with nonnegative gaps a solution exists and Lemke's method finds it. With prescribed joints it may
-    not exist (contacts prescribe conflicting velocities, or joints move against friction, math.md, section 5.1), and
-    Lemke's method may miss it. Without a solution the status is FALLBACK, the impulses are zero, and the note says what
-    is known: `SQUEEZE`, `JAM` or `UNSOLVED`. Solutions of later attempts have the note ``"restarted"`` (another
-    covering vector), ``"regularized"`` (then the status is REPAIRED) or ``"searched"`` (over contact modes). A solution
-    that obeys the law of some contact to fewer digits than the tolerance is REPAIRED, too, with the note `INEXACT`.
+    In forward mode with nonnegative gaps a solution exists and Lemke's method finds it. With prescribed joints a
+    solution may not exist (contacts prescribe conflicting velocities, or joints move against friction; math.md, section
+    5.1), or Lemke's method may miss it. Without a solution the status is FALLBACK, the impulses are zero, and the note
+    is `SQUEEZE`, `JAM` or `UNSOLVED`. Solutions of later attempts have the note ``"restarted"`` (other covering
+    vector), ``"searched"`` (over contact modes) or ``"regularized"``; with the last, the status is REPAIRED. A solution
+    that obeys the law of some contact to fewer digits than the tolerance is also REPAIRED, with the note `INEXACT`.
 
     Args:
         problem: The step.
-        warm: The last solution's `warm`: positive unknowns by contact identity. They are tried first, so that the same
-            vertex of many solutions is kept from step to step; then Lemke's method starts cold.
+        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first, so that the same
+            vertex of many solutions is kept from step to step. If they fail, Lemke's method starts cold.
 
     Returns:
-        The solution; its residual is that of the complementarity problem.
+        The solution, with the residual of the complementarity problem.
 
     Raises:
         InputError: There are more than `MOST_CONTACTS` contacts.
@@ -407,20 +413,21 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 Solver: TypeAlias = Callable[[Array, Array, Array, Array, Integers, Array], Outcome]
 """Writes impulses f (3 n,) of contacts with finite friction, from ρ (3 n, k), c and its rounding bounds (3 n,), μ (n,)
-and active bits (n,). For an INACCURATE outcome they are the best known ones."""
+and active bits (n,). With an INACCURATE outcome the impulses have the smallest known residual.
+"""
 
 Residual: TypeAlias = Callable[[Array, Array, Array, Array, Array, Arena], float]
-"""The law's residual, as `pyramid_residual` returns it."""
+"""Returns the residual of the law, as `pyramid_residual` does."""
 
 
 def solve_by(solver: Solver, law: Residual, problem: StepProblem, warm: WarmStart | None) -> StepSolution:
-    """Solve one step by a solver of contacts with finite friction; other contacts and bilateral rows are held.
+    """Solve one step by a solver of contacts with finite friction; rows of other contacts and bilateral rows are held.
 
     Args:
-        solver: Solves contacts with finite friction.
-        law: The residual of its law.
+        solver: Solver of contacts with finite friction.
+        law: Residual of the solver's law.
         problem: The step.
-        warm: The last solution's `warm`.
+        warm: `warm` of the last solution.
 
     Raises:
         InputError: There are more than `MOST_CONTACTS` contacts.
@@ -459,16 +466,18 @@ def solve_by(solver: Solver, law: Residual, problem: StepProblem, warm: WarmStar
     if (np.isfinite(mu) & (mu > 0.0)).any():
         (outcome, f, active), why = settle(no_slip, closed, attempt, lets_slip=lets_slip)
         if why == CONTRADICTED:
-            why = UNSETTLED  # with sliding contacts v⁺ is not unique, and another solution may agree with the roles
+            # with sliding contacts v⁺ is not unique, and another solution may be consistent with the roles
+            why = UNSETTLED
     else:
         without, look = frictionless(whitened, OPENING, no_slip)
         answer, why = settle(no_slip, closed, without, look=look, lets_slip=lets_slip)
         outcome, f, active = _outcome(answer), answer.f, answer.active & 1
     if outcome.status == INFEASIBLE and no_slip.any():
-        # the proof concerns the held contacts; without them there may be a solution
+        # the proof concerns the held contacts; without holding them a solution may exist
         outcome = replace(outcome, note=SQUEEZE if why == SQUEEZE else JAM if why == CONTRADICTED else UNSOLVED)
     if outcome.status == SOLVED and not why:
-        # nearly equal rows of other contacts vanish next to held tangents although they slip: only whole rows show it
+        # next to held tangents, nearly equal rows of other contacts vanish although the contacts slip: judge the whole
+        # rows
         outcome = replace(outcome, residual=law(whitened.rho, whitened.c, whitened.roundoff, mu, f, HEAP))
         if not outcome.residual <= TOLERANCE:
             outcome = replace(outcome, status=INACCURATE, note=INEXACT)

@@ -1,21 +1,21 @@
 r"""Coulomb friction with its circular cone: the nonlinear complementarity problem (docs/theory/coulomb_cone.md).
 
-With the contact velocity u = J v⁺, φ/h added on its normals, each contact obeys
+With the contact velocity u = J v⁺, plus φ/h in the normal direction, each contact obeys
 
     0 ≤ f_N ⊥ u_N ≥ 0
     f_T = argmin { u_T · g : |g| ≤ μ f_N }        friction does the most negative work
 
-in one line K_μ ∋ f ⊥ u + μ |u_T| e_N ∈ K_μ*, the bipotential of De Saxcé & Feng 1998. As equations it is
+or in one line K_μ ∋ f ⊥ u + μ |u_T| e_N ∈ K_μ*, the bipotential of De Saxcé & Feng 1998. The equivalent equations are
 
     f_N = max(0, f_N - u_N),    f_T = P(f_T - u_T),    P the projection onto the disc of radius μ f_N,
 
-(Alart & Curnier 1991), whose residual decides what is solved. u depends on f by u = c + ρρᵀf
-(`idcontrol.models.whitened`). Newton's method on these equations takes a few linear systems of the contacts that press.
-Restarts after failures begin from compliant ground, other contact modes, solutions of the friction LCP, and solutions
-with more friction, which is then reduced.
+(Alart & Curnier 1991). The residual of these equations decides whether a step is solved. The velocity is u = c + ρρᵀf
+(`idcontrol.models.whitened`). Newton's method on the equations solves a few linear systems over the contacts with an
+impulse. After a failure it restarts from compliant ground, from other contact modes, from solutions of the friction
+LCP, and from solutions with more friction, which is then reduced.
 
-The law is that of Trinkle et al. 1997; `idcontrol.models.coulomb` inscribes a diamond in each cone instead. Contacts
-with μ = inf do not slip while they press, as in that model.
+Trinkle et al. 1997 use the same law; `idcontrol.models.coulomb` inscribes a diamond in each cone instead. As in that
+model, contacts with μ = inf do not slip while they have a normal impulse.
 """
 
 from __future__ import annotations
@@ -38,79 +38,87 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 STARTS: Final = 50
-"""Starting points of Newton's method: the last modes, the modes at zero impulse, compliant ground, then random ones.
-Every other one is `bold`. All together take a millisecond or two at four contacts."""
+"""Starting points of Newton's method: the last modes, the modes at zero impulse, compliant ground, then random modes.
+Every other start is `bold`. Together they take one to two milliseconds at four contacts.
+"""
 FEW: Final = 12
-"""Up to this number of contacts, Newton's method starts on compliant ground and from random modes. Beyond, where this
-is slow and rarely succeeds, it starts from the result of alternating directions."""
+"""Number of contacts up to which Newton's method starts on compliant ground and from random modes. With more contacts,
+where such starts are slow and rarely succeed, it starts from the result of alternating directions.
+"""
 RESTARTS: Final = 12
-"""Solutions of the friction LCP from which Newton's method starts; tangents are turned at random after the first."""
+"""Number of solutions of the friction LCP from which Newton's method starts; after the first, tangents are rotated by
+random angles.
+"""
 STEEPER: Final = (1.05, 1.2)
-"""Factor on friction for the last resort: the problem is solved with more friction, which is then reduced. Contacts
-that creep by micrometres a second stick there."""
+"""Factors on the friction coefficients for the last attempt: a problem with more friction is solved, and the friction
+is then reduced. With more friction, contacts that creep by micrometres per second stick.
+"""
 EASINGS: Final = 5
-"""Number of steps of that reduction."""
+"""Number of steps in which the additional friction is reduced."""
 STEPS: Final = 20
-"""Limit of Newton steps from one starting point. Two to six are the rule."""
+"""Limit of Newton steps from one starting point. Most starts need two to six."""
 FIRM: Final = 1e-8
-"""Compliance of the ground, relative to a contact's mean mobility, at which Newton's method moves on to rigid ground.
-The continuation begins with ground as compliant as the contact is mobile."""
+"""Compliance of the ground, relative to a contact's mean mobility, at which Newton's method changes to rigid ground.
+The continuation starts with a compliance equal to the mobility.
+"""
 CAUTION: Final = 0.03
-"""Factor r of f - r u during the continuation (Alart & Curnier 1991; any r > 0 states the same law). With it 153 of 160
-boxes between two fingers are solved; with 1, 99 are."""
+"""Factor r of f - r u during the continuation (Alart & Curnier 1991; any r > 0 states the same law). With this value
+153 of 160 boxes between two fingers are solved; with r = 1, only 99.
+"""
 CONTINUED: Final = 400
-"""Limit of Newton steps in the continuation: thrice the median of those boxes."""
+"""Limit of Newton steps in the continuation: three times the median for these boxes."""
 PENALTIES: Final = (0.3, 0.1, 1.0, 0.03)
-"""Penalties of the alternating directions, relative to a contact's mean mobility, in turn."""
+"""Penalties of the alternating directions, relative to a contact's mean mobility, tried one after the other."""
 ROUNDS: Final = 50
-"""Rounds at each penalty; the number doubles each time all have been tried."""
+"""Rounds at each penalty; the number doubles each time all penalties have been tried."""
 RELAXED: Final = 1.6
 """Over-relaxation of the rounds (Boyd et al. 2011, section 3.4.3)."""
 APPROACHES: Final = 12
 """Number of starts of Newton's method from alternating directions."""
 PROXIMAL: Final = 1e-8
 """Weight on the change of the balanced impulses, relative to their mean diagonal. If impulses are not unique, the first
-step takes the smallest, the next ones stay close to it, and the resulting error vanishes from step to step."""
+step takes the smallest impulses, later steps stay close to them, and the resulting error vanishes from step to step.
+"""
 REFINEMENTS: Final = 5
-"""Newton steps with exact velocities, if an answer misses the tolerance without them."""
+"""Limit of Newton steps with exact velocities, if an answer misses the tolerance without them."""
 FINE: Final = 1e-12
-"""`PROXIMAL` of these steps: its error is within rounding if rows are nearly dependent."""
+"""`PROXIMAL` of the steps with exact velocities: its error is within rounding even if rows are nearly dependent."""
 EXACT: Final = 1e-12
 """Residual at which Newton's method stops."""
 RESTS: Final = 1e-6
-"""A contact rests below this speed, relative to its velocity at zero impulse and the change."""
+"""Speed below which a contact is at rest, relative to its velocity at zero impulse and the change."""
 PRESSED: Final = 10.0
-"""Impulses greater than the smallest of their motion by this factor are reduced if cones allow."""
+"""Impulses that exceed the smallest impulses of their motion by this factor are reduced if the cones allow it."""
 PROJECTIONS: Final = 200
-"""Limit of alternating projections for that reduction."""
+"""Limit of alternating projections in that reduction."""
 NARROW: Final = 0.9
-"""Part of the friction that these projections use."""
+"""Fraction of the friction coefficient that these projections use."""
 IMMOVABLE: Final = 1e-12
-"""A contact whose mobility along its normal is below this part of its total gets no impulse."""
+"""A contact gets no impulse if its mobility along the normal is below this fraction of its total mobility."""
 
 LARGE: Final = 64
-"""Number of unknowns from which LAPACK is faster than `solve_in_place`."""
+"""Number of unknowns above which LAPACK is faster than `solve_in_place`."""
 
 PRESSES: Final = 1
 SLIDES: Final = 2
 TURN: Final = 1 << 20
-"""Resolution per turn of the stored direction of friction, above the bits `PRESSES` and `SLIDES`."""
+"""Number of stored directions of friction per turn; the direction is stored above the bits `PRESSES` and `SLIDES`."""
 
 
 class Cones(NamedTuple):
-    """The problem, balanced: contact i has impulses f/size_i and velocities u size_i, so that its cone keeps its shape.
+    """The balanced problem: contact i has impulses f/size_i and velocities u size_i, so that its cone keeps its shape.
 
     Attributes:
         G: ρρᵀ, balanced so that each contact's mean diagonal entry is 1, shape (3 n, 3 n).
         c: Velocities at zero impulse, shape (3 n,).
-        mu: Friction, shape (n,); inf counts as 0, as the tangents of contacts that do not slip are held by others.
+        mu: Friction coefficients, shape (n,). inf counts as 0, because `sticking` holds the tangents of these contacts.
         size: Balancing factors, shape (n,).
         roundoff: Rounding bound of c, the largest over each contact's axes, shape (n,).
         fastest: Largest entry of c, not balanced [m/s].
         rho: The whitened rows, not balanced, shape (3 n, k).
-        exact: Their constants, not balanced, shape (3 n,) [m/s].
-        terms: Half of the number of terms in a velocity, so that this model's rounding bounds leave a margin for any
-            judge.
+        exact: Constants of the rows, not balanced, shape (3 n,) [m/s].
+        terms: Half of the number of terms in a velocity, so that the rounding bounds of this model leave a margin for
+            any judge.
     """
 
     G: Array
@@ -130,7 +138,7 @@ class Modes(NamedTuple):
     Attributes:
         kind: 0, `PRESSES` or `PRESSES | SLIDES`, shape (n,).
         d: Directions of friction at contacts that slide, shape (n, 2).
-        share: Their factors a in the derivative of the projection onto the disc, shape (n,).
+        share: Factors a in the derivative of the projection onto the disc at sliding contacts, shape (n,).
     """
 
     kind: Integers
@@ -155,7 +163,7 @@ def _balanced(rho: Array, c: Array, roundoff: Array, mu: Array, arena: Arena) ->
     for i in range(n):
         largest = max(largest, size[i])
     for i in range(n):
-        # contacts that nothing moves keep a finite factor
+        # a contact that no impulse moves keeps a finite factor
         size[i] = 1.0 / np.sqrt(max(size[i], 1e-20 * largest)) if largest > 0.0 else 1.0
         friction[i] = 0.0 if mu[i] == np.inf else mu[i]
     for i in range(3 * n):
@@ -179,7 +187,7 @@ def _velocities(p: Cones, f: Array, u: Array) -> None:  # pragma: no cover - com
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _exact_velocities(p: Cones, f: Array, u: Array, arena: Arena) -> None:  # pragma: no cover
-    """Write u = c + ρ(ρᵀf), balanced: under cancellation, G has lost digits."""
+    """Write u = c + ρ(ρᵀf), balanced; this is exact when impulses cancel and G has lost digits."""
     n, at, rho = p.mu.shape[0], mark(arena), p.rho
     x = zeros(arena, rho.shape[1])
     for row in range(3 * n):
@@ -212,13 +220,13 @@ def _roundoff(p: Cones, f: Array, u: Array, i: int) -> float:  # pragma: no cove
 def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no cover - compiled
     """Return the largest violation of the module's equations, scaled per contact (math.md, section 13.3).
 
-    A velocity is relative to its value at zero impulse plus the net change, and if `rounded` also to its rounding
-    bound; an impulse to itself, or to the impulse that causes that velocity.
+    A velocity is relative to its value at zero impulse plus the net change; if `rounded`, its rounding bound is added
+    to this reference. An impulse is relative to itself, or to the impulse that causes that velocity.
     """
     worst = 0.0
     for i in range(p.mu.shape[0]):
         miss = _contact_missed(p, f, u, i, 0.0)
-        if rounded and miss > TOLERANCE:  # only where it decides
+        if rounded and miss > TOLERANCE:  # compute the rounding bound only if the verdict depends on it
             miss = _contact_missed(p, f, u, i, _roundoff(p, f, u, i) / TOLERANCE)
         worst = max(worst, miss)
     return worst
@@ -226,7 +234,7 @@ def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float:  # pragma: no cover - compiled
-    """Return `_missed` of contact i, whose units of velocity are at least `least`."""
+    """Return `_missed` of contact i, with `least` as a lower bound of its velocity unit."""
     n = p.mu.shape[0]
     s, t = n + i, 2 * n + i
     if not np.isfinite(u[i] + u[s] + u[t] + f[i] + f[s] + f[t]):  # `max` may ignore a NaN
@@ -234,7 +242,7 @@ def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float
     along = missed(f[i], u[i], abs(p.c[i]) + abs(u[i] - p.c[i]) + least, p.G[i, i])
     slip = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t]) + least
     radius, mobility = p.mu[i] * max(f[i], 0.0), max(p.G[s, s], p.G[t, t])
-    # the unit of friction without effect is its bound and itself
+    # friction that changes no slip is relative to its bound or to itself
     hold = max(radius, np.hypot(f[s], f[t]), slip / mobility if mobility > 0.0 else 0.0)
     if slip == 0.0 or hold == 0.0:
         return along
@@ -248,8 +256,8 @@ def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float
 def _newton_step(p: Cones, proximal: float, m: Modes, f: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
     """Overwrite f with the solution of the equations for fixed modes, which are linear in f.
 
-    A sticking contact has u = 0. A sliding one has u_N = 0, d·f_T = μ f_N, and across d (1 - a) e·f_T + a e·u_T = 0,
-    the derivative of the projection (a its factor).
+    A sticking contact has u = 0. A sliding contact has u_N = 0, d·f_T = μ f_N and, across d, (1 - a) e·f_T + a e·u_T =
+    0, the derivative of the projection with factor a.
 
     Args:
         p: The problem.
@@ -295,11 +303,11 @@ def _newton_step(p: Cones, proximal: float, m: Modes, f: Array, arena: Arena) ->
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
-    """Solve A as `solve_in_place` does, by LAPACK, which is faster for more than some scores of unknowns."""
+    """Solve A as `solve_in_place` does, by LAPACK, which is faster for more than about fifty unknowns."""
     n = A.shape[0]
     try:
         A[:, n] = np.linalg.solve(np.ascontiguousarray(A[:, :n]), np.ascontiguousarray(A[:, n]))
-    except Exception:  # numba raises nothing else: A is singular, or not finite
+    except Exception:  # Numba raises no other error here: A is singular, or not finite
         return False
     return True
 
@@ -308,10 +316,11 @@ def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
 def _modes(p: Cones, f: Array, u: Array, bold: bool, m: Modes) -> None:  # pragma: no cover - compiled
     """Write the modes at f and u, for `_newton_step`.
 
-    Friction that changes no slip has its full bound against the slip.
+    Friction that does not change any slip acts with its full bound against the slip.
 
-    For a creeping contact, f - u does not show the direction of slip. If `bold`, the factor r of f - r u makes slip and
-    friction count alike. This solves creeping contacts and fails elsewhere, so both are tried in turn.
+    For a creeping contact, f - u does not show the direction of slip. If `bold`, the factor r of f - r u gives slip and
+    friction the same weight. This solves problems with creeping contacts and fails on others, so both versions are
+    tried alternately.
     """
     n = m.kind.shape[0]
     for i in range(n):
@@ -341,9 +350,9 @@ def _modes(p: Cones, f: Array, u: Array, bold: bool, m: Modes) -> None:  # pragm
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def _newton(p: Cones, bold: bool, m: Modes, f: Array, arena: Arena) -> tuple[int, float]:  # pragma: no cover - compiled
-    """Run Newton's method from initial modes, `bold` or not; write the best f and its modes.
+    """Run Newton's method from initial modes; write the best f and its modes. `bold` selects the factor r (`_modes`).
 
-    Return steps and residual.
+    Returns the number of steps and the residual.
     """
     at = mark(arena)
     trial, u = vector(arena, f.shape[0]), vector(arena, f.shape[0])
@@ -353,7 +362,7 @@ def _newton(p: Cones, bold: bool, m: Modes, f: Array, arena: Arena) -> tuple[int
         steps += 1
         _velocities(p, trial, u)
         residual = _missed(p, trial, u, False)
-        if residual > max(TOLERANCE, 0.1 * best):  # it does not converge, unless the rest is rounding
+        if residual > max(TOLERANCE, 0.1 * best):  # not converged, unless the residual is rounding
             residual = _missed(p, trial, u, True)
         _modes(p, trial, u, bold, m)
         stalls = best <= TOLERANCE and residual > 0.1 * best
@@ -376,13 +385,13 @@ def _firming(
 ) -> tuple[int, float]:  # pragma: no cover - compiled
     """Run `_newton` on compliant ground that becomes rigid step by step, for contacts that creep.
 
-    Two fingers that hold a box which does not fit exactly between them must slip, very slowly. Friction there is at its
-    limit μ f_N, and Newton's method converges only from as close as that slip. On compliant ground a spring replaces
-    it.
+    Two fingers that hold a box which does not fit exactly between them must slip, very slowly. The friction there is at
+    its limit μ f_N, and Newton's method converges only from velocities within that small slip of the solution. On
+    compliant ground a spring replaces the slip.
     """
     n3, at = f.shape[0], mark(arena)
     G, g, u = matrix(arena, n3, n3), vector(arena, n3), vector(arena, n3)
-    soft = Cones(G, p.c, p.mu, p.size, p.roundoff, p.fastest, p.terms, p.rho, p.exact)  # of impulses g = f / r
+    soft = Cones(G, p.c, p.mu, p.size, p.roundoff, p.fastest, p.terms, p.rho, p.exact)  # in terms of impulses g = f / r
     f[:] = 0.0
     total, residual, gives, last, less = 0, np.inf, 1.0, np.inf, 0.1
     while total < CONTINUED and less < 0.98:
@@ -413,7 +422,10 @@ def _firming(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _onto_cones(mu: Array, part: float, f: Array) -> bool:  # pragma: no cover - compiled
-    """Project impulses onto cones with that part of the friction; return True if they were within the full cones."""
+    """Project impulses onto cones with the fraction `part` of the friction.
+
+    Return True if they were within the full cones.
+    """
     n, within = mu.shape[0], True
     for i in range(n):
         used, friction, shrink = np.hypot(f[n + i], f[2 * n + i]), part * mu[i], 1.0
@@ -431,7 +443,7 @@ def _onto_cones(mu: Array, part: float, f: Array) -> bool:  # pragma: no cover -
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: Arena) -> None:  # pragma: no cover
-    """Approach the law by the alternating direction method of multipliers (ADMM, Boyd et al. 2011).
+    """Approach a solution by the alternating direction method of multipliers (ADMM, Boyd et al. 2011).
 
     With the current s = μ |w_T| e_N (Acary et al. 2011), a round is
 
@@ -455,7 +467,7 @@ def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: 
         A[i, i] += penalty
     try:
         inverse = np.ascontiguousarray(np.linalg.inv(A))
-    except Exception:  # numba raises nothing else: A is not finite
+    except Exception:  # Numba raises no other error here: A is not finite
         rounds, inverse = 0, np.ascontiguousarray(A)
     for _ in range(rounds):
         for row in range(3 * n):
@@ -474,13 +486,15 @@ def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma: no cover - compiled
-    """Change sliding contacts without motion to sticking: friction at the edge of their cones is one choice of many.
+    """Change sliding contacts without motion to sticking contacts.
+
+    Friction at the edge of the cone is one of many choices for a contact at rest.
 
     Args:
         p: The problem.
         f: A solution, shape (3 n,).
-        modes: In and out, its modes, shape (n,).
-        u: Work, shape (3 n,).
+        modes: In and out, modes of the solution, shape (n,).
+        u: Scratch, shape (3 n,).
 
     Returns:
         True if there is such a contact.
@@ -510,7 +524,7 @@ def _guess(seed: int, m: Modes) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
-    """Project impulses onto their cones; the difference is rounding."""
+    """Project impulses onto their cones; the change is rounding."""
     n = p.mu.shape[0]
     for i in range(n):
         f[i] = max(f[i], 0.0)
@@ -522,9 +536,10 @@ def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _settled(p: Cones, m: Modes, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Project f onto its cones and refine it at exact velocities down to rounding; return the residual.
+    """Project f onto its cones and refine it with exact velocities down to rounding; return the residual.
 
-    Under cancellation G has lost digits, and so has the f of `_newton_step`. Newton steps for the change of f have not.
+    When impulses cancel, G and therefore the f of `_newton_step` have lost digits. Newton steps for the change of f
+    have not.
     """
     n, at = p.mu.shape[0], mark(arena)
     u = vector(arena, 3 * n)
@@ -562,7 +577,7 @@ def _settled(p: Cones, m: Modes, f: Array, arena: Arena) -> float:  # pragma: no
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rests(p: Cones, f: Array, u: Array, i: int) -> bool:  # pragma: no cover - compiled
-    """True if contact i neither slips nor parts."""
+    """True if contact i neither slips nor opens."""
     n, speed, unit = p.mu.shape[0], 0.0, 0.0
     for row in (i, n + i, 2 * n + i):
         speed, unit = max(speed, abs(u[row])), max(unit, abs(p.c[row]) + abs(u[row] - p.c[row]))
@@ -571,9 +586,9 @@ def _rests(p: Cones, f: Array, u: Array, i: int) -> bool:  # pragma: no cover - 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _smallest_within(p: Cones, m: Modes, least: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Overwrite `least` (3 n,) with the smallest impulses of a motion at rest within the cones; True on success.
+    """Overwrite `least` (3 n,) with the smallest impulses of a motion at rest within the cones; return True on success.
 
-    Alternating projections (Boyle & Dykstra 1986) begin at the smallest impulses without cones; the cones are narrowed
+    Alternating projections (Boyle & Dykstra 1986) start at the smallest impulses without cones. The cones are narrowed
     by a tenth, so that the iteration ends.
     """
     projection, owed, u = zeros(arena, least.shape[0]), zeros(arena, least.shape[0]), vector(arena, least.shape[0])
@@ -596,7 +611,7 @@ def _smallest_within(p: Cones, m: Modes, least: Array, arena: Arena) -> bool:  #
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def _eased(p: Cones, m: Modes, f: Array, residual: float, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Replace f, a solution at rest, by much smaller impulses of the same motion, if any.
+    """Replace f, a solution at rest, by much smaller impulses of the same motion, if they exist.
 
     Fingers that hold a box may press with any force within their cones, and Newton's method may end with millions of
     times the necessary force.
@@ -605,11 +620,11 @@ def _eased(p: Cones, m: Modes, f: Array, residual: float, arena: Arena) -> float
         p: The problem.
         m: In and out, modes.
         f: In and out, balanced impulses, shape (3 n,).
-        residual: Of f.
+        residual: Residual of f.
         arena: Arena for all arrays.
 
     Returns:
-        The residual of f.
+        The residual of the new f.
     """
     n, at = p.mu.shape[0], mark(arena)
     least, u = zeros(arena, 3 * n), vector(arena, 3 * n)
@@ -635,7 +650,7 @@ def _eased(p: Cones, m: Modes, f: Array, residual: float, arena: Arena) -> float
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _recall(active: Integers, m: Modes) -> None:  # pragma: no cover - compiled
-    """Write the modes that `_memory_of` stored in `active`, shape (n,)."""
+    """Restore the modes that `_memory_of` stored in `active`, shape (n,)."""
     for i in range(active.shape[0]):
         angle = 2.0 * np.pi * (active[i] >> 2) / TURN
         m.kind[i], m.d[i, 0], m.d[i, 1] = active[i] & (PRESSES | SLIDES), np.cos(angle), np.sin(angle)
@@ -643,7 +658,7 @@ def _recall(active: Integers, m: Modes) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _memory_of(m: Modes, i: int) -> int:  # pragma: no cover - compiled
-    """Return mode and direction of contact i as one number."""
+    """Return the mode and direction of contact i as one number."""
     if not m.kind[i] & SLIDES:
         return m.kind[i]
     turn = np.int64(np.round((np.arctan2(m.d[i, 1], m.d[i, 0]) / (2.0 * np.pi) + 1.0) * TURN)) % TURN
@@ -654,13 +669,14 @@ def _memory_of(m: Modes, i: int) -> int:  # pragma: no cover - compiled
 def _try_starts(
     p: Cones, active: Integers, f: Array, m: Modes, z: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Start Newton's method until it solves the problem: from `active`, from f, then by other means.
+    """Start Newton's method from `active`, from f, then from other points, until it solves the problem.
 
-    Few contacts start on compliant ground and from random modes, many from the result of alternating directions.
+    With few contacts the other points are compliant ground and random modes; with many contacts they are the results of
+    alternating directions.
 
     Args:
         p: The problem.
-        active: As for `cone_kernel`.
+        active: As in `cone_kernel`.
         f: Balanced impulses, zero or a start, shape (3 n,).
         m: Result, modes.
         z: Result, balanced impulses, shape (3 n,).
@@ -671,7 +687,7 @@ def _try_starts(
     """
     n, remembers, begun = p.mu.shape[0], active.any(), f.any()
     starts, seed, total, residual = 0, 1, 0, np.inf
-    rigid = 1 + int(begun) + 2 * int(remembers)  # starts that precede those means
+    rigid = 1 + int(begun) + 2 * int(remembers)  # starts that precede the other points
     most, u = rigid if begun else STARTS if n <= FEW else rigid + 2 * APPROACHES, vector(arena, 3 * n)
     projection, w = zeros(arena, 3 * n), zeros(arena, 3 * n)
     while residual > TOLERANCE and starts < most:
@@ -704,9 +720,9 @@ def _try_starts(
 def _from_nothing(
     p: Cones, bold: bool, residual: float, m: Modes, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
-    """Replace a solution f by the solution with these modes closest to zero impulses, if any; return steps, residual.
+    """Replace f by the solution closest to zero impulses with the same modes, if it exists; return steps and residual.
 
-    The next step will begin the same way, so that the choice among many impulses does not depend on history.
+    The next step begins the same way, so that the choice among many impulses does not depend on history.
     """
     z, u = zeros(arena, f.shape[0]), vector(arena, f.shape[0])
     m.share[:] = 0.0
@@ -731,12 +747,12 @@ def cone_kernel(
 
     Args:
         rho: Whitened contact rows [N; S; T], shape (3 n, k).
-        c: Their constants, shape (3 n,).
-        roundoff: Their rounding bounds, shape (3 n,).
-        mu: Friction, shape (n,); contacts with 0 or inf have no tangential impulses.
-        active: In and out, the mode of each contact, shape (n,): bit 0 if it presses, bit 1 if it slides, above them
-            the direction of its friction in parts of a `TURN`. They are tried first.
-        f: In, zero or the only start; out, contact impulses, shape (3 n,); zero if not solved.
+        c: Constants of the rows, shape (3 n,).
+        roundoff: Rounding bounds of c, shape (3 n,).
+        mu: Friction coefficients, shape (n,); contacts with 0 or inf have no tangential impulses.
+        active: In and out, the mode of each contact, tried first, shape (n,): bit 0 if the contact has an impulse, bit
+            1 if it slides, higher bits the direction of its friction in units of 1/`TURN`.
+        f: In: zero, or the only start. Out: contact impulses, shape (3 n,); zero if not solved.
         arena: Arena for all arrays.
 
     Returns:
@@ -768,7 +784,7 @@ def cone_kernel(
 def cone_residual(
     rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, arena: Arena
 ) -> float:  # pragma: no cover
-    """Compute `coulomb.pyramid_residual` with circular cones."""
+    """Compute `coulomb.pyramid_residual` for circular cones."""
     n, worst = mu.shape[0], 0.0
     p = _balanced(rho[: 3 * n], c[: 3 * n], roundoff[: 3 * n], mu, arena)
     y, g, u = zeros(arena, rho.shape[1]), vector(arena, 3 * n), vector(arena, 3 * n)
@@ -791,7 +807,10 @@ def cone_residual(
 
 
 def _solve_cones(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array) -> Outcome:
-    """Solve at the first attempt, or from solutions with pyramids or more friction, as the outcome's note says."""
+    """Solve at the first attempt, or from solutions with pyramids or more friction.
+
+    The outcome's note names the method.
+    """
     status, iterations, residual = cone_kernel(rho, c, roundoff, mu, active, f, HEAP)
     if status == SOLVED:
         return Outcome(status=status, iterations=iterations, residual=residual)
@@ -823,7 +842,7 @@ def _solve_cones(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integ
 
 
 def _turned(rows: Array, turn: Array) -> Array:
-    """Return rows [N; S; T], shape (3 n, ...), about tangents rotated by the angles of `turn` (n,), complex units."""
+    """Return rows [N; S; T], shape (3 n, ...), for tangents rotated by the angles of `turn` (n,), complex units."""
     normal, s, t = rows.reshape(3, turn.size, -1)
     turned = (s + 1j * t) * turn.conj()[:, None]
     return np.ascontiguousarray(np.concatenate((normal, turned.real, turned.imag)).reshape(rows.shape))
@@ -832,19 +851,19 @@ def _turned(rows: Array, turn: Array) -> Array:
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction with a circular cone.
 
-    In forward mode with nonnegative gaps a solution exists, and there may be several. Without a solution the status is
-    FALLBACK, the impulses are zero, and the note is ``"squeeze"`` if provably no velocity keeps the contacts apart,
-    else ``"no solution found"``. Solutions from later attempts, with friction pyramids or more friction, have the note
-    ``"restarted"``. Next to contacts with μ = inf, a solution that obeys its law to fewer digits than the tolerance is
-    REPAIRED, with the note `INEXACT`.
+    In forward mode with nonnegative gaps at least one solution exists. Without a solution the status is FALLBACK and
+    the impulses are zero. The note is ``"squeeze"`` if a proof shows that no velocity keeps the contacts apart,
+    otherwise ``"no solution found"``. Solutions from later attempts, with friction pyramids or more friction, have the
+    note ``"restarted"``. Together with contacts of μ = inf, a solution that obeys its law to fewer digits than the
+    tolerance is REPAIRED, with the note `INEXACT`.
 
     Args:
         problem: The step, forward or inverse.
-        warm: The last solution's `warm`: each contact's mode and direction of friction. They are tried first.
+        warm: `warm` of the last solution: mode and direction of friction of each contact, which are tried first.
 
     Returns:
-        The solution. Its residual is that of the module's equations, scaled per contact. If impulses are not unique
-        they are close to the smallest; at rest, usually within `PRESSED` of it.
+        The solution, with the residual of the module's equations, scaled per contact. If impulses are not unique, they
+        are close to the smallest impulses; at rest, they usually exceed the smallest by less than the factor `PRESSED`.
 
     Raises:
         InputError: There are more than `coulomb.MOST_CONTACTS` contacts.
@@ -853,16 +872,16 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 
 def solve_delassus(W: Array, q: Array, mu: Array) -> tuple[Outcome, Array]:
-    """Solve a problem given by its Delassus operator alone, the form of public collections of contact problems.
+    """Solve a problem that is given only by its Delassus operator, as in public collections of contact problems.
 
     Args:
-        W: Delassus operator G = JM⁻¹Jᵀ, symmetric and positive semidefinite, shape (3 n, 3 n); contact i owns rows 3 i
-            (normal), 3 i + 1 and 3 i + 2 (tangents) [1/kg]. Indefinite parts are taken as rounding.
+        W: Delassus operator G = JM⁻¹Jᵀ, symmetric and positive semidefinite, shape (3 n, 3 n); contact i has the rows 3
+            i (normal), 3 i + 1 and 3 i + 2 (tangents) [1/kg]. Negative eigenvalues count as rounding.
         q: Contact velocities at zero impulse, shape (3 n,) [m/s].
-        mu: Friction, finite, shape (n,).
+        mu: Friction coefficients, finite, shape (n,).
 
     Returns:
-        How the solver ended, and the impulses, zero if not solved, shape (3 n,) [N s].
+        The outcome of the solver, and the impulses, zero if not solved, shape (3 n,) [N s].
     """
     f = np.zeros(q.size)
     rho, c = _rows_of(W, q)

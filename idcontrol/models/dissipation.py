@@ -1,13 +1,14 @@
 r"""Maximal dissipation as a convex problem, stage I (math.md, sections 7.1-7.3).
 
-The consistent objective is a projection of the free velocity onto the cone of velocities that contact allows,
+The consistent objective projects the free velocity onto the cone of velocities that the contacts allow,
 
     min ½ (v_b - v°_b)ᵀ M_bb (v_b - v°_b)   s.t.   G_e v + φ̃/h ≥ 0,    rows of G_e: N_i ± μ_i S_i, N_i ± μ_i T_i
 
-Its multipliers are the edge impulses η ≥ 0, at most as many as unknown velocities: f_N = Σ η_e, f_S = μ (η_+S - η_-S).
-With finite friction v⁺ is unique. The price of convexity: a loaded contact that slides lifts at μ max(|v_S|, |v_T|).
-Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are closed (math.md, section 4.1): v⁺ is
-unique for a fixed set of sticking contacts, and more than one set may be right.
+The multipliers are the edge impulses η ≥ 0, of which at most as many are nonzero as there are unknown velocities: f_N =
+Σ η_e, f_S = μ (η_+S - η_-S). With finite friction v⁺ is unique. Convexity has an artefact: a loaded contact that slides
+lifts off at μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are
+closed (math.md, section 4.1). For a fixed set of sticking contacts v⁺ is unique, but more than one set may be
+consistent.
 
 Variants: a unique distribution of impulses (`one_stage`), no slip (`no_slip_qp`), and the printed objective
 (`solve_printed`).
@@ -39,25 +40,28 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERA
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SQUEEZED: Final = 0.1
-"""Speed at which contacts may yield in `one_stage`, relative to the speed that they should stop: regular problems have
-at most 1e-4, infeasible ones about 1."""
+"""Speed at which contacts may yield in `one_stage`, relative to the speed that they should stop. Regular problems have
+at most 1e-4, infeasible problems about 1.
+"""
 
 OPENING = 1e-7
-"""A contact is open if it parts faster than this, relative to its velocity at zero impulse and the change
-(math.md, section 13.3)."""
+"""A contact is open if its opening speed exceeds this, relative to its velocity at zero impulse and the change
+(math.md, section 13.3).
+"""
 
 STEEP: Final = 10.0
-"""Friction beyond which a contact has its normal row in addition to its edges: edges determine normal velocities only
-to μ times the tolerance."""
+"""Friction coefficient above which a contact has its normal row in addition to its edges, because edges determine
+normal velocities only to μ times the tolerance.
+"""
 
 EPSILON: Final = 1e-6
 """δ of `one_stage`, relative to the mean diagonal entry of ρρᵀ."""
 
 DEPENDENT: Final = 1e-6
-"""Held rows of `one_stage` are dependent if their remainder is below this part of δ, which keeps them apart."""
+"""Held rows of `one_stage` count as dependent if their remainder is below this fraction of δ, which separates them."""
 
 MOST_CONTACTS = 1000
-"""Limit of contacts of `one_stage`: its rows have as many entries as there are rows."""
+"""Limit of contacts of `one_stage`, whose matrix is square in the number of rows."""
 
 
 class _Edges(NamedTuple):
@@ -65,11 +69,11 @@ class _Edges(NamedTuple):
 
     Attributes:
         rows: N + slope (S or T), shape (e, k).
-        r: Their constants, shape (e,).
-        uncertain: Their rounding bounds, shape (e,).
+        r: Constants of the rows, shape (e,).
+        uncertain: Rounding bounds of r, shape (e,).
         slope: ±μ, or 0 for the normal row alone, shape (e,).
         owner: 5 times the contact plus the edge: +S, -S, +T, -T, normal, shape (e,).
-        start: Rows that are tried first, shape (s,).
+        start: Indices of rows that are tried first, shape (s,).
     """
 
     rows: Array
@@ -84,9 +88,9 @@ class _Edges(NamedTuple):
 def _edges(
     rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, arena: Arena
 ) -> _Edges:  # pragma: no cover - compiled
-    """Assemble the edge rows; arguments as for `edge_lcp_kernel`.
+    """Assemble the edge rows; arguments are as in `edge_lcp_kernel`.
 
-    The edges of a contact imply its normal row; where they are steep only up to rounding, so the row is added.
+    The edges of a contact imply its normal row, but for steep edges only up to rounding; the normal row is then added.
     """
     n, k = mu.shape[0], rho.shape[1]
     rows, r = matrix(arena, 5 * n, k), vector(arena, 5 * n)
@@ -108,7 +112,7 @@ def _edges(
                 moves = moves or rows[count, a] != 0.0
             r[count] = (c[normal] + slope[count] * c[tangent]) / s
             uncertain[count] = (roundoff[normal] + abs(slope[count]) * roundoff[tangent]) / s
-            if not moves and edge < 4:  # slip that nothing changes is the unit in which friction lets it approach
+            if not moves and edge < 4:  # no impulse changes this edge: tolerate an approach relative to the slip
                 unit = abs(c[normal]) + max(mu[i], 1.0) * abs(c[tangent])
                 uncertain[count] += SLIGHT * unit / s
             if (active[i] >> edge) & 1 and started < k:
@@ -127,15 +131,15 @@ def edge_lcp_kernel(
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
-        c: Their constants, shape (3 n,).
-        roundoff: Their rounding bounds, shape (3 n,).
-        mu: Friction coefficients, shape (n,); contacts with 0 or inf have their normal row only.
-        active: Bit set of each contact's edges, shape (n,): in, where to start; out, edges with impulse.
+        c: Constants of the rows, shape (3 n,).
+        roundoff: Rounding bounds of c, shape (3 n,).
+        mu: Friction coefficients, shape (n,); contacts with 0 or inf have only their normal row.
+        active: Bit set of each contact's edges, shape (n,). In: the start; out: edges with an impulse.
         f: Result, shape (3 n,).
         arena: Arena for all arrays.
 
     Returns:
-        Status number, iterations, residual. Impulses of status INACCURATE are the best known ones.
+        Status number, iterations, residual. With status INACCURATE the impulses have the smallest known residual.
     """
     n, edges = mu.shape[0], _edges(rho, c, roundoff, mu, active, arena)
     answer = psd_lcp_kernel(edges.rows, edges.r, edges.uncertain, edges.start, arena)
@@ -153,7 +157,7 @@ def edge_lcp_kernel(
             if edge < 4:
                 f[(1 + edge // 2) * n + i] += edges.slope[row] * value
     if answer.method == ACTIVE_SET:
-        # its multipliers may be so large that only doubled precision satisfies the law, and their sums do not
+        # multipliers may be so large that they satisfy the law only in doubled precision, and their sums do not
         v = vector(arena, 3 * n)
         gram_residual_doubled(rho, c, roundoff, f, answer.y, v, arena)
         for row in range(z.shape[0]):
@@ -171,10 +175,10 @@ def edge_lcp_kernel(
 def _off_the_ground(
     rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, y: Array
 ) -> float:  # pragma: no cover - compiled
-    """Return how far contacts with friction approach, or part though they stick, in units of their normal velocities.
+    """Return the largest approach speed of contacts with friction, or opening speed of sticking contacts.
 
-    Edges determine the normal velocity in units of slip, to μ times the tolerance. Arguments as for `edge_lcp_kernel`;
-    y = ρᵀf.
+    Speeds are in units of the contact's normal velocity. Edges determine the normal velocity only in units of slip, to
+    μ times the tolerance. Arguments are as in `edge_lcp_kernel`; y = ρᵀf.
     """
     n, worst = mu.shape[0], 0.0
     for i in range(n):
@@ -194,7 +198,7 @@ def _off_the_ground(
 
 @njit(cache=True, error_model="numpy")
 def _ridged(rho: Array, n3: int, epsilon: float, arena: Arena) -> tuple[Array, float]:  # pragma: no cover - compiled
-    """Return ``[ρ, √δ I]`` and δ, for rows of which the first n3 belong to contacts."""
+    """Return ``[ρ, √δ I]`` and δ; the first n3 rows belong to contacts."""
     rows, k = rho.shape
     square = 0.0
     for r in range(n3):
@@ -229,7 +233,10 @@ def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cov
 def one_stage_kernel(
     rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run `one_stage` for contacts that may slip, without other rows; arguments and result as for `edge_lcp_kernel`."""
+    """Run `one_stage` for contacts that may slip, without other rows.
+
+    Arguments and result are as in `edge_lcp_kernel`.
+    """
     ridged, delta = _ridged(rho, rho.shape[0], EPSILON, arena)
     status, iterations, residual = edge_lcp_kernel(ridged, c, roundoff, mu, active, f, arena)
     if _yields(f, c, mu.shape[0], delta):
@@ -239,28 +246,28 @@ def one_stage_kernel(
 
 
 def held_contacts(problem: StepProblem) -> Booleans:
-    """Return the contacts that may not slip: infinite friction, closed."""
+    """Return the contacts that may not slip: closed contacts with infinite friction."""
     return np.isinf(problem.contacts.mu) & (problem.contacts.gap <= CLOSED_GAP)
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve stage I for one step.
 
-    A solution exists, forward and inverse, unless joints are prescribed what contact forbids; the status is then
-    FALLBACK with zero impulses. The note is then `SQUEEZE`, or `JAM` if some velocities keep the contacts apart, but
-    none satisfies all edges. REPAIRED: a contact with infinite friction would part if it stuck and press if it slipped;
-    it sticks, without normal force (`idcontrol.models.sticking`). REPAIRED with the note `INEXACT`: a contact obeys its
-    law to fewer digits than the tolerance.
+    A solution exists, forward and inverse, unless the prescribed joint velocities contradict the contacts. Without a
+    solution the status is FALLBACK with zero impulses, and the note is `SQUEEZE`, or `JAM` if some velocities keep the
+    contacts apart but none satisfies all edges. REPAIRED: a contact with infinite friction would lift off if it stuck
+    and press if it slipped; it sticks, without normal force (`idcontrol.models.sticking`). REPAIRED with the note
+    `INEXACT`: a contact obeys its law to fewer digits than the tolerance.
 
     Args:
         problem: The step.
-        warm: The last solution's `warm`: active edges by contact identity.
+        warm: `warm` of the last solution: active edges by contact identity.
     """
     return solve_whitened(problem, whiten(problem), warm)
 
 
 def solve_whitened(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> StepSolution:
-    """Run `solve` on a problem that is whitened already."""
+    """Run `solve` on a whitened problem."""
     answer, unsettled = _stage_one(problem, whitened, warm, HELD_RANK_TOLERANCE, np.full(whitened.c.size, np.inf))
     ending = _ending(whitened, answer, unsettled)
     return finish(problem, whitened, answer.f, ending, answer.active)
@@ -269,21 +276,21 @@ def solve_whitened(problem: StepProblem, whitened: Whitened, warm: WarmStart | N
 def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = EPSILON) -> StepSolution:
     r"""Solve stage I with ``½ δ |y|²`` added, y = (f_N, f_S, f_T): a unique distribution (math.md, section 7.5).
 
-    δ I is added to the matrix ρρᵀ of the rows, so that ``[ρ, √δ I]`` replaces ρ: contacts yield at the speed δ y, about
-    1e-2 ε m/s. With δ even conflicting velocities have a solution, with forces of order 1/δ; if contacts yield at more
-    than `SQUEEZED` of the speed that they should stop, the step is reported as infeasible.
+    The matrix ρρᵀ of the rows becomes ρρᵀ + δ I, i.e. ``[ρ, √δ I]`` replaces ρ, and contacts yield at the speed δ y,
+    about 1e-2 ε m/s. With δ even conflicting velocities have a solution, with forces of order 1/δ. The step is reported
+    as infeasible if contacts yield at more than `SQUEEZED` of the speed that they should stop.
 
-    Closed contacts with infinite friction do not slip while they press and have no impulse if they part, as in `solve`;
-    the step is REPAIRED if they would have to yield by more than `sticking.YIELD`.
+    As in `solve`, closed contacts with infinite friction do not slip while they have a normal impulse, and have no
+    impulse if they open. The step is REPAIRED if they would have to yield by more than `sticking.YIELD`.
 
     Args:
-        problem: The step, with a demand that contact allows (math.md, section 12.1); otherwise it chatters like stage I
-        alone.
-        warm: As for `solve`.
+        problem: The step, with a demand that the contacts allow (math.md, section 12.1); for other demands the torque
+            chatters as with stage I alone.
+        warm: As in `solve`.
         epsilon: δ relative to the mean diagonal entry of ρρᵀ.
 
     Returns:
-        The solution; its residual is that of the problem with δ, `regularization` is epsilon.
+        The solution; the residual refers to the problem with δ, and `regularization` is epsilon.
 
     Raises:
         InputError: There are more than `MOST_CONTACTS` contacts.
@@ -299,7 +306,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     ridged = whitened._replace(rho=rho)
     most = np.full(whitened.c.size, np.inf)
     if delta > 0.0:
-        # an impulse, whatever the ridge: contacts yield in proportion to it
+        # limit of an impulse for any ridge: contacts yield in proportion to it
         most[n3 // 3 : n3] = YIELD / EPSILON * epsilon / delta * np.abs(whitened.c[:n3]).max()
     answer, unsettled = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, most)
     if _yields(answer.f, whitened.c, n3 // 3, delta):
@@ -311,8 +318,8 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
 def no_slip_qp(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve maximal dissipation without slip (math.md, section 7.6): the projection under S v⁺ = T v⁺ = 0.
 
-    Its optimality conditions are the LCP of `idcontrol.models.no_slip`, and v⁺ is the same; here the dual active set
-    solves the projection itself. Closed contacts, status and forces are as in that module.
+    The optimality conditions are the LCP of `idcontrol.models.no_slip`, and v⁺ is the same; this function solves the
+    projection itself by the dual active set. Closed contacts, status and forces are as in that module.
     """
     return no_slip.solve_whitened(problem, whiten(problem), warm, dual=True)
 
@@ -324,16 +331,16 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
 
         min ½ |x + p|²   s.t.   y in the friction pyramids,   ρ_N x + N v° + φ/h ≥ 0
 
-    Forward this is the kinetic energy of all listed contacts: a foot about to land is stopped in the air. Inverse it is
-    the momentum of the base, as if the joints stood still: resting feet are predicted to brake a walking base (math.md,
-    section 7.2). It is **not** the inverse of a contact model; `solve` is.
+    In forward mode the objective is the kinetic energy with all listed contacts, so a foot about to land is stopped in
+    the air. In inverse mode it is the momentum of the base with fixed joints, so resting feet are predicted to brake a
+    walking base (math.md, section 7.2). Unlike `solve`, this objective is **not** the inverse of a contact model.
 
-    Soft bilateral rows are dampers folded into M and κ, so ½ (row v⁺)² / C is part of that energy, whatever the target:
-    as C → 0 the answer is that of the rigid row only if the target is zero.
+    Soft bilateral rows are dampers folded into M and κ, so ½ (row v⁺)² / C is part of that energy for any target. As C
+    → 0 the solution therefore equals the solution with a rigid row only if the target is zero.
 
     Args:
         problem: The step.
-        warm: Not used: Lemke's method starts cold.
+        warm: Not used; Lemke's method starts cold.
     """
     whitened = whiten(problem)
     contacts = problem.contacts
@@ -348,7 +355,7 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     held = hold(whitened, held_rows(whitened, held_contacts(problem)))
     normal, c_N = held.rho[:n], held.c[:n]
     G = np.vstack([normal[owner] + side[:, None] * held.rho[axis * n + owner] for axis, owner, side in edges])
-    # the optimality conditions, in edge impulses η with x = Gᵀη and multipliers ν of the normal rows
+    # optimality conditions in edge impulses η with x = Gᵀη and multipliers ν of the normal rows
     Q = np.block([[G @ G.T, -G @ normal.T], [normal @ G.T, np.zeros((n, n))]])
     result = solve_regularized(Q, np.concatenate((G @ p, c_N)))
     f = np.zeros(whitened.rho.shape[0])
@@ -379,17 +386,18 @@ class _StageOne(NamedTuple):
 def _stage_one(
     problem: StepProblem, whitened: Whitened, warm: WarmStart | None, dependent: float, most: Array
 ) -> tuple[_StageOne, str]:
-    """Solve stage I; return the solution, and what is wrong with the roles of contacts, or an empty string.
+    """Solve stage I; return the solution, and the note of `sticking.settle` about the roles of contacts.
 
-    Contacts that may not slip lose their tangential rows when they open, and regain them when they press
-    (`idcontrol.models.sticking`).
+    Contacts that may not slip lose their tangential rows when they open, and regain them when they have a normal
+    impulse (`idcontrol.models.sticking`).
 
     Args:
         problem: The step.
-        whitened: The same, whitened.
-        warm: As for `solve`.
+        whitened: The step in whitened form.
+        warm: As in `solve`.
         dependent: Largest rank tolerance of held rows.
-        most: Largest impulse of each row, shape (3 n + e,) [N s]: beyond, held contacts yield instead of sticking.
+        most: Largest impulse of each row, shape (3 n + e,) [N s]; held contacts that need more yield instead of
+            sticking.
     """
     contacts = problem.contacts
     n, rows = contacts.mu.shape[0], whitened.rho.shape[0]
@@ -411,7 +419,7 @@ def _stage_one(
         )
         f = held.impulses(whitened, f)
         parts, presses, moves = outcomes(whitened, f, stick, out, OPENING, lifts=True)
-        if number == INFEASIBLE:  # a contact surely parts if the held rows alone take it apart
+        if number == INFEASIBLE:  # a contact certainly opens if the held rows alone make it open
             parts &= (held.c[:n] > 0.0) & ~held.rho[:n].any(axis=1)
         elif number != SOLVED:
             parts[:] = False
@@ -436,12 +444,12 @@ def _stage_one(
 
 
 def _ending(whitened: Whitened, answer: _StageOne, unsettled: str) -> Ending:
-    """Translate the outcome of stage I; if it is infeasible, check whether it is so without friction, too.
+    """Translate the outcome of stage I; if it is infeasible, check whether it is also infeasible without friction.
 
     Args:
         whitened: The whitened problem.
         answer: The solution of stage I.
-        unsettled: What is wrong with the roles of contacts, or an empty string.
+        unsettled: Note about the roles of contacts, or an empty string.
     """
     status, note = Status.FALLBACK, SolverStatus(answer.number).name.lower()
     if answer.number == SOLVED:

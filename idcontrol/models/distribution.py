@@ -7,22 +7,23 @@ In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y�
              y_i in the cone of the friction edges e of contact i with w_e = 0
              least ≤ hτ(y) ≤ most                      dropped if no y satisfies it
 
-The third line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that
-oppose it, a sticking one all four. The complement w_e of an edge follows from the law of the model, with the normal
-velocity u_N = N v⁺ + φ/h, the slip u_T along the tangents and the edge's direction d_e,
+The cone condition is the edge rule: an open contact keeps no edge and therefore no force, a sliding contact keeps the
+one or two edges that oppose its slip, and a sticking contact keeps all four. The complement w_e of an edge follows from
+the law of the model, with the normal velocity u_N = N v⁺ + φ/h, the slip u_T along the tangents and the edge's
+direction d_e,
 
-    maximal dissipation     w_e = u_N + μ d_e·u_T                         sliding contacts part at μ max|u_T|
-    Coulomb, pyramid        w_e = u_N + μ (max|u_T| + d_e·u_T)            sliding contacts do not part
+    maximal dissipation     w_e = u_N + μ d_e·u_T                         sliding contacts open at μ max|u_T|
+    Coulomb, pyramid        w_e = u_N + μ (max|u_T| + d_e·u_T)            sliding contacts do not open
     Coulomb, circle         w_e = u_N + 2 μ max|u_T|                      all edges or none: no edge opposes the slip
 
-(the shift of u_N by μ |u_T| is that of De Saxcé & Feng 1998). A contact whose slip is at most v_tol counts as at rest,
-and its edges have w_e ≤ v_tol; for faster slip w_e is zero to the tolerance of the model. A contact with unbounded
-friction has an impulse only if it slips at v_tol and parts at `PARTING` v_tol at most.
+De Saxcé & Feng 1998 introduce the shift of u_N by μ |u_T|. A contact whose slip is at most v_tol counts as at rest, and
+its edges have w_e ≤ v_tol; for faster slip w_e is zero to the tolerance of the model. A contact with unbounded friction
+has an impulse only if it slips at no more than v_tol and opens at no more than `PARTING` v_tol.
 
-Three edges or fewer are linearly independent, so their multipliers are the coordinates ξ of a contact; the full pyramid
-has its three components as coordinates and its four facets as inequalities. The impulses that give the motion are ξ₁ +
-waysᵀ z, ξ₁ the shortest and the ways orthonormal. z is unknown: six numbers for four feet, one for two feet, none for
-one foot.
+Up to three edges are linearly independent, and their multipliers are the coordinates ξ of a contact. The full pyramid
+has its three components as coordinates and its four facets as inequalities. The impulses that give the motion are
+ξ₁ + waysᵀ z, where ξ₁ is the shortest solution and the ways are orthonormal. The unknown z has six entries for four
+feet, one entry for two feet, and no entry for one foot.
 
 Source: Zapolsky & Drumwright 2017, eqs. 98-112, which minimize the added torque instead.
 """
@@ -64,34 +65,42 @@ DISSIPATION: Final = 0
 COULOMB: Final = 1
 """Coulomb's law with friction pyramids."""
 CIRCLE: Final = 2
-"""Friction on a circle, which pyramids can share only where nothing slides."""
+"""Coulomb's law with a circle of friction, whose forces pyramids can redistribute only if no contact slides."""
 
 RIDGE = 1e-8
-"""Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md, section 7.4)."""
+"""Weight of ½|y|² relative to the mean of diag(LτᵀLτ). It makes duplicate contacts share the load evenly (math.md,
+section 7.4).
+"""
 
 MET = 1e-9
-"""Motor impulses may exceed their bounds by this part of the room between them, as rounding; with one bound only, by
-this part of themselves."""
+"""Allowance for rounding by which motor impulses may exceed their bounds, relative to the distance between both bounds;
+if there is only one bound, relative to that bound.
+"""
 
 KEPT = 1e-8
-"""Largest relative error of the motion in stage II. The program is accurate to some 1e-12, but leaves out rows that its
-generators cannot span (math.md, section 7.4)."""
+"""Largest relative error of the motion in stage II. The program is accurate to about 1e-12, but omits rows that its
+generators cannot span (math.md, section 7.4).
+"""
 
 PARTING: Final = 1e-3
-"""Part of v_tol above which a contact with unbounded friction parts. Without a normal force to bound it, friction on a
-slowly parting foot could brace the robot with any force."""
+"""Opening speed, as a fraction of v_tol, above which a contact with unbounded friction counts as open. No normal force
+bounds the friction of such a contact, so a foot that opens slowly could transmit any force.
+"""
 
 MANY_CONTACTS = 2
-"""With more unknowns than this times the number of motions and motors, the reduced program is tried first
-(`idcontrol.models.reduced`)."""
+"""If there are more unknowns than this times the number of motions and motors, the reduced program is tried first
+(`idcontrol.models.reduced`).
+"""
 
 TURNS = 40
-"""Limit of turns to other faces of the cones, with many contacts. If these faces give the motion, turns end after eight
-at most. A fifth of the contacts may be spent on turns, which takes less time than the full program."""
+"""Limit of turns to other faces of the cones, with many contacts. If the faces can give the motion, at most eight turns
+are needed. A fifth of the number of contacts may be spent on turns, which take less time than the full program.
+"""
 
 WORTH = 100
-"""If faces miss the motion, turns seldom end. With fewer contacts than this the full program is solved at once, which
-is faster; with more, another fifth may be spent on such faces."""
+"""If the faces cannot give the motion, the turns seldom end. With fewer contacts than this the full program is then
+solved immediately, which is faster. With more contacts, another fifth of their number may be spent on turns.
+"""
 
 
 class TorqueMap(NamedTuple):
@@ -107,15 +116,15 @@ class TorqueMap(NamedTuple):
 
 
 NO_TARGETS: Final = TorqueMap(np.zeros((0, 0)), np.zeros(0))
-"""Nothing is to vanish beside the torque."""
+"""No targets in addition to the torque."""
 
 
 class Bounds(NamedTuple):
-    """What motors can give in one step: their torque limits, and the limit of change from the last torque.
+    """Bounds of the motor impulses in one step: torque limits, and the limit of change from the last torque.
 
     Attributes:
-        least: Smallest motor impulses, shape (p,) [N m s]; -inf where there is no bound.
-        most: Largest ones, shape (p,) [N m s]; inf where there is no bound.
+        least: Smallest motor impulses, shape (p,) [N m s]; -inf for no bound.
+        most: Largest motor impulses, shape (p,) [N m s]; inf for no bound.
     """
 
     least: Array
@@ -126,14 +135,14 @@ class Cones(NamedTuple):
     """Cones of the contact impulses, and the cost of impulses in addition to torque.
 
     Attributes:
-        mu: Friction, shape (n,); not used where `held`.
+        mu: Friction coefficients, shape (n,); not used for `held` contacts.
         held: Contacts with unbounded friction, shape (n,).
-        weight: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,): it unloads feet
-            shortly before liftoff and after touchdown.
-        v_tol: A contact whose slip is at most this counts as at rest [m/s]. With zero the law of rigid contacts is
-            satisfied to `TOLERANCE`, and checked (`missed_law`).
+        weight: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,). The weight
+            unloads feet shortly before liftoff and after touchdown.
+        v_tol: Slip up to which a contact counts as at rest [m/s]. If it is zero, the law of rigid contacts is satisfied
+            to `TOLERANCE`, and checked (`missed_law`).
         law: `DISSIPATION`, `COULOMB` or `CIRCLE`.
-        targets: What is to vanish beside the torque, in units of it [N m s]: more rows of the objective.
+        targets: Residual rows in addition to the torque, scaled to its unit [N m s]: more rows of the objective.
     """
 
     mu: Array
@@ -174,7 +183,7 @@ def torque_map_kernel(w: Whitened, n3: int, arena: Arena) -> Array:  # pragma: n
 
 @njit(cache=True, inner=True, error_model="numpy")
 def within(bounds: Bounds, impulse: Array) -> bool:
-    """True if motor impulses (p,) are within their bounds, to `MET`; False for a NaN, too."""
+    """True if motor impulses (p,) are within their bounds, to `MET`; False for a NaN."""
     for a in range(impulse.shape[0]):
         room = bounds.most[a] - bounds.least[a]
         slack = MET * (room if room < np.inf else abs(impulse[a]))
@@ -198,11 +207,11 @@ def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma
     """Write the edges of each contact's cone that the edge rule allows, shape (n,), as in `idcontrol.models.reduced`.
 
     Args:
-        c: Contact velocities at zero impulse (3 n,), φ/h included.
-        u: Contact velocities (3 n,), likewise.
-        cones: Where impulses may lie.
-        cone: Result: bits 0 to 3 for the edges +S, -S, +T, -T, one bit alone for a contact without friction, or
-            `PRESSES` for a held one.
+        c: Contact velocities at zero impulse, φ/h included, shape (3 n,).
+        u: Contact velocities, φ/h included, shape (3 n,).
+        cones: Cones of the impulses.
+        cone: Result: bits 0 to 3 for the edges +S, -S, +T, -T; a single bit for a contact without friction; `PRESSES`
+            for a held contact.
 
     Returns:
         The number of generators, at most 3 n.
@@ -215,7 +224,7 @@ def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma
         exact, slip = 0.0, np.hypot(s, t) if cones.law == CIRCLE else max(s, t)
         for r in (i, n + i, 2 * n + i):
             exact = max(exact, TOLERANCE * (abs(c[r]) + abs(u[r] - c[r])))
-        if held[i]:  # a slipping or parting one carries nothing
+        if held[i]:  # a held contact that slips or opens has no impulse
             if slip <= max(v_tol, exact) and u[i] <= max(PARTING * v_tol, exact):
                 cone[i] = PRESSES
                 d += 3
@@ -238,7 +247,7 @@ def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma
 
 
 class _Generators(NamedTuple):
-    """Columns of B with y = B ξ: column j has 1 at `row[j]` and `weight[j]` at `other[j]`, shapes (d,)."""
+    """Columns of B with y = B ξ: column j has the entry 1 at `row[j]` and `weight[j]` at `other[j]`, shapes (d,)."""
 
     row: Integers
     other: Integers
@@ -275,7 +284,7 @@ def _facets(
 ) -> int:  # pragma: no cover - compiled
     """Write rows A z ≥ least that keep ξ + waysᵀ z within the cones of `_allowed`; return their number.
 
-    An impulse that no way changes would leave rounding as its row, along which a program is unbounded: its row is zero.
+    A row that depends on no way is set to zero: its rounding error would make the program unbounded.
     """
     d, rows = 0, 0
     for i in range(mu.shape[0]):
@@ -304,9 +313,10 @@ def _facets(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover - compiled
-    """Remove from y (3 n,) the parts that rounding put outside the contacts' pyramids; `held` contacts only press.
+    """Remove from y (3 n,) the components that rounding put outside the contacts' pyramids; `held` contacts only press.
 
-    The rounding comes from impulses as large as the torque requires; impulses of lightly loaded feet are smaller.
+    The rounding comes from impulses as large as the torque requires, whereas impulses of lightly loaded feet are
+    smaller.
     """
     n = mu.shape[0]
     for i in range(n):
@@ -322,10 +332,10 @@ def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _keeps(w: Whitened, y: Array, x: Array, longest: float, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """True if impulses y (3 n,) give the motion x, ρᵀy = x, relative to its length or to a typical one.
+    """True if impulses y (3 n,) give the motion x, ρᵀy = x, relative to its length or to a typical length.
 
-    Typical is the motion that stops the fastest contact, with `longest` the square of the longest column of ρ: a
-    shorter motion is rounding.
+    The typical motion stops the fastest contact; a shorter motion is rounding. `longest` is the square of the longest
+    column of ρ.
     """
     fastest = 0.0
     for r in range(y.shape[0]):
@@ -346,10 +356,11 @@ def _keeps(w: Whitened, y: Array, x: Array, longest: float, arena: Arena) -> boo
 def _least_torque(
     reduced: Reduced, bounds: Bounds, free: Array, z: Array, arena: Arena
 ) -> tuple[bool, bool]:  # pragma: no cover - compiled
-    """Write the free coordinates (f,) of least torque within bounds, and that torque z (p,).
+    """Write the free coordinates (f,) of smallest torque within bounds, and that torque z (p,).
 
     Returns:
-        True if they exist; True if bounds are active: then z are not the multipliers of the torque.
+        True if such coordinates exist; True if bounds are active, in which case z are not the multipliers of the
+        torque.
     """
     S, rest = reduced.torque, reduced.rest
     p, f = S.shape
@@ -379,7 +390,7 @@ def _least_torque(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _torque_of(reduced: Reduced, free: Array, out: Array) -> None:  # pragma: no cover - compiled
-    """Write the torque (p,) of free coordinates (f,)."""
+    """Write the torque (p,) at free coordinates (f,)."""
     for a in range(out.shape[0]):
         out[a] = reduced.rest[a]
         for j in range(free.shape[0]):
@@ -390,7 +401,7 @@ def _torque_of(reduced: Reduced, free: Array, out: Array) -> None:  # pragma: no
 def _scaled(
     w: Whitened, cones: Cones, torque: TorqueMap, unit: float, x: Array, cone: Integers, arena: Arena
 ) -> ManyContacts:  # pragma: no cover - compiled
-    """Return the program of the module with torques relative to `unit`."""
+    """Return the program of the module with torques divided by `unit`."""
     p, n3 = torque.matrix.shape
     T, t, weight = matrix(arena, p, n3), vector(arena, p), vector(arena, cone.shape[0])
     for a in range(p):
@@ -406,7 +417,7 @@ def _scaled(
 def _longest_column(rho: Array, n3: int, arena: Arena) -> float:  # pragma: no cover - compiled
     """Return the square of the longest column of the first n3 rows."""
     squares, longest = zeros(arena, rho.shape[1]), 0.0
-    for r in range(n3):  # along rows: columns do not wait for one another
+    for r in range(n3):  # row by row, so that sums of columns do not wait for each other
         for i in range(squares.shape[0]):
             squares[i] += rho[r, i] * rho[r, i]
     for square in squares:
@@ -427,7 +438,7 @@ def _share_among_many(
     out: Array,
     arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
-    """Run `share_kernel` in few unknowns, for the cones of `_allowed`; True if it has an answer."""
+    """Run `share_kernel` in few unknowns, for the cones of `_allowed`; return True if it has a solution."""
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
     n, unit, scaled, face = n3 // 3, np.sqrt(typical), vector(arena, p), indices(arena, n3 // 3)
     many = _scaled(w, cones, torque, unit, x, cone, arena)
@@ -448,7 +459,7 @@ def _share_among_many(
         impulses(reduced, free, out)
         if turn == 0 and in_cones(out, cone, cones.mu):
             break
-        if bounded:  # multipliers of the bounds decide, too, which faces are reached
+        if bounded:  # multipliers of the bounds also decide which faces are reached
             return False
         if not _keeps(w, out, x, longest, arena):
             missed += 1
@@ -465,13 +476,13 @@ def _share_among_many(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def missed_law(w: Whitened, mu: Array, y: Array, arena: Arena) -> float:
-    """Compute by how much impulses y (3 n,) of rigid contacts miss Coulomb's law with pyramids.
+    """Return the violation of Coulomb's law with pyramids by impulses y (3 n,) of rigid contacts.
 
-    For contacts that do not slide, obeying this law implies the circular one.
+    Contacts that do not slide and obey this law also obey the law with a circle.
 
     Args:
         w: The whitened problem, with rounding bounds of its constants (`whitened.uncertain`).
-        mu: Friction, shape (n,).
+        mu: Friction coefficients, shape (n,).
         y: Impulses in block order [N; S; T], shape (3 n,) [N s].
         arena: Arena for all arrays.
     """
@@ -481,7 +492,7 @@ def missed_law(w: Whitened, mu: Array, y: Array, arena: Arena) -> float:
 
 @njit(cache=True, error_model="numpy")
 def drags(w: Whitened, cones: Cones, y: Array, arena: Arena) -> bool:
-    """True if a contact with unbounded friction has an impulse although it slips or parts.
+    """True if a contact with unbounded friction has an impulse although it slips or opens.
 
     Args:
         w: The whitened problem.
@@ -505,7 +516,7 @@ def drags(w: Whitened, cones: Cones, y: Array, arena: Arena) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _slides(w: Whitened, v_tol: float, x: Array, y: Array) -> bool:  # pragma: no cover - compiled
-    """True if a contact that presses slides faster than v_tol [m/s], or than rounding if that is zero.
+    """True if a contact with an impulse slides faster than v_tol [m/s], or faster than rounding if v_tol is zero.
 
     Args:
         w: The whitened problem, with its rounding bounds if v_tol is zero (`whitened.uncertain`).
@@ -533,16 +544,17 @@ def smallest_torque_kernel(
 
     Args:
         w: The whitened problem, without rigid bilateral rows.
-        cones: Where impulses may lie.
-        bounds: Of hτ - hτ_ref.
+        cones: Cones of the impulses.
+        bounds: Bounds of hτ - hτ_ref.
         y: Impulses of a solution, block order [N; S; T], shape (3 n,) [N s].
         difference: hτ(y) - hτ_ref, shape (p,) [N m s].
         out: Result, shape (3 n,).
         arena: Arena for all arrays.
 
     Returns:
-        inf without impulses that keep the motion, or if a pressing contact slides on a circle; else the violation of
-        the law, which the edge rule makes zero unless `Cones.v_tol` is zero; impulses are usable up to `TOLERANCE`.
+        Violation of the law; the impulses can be used up to `TOLERANCE`. The edge rule makes the violation zero unless
+        `Cones.v_tol` is zero. It is inf if no impulses keep the motion, or if a contact with an impulse slides on a
+        circle.
     """
     n3, p = y.shape[0], w.fixed.shape[0]
     x = zeros(arena, w.rho.shape[1])
@@ -566,7 +578,7 @@ def smallest_torque_kernel(
 def _solutions(
     rho: Array, B: _Generators, x: Array, arena: Arena
 ) -> tuple[float, Array, Array]:  # pragma: no cover - compiled
-    """Return the solutions ξ + waysᵀ z of (ρᵀB) ξ = x, and the square of the longest row of ρᵀB: J_bᵀ y is kept."""
+    """Return the solutions ξ + waysᵀ z of (ρᵀB) ξ = x, which keep J_bᵀ y, and the square of the longest row of ρᵀB."""
     k, d = x.shape[0], B.row.shape[0]
     span, motion, longest = matrix(arena, k, d), vector(arena, k), 0.0
     assign(motion, x)
@@ -584,7 +596,7 @@ def _solutions(
 def _torque_along(
     torque: TorqueMap, B: _Generators, xi: Array, ways: Array, arena: Arena
 ) -> TorqueMap:  # pragma: no cover - compiled
-    """Return the torque as a function of z, where y = B (ξ + waysᵀ z)."""
+    """Return the torque as a function of z, with y = B (ξ + waysᵀ z)."""
     p, d, free = torque.constant.shape[0], B.row.shape[0], ways.shape[0]
     T, constant, generated = matrix(arena, p, free), vector(arena, p), vector(arena, d)
     for a in range(p):
@@ -623,7 +635,7 @@ def _objective(
         for j in range(i + 1):
             H[i, j] = H[j, i] = dot(turned[i], turned[j]) / typical
         H[i, i] += RIDGE
-    # the ridge weighs ξ; y weighs more if feet ramp or edges share a normal part
+    # the ridge has the weight of ξ; y weighs more in a load ramp, or if edges share a normal component
     if extra.any() or B.weight.any():
         n, more = extra.shape[0], matrix(arena, free, d)
         more[:] = 0.0
@@ -655,9 +667,9 @@ def _move_to_least_torque(
     ways: Array,
     arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
-    """Move ξ along the ways to the least objective within cones and bounds; return True if the cones have a point.
+    """Move ξ along the ways to the minimum of the objective within cones and bounds.
 
-    Bounds that no point satisfies are dropped.
+    Bounds that no point satisfies are dropped. Returns True if the cones contain a point.
     """
     free, (H, g) = ways.shape[0], objective
     A, least = matrix(arena, 4 * cone.shape[0], free), vector(arena, 4 * cone.shape[0])
@@ -685,7 +697,7 @@ def _move_to_least_torque(
 def _with_targets(
     targets: TorqueMap, torque: TorqueMap, bounds: Bounds, arena: Arena
 ) -> tuple[TorqueMap, Bounds]:  # pragma: no cover - compiled
-    """Return torque and bounds with rows of targets below, which have no bounds."""
+    """Return the torque with the rows of targets appended, and the bounds; targets have no bounds."""
     p, q, n3 = torque.constant.shape[0], targets.constant.shape[0], torque.matrix.shape[1]
     rows, constant = matrix(arena, p + q, n3), vector(arena, p + q)
     least, most = vector(arena, p + q), vector(arena, p + q)
@@ -703,13 +715,13 @@ def _with_targets(
 def share_kernel(
     w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
-    """Solve the program of the module for a motion known without impulses y₁; return True if the motion is kept.
+    """Solve the program of the module for a motion x, without known impulses y₁; return True if the motion is kept.
 
     Args:
-        w: The whitened problem; its first 3 n rows are the contacts'.
-        cones: Where impulses may lie.
-        bounds: Of hτ - hτ_ref.
-        x: The whitened velocity change ρᵀy that is kept, shape (k,).
+        w: The whitened problem, whose first 3 n rows belong to the contacts.
+        cones: Cones of the impulses.
+        bounds: Bounds of hτ - hτ_ref.
+        x: The whitened velocity change ρᵀy to keep, shape (k,).
         torque: Motor impulses as a function of y.
         out: Result, shape (3 n,).
         arena: Arena for all arrays.
@@ -729,7 +741,7 @@ def share_kernel(
     typical = 0.0
     for a in range(p):
         typical += dot(torque.matrix[a], torque.matrix[a])
-    typical = typical / n3 if typical > 0.0 else 1.0  # no contact transmits a torque
+    typical = typical / n3 if typical > 0.0 else 1.0  # otherwise no contact transmits a torque
     if d > MANY_CONTACTS * (k + p) and _share_among_many(w, cones, bounds, x, torque, typical, cone, out, arena):
         return True
     B = _generators(cone, cones.mu, d, arena)
@@ -751,11 +763,12 @@ def share_kernel(
 def _with_bounds(
     A: Array, constants: Array, TB: Array, rest: Array, bounds: Bounds, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Stack rows A ξ ≥ constants and least ≤ TB ξ + rest ≤ most, as rows ≥ constants."""
+    """Stack the rows A ξ ≥ constants and least ≤ TB ξ + rest ≤ most in the form rows ≥ constants."""
     (rows, d), p = A.shape, rest.shape[0]
     count = rows
     for a in range(p):
-        count += int(np.isfinite(bounds.least[a])) + int(np.isfinite(bounds.most[a]))  # in NumPy True + True is True
+        # run without compilation, NumPy evaluates True + True as True
+        count += int(np.isfinite(bounds.least[a])) + int(np.isfinite(bounds.most[a]))
     out, constant = matrix(arena, count, d), zeros(arena, count)
     assign_rows(out[:rows], A)
     assign(constant, constants)
@@ -780,7 +793,7 @@ def torque_map(whitened: Whitened, n: int) -> Array:
 
 
 def unbounded(p: int) -> Bounds:
-    """Return no bounds for p motors."""
+    """Return bounds that do not limit p motors."""
     return Bounds(np.full(p, -np.inf), np.full(p, np.inf))
 
 
@@ -795,15 +808,15 @@ def smallest_torque(
     """Redistribute contact impulses for the smallest torque, without changing the motion.
 
     Args:
-        whitened: The whitened problem that `y` solves; rigid bilateral rows keep their impulses of zero.
-        cones: Where impulses may lie.
+        whitened: The whitened problem that `y` solves; rigid bilateral rows keep zero impulses.
+        cones: Cones of the impulses.
         y: Impulses in block order [N; S; T], shape (3 n,) [N s].
         torque_impulse: Motor impulses hτ of `y`, shape (p,) [N m s].
         reference: hτ_ref, shape (p,) [N m s]; zero by default.
-        bounds: Of hτ; none by default.
+        bounds: Bounds of hτ; by default there are no bounds.
 
     Returns:
-        The new impulses and True, or `y` and False without a better point that keeps motion and law.
+        The new impulses and True; or `y` and False if no better point keeps the motion and the law.
     """
     if cones.mu.shape[0] == 0 or whitened.fixed.size == 0:
         return y, True

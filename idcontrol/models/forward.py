@@ -1,7 +1,7 @@
 """The forward problem of one step, compiled: torques are known, no velocity is prescribed.
 
-Plants step with it, and a controller predicts an impact with it. A model provides an `Attempt`; unsolved steps go to
-the model's Python function in `idcontrol.models`.
+Plants step with it, and a controller predicts an impact with it. A model provides an `Attempt`; steps that the attempt
+does not solve are passed to the model's Python function in `idcontrol.models`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ForwardProblem(NamedTuple):
     """A step that a contact model solves forward.
 
     Attributes:
-        w: The whitened problem, φ/h added to the normals' constants.
-        mu: Friction, shape (n,).
+        w: The whitened problem, with φ/h added to the constants of the normals.
+        mu: Friction coefficients, shape (n,).
         active: Bit set of each contact's active rows, in and out, shape (n,).
     """
 
@@ -39,8 +39,9 @@ class ForwardProblem(NamedTuple):
 
 
 Attempt: TypeAlias = Callable[[ForwardProblem, Array, Arena], tuple[bool, int, float]]
-"""The first attempt of a compiled contact model: it writes the impulses (3 n,) [N s] of contacts with finite friction,
-initially zero, and returns whether they solve the problem, iterations, and the residual."""
+"""The first attempt of a compiled contact model. It writes the impulses (3 n,) [N s] of contacts with finite friction,
+initially zero, and returns True if they solve the problem, the iterations, and the residual.
+"""
 
 
 @linked

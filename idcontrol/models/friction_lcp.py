@@ -1,15 +1,15 @@
-r"""The friction LCP: normal impulses, and tangential ones within friction pyramids (math.md, sections 5 and 11.3).
+r"""The friction LCP: normal impulses, and tangential impulses within friction pyramids (math.md, sections 5 and 11.3).
 
     ⎡ NΓNᵀ + C_n   NΓFᵀ                     0 ⎤ ⎡f_N⎤   ⎡c_N⎤   ⎡w_N⎤
     ⎢ FΓNᵀ         FΓFᵀ + C_t [I -I; -I I]  E ⎥ ⎢f_F⎥ + ⎢c_F⎥ = ⎢w_F⎥ ,   0 ≤ z ⊥ w ≥ 0
     ⎣ diag μ       -Eᵀ                      0 ⎦ ⎣ λ ⎦   ⎣ 0 ⎦   ⎣w_λ⎦
 
-with Γ = M⁻¹, F = [S; -S; T; -T], and E the column of ones that belongs to each contact's four edges; λ is the speed at
-which a contact slips. The friction pyramid is the inscribed diamond |f_S| + |f_T| ≤ μ f_N. Rigid contacts have
-C = 0 (`idcontrol.models.coulomb`), springs and dampers do not (`idcontrol.models.constraint`).
+with Γ = M⁻¹, F = [S; -S; T; -T], and columns of E that sum each contact's four edges; λ is the slip speed of a contact.
+The friction pyramid is the inscribed diamond |f_S| + |f_T| ≤ μ f_N. Rigid contacts have C = 0
+(`idcontrol.models.coulomb`), springs and dampers have C > 0 (`idcontrol.models.constraint`).
 
-Of n contacts t are *frictional*; the others have no tangential unknowns. The unknowns are in the order
-z = (f_N, f_+S, f_-S, f_+T, f_-T, λ), the first of size n, the others of size t.
+Of n contacts t are *frictional*; the other contacts have no tangential unknowns. The unknowns are in the order
+z = (f_N, f_+S, f_-S, f_+T, f_-T, λ); f_N has size n, every other block size t.
 """
 
 from __future__ import annotations
@@ -29,24 +29,27 @@ from idcontrol.solvers.status import INACCURATE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 RESTARTS: Final = 12
-"""Covering vectors that are tried after a failure, or one per contact if these are more. Where the first vector missed
-a solution, one in four finds it; at dozens of contacts, one in twenty."""
+"""Minimum number of covering vectors to try after a failure; the number of contacts if that is larger. If the first
+vector missed a solution, one in four finds it; with dozens of contacts, one in twenty.
+"""
 SPREAD: Final = 1.5
-"""Log-normal spread of the entries of those covering vectors."""
+"""Log-normal spread of the entries of these covering vectors."""
 
 REFINEMENTS: Final = 5
-"""Limit of linear systems solved to refine an answer; two are the rule."""
+"""Limit of linear systems solved to refine an answer; two usually suffice."""
 PROXIMAL: Final = 1e-7
-"""Weight on the change of impulses in these systems, next to a diagonal of 1: rows may be dependent."""
+"""Weight on the change of impulses in these systems, for rows that may be dependent; the diagonal is 1."""
 INSIDE: Final = 1.0 - 1e-6
-"""A contact sticks in these systems if it is within this part of its pyramid."""
+"""Fraction of the friction pyramid within which a contact sticks in these systems."""
 
 MOST_RETRIED: Final = 64
-"""Limit of contacts for both: beyond, one run takes a second, and the search completes too few branches."""
+"""Limit of contacts for restarts and for the search over modes. With more contacts, one run takes a second, and the
+search completes too few branches.
+"""
 
 
 class FrictionLcp(NamedTuple):
-    """The LCP of the module for n contacts, t of them frictional.
+    """The LCP of the module for n contacts, of which t are frictional.
 
     Attributes:
         Q: Matrix, shape (n + 5 t, n + 5 t).
@@ -63,7 +66,7 @@ class FrictionLcp(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def frictional_contacts(mu: Array, arena: Arena) -> Integers:  # pragma: no cover - compiled
-    """Return the contacts with friction that is finite and not zero."""
+    """Return the contacts whose friction coefficient is finite and not zero."""
     out: Integers = indices(arena, mu.shape[0])
     count = 0
     for i in range(mu.shape[0]):
@@ -77,14 +80,14 @@ def frictional_contacts(mu: Array, arena: Arena) -> Integers:  # pragma: no cove
 def assemble(
     rho: Array, c: Array, compliance: Array, mu: Array, frictional: Integers, arena: Arena
 ) -> FrictionLcp:  # pragma: no cover - compiled
-    """Assemble Q and r; the scale is ones, see `balance_contacts` and `balance_uniformly`.
+    """Assemble Q and r with a scale of ones (see `balance_contacts` and `balance_uniformly`).
 
     Args:
         rho: Whitened contact rows [N; S; T], shape (3 n, k).
-        c: Their velocities at zero impulse, shape (3 n,) [m/s].
+        c: Velocities of the rows at zero impulse, shape (3 n,) [m/s].
         compliance: C_n, then C_t twice, shape (3 n,) [m/s per N s].
         mu: Friction coefficients, shape (n,).
-        frictional: The contacts with tangential unknowns, their friction finite, shape (t,).
+        frictional: The contacts with tangential unknowns, whose friction coefficient is finite, shape (t,).
         arena: Arena for all arrays.
     """
     n, t, k = mu.shape[0], frictional.shape[0], rho.shape[1]
@@ -92,7 +95,7 @@ def assemble(
     size = impulses + t
     Q, r, scale = matrix(arena, size, size), zeros(arena, size), vector(arena, size)
     Q[:], scale[:] = 0.0, 1.0
-    rows = matrix(arena, impulses, k)  # N and F
+    rows = matrix(arena, impulses, k)  # rows N and F
     for i in range(n):
         assign(rows[i], rho[i])
         r[i], Q[i, i] = c[i], compliance[i]
@@ -124,8 +127,8 @@ def assemble(
 def balance_contacts(lcp: FrictionLcp, rho: Array) -> None:  # pragma: no cover - compiled
     """Balance with one factor per contact, from its rows `rho` (3 n, k), so that its cone keeps its shape.
 
-    math.md, section 13.2, has one factor for all contacts; one per contact also solves problems of very different
-    masses, with a tenth fewer pivots.
+    math.md, section 13.2, uses one factor for all contacts. One factor per contact also handles very different masses,
+    with a tenth fewer pivots.
     """
     scale, frictional = lcp.scale, lcp.frictional
     n, t, k = rho.shape[0] // 3, frictional.shape[0], rho.shape[1]
@@ -143,7 +146,7 @@ def balance_contacts(lcp: FrictionLcp, rho: Array) -> None:  # pragma: no cover 
     for j in range(t):
         for edge in range(4):
             scale[n + edge * t + j] = scale[frictional[j]]
-        scale[n + 4 * t + j] = 1.0 / scale[frictional[j]]  # keeps E and μ as they are
+        scale[n + 4 * t + j] = 1.0 / scale[frictional[j]]  # leaves E and μ unchanged
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -161,7 +164,7 @@ def balance_uniformly(lcp: FrictionLcp, arena: Arena) -> None:  # pragma: no cov
 
 
 class Unbalanced(NamedTuple):
-    """The problem without balancing, for `judged`; fields as in `assemble` and `Whitened`."""
+    """The problem without balancing, for `judged`; fields are as in `assemble` and `Whitened`."""
 
     rho: Array
     c: Array
@@ -177,7 +180,7 @@ def _velocity(
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return the velocity of a row, its unit (its value at zero impulse plus the net change), and its mobility.
 
-    The unit is large enough for the rounding bound `roundoff` to count as solved.
+    The unit is increased until the rounding bound `roundoff` is within the tolerance.
     """
     rho, c = problem.rho, problem.c
     own = problem.compliance[row] * f[row]
@@ -201,8 +204,8 @@ def _roundoff(problem: Unbalanced, f: Array, y: Array, i: int) -> float:  # prag
 def judged(problem: Unbalanced, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """Return the residual of contact impulses f (3 n,): their violation of the law, or its rounding bound.
 
-    The residual of the LCP's unknowns differs: balanced, the velocity of a heavy body counts by its momentum, and two
-    opposite edges may cancel beyond the digits of either.
+    The residual of the LCP's unknowns differs from it: in balanced units the velocity of a heavy body is scaled like
+    its momentum, and two opposite edges may cancel beyond the digits of each edge.
     """
     at, k = mark(arena), problem.rho.shape[1]
     y = zeros(arena, k)
@@ -219,16 +222,17 @@ def judged(problem: Unbalanced, f: Array, arena: Arena) -> float:  # pragma: no 
 def violation(problem: Unbalanced, f: Array, y: Array) -> float:  # pragma: no cover - compiled
     """Return the largest violation of the law, scaled per contact (math.md, section 13.3).
 
-    A velocity is relative to its value at zero impulse plus the net change; an impulse to the largest of its contact,
-    or to the impulse that causes that velocity. So nothing fast, far away or heavy hides a violation elsewhere.
+    A velocity is relative to its value at zero impulse plus the net change. An impulse is relative to the largest
+    impulse of its contact, or to the impulse that causes that velocity. A fast, distant or heavy contact therefore
+    cannot hide a violation elsewhere.
 
     Args:
-        problem: The problem; further rows push, too, and are not judged.
+        problem: The problem; impulses of further rows also act, but these rows are not judged.
         f: Impulses of all rows, shape (rows,).
         y: ρᵀf, shape (k,).
     """
     worst = _violation(problem, f, y, False)
-    if worst > TOLERANCE:  # rounding is bounded only where it decides
+    if worst > TOLERANCE:  # compute the rounding bound only if the verdict depends on it
         worst = _violation(problem, f, y, True)
     return worst
 
@@ -276,14 +280,14 @@ def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: n
     assign(f, z[:n])
     for j in range(t):
         i = lcp.frictional[j]
-        if z[i] > 0.0:  # otherwise friction is rounding
+        if z[i] > 0.0:  # without a normal impulse, friction is rounding
             f[n + i] = z[n + j] - z[n + t + j]
             f[2 * n + i] = z[n + 2 * t + j] - z[n + 3 * t + j]
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Write the z that is zero except for `members`, where w = Qz + r vanishes; return False if there is none."""
+    """Write the z that is zero except for `members`, whose w = Qz + r vanishes; return False if no such z exists."""
     Q, r, scale = lcp.Q, lcp.r, lcp.scale
     count, at = members.shape[0], mark(arena)
     A = matrix(arena, count, count + 1)
@@ -303,9 +307,9 @@ def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> b
 @late(lambda *_: types.float64)
 @njit(cache=True, inner=True, error_model="numpy")
 def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Bring contacts that press and stick to rest, by the smallest changes of f; return the residual.
+    """Bring sticking contacts with an impulse to rest, by the smallest change of f; return the residual.
 
-    Pivoting takes velocities for equal that differ by 1e-12 of the fastest approach.
+    Pivoting does not resolve velocities that differ by less than 1e-12 of the fastest approach.
     """
     at, n, rho = mark(arena), problem.mu.shape[0], problem.rho
     k = rho.shape[1]
@@ -367,7 +371,7 @@ def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> fl
 def solve_lcp(
     lcp: FrictionLcp, problem: Unbalanced, tikhonov: float, z: Array, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Write a solution z by Lemke's method, and its contact impulses f, also of status INACCURATE.
+    """Write a solution z by Lemke's method, and its contact impulses f; also with status INACCURATE.
 
     Returns:
         Status number, pivots, residual.
@@ -385,15 +389,15 @@ def solve_lcp(
 
 
 def restarted(lcp: FrictionLcp, problem: Unbalanced, f: Array) -> tuple[int, int, float]:
-    """Write contact impulses f by Lemke's method with other covering vectors, after a failure with the first one.
+    """Write contact impulses f by Lemke's method with other covering vectors, after the first vector failed.
 
     Returns:
-        Status number, pivots, residual. The impulses are the best known ones, zero if the residual is inf.
+        Status number, pivots, residual. The impulses have the smallest known residual; zero if it is inf.
     """
     rng, pivots, n = np.random.default_rng(0), 0, problem.mu.size
     best, least, z = np.zeros_like(f), np.inf, np.empty(lcp.r.size)
     for _ in range(max(RESTARTS, n)):
-        # a positive factor on each variable changes the path as a covering vector other than 1 does
+        # a positive factor on each variable has the same effect on the path as a different covering vector
         factors = lcp.scale * np.exp(rng.normal(scale=SPREAD, size=z.size))
         status, more, residual = solve_lcp(lcp._replace(scale=factors), problem, 0.0, z, f, HEAP)
         pivots += more

@@ -1,7 +1,7 @@
-"""The memory of the last step: its contacts, and their active rows. Each controller and each plant has its own.
+"""The memory of the last step: its contacts, and their active rows.
 
-Contacts are matched by their identity. Compiled steps read and write the arrays; models in Python exchange a
-`WarmStart`.
+Each controller and each plant has a separate memory. Contacts are matched by their identity. Compiled steps read and
+write the arrays; models in Python exchange a `WarmStart`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from idcontrol.models.step import WarmStart
 from idcontrol.types import Integers
 
 MOST: int = 1024
-"""Limit of remembered contacts; others start cold."""
+"""Limit of remembered contacts; further contacts start cold."""
 
 
 class Memory(NamedTuple):
@@ -24,8 +24,8 @@ class Memory(NamedTuple):
 
     Attributes:
         identity: Identity of each contact, shape (`MOST`,).
-        active: Bit set of the active rows of each, as defined by the model that wrote it, shape (`MOST`,).
-        used: How many entries are in use, shape (1,).
+        active: Bit set of the active rows of each contact, as defined by the model that wrote it, shape (`MOST`,).
+        used: Number of entries in use, shape (1,).
     """
 
     identity: Integers
@@ -40,13 +40,13 @@ def memory() -> Memory:
 
 @njit(cache=True, inner=True, forceinline=True)
 def recall(memory: Memory, identity: Integers, arena: Arena) -> Integers:
-    """Return the bit sets of the contacts `identity`, shape (n,); 0 for contacts that the last step did not have."""
+    """Return the bit sets of the contacts `identity`, shape (n,); 0 for contacts that are not in memory."""
     n, count = identity.shape[0], memory.used[0]
     active: Integers = indices(arena, n)
     at = 0
     for i in range(n):
         active[i] = 0
-        # contacts keep about the same order from step to step: each lookup starts where the last one ended
+        # contacts keep about the same order from step to step: each lookup starts at the end of the previous lookup
         for _ in range(count):
             if at >= count:
                 at = 0
@@ -59,7 +59,7 @@ def recall(memory: Memory, identity: Integers, arena: Arena) -> Integers:
 
 @njit(cache=True, forceinline=True)
 def remember(memory: Memory, identity: Integers, active: Integers) -> None:
-    """Replace the memory."""
+    """Replace the content of the memory."""
     count = min(identity.shape[0], memory.identity.shape[0])
     for i in range(count):
         memory.identity[i], memory.active[i] = identity[i], active[i]
@@ -67,13 +67,13 @@ def remember(memory: Memory, identity: Integers, active: Integers) -> None:
 
 
 def as_warm_start(memory: Memory) -> WarmStart:
-    """Return the memory as the dictionary that a model in Python takes."""
+    """Return the memory as the dictionary that models in Python accept."""
     count = int(memory.used[0])
     return dict(zip(memory.identity[:count].tolist(), memory.active[:count].tolist(), strict=True))
 
 
 def store(memory: Memory, warm: WarmStart) -> None:
-    """Replace the memory by the dictionary that a model in Python returns."""
+    """Replace the content of the memory by a dictionary from a model in Python."""
     count = min(len(warm), MOST)
     memory.identity[:count] = np.fromiter(warm.keys(), np.int64, count)
     memory.active[:count] = np.fromiter(warm.values(), np.int64, count)

@@ -2,14 +2,15 @@ r"""Contact without slip as a linear complementarity problem (math.md, section 4
 
     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0,    S v⁺ = 0,    T v⁺ = 0
 
-S and T hold the contacts that are closed. A contact that opens loses its tangential rows, one that then presses regains
-them, and the step is solved again (`idcontrol.models.sticking`). FIND-INDICES selects independent tangential rows, a
-Gram-Schmidt eliminates them from the whitened problem, and what remains is LCP(N v° + φ/h, ρρᵀ) with one column per
-unknown velocity: principal pivoting, then the dual active set, then Lemke's method. Friction coefficients are not used.
+S and T are the rows of the closed contacts. A contact that opens loses its tangential rows, a contact that then presses
+regains them, and the step is solved again (`idcontrol.models.sticking`). FIND-INDICES selects independent tangential
+rows, and a Gram-Schmidt eliminates them from the whitened problem. The remaining LCP(N v° + φ/h, ρρᵀ) has one column
+per unknown velocity; it is solved by principal pivoting, then the dual active set, then Lemke's method. Friction
+coefficients are not used.
 
-v⁺ is the prediction of this model; its impulses are not. Dependent tangential rows get no impulse, and on uneven ground
-the selected ones carry the robot with forces of kilonewtons (math.md, section 4.3): redistribute them with
-`idcontrol.models.distribution.smallest_torque` before use.
+Only v⁺ is a prediction of this model, its impulses are not. Dependent tangential rows get no impulse, and on uneven
+ground the selected rows carry the robot with forces of several thousand newtons (math.md, section 4.3). Redistribute
+the impulses with `idcontrol.models.distribution.smallest_torque` before use.
 
 Sources: Drumwright 2015, section VI; with prescribed joints Zapolsky & Drumwright 2017, section 4.
 """
@@ -50,18 +51,21 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, 
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SLIP_SPEED: Final = 1e-6
-"""Slip of a closed contact above which it is reported; also the amount by which a normal velocity that no impulse can
-change may fall short of zero (math.md, section 4.3) [m/s]."""
+"""Slip of a closed contact above which the slip is reported. A normal velocity that no impulse can change may also fall
+short of zero by this amount (math.md, section 4.3) [m/s].
+"""
 
 _OPEN: Final = 1e-7
-"""A contact is open if it parts faster than this, relative to its velocity at zero impulse and the change
-(math.md, section 13.3)."""
+"""A contact is open if its opening speed exceeds this, relative to its velocity at zero impulse and the change
+(math.md, section 13.3).
+"""
 
 PIVOTING, DUAL = np.bool_(False), np.bool_(True)
-"""Values of `dual` of `no_slip_kernel`. Not literals, for each of which Numba would compile it anew."""
+"""Values of `dual` of `no_slip_kernel`. They are not literals, because Numba would compile the kernel once per literal.
+"""
 
 _STAYS = np.bool_(False)
-"""Value of `lifts`: contacts that press may not open."""
+"""Value of `lifts`: contacts with an impulse may not open."""
 
 _LEMKE_ROWS: Final = 400
 """Limit of contacts for Lemke's method, which forms the matrix at cubic cost."""
@@ -69,7 +73,7 @@ _LEMKE_ROWS: Final = 400
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
-    """Return the dot product of short rows; calling BLAS takes longer."""
+    """Return the dot product of short rows; a call of BLAS would take longer."""
     total = 0.0
     for d in range(a.shape[0]):
         total += a[d] * b[d]
@@ -80,13 +84,13 @@ def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
 def _normal_lcp(
     rho: Array, r: Array, roundoff: Array, dual: bool, start: Integers, arena: Arena
 ) -> RowLcpAnswer:  # pragma: no cover - compiled
-    """Solve LCP(r, ρρᵀ) by the chosen method, or by Lemke's if that fails; as `psd_lcp_kernel`."""
+    """Solve LCP(r, ρρᵀ) by the chosen method, or by Lemke's method if that fails; arguments as in `psd_lcp_kernel`."""
     n, k = rho.shape
     if dual:
         answer: RowLcpAnswer = project_kernel(rho, r, roundoff, arena)
         if answer.status == INFEASIBLE:
-            # a normal that elimination has nearly used up has few digits, and may seem to contradict its neighbours; a
-            # solution by pivoting has a checked residual
+            # a normal row nearly used up by elimination has few digits, and may seem to contradict its neighbours,
+            # whereas a solution by pivoting has a checked residual
             answer = psd_lcp_kernel(rho, r, roundoff, start[:0], arena)
     else:
         answer = psd_lcp_kernel(rho, r, roundoff, start, arena)
@@ -116,7 +120,7 @@ def _normal_lcp(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> Integers:  # pragma: no cover - compiled
-    """Return the rows to be held, most important first: rigid ones, tangents kept at the last step, other tangents."""
+    """Return the rows to hold, most important first: rigid rows, tangents kept at the last step, other tangents."""
     n, count = stick.shape[0], 0
     order: Integers = indices(arena, rigid + 2 * n)
     for j in range(rigid):
@@ -134,7 +138,7 @@ def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _opening(rho: Array, c: Array, roundoff: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
-    """Return the velocity ``c + ρ x`` above which a contact is open: a part of its unit, or the rounding bound."""
+    """Return the velocity ``c + ρ x`` above which a contact is open: a fraction of its unit, or the rounding bound."""
     change, size = 0.0, abs(c[row])
     for d in range(x.shape[0]):
         change += rho[row, d] * x[d]
@@ -156,16 +160,15 @@ def _moves(rho: Array, c: Array, x: Array, row: int) -> float:  # pragma: no cov
 def _missed(
     rho: Array, c: Array, roundoff: Array, f: Array, reduced: Array, w: Array, x: Array
 ) -> float:  # pragma: no cover - compiled
-    """Return how far the impulses miss 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0, including losses in elimination.
+    """Return the violation of 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0 by the impulses, including losses in elimination.
 
-    A parting contact has no friction; one that neither presses nor surely parts must have next to none.
-
-    Each contact is scaled separately (math.md, section 13.3).
+    An opening contact must have no friction. A contact with no normal impulse that does not certainly open must have
+    nearly no friction. Each contact is scaled separately (math.md, section 13.3).
 
     Args:
-        rho: As for `no_slip_kernel`.
-        c: As for `no_slip_kernel`.
-        roundoff: As for `no_slip_kernel`.
+        rho: As in `no_slip_kernel`.
+        c: As in `no_slip_kernel`.
+        roundoff: As in `no_slip_kernel`.
         f: Impulses of all rows, shape (3 n + e,).
         reduced: Normal rows after elimination; zero if used up, shape (n, k).
         w: Result, normal velocities, shape (n,).
@@ -183,13 +186,13 @@ def _missed(
         short = 0.0 if -SLIP_SPEED <= w[i] < 0.0 and not reduced[i].any() else w[i]
         unit, mobility = abs(c[i]) + abs(w[i] - c[i]), _dot(rho[i], rho[i])
         miss = missed(f[i], short, unit, mobility)
-        if miss > TOLERANCE:  # rounding is bounded only where it decides
+        if miss > TOLERANCE:  # compute the rounding bound only if the verdict depends on it
             lost = 0.0
-            for row in (i, n + i, 2 * n + i):  # a contact counts as a whole
+            for row in (i, n + i, 2 * n + i):  # all rows of a contact share one unit
                 lost = max(lost, row_rounding(rho, c, roundoff, f, x, row))
             miss = missed(f[i], short, unit + lost / TOLERANCE, mobility)
         used = max(abs(f[n + i]), abs(f[2 * n + i]))
-        if f[i] == 0.0 and used > 0.0 and w[i] > SLIP_SPEED:  # rounding hides whether it parts, and so has friction
+        if f[i] == 0.0 and used > 0.0 and w[i] > SLIP_SPEED:  # rounding hides the opening, so the contact has friction
             inverse = max(_dot(rho[n + i], rho[n + i]), _dot(rho[2 * n + i], rho[2 * n + i]))
             natural = max(abs(c[n + i]), abs(c[2 * n + i])) / inverse if inverse > 0.0 else 0.0
             miss = max(miss, min(used / max(used, natural), w[i] / unit))
@@ -210,7 +213,7 @@ def _reduce(
 ) -> None:  # pragma: no cover - compiled
     """Write the normal rows after eliminating the held rows, their constants, and rounding bounds.
 
-    A row that elimination has used up is zero: no impulse changes that normal velocity.
+    A row that elimination has used up is zero, because no impulse changes that normal velocity.
     """
     n = reduced.shape[0]
     assign_rows(reduced, rho[:n])
@@ -237,11 +240,11 @@ def _reassign(
     stick: Integers,
     again: bool,
 ) -> bool:  # pragma: no cover - compiled
-    """Release contacts that part, and hold again those that press, if `again`; return True if a role has changed."""
+    """Release contacts that open and, if `again`, hold contacts that press; return True if a role has changed."""
     changed, solved = False, answer.status == SOLVED
     for i in range(stick.shape[0]):
         presses = solved and answer.z[i] > 0.0
-        # without a solution, a contact surely parts if the held rows alone take it apart
+        # without a solution, a contact certainly opens if the held rows alone make it open
         speed = answer.w[i] if solved else r[i]
         parts = stick[i] and not presses and speed > _opening(reduced, c, uncertain, answer.y, i)
         if parts and (solved or not reduced[i].any()):
@@ -259,8 +262,8 @@ def _all_impulses(
 ) -> None:  # pragma: no cover - compiled
     """Write impulses f (3 n + e,) of normals and held rows that give the change y, and add held rows to `active`.
 
-    The normals and held rows produce y, the whitened change of velocity, plus what the held rows demand: Σ ρ_held g = y
-    - Σ c_held e - Σ ρ_N z lies in their span, of orthonormal basis e.
+    The impulses produce the whitened velocity change y. The held rows contribute Σ ρ_held g = y - Σ c_held e - Σ ρ_N z,
+    which lies in their span with orthonormal basis e.
     """
     n, k, rank = z.shape[0], rho.shape[1], held.kept.shape[0]
     push, g = vector(arena, k), zeros(arena, k)
@@ -288,11 +291,12 @@ def _all_impulses(
 def _largest_slip(
     rho: Array, c: Array, roundoff: Array, f: Array, w: Array, x: Array, closed: Booleans, stick: Integers
 ) -> float:  # pragma: no cover - compiled
-    """Return the largest velocity of a row that should hold, as `no_slip_kernel` describes it."""
+    """Return the largest velocity of a row that should hold, as defined in `no_slip_kernel`."""
     n, slip = closed.shape[0], 0.0
     for i in range(n):
         least = _OPEN * (abs(c[i]) + abs(w[i] - c[i]))
-        # rounding is bounded only where it decides: each bound takes time proportional to the number of rows
+        # compute rounding bounds only if the verdict depends on them: each takes time proportional to the number of
+        # rows
         opens = closed[i] and w[i] > least and w[i] > least + row_rounding(rho, c, roundoff, f, x, i)
         if stick[i] and opens:
             slip = max(slip, w[i])
@@ -309,24 +313,24 @@ def _largest_slip(
 def no_slip_kernel(
     rho: Array, c: Array, roundoff: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
 ) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
-    """Solve the module's problem over whitened rows, trying the roles of contacts.
+    """Solve the module's problem over whitened rows, trying roles of the contacts.
 
     Args:
         rho: Rows N, S, T of n contacts, then rigid rows, shape (3 n + e, k).
-        c: Their constants, shape (3 n + e,).
-        roundoff: Their rounding bounds, shape (3 n + e,).
+        c: Constants of the rows, shape (3 n + e,).
+        roundoff: Rounding bounds of c, shape (3 n + e,).
         closed: Contacts whose tangential rows hold, shape (n,).
-        active: Bit set of each contact, in and out, shape (n,): bit 0 its normal is active, bits 1 and 2 its S and T
-            rows are kept.
-        dual: True to use the dual active set at once.
+        active: Bit set of each contact, in and out, shape (n,): bit 0 if its normal is active, bits 1 and 2 if its S
+            and T rows are kept.
+        dual: True to use the dual active set from the start.
         f: Result, impulses of all rows, shape (3 n + e,).
         arena: Arena for all arrays.
 
     Returns:
-        Status number, iterations, residual, largest velocity of a row that should hold: of closed contacts that stay
-        closed, of rigid rows, or the parting speed of a contact that holds along its tangents. It is 0 within the
-        solvers' tolerance of the row's velocity at zero impulse and its change. Impulses of status INACCURATE are the
-        best known ones.
+        Status number, iterations, residual, and the largest velocity of a row that should hold. Such rows are tangents
+        of closed contacts that stay closed, rigid rows, and the normal of a contact that opens although its tangents
+        hold. The velocity is 0 within the solvers' tolerance of the row's velocity at zero impulse and its change. With
+        status INACCURATE the impulses have the smallest known residual.
     """
     n, k = closed.shape[0], rho.shape[1]
     stick, start, count = indices(arena, n), indices(arena, k), 0
@@ -369,18 +373,18 @@ def no_slip_kernel(
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step without slip.
 
-    REPAIRED if closed contacts slip, or a rigid bilateral row is violated, by more than 1e-6 m/s: the prescribed
-    velocities conflict with the footholds (math.md, section 4.3). REPAIRED also if a contact would part if it stuck and
-    press if it slipped; it then sticks without normal force. REPAIRED with the note `INEXACT` if a contact obeys its
-    law to fewer digits than the tolerance. FALLBACK with the note ``"squeeze"`` and zero impulses if no impulses can
-    keep contacts apart.
+    The status is REPAIRED if closed contacts slip, or a rigid bilateral row is violated, by more than 1e-6 m/s: the
+    prescribed velocities conflict with the footholds (math.md, section 4.3). The status is also REPAIRED if a contact
+    would lift off if it stuck and press if it slipped; it then sticks without normal force. With the note `INEXACT`,
+    REPAIRED means that a contact obeys its law to fewer digits than the tolerance. FALLBACK, with the note
+    ``"squeeze"`` and zero impulses, means that no impulses can keep the contacts apart.
 
     Args:
         problem: The step; forward or inverse. A contact is closed if its gap is at most `CLOSED_GAP`.
-        warm: The last solution's `warm`: active normals and kept tangential rows by contact identity.
+        warm: `warm` of the last solution: active normals and kept tangential rows by contact identity.
 
     Returns:
-        The solution; its residual is that of the complementarity problem, with all impulses.
+        The solution, with the residual of the complementarity problem for all impulses.
     """
     return solve_whitened(problem, whiten(problem), warm)
 
@@ -388,7 +392,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 def solve_whitened(
     problem: StepProblem, whitened: Whitened, warm: WarmStart | None, *, dual: bool = False
 ) -> StepSolution:
-    """Run `solve` on a problem that is whitened already; `dual` selects the dual active set instead of pivoting."""
+    """Run `solve` on a whitened problem; `dual` selects the dual active set instead of pivoting."""
     contacts = problem.contacts
     active = warm_bits(warm, contacts)
     f = np.zeros(whitened.rho.shape[0])
@@ -420,7 +424,8 @@ def solve_whitened(
 def normal_velocities(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> Array | None:
     """Return the velocities N v⁺ + φ/h of the n contacts by `solve_whitened`, shape (n,); None without a solution.
 
-    Where trying settles the roles of contacts this takes half as long: v⁺ and the motor impulses are not computed.
+    If the roles of contacts converge without a search, this takes half as long as `solve`, because v⁺ and the motor
+    impulses are not computed.
     """
     n, f = len(problem.contacts), np.zeros(whitened.rho.shape[0])
     active, closed = warm_bits(warm, problem.contacts), problem.contacts.gap <= CLOSED_GAP
@@ -448,11 +453,11 @@ class _Frame(NamedTuple):
 
     Attributes:
         rho: Whitened rows, shape (3 n + e, k).
-        c: Their constants, shape (3 n + e,).
-        roundoff: Rounding bounds of the constants, shape (3 n + e,).
-        most: Largest impulses of held rows; beyond, the contact yields. Shape (3 n + e,).
+        c: Constants of the rows, shape (3 n + e,).
+        roundoff: Rounding bounds of c, shape (3 n + e,).
+        most: Largest impulses of held rows, shape (3 n + e,); a contact that needs more yields.
         terms: Number of terms in c.
-        opening: A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change.
+        opening: Speed above which a contact opens, relative to its velocity at zero impulse and the change.
         dual: True for the dual active set instead of pivoting.
         dependent: Largest rank tolerance of the held rows.
     """
@@ -524,15 +529,15 @@ def frictionless(
     rank_tolerance: float = HELD_RANK_TOLERANCE,
     most: Array | None = None,
 ) -> tuple[Try[Frictionless], Look[Frictionless]]:
-    """Build an attempt for assumed roles and a search over them, for `sticking.settle`, where other contacts may slip.
+    """Build an attempt for assumed roles and a search over roles for `sticking.settle`; other contacts may slip.
 
     Args:
         whitened: The whitened problem.
-        opening: A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change.
+        opening: Speed above which a contact opens, relative to its velocity at zero impulse and the change.
         may: Contacts that may stick, shape (n,).
         dual: True for the dual active set instead of pivoting.
         rank_tolerance: Largest rank tolerance of the held rows.
-        most: Largest impulses of held rows, shape (3 n + e,): beyond, the contact yields. Unbounded by default.
+        most: Largest impulses of held rows, shape (3 n + e,), unbounded by default; a contact that needs more yields.
     """
     bound = np.full(whitened.c.size, np.inf) if most is None else most
     frame = _Frame(

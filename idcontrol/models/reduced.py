@@ -1,26 +1,28 @@
-r"""Stage II with many contacts: as many unknowns as motors, however many contacts there are.
+r"""Stage II with many contacts: as many unknowns as motors, for any number of contacts.
 
 The program of `idcontrol.models.distribution` in the impulses y, with weights w_i,
 
     minimize  ½ |T y + t|² + ½ Σ w_i |y_i|²      s.t.   ρᵀy = x,   y_i in the span of a cone
 
-depends on the contacts only through k motions and p torques. As long as no cone is reached, the √w_i y_i are therefore
-in the span of the k + p rows of ρᵀ and T, over √w_i and projected on the spans of the cones. Gram-Schmidt makes these
-rows orthonormal, the motion's first, so that the motion determines its coordinates. The torque is a dense program in
-the remaining coordinates, at most p, which the caller solves, with bounds if there are any. A contact costs some (k +
-p)² multiplications; in a program in y it costs the square of their number, and more once the matrix outgrows the cache.
+depends on the contacts only through k motions and p torques. As long as no impulse reaches the surface of its cone, the
+√w_i y_i are therefore in the span of k + p rows: ρᵀ and T, divided by √w_i and projected onto the spans of the cones.
+Gram-Schmidt makes these rows orthonormal, first the rows of the motion, so that the motion determines their
+coordinates. At most p coordinates remain free. The caller solves the dense program of the torque in these coordinates,
+with bounds if there are any. A contact costs about (k + p)² multiplications. In a program in y it costs the square of
+the number of contacts, and more once the matrix outgrows the cache.
 
-Where cones are reached, y_i is the projection onto cone i of the impulses that multipliers λ of the motion and z of the
-torque demand,
+If impulses reach the surface of their cones, y_i is the projection onto cone i of the impulses demanded by multipliers
+λ of the motion and z of the torque,
 
     y_i = P_i((ρ_i λ - T_iᵀ z) / w_i),
 
-so it lies in a face of that cone. The program with the spans of these faces in place of the cones' has the same answer.
-Moving the multipliers towards the answer on their faces, as long as the dual program
+and lies in a face of that cone. The program with the spans of these faces, instead of the spans of the cones, has the
+same solution. `turn_to_faces` moves the multipliers towards the solution on their faces as long as the dual program
 
     minimize  Σ ½ |P_i(ρ_i λ - T_iᵀ z)|² / w_i - xᵀλ + ½ |z|² - tᵀz
 
-falls (`turn_to_faces`), is Newton's method on it, which is finite since it is convex and piecewise quadratic.
+decreases. This is Newton's method on the dual program. It is finite because the program is convex and piecewise
+quadratic.
 """
 
 from __future__ import annotations
@@ -37,35 +39,36 @@ from idcontrol.kernels.linked import linked
 from idcontrol.types import Array, Integers
 
 MOTION_RANK_TOLERANCE: Final = 1e-8
-"""Relative length below which a direction of J_bᵀ depends on the others (math.md, sections 7.4 and 13.4)."""
+"""Relative length below which a direction of J_bᵀ depends on the other directions (math.md, sections 7.4 and 13.4)."""
 
 TORQUE_RANK_TOLERANCE: Final = 1e-13
-"""Relative length below which the remainder of a torque's row is rounding."""
+"""Relative length below which the remainder of a torque row is rounding."""
 
 LOST: Final = 1e-2
-"""A row is orthogonalized twice if no more than this part of its square remains, or rounding would not be orthogonal.
+"""A row is orthogonalized twice if no more than this fraction of its square remains, because rounding is not
+orthogonal.
 """
 
 INSIDE: Final = 1e-9
 """Distance from a cone, relative to the largest impulse, that counts as rounding."""
 
 ALL_EDGES: Final = 15
-"""A friction cone with the edges +S, -S, +T, -T, which are the bits 0 to 3."""
+"""A friction cone with the edges +S, -S, +T, -T, in bits 0 to 3."""
 
 FLAT: Final = 1e-9
-"""Slope at the end of a path, relative to its beginning, that counts as zero."""
+"""Slope at the end of a path that counts as zero, relative to the slope at its start."""
 
 LEVEL: Final = 0.1
-"""Slope at which a search along the path ends, relative to its beginning."""
+"""Slope at which a search along the path ends, relative to the slope at its start."""
 
 HALVINGS: Final = 20
-"""Steps of that search."""
+"""Limit of steps of that search."""
 
 PRESSES: Final = 16
 """The half space of a pressing contact with unbounded friction."""
 
 HOLDS: Final = 32
-"""Its face: such a contact holds along its tangents, and does not press."""
+"""Face of that half space: the contact holds along its tangents and has no normal impulse."""
 
 
 class Reduced(NamedTuple):
@@ -74,14 +77,14 @@ class Reduced(NamedTuple):
     Attributes:
         moving: √w times the shortest impulses that give the motion, shape (3 n,).
         rows: Orthonormal rows, shape (k + p, 3 n).
-        order: Which rows belong to the free coordinates, shape (f,).
+        order: Indices of the rows of the free coordinates, shape (f,).
         scale: 1/√w, shape (3 n,).
         torque: Torque of the free coordinates, shape (p, f).
-        rest: Torque of `moving`, plus the torque at no impulse, shape (p,).
-        R: The rows ρᵀ and T, over √w and projected, in terms of the orthonormal ones: row i was Σ_j R[i, j]
+        rest: Torque of `moving`, plus the torque at zero impulse, shape (p,).
+        R: The rows ρᵀ and T, divided by √w and projected, in terms of the orthonormal rows: row i was Σ_j R[i, j]
             rows[basis[j]], shape (k + p, k + p).
-        basis: The original row of each orthonormal one, the motion's first, shape (k + p,).
-        along: The motion's coordinates, shape (rank of the motion,).
+        basis: The original row of each orthonormal row, first for the motion, shape (k + p,).
+        along: Coordinates of the motion, shape (rank of the motion,).
     """
 
     moving: Array
@@ -97,16 +100,16 @@ class Reduced(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: float, R: Array, order: Integers) -> int:
-    """Orthonormalize rows[begin:end] in place, by Gram-Schmidt with pivoting; project later rows likewise.
+    """Orthonormalize rows[begin:end] in place, by Gram-Schmidt with pivoting; subtract the basis from later rows.
 
     Basis row j is stored as rows[order[j]]; row i was Σ_j R[i, j] rows[order[j]] plus its remainder.
 
     Args:
         rows: Shape (q, d).
         begin: First row that may become a basis row.
-        end: Row after the last one.
-        rank: Number of existing basis rows, of which the rows from `begin` on are free.
-        tolerance: A row depends on the others if its remainder is at most this times the longest row.
+        end: Row after the last candidate.
+        rank: Number of existing basis rows; positions from `rank` on are free.
+        tolerance: A row counts as dependent if its remainder is at most this times the longest row.
         R: In and out, shape (q, q).
         order: In and out, shape (q,).
 
@@ -153,7 +156,7 @@ def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: floa
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _onto_spans(rows: Array, cone: Integers, mu: Array, arena: Arena) -> None:
-    """Project rows (q, 3 n), in place, onto what the contacts' cones span."""
+    """Project rows (q, 3 n), in place, onto the spans of the contacts' cones."""
     n = mu.shape[0]
     span = matrix(arena, 2, 3)
     for i in range(n):
@@ -170,9 +173,9 @@ def _onto_spans(rows: Array, cone: Integers, mu: Array, arena: Arena) -> None:
         if edges == 1:
             length = np.sqrt(1.0 + s * s + t * t)
             span[0, 0], span[0, 1], span[0, 2] = 1.0 / length, s / length, t / length
-        elif edges == 2 and s == 0.0 and t == 0.0:  # opposite ones
+        elif edges == 2 and s == 0.0 and t == 0.0:  # two opposite edges
             span[0, 0] = span[1, 1 if plus_s else 2] = 1.0
-        elif edges == 2:  # their middle, and the way across
+        elif edges == 2:  # two adjacent edges: their mean, and the direction across
             length, across = np.sqrt(4.0 + s * s + t * t), np.sqrt(s * s + t * t)
             span[0, 0], span[0, 1], span[0, 2] = 2.0 / length, s / length, t / length
             span[1, 1], span[1, 2] = s / across, -t / across
@@ -194,12 +197,12 @@ def reduce_kernel(
 
     Args:
         rho: ρ, shape (3 n, k).
-        x: The motion, shape (k,). Parts that the spans cannot give are dropped.
+        x: The motion, shape (k,). Components that the spans cannot give are dropped.
         T: Torque of the impulses, shape (p, 3 n).
-        t: Torque at no impulse, shape (p,).
+        t: Torque at zero impulse, shape (p,).
         cone: Edges of each contact's cone (`ALL_EDGES`), or `PRESSES`, shape (n,).
-        mu: Friction, the slope of the edges, shape (n,).
-        weight: w, shape (n,).
+        mu: Friction coefficients, the slopes of the edges, shape (n,).
+        weight: Weights w, shape (n,).
         arena: Arena for all arrays.
     """
     n3, k = rho.shape
@@ -248,7 +251,7 @@ def impulses(reduced: Reduced, free: Array, out: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def in_cones(y: Array, cone: Integers, mu: Array) -> bool:
-    """True if impulses (3 n,), each in the span of its contact's cone, lie in that cone, to rounding."""
+    """True if impulses (3 n,), each in the span of its contact's cone, lie in their cones, to rounding."""
     n, slack = mu.shape[0], 0.0
     for r in range(y.shape[0]):
         slack = max(slack, INSIDE * abs(y[r]))
@@ -290,7 +293,8 @@ def _nearest(point: Array, mu: float, cone: int, along: Array) -> int:
             inside = inside and (along[edge] > -np.inf or beyond <= 0.0)
         if inside:
             return cone
-    # it is Σ α_e e with α ≥ 0 for one edge or two, and the remainder is not positive along any edge
+    # the nearest point is Σ α_e e with α ≥ 0 over at most two edges, if the remainder has no positive component along
+    # any edge
     square, opposite = 1.0 + mu * mu, 1.0 - mu * mu
     face, least, a, b = 0, 0.0, 0.0, 0.0
     for edge in range(4):
@@ -318,23 +322,23 @@ def _nearest(point: Array, mu: float, cone: int, along: Array) -> int:
     for edge in range(4):
         if face >> edge & 1:
             share = max(a, 0.0)
-            a = b  # of two edges the later one
+            a = b  # the later of two edges
             point[0] += share
             point[1 + edge // 2] += share * mu * (1.0 - 2.0 * (edge & 1))
     return face
 
 
 class ManyContacts(NamedTuple):
-    """The program of the module; fields as `reduce_kernel` takes them.
+    """The program of the module; fields are as in `reduce_kernel`.
 
     Attributes:
         rho: ρ, shape (3 n, k).
         x: The motion, shape (k,).
         T: Torque of the impulses, shape (p, 3 n).
-        t: Torque at no impulse, shape (p,).
+        t: Torque at zero impulse, shape (p,).
         cone: Edges of each contact's cone, or `PRESSES`, shape (n,).
-        mu: Friction, shape (n,).
-        weight: w, shape (n,).
+        mu: Friction coefficients, shape (n,).
+        weight: Weights w, shape (n,).
     """
 
     rho: Array
@@ -347,7 +351,7 @@ class ManyContacts(NamedTuple):
 
 
 class Multipliers(NamedTuple):
-    """Multipliers of the motion, shape (k,), and of the torque, shape (p,), and the w y that they demand, (3 n,)."""
+    """Multipliers of the motion, shape (k,), and of the torque, shape (p,), and their w y, shape (3 n,)."""
 
     motion: Array
     torque: Array
@@ -356,7 +360,7 @@ class Multipliers(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _slope(many: ManyContacts, now: Multipliers, to: Multipliers, step: float, face: Integers, arena: Arena) -> float:
-    """Return the derivative of the dual program along the path from multipliers `now` to `to`, at that part of it.
+    """Return the derivative of the dual program at the fraction `step` of the path from multipliers `now` to `to`.
 
     The faces at that point are written into `face` (n,).
     """
@@ -385,19 +389,19 @@ def _slope(many: ManyContacts, now: Multipliers, to: Multipliers, step: float, f
 def turn_to_faces(
     many: ManyContacts, reduced: Reduced, now: Multipliers, z: Array, face: Integers, arena: Arena
 ) -> int:
-    """Move multipliers towards the answer on some faces, as long as the dual program falls.
+    """Move multipliers towards the solution on some faces as long as the dual program decreases.
 
     Args:
         many: The whole program.
         reduced: The program with the spans of the faces.
-        now: In and out.
-        z: Torque of the answer, shape (p,).
+        now: In and out, the multipliers.
+        z: Torque of the solution on the faces, shape (p,).
         face: In and out, edges of the faces, shape (n,).
         arena: Arena for all arrays.
 
     Returns:
-        Number of faces that differ at the multipliers of the answer, 0 if it solves the whole program; -1 if the dual
-        program does not fall on the path.
+        Number of faces that differ at the multipliers of the solution, 0 if it solves the whole program; -1 if the dual
+        program does not decrease along the path.
     """
     n3, k = many.rho.shape
     n, p, R, basis, fixed = n3 // 3, z.shape[0], reduced.R, reduced.basis, reduced.along.shape[0]
@@ -420,11 +424,11 @@ def turn_to_faces(
     changed = 0
     for i in range(n):
         changed += 1 if turned[i] != face[i] else 0
-    if changed == 0:  # the answer on these faces is that of the whole program
+    if changed == 0:  # the solution on these faces solves the whole program
         return 0
     if not first < 0.0:
         return -1
-    if slope > FLAT * -first:  # the slope becomes positive before the end
+    if slope > FLAT * -first:  # the slope becomes positive before the end of the path
         for _ in range(HALVINGS):
             low, high = (low, step) if slope > 0.0 else (step, high)
             step = 0.5 * (low + high)

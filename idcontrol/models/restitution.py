@@ -1,25 +1,25 @@
 r"""Impacts that rebound: Poisson's restitution on all impulses of any contact model.
 
 Contact models end a step without approach, so impacts are plastic. A step in which a contact closes faster than
-`SLOWEST` is solved in two phases. Compression: from the velocity v* without contact, the model computes impulses f and
-v⁺. Restitution returns the share e of them, friction included,
+`SLOWEST` is solved in two phases. In compression, the model computes impulses f and v⁺ from the velocity v* without
+contact. Restitution returns the share e of the impulses, including friction,
 
     v_e = v* + (1 + e) M⁻¹Jᵀf = v⁺ + e (v⁺ - v*)
 
-and the model is solved once more from v_e, for contacts that the rebound closes. Friction stays within its cone, which
-is scaled with the normal impulse. The rebound adds no kinetic energy: with the contact velocities u⁺ = J v⁺ and the
-Delassus operator W = J M⁻¹Jᵀ, it changes it by
+and the model is solved again from v_e, for contacts that close during the rebound. Friction stays within its cone,
+because it is scaled together with the normal impulse. The rebound adds no kinetic energy. With the contact velocities
+u⁺ = J v⁺ and the Delassus operator W = J M⁻¹Jᵀ the change of energy is
 
     E(v_e) - E(v*) = (1 + e) fᵀu⁺ - ½ (1 - e²) fᵀW f ≤ 0     for 0 ≤ e ≤ 1
 
-as fᵀu⁺ ≤ 0 for every model here: nothing presses where a contact opens, and friction opposes slip. Newton's hypothesis,
-``u_N⁺ ≥ -e u_N``, has no such bound with friction. The price of the simple proof: a sticking contact rebounds along its
-tangents, too.
+because fᵀu⁺ ≤ 0 for every model here: an opening contact has no impulse, and friction opposes slip. Newton's
+hypothesis, ``u_N⁺ ≥ -e u_N``, has no such bound with friction. The simple proof requires that a sticking contact also
+rebounds along its tangents.
 
-The time step moves bodies with the velocity at its end, so with e = 1 a ball gains height by the order of h: dropped
-from 0.3 m, it comes back 0.8 % higher at 1 ms, and 0.2 % at 0.2 ms.
+The time step moves bodies with the velocity at its end, so with e = 1 a ball gains height in proportion to h. Dropped
+from 0.3 m, it rebounds 0.8 % higher at 1 ms, and 0.2 % higher at 0.2 ms.
 
-Source: Poisson's hypothesis as in Anitescu & Potra 1997, for all impulses instead of the normal ones.
+Source: Poisson's hypothesis as in Anitescu & Potra 1997, for all impulses instead of only the normal impulses.
 """
 
 from __future__ import annotations
@@ -34,20 +34,22 @@ from idcontrol.errors import InputError
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution, WarmStart
 
 SLOWEST: Final = 0.05
-"""Slower impacts are plastic [m/s], so that resting bodies do not hop. Gravity gives 0.01 m/s in a step of 1 ms."""
+"""Speed below which impacts are plastic [m/s], so that resting bodies do not hop. Gravity adds 0.01 m/s in a step of 1
+ms.
+"""
 
 
 def rebounding(model: ContactModel, restitution: float, impact: ContactModel | None = None) -> ContactModel:
-    """Return the contact model whose impacts return a share of their impulses; for forward steps.
+    """Return a contact model whose impacts return a share of their impulses; for forward steps.
 
-    A contact that hits is assumed to touch from the beginning of the step, and penetration is not corrected in that
-    step, since this would add energy.
+    A contact that closes in the step is assumed to touch from its start, and its penetration is not corrected in that
+    step, since the correction would add energy.
 
     Args:
         model: Any contact model.
-        restitution: e, the share of the impulses that comes back, 0 (plastic) to 1.
-        impact: The model that solves impacts, which must end without approach; `model` by default. On compliant ground
-            the end of a step is not the end of compression.
+        restitution: Share e of the impulses that is returned, 0 (plastic) to 1.
+        impact: Model that solves impacts, which must end without approach; `model` by default. On compliant ground the
+            end of a step is not the end of compression, so that another model is needed.
 
     Raises:
         InputError: `restitution` is not between 0 and 1.
@@ -63,7 +65,7 @@ def rebounding(model: ContactModel, restitution: float, impact: ContactModel | N
         speed = contacts.N @ free - contacts.surface_velocity[: len(contacts)]
         fast = speed < -SLOWEST
         hits = fast & (problem.h * speed + contacts.gap < 0.0)
-        if not hits.any():  # compliant ground may brake a foot that will hit in the next step
+        if not hits.any():  # compliant ground may brake a foot that closes only in the next step
             return (rigid if fast.any() else model)(problem, warm)
         touching = replace(contacts, gap=np.where(hits, 0.0, np.maximum(contacts.gap, 0.0)))
         compressed = rigid(replace(problem, contacts=touching), warm)

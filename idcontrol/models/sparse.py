@@ -1,8 +1,8 @@
-"""The step problem of many bodies: inertia in blocks, and contacts that each touch one or two of them.
+"""The step problem of many bodies: inertia in blocks, and contacts that each touch one or two bodies.
 
-A *tree* is a set of velocities coupled by inertia: a free body, or a robot with all its joints. Trees are coupled by
-contacts alone. Arrays are padded to the d velocities of the largest tree; padding is ignored in inputs and zero in
-outputs (Castro, Permenter & Han 2022, section VIII-D).
+A *tree* is a set of velocities coupled by inertia: a free body, or a robot with all its joints. Only contacts couple
+trees. Arrays are padded to the d velocities of the largest tree; padding is ignored in inputs and zero in outputs
+(Castro, Permenter & Han 2022, section VIII-D).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers, Status
 
 WORLD = -1
-"""Number in place of a tree for the immovable world."""
+"""Index that stands for the immovable world instead of a tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +27,24 @@ class SparseProblem:
         h: Length of the step [s].
         size: Number of velocities of each tree, shape (t,).
         M: Inertia of each tree, shape (t, d, d).
-        v: Velocities at the beginning of the step, shape (t, d); where the search starts.
+        v: Velocities at the start of the step, from which the search starts, shape (t, d).
         v_star: Velocities at the end of the step without contact, shape (t, d).
-        tree: Trees of bodies A and B of each contact, shape (n, 2), or `WORLD`. A is pushed along the normal, B against
-            it. Both sides may be of the same tree.
+        tree: Trees of bodies A and B of each contact, shape (n, 2), or `WORLD`. The contact pushes A along the normal
+            and B in the opposite direction. Both bodies may be in the same tree.
         rows: Contact rows of A and of B, shape (n, 2, 3, d): the relative velocity of contact i along its normal, first
-            and second tangent is ``rows[i, 0] @ v[tree[i, 0]] + rows[i, 1] @ v[tree[i, 1]]``; B's rows include the
-            minus. Rows of the world are ignored.
-        gap: Signed distance φ at the beginning of the step, shape (n,) [m].
+            and second tangent is ``rows[i, 0] @ v[tree[i, 0]] + rows[i, 1] @ v[tree[i, 1]]``; the rows of B include the
+            minus sign. Rows of the world are ignored.
+        gap: Signed distance φ at the start of the step, shape (n,) [m].
         mu: Friction coefficients, shape (n,).
         stiffness: Normal stiffness, shape (n,) [N/m]; inf is rigid.
         damping: Normal damping, shape (n,) [N s/m].
-        surface_velocity: Velocity of the surface, to which the contact's relative velocity refers, shape (n, 3) [m/s],
-            same axes.
+        surface_velocity: Velocity of the surface in contact axes, subtracted from the relative velocity, shape (n, 3)
+            [m/s].
         impulses: Possible start of the search, shape (n, 3) [N s], as in `SparseSolution`: impulses of the last step,
             zero for new contacts; None if unknown.
 
     Raises:
-        InputError: Shapes do not fit each other, a tree does not exist, or the step has no length.
+        InputError: Shapes do not fit, a tree does not exist, or the length of the step is not positive.
     """
 
     h: float
@@ -101,14 +101,14 @@ def _within(values: Integers, low: int, high: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseSolution:
-    """A step's solution.
+    """Solution of a step.
 
     Attributes:
         v_plus: Velocities at the end of the step, shape (t, d).
         impulses: Normal, first and second tangential impulse of each contact, on body A, shape (n, 3) [N s].
-        contact_velocity: Velocity of A relative to B and to the surface's motion, same axes, shape (n, 3) [m/s].
-        status: SOLVED if the residual was reached; REPAIRED if the search ended earlier; FALLBACK if the input is not
-            finite (v⁺ is v* then and there are no impulses).
+        contact_velocity: Velocity of A relative to B and to the surface, contact axes, shape (n, 3) [m/s].
+        status: SOLVED if the tolerance was reached; REPAIRED if the search ended earlier; FALLBACK if the input is not
+            finite (then v⁺ is v*, and the impulses are zero).
         residual: Momentum error of the worst island (Castro, Permenter & Han 2022, eq. 24).
         iterations: Newton steps of the slowest island.
         islands: Number of sets of trees that contacts couple.

@@ -1,4 +1,4 @@
-"""The small problem that every contact model solves once per step, and its solution."""
+"""The problem that every contact model solves once per step, and its solution."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PUSH_OUT_SPEED = 0.1
 """Largest speed at which penetration is corrected [m/s]: 5 mm at 1 ms would require 5 m/s (math.md, section 13.6)."""
 
 CLOSED_GAP = 1e-5
-"""A contact is closed up to this gap: it may be held against slip, or dragged [m]."""
+"""Gap up to which a contact is closed [m]: only a closed contact may be held against slip or have drag."""
 
 SQUEEZE: Final = "squeeze"
-"""Note: no velocity of what is free keeps the contacts apart; there is a certificate."""
+"""Note: no free velocity keeps the contacts apart, as a certificate proves."""
 
 WarmStart: TypeAlias = dict[int, int]
 """Memory of the last step: for each contact identity, a bit set of its active rows."""
@@ -32,8 +32,8 @@ class Prescribed:
     """Velocities that the motors must realize at the end of the step: ``v⁺[index] = velocity``.
 
     Attributes:
-        index: Which velocities, shape (p,).
-        velocity: Their values b, shape (p,) [rad/s or m/s].
+        index: Indices of the prescribed velocities, shape (p,).
+        velocity: Prescribed values b, shape (p,) [rad/s or m/s].
     """
 
     index: Integers
@@ -45,9 +45,9 @@ class Bilateral:
     """Rows that hold with equality, ``rows v⁺ = target - compliance * impulse``: closed loops, welds, springs.
 
     Attributes:
-        rows: Shape (k, m).
-        target: Shape (k,) [m/s or rad/s]; ``-φ/h`` against drift.
-        compliance: Shape (k,), velocity per impulse; 0 is rigid.
+        rows: Rows over the velocities, shape (k, m).
+        target: Target velocities, shape (k,) [m/s or rad/s]; ``-φ/h`` corrects drift.
+        compliance: Velocity per impulse, shape (k,); 0 is rigid.
     """
 
     rows: Array
@@ -68,8 +68,8 @@ class StepProblem:
         bilateral: Rows held with equality; None for no rows.
 
     Raises:
-        InputError: Shapes do not match, an index does not exist or is repeated, or the step has no length: kernels read
-            and write at these indices. Or M is not symmetric (kernels read half of it), or a gap is infinite.
+        InputError: Shapes do not match, an index does not exist or is repeated, the length of the step is not positive,
+            M is not symmetric (kernels read half of it), or a gap is infinite.
     """
 
     h: float
@@ -106,12 +106,12 @@ class StepProblem:
 
 
 SYMMETRIC: Final = 1e-9
-"""Largest difference of M_ij and M_ji, relative to √(M_ii M_jj): above rounding, 1e-15, whatever the masses."""
+"""Largest difference of M_ij and M_ji, relative to √(M_ii M_jj); well above rounding, 1e-15, for any masses."""
 
 
 @njit(cache=True, error_model="numpy")
 def _symmetric(M: Array) -> bool:  # pragma: no cover - compiled
-    """True if the inertia is symmetric; models detect a NaN."""
+    """True if the inertia is symmetric; a NaN passes, since the models detect it."""
     equal = True
     for i in range(M.shape[0]):
         for j in range(i):
@@ -121,7 +121,7 @@ def _symmetric(M: Array) -> bool:  # pragma: no cover - compiled
 
 @njit(cache=True)
 def _first_infinite(x: Array) -> int:  # pragma: no cover - compiled
-    """Return the index of the first infinite entry, or -1."""
+    """Return the index of the first infinite entry, or -1 if all entries are finite."""
     for i in range(x.shape[0]):
         if abs(x[i]) == np.inf:
             return i
@@ -129,7 +129,7 @@ def _first_infinite(x: Array) -> int:  # pragma: no cover - compiled
 
 
 def _refuse_misfit(prescribed: Prescribed, m: int) -> None:
-    """Raise if velocities are prescribed twice, or do not exist."""
+    """Raise InputError if a prescribed velocity is repeated or does not exist."""
     index = prescribed.index.tolist()
     if prescribed.index.shape != prescribed.velocity.shape:
         raise InputError(f"{prescribed.velocity.size} velocities are prescribed for {prescribed.index.size} indices")
@@ -141,16 +141,16 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
     """A contact model's solution of a step.
 
     Attributes:
-        v_plus: Velocity at the end of the step, shape (m,), our order.
+        v_plus: Velocity at the end of the step, shape (m,), unactuated velocities first.
         impulses: Contact impulses (normal, first tangent, second tangent), shape (n, 3) [N s].
         multipliers: Motor impulses hτ of the prescribed velocities, shape (p,) [N m s]; empty in forward mode.
-        status: SOLVED only if the residual was checked; REPAIRED if something was regularized or relaxed; FALLBACK with
-            zero impulses if no solution is known.
+        status: SOLVED only if the residual was checked; REPAIRED if the problem was regularized or relaxed; FALLBACK
+            with zero impulses if no solution was found.
         residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots or passes of the solver.
-        regularization: Ridge on the diagonal, relative to it; 0 unless the exact problem failed or the model
-            is a regularized one.
-        note: The reason of the status, e.g. ``"squeeze"``; empty when solved at the first attempt.
+        regularization: Ridge on the diagonal, relative to it; 0 unless the exact problem failed or the model itself
+            regularizes.
+        note: Reason for the status, e.g. ``"squeeze"``; empty if the first attempt succeeded.
         warm: Warm start of the next step.
     """
 
@@ -166,7 +166,7 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ending(NamedTuple):
-    """Outcome of a contact model's solver; fields as in `StepSolution`."""
+    """Outcome of a contact model's solver; fields are as in `StepSolution`."""
 
     status: Status
     residual: float
@@ -176,7 +176,7 @@ class Ending(NamedTuple):
 
 
 def warm_bits(warm: WarmStart | None, contacts: Contacts) -> Integers:
-    """Bit set of each contact's active rows in the last step, shape (n,); 0 where the contact is new."""
+    """Return the bit set of each contact's active rows in the last step, shape (n,); 0 for new contacts."""
     active: Integers = np.zeros(len(contacts), dtype=np.int64)
     if warm:
         for i, key in enumerate(contacts.identity.tolist()):
@@ -205,7 +205,7 @@ _NO_VELOCITY: Array = np.zeros(0)
 
 
 def free_indices(problem: StepProblem) -> tuple[Integers, Integers, Array]:
-    """Return the indices of the unknown velocities, of the prescribed ones, and the prescribed values."""
+    """Return the indices of the unknown and of the prescribed velocities, and the prescribed values."""
     m = problem.M.shape[0]
     if problem.prescribed is None:
         return np.arange(m), _NO_INDEX, _NO_VELOCITY

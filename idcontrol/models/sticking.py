@@ -1,11 +1,11 @@
 """Which contacts with infinite friction stick (math.md, section 4.1).
 
-A contact that presses sticks, one that parts does not, and one that does neither keeps its role. Roles are tried until
-they are consistent; if that cycles, a search over sets follows, which covers all sets of up to six contacts. There may
-be no consistent set, between two fingers for example: a contact presses if it may slip and would part if it stuck. The
-limit of growing friction decides: such a contact holds along its tangents with a vanishing normal force, since the
-friction that it needs is ever smaller relative to μ. (Without friction, a box would slide out of the hand that holds
-it.)
+A contact with a normal impulse sticks, an opening contact does not, and any other contact keeps its role. Roles are
+tried until they are consistent. If that cycles, a search over sets of sticking contacts follows, which covers all sets
+of up to six contacts. A consistent set may not exist, for example between two fingers: a contact presses if it may
+slip, and would lift off if it stuck. The limit of growing friction coefficients decides: such a contact holds along its
+tangents with a vanishing normal force, because the friction that it needs becomes ever smaller relative to μ. (Without
+friction, a box would slide out of the hand that holds it.)
 """
 
 from __future__ import annotations
@@ -22,32 +22,37 @@ from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.types import Booleans
 
 MOST: Final = 64
-"""Limit of sets of sticking contacts in a search: all sets of six contacts. A set takes some 5 µs without sliding
-contacts."""
+"""Limit of sets of sticking contacts in a search: all sets of six contacts. A set takes about 5 µs without sliding
+contacts.
+"""
 
 MANY: Final = 12
-"""Limit of contacts for a search: of more contacts, `MOST` sets cover next to nothing, and each takes longer."""
+"""Limit of contacts for a search: for more contacts, `MOST` sets cover hardly any of the possibilities, and each set
+takes longer.
+"""
 
 SAME: Final = 1e-16
 """Rank tolerance, on squares, of rows that are equal up to rounding."""
 
 YIELD: Final = 1e-3
-"""A compliant contact does not stick if it creeps faster than this part of the fastest velocity at zero impulse: its
-tangents conflict, and yield. Others creep by 1e-4 of it or less."""
+"""Speed above which a compliant contact does not stick, relative to the fastest velocity at zero impulse: its tangents
+conflict, and yield. Other compliant contacts creep at 1e-4 or less in this unit.
+"""
 
 SLIGHT: Final = HELD_RANK_TOLERANCE**0.5
-"""Rows that were dropped as dependent may move by this part of their unit, noted as `MOVING`: holding rows that differ
-by less takes large, useless forces (math.md, section 4.2). If they move more, they count as independent."""
+"""Speed, in units of the row, at which rows dropped as dependent may move with the note `MOVING`: holding rows that
+differ by less takes large, useless forces (math.md, section 4.2). Faster rows count as independent.
+"""
 
 MOVING: Final = "rows that should hold move"
-"""Note: the roles are right, but rows that were dropped as nearly dependent move."""
+"""Note: the roles are consistent, but rows that were dropped as nearly dependent move."""
 UNSETTLED: Final = "which contacts stick did not settle"
 """Note: the search ended before every set was decided."""
 CONTRADICTED: Final = "whichever contacts stick, one of them slips or parts, or another presses"
-"""Note: no set of sticking contacts is right; all were tried."""
+"""Note: no set of sticking contacts is consistent; all sets were tried."""
 
 _NOTES: Final = ("", MOVING, SQUEEZE, CONTRADICTED, UNSETTLED)
-"""Notes of a search, in the order of the numbers of `scan`."""
+"""Notes of a search, indexed by the result of `scan`."""
 _RIGHT: Final = 0
 _NEARLY: Final = 1
 _SQUEEZED: Final = 2
@@ -58,17 +63,17 @@ Answer = TypeVar("Answer", covariant=True)
 
 
 class Attempt(NamedTuple, Generic[Answer]):
-    """The step, solved for assumed roles.
+    """Solution of the step for assumed roles.
 
     Attributes:
         answer: The solution.
-        solved: True if it has impulses.
-        presses: Contacts with a normal impulse, or that were excluded and approach, shape (n,).
+        solved: True if impulses were computed.
+        presses: Contacts with a normal impulse, and excluded contacts that approach, shape (n,).
         parts: Contacts that open, shape (n,).
-        moves: Speed of held rows, relative to their units, as some nearly dependent ones may have been dropped; inf if
-            contacts move that should not; 0 if all hold.
-        impossible: True if provably no velocity holds these contacts without others approaching. Supersets of held
-            contacts are then impossible, too.
+        moves: Speed of held rows, relative to their units, since nearly dependent rows may have been dropped; inf if a
+            contact moves that must not; 0 if all rows hold.
+        impossible: True if a proof shows that no velocity holds these contacts without an approach of other contacts.
+            Every superset of the held contacts is then also impossible.
     """
 
     answer: Answer
@@ -80,11 +85,12 @@ class Attempt(NamedTuple, Generic[Answer]):
 
 
 Try: TypeAlias = Callable[[Booleans, Booleans, float], Attempt[Answer]]
-"""Solves the step with the tangents of some contacts held, shape (n,), others excluded, shape (n,), and no friction at
-the rest; held rows are independent to a rank tolerance."""
+"""Solves the step with the tangents of some contacts held, shape (n,), other contacts excluded, shape (n,), and no
+friction at the remaining contacts. Held rows are independent to a rank tolerance.
+"""
 
 Look: TypeAlias = Callable[[Booleans], tuple[Answer | None, str]]
-"""Searches for a consistent set, first those similar to a guess, shape (n,); returns what `search` does."""
+"""Searches for a consistent set, first sets similar to a guess, shape (n,); returns the result of `search`."""
 
 
 def settle(
@@ -95,20 +101,20 @@ def settle(
     lets_slip: bool = False,
     look: Look[Answer] | None = None,
 ) -> tuple[Answer, str]:
-    """Try roles until all are right.
+    """Try roles until all are consistent.
 
     Args:
         may: Contacts that may stick, shape (n,).
         stick: Initially sticking contacts, shape (n,).
         attempt: See `Try`.
-        lets_slip: True if contacts may press without friction when no set is right and no impulses hold those that
-            should stick: a simulated robot must not fall through the ground.
+        lets_slip: True if contacts may press without friction when no set is consistent and no impulses hold the
+            contacts that should stick; a simulated robot must not fall through the ground.
         look: A faster `search` than the default.
 
     Returns:
-        The answer of the last attempt that counts, and what is wrong with it: `MOVING`, or why the search failed; empty
-        if all is right. In wrong roles, a contact parts and holds along its tangents, presses without friction because
-        no impulses hold it, or slips though it is held.
+        The answer of the last attempt that counts, and its defect: `MOVING`, or the reason why the search failed; empty
+        if all roles are consistent. If roles are inconsistent, a contact opens and holds along its tangents, presses
+        without friction because no impulses hold it, or slips although it is held.
     """
     nothing, seen, again = np.zeros_like(may), set[bytes](), False
     while True:
@@ -117,7 +123,7 @@ def settle(
         if (wanted == stick).all():
             break
         seen.add(stick.tobytes())
-        # cycling, or for too long: from now on contacts are only released
+        # the roles cycle, or change for too long: from now on contacts are only released
         again |= wanted.tobytes() in seen or len(seen) > may.size + 1
         stick = wanted
     slips = may & ~stick & tried.presses
@@ -142,17 +148,17 @@ def settle(
 
 @register_jitable(inline="always")  # interpreted code calls the function itself
 def holds(tried: Attempt[Answer]) -> bool:
-    """True if impulses hold the rows that should hold, or to `SLIGHT` where exact feasibility is not ruled out."""
+    """True if the constraints hold, or hold to `SLIGHT` if exact feasibility is not ruled out."""
     return tried.solved and (tried.moves == 0.0 or (tried.moves <= SLIGHT and not tried.impossible))
 
 
 def search(may: Booleans, guess: Booleans, attempt: Try[Answer]) -> tuple[Answer | None, str]:
-    """Search by interpreted attempts; arguments and results as for `scan` and `result_of`."""
+    """Search by interpreted attempts; arguments are as in `scan`, results as in `result_of`."""
     return result_of(scan(attempt, (), may, guess))
 
 
 def result_of(scanned: tuple[Answer, int]) -> tuple[Answer | None, str]:
-    """Return the answer of `scan`, and `MOVING` or nothing; or None, and `SQUEEZE`, `CONTRADICTED` or `UNSETTLED`.
+    """Return the answer of `scan`, and `MOVING` or ""; or None, and `SQUEEZE`, `CONTRADICTED` or `UNSETTLED`.
 
     `SQUEEZE` and `CONTRADICTED` are proved.
     """
@@ -161,12 +167,12 @@ def result_of(scanned: tuple[Answer, int]) -> tuple[Answer | None, str]:
 
 
 def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans) -> tuple[Any, int]:
-    """Search for a consistent set of sticking contacts among `may`, first those similar to `guess`.
+    """Search for a consistent set of sticking contacts among `may`, first sets similar to `guess`.
 
-    Contacts of `may` that do not stick are excluded: they have no impulse, and must not approach for lack of it. For a
-    fixed set, v⁺ is unique if other contacts have no friction, and the roles it shows are a proof. If no velocity
-    satisfies a set, no superset is possible, either. A set whose rows contradict each other by less than `SLIGHT` is
-    the answer only if no other set is right. Compiled and interpreted attempts share this function.
+    Contacts of `may` that do not stick are excluded: they have no impulse, and must not approach without it. If all
+    other contacts are frictionless, v⁺ is unique for a fixed set, and the roles it shows are a proof. If no velocity
+    satisfies a set, no superset is possible. A set whose rows contradict each other by less than `SLIGHT` is the answer
+    only if no other set is consistent. Compiled and interpreted attempts share this function.
 
     Args:
         attempt: A `Try`; `problem` follows its three arguments.
@@ -175,7 +181,7 @@ def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans)
         guess: Sticking contacts of the first set, shape (n,).
 
     Returns:
-        `Attempt.answer` of the consistent set, or of any other; index of the note in `_NOTES`.
+        `Attempt.answer` of the consistent set, or of any set if no set is consistent; index of the note in `_NOTES`.
     """
     nothing = np.zeros_like(may)
     nearly = attempt(nothing, nothing, HELD_RANK_TOLERANCE, *problem)
@@ -209,9 +215,9 @@ def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans)
 
 @njit(cache=True)
 def sets(may: Booleans, guess: Booleans) -> Booleans:  # pragma: no cover - compiled
-    """Return up to `MOST` subsets of `may` (n,), shape (sets, n), those most similar to `guess` first.
+    """Return up to `MOST` subsets of `may` (n,), shape (sets, n), most similar to `guess` first.
 
-    More than `MANY` contacts have none.
+    For more than `MANY` contacts no subset is returned.
     """
     who = np.flatnonzero(may)
     count, row = who.shape[0], 0

@@ -2,14 +2,14 @@ r"""Viscous friction: drag along the tangents in proportion to slip (math.md, se
 
     M (v⁺ - v) = h f + Nᵀf_N - h Sᵀ D (S v⁺ - s) - h Tᵀ D (T v⁺ - t),     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0
 
-with D = diag μ_v and (s, t) the velocity of the surface. Friction is not an unknown: implicit drag is a damper in the
-inertia, ``M̃ = M + h (SᵀDS + TᵀDT)``, explicit drag (at the initial velocity v) a known force, and a frictionless
-problem remains.
+with D = diag μ_v and (s, t) the velocity of the surface. Friction is not an unknown, so the remaining problem is
+frictionless: implicit drag is a damper in the inertia, ``M̃ = M + h (SᵀDS + TᵀDT)``, and explicit drag (at the initial
+velocity v) is a known force.
 
-μ_v is `Contacts.damping` [N s/m], finite; friction coefficients are not used. A contact that is open initially, with a
-gap above `CLOSED_GAP`, has no drag.
+The coefficient μ_v is `Contacts.damping` [N s/m], finite; friction coefficients are not used. A contact whose initial
+gap exceeds `CLOSED_GAP` has no drag.
 
-Source: Drumwright 2015, section IV, where drag is explicit (`solve_explicit`).
+Source: Drumwright 2015, section IV, which uses explicit drag (`solve_explicit`).
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from idcontrol.solvers.lcp import SLIGHT, rounding
 from idcontrol.types import Array, Integers, Status
 
 WhitenedModel: TypeAlias = Callable[[StepProblem, Whitened, WarmStart | None], StepSolution]
-"""A contact model for a problem that is whitened already."""
+"""A contact model for a whitened problem."""
 
 
 def solve(
     problem: StepProblem, warm: WarmStart | None = None, normals: WhitenedModel = dissipation.solve_whitened
 ) -> StepSolution:
-    """Solve one step with implicit drag, stable for any h: ``f_S = -h μ_v (S v⁺ - s)``, T alike.
+    """Solve one step with implicit drag, stable for any h: ``f_S = -h μ_v (S v⁺ - s)``, and the same along T.
 
-    A drag row is a soft bilateral row, ``S v⁺ = s - f_S / (h μ_v)``; inverse, the motor impulses follow from M̃.
+    A drag row is a soft bilateral row, ``S v⁺ = s - f_S / (h μ_v)``. In inverse mode the motor impulses follow from M̃.
 
     Args:
         problem: The step, forward or inverse.
-        warm: The last solution's `warm`: pressing contacts by identity.
+        warm: `warm` of the last solution: pressing contacts by identity.
         normals: Solver of the remaining frictionless problem.
 
     Returns:
-        The solution; FALLBACK with the note ``"squeeze"`` if no impulses can keep contacts apart; then drag alone acts.
+        The solution. FALLBACK with the note ``"squeeze"`` if no impulses can keep contacts apart; then only drag acts.
         REPAIRED if the momenta balance to fewer digits than the tolerance.
 
     Raises:
@@ -70,9 +70,9 @@ def solve(
 def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> bool:
     """True if momenta balance, and normal velocities obey their law with a margin, or up to rounding.
 
-    Drag that nearly stops a light body is the product of a large coefficient and the rounding of a small slip. In units
-    of M̃ the damped motion hides errors elsewhere: anything above the rounding of the velocities is judged in units of
-    M.
+    The drag that nearly stops a light body is the product of a large coefficient and a small slip with its rounding
+    error. In units of M̃ the damped motion hides errors elsewhere, so errors above the rounding of the velocities are
+    judged in units of M.
     """
     f, v = solution.impulses.T.ravel(), solution.v_plus
     f_n = f[: len(problem.contacts)]
@@ -82,10 +82,10 @@ def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> 
 
 @njit(cache=True, error_model="numpy")
 def _rests(w: Whitened, v: Array, f_n: Array, slightly: bool) -> bool:  # pragma: no cover - compiled
-    """True if contacts do not approach, and those with normal impulses f_n (n,) do not part, at velocities v (m,).
+    """True if at velocities v (m,) no contact approaches, and no contact with a normal impulse f_n (n,) opens.
 
-    Tolerances are rounding of v; if `slightly`, also a part `SLIGHT` of their velocity at zero impulse and the change,
-    and the rounding bound of the former.
+    The tolerance is the rounding of v. If `slightly`, it includes the fraction `SLIGHT` of the velocity at zero impulse
+    and of its change, and the rounding bound of the velocity at zero impulse.
     """
     rests = True
     for i in range(f_n.size):
@@ -106,8 +106,8 @@ def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None
 
     Args:
         problem: The step, forward or inverse.
-        v: Velocity at the beginning of the step, shape (m,).
-        warm: The last solution's `warm`.
+        v: Velocity at the start of the step, shape (m,).
+        warm: `warm` of the last solution.
 
     Raises:
         InputError: A drag coefficient is not finite.

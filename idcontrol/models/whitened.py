@@ -1,14 +1,14 @@
-r"""The elimination that every model rests on (math.md, section 3): unknown velocities, whitened rows.
+r"""The elimination that all models share (math.md, section 3): unknown velocities, whitened rows.
 
-With the velocities ``q`` prescribed (inverse mode) only the rest, ``b``, is unknown; in forward mode all are. Either
-way,
+In inverse mode the velocities ``q`` are prescribed and only the other velocities, ``b``, are unknown; in forward mode
+all velocities are unknown. In both modes
 
     v°  = (M_bb⁻¹(-κ_b - M_bq b), b)            the velocity at zero contact impulse
     v⁺  = v° + (M_bb⁻¹ J_bᵀ f, 0)               for any contact impulse f
     hτ  = [M v⁺ + κ - Jᵀ f]_q                   the motor impulses
 
-and with ``M_bb = L Lᵀ`` every contact row enters only as ``ρ = L⁻¹ J_bᵀ`` and its constant ``c = J v°``: ``J v⁺ = c + ρ
-ρᵀ f``. With the joints of a floating-base robot prescribed, ρ has six columns, whatever the number of contacts.
+and with ``M_bb = L Lᵀ`` every contact row appears only as ``ρ = L⁻¹ J_bᵀ`` and its constant ``c = J v°``: ``J v⁺ = c +
+ρ ρᵀ f``. With the joints of a floating-base robot prescribed, ρ has six columns for any number of contacts.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from idcontrol.types import Array, Booleans, Integers, Status
 
 
 class Whitened(NamedTuple):
-    """A step problem in whitened form: impulses f of all rows give ``J v⁺ = c + ρ ρᵀ f``.
+    """A step problem in whitened form: with impulses f of all rows, ``J v⁺ = c + ρ ρᵀ f``.
 
     Kernels take it as one argument.
 
     Attributes:
-        M: Inertia with soft bilateral rows folded in, shape (m, m).
-        kappa: κ with soft bilateral rows folded in, shape (m,).
-        free: Unknown velocities, shape (k,).
-        fixed: Prescribed velocities, shape (p,).
+        M: Inertia including soft bilateral rows, shape (m, m).
+        kappa: κ including soft bilateral rows, shape (m,).
+        free: Indices of the unknown velocities, shape (k,).
+        fixed: Indices of the prescribed velocities, shape (p,).
         L: Cholesky factor of M_bb, shape (k, k); NaN if M_bb is not positive definite.
         v_free: v°, shape (m,).
         rows: Contact rows [N; S; T], then rigid bilateral rows, shape (3 n + e, m).
         rho: Whitened rows, shape (3 n + e, k).
-        c: ``rows v°`` measured against the surface's velocity, φ/h added on normals, targets subtracted on bilateral
-            rows; shape (3 n + e,) [m/s].
+        c: ``rows v°`` minus the surface velocity, plus φ/h on normals, minus the targets of bilateral rows, shape
+            (3 n + e,) [m/s].
         roundoff: Rounding bounds of c, shape (3 n + e,) [m/s].
     """
 
@@ -72,7 +72,7 @@ class Whitened(NamedTuple):
 def whiten_rows_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array, arena: Arena
 ) -> tuple[Whitened, Array]:  # pragma: no cover - compiled
-    """Run `whiten_kernel` without `roundoff`, which `uncertain` writes on demand; also return the transpose of ρ."""
+    """Run `whiten_kernel` without `roundoff`, which `uncertain` computes on demand; also return the transpose of ρ."""
     m, k, rows = M.shape[0], free.shape[0], J.shape[0]
     M_bb = matrix(arena, k, k)
     for i in range(k):
@@ -95,7 +95,7 @@ def whiten_rows_kernel(
         v_free[free[i]] = x[i]
     for j in range(fixed.shape[0]):
         v_free[fixed[j]] = b[j]
-    # L⁻¹ of all rows at once, as columns: no sum waits for the previous one
+    # apply L⁻¹ to all rows in one pass, as columns, so that no sum waits for the previous term
     white = matrix(arena, k, rows)
     for i in range(k):
         for r in range(rows):
@@ -121,8 +121,8 @@ def whiten_rows_kernel(
 def _write_roundoff(w: Whitened, white: Array, arena: Arena) -> None:  # pragma: no cover - compiled
     """Write the rounding bounds of c, ``w.roundoff``; `white`, the transpose of ρ, is overwritten.
 
-    They cover the terms of ``J v°`` and of the momenta before cancellation, and the error of Cholesky factors (Higham
-    2002, section 10.1). What callers add to c is no smaller where it cancels.
+    The bounds cover the terms of ``J v°`` and of the momenta before cancellation, and the error of Cholesky factors
+    (Higham 2002, section 10.1). Terms that callers add to c are no smaller when they cancel c.
     """
     (rows, k), m, free, fixed = w.rho.shape, w.M.shape[0], w.free, w.fixed
     terms, factored = vector(arena, k), 0.0  # magnitudes of the terms of the momenta
@@ -132,7 +132,7 @@ def _write_roundoff(w: Whitened, white: Array, arena: Arena) -> None:  # pragma:
             size += abs(w.M[free[i], fixed[j]] * w.v_free[fixed[j]])
         terms[i] = size
         factored += np.sqrt(w.M[free[i], free[i]]) * abs(w.v_free[free[i]])
-    # momenta that are wrong by δ change c by (M_bb⁻¹Jᵀ)·δ, at most |M_bb⁻¹Jᵀ|·|δ|
+    # an error δ of the momenta changes c by (M_bb⁻¹Jᵀ)·δ, at most |M_bb⁻¹Jᵀ|·|δ|
     for i in range(k - 1, -1, -1):
         for o in range(i + 1, k):
             factor = w.L[o, i]
@@ -167,7 +167,7 @@ def uncertain(w: Whitened, arena: Arena) -> Array:  # pragma: no cover - compile
 def whiten_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array, arena: Arena
 ) -> Whitened:  # pragma: no cover - compiled
-    """Whiten the rows J with the velocities `fixed` prescribed to be b; c is ``J v°``."""
+    """Whiten the rows J with the velocities `fixed` prescribed to be b; the constants c are ``J v°``."""
     w, white = whiten_rows_kernel(M, kappa, free, fixed, b, J, arena)
     _write_roundoff(w, white, arena)
     return w
@@ -175,7 +175,7 @@ def whiten_kernel(
 
 @njit(cache=True, forceinline=True, error_model="numpy")
 def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Compute the velocity v⁺ and the motor impulses hτ of the module's formulas, for impulses f of the first rows."""
+    """Compute the velocity v⁺ and the motor impulses hτ by the module's formulas, for impulses f of the first rows."""
     m, k, p = w.M.shape[0], w.free.shape[0], w.fixed.shape[0]
     x = zeros(arena, k)
     for r in range(f.shape[0]):
@@ -193,7 +193,7 @@ def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]: 
         for i in range(m):
             s += w.M[j, i] * v_plus[i]
         impulse[a] = s
-    for r in range(f.shape[0]):  # along rows: motors do not wait for one another
+    for r in range(f.shape[0]):  # row by row, so that sums of motors do not wait for each other
         if f[r] != 0.0:
             for a in range(p):
                 impulse[a] -= w.rows[r, w.fixed[a]] * f[r]
@@ -207,7 +207,7 @@ def whiten(problem: StepProblem) -> Whitened:
     / C`` to κ, and the formulas stay the same.
 
     Raises:
-        InputError: A friction coefficient is unusable.
+        InputError: A friction coefficient is negative or not a number.
     """
     free, fixed, b = free_indices(problem)
     contacts = problem.contacts
@@ -242,22 +242,23 @@ def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:
 def balances(
     M: Array, kappa: Array, J: Array, free: Integers, v: Array, f: Array
 ) -> bool:  # pragma: no cover - compiled
-    """True if the momentum of each free velocity balances with a margin, or its terms are rounding.
+    """True if the momentum of each free velocity balances with a margin, or all its terms are rounding.
 
-    With a nearly singular inertia, velocities that impulses change by far more have too few digits.
+    With a nearly singular inertia, impulses change velocities by much more than the result, which then has too few
+    digits.
 
     Args:
         M: Inertia, shape (m, m).
         kappa: κ, shape (m,).
         J: Rows, shape (r, m).
-        free: The free velocities.
+        free: Indices of the free velocities.
         v: Velocities, shape (m,).
         f: Impulses of the rows, shape (r,).
     """
     m, rows = v.size, f.size
     known, balance = np.abs(kappa), True
     pushed = np.zeros(m)
-    for r in range(rows):  # along rows: velocities do not wait for one another
+    for r in range(rows):  # row by row, so that sums of velocities do not wait for each other
         for i in range(m):
             known[i] += abs(J[r, i] * f[r])
             pushed[i] += J[r, i] * f[r]
@@ -268,7 +269,7 @@ def balances(
             size += abs(M[i, j] * v[j])
             terms += abs(M[i, j]) * known[j] / M[j, j]
         missing -= pushed[i]
-        # at rest it is the rounding of what each momentum and impulse causes, before they cancel
+        # at rest the size is the rounding of the effect of each momentum and impulse, before they cancel
         balance = balance and (abs(missing) <= SLIGHT * size or size <= rounding(m + rows, terms))
     return balance
 
@@ -277,7 +278,7 @@ def balances(
 def _recover_finite(
     w: Whitened, f: Array, arena: Arena
 ) -> tuple[Array, Array, bool, bool]:  # pragma: no cover - compiled
-    """Run `recover`; also return whether the problem and its results are finite, and whether momenta balance."""
+    """Run `recover`; also return True if problem and results are finite, and True if momenta balance."""
     v_plus, impulse = recover_kernel(w, f, arena)
     finite = True
     for speed in w.c:  # a row with an entry that is not finite is not finite, even if the velocity is zero
@@ -294,17 +295,20 @@ def _recover_finite(
 
 INEXACT: Final = "some contact obeys its law to fewer digits than is called solved"
 """Note: the impulses are kept although a contact misses the tolerance in its own scale; with zero impulses a robot
-would fall through the ground."""
+would fall through the ground.
+"""
 
 UNBALANCED: Final = "the inertia is too nearly singular for momenta to balance"
-"""Note: the velocities have too few digits next to the changes by impulses."""
+"""Note: the velocities have too few digits compared with the changes by impulses."""
 
 COARSE: Final = 1e-3
-"""Largest share of the fastest approach that such impulses may leave, and of their power that they may add."""
+"""Limits for impulses that are not exact: share of the fastest approach that may remain, and of their power that they
+may add.
+"""
 
 
 def _better_than_none(whitened: Whitened, f: Array, n: int) -> bool:
-    """True if impulses f nearly stop n contacts and do no work; lost digits violate both."""
+    """True if impulses f nearly stop n contacts and do no work; an answer that has lost its digits violates both."""
     x = whitened.rho.T @ f
     velocity, taken = whitened.c[:n] + whitened.rho[:n] @ x, float(f @ whitened.c)
     through = -velocity.min(initial=0.0) <= COARSE * -whitened.c[:n].min(initial=0.0)
@@ -316,14 +320,15 @@ def finish(
 ) -> StepSolution:
     """Build the solution of a step with impulses f of all rows, shape (3 n + e,) [N s]; without impulses on failure.
 
-    Anything not finite is a failure, whatever the solver reports: prescribed values reach the motor impulses only.
+    A value that is not finite is a failure, whatever the solver reports, because prescribed values affect only the
+    motor impulses.
 
     Args:
         problem: The step.
-        whitened: Its whitened form.
+        whitened: The step in whitened form.
         f: Impulses of all rows.
-        ending: How the solver ended.
-        active: Bit set of each contact's active rows, shape (n,), for the next step; None for no memory.
+        ending: Outcome of the solver.
+        active: Bit set of each contact's active rows, shape (n,), for the next step; None means no memory.
     """
     n = len(problem.contacts)
     if ending.note == INEXACT and not _better_than_none(whitened, f, n):
@@ -349,26 +354,28 @@ def finish(
 
 
 USED_UP: Final = 1e-16
-"""Elimination has used a row up if |ρ⊥|² is at most this times |ρ|², 1e-8 in length (math.md, section 13.4): the
-remainder is rounding, and pushing along it would take arbitrary forces."""
+"""Elimination has used up a row if |ρ⊥|² is at most this times |ρ|², 1e-8 in length (math.md, section 13.4): the
+remainder is rounding, and an impulse along it would have arbitrary size.
+"""
 
 SLOW: Final = 1e-6
-"""A used-up row that moves no faster than this counts as at rest (math.md, section 4.3) [m/s]."""
+"""Speed up to which a used-up row counts as at rest (math.md, section 4.3) [m/s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Rows that hold with equality, eliminated from the others (math.md, section 4.2: FIND-INDICES as a Gram-Schmidt).
+    """Rows that hold with equality, eliminated from the other rows by FIND-INDICES as a Gram-Schmidt (math.md, 4.2).
 
     Attributes:
-        basis: Orthonormal rows spanning the held ones, shape (rank, k).
+        basis: Orthonormal rows that span the held rows, shape (rank, k).
         constants: s with ``basis x + s = 0`` for the whitened velocity change x, shape (rank,).
         upper: Upper triangular U, ``ρ_kept = Uᵀ basis``.
-        kept: The independent rows, shape (rank,); other held rows get no impulse.
+        kept: Indices of the independent rows, shape (rank,); other held rows get no impulse.
         rho: All rows, projected, shape (3 n + e, k); used-up rows are exactly zero.
-        c: Their constants, shape (3 n + e,).
-        roundoff: Their rounding bounds, shape (3 n + e,).
-        contradicts: True if no velocity satisfies all held rows: one depends on others, with another target.
+        c: Constants of the projected rows, shape (3 n + e,).
+        roundoff: Rounding bounds of c, shape (3 n + e,).
+        contradicts: True if no velocity satisfies all held rows: a row depends on other rows, but has a different
+            target.
     """
 
     basis: Array
@@ -381,7 +388,7 @@ class Held:
     contradicts: bool
 
     def impulses(self, whitened: Whitened, f: Array) -> Array:
-        """Return all impulses from the impulses of other rows (zeros at held ones), shape (3 n + e,)."""
+        """Return all impulses from the impulses of other rows (zeros at held rows), shape (3 n + e,)."""
         x = self.rho.T @ f - self.basis.T @ self.constants
         g = self.basis @ (x - whitened.rho.T @ f)
         out = f.copy()
@@ -391,36 +398,37 @@ class Held:
 
 
 def held_rows(whitened: Whitened, stick: Booleans) -> Integers:
-    """Return the rows that hold with equality: rigid bilateral ones, then tangents of sticking contacts (n,)."""
+    """Return the rows that hold with equality: rigid bilateral rows, then tangents of sticking contacts (n,)."""
     n = stick.size
     tangents = np.flatnonzero(stick)[:, None] + np.array([n, 2 * n])
     return np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents.ravel()))
 
 
 HELD: Final = 1e-7
-"""A held row moves if it is faster than this, relative to its velocity at zero impulse and the change. Rows with
-impulses move by rounding; rows dropped as nearly dependent move by up to the rank tolerance's 1 %."""
+"""Speed above which a held row moves, relative to its velocity at zero impulse and the change. Rows with impulses move
+by rounding; rows dropped as nearly dependent move by up to 1 %, the rank tolerance.
+"""
 
 
 def outcomes(
     whitened: Whitened, f: Array, stick: Booleans, out: Booleans, opening: float, *, lifts: bool = False
 ) -> tuple[Booleans, Booleans, float]:
-    """Determine which contacts open, and which press, under the impulses f.
+    """Determine which contacts open, and which contacts press, under the impulses f.
 
-    Contacts that press must not open, either: elimination may lose the digits of cancelling impulses, and cancelling
-    forces may exceed what double precision resolves in the velocities.
+    Contacts with an impulse must not open either, because elimination may lose the digits of cancelling impulses, and
+    cancelling forces may exceed the resolution of velocities in double precision.
 
     Args:
         whitened: The whitened problem.
         f: Impulses of all rows, shape (3 n + e,).
         stick: Sticking contacts, shape (n,).
         out: Excluded contacts, shape (n,).
-        opening: Speed of a contact that opens, relative to its velocity at zero impulse and the change.
-        lifts: True if contacts that press may open, as sliding ones do in convex models.
+        opening: Speed above which a contact opens, relative to its velocity at zero impulse and the change.
+        lifts: True if contacts with an impulse may open, as sliding contacts do in convex models.
 
     Returns:
-        Contacts that open, shape (n,); contacts that press, or approach for lack of impulse, shape (n,); and the speed
-        of held rows, relative to their units: 0 for rounding, inf if a contact that takes part approaches.
+        Contacts that open, shape (n,); contacts that press, or approach without an impulse, shape (n,); and the speed
+        of held rows, relative to their units: 0 for rounding, inf if a contact that is not excluded approaches.
     """
     rows = (whitened.rho, whitened.c, whitened.roundoff)
     independent: tuple[Booleans, Booleans, float] = outcomes_kernel(
@@ -466,7 +474,7 @@ def outcomes_kernel(
                 pushed += abs(entry * f[other])
         velocity[row], unit[row], lost[row] = c[row] + change, abs(c[row]) + abs(change), rounding(1, pushed)
         here = sum_rounding(roundoff[row], columns + rows, pushed, min(np.sqrt(square * energy), largest))
-        first, step = (row % n, n) if row < 3 * n else (row, rows)  # a contact counts as a whole
+        first, step = (row % n, n) if row < 3 * n else (row, rows)  # all rows of a contact share one unit
         for other in range(first, min(first + 3 * step, rows), step):
             uncertain[other] = max(uncertain[other], here)
     moves = 0.0
@@ -489,7 +497,7 @@ def outcomes_kernel(
 
 
 def may_part(rho: Array, c: Array, n: int) -> bool:
-    """True unless a certificate says that no velocity keeps the contacts apart (math.md, section 5.1)."""
+    """True unless a certificate proves that no velocity keeps the contacts apart (math.md, section 5.1)."""
     return project(rho[:n], c[:n]).status is not SolverStatus.INFEASIBLE
 
 
@@ -504,7 +512,8 @@ def hold(
     Args:
         whitened: The whitened problem.
         held: Rows ``r`` with ``rows[r] v⁺ = 0`` (relative to surface or target), most important first.
-        tolerance: Rank tolerance ε_rank of math.md, section 4.2, on squares: physical, 1e-4 is 1 % in velocity.
+        tolerance: Rank tolerance ε_rank of math.md, section 4.2, on squares; a physical quantity, 1e-4 is 1 % in
+            velocity.
         out: Excluded contacts, shape (n,): their rows become zero.
     """
     away = _NO_CONTACTS if out is None else out
@@ -528,7 +537,10 @@ def hold(
 def hold_kernel(
     rho: Array, c: Array, roundoff: Array, held: Integers, tolerance: float, out: Booleans, arena: Arena
 ) -> tuple[IndependentRows, Array, Array, Array, bool]:  # pragma: no cover - compiled
-    """Run `hold`: return the kept rows, all rows projected, their constants and rounding, and the contradiction."""
+    """Run `hold`.
+
+    Return the kept rows, all rows projected, their constants and rounding bounds, and the contradiction.
+    """
     rows, k = rho.shape
     independent = find_indices_kernel(rho, c, held, tolerance, arena)
     reduced, constants, uncertain = matrix(arena, rows, k), vector(arena, rows), vector(arena, rows)

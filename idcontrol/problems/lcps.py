@@ -1,7 +1,7 @@
 """Contact problems as dense LCPs, and certificates that they have no solution.
 
-They are assembled from whitened rows and constants (`idcontrol.models.whitened.whiten`) as the papers print them,
-independently of what the contact models do with the same rows.
+The problems are assembled from whitened rows and constants (`idcontrol.models.whitened.whiten`) as the papers print
+them, independently of the code of the contact models.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def coulomb_lcp(rho: Array, c: Array, mu: Array) -> tuple[Array, Array, Array]:
     """Return the friction LCP (math.md, section 5.1) over (f_N, f_F, λ); contacts with μ = 0 have no f_F and λ.
 
     Args:
-        rho: Whitened rows [N; S; T], shape (3 n, k) or more rows, which are not read.
-        c: Their constants, shape (3 n,) or more.
+        rho: Whitened rows [N; S; T], shape (3 n, k); further rows are ignored.
+        c: Constants of the rows, shape (3 n,); further entries are ignored.
         mu: Friction coefficients, shape (n,).
 
     Returns:
@@ -44,13 +44,16 @@ def coulomb_lcp(rho: Array, c: Array, mu: Array) -> tuple[Array, Array, Array]:
 
 
 def normal_rows(problem: StepProblem) -> tuple[Array, Array]:
-    """Return the whitened normal rows and their constants: velocities that keep contacts apart."""
+    """Return the whitened normal rows and their constants; nonnegative row velocities keep the contacts apart."""
     reduction, n = whiten(problem), len(problem.contacts)
     return reduction.rho[:n], reduction.c[:n]
 
 
 def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
-    """Return the whitened edge rows of the friction pyramids and their constants (math.md, 7.3); N alone if μ = 0."""
+    """Return the whitened edge rows of the friction pyramids and their constants (math.md, 7.3).
+
+    Row N alone if μ = 0.
+    """
     reduction, mu = whiten(problem), problem.contacts.mu
     rough, n = mu > 0.0, mu.size
     rows, constants = [reduction.rho[:n][~rough]], [reduction.c[:n][~rough]]
@@ -66,7 +69,10 @@ def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
 
 
 def excluded(rows: Array, r: Array) -> bool | None:
-    """True if no y has ρ y + r ≥ 0, by a linear program: c ≥ 0 with ρᵀc = 0 and r·c < 0; None if undecided."""
+    """True if no y has ρ y + r ≥ 0; None if undecided.
+
+    A linear program searches a certificate c ≥ 0 with ρᵀc = 0 and r·c < 0.
+    """
     lengths = np.linalg.norm(rows, axis=1)
     lengths[lengths < 1e-9 * max(float(lengths.max()), 1e-300)] = 1.0
     rho, constants = rows / lengths[:, None], r / lengths
@@ -82,6 +88,6 @@ def excluded(rows: Array, r: Array) -> bool | None:
         return None
     if program.fun > -1e-9:
         return False
-    # the certificate excludes every y up to the size of its value over the residual of ρᵀc
+    # the certificate excludes every y with |y| below |r·c| / |ρᵀc|
     residual = float(np.linalg.norm(rho.T @ program.x))
     return True if -program.fun > 1e3 * residual else None

@@ -1,4 +1,4 @@
-"""Small machines built here, so that only the library is needed: sled, ball, walker, chain."""
+"""Small machines that need no robot file: sled, ball, walker, chain."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from idcontrol.models.step import Prescribed, StepProblem
 from idcontrol.types import Array, Command, Controller, Reference, State
 
 H = 1e-3
-"""Period of all control and plant steps here [s]."""
+"""Period of all control and plant steps in this module [s]."""
 G = 9.81
 SLIDING = 0.2
-"""Friction coefficient of machines that should slide; standing machines have `HOLDING`."""
+"""Friction coefficient of machines that slide; standing machines have `HOLDING`."""
 HOLDING = 0.7
 
 SLED_MASS = 2.0
 SLED_INERTIA = np.array([0.01, 0.02, 0.025])
-"""About the body's axes [kg m²]."""
+"""Principal moments of inertia of the sled, body axes [kg m²]."""
 FOOT = 0.02
 SLED_HEIGHT = 0.05 + FOOT
-"""Height of the sled's middle above level ground that its feet just touch [m]."""
+"""Height of the sled's centre above level ground that its feet just touch [m]."""
 _SLED_FEET = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
 BALL = 0.1
 """Radii of a foot and of the rolling ball [m]."""
 
 
 def free_body(inertia: Array) -> System:
-    """Return one free body, its frame called "body", of `SLED_MASS` and the rotational inertia (3, 3) [kg m²]."""
+    """Return one free body of `SLED_MASS`, with rotational inertia (3, 3) [kg m²] and a frame "body"."""
     model = pin.Model()
     joint = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "body")
     model.appendBodyToJoint(joint, pin.Inertia(SLED_MASS, np.zeros(3), inertia), pin.SE3.Identity())
@@ -42,14 +42,17 @@ def free_body(inertia: Array) -> System:
 
 
 def sled(ground: Terrain, mu: float, *, dt: float = H, settings: plants.GroundSettings | None = None) -> plants.Setup:
-    """Return a body on four ball feet, for `plants.build`; its three inertias differ, so that it tumbles in the air."""
+    """Return a body on four ball feet, for `plants.build`.
+
+    Its three moments of inertia differ, so it tumbles in the air.
+    """
     system = free_body(np.diag(SLED_INERTIA))
     contacts = SphereContacts(system, ("body",) * 4, FOOT, ground, mu, offsets=_SLED_FEET)
     return plants.Setup(system=system, contacts=contacts, dt=dt, settings=settings or plants.GroundSettings())
 
 
 def sled_state(slope: float = 0.0, *, gap: float = 0.0, v: Array | None = None) -> State:
-    """Return the sled with its feet `gap` [m] above a plane that falls along x by `slope` [rad]."""
+    """Return a state of the sled, its feet `gap` [m] above a plane that descends along x by `slope` [rad]."""
     height = SLED_HEIGHT + gap
     q = np.array([height * np.sin(slope), 0.0, height * np.cos(slope), 0.0, np.sin(slope / 2), 0.0, np.cos(slope / 2)])
     return State(t=0.0, q=q, v=np.zeros(6) if v is None else v)
@@ -73,7 +76,7 @@ WALKER_MASS = 4.0 + 4 * 0.6
 
 
 def walker(limit: float = 1e3) -> tuple[System, SphereContacts]:
-    """Return a trunk on four legs of three sliding joints each, limited to `limit` [N], over level ground."""
+    """Return a trunk on four legs over level ground; each leg has three sliding joints, limited to `limit` [N]."""
     model = pin.Model()
     trunk = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "trunk")
     model.appendBodyToJoint(trunk, pin.Inertia(4.0, np.zeros(3), np.diag([0.03, 0.06, 0.07])), pin.SE3.Identity())
@@ -93,13 +96,13 @@ def walker(limit: float = 1e3) -> tuple[System, SphereContacts]:
 
 
 def walker_state(system: System) -> State:
-    """Return the walker at rest on its four feet."""
+    """Return the state of the walker at rest on its four feet."""
     q = system.configuration(np.zeros(12), np.array([0.0, 0.0, LEG + FOOT, 0.0, 0.0, 0.0, 1.0]))
     return State(t=0.0, q=q, v=np.zeros(18))
 
 
 def standing(acceleration: Array | None = None) -> Reference:
-    """Return a reference of the walker: to stand, or to accelerate its joints by `acceleration`, shape (12,) [m/s²]."""
+    """Return a reference: the walker stands, or its joints accelerate by `acceleration`, shape (12,) [m/s²]."""
     reference = Reference.standing(np.zeros(12), 4)
     return reference if acceleration is None else structs.replace(reference, a=acceleration)
 
@@ -122,7 +125,10 @@ def first_command(name: str, *, acceleration: Array | None = None, limit: float 
 
 
 def chain(links: int) -> System:
-    """Return a chain of links of 0.2 m and 0.3 kg, hung from the world on passive hinges about y and x in turn."""
+    """Return a chain that hangs from the world.
+
+    Its links of 0.2 m and 0.3 kg have passive hinges about y and x alternately.
+    """
     model = pin.Model()
     parent, place = 0, pin.SE3(np.eye(3), np.array([0.0, 0.0, 1.0]))
     for i in range(links):

@@ -1,7 +1,7 @@
-"""Random rigid bodies in contact with each other and the world: problems for solvers, without any robot.
+"""Random rigid bodies in contact with each other and with the world: problems for solvers, without a robot.
 
-A contact is a small sphere on body A that touches a flat face of body B or of the world. Each body has six
-velocities in world axes: its centre of mass's, then the angular ones.
+A contact is a small sphere on body A that touches a flat face of body B or of the world. Each body has six velocities
+in world axes: linear velocity of the centre of mass, then angular velocity.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Pile:
     Attributes:
         M: Inertia, shape (6 k, 6 k) for k bodies.
         force: Gravity, gyroscopic and applied forces, shape (6 k,) [N, N m].
-        v: Velocity, at which no contact parts or closes, shape (6 k,).
-        contacts: Closed contacts without friction; set μ with `dataclasses.replace`.
+        v: Velocity at which no gap changes, shape (6 k,).
+        contacts: Closed contacts with μ = 0; set μ with `dataclasses.replace`.
         drift: J̇ v, block order, shape (3 n,) [m/s²].
         pairs: Bodies A and B of each contact, shape (n, 2); B may be `WORLD`.
         radius: Radius of the sphere on body A, shape (n,) [m].
@@ -45,17 +45,18 @@ class Pile:
 
 
 def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: int, *, lightest: float = 0.5) -> Pile:
-    """Return bodies that rest on each other, between walls and on the floor.
+    """Return bodies that rest on each other, on the floor and between walls.
 
     Args:
         rng: Source of randomness.
         bodies: Number of bodies; each is held by at least one contact.
         contacts: Number of contacts, at least `bodies` and `sliding`.
-        sliding: Number of contacts with the world that slide, because the surface moves; all others roll or rest.
+        sliding: Number of contacts with the world that slide, because the surface moves; all other contacts roll or
+            rest.
         lightest: Smallest mass [kg].
 
     Returns:
-        Bodies of up to 5 kg and 10 to 40 cm, each pushed by half its weight in a random direction.
+        Bodies of up to 5 kg and 10 to 40 cm; a force of half the weight pushes each body in a random direction.
     """
     mass = np.exp(rng.uniform(np.log(lightest), np.log(5.0), bodies))
     inertia = np.array([_inertia(rng, m) for m in mass])
@@ -125,9 +126,9 @@ def rows(pairs: Integers, point: Array, axes: Array, position: Array) -> Array:
 
 
 def drift(pairs: Integers, point: Array, axes: Array, radius: Array, position: Array, v: Array) -> Array:
-    r"""Return J̇ v of a sphere on A against a face of B, whose axes rotate with B (math.md, 9), shape (3 n,) [m/s²].
+    r"""Return J̇ v of spheres on A against faces of B, shape (3 n,) [m/s²]; contact axes rotate with B (math.md, 9).
 
-    With C the sphere's centre and n the normal, the surfaces pass at ``u = v_C - R ω_A × n - v_B(p)``; at v̇ = 0
+    With C the sphere's centre and n the normal, the relative velocity is ``u = v_C - R ω_A × n - v_B(p)``; at v̇ = 0
 
         d/dt (e·u) = e·(a_C - R ω_A × ṅ - ω_B × (ṗ - v_B)) + ė·u,    ṅ = ω_B × n, ṗ = v_C - R ṅ, ė = ω_B × e
     """
@@ -151,20 +152,20 @@ def drift(pairs: Integers, point: Array, axes: Array, radius: Array, position: A
 
 
 def axes_about(normal: Array, first: Array) -> Array:
-    """Contact axes, right-handed: rows `normal`, the unit vector of the tangent `first`, and the second tangent."""
+    """Return right-handed contact axes as rows: `normal`, the tangent `first` at unit length, the second tangent."""
     first = first / np.linalg.norm(first)
     return np.array([normal, first, np.cross(normal, first)])
 
 
 def _direction(rng: np.random.Generator, bias: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Array:
-    """Return a random unit vector, most often on the side of `bias`."""
+    """Return a random unit vector, usually on the side of `bias`."""
     x = rng.normal(size=3) + np.array(bias)
     unit: Array = x / np.linalg.norm(x)
     return unit
 
 
 def _axes(rng: np.random.Generator, normal: Array) -> Array:
-    """Return right-handed rows: the normal, and two tangents at a random angle."""
+    """Return right-handed contact axes as rows: the normal, and two tangents at a random angle."""
     normal = normal / np.linalg.norm(normal)
     return axes_about(normal, np.cross(normal, _direction(rng)))
 
@@ -179,7 +180,10 @@ def _inertia(rng: np.random.Generator, mass: float) -> Array:
 
 
 def _pairs(rng: np.random.Generator, bodies: int, contacts: int, sliding: int) -> Integers:
-    """Pair the bodies: the first rests on the world, each other on an earlier one; the rest are random."""
+    """Pair the bodies: the first rests on the world, each later body on an earlier body.
+
+    The remaining pairs are random.
+    """
     pairs = [(0, WORLD)] + [(body, int(rng.integers(body))) for body in range(1, bodies)]
     while len(pairs) < contacts:
         missing = sliding - sum(b == WORLD for _, b in pairs)
@@ -192,7 +196,7 @@ def _pairs(rng: np.random.Generator, bodies: int, contacts: int, sliding: int) -
 
 
 def _allowed(held: Array, v: Array) -> Array:
-    """Return the part of v that moves none of the held rows."""
+    """Return the component of v along which no held row changes."""
     _, sigma, across = np.linalg.svd(held, full_matrices=False)
     across = across[sigma > 1e-9 * sigma[0]]
     rest: Array = v - across.T @ (across @ v)

@@ -19,11 +19,11 @@ MOST_FRICTION: Final = 1.5
 MOST_DRAG: Final = 100.0
 """Largest viscous coefficient [N s/m]."""
 DEMANDS: Final = ("consistent", "noisy", "arbitrary")
-"""Prescribed velocities: allowed by all contacts; those with 1 mm/s of noise; arbitrary ones."""
+"""Prescribed velocities: consistent with all contacts; consistent with 1 mm/s of noise; arbitrary."""
 
 
 def kind_of(number: int) -> tuple[bool, bool]:
-    """True if problem `number` stands on feet, and whether it is inverse."""
+    """Return True if problem `number` stands on feet, and True if it is an inverse problem."""
     return number % 2 == 0, number // 2 % 2 == 1
 
 
@@ -38,8 +38,8 @@ def numbered_step(number: int, *, seed: int = 0, most_contacts: int = 64) -> Ste
 def random_step(rng: np.random.Generator, *, feet: bool, inverse: bool, contacts: int) -> StepProblem:
     """Return a step of a machine on feet, or of boxes, with `contacts` contacts (boxes in a hand may have fewer).
 
-    Gaps are zero or positive; friction is between 0 and 1.5, different at each contact, the same, or zero; the
-    condition number of the inertia spreads evenly over its decades up to 1e8, as far as the masses determine it.
+    Gaps are zero or positive. Friction is zero, equal at all contacts, or different at each; it is at most 1.5. The
+    condition number of the inertia is log-uniform up to 1e8, as far as the masses determine it.
     """
     while True:
         problem = _feet(rng, contacts, inverse) if feet else _boxes(rng, contacts, inverse)
@@ -48,11 +48,12 @@ def random_step(rng: np.random.Generator, *, feet: bool, inverse: bool, contacts
 
 
 def _feet(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
-    """Return a floating body with one to six legs of three joints, and a rigid foot with several contacts on each."""
+    """Return a floating body with one to six legs of three joints; each leg has a rigid foot with several contacts."""
     legs = int(rng.integers(1, min(n, 6) + 1))
     m, light = 6 + 3 * legs, 10.0 ** -rng.uniform(0.5, 6.0)
     foot = np.column_stack((rng.uniform(-0.3, 0.3, (legs, 2)), np.full(legs, -0.3)))
-    twist = np.zeros((legs + 1, 6, m))  # of the body and of each foot: linear at its centre, angular; world axes
+    # twists of the body and of each foot: linear velocity at the centre, then angular; world axes
+    twist = np.zeros((legs + 1, 6, m))
     twist[0, :, :6] = np.eye(6)
     for leg in range(legs):
         x, y, z = foot[leg]
@@ -70,7 +71,7 @@ def _feet(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
     flat = rng.random() < 0.5
     owner = np.sort(np.concatenate((np.arange(legs), rng.integers(0, legs, n - legs))))
     point = foot[owner] + np.column_stack((rng.uniform(-0.03, 0.03, (n, 2)), np.zeros(n)))
-    if rng.random() < 0.2:  # one contact listed twice
+    if rng.random() < 0.2:  # the same contact listed twice
         point[owner == owner[-1]] = point[-1]
     axes = np.empty((n, 3, 3))
     tilt = 0.0 if flat else rng.uniform(0.0, 0.5)
@@ -93,7 +94,7 @@ def _feet(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
 
 
 def _boxes(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
-    """Return boxes on each other, on the floor and against walls; inverse: a hand moves some of them."""
+    """Return boxes on each other, on the floor and against walls; in an inverse problem a hand moves some of them."""
     bodies = int(rng.integers(1, min(n, 6) + 1))
     pile = random_pile(rng, bodies, n, 0, lightest=10.0 ** -rng.uniform(0.5, 6.0))
     v = pile.v + 0.3 * rng.normal(size=6 * bodies)
@@ -105,7 +106,7 @@ def _boxes(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
         held[rng.integers(bodies)] = False
         index = np.flatnonzero(np.repeat(held, 6))
         prescribed = Prescribed(index=index, velocity=_demand(rng, J, v)[index])
-        # a contact between prescribed bodies, or between one and the world, cannot move any free body
+        # a contact between two prescribed bodies, or between a prescribed body and the world, cannot move any free body
         a, b = pile.pairs.T
         contacts = contacts.take(~(held[a] & ((b == WORLD) | held[b])))
         J = contacts.jacobian
@@ -160,11 +161,11 @@ HOSTILE_FRICTION: Final = (0.0, 1e-9, 0.3, 0.6, 1.0, 1e6, np.inf)
 
 
 def hostile_step(number: int, *, seed: int = 0) -> StepProblem:
-    """Return problem `number` of a hostile suite: its quantities differ by many orders of magnitude.
+    """Return problem `number` of a hostile suite, whose quantities differ by many orders of magnitude.
 
-    One to twelve velocities, some prescribed in every other problem; masses over twelve decades, in units from 1e-6 to
-    1e6 of a kilogram; up to six contacts, some repeated, opposed, or collinear, or on immovable bodies; gaps up to ±1e6
-    m; friction of `HOSTILE_FRICTION`.
+    A problem has one to twelve velocities; in every other problem some are prescribed. Masses span twelve decades, in
+    units from 1e-6 to 1e6 of a kilogram. There are up to six contacts; some are repeated, opposed, collinear, or on
+    immovable bodies. Gaps reach ±1e6 m; friction is from `HOSTILE_FRICTION`.
     """
     rng = np.random.default_rng([seed, number, 1])
     m, n, h = int(rng.integers(1, 13)), int(rng.integers(0, 7)), float(rng.choice([1e-4, 1e-3, 1e-2]))
@@ -178,7 +179,7 @@ def hostile_step(number: int, *, seed: int = 0) -> StepProblem:
     M = size[:, None] * coupling * size
     rows = rng.normal(size=(3, n, m))
     for i in range(n):
-        if rng.random() < 0.5:  # a contact between few
+        if rng.random() < 0.5:  # a contact that involves only a few of the velocities
             rows[:, i] *= rng.random(m) < 2.0 / m
         kind = rng.random() if i else 1.0
         other = rows[:, rng.integers(i)] if i else rows[:, i]

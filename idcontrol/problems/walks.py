@@ -1,4 +1,4 @@
-"""Walks, heaps and boxes that are replayed, and the contact problems of a controller along a walk."""
+"""Walks, heaps and boxes to replay, and the contact problems of a controller along a walk."""
 
 from __future__ import annotations
 
@@ -26,24 +26,27 @@ from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.types import Array, Booleans, Reference, State
 
 MOST_COPIES = 10_000
-"""The identity of a copied contact is its original's times this, plus the number of the copy."""
+"""The identity of a copied contact is the identity of the original times this, plus the number of the copy."""
 
 SETTLING = 480
 """Periods skipped at the start of a walk, while the robot accelerates."""
 
 HEAP_MU, HEAP_STEP_S = 1.0, 0.01
-"""Friction of a heap, and the step of its plant [s]."""
+"""Friction coefficient of a heap, and the step of its plant [s]."""
 
 HEAP_TOLERANCE = 1e-6
-"""ε_r of the stopping rule (Castro et al. 2022, eq. 20): Drake's, required of every island of the heap."""
+"""Tolerance ε_r of the stopping rule (Castro et al. 2022, eq. 20), as in Drake; each island of the heap must meet it.
+"""
 
 PATCH_MU, PATCH_M, PATCH_M_S, PATCH_FOOT_M = 0.5, 0.2, 0.2, 1e-3
-"""Friction of a box on a plate, edge of the square of its contacts [m], its initial sliding speed [m/s], and the radius
-of its feet [m]."""
+"""A box on a plate: friction coefficient, edge of the square of its contacts [m], initial sliding speed [m/s], radius
+of its feet [m].
+"""
 
 FILM = 1e-6
-"""Added to the radius of feet in simulators whose contacts must penetrate to act [m]: in our states contacts are closed
-to rounding, on either side."""
+"""Increment of the radius of feet in simulators whose contacts act only when they penetrate [m]; in states of this
+package contacts are closed to rounding, so the gap has either sign.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +54,11 @@ class Moment:
     """One period of a walk.
 
     Attributes:
-        state: State at its beginning.
-        reference: Reference at its beginning.
+        state: State at the start of the period.
+        reference: Reference at the start of the period.
         tau: Joint torques held during the period, shape (a,) [N m].
-        after: State at its end.
-        pressing: Number of feet that press on the ground.
+        after: State at the end of the period.
+        pressing: Number of feet with a contact force.
     """
 
     state: State
@@ -67,7 +70,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedWalk:
-    """A recorded walk, and what it takes to replay it.
+    """A recorded walk, and the functions to replay it.
 
     Attributes:
         robot: Name of the robot.
@@ -93,13 +96,13 @@ class Heap:
     Attributes:
         plant: Plant that steps them.
         start: State before they fall.
-        round: True for balls, shape (n,); the others are boxes.
+        round: True for balls, False for boxes, shape (n,).
         radius_m: Radius of a ball.
         side_m: Edge of a box.
-        width_m: Inner width of the container, and its height.
-        wall_m: Thickness of its walls.
+        width_m: Inner width of the container; its height is the same.
+        wall_m: Thickness of the container's walls.
         mu: Friction coefficient of all surfaces.
-        period_s: Length of a step.
+        period_s: Time step of the plant.
     """
 
     plant: FreeBodies
@@ -114,7 +117,7 @@ class Heap:
 
 
 def walk(robot: str, plant: str, periods: int) -> RecordedWalk:
-    """Return a straight trot on flat ground, `periods` long, from its second step on.
+    """Return a straight trot on flat ground that lasts `periods`, starting at its second step.
 
     Raises:
         InputError: The robot falls.
@@ -167,7 +170,10 @@ def heap(bodies: int) -> Heap:
 
 
 def patch(side: int) -> tuple[System, SphereContacts, State]:
-    """Return a box on a plate and its start: it slides and turns on side² contacts in a square, then comes to rest."""
+    """Return a box on a plate and its initial state.
+
+    The box slides and turns on side² contacts in a square, then comes to rest.
+    """
     system, contacts = free_body(np.diag([0.01, 0.01, 0.015])), side * side
     x, y = np.meshgrid(*2 * [np.linspace(-0.5 * PATCH_M, 0.5 * PATCH_M, side)])
     feet = np.column_stack((x.ravel(), y.ravel(), np.full(contacts, PATCH_FOOT_M - 0.05)))
@@ -199,7 +205,7 @@ class WalkStep:
 
 
 MOST_ROWS = 20_000
-"""Limit of contacts in all problems of a set together, to bound memory."""
+"""Limit on the total number of contacts in a set of problems, to bound memory."""
 
 
 def problems(walk: RecordedWalk, contacts: int | None = None) -> list[WalkStep]:
@@ -207,8 +213,8 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[WalkStep]:
 
     Args:
         walk: The walk.
-        contacts: Number of contacts in the problems in which all feet stand (`copied`); there are fewer problems with
-            many contacts (`MOST_ROWS`), but at least two. None takes all problems as they are.
+        contacts: Number of contacts per problem (`copied`); only problems in which all feet stand are used. With many
+            contacts there are fewer problems (`MOST_ROWS`), but at least two. If None, all problems are used unchanged.
     """
     setup, steps = walk.setup(), []
     controller = InverseDynamics(COULOMB_QP, setup.system, setup.contacts, setup.acceleration_gains, setup.h)
@@ -222,7 +228,7 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[WalkStep]:
 
 
 def repeated(moment: WalkStep, contacts: int) -> WalkStep:
-    """Repeat a control step with `contacts` contacts, without a memory and without a ramping foot."""
+    """Repeat a control step with `contacts` contacts, without a memory and without a foot in a load ramp."""
     problem = copied(moment.problem, contacts)
     mu = problem.contacts.mu
     cones = moment.step.cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))
@@ -230,10 +236,10 @@ def repeated(moment: WalkStep, contacts: int) -> WalkStep:
 
 
 def copied(problem: StepProblem, contacts: int) -> StepProblem:
-    """Change the number of a step's contacts to `contacts`: repeat the existing ones, or keep the first few of them.
+    """Return the step with `contacts` contacts: the existing contacts repeated, or only the first of them.
 
     Zapolsky & Drumwright (2017, section 8.4.2) do the same, "artificially increasing the number of simultaneous
-    contacts" under each foot: the motion does not depend on their number.
+    contacts" under each foot: the motion does not depend on the number of contacts.
     """
     there = len(problem.contacts)
     which = np.sort(np.resize(np.arange(there), contacts))

@@ -2,12 +2,12 @@
 
 Every solver is a compiled kernel and a thin Python function. The kernel takes its arrays from an arena
 (`idcontrol.kernels.arena`) and may be called by other kernels; the function checks shapes, calls the kernel and returns
-a frozen result with a `SolverStatus` and a checked residual. Nothing raises on a hard problem: a problem without a
-solution is an outcome, with a certificate.
+a frozen result with a `SolverStatus` and a checked residual. No solver raises an exception on a hard problem: a problem
+without a solution is an outcome, with a certificate.
 
-To add one: write `name.py` with `name_kernel`, which returns a NamedTuple, and a function that returns a result with
-`status` and `residual`. Compute the residual before calling an answer solved. Test it against an oracle that shares no
-code with it. No fast-math: results must not depend on how a compiler reorders sums, and a NaN must stay visible.
-Numba's cache watches a kernel's own file, not the files of the kernels it calls: after editing a kernel that others
-call, delete `__pycache__`.
+To add a solver: write `name.py` with `name_kernel`, which returns a NamedTuple, and a function that returns a result
+with `status` and `residual`. Compute the residual before calling an answer solved. Test it against an oracle that
+shares no code with it. No fast-math: results must not depend on how a compiler reorders sums, and a NaN must stay
+visible. Numba's cache watches a kernel's own file, not the files of the kernels it calls: after editing a kernel that
+others call, delete `__pycache__`.
 """

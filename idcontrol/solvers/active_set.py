@@ -1,9 +1,9 @@
-"""Dual active set (Goldfarb & Idnani 1983): the smallest-norm point of a polyhedron, finite and with certificates.
+"""Dual active set (Goldfarb & Idnani 1983): smallest-norm point of a polyhedron, or a proof that it is empty.
 
 `smallest_norm_kernel` solves min ½|y|² s.t. E y = e, A y ≥ b with rows of length one. The projection of stage I
-(math.md, sections 4.4 and 7.3) has this form. Every strictly convex quadratic program can be brought to it
-(`idcontrol.solvers.active_set_qp`). The search is `approach`; branch and bound (`idcontrol.solvers.enumerate`)
-continues it from node to node.
+(math.md, sections 4.4 and 7.3) has this form. Every strictly convex quadratic program can be transformed to this form
+(`idcontrol.solvers.active_set_qp`). The search `approach` ends after finitely many steps; branch and bound
+(`idcontrol.solvers.enumerate`) continues it from node to node.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array, Integers
 
 FEASIBLE: Final = 1e-10
-"""Violation below which a row is not taken in, relative to its constant: two digits below `TOLERANCE`."""
+"""Violation below which a row is not added, relative to its constant: two digits below `TOLERANCE`."""
 ROUNDING: Final = 1e-15
 """Violation that rounding causes, relative to |y|."""
 DEPENDENT: Final = 1e-20
-"""A row of length one is a combination of the active ones if |row⊥|² is below this."""
+"""A row of length one depends linearly on the active rows if |row⊥|² is below this."""
 SAME: Final = 1e-11
-"""A row that depends on the active ones agrees with them if it is violated by less than this times |y|: the noise that
-whitening with a condition number of 1e8 leaves in the rows."""
+"""A row that depends on the active rows agrees with them if it is violated by less than this times |y|. This is the
+noise in rows after whitening with a condition number of 1e8.
+"""
 DEPENDENT_EQUALITY: Final = 1e-16
 """`DEPENDENT` for equalities, which carry the noise of earlier computations (math.md, section 13.4)."""
 _REFINEMENTS: Final = 3
@@ -60,10 +61,10 @@ class Rows(NamedTuple):
     """Rows of length one (or zero) over y: the value of row r is columns[:, r]·y + offset[r].
 
     Attributes:
-        columns: One row per column, so that all are tested at once, shape (k, p).
-        offset: Shape (p,).
+        columns: One row per column, so that one loop tests all rows, shape (k, p).
+        offset: Constants of the rows, shape (p,).
         tolerance: How far each row may miss its demand, in addition to 1e-15 |y|, shape (p,). `approach` raises it for
-            rows that depend on the active ones and contradict them by rounding only.
+            rows that depend on the active rows and contradict them by rounding only.
     """
 
     columns: Array
@@ -79,7 +80,7 @@ class Point(NamedTuple):
         u: Multipliers of the active rows, y = Σ u · row; shape (k,).
         factor: Factor of the active rows.
         value: Values of the rows at y, shape (p,).
-        demand: `FREE`, `POSITIVE` (≥ 0), `NEGATIVE` (≤ 0) or `ZERO`, shape (p,).
+        demand: Demand on each row: `FREE`, `POSITIVE` (≥ 0), `NEGATIVE` (≤ 0) or `ZERO`, shape (p,).
     """
 
     y: Array
@@ -94,10 +95,10 @@ class Approach(NamedTuple):
 
     Attributes:
         status: SOLVED (each row meets its demand), INFEASIBLE, ITERATIONS or CUT_OFF (½|y|² ≥ the limit).
-        size: How many rows are active.
-        steps: Rows taken in.
-        row: Row that contradicts the active ones where the status is INFEASIBLE.
-        violation: How far that row misses its demand.
+        size: Number of active rows.
+        steps: Number of rows added.
+        row: Row that contradicts the active rows if the status is INFEASIBLE.
+        violation: Distance by which that row misses its demand.
     """
 
     status: int
@@ -108,13 +109,13 @@ class Approach(NamedTuple):
 
 
 class SmallestNorm(NamedTuple):
-    """The point of smallest norm that meets all rows; its arrays come from the caller's arena.
+    """The point of smallest norm that satisfies all rows; its arrays come from the caller's arena.
 
     Attributes:
         status: SOLVED (each row holds to its tolerance), INFEASIBLE, ITERATIONS or INACCURATE.
-        iterations: Rows taken in.
+        iterations: Number of rows added to the active set.
         y: The point, shape (k,).
-        multipliers: y = Σ multiplier · row, ≥ 0 on inequalities, shape (p,). Where the status is INFEASIBLE, the
+        multipliers: y = Σ multiplier · row, ≥ 0 on inequalities, shape (p,). If the status is INFEASIBLE, the
             certificate c: c ≥ 0 on inequalities, Σ c row = 0, offset·c < 0.
         factor: Factor of the active rows, equalities first.
         n_active: Number of active rows.
@@ -132,14 +133,14 @@ _NO_ANSWER: Final = RowLcpAnswer(
     SOLVED, 0, 0.0, ACTIVE_SET, np.empty(0), np.empty(0), np.empty(0), np.empty(0, dtype=np.int64)
 )
 _NO_EQUALITIES = np.int64(0)
-"""An array, since Numba compiles `smallest_norm_kernel` anew for a literal."""
+"""Zero as an array, because Numba compiles `smallest_norm_kernel` separately for a literal."""
 
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def solve_active(offset: Array, factor: RowFactor, count: int, y: Array, u: Array) -> None:
     """Write the smallest y with row · y + offset = 0 on the active rows, and its multipliers u.
 
-    With t = -upper⁻ᵀ offset they are y = basisᵀ t and u = upper⁻¹ t.
+    With t = -upper⁻ᵀ offset the solution is y = basisᵀ t and u = upper⁻¹ t.
     """
     active, basis, upper = factor.active, factor.basis, factor.upper
     for a in range(count):
@@ -169,7 +170,10 @@ def _evaluate(rows: Rows, point: Point) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _most_violated(rows: Rows, point: Point, rounding: float) -> tuple[int, float]:
-    """Return the row that misses its demand most, beyond its tolerance and `rounding`, and by how much; -1 for none."""
+    """Return the row that misses its demand most, beyond its tolerance and `rounding`, and its violation.
+
+    The row is -1 if every row meets its demand.
+    """
     value, demand, tolerance = point.value, point.demand, rows.tolerance
     enter, violation = -1, 0.0
     for r in range(value.size):
@@ -184,7 +188,10 @@ def _most_violated(rows: Rows, point: Point, rounding: float) -> tuple[int, floa
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _first_to_leave(point: Point, count: int, loss: Array) -> tuple[int, float]:
-    """Return the active row whose multiplier first reaches zero at the rates -`loss`, and when; -1 and inf for none."""
+    """Return the active row whose multiplier first reaches zero, and the step length.
+
+    Multipliers change at the rates -`loss`. If no multiplier reaches zero, the row is -1 and the length inf.
+    """
     u, active, demand = point.u, point.factor.active, point.demand
     biggest = 1.0
     for a in range(count):
@@ -206,22 +213,22 @@ def _first_to_leave(point: Point, count: int, loss: Array) -> tuple[int, float]:
 def _take_in(
     rows: Rows, point: Point, count: int, row: int, violation: float, same: float, loss: Array
 ) -> tuple[bool, int, float]:
-    """Move to the smallest y that meets the active rows and one more (Goldfarb & Idnani 1983, step 2).
+    """Move to the smallest y that satisfies the active rows and one more row (Goldfarb & Idnani 1983, step 2).
 
     The row is Σ coefficient · active row + rest: per unit of its multiplier y moves by rest, and each active multiplier
-    loses its coefficient. An active row leaves if its multiplier reaches zero on the way.
+    loses its coefficient. An active row leaves the set when its multiplier reaches zero during the move.
 
     Args:
         rows: The rows.
         point: The point.
-        count: How many rows are active.
-        row: The row to take in.
-        violation: How far it misses its demand.
-        same: A row that depends on the active ones agrees with them up to this violation.
+        count: Number of active rows.
+        row: The row to add.
+        violation: Distance by which the row misses its demand.
+        same: A row that depends on the active rows agrees with them up to this violation.
         loss: Result, shape (k,): coefficients of the active rows, even if the row contradicts them.
 
     Returns:
-        False if the row contradicts the active ones; number of active rows; remaining violation.
+        False if the row contradicts the active rows; number of active rows; remaining violation.
     """
     y, u, factor = point.y, point.u, point.factor
     coefficients, rest, k = factor.coefficients, factor.rest, point.y.size
@@ -267,17 +274,17 @@ def _take_in(
 def approach(rows: Rows, point: Point, count: int, limit: float, max_steps: int, loss: Array) -> Approach:
     """Continue from a dual feasible point to the smallest y that meets all demands.
 
-    Each step takes in the row that misses its demand most. |y| grows with each step: no active set returns, and the
-    search may end once it is beyond `limit`.
+    Each step adds the row that misses its demand most. |y| grows with each step, so no active set recurs, and the
+    search may end once |y| exceeds `limit`.
 
     Args:
         rows: The rows.
         point: The point; multipliers of active rows have the sign of their demand.
-        count: How many rows are active.
+        count: Number of active rows.
         limit: The search ends at points with ½|y|² at or above this.
-        max_steps: Steps allowed.
-        loss: Scratch, shape (k,); where the status is INFEASIBLE, the contradicting row is Σ loss · active row, up to
-            its sign.
+        max_steps: Limit of steps.
+        loss: Scratch, shape (k,); if the status is INFEASIBLE, the contradicting row is Σ loss · active row, up to its
+            sign.
 
     Returns:
         The outcome.
@@ -298,10 +305,10 @@ def approach(rows: Rows, point: Point, count: int, limit: float, max_steps: int,
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _hold_equalities(rows: Rows, point: Point, equalities: int) -> tuple[int, int, float]:
-    """Take in the first rows one after the other; skip rows that depend on earlier ones and hold.
+    """Add the equality rows one after the other; skip rows that depend on earlier rows and hold.
 
     Returns:
-        Number of active rows; the row that contradicts earlier ones, -1 for none; its violation.
+        Number of active rows; the row that contradicts earlier rows, -1 if no row does; its violation.
     """
     columns, offset, y, factor = rows.columns, rows.offset, point.y, point.factor
     count, largest = 0, 0.0
@@ -330,15 +337,15 @@ def _hold_equalities(rows: Rows, point: Point, equalities: int) -> tuple[int, in
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestNorm:
-    """Find the y of smallest norm where the first `equalities` rows are zero and the others not negative.
+    """Find the y of smallest norm at which the first `equalities` rows are zero and all other rows are nonnegative.
 
     Args:
         rows: The rows, equalities first; their tolerances are raised by `approach`.
         equalities: Number of rows that are equalities.
-        arena: Arena for all arrays, including the answer's.
+        arena: Arena for all arrays, including the arrays of the answer.
 
     Returns:
-        The point, or the certificate that there is none.
+        The point, or a certificate that no point satisfies the rows.
     """
     k, p = rows.columns.shape
     y, u, multipliers, factor = zeros(arena, k), vector(arena, k), vector(arena, p), empty_factor(k, arena)
@@ -358,7 +365,7 @@ def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestN
 
     count, steps, status = fixed, 0, ITERATIONS
     while steps < limit:
-        # recompute what was accumulated, until nothing changes
+        # recompute accumulated values until the active set no longer changes
         solve_active(rows.offset, factor, count, y, u)
         end = approach(rows, point, count, np.inf, limit - steps, loss)
         count = end.size
@@ -373,7 +380,7 @@ def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestN
             if not end.violation <= SLIGHT * (side + abs(rows.offset[end.row] + end.violation)):
                 status = INFEASIBLE
                 break
-            rows.tolerance[end.row] = end.violation  # and start over
+            rows.tolerance[end.row] = end.violation  # and restart
             count = fixed
             steps += 1
     if status == ITERATIONS:
@@ -394,9 +401,9 @@ def _refine_multipliers(
 ) -> float:
     """Refine the multipliers z of the active rows, with residuals in doubled precision; return the last residual.
 
-    Where rows are nearly dependent, multipliers are so large that rounding one of them moves y beyond the tolerance. So
-    the rows are factored afresh with the largest multipliers last. Their multipliers are computed first, and each is
-    rounded before the next one is computed, which then compensates for it (Babai's nearest plane).
+    If rows are nearly dependent, multipliers are so large that rounding one of them moves y beyond the tolerance. The
+    rows are therefore factored again with the largest multipliers last. The largest multipliers are computed first and
+    rounded; each later multiplier compensates for the rounding of the earlier ones (Babai's nearest plane).
     """
     y, z, factor, count = solution.y, solution.multipliers, solution.factor, solution.n_active
     active, upper, rest = factor.active, factor.upper, factor.rest
@@ -442,11 +449,11 @@ def project_kernel(rho: Array, r: Array, roundoff: Array, arena: Arena) -> RowLc
         rho: Rows ρ, shape (n, k).
         r: Constants, shape (n,).
         roundoff: Rounding bounds of r, shape (n,).
-        arena: Arena for all arrays, including the answer's.
+        arena: Arena for all arrays, including the arrays of the answer.
 
     Returns:
-        The answer, with a certificate when the status is INFEASIBLE. Its residual is measured in doubled precision
-        where double is not enough.
+        The answer, with a certificate if the status is INFEASIBLE. Its residual is measured in doubled precision if
+        double precision is not sufficient.
     """
     n, k = rho.shape
     w, columns = vector(arena, n), matrix(arena, k, n)
@@ -494,7 +501,7 @@ def project(rho: Array, r: Array) -> RowLcpResult:
         r: Constants, shape (n,).
 
     Returns:
-        The outcome, its residual checked; INFEASIBLE with a certificate if no y has ρy + r ≥ 0.
+        The outcome with its checked residual; INFEASIBLE with a certificate if no y has ρy + r ≥ 0.
 
     Raises:
         InputError: The shapes do not fit.

@@ -1,8 +1,8 @@
 """Strictly convex quadratic programs by the dual active set (Goldfarb & Idnani 1983).
 
 With H = L Lᵀ and y = Lᵀx + L⁻¹g the program min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e becomes the smallest-norm point of a
-polyhedron, which `idcontrol.solvers.active_set` finds. This module transforms there and back, refines the answer, and
-computes the residual that decides whether it is solved.
+polyhedron, which `idcontrol.solvers.active_set` finds. This module transforms the program and the solution, refines the
+solution, and computes the residual that decides whether the status is SOLVED.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class QpAnswer(NamedTuple):
     """Outcome of `qp_kernel`; its arrays come from the caller's arena.
 
     Attributes:
-        status: Number of a `SolverStatus`; INACCURATE also where H is not positive definite.
-        iterations: Rows taken in.
-        residual: `qp_residual`; inf where there is no answer.
+        status: Number of a `SolverStatus`; INACCURATE also if H is not positive definite.
+        iterations: Number of rows added to the active set.
+        residual: `qp_residual`; inf if there is no answer.
         x: Minimizer, shape (k,).
-        multipliers: Of E, then of A, shape (m + p,): Hx + g = Eᵀv + Aᵀu. Where the status is INFEASIBLE the certificate
-            c: c ≥ 0 on A, Eᵀc_E + Aᵀc_A = 0, e·c_E + b·c_A > 0.
+        multipliers: Multipliers v of E, then u of A, shape (m + p,): Hx + g = Eᵀv + Aᵀu. If the status is INFEASIBLE,
+            the certificate c: c ≥ 0 on A, Eᵀc_E + Aᵀc_A = 0, e·c_E + b·c_A > 0.
         active: The active rows, numbered as the multipliers.
     """
 
@@ -76,7 +76,7 @@ class QpAnswer(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _distance(row: Array, side: float, x: Array) -> tuple[float, float]:
-    """Return how far x is above the plane row · x = side, and the length of the row, 1 for a zero row."""
+    """Return the signed distance of x above the plane row · x = side, and the length of the row, 1 for a zero row."""
     slack, square = -side, 0.0
     for i in range(x.size):
         slack += row[i] * x[i]
@@ -89,8 +89,9 @@ def _distance(row: Array, side: float, x: Array) -> tuple[float, float]:
 def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> float:
     """Compute the largest relative violation of the optimality conditions of a quadratic program.
 
-    Violated rows count as distances relative to the longer of |x| and |g| / max H_ii. Gradients (stationarity Hx + g =
-    Aᵀu + Eᵀv, signs of u) are relative to the largest of their terms, u·(A x - b) to the product of both.
+    The violation of a row is a distance relative to the larger of |x| and |g| / max H_ii. The violation of stationarity
+    (Hx + g = Aᵀu + Eᵀv) and of the signs of u is relative to the largest of the gradient's terms. The complementarity
+    u·(A x - b) is relative to the product of these two references.
 
     Args:
         program: The program.
@@ -147,9 +148,9 @@ class _WhiteRows(NamedTuple):
     """Rows a·x - b of a program over y = Lᵀx + L⁻¹g.
 
     Attributes:
-        rows: E, then A, brought to length one; p of them.
+        rows: The p rows of E, then of A, scaled to length one.
         lengths: |L⁻¹a|, 1 for a zero row, shape (p,).
-        scale: Estimate of the length of x, to which tolerances are relative.
+        scale: Estimate of the length of x; tolerances are relative to it.
     """
 
     rows: Rows
@@ -178,7 +179,7 @@ def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, arena: Aren
         norm = np.sqrt(square) if square > 0.0 else 1.0
         scale = max(scale, (abs(side) if i < m else side) / norm)
         offset[i], tolerance[i] = -side, FEASIBLE * norm
-    # L⁻¹ on all rows at once
+    # apply L⁻¹ to all rows in one pass
     for d in range(k):
         for i in range(p):
             columns[d, i] /= L[d, d]
@@ -211,8 +212,8 @@ def _refine(
     """Refine x and the multipliers on the active rows by one step of iterative refinement.
 
     With s = -(Hx + g - Σ multiplier · row) and t the residuals of the active rows, dx and du solve H dx - Σ du · row =
-    s, row · dx = t. It reuses the factors of H and of the whitened active rows; `lengths` are the lengths of those
-    rows.
+    s, row · dx = t. The factors of H and of the whitened active rows are reused; `lengths` are the lengths of the
+    whitened rows.
     """
     H, g = program.H, program.g
     A, b, E, e = program.A, program.b, program.E, program.e
@@ -274,10 +275,10 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
 
     Args:
         program: The program.
-        arena: Arena for all arrays, including the answer's.
+        arena: Arena for all arrays, including the arrays of the answer.
 
     Returns:
-        The answer, with a certificate when the status is INFEASIBLE.
+        The answer, with a certificate if the status is INFEASIBLE.
     """
     H, g = program.H, program.g
     A, b, E, e = program.A, program.b, program.E, program.e
@@ -289,7 +290,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
 
     solve_lower(L, origin)
-    if m == 0:  # no row is active if the unconstrained minimum meets them all, as in most steps of a robot that stands
+    if m == 0:  # no row is active if the unconstrained minimum satisfies all rows, as in most steps of a standing robot
         for d in range(k):
             x[d] = -origin[d]
         solve_lower_transposed(L, x)
@@ -327,15 +328,15 @@ class QpResult:
     """Outcome of a quadratic program.
 
     Attributes:
-        status: SOLVED, INFEASIBLE, ITERATIONS or INACCURATE (also where H is not positive definite).
-        x: Minimizer, shape (k,); zeros where there is none.
-        multipliers: Of the inequalities, shape (p,), ≥ 0: Hx + g = Aᵀu + Eᵀv.
-        equality_multipliers: Of the equalities, shape (m,).
+        status: SOLVED, INFEASIBLE, ITERATIONS or INACCURATE (also if H is not positive definite).
+        x: Minimizer, shape (k,); zeros if there is no minimizer.
+        multipliers: Multipliers u ≥ 0 of the inequalities, shape (p,): Hx + g = Aᵀu + Eᵀv.
+        equality_multipliers: Multipliers v of the equalities, shape (m,).
         active: Inequalities of the final active set.
-        residual: Largest relative violation of the optimality conditions (`qp_residual`); inf where there is no answer.
-        iterations: Rows taken in.
-        certificate: Where the status is INFEASIBLE: (c_A, c_E), c_A ≥ 0, with Aᵀc_A + Eᵀc_E = 0 and
-            b·c_A + e·c_E > 0, so that no x meets the rows.
+        residual: Largest relative violation of the optimality conditions (`qp_residual`); inf if there is no answer.
+        iterations: Number of rows added to the active set.
+        certificate: If the status is INFEASIBLE, (c_A, c_E) with c_A ≥ 0, Aᵀc_A + Eᵀc_E = 0 and b·c_A + e·c_E > 0: a
+            proof that no x satisfies the constraints.
     """
 
     status: SolverStatus
@@ -351,7 +352,10 @@ class QpResult:
 def checked_qp(
     H: Array, g: Array, A: Array | None, b: Array | None, E: Array | None, e: Array | None
 ) -> QuadraticProgram:
-    """Return the program as contiguous float64, absent rows as empty ones; raise InputError if shapes do not fit."""
+    """Return the program as contiguous float64, with empty arrays for absent rows.
+
+    Raise InputError if shapes do not fit.
+    """
     H, g = np.ascontiguousarray(H, dtype=np.float64), np.ascontiguousarray(g, dtype=np.float64)
     k = g.size
     A = np.zeros((0, k)) if A is None else np.ascontiguousarray(A, dtype=np.float64)
@@ -381,11 +385,11 @@ def solve_qp(
         g: Shape (k,).
         A: Inequality rows, shape (p, k).
         b: Shape (p,).
-        E: Equality rows, shape (m, k); they may be dependent if they agree.
+        E: Equality rows, shape (m, k); dependent rows are allowed if they agree.
         e: Shape (m,).
 
     Returns:
-        The outcome, its residual checked; INFEASIBLE with a certificate if no x meets the rows.
+        The outcome with its checked residual; INFEASIBLE with a certificate if no x satisfies the constraints.
 
     Raises:
         InputError: The shapes do not fit.

@@ -1,4 +1,4 @@
-"""Orthonormal bases of rows that may depend on each other."""
+"""Orthonormal bases of rows that may be linearly dependent."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from idcontrol.types import Array
 def all_solutions(
     rows: Array, extra: Array, smallest: float, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Find all x with rows x = extra, as x = shortest + waysᵀ z: Householder reflections with row pivoting.
+    """Find all x with rows x = extra, as x = shortest + waysᵀ z, by Householder reflections with row pivoting.
 
     Args:
         rows: Shape (n, k); overwritten.
-        extra: Shape (n,); overwritten.
-        smallest: A row whose remainder is no longer than this depends on the others and is skipped.
+        extra: Right sides, shape (n,); overwritten.
+        smallest: A row whose remainder is no longer than this counts as dependent and is skipped.
         arena: Arena for all arrays.
 
     Returns:
-        The shortest solution, shape (k,), and orthonormal ways along which no row changes, shape (k - rank, k).
+        The shortest solution, shape (k,), and orthonormal directions in which no row changes, shape (k - rank, k).
     """
     n, k = rows.shape
     mirrors, shortest = matrix(arena, min(n, k), k), zeros(arena, k)
@@ -42,7 +42,7 @@ def all_solutions(
         for d in range(k):
             rows[rank, d], rows[best, d] = rows[best, d], rows[rank, d]
         extra[rank], extra[best] = extra[best], extra[rank]
-        # the remainder of this row becomes a coordinate of its own
+        # reflect the remainder of this row onto one coordinate
         mirror = mirrors[rank]
         own = -norm if rows[rank, rank] > 0.0 else norm
         length = np.sqrt(norm * (norm + abs(rows[rank, rank])))
@@ -71,7 +71,7 @@ def all_solutions(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_squares(sums: Array, row: Array) -> None:  # pragma: no cover - compiled
-    """Add the squares of a row to sums, shapes (n,)."""
+    """Add the squares of a row to `sums`, shapes (n,)."""
     for i in range(row.shape[0]):
         sums[i] += row[i] * row[i]
 
@@ -80,12 +80,12 @@ def _add_squares(sums: Array, row: Array) -> None:  # pragma: no cover - compile
 def column_basis(
     columns: Array, extra: Array, smallest: float, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Reduce columnsᵀ x = extra to independent equations with orthonormal rows: Gram-Schmidt with row pivoting.
+    """Reduce columnsᵀ x = extra to independent equations with orthonormal rows, by Gram-Schmidt with row pivoting.
 
     Args:
-        columns: The rows, one per column, so that all are reduced at once, shape (k, n); overwritten.
+        columns: The rows, one per column, so that one loop reduces all rows, shape (k, n); overwritten.
         extra: Right side of each row, shape (n,); overwritten.
-        smallest: A row whose remainder is no longer than this depends on the others.
+        smallest: A row whose remainder is no longer than this counts as dependent.
         arena: Arena for all arrays.
 
     Returns:
@@ -143,8 +143,8 @@ def column_basis(
 def reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
     """Triangularize the first `wide` columns by Householder with column pivoting, down to the length `smallest`.
 
-    G, which holds the columns as rows, ← G Qᵀ with Q orthogonal, so that those columns are zero (or that short) below
-    the first entries. Returns the rank, which is the number of these entries.
+    G holds the columns as rows. It becomes G Qᵀ with Q orthogonal, so that those columns are zero (or shorter than
+    `smallest`) below the first rank entries. Returns the rank.
     """
     columns, rows = G.shape
     v, used = vector(arena, rows), indices(arena, wide)

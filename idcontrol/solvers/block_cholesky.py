@@ -1,8 +1,8 @@
 r"""Sparse Cholesky factorization ``A = UᵀU`` in blocks of six (Castro et al. 2022, section VIII-D).
 
-A is symmetric positive definite; its blocks are nodes of a graph: block (i, j) is nonzero only along an edge. Nodes are
-eliminated in the order of smallest degree, so that contact graphs cause little fill-in. `analyze` finds the structure
-once for a graph; `factorize` and `solve` work on every matrix with that graph.
+A is symmetric positive definite. Its blocks belong to a graph: block (i, j) is nonzero only if nodes i and j share an
+edge. Nodes are eliminated in the order of smallest degree, so that contact graphs cause little fill-in. `analyze` finds
+the structure once per graph; `factorize` and `solve` work on every matrix with that graph.
 
 Blocks are stored as rows of U, so that every inner loop runs along memory.
 """
@@ -26,7 +26,7 @@ from idcontrol.kernels.six import (
 from idcontrol.types import Array, Integers
 
 BLOCK = SIX
-"""Rows of a block: a rigid body's velocities."""
+"""Rows of a block: the six velocities of a rigid body."""
 
 _ONE = np.uint64(1)
 _WORD = 64
@@ -38,7 +38,7 @@ class Structure(NamedTuple):
     Attributes:
         place: Place of each node, shape (n,).
         start: Blocks right of the diagonal in row k are ``start[k]`` to ``start[k + 1]``, shape (n + 1,).
-        column: Their columns as places, ascending in each row, shape (nnz,).
+        column: Columns of these blocks as places, ascending in each row, shape (nnz,).
     """
 
     place: Integers
@@ -48,7 +48,7 @@ class Structure(NamedTuple):
 
 @njit(cache=True, inner=True)
 def _count(word: np.uint64) -> int:  # pragma: no cover - compiled
-    """Count the bits that are set."""
+    """Count the set bits."""
     x = word
     x = x - ((x >> _ONE) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -69,11 +69,11 @@ def _sort(values: Integers) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True)
 def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compiled
-    """Find the elimination order and the structure of U, by smallest degree; among equals the lower number goes first.
+    """Find the elimination order by smallest degree (ties: lower number first), and the structure of U.
 
     Args:
         n: Number of nodes.
-        edges: Pairs of nodes, shape (e, 2); repetitions and loops do no harm.
+        edges: Pairs of nodes, shape (e, 2); repetitions and loops are ignored.
     """
     words = (n + _WORD - 1) // _WORD
     adjacent = np.zeros((n, words), dtype=np.uint64)
@@ -128,7 +128,7 @@ def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compile
 
 @njit(cache=True, inner=True)
 def slot(structure: Structure, i: int, j: int) -> int:  # pragma: no cover - compiled
-    """Return the number of block (i, j) of U, i < j, both places; the block must exist."""
+    """Return the index of block (i, j) of U, i < j, both places; the block must exist."""
     low, high = int(structure.start[i]), int(structure.start[i + 1])
     while low < high:
         middle = (low + high) // 2
@@ -141,9 +141,9 @@ def slot(structure: Structure, i: int, j: int) -> int:  # pragma: no cover - com
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _factor_diagonal(A: Array) -> bool:  # pragma: no cover - compiled
-    """A ← its upper factor, in place; only the upper triangle is read. False if A is not positive definite.
+    """Overwrite A with its upper factor; only the upper triangle is read. Return False if A is not positive definite.
 
-    It is three times as fast as `idcontrol.kernels.linear.cholesky`, because the compiler knows the size.
+    With the size known to the compiler this is three times as fast as `idcontrol.kernels.linear.cholesky`.
     """
     for r in range(BLOCK):
         for q in range(r):
@@ -164,14 +164,15 @@ def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # p
     Args:
         structure: From `analyze`.
         diagonal: Diagonal blocks by place, shape (n, 6, 6); upper triangles are read.
-        upper: Blocks right of them by `slot`, shape (nnz, 6, 6), zero where U fills in.
+        upper: Blocks right of the diagonal by `slot`, shape (nnz, 6, 6), zero at the fill-in of U.
 
     Returns:
         False if A is not positive definite.
     """
     start, column = structure.start, structure.column
     n = start.shape[0] - 1
-    # rows that reach column j next are a linked list from first[j]; reached[k] is the block of row k there
+    # a linked list from first[j] holds the rows that reach column j next; reached[k] is the block of row k in that
+    # column
     first, following, reached = np.full(n, -1), np.full(n, -1), start[:n].copy()
     where = np.full(n, -1)
     for j in range(n):
@@ -203,13 +204,13 @@ def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # p
 
 @njit(cache=True, inner=True, error_model="numpy")
 def solve(structure: Structure, diagonal: Array, upper: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """Overwrite x with A⁻¹ x, A factorized.
+    """Overwrite x with A⁻¹ x for a factorized A.
 
     Args:
         structure: From `analyze`.
         diagonal: From `factorize`.
         upper: From `factorize`.
-        x: By place, shape (n, 6).
+        x: Vector by place, shape (n, 6).
     """
     start, column = structure.start, structure.column
     n = start.shape[0] - 1

@@ -1,12 +1,12 @@
 """The solution of a Coulomb contact problem that is closest to a target (math.md, chapter 6).
 
-Along the diagonals of its tangents a friction pyramid is a box: with p = f_S + f_T and the velocity v_S + v_T, and with
-q = f_S - f_T and v_S - v_T, friction acts along each diagonal by itself, |p| ≤ μ f_N. So Coulomb's law is three choices
-per contact, each between convex sets: open or closed, and along either diagonal sliding one way, sticking, or sliding
-the other way. `nearest_solution` searches the choices by branch and bound, and makes a choice only where the nearest
-point without it breaks the law. `idcontrol.solvers.modes` runs the same search without a starting solution, where
-Lemke's method ended on a ray. MINDIFF (Zapolsky & Drumwright 2017, Algorithm 3) tries all bases of the LCP:
-`idcontrol.solvers.mindiff`.
+In coordinates along the diagonals of its tangents a friction pyramid is a box. One diagonal has p = f_S + f_T and the
+velocity v_S + v_T, the other has q = f_S - f_T and v_S - v_T; friction acts along each separately, |p|, |q| ≤ μ f_N.
+Coulomb's law therefore consists of three choices per contact between convex sets: open or closed, and along each
+diagonal sliding forward, sticking, or sliding backward. `nearest_solution` searches the choices by branch and bound; it
+makes a choice only if the nearest point without that choice violates the law. `idcontrol.solvers.modes` runs the same
+search without an initial solution, after Lemke's method ended on a ray. MINDIFF (Zapolsky & Drumwright 2017,
+Algorithm 3), in `idcontrol.solvers.mindiff`, tries all bases of the LCP instead.
 """
 
 from __future__ import annotations
@@ -36,38 +36,39 @@ from idcontrol.solvers.factor import RowFactor
 from idcontrol.solvers.status import INFEASIBLE, SOLVED
 from idcontrol.types import Array, Integers
 
-# Rows of a contact, row by row for all contacts; a row is zero on the border of its condition.
+# Rows of a contact; each kind is stored for all contacts before the next. A row is zero on the boundary of its
+# condition.
 FORCE: Final = 0
-"""f_N."""
+"""Row f_N."""
 MARGIN: Final = 1
-"""μ f_N - p, μ f_N + p, μ f_N - q, μ f_N + q: distances of friction from the bounds along both diagonals."""
+"""First of the rows μ f_N - p, μ f_N + p, μ f_N - q, μ f_N + q: distances of friction from its bounds."""
 NORMAL: Final = 5
-"""N v⁺ + φ/h."""
+"""Row N v⁺ + φ/h."""
 SLIP: Final = 6
-"""v_S + v_T and v_S - v_T."""
+"""First of the rows v_S + v_T and v_S - v_T."""
 ROWS: Final = 8
 
 CHOICES: Final = 3
-"""Choices per contact: open or closed; then along each diagonal sliding negatively, sticking, sliding positively."""
+"""Choices per contact: open or closed; then for each diagonal sliding negatively, sticking, or sliding positively."""
 OPTIONS: Final = 3
-"""Most options of a choice."""
+"""Maximum number of options of a choice."""
 
 RIDGE: Final = 1e-8
-"""Added to the diagonal of the objective's matrix, relative to its mean: ½|y|² decides what torque does not determine.
-"""
+"""Added to the diagonal of the objective's matrix, relative to its mean: ½|y|² decides among equal torques."""
 _WORTH: Final = 1e-9
-"""Smallest improvement of the objective worth a search, relative to it plus ½(|w ∘ t0|² + |w ∘ target|²)."""
+"""Smallest improvement of the objective that is worth a search, relative to it plus ½(|w ∘ t0|² + |w ∘ target|²)."""
 _VELOCITY: Final = 1e-6
 """A contact velocity is zero below this times the largest free one (math.md, section 13.3)."""
 _FORCE: Final = 1e-8
 """A normal impulse is zero below this times the largest (math.md, section 13.3)."""
 
 TICK_WORK: Final = 4800
-"""Quadratic programs of a search in one control step, times the square of the number of contacts: 300 at four contacts,
-about a millisecond.
+"""Limit of quadratic programs in the search of one control step, times the square of the number of contacts: 300
+programs at four contacts, about a millisecond.
 
-A program takes some 3 µs at four contacts, and time grows with the square of their number. A trot needs at most about
-100 (math.md, section 6.3)."""
+A program takes about 3 µs at four contacts; its time grows with the square of their number. A trot needs at most about
+100 programs (math.md, section 6.3).
+"""
 
 
 class NearestProblem(NamedTuple):
@@ -77,7 +78,7 @@ class NearestProblem(NamedTuple):
 
     Attributes:
         V: Contact velocities per impulse, shape (3n, 3n): J Γ Jᵀ.
-        v0: Contact velocities at y = 0, φ/h added to the normal ones, shape (3n,) [m/s].
+        v0: Contact velocities at y = 0, plus φ/h in the normal direction, shape (3n,) [m/s].
         mu: Friction coefficients, finite, shape (n,).
         T: Torque (or any other quantity with a target) per impulse, shape (t, 3n).
         t0: Torque at y = 0, shape (t,).
@@ -95,14 +96,14 @@ class NearestProblem(NamedTuple):
 
 
 class NearestResult(NamedTuple):
-    """The solution closest to the target, and what the search proved.
+    """The solution closest to the target, and the bounds that the search proved.
 
     Attributes:
         y: Impulses (f_N, f_S, f_T), shape (3n,).
-        value: Objective at y: ½|w ∘ (T y + t0 - target)|² and the ridge on ½|y|²; inf without a solution.
-        lower_bound: No solution has a smaller objective; equal to `value` if proved.
+        value: Objective ½|w ∘ (T y + t0 - target)|² plus the ridge on ½|y|²; inf without a solution.
+        lower_bound: Lower bound of the objective of any solution; equal to `value` if proved.
         proved: True if the search was completed, so that y is the closest of all solutions.
-        nodes: Quadratic programs solved.
+        nodes: Number of quadratic programs solved.
     """
 
     y: Array
@@ -118,9 +119,9 @@ class _Metric(NamedTuple):
     Attributes:
         L: Cholesky factor of the objective's matrix H = Tᵀ diag(w²) T + ridge, shape (3n, 3n).
         origin: L⁻¹ g with the objective's gradient g at y = 0, shape (3n,).
-        constant: Smallest objective of all y.
+        constant: Minimum of the objective over all y.
         scale: Reference for differences of the objective.
-        definite: True if H is positive definite; it is unless something is not finite.
+        definite: True if H is positive definite, which is the case if all values are finite.
     """
 
     L: Array
@@ -135,7 +136,8 @@ class _Node(NamedTuple):
 
     Attributes:
         point: The solution y = z, shape (3n,); its values and demands have shape (8n,).
-        choices: Choices so far, shape (3n,): 1 + the option, 0 if undecided; normals, then first and second diagonals.
+        choices: Choices so far, shape (3n,): 1 + the option, 0 if undecided. Order: normals, first diagonals, second
+            diagonals.
     """
 
     point: Point
@@ -237,7 +239,7 @@ def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> Rows:
     tolerance, shorten = vector(arena, p), zeros(arena, p)
     _lengths(columns, tolerance)
     scale = _impulse_scale(metric, offset, tolerance)
-    for d in range(k):  # L⁻¹ on all rows at once
+    for d in range(k):  # apply L⁻¹ to all rows in one pass
         inverse, at = 1.0 / L[d, d], origin[d]
         for r in range(p):
             columns[d, r] *= inverse
@@ -281,7 +283,7 @@ def _choose(node: _Node, n: int, choice: int, option: int) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _outside(rows: Rows, node: _Node, row: int, demand: int) -> float:
-    """Return how far a row is from any demand that an option could make; zero within its tolerance."""
+    """Return the distance of a row from the union of all demands that an option can make; zero within its tolerance."""
     value = node.point.value[row]
     miss = -value if demand == POSITIVE else (value if demand == NEGATIVE else abs(value))
     return miss if miss > rows.tolerance[row] else 0.0
@@ -289,7 +291,7 @@ def _outside(rows: Rows, node: _Node, row: int, demand: int) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _distance(rows: Rows, node: _Node, n: int, choice: int, option: int) -> float:
-    """Return a lower bound of the distance between z and the points that meet an option of a choice."""
+    """Return a lower bound of the distance between z and the points that satisfy an option of a choice."""
     i, what = choice % n, choice // n
     if what == 0 and option == 0:
         far = 0.0
@@ -324,7 +326,7 @@ def _undecided(node: _Node, mu: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _read_choices(problem: NearestProblem, y: Array, node: _Node) -> None:
-    """Read the choices off a solution y, with the tolerances of math.md, section 13.3."""
+    """Read the choices from a solution y, with the tolerances of math.md, section 13.3."""
     V, v0, mu = problem.V, problem.v0, problem.mu
     n = mu.size
     strongest, fastest = 0.0, 0.0
@@ -351,23 +353,23 @@ def _read_choices(problem: NearestProblem, y: Array, node: _Node) -> None:
                 _choose(node, n, (1 + axis) * n + i, 1 if abs(slip) <= zero else (0 if slip < 0.0 else 2))
 
 
-# Outcome of a node of the search.
+# Outcomes of a node of the search.
 _CLOSED: Final = 0
-"""It contains no solution worth a search."""
+"""The node contains no solution worth a search."""
 _SOLUTION: Final = 1
-"""Its nearest point is a solution."""
+"""The nearest point of the node is a solution."""
 _BRANCHES: Final = 2
 """A choice must be made."""
 _STOPPED: Final = 3
 """The limit of programs is reached."""
 _UNSOLVED: Final = 4
-"""Its program could not be solved."""
+"""The program of the node could not be solved."""
 _MOVED: Final = 5
 """Choices were made that z does not satisfy."""
 
 
 class _Branching(NamedTuple):
-    """Outcome of `_enter`, the choice on which the node branches, its active rows, and the programs solved so far."""
+    """Outcome of `_enter`: the choice on which the node branches, its active rows, and the programs solved so far."""
 
     ending: int
     choice: int
@@ -381,7 +383,7 @@ class _Search(NamedTuple):
     Attributes:
         rows: The rows.
         first: Choices whose nearest point is already known, shape (3n,).
-        max_nodes: Programs allowed.
+        max_nodes: Limit of quadratic programs.
         loss: Scratch of `approach`, shape (3n,).
     """
 
@@ -393,7 +395,10 @@ class _Search(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _project(search: _Search, node: _Node, count: int, limit: float) -> tuple[int, int]:
-    """Project a node's z to the smallest that meets its demands; return how `approach` ended, and the active rows."""
+    """Move a node's z to the smallest z that meets its demands.
+
+    Return the outcome of `approach` and the number of active rows.
+    """
     k, p = search.rows.columns.shape
     end = approach(search.rows, node.point, count, limit, 20 * (p + k) + 50, search.loss)
     return end.status, end.size
@@ -416,14 +421,14 @@ def _impulses(search: _Search, metric: _Metric, node: _Node, count: int, y: Arra
 def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Arena) -> tuple[int, int]:
     """Make the choices with one remaining option, and find the choice to branch on.
 
-    The points that meet an option lie at least `_distance` from z, and the node's points lie on the far side of z:
-    their objective is at least ½(|z|² + distance²).
+    The points that satisfy an option lie at least `_distance` from z. All points of the node lie beyond z as seen from
+    the origin, so their objective is at least ½(|z|² + distance²).
 
     Args:
         search: The search.
-        node: A node, with z and the row values there.
+        node: A node, with z and the values of the rows at z.
         limit: Solutions with ½|z|² above this are not worth a search.
-        reach: Result: lower bounds of ½|z|² for the options of the choice, inf where not worth a search.
+        reach: Result: lower bounds of ½|z|² for the options of the choice, inf if an option is not worth a search.
         arena: Arena for all arrays.
 
     Returns:
@@ -454,7 +459,7 @@ def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Are
             if options == 1:
                 _choose(node, n, choice, last)
                 moved = moved or trial[last] > half
-            elif nearest > 0.0 and total > farthest:  # the demand that z breaks, if all options cost most
+            elif nearest > 0.0 and total > farthest:  # z violates all options; the largest total cost wins
                 best, farthest = choice, total
                 assign(reach, trial)
         known = known and node.choices[choice] == first[choice]
@@ -470,9 +475,9 @@ def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Are
 def _enter(
     search: _Search, node: _Node, count: int, limit: float, nodes: int, reach: Array, arena: Arena
 ) -> _Branching:
-    """Solve a node's program and make choices in turn, until one remains to branch on or the node is done.
+    """Solve a node's program and make forced choices, until a choice remains to branch on or the node is done.
 
-    Arguments as for `_settle`; `count` rows are active and `nodes` programs were solved so far.
+    Arguments are as for `_settle`; in addition, `count` rows are active and `nodes` programs have been solved so far.
     """
     while True:
         if nodes >= search.max_nodes:
@@ -498,7 +503,7 @@ class _Tree(NamedTuple):
         value: Shape (levels, 8n).
         demand: Shape (levels · 8n,).
         choices: Shape (levels · 3n,).
-        coefficients, rest: Shape (3n,), of all levels.
+        coefficients, rest: Shape (3n,), shared by all levels.
         filled: Number of active rows, shape (levels,).
         choice: Choice on which each level branches, shape (levels,).
         reach: Lower bounds of ½|z|² of the remaining options, inf for options already tried, shape (levels, options).
@@ -551,7 +556,7 @@ def _at(tree: _Tree, level: int) -> _Node:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _copy(source: _Node, count: int, to: _Node) -> None:
-    """Copy a node to another one."""
+    """Copy a node to another node."""
     here, there = source.point, to.point
     assign(there.y, here.y)
     assign(there.demand, here.demand)
@@ -571,7 +576,7 @@ def _polish(
 ) -> float:
     """Write the closest point with the choices of a known solution into y and `search.first`; return its objective.
 
-    A solution whose choices were misread because of the tolerance is kept.
+    If the tolerance caused choices to be misread, the known solution is kept.
     """
     best, k = metric.constant, start.size
     for a in range(k):  # Lᵀ y + origin
@@ -596,7 +601,10 @@ def _polish(
 
 @njit(cache=True, inner=True)
 def _next_option(tree: _Tree, level: int, constant: float, promising: float) -> tuple[int, int]:
-    """Return the deepest level with an option worth a search, -1 for none, and the closest option there."""
+    """Return the deepest level with an option worth a search, and the closest option there.
+
+    The level is -1 if no option is worth a search.
+    """
     option = 0
     while level >= 0:
         reach = tree.reach[level]
@@ -623,14 +631,14 @@ def _child(tree: _Tree, level: int, option: int) -> _Node:
 @linked
 @njit(cache=True, error_model="numpy")
 def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena: Arena) -> NearestResult:
-    """Search the choices of Coulomb's law by branch and bound, from a solution (math.md, section 6.3).
+    """Search the choices of Coulomb's law by branch and bound (math.md, section 6.3).
 
     Args:
         problem: The contact problem and the target.
-        start: A solution, shape (3n,); empty if none is known: the search then ends with the first solution, or a
-        proof.
+        start: A solution, shape (3n,), or an empty array; without a solution the search ends at the first solution, or
+            with a proof that no solution exists.
         max_nodes: Limit of quadratic programs; 1 gives the closest point with the choices of the start.
-        arena: Arena for all arrays, including the result's.
+        arena: Arena for all arrays, including the arrays of the result.
 
     Returns:
         The closest solution.
@@ -647,7 +655,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
     node, nodes, level, floor, undecided = _at(tree, 0), 0, 0, 0.0, np.inf
     if known:
         best = _polish(problem, metric, search, node, start, y, arena)
-        promising = best - _WORTH * (scale + best)  # a node at or above this is not worth a search
+        promising = best - _WORTH * (scale + best)  # nodes with an objective at or above this are not worth a search
         nodes = 1
     _undecided(node, problem.mu)
     # bounds from the distance to the target need no program; often only the choices of the start remain
@@ -686,13 +694,13 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
 
 @njit(cache=True)
 def tick_nodes(contacts: int) -> int:
-    """Return the limit of programs in one control step: a count, so that a step never depends on the clock."""
+    """Return the limit of programs in one control step. It is a count, so that a step never depends on the clock."""
     return max(1, TICK_WORK // max(contacts * contacts, 1))
 
 
 @njit(cache=True, inner=True)
 def gap(result: NearestResult) -> float:
-    """Return how much closer to the target another solution may be, in the target's units; zero if proved."""
+    """Bound how much closer to the target another solution may be, in the target's units; zero if proved."""
     if result.proved:
         return 0.0
     return float(np.sqrt(2.0 * result.value) - np.sqrt(2.0 * min(result.lower_bound, result.value)))
@@ -705,11 +713,11 @@ def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 
         problem: The contact problem and the target.
         start: A solution y = (f_N, f_S, f_T), for example from Lemke's method, shape (3n,) [N s].
         max_nodes: Limit of quadratic programs: 1 for the closest point with the choices of the start, more for a
-            search. Both agree wherever the motion is unique.
+            search. Both give the same result if the motion is unique.
 
     Returns:
-        The closest solution, and what the search proved about others. Improvements by less than 1e-9 of the objective
-        plus ½(|w ∘ t0|² + |w ∘ target|²) are not searched for.
+        The closest solution, and the proved bounds. Improvements by less than 1e-9 of the objective plus ½(|w ∘ t0|² +
+        |w ∘ target|²) are not searched for.
 
     Raises:
         InputError: The shapes do not fit, or a friction coefficient is negative or infinite.

@@ -1,14 +1,15 @@
 r"""Decide whether a linear complementarity problem w = Qz + r, 0 ≤ z ⊥ w ≥ 0 has a solution, with a proof.
 
 Lemke's ray proves infeasibility only for a positive semidefinite Q. This module searches a tree of linear programs: at
-a node some z_i and some w_i are zero, the rest is relaxed to z, w ≥ 0. A node is empty if there is a certificate u
-(Farkas) with
+a node some z_i and some w_i are zero, and the other entries are relaxed to z, w ≥ 0. A node is empty if there is a
+certificate u (Farkas) with
 
     (Qᵀu)_j ≤ 0 where z_j is free,   u_i ≥ 0 where w_i is free,   r·u < 0
 
-since then uᵀ(Qz + r) < 0 for all its z, which contradicts w ≥ 0. A certificate needs only the decisions at which it has
-the wrong sign: its conflict. As in satisfiability solvers, the search remembers conflicts and skips nodes that contain
-one. It backtracks over a decision that neither child's conflict needs, and decides first what conflicts need most.
+since then uᵀ(Qz + r) < 0 for all z of the node, although w ≥ 0. A certificate depends only on the decisions at indices
+where its sign is wrong; these form its conflict. As in satisfiability solvers, the search remembers conflicts and skips
+nodes that contain a known conflict. It skips a decision that neither child's conflict contains, and branches first on
+the variables that occur in most conflicts.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Booleans
 
 _VIOLATED: Final = 1e-7
-"""A node may be empty if its constraints miss each other by this much in sum; the largest entry of r is 1."""
+"""A node may be empty if the violations of its constraints sum to this; the largest entry of r is 1."""
 _EXACT: Final = 1e-6
-"""A certificate counts if it excludes every solution whose entries sum to less than 1 over this."""
+"""A certificate is accepted if it excludes every solution whose entries sum to less than 1 over this."""
 _FADING: Final = 0.95
 """Decay of a decision's weight per certificate."""
 
@@ -39,7 +40,7 @@ class Existence(enum.IntEnum):
     SOLUTION = 0
     """A solution exists; its residual was checked."""
     NONE = 1
-    """There is no solution."""
+    """No solution exists."""
     UNDECIDED = 2
     """The search reached its limit, or a linear program failed."""
 
@@ -51,9 +52,9 @@ class Decision:
     Attributes:
         existence: Answer of the search.
         z: The solution if there is one, shape (n,).
-        nodes: Linear programs solved; 1 means that there is no z ≥ 0 with Qz + r ≥ 0 at all.
+        nodes: Number of linear programs solved; 1 means that no z ≥ 0 has Qz + r ≥ 0.
         excluded: Bound of a proof of non-existence: the entries of any solution would sum to more than this, in scaled
-        units.
+            units.
     """
 
     existence: Existence
@@ -63,15 +64,15 @@ class Decision:
 
 
 class _Undecided(Exception):
-    """The search cannot go on."""
+    """The search cannot continue."""
 
 
 class _Solution(Exception):
-    """A solution, as the exception's argument."""
+    """A solution, passed as the exception's argument."""
 
 
 def _program(cost: Array, **constraints: Any) -> Any:
-    """Solve a linear program by the simplex method, or by an interior point where rounding defeats the former."""
+    """Solve a linear program by the simplex method, or by an interior point method if rounding defeats simplex."""
     for method in ("highs-ds", "highs-ipm"):
         program = linprog(cost, method=method, **constraints)
         if program.status == 0:
@@ -83,7 +84,7 @@ def _program(cost: Array, **constraints: Any) -> Any:
 class _Search:
     """The state of a search.
 
-    Sets of decisions are bit sets: bit i is z_i = 0, bit n + i is w_i = 0.
+    Sets of decisions are bit sets: bit i stands for z_i = 0, bit n + i for w_i = 0.
     """
 
     Q: Array
@@ -98,7 +99,7 @@ class _Search:
         self.weight = np.zeros(self.r.size)
 
     def refute(self, decided: int) -> int:
-        """Return decisions that suffice for the node to be empty; raise `_Solution` if it is not."""
+        """Return decisions that suffice to make the node empty; raise `_Solution` if the node is not empty."""
         n, forced = self.r.size, -1
         for conflict in self.conflicts:
             missing = conflict & ~decided
@@ -108,7 +109,7 @@ class _Search:
             if missing == 1 << last and not decided >> (last + n) % (2 * n) & 1:
                 forced = last
         if forced >= 0:
-            # a conflict excludes that decision; only the other one remains
+            # a conflict excludes this decision; only the opposite decision remains
             return self._branch(decided, forced % n, forced < n)
         if self.nodes == self.max_nodes:
             raise _Undecided
@@ -130,7 +131,7 @@ class _Search:
             raise _Solution(z)
         both = np.where(z_zero | w_zero, 0.0, np.minimum(z, w))
         if not both.max() > 0.0:
-            # complementary where decided, but not to the tolerance: nothing remains to branch on
+            # all pairs are decided, but the residual exceeds the tolerance
             raise _Undecided
         at = int(np.argmax(np.where(both > 0.0, self.weight + both / both.max(), -np.inf)))
         return self._branch(decided, at, bool(z[at] < w[at]))
@@ -149,12 +150,12 @@ class _Search:
         return needed
 
     def _conflict(self, z_zero: Booleans, w_zero: Booleans, u: Array, violation: float) -> int:
-        """Return the decisions at which the certificate u has the wrong sign, beyond rounding."""
+        """Return the decisions at which the sign of the certificate u is wrong, beyond rounding."""
         push, rounding = self.Q.T @ u, 1e-9 * violation
         z_needed, w_needed = z_zero & (push > rounding), w_zero & (u < -rounding)
         excess = max(float(push[~z_needed].max(initial=0.0)), -float(u[~w_needed].min(initial=0.0)))
         self.slack = max(self.slack, excess / violation)
-        # in badly scaled units a small number may be wrong: each sum is compared with its own terms
+        # in badly scaled units an absolute bound fails: each sum is compared with its own terms
         own = bool((push <= _EXACT * (np.abs(self.Q).T @ np.abs(u)))[~z_needed].all())
         if self.slack > _EXACT or not own or violation <= _EXACT * float(np.abs(self.r) @ np.abs(u)):
             raise _Undecided
@@ -177,10 +178,10 @@ def decide(Q: Array, r: Array, scale: Array | None = None, *, max_nodes: int = 1
         r: Constant, shape (n,).
         scale: Positive factors that make entries of Q about 1 (math.md, section 13.2), shape (n,); by default those
             that make the diagonal 1.
-        max_nodes: Limit of linear programs; each takes time n², their number grows exponentially at worst.
+        max_nodes: Limit of linear programs. Each takes time n²; in the worst case their number grows exponentially.
 
     Returns:
-        A solution with a checked residual, or a proof that none exists, or neither; and the number of programs.
+        A solution with a checked residual, or a proof that no solution exists, or neither; and the number of programs.
     """
     if scale is None:
         scale = balancing_scale(Q)

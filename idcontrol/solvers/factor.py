@@ -1,8 +1,8 @@
-"""Orthogonal factor of a changing set of rows: the memory of the pivoting and active-set methods.
+"""Orthogonal factor of a changing set of rows, shared by the pivoting and active-set methods.
 
-A row is appended by Gram-Schmidt and removed by Givens rotations, O(k c) each at c rows of length k: nothing is ever
-factored again. The functions are inlined into their callers: Numba would count references to all of the factor's arrays
-around a call, which takes longer than appending a row.
+A row is appended by Gram-Schmidt and removed by Givens rotations, in time O(k c) for c rows of length k; the factor is
+never recomputed. The functions are inlined into their callers: around a call, Numba would count references to all
+arrays of the factor, which takes longer than appending a row.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class RowFactor(NamedTuple):
         active: Numbers of the active rows, shape (k,).
         basis: Orthonormal rows, shape (k, k).
         upper: Upper triangular, shape (k, k).
-        coefficients: Shape (k,); the row that was `split` last is Σ_j coefficients[j] basis[j] + rest.
-        rest: Part of that row which is orthogonal to the basis, shape (k,).
+        coefficients: Shape (k,); the last row passed to `split` is Σ_j coefficients[j] basis[j] + rest.
+        rest: Component of that row orthogonal to the basis, shape (k,).
     """
 
     active: Integers
@@ -36,7 +36,7 @@ class RowFactor(NamedTuple):
 
 @njit(cache=True, inner=True)
 def empty_factor(k: int, arena: Arena) -> RowFactor:  # pragma: no cover - compiled
-    """Return the factor of no rows of length k."""
+    """Return a factor without rows, for rows of length k."""
     return RowFactor(indices(arena, k), matrix(arena, k, k), matrix(arena, k, k), vector(arena, k), vector(arena, k))
 
 
@@ -46,7 +46,7 @@ def split(factor: RowFactor, count: int, row: Array) -> float:
 
     Args:
         factor: Factor of the active rows; its `coefficients` and `rest` are overwritten.
-        count: How many rows are active.
+        count: Number of active rows.
         row: Shape (k,); it may be `factor.rest` itself.
 
     Returns:
@@ -71,7 +71,7 @@ def split(factor: RowFactor, count: int, row: Array) -> float:
         square = 0.0
         for d in range(k):
             square += rest[d] * rest[d]
-        # rest is orthogonal to rounding unless cancellation was severe; then a second round makes it so
+        # rest is orthogonal to rounding unless cancellation was severe; a second round restores orthogonality
         if square > 0.25 * before or before < 0.0:
             return square
         before = -1.0
@@ -79,7 +79,7 @@ def split(factor: RowFactor, count: int, row: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def append(factor: RowFactor, count: int, number: int, length: float) -> None:
-    """Append the row that was `split` last, row `number`, to `count` active ones; length = |rest| > 0."""
+    """Append the last row passed to `split`, row `number`, to `count` active rows; length = |rest| > 0."""
     active, basis, upper, coefficients, rest = factor
     active[count] = number
     for j in range(count):
@@ -91,7 +91,7 @@ def append(factor: RowFactor, count: int, number: int, length: float) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def remove(factor: RowFactor, count: int, place: int) -> None:
-    """Remove the row at `place` of `count` active ones; the later ones move up by one."""
+    """Remove the row at position `place` of `count` active rows; later rows move up by one position."""
     active, basis, upper = factor.active, factor.basis, factor.upper
     for a in range(place, count - 1):
         active[a] = active[a + 1]

@@ -17,12 +17,12 @@ _CENTRING: Final = 0.1  # β
 _TO_BOUNDARY: Final = 0.995  # η
 _BACKTRACK: Final = 0.5  # ρ
 _DECREASE: Final = 1e-4  # σ
-_CLOSE: Final = 1e-11  # zᵀw alone would leave pairs in which both vanish only as its square root
+_CLOSE: Final = 1e-11  # zᵀw alone would leave pairs in which both entries vanish accurate only to its square root
 _SHORTEST: Final = 1e-12  # a shorter step means that rounding dominates
 
 
 def _potential(z: Array, w: Array) -> float:
-    """ψ = (n + ζ) ln zᵀw - Σ ln z_i w_i with ζ = √n; NaN outside the positive orthant."""
+    """Return ψ = (n + ζ) ln zᵀw - Σ ln z_i w_i with ζ = √n; NaN outside the positive orthant."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return float((z.size + np.sqrt(z.size)) * np.log(z @ w) - (np.log(z) + np.log(w)).sum())
 
@@ -30,7 +30,7 @@ def _potential(z: Array, w: Array) -> float:
 def _direction(Q: Array, z: Array, w: Array) -> tuple[Array, Array]:
     """Return the Newton step (dz, dw) to the point of the central path with z_i w_i = βξ, ξ = zᵀw/n.
 
-    The sign of the right side of eq. 38 is corrected.
+    The right side has the opposite sign of eq. 38 in Trinkle et al. 1997, where the sign is a misprint.
 
     Raises:
         numpy.linalg.LinAlgError: The matrix is singular.
@@ -43,7 +43,7 @@ def _direction(Q: Array, z: Array, w: Array) -> tuple[Array, Array]:
 
 
 def _step_length(z: Array, w: Array, dz: Array, dw: Array) -> float:
-    """Return most of the way to the boundary, halved until the potential falls by σ (1 - β) ζ times it."""
+    """Return a step length: close to the boundary, then halved until ψ falls by σ (1 - β) ζ times the length."""
     both, change = np.concatenate((z, w)), np.concatenate((dz, dw))
     step = _TO_BOUNDARY * min(1.0, float((both[change < 0.0] / -change[change < 0.0]).min(initial=1.0)))
     here, slope = _potential(z, w), _DECREASE * (1.0 - _CENTRING) * np.sqrt(z.size)
@@ -53,7 +53,7 @@ def _step_length(z: Array, w: Array, dz: Array, dw: Array) -> float:
 
 
 def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: int = 200) -> LcpResult:
-    """Solve w = Qz + r, 0 ≤ z ⊥ w ≥ 0 from a point inside, by potential reduction along the central path.
+    """Solve w = Qz + r, 0 ≤ z ⊥ w ≥ 0 from an interior point, by potential reduction along the central path.
 
     Source: Trinkle et al. 1997, appendix; math.md, chapter 9.
 
@@ -62,10 +62,10 @@ def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: in
         r: Constant, shape (n,).
         start: A point with start > 0 and Q start + r > 0, shape (n,); `pyramid_start` computes one for the problem of
             Trinkle et al. 1997.
-        max_iterations: Newton steps allowed.
+        max_iterations: Limit of Newton steps.
 
     Returns:
-        The outcome, its residual checked; INACCURATE with residual inf if the start is not inside.
+        The outcome with its checked residual; INACCURATE with residual inf if the start is not an interior point.
 
     Raises:
         InputError: The shapes do not fit.
@@ -99,15 +99,16 @@ def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: in
 
 
 def pyramid_start(Q: Array, r: Array, mu: Array, rolling: Integers) -> Array | None:
-    """Return a point inside the pyramid LCP of Trinkle et al. 1997: large enough normal forces, no friction.
+    """Return an interior point of the pyramid LCP of Trinkle et al. 1997: large enough normal forces, no friction.
 
     See math.md, chapter 9.
 
     Args:
         Q: Matrix of the LCP in (c_n, s_t, s_o, a_t⁻, a_o⁻), shape (n + 4 p, n + 4 p) with p rolling contacts.
-        r: Its constant, shape (n + 4 p,).
-        mu: Friction of all n contacts, positive at rolling ones, shape (n,).
-        rolling: The p rolling contacts; the others slide, and their friction is part of the first columns of Q.
+        r: Constant of the LCP, shape (n + 4 p,).
+        mu: Friction coefficients of all n contacts, positive at rolling contacts, shape (n,).
+        rolling: The p rolling contacts; all other contacts slide, and their friction is part of the first n columns of
+            Q.
 
     Returns:
         The start, shape (n + 4 p,); None if the normal problem has no solution.
@@ -115,7 +116,7 @@ def pyramid_start(Q: Array, r: Array, mu: Array, rolling: Integers) -> Array | N
     n, p = mu.size, rolling.size
     U = mu[rolling]
     s_t, s_o = slice(n, n + p), slice(n + p, n + 2 * p)
-    # c_n with s = μ c_n, that is without friction, acts through these columns
+    # normal forces without friction, c_n with s = μ c_n, act through these columns
     frictionless = Q[:n, :n].copy()
     frictionless[:, rolling] += (Q[:n, s_t] + Q[:n, s_o]) * U
     delta = 0.1 * max(1.0, float(np.abs(r).max(initial=0.0)))

@@ -1,4 +1,4 @@
-"""The residual that all solvers of linear complementarity problems are judged by, and the types of their answers."""
+"""The residual by which all solvers of linear complementarity problems are judged, and the types of their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from idcontrol.solvers.status import INFEASIBLE, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
 METHODS = ("ppm", "active set", "lemke")
-"""Methods for LCPs on rows, in the order in which they are tried; kernels return the number."""
+"""Methods for LCPs on rows, in the order in which they are tried; kernels return the index."""
 PPM: Final = 0
 ACTIVE_SET: Final = 1
 LEMKE: Final = 2
@@ -24,7 +24,7 @@ EPSILON: Final = 2.0**-52
 
 
 SLIGHT: Final = 0.5 * TOLERANCE
-"""Rows that contradict each other by less than this part of their units do not prove infeasibility."""
+"""Violations below this fraction of a row's unit do not prove that rows contradict each other."""
 
 
 class LcpAnswer(NamedTuple):
@@ -33,7 +33,7 @@ class LcpAnswer(NamedTuple):
     Attributes:
         status: Number of a `SolverStatus`.
         iterations: Pivots or iterations.
-        residual: Relative residual (math.md, section 13.3); inf where there is no answer.
+        residual: Relative residual (math.md, section 13.3); inf if there is no answer.
         z: Unknowns, shape (n,).
         w: Qz + r, shape (n,).
     """
@@ -51,13 +51,14 @@ class LcpResult:
 
     Attributes:
         status: SOLVED, RAY, ITERATIONS or INACCURATE.
-        z: Unknowns, shape (n,); zeros where the status is RAY.
+        z: Unknowns, shape (n,); zeros if the status is RAY.
         w: Qz + r, shape (n,).
-        residual: Relative residual of the original problem (math.md, section 13.3); inf where there is no answer.
-        iterations: Pivots of Lemke's method, Newton steps of the interior point method.
-        ray: Where the status is RAY: z ≥ 0 with largest entry 1, shape (n,). For a positive semidefinite Q it proves
-            infeasibility (see `proves_infeasible`); for a copositive one a solution may exist.
-        regularization: Amount added to the diagonal of the (scaled) matrix, relative to its mean; 0 for none.
+        residual: Relative residual of the original problem (math.md, section 13.3); inf if there is no answer.
+        iterations: Pivots of Lemke's method, or Newton steps of the interior point method.
+        ray: If the status is RAY, z ≥ 0 with largest entry 1, shape (n,). For a positive semidefinite Q the ray proves
+            infeasibility (see `proves_infeasible`); for a copositive Q a solution may still exist.
+        regularization: Amount added to the diagonal of the (scaled) matrix, relative to its mean; 0 without
+            regularization.
     """
 
     status: SolverStatus
@@ -75,10 +76,10 @@ class RowLcpAnswer(NamedTuple):
     Attributes:
         status: Number of a `SolverStatus`.
         iterations: Passes or iterations.
-        residual: Relative residual (math.md, section 13.3); inf where there is no answer.
-        method: Index in `METHODS` of the method that answered.
-        z: Unknowns, shape (n,); where the status is INFEASIBLE, the certificate c: c ≥ 0, ρᵀc = 0 and r·c < 0, so that
-            no y has ρy + r ≥ 0.
+        residual: Relative residual (math.md, section 13.3); inf if there is no answer.
+        method: Index in `METHODS` of the method that ended the search.
+        z: Unknowns, shape (n,). If the status is INFEASIBLE, the certificate c with c ≥ 0, ρᵀc = 0 and r·c < 0, which
+            proves that no y has ρy + r ≥ 0.
         y: ρᵀz, shape (k,).
         w: ρy + r, shape (n,).
         active: Rows with z free and w = 0, at most k: the warm start of the next call.
@@ -98,11 +99,11 @@ class RowLcpAnswer(NamedTuple):
 def lcp_residual(z: Array, w: Array, r: Array) -> float:
     """Compute the relative residual max|min(z / max|z|, w / max|r|)| of an LCP w = Qz + r, 0 ≤ z ⊥ w ≥ 0.
 
-    All rows share one unit; contact impulses are scaled per row instead (math.md, section 13.3).
+    All rows have the same unit; for contact impulses each row has its own scale (math.md, section 13.3).
 
     Args:
         z: Unknowns, shape (n,).
-        w: Their complements Qz + r, shape (n,).
+        w: Complements Qz + r, shape (n,).
         r: Constant, shape (n,).
 
     Returns:
@@ -127,28 +128,28 @@ def lcp_residual(z: Array, w: Array, r: Array) -> float:
 def rounding(count: int, size: float) -> float:
     """Bound the rounding error of a sum by ``count ε size`` (Higham 2002, section 4.2).
 
-    Boxes that rest on each other do not move: the velocity of a row, ``w_i = r_i + Σ_j Q_ij z_j``, is then the rounding
-    error of velocities and impulses that cancel. Below this bound it counts as zero.
+    If boxes rest on each other, the velocity of a row, ``w_i = r_i + Σ_j Q_ij z_j``, is only the rounding error of
+    velocities and impulses that cancel. A velocity below this bound counts as zero.
 
     Args:
         count: Number of terms, including the terms of each Q_ij.
-        size: Sum of their magnitudes.
+        size: Sum of the magnitudes of the terms.
     """
     return count * EPSILON * size
 
 
 @njit(cache=True, inner=True, error_model="numpy", inline="always")
 def sum_rounding(roundoff: float, count: int, size: float, reach: float) -> float:
-    """Bound the rounding error of a velocity, which is a constant plus a sum, capped where the sum keeps few digits.
+    """Bound the rounding error of a velocity (a constant plus a sum), with a cap for strong cancellation.
 
-    Impulses may cancel until less than 8 digits of the motion remain (two fingers that press with 1e7 N s). This must
-    not hide motion: the bound is capped at `SLIGHT` of the speed that the impulses could cause, half of what a judge
-    without the model may allow.
+    Impulses may cancel until less than 8 digits of the motion remain, e.g. when two fingers press with 1e7 N s. The
+    bound must not hide motion, so it is capped at `SLIGHT` of the speed that the impulses could cause; that is half of
+    the violation that a judge without the contact model may allow.
 
     Args:
         roundoff: Rounding bound of the constant.
-        count: How many terms were added.
-        size: Sum of their magnitudes.
+        count: Number of terms in the sum.
+        size: Sum of the magnitudes of the terms.
         reach: The smaller of the speed that the energy of all impulses could cause, and the largest constant.
     """
     return roundoff + min(rounding(count, size), SLIGHT * reach)
@@ -164,7 +165,7 @@ def row_rounding(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, i: i
         roundoff: Rounding bounds of r, shape (n,).
         z: Unknowns, shape (n,).
         y: ρᵀz, shape (k,).
-        i: The row.
+        i: Index of the row.
     """
     n, k = z.size, y.size
     size, length, energy, largest = 0.0, 0.0, 0.0, 0.0
@@ -183,10 +184,10 @@ def row_rounding(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, i: i
 
 @njit(cache=True, error_model="numpy")
 def lost(rho: Array, z: Array, y: Array) -> float:
-    """Return the part of the motion y = ρᵀz that rounding of z makes uncertain: ``ε Σ_j |ρ_j||z_j| / |y|``.
+    """Return the fraction of the motion y = ρᵀz that rounding of z makes uncertain, ``ε Σ_j |ρ_j||z_j| / |y|``.
 
-    Above the tolerance, a small residual means nothing: other roundings would give another residual. Inf if something
-    is not finite.
+    If the fraction exceeds the tolerance, a small residual means nothing, since a different rounding would give a
+    different residual. The fraction is inf if any value is not finite.
     """
     size, square = 0.0, 0.0
     for d in range(y.size):
@@ -208,17 +209,18 @@ def missed(z: float, w: float, unit: float, mobility: float) -> float:
 
     Args:
         z: The row's unknown.
-        w: Its complement.
+        w: Complement of z.
         unit: Reference of w: its value at z = 0 plus the net change by all unknowns. The sum of the separate changes
-        would not do: two fingers that press with ever larger forces would hide that they approach each other.
-        mobility: Change of w per z, the row's entry on the diagonal.
+            would be wrong, because two fingers that press with ever larger forces would hide that they approach each
+            other.
+        mobility: Change of w per z, the diagonal entry of the row.
 
     Returns:
-        ``|min(z / max(z, unit / mobility), w / unit)|``; inf if something is not finite.
+        ``|min(z / max(z, unit / mobility), w / unit)|``; inf if any value is not finite.
     """
     if not np.isfinite(z + w):
         return np.inf
-    if z >= 0.0 and (w == 0.0 or (z == 0.0 and w > 0.0)):  # nearly all rows: no division
+    if z >= 0.0 and (w == 0.0 or (z == 0.0 and w > 0.0)):  # nearly all rows end here, without a division
         return 0.0
     if not np.isfinite(unit):
         return np.inf
@@ -264,7 +266,7 @@ def gram_residual(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, w: 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def row_residual(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, w: Array) -> float:
-    """Return the largest `missed` of LCP(r, ρρᵀ) at z, y = ρᵀz and w = ρy + r; arguments as for `gram_residual`."""
+    """Return the largest `missed` of LCP(r, ρρᵀ) at z, y = ρᵀz and w = ρy + r; arguments as in `gram_residual`."""
     n, k, worst = r.size, rho.shape[1], 0.0
     for i in range(n):
         square, unit = 0.0, abs(r[i]) + abs(w[i] - r[i])
@@ -272,7 +274,7 @@ def row_residual(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, w: A
             for d in range(k):
                 square += rho[i, d] * rho[i, d]
         miss = missed(z[i], w[i], unit, square)
-        if miss > TOLERANCE:  # rounding is bounded only where it decides
+        if miss > TOLERANCE:  # compute the rounding bound only for rows whose verdict depends on it
             miss = missed(z[i], w[i], unit + row_rounding(rho, r, roundoff, z, y, i) / TOLERANCE, square)
         worst = max(worst, miss)
     return worst
@@ -308,11 +310,11 @@ def gram_residual_doubled(rho: Array, r: Array, roundoff: Array, z: Array, y: Ar
         arena: Arena for scratch, released on return.
 
     Returns:
-        The largest `missed`; inf if anything is NaN.
+        The largest `missed`; inf if any value is NaN.
     """
     n, k = rho.shape
     at = mark(arena)
-    low = vector(arena, k)  # the error of y against ρᵀz
+    low = vector(arena, k)  # y + low is ρᵀz in doubled precision
     for d in range(k):
         y[d] = 0.0
         low[d] = 0.0
@@ -340,11 +342,11 @@ class RowLcpResult:
         y: ρᵀz, shape (k,).
         w: ρy + r, shape (n,).
         active: Rows with z free and w = 0, at most k: the warm start of the next call.
-        residual: Relative residual (math.md, section 13.3); inf where there is no answer.
-        iterations: Passes or iterations of the method that answered.
-        method: Which method answered: ``"ppm"``, ``"active set"`` or ``"lemke"``.
-        certificate: Where the status is INFEASIBLE: c ≥ 0 with ρᵀc = 0 and r·c < 0, shape (n,), so that no y has
-            ρy + r ≥ 0.
+        residual: Relative residual (math.md, section 13.3); inf if there is no answer.
+        iterations: Passes or iterations of `method`.
+        method: Method that ended the search: ``"ppm"``, ``"active set"`` or ``"lemke"``.
+        certificate: If the status is INFEASIBLE, c ≥ 0 with ρᵀc = 0 and r·c < 0, shape (n,): a proof that no y has ρy +
+            r ≥ 0.
     """
 
     status: SolverStatus
@@ -384,6 +386,6 @@ def checked_rows(rho: Array, r: Array) -> tuple[Array, Array]:
 
 
 def warm_start(warm: Integers | None, n: int, k: int) -> Integers:
-    """Return the rows of `warm` that exist, k at most."""
+    """Return the rows of `warm` that exist, at most k."""
     rows = np.zeros(0, dtype=np.int64) if warm is None else np.asarray(warm, dtype=np.int64)
     return np.ascontiguousarray(rows[(rows >= 0) & (rows < n)][:k])

@@ -15,14 +15,14 @@ from idcontrol.solvers.lcp import LcpAnswer, LcpResult, missed, rounding
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
-# In scaled units, where entries are about 1. Smaller pivots may lead to a wrong basis (math.md, section 5.2).
+# In scaled units, in which entries are about 1. Smaller pivots may lead to a wrong basis (math.md, section 5.2).
 _PIVOT: Final = 1e-9
-# Rows whose variables would be this close to each other after a step are tied. Ties are the rule where feet stick.
-# There the constants come from projected demands (math.md, section 12.1), whose rounding separates exact ties by some
+# Rows whose variables are this close to each other after a step are tied. Ties are common when feet stick: the
+# constants then come from projected demands (math.md, section 12.1), whose rounding separates exact ties by about
 # 1e-12.
 _TIE: Final = 1e-10
 _COVERS: Final = 3
-"""Number of covering vectors that are tried in turn."""
+"""Maximum number of covering vectors to try."""
 
 TIKHONOV: Final = (1e-12, 1e-10, 1e-8)
 """Regularizations that `solve_regularized` tries, relative to the mean diagonal entry (math.md, section 13.5)."""
@@ -50,7 +50,7 @@ class _Dictionary(NamedTuple):
     Variable i is w_i, n + i is z_i, and 2n is the covering variable.
 
     Attributes:
-        T: With the constants p in its last column, shape (n, n + 2).
+        T: Matrix T with the constants p in its last column, shape (n, n + 2).
         basic: Variable of each row, shape (n,).
         nonbasic: Variable of each column, shape (n + 1,).
         place: Place of each variable: its column, or -1 - row, shape (2n + 1,).
@@ -91,7 +91,7 @@ def _lexicographic(dictionary: _Dictionary, count: int, column: int) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _pivot(tableau: Array, row: int, column: int) -> None:
-    """Exchange the basic variable of `row` with the nonbasic one of `column` in x_B = T x_N + p."""
+    """Exchange the basic variable of `row` with the nonbasic variable of `column` in x_B = T x_N + p."""
     n, width = tableau.shape
     inverse = 1.0 / tableau[row, column]
     for j in range(width):
@@ -108,7 +108,7 @@ def _pivot(tableau: Array, row: int, column: int) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _ratio_test(dictionary: _Dictionary, column: int) -> int:
-    """Return the row whose variable reaches zero first as the variable of `column` grows; -1 if none does.
+    """Return the row whose variable reaches zero first as the variable of `column` grows; -1 if no variable does.
 
     The covering variable leaves whenever it can; other ties are broken lexicographically.
     """
@@ -134,11 +134,11 @@ def _ratio_test(dictionary: _Dictionary, column: int) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _solve_basis(problem: _Scaled, tikhonov: float, place: Integers, z: Array, arena: Arena) -> bool:
-    """Solve Q'_BB z_B = -r_B for the final basis B, all else 0; False if Q'_BB is singular.
+    """Solve Q'_BB z_B = -r_B for the final basis B, other entries zero; return False if Q'_BB is singular.
 
     Args:
         problem: The problem in the scale of the pivoting.
-        tikhonov: Added to the diagonal of its matrix Q'.
+        tikhonov: Amount added to the diagonal of the matrix to obtain Q'.
         place: Place of each variable; z_i is basic if place[n + i] < 0.
         z: Result, shape (n,), clipped at zero.
         arena: Arena for scratch, released on return.
@@ -183,7 +183,7 @@ def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> floa
         w[i] = total + r[i]
         unit[i] = abs(total) + abs(r[i])
     worst = _worst(problem, z, w, unit)
-    if worst > TOLERANCE:  # rounding is bounded only where it decides
+    if worst > TOLERANCE:  # compute the rounding bound only if the verdict depends on it
         largest = 0.0  # the basis is solved up to rounding of its largest unknown, in balanced units
         for i in range(n):
             largest = max(largest, scale[i] * np.sqrt(max(Q[i, i], 0.0)) * z[i])
@@ -191,7 +191,7 @@ def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> floa
             size = abs(r[i]) + scale[i] * np.sqrt(max(Q[i, i], 0.0)) * largest
             for j in range(n):
                 size += abs(scale[i] * Q[i, j] * (scale[j] * z[j]))
-            unit[i] += min(rounding(2 * n, size) / TOLERANCE, 1.0)  # relative to the fastest approach
+            unit[i] += min(rounding(2 * n, size) / TOLERANCE, 1.0)  # the cap is relative to the fastest approach
         worst = _worst(problem, z, w, unit)
     release(arena, at)
     return worst
@@ -199,12 +199,13 @@ def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> floa
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _worst(problem: _Scaled, z: Array, w: Array, unit: Array) -> float:
-    """Return the largest `missed` of all rows, with the given units."""
+    """Return the largest `missed` of all rows, for the units `unit`."""
     Q, scale, r, _ = problem
     n, worst = scale.size, 0.0
     for i in range(n):
         own, mobility = unit[i], scale[i] * Q[i, i] * scale[i]
-        if not mobility > 0.0 and not (z[i] == 0.0 and w[i] >= 0.0):  # slip speeds: their changes and causes
+        # the unknown is a slip speed: relate its residual to its changes and their causes
+        if not mobility > 0.0 and not (z[i] == 0.0 and w[i] >= 0.0):
             own, natural, does = abs(r[i]), np.inf, 0.0
             for j in range(n):
                 entry = abs(scale[i] * Q[i, j] * scale[j])
@@ -237,13 +238,13 @@ def _follow(
     Args:
         problem: The problem in the scale of the pivoting; some r is negative.
         tikhonov: Added to the diagonal of Q'.
-        turn: Number of the covering vector d: 0 for ones; 1, 2, ... for entries spread over [1, 2) by an irrational
-        stride.
+        turn: Number of the covering vector d. 0: all ones; 1, 2, ...: entries spread over [1, 2) by an irrational
+            stride.
         max_pivots: Limit of pivots.
         dictionary: Result, the final dictionary.
 
     Returns:
-        Status number, number of pivots, column of the variable that would enter next (the ray's).
+        Status number, number of pivots, column of the variable that would enter next (it spans the ray).
     """
     Q, scale, r, _ = problem
     T, basic, nonbasic, place, _ = dictionary
@@ -282,9 +283,9 @@ def _follow(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _is_ray(problem: _Scaled, u: Array) -> bool:
-    """True if the scaled u ≥ 0, largest entry 1, has Q'u ≥ 0, uᵀQ'u = 0 and r·u < 0, as every ray of a copositive Q.
+    """True if the scaled u is a proof of infeasibility, as every ray of a copositive Q.
 
-    Otherwise rounding has lost the path.
+    u ≥ 0 has the largest entry 1, and Q'u ≥ 0, uᵀQ'u = 0 and r·u < 0. If False, pivoting lost the path to rounding.
     """
     Q, scale, r, _ = problem
     n = r.size
@@ -306,7 +307,10 @@ def _is_ray(problem: _Scaled, u: Array) -> bool:
 
 @njit(cache=True, error_model="numpy")
 def _equilibrate(Q: Array, scale: Array) -> None:
-    """Compute factors that make each diagonal entry 1; where it is 0, the largest entry that couples to another."""
+    """Compute factors that make each diagonal entry 1.
+
+    If it is 0, the largest entry that couples the row to another row.
+    """
     n = scale.size
     for i in range(n):
         scale[i] = 1.0 / np.sqrt(Q[i, i]) if Q[i, i] > 0.0 else 0.0
@@ -322,7 +326,7 @@ def _equilibrate(Q: Array, scale: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _in_units(Q: Array, r: Array, scale: Array, arena: Arena) -> _Scaled:
-    """Return the problem scaled by `scale`; `largest` is 0 where r ≥ 0."""
+    """Return the problem scaled by `scale`; `largest` is 0 if r ≥ 0."""
     scaled, largest = vector(arena, r.size), 0.0
     for i in range(r.size):
         scaled[i] = scale[i] * r[i]
@@ -345,7 +349,10 @@ def _to_largest_one(z: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _ray(original: _Scaled, pivoted: _Scaled, dictionary: _Dictionary, column: int, z: Array) -> bool:
-    """Write the part z of the ray along which the variable of `column` grows, in original units; True if a ray."""
+    """Write the z part of the ray in original units; return True if it is a ray.
+
+    The ray is the direction in which the variable of `column` grows.
+    """
     T, place, n = dictionary.T, dictionary.place, z.size
     for i in range(n):
         at = place[n + i]
@@ -388,9 +395,10 @@ def _dictionary(n: int, arena: Arena) -> _Dictionary:
 def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: int, arena: Arena) -> LcpAnswer:
     """Run Lemke's method with the lexicographic ratio test (math.md, section 5.2).
 
-    The final basis is solved afresh; only the residual of the original problem decides whether the answer is solved.
-    The covering vector is 1. If rounding lost the path, or closed it to a cycle by breaking ties differently (1 in 300
-    contact problems), two others are tried, with every variable balanced separately.
+    The final basis is solved again from the original matrix; only the residual of the original problem decides whether
+    the status is SOLVED. The first covering vector is all ones. In 1 of 300 contact problems rounding loses the path,
+    or breaks ties inconsistently and closes the path to a cycle. Two more covering vectors are then tried, with every
+    variable balanced separately.
 
     Args:
         Q: Matrix, shape (n, n).
@@ -400,11 +408,11 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
         tikhonov: Added to the diagonal of the scaled matrix while pivoting; the answer contains it only if the final
             basis is singular without it.
         max_pivots: Limit of pivots per covering vector.
-        arena: Arena for all arrays, including the answer's.
+        arena: Arena for all arrays, including the arrays of the answer.
 
     Returns:
-        The answer, its residual in scaled units. Where the status is RAY, z is the z part of the ray, largest entry 1,
-        and w is r; where it is ITERATIONS, z is zero.
+        The answer with its residual in scaled units. If the status is RAY, z is the z part of the ray (largest entry 1)
+        and w is r. If the status is ITERATIONS, z is zero.
     """
     n = r.size
     z, w, total = zeros(arena, n), vector(arena, n), 0.0
@@ -450,7 +458,7 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
 def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-10) -> bool:
     """Check that u = ray proves that no z ≥ 0 has Qz + r ≥ 0: u ≥ 0, Qᵀu ≤ 0, rᵀu < 0, so that uᵀ(Qz + r) < 0.
 
-    Every sum is compared with the magnitude of its own terms, so that no choice of units turns rounding into a proof.
+    Every sum is compared with the magnitude of its terms, so that rounding never counts as a proof in any units.
 
     Args:
         Q: Matrix, shape (n, n).
@@ -475,7 +483,7 @@ def balancing_scale(Q: Array) -> Array:
 
 
 def _checked(Q: Array, r: Array, scale: Array | None) -> tuple[Array, Array, Array]:
-    """Return the problem as contiguous float64; raise InputError if shapes do not fit."""
+    """Return the problem as contiguous float64; raise InputError if shapes do not fit or a factor is not positive."""
     Q = np.ascontiguousarray(Q, dtype=np.float64)
     r = np.ascontiguousarray(r, dtype=np.float64)
     scale = balancing_scale(Q) if scale is None else np.ascontiguousarray(scale, dtype=np.float64)
@@ -488,7 +496,7 @@ def _checked(Q: Array, r: Array, scale: Array | None) -> tuple[Array, Array, Arr
 
 
 def _run(Q: Array, r: Array, scale: Array, relative: float, max_pivots: int | None) -> LcpResult:
-    """Run Lemke's method with `relative` times the mean of the scaled diagonal added to it."""
+    """Run Lemke's method with `relative` times the mean of the scaled diagonal added to the diagonal."""
     tikhonov = relative * float(np.mean(scale**2 * np.diag(Q))) if relative > 0.0 else 0.0
     limit = 50 * r.size + 100 if max_pivots is None else max_pivots
     answer = lemke_kernel(Q, r, scale, tikhonov, limit, HEAP)
@@ -508,13 +516,13 @@ def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: i
     """Solve w = Qz + r, 0 ≤ z ⊥ w ≥ 0 by Lemke's method (math.md, section 5.2).
 
     Args:
-        Q: Matrix, shape (n, n); copositive for the method to be sure of an answer.
+        Q: Matrix, shape (n, n); for a copositive Q the method ends with a solution or a ray.
         r: Constant, shape (n,).
         scale: Positive factors, shape (n,), math.md, section 13.2; by default those that make the diagonal 1.
         max_pivots: Limit of pivots, 50 n + 100 by default.
 
     Returns:
-        The outcome, its residual checked.
+        The outcome with its checked residual.
 
     Raises:
         InputError: The shapes do not fit, or a factor is not positive.
@@ -524,11 +532,11 @@ def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: i
 
 
 def solve_regularized(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: int | None = None) -> LcpResult:
-    """Run `solve_lemke`; after a failure, retry with 1e-12, 1e-10, 1e-8 of the mean diagonal added to it.
+    """Run `solve_lemke`; after a failure, retry with 1e-12, 1e-10, 1e-8 of the mean diagonal added to the diagonal.
 
-    This is the regularization of math.md, section 13.5. The residual is always that of the original problem: an answer
-    found with regularization is solved only if it solves the problem without it. If none does, the outcome of the exact
-    attempt is returned: a ray stays a ray.
+    This is the regularization of math.md, section 13.5. The residual always refers to the original problem, so a
+    regularized solution counts as solved only if it also solves the original problem. If no attempt succeeds, the
+    outcome of the attempt without regularization is returned: a ray stays a ray.
     """
     Q, r, scale = _checked(Q, r, scale)
     exact = _run(Q, r, scale, 0.0, max_pivots)

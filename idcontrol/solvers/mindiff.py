@@ -14,9 +14,9 @@ from idcontrol.types import Array
 
 @njit(cache=True, error_model="numpy")
 def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tuple[float, int]:
-    """Try all 2^n bases; `best` gets the closest solution.
+    """Try all 2^n bases and write the closest solution into `best`.
 
-    Return half its squared distance, and how many bases are solutions.
+    Returns half its squared distance, and the number of bases that are solutions.
     """
     n = r.size
     system, z = np.empty((n, n + 1)), np.empty(n)
@@ -70,9 +70,9 @@ def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tu
 def nearest_basis(Q: Array, r: Array, X: Array, x0: Array, target: Array) -> tuple[Array | None, float]:
     """Find the basic solution of an LCP whose x = X z + x0 is closest to a target, by trying all bases.
 
-    This is Algorithm 3 of Zapolsky & Drumwright 2017 with its sign corrected (x = -A⁻¹(Cz + g) in their symbols) and
-    infeasible leaves worth infinity. It finds vertices only and takes 2^n linear solves: a reference for up to some 18
-    unknowns.
+    This is Algorithm 3 of Zapolsky & Drumwright 2017 with two corrections: the sign (x = -A⁻¹(Cz + g) in their
+    symbols), and infinite cost for infeasible leaves. The algorithm finds only vertices and takes 2^n linear solves, so
+    it is a reference for at most about 18 unknowns.
 
     Args:
         Q: Matrix, shape (n, n).

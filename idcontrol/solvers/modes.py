@@ -1,7 +1,7 @@
 """Decide whether a Coulomb contact problem has a solution, by searching all contact modes, island by island.
 
-Lemke's method may end on a ray although a solution exists. The search is that of `idcontrol.solvers.enumerate`; its
-target is the smallest impulses.
+Lemke's method may end on a ray although a solution exists. The search is branch and bound from
+`idcontrol.solvers.enumerate`; its target is the smallest impulses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from idcontrol.types import Array, Integers
 
 
 def islands(V: Array) -> list[Integers]:
-    """Group contacts that act on each other, directly or through others, smallest group first.
+    """Group contacts that act on each other, directly or through other contacts, smallest group first.
 
     Args:
         V: Contact velocities per impulse, shape (3n, 3n), exactly zero between contacts that do not act on each other.
@@ -29,18 +29,18 @@ def islands(V: Array) -> list[Integers]:
 def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> tuple[Array | None, bool, int]:
     """Search all contact modes for a solution of a Coulomb contact problem, after Lemke's method ended on a ray.
 
-    Islands are searched separately: the work grows exponentially only with the largest island, and one island without a
-    solution settles the whole.
+    Islands are searched separately. The work grows exponentially only with the largest island, and one island without a
+    solution proves that the whole problem has no solution.
 
     Args:
         V: Contact velocities per impulse, J Γ Jᵀ, shape (3n, 3n).
-        v0: Contact velocities at zero impulse, φ/h added to the normal ones, shape (3n,) [m/s].
+        v0: Contact velocities at zero impulse, plus φ/h in the normal direction, shape (3n,) [m/s].
         mu: Friction coefficients, finite, shape (n,).
-        max_nodes: Limit of quadratic programs, all islands together.
+        max_nodes: Limit of quadratic programs for all islands together.
 
     Returns:
-        A solution y = (f_N, f_S, f_T), accurate to 1e-9 of a contact velocity, or None; True if the question is
-        settled, so that None is a proof; quadratic programs solved.
+        A solution y = (f_N, f_S, f_T), accurate to 1e-9 of a contact velocity, or None; True if the search was
+        completed, so that None proves that no solution exists; number of quadratic programs solved.
     """
     n, y, nodes, solved = mu.size, np.zeros(v0.size), 0, True
     for members in islands(V):
@@ -48,7 +48,7 @@ def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> 
         part, settled, more = _search_island(V[np.ix_(rows, rows)], v0[rows], mu[members], max_nodes - nodes)
         nodes += more
         if part is not None:
-            smooth = members[mu[members] == 0.0]  # their friction is rounding
+            smooth = members[mu[members] == 0.0]  # friction at contacts with μ = 0 is rounding
             y[rows] = part
             y[n + smooth] = y[2 * n + smooth] = 0.0
         elif settled:
@@ -59,7 +59,7 @@ def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> 
 
 
 def _search_island(V: Array, v0: Array, mu: Array, max_nodes: int) -> tuple[Array | None, bool, int]:
-    """Run `find_solution` for contacts that all act on each other; the problem is balanced first."""
+    """Run `find_solution` for one island; the problem is balanced first."""
     size, n = v0.size, mu.size
     typical, fastest = float(np.median(np.diag(V))), float(np.abs(v0).max(initial=0.0))
     if fastest == 0.0 or not v0[:n].min(initial=0.0) < 0.0:

@@ -1,6 +1,6 @@
-"""Modified Principal Pivoting I for LCP(r, ρρᵀ), whose matrix is never formed (math.md, section 4.4).
+"""Modified Principal Pivoting I for LCP(r, ρρᵀ), without forming its matrix (math.md, section 4.4).
 
-Zapolsky & Drumwright 2017, Algorithm 2; Drumwright 2015, Algorithm 1.
+Source: Zapolsky & Drumwright 2017, Algorithm 2; Drumwright 2015, Algorithm 1.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array, Integers
 
 _SIGN: Final = 1e-9
-"""Size of a negative velocity that counts as zero, relative to its value at zero impulse and its change; and of a
-negative impulse, relative to the largest."""
+"""A negative velocity counts as zero below this, relative to its value at zero impulse and its change. A negative
+impulse counts as zero below this, relative to the largest impulse.
+"""
 _DEPENDENT: Final = 1e-12
-"""A row depends on the active ones if |ρ⊥|² is below this times |ρ|²."""
+"""A row depends on the active rows if |ρ⊥|² is below this times |ρ|²."""
 
 _ZERO: Final = 1e-20
-"""A row certainly depends on the active ones, despite rounding, if |ρ⊥|² is below this times |ρ|²."""
+"""A row certainly depends on the active rows, despite rounding, if |ρ⊥|² is below this times |ρ|²."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _first_to_vanish(z: Array, alpha: Array, count: int) -> int:
-    """Return the place a of argmin {z_a / α_a : α_a > 0}; -1 if no α is positive."""
+    """Return the index a of argmin {z_a / α_a : α_a > 0}; -1 if no α is positive."""
     largest = 0.0
     for a in range(count):
         largest = max(largest, abs(alpha[a]))
@@ -73,7 +74,7 @@ def _signature(factor: RowFactor, count: int) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_row(factor: RowFactor, count: int, rho: Array, i: int) -> int:
-    """Make row i active unless it depends on the active ones; return the number of active rows."""
+    """Make row i active unless it depends on the active rows; return the number of active rows."""
     square = 0.0
     for d in range(rho.shape[1]):
         square += rho[i, d] * rho[i, d]
@@ -86,10 +87,10 @@ def _add_row(factor: RowFactor, count: int, rho: Array, i: int) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _velocities(rho: Array, columns: Array, r: Array, roundoff: Array, y: Array, w: Array) -> None:
-    """Write w = ρy + r; values that are negative by rounding only become zero. `columns` is ρᵀ."""
+    """Write w = ρy + r; values that are negative only by rounding become zero. `columns` is ρᵀ."""
     n, k = rho.shape
     assign(w, r)
-    for d in range(k):  # all rows at once, where no sum waits for the previous one
+    for d in range(k):  # one pass over all rows, so that no sum waits for the previous term
         for i in range(n):
             w[i] += columns[d, i] * y[d]
     for i in range(n):
@@ -106,7 +107,10 @@ def _velocities(rho: Array, columns: Array, r: Array, roundoff: Array, y: Array,
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _most_negative(impulses: Array, count: int) -> tuple[int, bool]:
-    """Return the place of the smallest impulse, -1 for none, and True if it is negative beyond rounding."""
+    """Return the position of the smallest impulse, and True if it is negative beyond rounding.
+
+    The position is -1 if there is no impulse.
+    """
     largest, place = 0.0, -1
     for a in range(count):
         largest = max(largest, abs(impulses[a]))
@@ -117,10 +121,12 @@ def _most_negative(impulses: Array, count: int) -> tuple[int, bool]:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _exchange(factor: RowFactor, count: int, rho: Array, enter: int, z_active: Array) -> bool:
-    """Replace an active row by the row ρ_enter = Σ α_a ρ_a, which depends on them: the first whose impulse vanishes.
+    """Replace an active row by row `enter`, which depends on the active rows: ρ_enter = Σ α_a ρ_a.
+
+    The active row whose impulse vanishes first is replaced.
 
     Returns:
-        False if none vanishes; then `factor.coefficients` are the α.
+        False if no impulse vanishes; then `factor.coefficients` are the α.
     """
     solve_upper(factor.upper, count, factor.coefficients)
     leave = _first_to_vanish(z_active, factor.coefficients, count)
@@ -132,7 +138,7 @@ def _exchange(factor: RowFactor, count: int, rho: Array, enter: int, z_active: A
 
 
 class _Lcp(NamedTuple):
-    """LCP(r, ρρᵀ) with ρᵀ beside ρ, and the rounding bounds `roundoff` of r."""
+    """LCP(r, ρρᵀ) with ρ, its transpose, and the rounding bounds `roundoff` of r."""
 
     rho: Array
     columns: Array
@@ -142,7 +148,7 @@ class _Lcp(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _contradiction(factor: RowFactor, count: int, lcp: _Lcp, enter: int, y: Array, w: float, z: Array) -> int:
-    """Write c = e_enter - α, for which ρᵀc = 0 and r·c = w < 0. It is a proof if ρ⊥ is zero to rounding.
+    """Write c = e_enter - α, for which ρᵀc = 0 and r·c = w < 0; c is a proof if ρ⊥ is zero to rounding.
 
     Returns:
         INFEASIBLE with the certificate c in z, or INACCURATE.
@@ -168,7 +174,7 @@ def _basic_solution(
     """Write z_B = -(ρ_B ρ_Bᵀ)⁻¹ r_B, y = ρ_Bᵀ z_B and w of the active rows B.
 
     Returns:
-        The place of the smallest impulse; True if it is negative beyond rounding; the row with the smallest w.
+        The position of the smallest impulse; True if it is negative beyond rounding; the row with the smallest w.
     """
     solve_active(lcp.r, factor, count, y, impulses)
     _velocities(lcp.rho, lcp.columns, lcp.r, lcp.roundoff, y, w)
@@ -185,7 +191,9 @@ def _basic_solution(
 @linked
 @njit(cache=True, error_model="numpy")
 def ppm_kernel(rho: Array, r: Array, roundoff: Array, max_passes: int, start: Integers, arena: Arena) -> RowLcpAnswer:
-    """Run Modified Principal Pivoting I; the active rows, with z free and w = 0, are always independent (math.md 4.4).
+    """Run Modified Principal Pivoting I (math.md, section 4.4).
+
+    The active rows, with z free and w = 0, are always linearly independent.
 
     Args:
         rho: Rows ρ, shape (n, k); the matrix of the LCP is ρρᵀ.
@@ -193,10 +201,10 @@ def ppm_kernel(rho: Array, r: Array, roundoff: Array, max_passes: int, start: In
         roundoff: Rounding bounds of r, shape (n,).
         max_passes: Limit of passes.
         start: Initial active set; the rows must exist.
-        arena: Arena for all arrays, including the answer's.
+        arena: Arena for all arrays, including the arrays of the answer.
 
     Returns:
-        The answer, with a certificate when the status is INFEASIBLE; ITERATIONS where pivoting cycles.
+        The answer, with a certificate if the status is INFEASIBLE; ITERATIONS if pivoting cycles.
     """
     n, k = rho.shape
     factor, columns, z_active = empty_factor(k, arena), matrix(arena, k, n), vector(arena, k)
@@ -216,7 +224,7 @@ def ppm_kernel(rho: Array, r: Array, roundoff: Array, max_passes: int, start: In
         count = _add_row(factor, count, rho, start[a])
 
     status, passes, residual = ITERATIONS, 0, np.inf
-    # a set that returns does so for ever: compare each with the set of pass 1, 2, 4, 8, ... (Brent's cycle detection)
+    # an active set that recurs recurs for ever: compare with the set of pass 1, 2, 4, 8, ... (Brent's cycle detection)
     remembered, remember_at = np.int64(0), 1
     while passes < max_passes:
         passes += 1
@@ -252,17 +260,17 @@ def ppm_kernel(rho: Array, r: Array, roundoff: Array, max_passes: int, start: In
 def solve_ppm(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpResult:
     """Solve w = ρρᵀz + r, 0 ≤ z ⊥ w ≥ 0 by modified Principal Pivoting I (math.md, section 4.4).
 
-    It is fast and its answers are checked, but it may cycle: `idcontrol.solvers.psd.solve_psd_lcp` then calls a finite
-    method.
+    The method is fast and its answers are checked, but it may cycle. In that case `idcontrol.solvers.psd.solve_psd_lcp`
+    calls a finite method.
 
     Args:
         rho: Rows ρ, shape (n, k).
         r: Constants, shape (n,).
-        warm: Initial active set, the `active` of an earlier result; rows that do not exist or depend on others are
-            skipped.
+        warm: Initial active set, the `active` of an earlier result; rows that do not exist or depend on earlier rows
+            are skipped.
 
     Returns:
-        The outcome, its residual checked.
+        The outcome with its checked residual.
 
     Raises:
         InputError: The shapes do not fit.

@@ -1,6 +1,6 @@
 """LCP(r, ρρᵀ), the form of every frictionless or convex contact problem, by the first method that solves it.
 
-The methods are compared in math.md, section 4.4.
+math.md, section 4.4, compares the methods.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from idcontrol.solvers.status import INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
 _LEMKE_ROWS = 400
-"""Rows up to which Lemke's method, which forms the matrix, is worth its cubic cost."""
+"""Maximum number of rows for Lemke's method, which forms the matrix at cubic cost."""
 
 
 @linked
@@ -44,13 +44,13 @@ def psd_lcp_kernel(
         r: Constants, shape (n,).
         roundoff: Rounding bounds of r, shape (n,).
         start: Initial active set; the rows must exist.
-        arena: Arena for all arrays, including the answer's.
+        arena: Arena for all arrays, including the arrays of the answer.
 
     Returns:
-        The answer, with a certificate when the status is INFEASIBLE.
+        The answer, with a certificate if the status is INFEASIBLE.
     """
     at = mark(arena)
-    # successful pivoting takes some ten passes; more passes would cost more than the finite method
+    # successful pivoting takes about ten passes; more passes would cost more than the finite method
     answer: RowLcpAnswer = ppm_kernel(rho, r, roundoff, 10 + 2 * rho.shape[1], start, arena)
     if answer.status in (SOLVED, INFEASIBLE):
         return answer
@@ -68,7 +68,7 @@ def solve_psd_lcp(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpR
         warm: Initial active set, the `active` of an earlier result; rows that do not exist are skipped.
 
     Returns:
-        The outcome, its residual checked; `method` names the method that answered.
+        The outcome with its checked residual; `method` names the method that ended the search.
 
     Raises:
         InputError: The shapes do not fit.
@@ -82,7 +82,7 @@ def solve_psd_lcp(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpR
 
 
 def _by_lemke(rho: Array, r: Array, otherwise: RowLcpResult) -> RowLcpResult:
-    """Return the solution of Lemke's method on the whole matrix; `otherwise` if it does not solve the problem."""
+    """Return the solution of Lemke's method on the whole matrix, or `otherwise` if this fails."""
     n, k = rho.shape
     Q = rho @ rho.T
     answer = lemke_kernel(Q, r, balancing_scale(Q), 0.0, 50 * n + 100, HEAP)

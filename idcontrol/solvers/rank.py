@@ -1,6 +1,6 @@
 """FIND-INDICES (Zapolsky & Drumwright 2017, Algorithm 1) as a Gram-Schmidt over whitened rows.
 
-The rank tolerance is a physical one: see `HELD_RANK_TOLERANCE` and math.md, section 4.2.
+The rank tolerance is a physical quantity: see `HELD_RANK_TOLERANCE` and math.md, section 4.2.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from idcontrol.solvers.lcp import checked_rows
 from idcontrol.types import Array, Integers
 
 HELD_RANK_TOLERANCE: Final = 1e-4
-"""Rank tolerance ε_rank of rows held with equality, on squares: a row whose velocity differs from kept rows by
-less than 1 % is dropped. It is a statement about the model, not about rounding: at 1e-9, feet that miss a plane by 0.1
-mm are braced with kilonewtons."""
+"""Rank tolerance ε_rank of rows held with equality, on squares: a row is dropped if its velocity differs from the kept
+rows by less than 1 %. The tolerance describes the accuracy of the model, not rounding. At 1e-9, feet that deviate from
+a plane by 0.1 mm would push against each other with thousands of newtons.
+"""
 
 _ROUNDING: Final = 1e-14
 """Relative rounding error of a difference of squares of short rows."""
@@ -29,9 +30,9 @@ class IndependentRows(NamedTuple):
     """Rows held with equality, ρ·y + c = 0, reduced to independent ones: basis y + constants = 0.
 
     Attributes:
-        kept: Rows that were kept, in order, shape (rank,). The others depend on them, to the tolerance, and get no
-            multiplier.
-        basis: Orthonormal rows that span the kept ones, shape (rank, k).
+        kept: Indices of the kept rows, in order, shape (rank,). All other rows depend on the kept rows, to the
+            tolerance, and get no multiplier.
+        basis: Orthonormal rows that span the kept rows, shape (rank, k).
         upper: Upper triangular, ρ_kept[l] = Σ_j upper[j, l] basis[j], shape (rank, rank).
         constants: Constants of the conditions on the basis, shape (rank,).
     """
@@ -46,13 +47,16 @@ class IndependentRows(NamedTuple):
         return y - self.basis.T @ (self.basis @ y + self.constants)
 
     def eliminate(self, rho: Array, c: Array) -> tuple[Array, Array]:
-        """Remove from other rows (n, k) and constants (n,) their part in the basis; ρ·y + c is unchanged where held."""
+        """Remove the basis from other rows (n, k) and constants (n,).
+
+        ρ·y + c is unchanged where the conditions hold.
+        """
         rho, c = rho.copy(), c.copy()
         eliminate_kernel(rho, c, self)
         return rho, c
 
     def multipliers(self, push: Array) -> Array:
-        """Return multipliers f of the kept rows, shape (rank,), with ρ_keptᵀ f = push, a vector (k,) of their span."""
+        """Return multipliers f of the kept rows, shape (rank,), with ρ_keptᵀ f = push, a vector (k,) in their span."""
         f = self.basis @ push
         solve_upper(self.upper, f.size, f)
         return f
@@ -62,17 +66,17 @@ class IndependentRows(NamedTuple):
 def find_indices_kernel(
     rho: Array, c: Array, order: Integers, tolerance: float, arena: Arena
 ) -> IndependentRows:  # pragma: no cover - compiled
-    """Keep rows, in order, that differ from those kept already; stop when they span everything.
+    """Keep rows, in order, that differ from all kept rows; stop when the kept rows span the space.
 
     Args:
         rho: Whitened rows, shape (n, k).
-        c: Their constants, shape (n,).
-        order: Which rows to try, most important first.
+        c: Constants of the rows, shape (n,).
+        order: Rows to try, most important first.
         tolerance: A row is kept if |ρ⊥|² > tolerance |ρ|².
-        arena: Arena for all arrays, including the result's.
+        arena: Arena for all arrays, including the arrays of the result.
 
     Returns:
-        The rows kept.
+        The kept rows.
     """
     k = rho.shape[1]
     factor, constants = empty_factor(k, arena), vector(arena, k)
@@ -85,8 +89,8 @@ def find_indices_kernel(
         square = 0.0
         for d in range(k):
             square += row[d] * row[d]
-        # With many contacts most rows are dropped, by a wide margin. For them the difference of squares suffices,
-        # although cancellation limits it to the rounding of the square.
+        # With many contacts most rows are dropped by a wide margin. For such rows the difference of squares suffices,
+        # although cancellation limits its accuracy to the rounding of the square.
         rest = square
         for j in range(rank):
             along = 0.0
@@ -130,13 +134,13 @@ def eliminate_kernel(rho: Array, c: Array, held: IndependentRows) -> None:  # pr
 def eliminated_rounding(
     rho: Array, roundoff: Array, held: IndependentRows, out: Array, arena: Arena
 ) -> None:  # pragma: no cover - compiled
-    """Add to `out` (n,) the rounding bounds of what `eliminate_kernel` adds to the constants of rows (n, k).
+    """Add to `out` (n,) rounding bounds of the terms that `eliminate_kernel` adds to the constants of rows (n, k).
 
     Args:
         rho: The rows, before elimination.
-        roundoff: Rounding bounds of the constants of all rows, including the held ones.
+        roundoff: Rounding bounds of the constants of all rows, including the held rows.
         held: The conditions.
-        out: In and out, rounding bounds of the constants of `rho`.
+        out: Rounding bounds of the constants of `rho`, increased in place.
         arena: Arena for scratch.
     """
     rank, k = held.constants.size, rho.shape[1]
@@ -166,14 +170,14 @@ def find_indices(
 
     Args:
         rho: Whitened rows, shape (n, k).
-        c: Their constants, shape (n,).
-        order: Which rows to try, most important first; by default all in order.
+        c: Constants of the rows, shape (n,).
+        order: Rows to try, most important first; by default all rows in order.
         tolerance: ε_rank on squares.
         last: Rows kept in the last step. They are tried first, so that equally good rows do not alternate from step to
             step. Rows that are not in `order` are skipped.
 
     Returns:
-        The rows kept and their orthogonal factor.
+        The kept rows and their orthogonal factor.
 
     Raises:
         InputError: The shapes do not fit.

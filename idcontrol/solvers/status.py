@@ -12,13 +12,13 @@ class SolverStatus(enum.IntEnum):
     SOLVED = 0
     """The residual was computed and is below `TOLERANCE`."""
     INFEASIBLE = 1
-    """There is no solution; the certificate proves it."""
+    """No solution exists; the certificate proves it."""
     RAY = 2
-    """Lemke's method ended on a ray, which is returned: there may be no solution."""
+    """Lemke's method ended on a ray, which is returned; a solution may not exist."""
     ITERATIONS = 3
     """The iteration limit was reached."""
     INACCURATE = 4
-    """The method ended, but the residual (or a NaN) makes its answer unusable."""
+    """The method ended, but its residual is too large or NaN, so its answer cannot be used."""
 
 
 # Plain integers, because kernels return them next to numbers.

@@ -1,4 +1,4 @@
-"""How stiff a constraint is: springs, spheres (Hertz), elastic foundations, joint limits, bilateral springs.
+"""Stiffness of constraints: springs, spheres (Hertz), elastic foundations, joint limits, bilateral springs.
 
 Source: Drumwright 2019, section 5.
 """
@@ -19,13 +19,14 @@ from idcontrol.models.step import PUSH_OUT_SPEED, Bilateral, ContactModel, StepP
 from idcontrol.types import Array, Integers
 
 ContactLaw: TypeAlias = Callable[[Contacts], Contacts]
-"""Sets the stiffness and damping of contacts; a law that linearizes may also replace the gap."""
+"""Sets the stiffness and damping of contacts; a law that linearizes may also change the gap."""
 
 SHALLOWEST = 1e-7
 """Depth below which Hertz' law is linearized at this depth [m].
 
-At the surface its stiffness vanishes: linearized there, a body would fall through the ground for a step and be thrown
-back by the next. This is about a third of the static depth of a kilogram on steel."""
+The stiffness of Hertz' law vanishes at the surface. A law linearized there would let a body fall through the ground in
+one step and throw it back in the next. The value is about a third of the static depth of a kilogram on steel.
+"""
 
 
 def _refuse_negative(**values: npt.ArrayLike) -> None:
@@ -35,14 +36,14 @@ def _refuse_negative(**values: npt.ArrayLike) -> None:
 
 
 def springs(stiffness: float, damping: float = 0.0) -> ContactLaw:
-    """Return the law of the same linear spring and damper at every contact.
+    """Return a law with the same linear spring and damper at every contact.
 
     Args:
         stiffness: K [N/m]; inf is rigid.
         damping: B [N s/m].
 
     Raises:
-        InputError: One of them is negative or not a number.
+        InputError: `stiffness` or `damping` is negative or not a number.
     """
     _refuse_negative(stiffness=stiffness, damping=damping)
 
@@ -57,7 +58,7 @@ STIFFNESS, DAMPING = 1e10, 1.0
 """Steel under a small foot [N/m] and "a little damping" [N s/m] (Drumwright 2019, section 6.4)."""
 
 NEARLY_RIGID = springs(STIFFNESS, DAMPING)
-"""Robots sink in by nanometres, and the distribution of load among feet is still unique."""
+"""Robots sink in by nanometres, and the load distribution among feet is still unique."""
 
 
 def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, damping: float = 0.0) -> ContactLaw:
@@ -66,11 +67,11 @@ def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, dampin
     Args:
         modulus: E [Pa].
         depth: L, thickness of the bed [m].
-        area: A, of the element under each contact, shape (n,) or one for all [m²].
+        area: Area A of the element under each contact, shape (n,) or one number for all [m²].
         damping: B of each element [N s/m].
 
     Raises:
-        InputError: One of them is negative or not a number, or the depth is zero.
+        InputError: An argument is negative or not a number, or the depth is zero.
     """
     areas = np.asarray(area, dtype=np.float64)
     _refuse_negative(modulus=modulus, depth=depth, area=areas, damping=damping)
@@ -86,20 +87,20 @@ def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, dampin
 
 
 def hertz(modulus: float, radius: float, damping: float = 0.0) -> ContactLaw:
-    r"""Return the law of a sphere on an elastic half-space, ``f = k_H d^{3/2}``, ``k_H = 4/3 E* √r``, by its tangent.
+    r"""Return the linearized law of a sphere on an elastic half-space, ``f = k_H d^{3/2}``, ``k_H = 4/3 E* √r``.
 
-    At depth d the tangent is a spring of stiffness ``K = 3/2 k_H √d`` whose rest lies d/3 below the surface: the gap
-    becomes ``φ + d/3``, which is -2/3 d at that depth. A body at rest is exactly at Hertz' depth. (Drumwright 2019,
-    eqs. 121-123, leaves out the 4/3 and takes ``d^{3/2}`` for the gap, whose rate is then not the velocity of the
-    normal row; math.md, section 11.3.)
+    The tangent at depth d is a spring of stiffness ``K = 3/2 k_H √d`` that is at rest d/3 below the surface: the gap
+    becomes ``φ + d/3``, i.e. -2/3 d at that depth. A body at rest is exactly at Hertz' depth. Drumwright 2019, eqs.
+    121-123, omits the 4/3 and uses ``d^{3/2}`` as the gap, whose rate then differs from the velocity of the normal row
+    (math.md, section 11.3).
 
     Args:
         modulus: Effective modulus E* [Pa].
-        radius: r of the spheres [m].
+        radius: Radius r of the spheres [m].
         damping: B [N s/m].
 
     Raises:
-        InputError: One of them is negative or not a number, or modulus or radius is zero.
+        InputError: An argument is negative or not a number, or modulus or radius is zero.
     """
     _refuse_negative(modulus=modulus, radius=radius, damping=damping)
     if modulus == 0.0 or radius == 0.0:
@@ -119,7 +120,7 @@ def hertz(modulus: float, radius: float, damping: float = 0.0) -> ContactLaw:
 
 
 def compliant(law: ContactLaw, model: ContactModel = solve) -> ContactModel:
-    """Return a contact model whose contacts get their stiffness from `law`; bilateral rows keep theirs."""
+    """Return a contact model whose contacts get their stiffness from `law`; bilateral rows keep their compliance."""
 
     def with_law(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         return model(replace(problem, contacts=law(problem.contacts)), warm)
@@ -128,9 +129,9 @@ def compliant(law: ContactLaw, model: ContactModel = solve) -> ContactModel:
 
 
 def recovering_slowly(model: ContactModel) -> ContactModel:
-    """Return the contact model with penetration corrected at `PUSH_OUT_SPEED` at most.
+    """Return the contact model with penetration corrected at no more than `PUSH_OUT_SPEED`.
 
-    Springs that are too stiff for the step correct it within one step, at φ/h, which is an unphysical speed.
+    Springs that are too stiff for the step would correct penetration within one step, at the unphysical speed φ/h.
     """
 
     def with_cap(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -142,7 +143,7 @@ def recovering_slowly(model: ContactModel) -> ContactModel:
 
 
 def solve_nearly_rigid(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Solve one step on `NEARLY_RIGID` ground, the assumption of this model's plant and controller."""
+    """Solve one step on `NEARLY_RIGID` ground, as this model's plant and controller do."""
     return solve(replace(problem, contacts=NEARLY_RIGID(problem.contacts)), warm)
 
 
@@ -152,11 +153,11 @@ def spring_rows(
     """Model bilateral constraints φ = 0 as stiff springs, ``λ = -K φ⁺ - B φ̇⁺`` at the end of the step.
 
     Args:
-        rows: G, their Jacobian, shape (k, m).
-        deviation: φ at the beginning of the step, shape (k,) [m or rad].
+        rows: Jacobian G of the constraints, shape (k, m).
+        deviation: φ at the start of the step, shape (k,) [m or rad].
         h: Length of the step [s].
-        stiffness: K, shape (k,) or one for all [N/m or N m/rad]; inf is rigid.
-        damping: B, shape (k,) or one for all [N s/m or N m s/rad].
+        stiffness: K, shape (k,) or one number for all [N/m or N m/rad]; inf is rigid.
+        damping: B, shape (k,) or one number for all [N s/m or N m s/rad].
 
     Returns:
         ``G v⁺ = -C h K φ - C Λ`` with ``C = 1/(h²K + hB)``; rigid rows have C = 0 and target -φ/h
@@ -189,21 +190,21 @@ def joint_limits(
 ) -> Contacts:
     """Model joint ranges as contacts without friction: ``q - lower ≥ 0`` and ``upper - q ≥ 0`` (math.md, section 12.5).
 
-    They combine with other contacts (`idcontrol.contact.contacts.concatenate`). Their impulses are torques times
-    seconds; they have no point in the world.
+    `idcontrol.contact.contacts.concatenate` combines them with other contacts. Their impulses have the unit torque
+    times time; they have no point in the world.
 
     Args:
         velocity: Index of each joint's velocity, shape (k,).
-        position: Of the joints, shape (k,) [rad or m].
-        lower: Shape (k,); -inf where there is no limit.
-        upper: Shape (k,); inf where there is no limit.
+        position: Positions of the joints, shape (k,) [rad or m].
+        lower: Lower limits, shape (k,); -inf for no limit.
+        upper: Upper limits, shape (k,); inf for no limit.
         m: Number of velocities.
         stiffness: K [N m/rad or N/m].
         damping: B [N m s/rad or N s/m].
 
     Returns:
-        One contact for each finite limit, all lower ones first. Identity -1 - 2 j for the lower limit of velocity j, -2
-        - 2 j for its upper limit, which no foot uses.
+        One contact per finite limit, first all lower limits. The identity is -1 - 2 j for the lower limit of velocity j
+        and -2 - 2 j for the upper limit; feet have no negative identities.
     """
     gap = np.concatenate((position - lower, upper - position))
     sign = np.repeat([1.0, -1.0], velocity.size)

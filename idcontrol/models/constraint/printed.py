@@ -1,12 +1,12 @@
 r"""The programs of Drumwright 2019 as printed, to reproduce its figures; use `idcontrol.models.constraint.solve`.
 
-Numbers in parentheses are its equations.
+Numbers in parentheses are equations of the paper.
 
 * `bilateral_force`, (61), (62), (53): loses digits as K grows and needs (G M⁻¹Gᵀ)⁻¹ (math.md, section 11.1).
-* `unilateral_forces`, the QP (83)-(85): the law max(0, -Kφ⁺ - Bφ̇⁺) for one constraint only (math.md, section 11.2).
-* `solve`, the programs (99)-(120) with the true friction cone. β is as large as B_r = 10⁶/h times slip and weighs as
-  much as a force, so that pressing harder pays until nothing slides. The normal force has no upper bound, and blocks
-  are thrown off ramps (math.md, section 11.3).
+* `unilateral_forces`, the QP (83)-(85): obeys the law max(0, -Kφ⁺ - Bφ̇⁺) for one constraint only (math.md, 11.2).
+* `solve`, the programs (99)-(120) with the true friction cone. The slack β is as large as B_r = 10⁶/h times slip and
+  has the same weight as a force, so a larger normal force lowers the cost until nothing slides. The normal force has
+  no upper bound, and blocks are thrown off ramps (math.md, section 11.3).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from idcontrol.solvers.active_set_qp import solve_qp
 from idcontrol.types import Array, Status
 
 TANGENTIAL_DAMPING = 1e6
-"""h B_r of Drumwright 2019, section 6.4, ("10⁶/h meters", read as N s/m)."""
+"""Tangential damping times step, h B_r, of Drumwright 2019, section 6.4 ("10⁶/h meters", read as N s/m)."""
 
 
 def bilateral_force(
@@ -35,7 +35,7 @@ def bilateral_force(
     Args:
         A: ``G M⁻¹Gᵀ``, invertible, shape (k, k).
         phi: Deviations φ₀, shape (k,) [m].
-        phi_dot: Their rates ``G v₀``, shape (k,) [m/s].
+        phi_dot: Rates ``G v₀`` of the deviations, shape (k,) [m/s].
         pushed: ``G M⁻¹ f``, shape (k,) [m/s²].
         turning: ``Ġ v₀``, shape (k,) [m/s²].
         h: Step [s].
@@ -80,8 +80,8 @@ def solve(
 ) -> StepSolution:
     """Solve one step by the cone program (109)-(120), K_r = K_s = 0.
 
-    Contacts with φ ≤ 0 take part, as in section 6.1 of the paper. Terms with the rotation of G are neglected: they are
-    zero for a sliding block.
+    Only contacts with φ ≤ 0 are included, as in section 6.1 of the paper. Terms with the rotation of G are neglected;
+    they are zero for a sliding block.
 
     Args:
         problem: The step, without bilateral rows; contacts of finite stiffness and friction.
@@ -90,7 +90,7 @@ def solve(
 
     Returns:
         The solution; FALLBACK without impulses if the solver has no answer, REPAIRED if it reports reduced accuracy
-        (these programs span some sixteen digits).
+        (the numbers in these programs span about sixteen digits).
 
     Raises:
         InputError: cvxpy or the solver is not installed, there are bilateral rows, or a contact is rigid or has
@@ -131,23 +131,24 @@ def _cone_program(
     import cvxpy
 
     k = phi.size
-    B_r, weight = TANGENTIAL_DAMPING / h, 1.0 / h  # the latter is ζ
+    B_r, weight = TANGENTIAL_DAMPING / h, 1.0 / h  # the weight is ζ
     x = cvxpy.Variable(3 * k)
-    # β / √ζ, a force as large as the others: β itself is larger by many orders of magnitude
+    # slack is β / √ζ, as large as a force; β itself is larger by many orders of magnitude
     slack = cvxpy.Variable(2 * k)
     rate = free + h * A @ x
     rows: list[Any] = [
-        # (116) divided by hK + B, (118) and (119) by B_r: velocities
+        # velocities: (116) divided by hK + B, (118) and (119) divided by B_r
         x[:k] / (h * K + B) + rate[:k] >= -K / (h * K + B) * phi,
         x[:k] >= 0.0,
         x[k:] / B_r + rate[k:] == slack * (np.sqrt(weight) / B_r),
     ]
     rows += [cvxpy.SOC(mu[i] * x[i], cvxpy.hstack((x[k + i], x[2 * k + i]))) for i in range(k)]
-    cost = cvxpy.norm(cvxpy.hstack((x[:k], x[k:] / np.sqrt(weight), slack)))  # its square is 2/ζ of (109)
+    # the square of the norm is 2/ζ times (109)
+    cost = cvxpy.norm(cvxpy.hstack((x[:k], x[k:] / np.sqrt(weight), slack)))
     program = cvxpy.Problem(cvxpy.Minimize(cost), rows)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "may be inaccurate": the status says so
+            warnings.simplefilter("ignore")  # cvxpy warns "may be inaccurate"; the status reports it
             program.solve(solver=backend)
     except cvxpy.SolverError:
         return np.zeros(3 * k), Status.FALLBACK, 0

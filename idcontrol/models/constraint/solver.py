@@ -1,29 +1,30 @@
 r"""Constraints as stiff springs and dampers, integrated implicitly (math.md, section 11).
 
-Stable for every step size as long as the constraint directions G are constant (docs/theory/constraint.md).
+The method is stable for every step size as long as the constraint directions G are constant
+(docs/theory/constraint.md).
 
-At the end of the step a constraint φ with Jacobian G pushes with ``λ = -K φ⁺ - B φ̇⁺``. In impulses Λ = hλ,
+At the end of the step a constraint φ with Jacobian G exerts the force ``λ = -K φ⁺ - B φ̇⁺``. In impulses Λ = hλ,
 
     G v⁺ + C Λ + C h K φ = 0,     C = 1/(h²K + hB)                     bilateral (11.1)
     0 ≤ Λ ⊥ G v⁺ + C Λ + C h K φ ≥ 0                                   unilateral (11.2)
 
-K = inf is C = 0 and φ/h. Contact with friction (11.3) is the unilateral row along the normal and, along the tangents, a
-damper B_r with a bounded force: the friction LCP with C_n on the diagonal of NΓNᵀ and C_t = 1/(h B_r) on the
-tangents' diagonals,
+For K = inf, C = 0 and C h K φ = φ/h. Contact with friction (11.3) has a unilateral row along the normal and a damper
+B_r with a bounded force along the tangents. This is the friction LCP with C_n on the diagonal of NΓNᵀ and C_t = 1/(h
+B_r) on the diagonals of the tangents,
 
     ⎡ NΓNᵀ + C_n   NΓFᵀ                    0 ⎤ ⎡f_N⎤   ⎡ N v° + C_n h K φ ⎤
     ⎢ FΓNᵀ         FΓFᵀ + C_t [I -I; -I I] E ⎥ ⎢f_F⎥ + ⎢ F v°             ⎥ ≥ 0,   ⊥ z ≥ 0
     ⎣ diag μ       -Eᵀ                     0 ⎦ ⎣ λ ⎦   ⎣ 0                ⎦
 
-with the friction pyramid of `idcontrol.models.coulomb`. Its matrix is strictly copositive in the impulses if all
-stiffness is finite: a solution then exists, even where joints prescribe conflicting velocities.
+with the friction pyramid of `idcontrol.models.coulomb`. If all stiffness is finite, the matrix is strictly copositive
+in the impulses, and a solution exists even if joints prescribe conflicting velocities.
 
 Differences from Drumwright 2019:
 
-It needs neither (G M⁻¹Gᵀ)⁻¹, which does not exist for redundant constraints, nor Ġ. Forces of coupled constraints obey
-the law; the printed programs (`idcontrol.models.constraint.printed`) obey it for one constraint only. The damper of an
-initially open contact is not engaged, so that no force acts at a distance: such a contact presses only if its gap
-closes within the step.
+The method needs neither (G M⁻¹Gᵀ)⁻¹, which does not exist for redundant constraints, nor Ġ. Forces of coupled
+constraints obey the law; the printed programs (`idcontrol.models.constraint.printed`) obey it for one constraint only.
+An initially open contact has no damping, so that no force acts at a distance; it gets a force only if its gap closes
+within the step.
 """
 
 from __future__ import annotations
@@ -62,33 +63,36 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERA
 from idcontrol.types import Array, Booleans, Integers, Status
 
 CREEP = 1e-6
-"""Sticking contacts creep at this part of the speed that they would have without friction: ``B_r = 1/(CREEP h w)``."""
+"""Creep of sticking contacts, as a fraction of their speed without friction: ``B_r = 1/(CREEP h w)``."""
 
 OPENING = 1e-9
-"""A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change. A contact that
-neither presses nor parts keeps its role."""
+"""A contact opens if its speed exceeds this, relative to its velocity at zero impulse and the change. A contact with
+neither an impulse nor an opening speed keeps its role.
+"""
 
 SPRING_RANK_TOLERANCE = 1e-16
-"""Bilateral rows are the same row if their squared distance from the others is below this part of their square.
+"""Bilateral rows count as the same row if their squared distance from the other rows is below this fraction of their
+square.
 
-Compliance separates rows that are geometrically equal: with h = 0.1 s, K = 1e15 N/m and 1 kg by 1e-13. Anything below
-is rounding, and only one of such rows can carry the load."""
+Compliance separates rows that are geometrically equal: with h = 0.1 s, K = 1e15 N/m and 1 kg by 1e-13. A smaller
+distance is rounding, and then only one of the rows can carry the load.
+"""
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step, with the contacts' stiffness and damping and the bilateral rows' compliance.
 
-    With prescribed joints, bilateral rows with C = 0, the motor impulses are their multipliers. A contact with infinite
-    friction does not slide while it presses.
+    Prescribed joints are bilateral rows with C = 0, whose multipliers are the motor impulses. A contact with infinite
+    friction does not slide while it has a normal impulse.
 
     Args:
         problem: The step, forward or inverse.
-        warm: Not used: the solvers start cold.
+        warm: Not used; the solvers start cold.
 
     Returns:
-        The solution. FALLBACK has the note `SQUEEZE` where contacts are rigid and no velocity keeps them apart,
-        `UNSOLVED` where the solver failed and a solution may exist, as at 1e15 N/m. REPAIRED has the note `INEXACT` if
-        a contact obeys its law to fewer digits than the tolerance.
+        The solution. FALLBACK has the note `SQUEEZE` if contacts are rigid and no velocity keeps them apart, and
+        `UNSOLVED` if the solver failed although a solution may exist, as at 1e15 N/m. REPAIRED has the note `INEXACT`
+        if a contact obeys its law to fewer digits than the tolerance.
 
     Raises:
         InputError: A stiffness or damping is negative.
@@ -110,15 +114,16 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     giving = np.concatenate((compliance, creep, creep, soft))
     outcome = _impulses(whitened, contacts.mu, giving)
     ending = _ending(outcome, rigid=not compliance.any())
-    if ending.note == INEXACT:  # whether its impulses suffice also depends on the deflection of springs
+    if ending.note == INEXACT:  # the acceptance of its impulses also depends on the deflection of springs
         whitened = whitened._replace(rho=np.hstack((whitened.rho, np.diag(np.sqrt(giving)))))
     return finish(problem, whitened, outcome.f, ending)
 
 
 def contact_law(contacts: Contacts | SparseProblem, h: float) -> tuple[Array, Array]:
-    """Return C_n = 1/(h²K + hB) and C_n h K φ of each contact, shapes (n,) [m/s per N s], [m/s]; inf for no force.
+    """Return C_n = 1/(h²K + hB) and C_n h K φ of each contact, shapes (n,) [m/s per N s] and [m/s]; inf means no force.
 
-    A contact that is open (φ > 0) has B = 0. Penetration of rigid contacts is corrected at `PUSH_OUT_SPEED` at most.
+    A contact that is open (φ > 0) has B = 0. Penetration of rigid contacts is corrected at no more than
+    `PUSH_OUT_SPEED`.
     """
     K, gap = contacts.stiffness, contacts.gap
     if not ((contacts.damping >= 0.0).all() and (K >= 0.0).all()):
@@ -136,8 +141,8 @@ def contact_law(contacts: Contacts | SparseProblem, h: float) -> tuple[Array, Ar
 def tangential_compliance(problem: StepProblem) -> Array:
     """Return C_t = CREEP w of each contact, w its inverse mass along the tangents, shape (n,) [m/s per N s].
 
-    w is the mean of ``Σ_j J_j² / M_jj`` over both tangents. It does not depend on which joints are prescribed, and
-    light and heavy bodies creep alike.
+    The inverse mass w is the mean of ``Σ_j J_j² / M_jj`` over both tangents. It does not depend on which joints are
+    prescribed, and light and heavy bodies creep equally.
     """
     creep: Array = _creep(problem.M, problem.contacts.jacobian, HEAP)
     return creep
@@ -175,9 +180,9 @@ def closed_kernel(
 
     Args:
         h: Length of the step [s].
-        law: K, positive and finite [N/m], and B [N s/m].
+        law: Stiffness K, positive and finite [N/m], and damping B [N s/m].
         w: The whitened problem, without rigid bilateral rows.
-        mu: Friction, finite, shape (n,).
+        mu: Friction coefficients, finite, shape (n,).
         f: Result, shape (3 n,).
         arena: Arena for all arrays.
 
@@ -225,7 +230,7 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
     frictional = np.flatnonzero((mu > 0.0) & ~no_slip & (compliance[n : 2 * n] > 0.0))
     if rows == 3 * n and not no_slip.any():
         return _contact_impulses(whitened.rho, whitened.c, whitened.roundoff, compliance, mu, frictional)
-    # the compliance of rows held with equality is an extra column √C: the Gram matrix of the rows is ρρᵀ + C
+    # rows held with equality get their compliance as an extra column √C: the Gram matrix of the rows is then ρρᵀ + C
     ridge = np.zeros((rows, rows))
     ridge[np.arange(n, rows), np.arange(n, rows)] = np.sqrt(compliance[n:])
     ridge[n + frictional] = ridge[2 * n + frictional] = 0.0
@@ -265,7 +270,8 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
             residual=answer.residual,
         )
     if solution.status is SolverStatus.SOLVED:
-        # next to held contacts, the velocities and units of other contacts nearly vanish
+        # next to held contacts, velocities and units of other contacts nearly vanish; the original rows show the
+        # violation
         whole = Unbalanced(whitened.rho, whitened.c, whitened.roundoff, compliance, mu, frictional)
         residual = max(solution.residual, violation(whole, solution.f, whitened.rho.T @ solution.f))
         accurate = SolverStatus.SOLVED if residual <= TOLERANCE else SolverStatus.INACCURATE
@@ -278,8 +284,8 @@ def _contact_impulses(
 ) -> _Outcome:
     """Compute the impulses (3 n,) of contacts with finite or no friction.
 
-    If that fails, groups of contacts that do not act on each other are solved separately: springs with a penetration of
-    a kilometre approach at 1e6 m/s, next to which pivoting mistakes a foot at rest for rounding.
+    If that fails, groups of contacts that do not act on each other are solved separately. For example, springs with a
+    penetration of a kilometre approach at 1e6 m/s, and next to this speed pivoting takes a foot at rest for rounding.
     """
     solution = _together(rho, c, roundoff, compliance, mu, frictional)
     if solution.status is SolverStatus.SOLVED:
@@ -351,7 +357,7 @@ def _apart(
 
 
 def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
-    """Solve for the contacts that can push; the others get no impulse."""
+    """Solve for the contacts that can have a force; all other contacts get no impulse."""
     solution = solve(replace(problem, contacts=problem.contacts.take(pushing)))
     impulses = np.zeros((pushing.size, 3))
     impulses[pushing] = solution.impulses
@@ -359,7 +365,7 @@ def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
 
 
 def _ending(outcome: _Outcome, *, rigid: bool) -> Ending:
-    """Translate the outcome to a status; if all contacts are `rigid`, infeasibility is a proof."""
+    """Translate the outcome to a status; if all contacts are `rigid`, infeasibility is proved."""
     status, note = Status.SOLVED, ""
     if outcome.status is SolverStatus.INACCURATE:
         status, note = Status.REPAIRED, INEXACT

@@ -1,14 +1,15 @@
 r"""The constraint solver for many bodies, on block matrices, for contacts that creep but do not slide.
 
 As long as no contact reaches its friction limit, its tangential dampers are linear, and a step is Newton's method on
-the normal springs that press. With ``s = J v⁺ - (surface) + (C h K φ, 0, 0)`` and v* the velocity without contacts,
+the normal springs with a force. With ``s = J v⁺ - (surface) + (C h K φ, 0, 0)``, the velocity v* without contacts, and
+c the value of s at v*,
 
-    (M + Σ_pressing J_iᵀ C_i⁻¹ J_i) (v⁺ - v*) = -Σ_pressing J_iᵀ C_i⁻¹ c_i,     f_i = -C_i⁻¹ s_i,   s at v*: c
+    (M + Σ_pressing J_iᵀ C_i⁻¹ J_i) (v⁺ - v*) = -Σ_pressing J_iᵀ C_i⁻¹ c_i,     f_i = -C_i⁻¹ s_i
 
-iterated until the pressing contacts are those whose normal row has s < 0 (math.md, section 11). The matrix couples
-bodies that touch; factoring it costs what the contact graph requires: n for a column of n spheres, where the dense
-problem costs n³. The result is checked against the dense law: its normal forces push, and its tangents are within the
-friction pyramids.
+The iteration ends when the pressing contacts are the contacts whose normal row has s < 0 (math.md, section 11). The
+matrix couples only bodies that touch, so the cost of factoring follows the contact graph: n for a column of n spheres,
+whereas the dense problem costs n³. The result is checked against the dense law: normal forces push, and tangential
+forces are within the friction pyramids.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 _ITERATIONS = 50
-"""More than one per contact: an impact may travel through a column by one contact per iteration."""
+"""Limit of iterations. One per contact is not enough: an impact may travel through a column by one contact per
+iteration.
+"""
 _REFINEMENTS = 3
 _SHARP = 1e-14
-"""Momentum error below which no refinement is made."""
+"""Momentum error below which the solution is not refined."""
 
 
 def solve_sparse(problem: SparseProblem) -> SparseSolution | None:
@@ -37,8 +40,8 @@ def solve_sparse(problem: SparseProblem) -> SparseSolution | None:
 
     Returns:
         The solution, whose residual is the relative momentum error. None if the dense solver
-        (`idcontrol.models.constraint.solve`) is needed: a contact has reached its friction, is rigid, or may not slip
-        at all, or the iteration failed.
+        (`idcontrol.models.constraint.solve`) is needed, because a contact has reached its friction limit, is rigid, or
+        may not slip at all, or because the iteration failed.
 
     Raises:
         InputError: A stiffness or damping is negative.
@@ -79,12 +82,12 @@ def solve_sparse(problem: SparseProblem) -> SparseSolution | None:
 
 
 def _newton(M: csr_array, J: csr_array, stiff: Array, c: Array) -> tuple[Array, Array, int] | None:
-    """Return the change of velocities (m,), impulses (3 n,) and iterations; None if pressing contacts do not settle.
+    """Return the change of velocities (m,), impulses (3 n,) and iterations; None if the iteration does not converge.
 
     Args:
         M: Inertia, shape (m, m).
         J: Contact rows [N; S; T], shape (3 n, m).
-        stiff: C⁻¹ of the rows, 0 for no friction, shape (3 n,).
+        stiff: C⁻¹ of the rows, 0 without friction, shape (3 n,).
         c: s of the rows at zero impulse, shape (3 n,) [m/s].
     """
     n = c.size // 3
@@ -94,7 +97,7 @@ def _newton(M: csr_array, J: csr_array, stiff: Array, c: Array) -> tuple[Array, 
         factors = splu(csc_array(M + J.T @ diags_array(weight) @ J), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0)
         change = factors.solve(-(J.T @ (weight * c)))
         f = -weight * (c + J @ change)
-        for _ in range(_REFINEMENTS):  # remaining momentum error, since stiff springs lose digits
+        for _ in range(_REFINEMENTS):  # refine on the remaining momentum error, since stiff springs lose digits
             miss = J.T @ f - M @ change
             if np.linalg.norm(miss) <= _SHARP * np.linalg.norm(J.T @ f):
                 break

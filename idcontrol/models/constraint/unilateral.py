@@ -2,13 +2,13 @@ r"""Unilateral springs without friction: the symmetric LCP of math.md, section 1
 
     0 ≤ Λ ⊥ (ρρᵀ + C) Λ + c ≥ 0,     C = diag C_i > 0
 
-It is the law ``Λ_i = max(0, -(c_i + ρ_i y)) / C_i`` at the velocity change ``y = ρᵀΛ``, and y minimizes
+This is the law ``Λ_i = max(0, -(c_i + ρ_i y)) / C_i`` at the velocity change ``y = ρᵀΛ``, and y minimizes
 
     ½ |y|² + Σ max(0, -(c_i + ρ_i y))² / 2 C_i
 
-a convex function of the unknown velocities, quadratic between kinks. Newton's method with an exact line search ends
-after finitely many steps; each costs n k² + k³ for n constraints and k velocities, where an LCP method on the n forces
-costs n³.
+which is convex in the unknown velocities and quadratic between kinks. Newton's method with an exact line search ends
+after finitely many steps. A step costs n k² + k³ for n constraints and k velocities, whereas an LCP method on the n
+forces costs n³.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from idcontrol.types import Array, Integers
 _ITERATIONS = 100
 _REFINEMENTS = 3
 _STILL = 1e-30
-"""A Newton step is rounding if its square is below this part of |y|²."""
+"""A Newton step counts as rounding if its square is below this fraction of |y|²."""
 _SHARP = 1e-14
-"""Residual below which no refinement is tried."""
+"""Residual below which the solution is not refined."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _along(rho: Array, i: int, x: Array) -> float:
-    """Return ``ρ_i x``, without a call of BLAS for a row of six."""
+    """Return ``ρ_i x``, without calling BLAS for a row of six."""
     total = 0.0
     for a in range(x.size):
         total += rho[i, a] * x[a]
@@ -63,7 +63,7 @@ def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Arr
 
     Args:
         s: Velocities c + ρy, shape (n,).
-        ds: Their change with d, shape (n,).
+        ds: Change of s with d, shape (n,).
         C: Compliances, shape (n,).
         yd: y · d.
         dd: d · d.
@@ -78,7 +78,7 @@ def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Arr
                 count += 1
     kinks = kinks[:count]
     kinks.sort()
-    low, high = -1, count  # the derivative is not positive at kink `low` (0 for none), positive at `high`
+    low, high = -1, count  # the derivative is not positive at kink `low` (0 for no kink), and positive at `high`
     while high - low > 1:
         middle = (low + high) // 2
         alpha = kinks[middle]
@@ -104,7 +104,7 @@ def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Arr
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _respond(rho: Array, C: Array, active: Integers, L: Array, x: Array, sign: float, d: Array) -> None:
-    """Replace d by ``H⁻¹(d + sign Σ_active ρ_iᵀ x_i / C_i)``, L the factor of H."""
+    """Replace d by ``H⁻¹(d + sign Σ_active ρ_iᵀ x_i / C_i)``, with the factor L of H."""
     for i in range(x.size):
         if active[i]:
             force = sign * x[i] / C[i]
@@ -119,7 +119,7 @@ def _respond(rho: Array, C: Array, active: Integers, L: Array, x: Array, sign: f
 def spring_kernel(
     rho: Array, c: Array, roundoff: Array, C: Array, z: Array, w: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run Newton's method of the module.
+    """Run Newton's method on the module's cost.
 
     Args:
         rho: Whitened rows, shape (n, k).
@@ -128,7 +128,7 @@ def spring_kernel(
         C: Compliances, positive, shape (n,) [m/s per N s].
         z: Result Λ, shape (n,).
         w: Result (ρρᵀ + C) Λ + c, shape (n,).
-        arena: Where scratch comes from.
+        arena: Arena for scratch.
 
     Returns:
         Status number, iterations, relative residual (math.md, section 13.3).
@@ -163,7 +163,7 @@ def spring_kernel(
             active[i] = s[i] < 0.0
     for i in range(n):
         z[i] = -s[i] / C[i] if active[i] else 0.0
-    # for tiny C, s is the small difference of large numbers: refine Λ on the rows that press
+    # for small C, s is the small difference of large numbers: refine Λ on the active rows
     residual = _residual(rho, c, roundoff, C, z, w, y)
     for _ in range(_REFINEMENTS):
         if residual <= _SHARP:
@@ -189,7 +189,7 @@ def _residual(rho: Array, c: Array, roundoff: Array, C: Array, z: Array, w: Arra
             mobility += rho[i, a] * rho[i, a]
         unit = abs(c[i]) + abs(w[i] - c[i])
         miss = missed(z[i], w[i], unit, mobility)
-        if miss > TOLERANCE:  # rounding is bounded only where it decides
+        if miss > TOLERANCE:  # compute the rounding bound only for rows whose verdict depends on it
             miss = missed(z[i], w[i], unit + row_rounding(rho, c, roundoff, z, y, i) / TOLERANCE, mobility)
         worst = max(worst, miss)
     return worst
@@ -198,12 +198,12 @@ def _residual(rho: Array, c: Array, roundoff: Array, C: Array, z: Array, w: Arra
 def solve_springs(
     rho: Array, c: Array, C: Array, roundoff: Array | None = None
 ) -> tuple[SolverStatus, Array, int, float]:
-    """Solve ``0 ≤ Λ ⊥ (ρρᵀ + C)Λ + c ≥ 0``: by Newton's method, or on extended rows where some C is (nearly) 0.
+    """Solve ``0 ≤ Λ ⊥ (ρρᵀ + C)Λ + c ≥ 0`` by Newton's method, or on extended rows if some C is (nearly) 0.
 
     Args:
         rho: Whitened rows, shape (n, k).
         c: Constants, shape (n,) [m/s].
-        C: Compliances, not negative, shape (n,) [m/s per N s].
+        C: Compliances, nonnegative, shape (n,) [m/s per N s].
         roundoff: Rounding bounds of c, shape (n,) [m/s]; zero by default.
 
     Returns:

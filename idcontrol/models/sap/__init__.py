@@ -2,18 +2,18 @@ r"""SAP: compliant contact as an unconstrained convex problem in velocities (mat
 
     minimize over v   ½ (v - v*)ᵀ M (v - v*) + ½ Σ γ(v)ᵀ R γ(v)
 
-γ is the projection of ``-R⁻¹(J v - v̂)`` onto the friction cone, a circle (`cone`); R and v̂ come from stiffness,
+γ is the projection of ``-R⁻¹(J v - v̂)`` onto the circular friction cone (`cone`); R and v̂ follow from stiffness,
 damping and friction (`regularization`). The optimum always exists, and with finite friction it is unique and continuous
-in all data. This includes inverse problems with conflicting velocities (torques are then as large as contacts are
-stiff). With prescribed joints the unknowns are the unactuated velocities alone, and R is that of the whole robot, so
-that both modes agree.
+in all data. This includes inverse problems with conflicting velocities, in which torques grow with the stiffness of the
+contacts. With prescribed joints only the unactuated velocities are unknown. R is computed for the whole robot in both
+modes, so that forward and inverse solutions agree.
 
-The price of convexity: a sliding contact has the gap ``μ (h + τ_d) |v_t|``; a sticking one creeps at ``μ σ g h`` at
-most.
+Convexity has two artefacts: a sliding contact has the gap ``μ (h + τ_d) |v_t|``, and a sticking contact creeps at no
+more than ``μ σ g h``.
 
-μ = inf has no cone limit. A contact that is closed initially (`CLOSED_GAP`) and presses at the end is held along its
-tangents; one that parts is released, unless it would then press (`idcontrol.models.sticking`). The optimum is unique
-for a fixed set of held contacts, and more than one set may be right.
+A contact with μ = inf has no cone limit. If it is closed initially (`CLOSED_GAP`) and has a normal impulse at the end,
+it is held along its tangents. If it opens, it is released, unless it would then press (`idcontrol.models.sticking`).
+For a fixed set of held contacts the optimum is unique, but more than one set may be consistent.
 
 Source: Castro, Permenter & Han 2022, "An unconstrained convex formulation of compliant contact".
 """
@@ -79,7 +79,7 @@ __all__ = [
 
 
 class _Contacts(NamedTuple):
-    """Parameters of contacts, all of shape (n,); w as in `regularization`."""
+    """Parameters of contacts, all of shape (n,); the inverse mass w is defined in `regularization`."""
 
     gap: Array
     mu: Array
@@ -92,12 +92,12 @@ class _Rows(NamedTuple):
     """Whitened rows of n contacts, then of e scalar rows with limited impulse.
 
     Attributes:
-        rho: Shape (3 n + e, k).
-        c: Their velocities at zero impulse with φ/h on normals, later replaced by -v̂, shape (3 n + e,).
+        rho: The rows, shape (3 n + e, k).
+        c: Velocities of the rows at zero impulse with φ/h on normals, later replaced by -v̂, shape (3 n + e,).
         momentum: As in `newton.Cost`, shape (k,).
-        compliance: Of the scalar rows, shape (e,).
-        lower: Their smallest impulses, shape (e,).
-        upper: Their largest, shape (e,).
+        compliance: Compliances of the scalar rows, shape (e,).
+        lower: Smallest impulses of the scalar rows, shape (e,).
+        upper: Largest impulses of the scalar rows, shape (e,).
     """
 
     rho: Array
@@ -110,18 +110,18 @@ class _Rows(NamedTuple):
 
 DEFAULTS = Parameters()
 IMPACT = Parameters(beta=1e-2, sigma=1e-4)
-"""Parameters of an impact that rebounds: contacts yield by some 1e-5 of the approach; with `DEFAULTS`, by 4 %."""
+"""Parameters of an impact that rebounds: contacts yield by about 1e-5 of the approach; with `DEFAULTS`, by 4 %."""
 _NONE = Bounded(rows=np.zeros((0, 0)), target=np.zeros(0), compliance=np.zeros(0), lower=np.zeros(0), upper=np.zeros(0))
 
 
 @njit(cache=True)
 def _inverse_mass(M: Array, J: Array, arena: Arena) -> tuple[Array, float]:  # pragma: no cover - compiled
-    """Return the w of all contacts (see `regularization`) with the whole inertia, shape (n,), and its error.
+    """Return the inverse masses w of all contacts with the whole inertia, shape (n,), and their relative error.
 
-    The relative error is about ε times the condition of the inertia. Whatever the units of the velocities, that is the
-    largest ratio ``M_ii (M⁻¹)_ii``, by which the inertia of one velocity shrinks if all others may follow. It is at
-    most e ∏ M_ii / L_ii², since the eigenvalues of the balanced inertia have the mean 1; this bound suffices for most
-    robots.
+    The inverse mass is defined in `regularization`. The error is about ε times a condition number of the inertia that
+    does not depend on the units of the velocities: the largest ratio ``M_ii (M⁻¹)_ii``, by which the inertia of one
+    velocity shrinks if all other velocities are free. It is at most e ∏ M_ii / L_ii², since the eigenvalues of the
+    balanced inertia have the mean 1; this bound suffices for most robots.
     """
     m, rows = M.shape[0], J.shape[0]
     L, rho = matrix(arena, m, m), matrix(arena, rows, m)
@@ -156,9 +156,9 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragma: no cover - compiled
-    """Start from the contacts' last modes, with sliding contacts frictionless, if that is better than z.
+    """Start from the contacts' last modes, with sliding contacts frictionless, if this lowers the cost.
 
-    This is the Newton step from a point with those modes, and counts as one.
+    The start is the result of one Newton step from a point with these modes; it counts as one step.
     """
     rho, c, law = cost.rho, cost.c, cost.law
     n, k, at = law.mu.shape[0], z.shape[0], mark(arena)
@@ -189,9 +189,9 @@ def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragm
 def _attempt(
     cost: Cost, parameters: Parameters, held: Booleans, mode: Integers, z: Array, gamma: Array, arena: Arena
 ) -> tuple[int, int, float, bool]:  # pragma: no cover - compiled
-    """Run `minimize`, and write whether each contact is open, sticks or slides, shape (n,).
+    """Run `minimize`, and write the mode of each contact (open, stick or slide), shape (n,).
 
-    Additionally return True if `held` (n,) equals the pressing contacts of infinite friction.
+    Returns the result of `minimize`, and True if `held` (n,) equals the pressing contacts of infinite friction.
     """
     law, u, right = cost.law, vector(arena, cost.c.shape[0]), True
     n = law.mu.shape[0]
@@ -209,10 +209,11 @@ def _attempt(
 def _settle(
     cost: Cost, parameters: Parameters, mode: Integers, z: Array, gamma: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run `minimize` with contacts of infinite friction held if they press, and released if they part.
+    """Run `minimize` with contacts of infinite friction held if they press, and released if they open.
 
-    If released contacts press, and part once held again, sets of held contacts are tried (`idcontrol.models.sticking`).
-    If none is right, the result is `UNSETTLED`, and these hold along their tangents.
+    If released contacts press, and open when they are held again, sets of held contacts are tried
+    (`idcontrol.models.sticking`). If no set is consistent, the result is `UNSETTLED`, and these contacts hold along
+    their tangents.
     """
     mu, n, total = cost.law.mu, mode.shape[0], 0
     held, released = np.isinf(mu), flags(arena, n)
@@ -251,14 +252,14 @@ def _solve(
     gamma: Array,
     arena: Arena,
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Regularize, determine a start, search; returns as `_settle`.
+    """Regularize the contacts, determine a start, and search; return the result of `_settle`.
 
     Args:
         h: Length of the step [s].
         contacts: The contacts.
         rows: All rows; `c` is overwritten.
         parameters: Parameters of the method.
-        mode: Whether each contact was open, stuck or slid in the last step, overwritten for this one, shape (n,).
+        mode: Mode of each contact (open, stick, slide) in the last step, overwritten for this step, shape (n,).
         z: Start, overwritten with the result, shape (k,).
         gamma: Overwritten with the impulses, shape (3 n + e,).
         arena: Arena for all arrays.
@@ -294,15 +295,16 @@ def closed_kernel(
     Args:
         h: Length of the step [s].
         w: The whitened problem, without rigid bilateral rows.
-        mu: Friction, shape (n,).
+        mu: Friction coefficients, shape (n,).
         parameters: Parameters of the method.
-        mode: Whether each contact was open, stuck or slid in the last step, overwritten for this one, shape (n,).
+        mode: Mode of each contact (open, stick, slide) in the last step, overwritten for this step, shape (n,).
         f: Overwritten with the impulses, shape (3 n,).
-        away: Overwritten with the free velocities' v⁺ minus the part caused by f (see `solve_bounded`), shape (k,).
+        away: Overwritten with v⁺ of the free velocities minus the velocity computed from f (see `solve_bounded`), shape
+            (k,).
         arena: Arena for all arrays.
 
     Returns:
-        True if it is solved, iterations, residual.
+        True if the step is solved; iterations; residual.
     """
     n, k = mu.shape[0], w.free.shape[0]
     momentum, c, none = zeros(arena, k), vector(arena, 3 * n), vector(arena, 0)
@@ -329,16 +331,16 @@ def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Param
     """Solve one step.
 
     Args:
-        problem: The step, forward or inverse; stiffness and damping are the contacts', `damping` over `stiffness` being
-            the paper's τ_d; rigid contacts are near-rigid.
-        warm: The last solution's `warm`: which contacts stuck or slid.
+        problem: The step, forward or inverse. Contacts have stiffness and damping; `damping` over `stiffness` is τ_d in
+            the paper. Rigid contacts are near-rigid.
+        warm: `warm` of the last solution: modes of the contacts (stick or slide).
         parameters: See `Parameters`.
 
     Returns:
-        The solution; its residual is the momentum error (Castro, Permenter & Han 2022, eq. 24), `regularization` is σ.
-        FALLBACK only if the problem is not finite or its inertia not positive definite. REPAIRED if rounding ended the
-        search or leaves contacts too few digits, if rigid rows contradict each other, or if no set of held contacts is
-        right.
+        The solution, with the momentum error as residual (Castro, Permenter & Han 2022, eq. 24) and σ as
+        `regularization`. FALLBACK only if the problem is not finite or its inertia is not positive definite. REPAIRED
+        if rounding ended the search or leaves contacts too few digits, if rigid rows contradict each other, or if no
+        set of held contacts is consistent.
 
     Raises:
         InputError: A contact's stiffness or damping is not physical.
@@ -353,20 +355,20 @@ def solve_bounded(
     parameters: Parameters = DEFAULTS,
     start: Array | None = None,
 ) -> tuple[StepSolution, Array]:
-    """Run `solve` with rows of limited impulse; return the solution and their impulses, shape (e,).
+    """Run `solve` with rows of limited impulse; return the solution and the impulses of these rows, shape (e,).
 
     Args:
         problem: The step.
-        bounded: The rows.
-        warm: As for `solve`.
+        bounded: The rows of limited impulse.
+        warm: As in `solve`.
         parameters: See `Parameters`.
-        start: Velocity from which the search starts, shape (m,): in the paper, the velocity at the beginning of the
-            step. None means the velocity without contact.
+        start: Velocity from which the search starts, shape (m,); in the paper, the velocity at the start of the step.
+            None means the velocity without contact.
     """
     contacts = problem.contacts
     n, e = len(contacts), len(bounded.target)
     whitened = whiten(problem if e == 0 else _with_rows(problem, bounded))
-    # rows are contacts, then rigid rows, which are eliminated, then limited rows
+    # order of the rows: contacts, rigid rows (eliminated), limited rows
     rho, c, held = whitened.rho, whitened.c.copy(), None
     rigid = np.arange(3 * n, rho.shape[0] - e)
     if rigid.size:
@@ -379,7 +381,7 @@ def solve_bounded(
         if held is not None:
             z -= held.basis.T @ (held.basis @ z)
     w, error = _inverse_mass(problem.M, contacts.jacobian, HEAP)
-    with np.errstate(invalid="ignore"):  # the search detects what is not finite
+    with np.errstate(invalid="ignore"):  # the search detects values that are not finite
         momentum = whitened.L.T @ whitened.v_free[whitened.free]
     listed = _Contacts(contacts.gap, contacts.mu, contacts.stiffness, contacts.damping, w)
     rows = _Rows(rho, c, momentum, bounded.compliance, bounded.lower, bounded.upper)
@@ -403,9 +405,9 @@ def solve_bounded(
 
 
 def _move_to(solution: StepSolution, whitened: Whitened, z: Array) -> None:
-    """Overwrite the velocity of a solution with v° + L⁻ᵀz, and the motor impulses with those it requires."""
-    # z satisfies the contact law exactly and momentum to the tolerance; v⁺ computed from the impulses would do the
-    # reverse, and stiff contacts would react to its error in the next step
+    """Overwrite the velocity of a solution with v° + L⁻ᵀz, and its motor impulses accordingly."""
+    # z satisfies the contact law exactly and the momentum balance to the tolerance; for v⁺ computed from the impulses
+    # it is the reverse, and stiff contacts would react to the error of the law in the next step
     solve_lower_transposed(whitened.L, z)
     free, fixed = whitened.free, whitened.fixed
     away = whitened.v_free[free] + z - solution.v_plus[free]
@@ -425,7 +427,7 @@ def _outcome(code: int, residual: float) -> tuple[Status, str]:
 
 
 def _with_rows(problem: StepProblem, bounded: Bounded) -> StepProblem:
-    """Return the problem with the rows appended to its rigid ones, so that `whiten` whitens them."""
+    """Return the problem with the rows appended to its rigid rows, so that `whiten` whitens them."""
     rows = Bilateral(rows=bounded.rows, target=bounded.target, compliance=np.zeros(len(bounded.target)))
     ties = problem.bilateral
     if ties is not None:

@@ -1,4 +1,4 @@
-"""Contact rows of many bodies in blocks of six velocities, and the products with them (Castro et al. 2022, VIII-D)."""
+"""Contact rows of many bodies in blocks of six velocities, and products with them (Castro et al. 2022, VIII-D)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from idcontrol.types import Array, Integers
 
 
 class Rows(NamedTuple):
-    """Whitened contact rows by node: contact i has ``start[i]`` to ``start[i + 1]``, no node twice.
+    """Whitened contact rows by node: contact i has the entries ``start[i]`` to ``start[i + 1]``, with distinct nodes.
 
     Attributes:
-        start: Shape (n + 1,).
-        node: Shape (nnz,).
-        rho: Normal, first, second tangent, shape (nnz, 3, 6).
+        start: First entry of each contact, shape (n + 1,).
+        node: Node of each entry, shape (nnz,).
+        rho: Rows of the normal and the two tangents, shape (nnz, 3, 6).
     """
 
     start: Integers
@@ -34,8 +34,8 @@ class Cost(NamedTuple):
 
     Attributes:
         rows: Whitened contact rows.
-        c: Their velocities at z = 0, measured against v̂, shape (3 n,).
-        law: How impulses answer to velocities.
+        c: Velocities of the rows at z = 0, relative to v̂, shape (3 n,).
+        law: Law of the impulses at contact velocities.
         momentum: Whitened momentum ``Lᵀv*`` at z = 0, shape (nodes, 6).
     """
 
@@ -65,7 +65,7 @@ class Hessian(NamedTuple):
     Attributes:
         structure: Sparsity.
         diagonal: Diagonal blocks by place, shape (nodes, 6, 6).
-        upper: Blocks right of them, shape (nnz, 6, 6).
+        upper: Blocks right of the diagonal, shape (nnz, 6, 6).
     """
 
     structure: Structure
@@ -74,15 +74,16 @@ class Hessian(NamedTuple):
 
 
 FLAT = 1e-2
-"""The line search ends where the slope is this share of that at its beginning. A tighter tolerance costs more
-evaluations of the slope than it saves Newton steps."""
+"""Slope at which the line search ends, relative to the slope at its start. A tighter tolerance costs more evaluations
+of the slope than it saves Newton steps.
+"""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def whitened_rows(
     size: Integers, first: Integers, L: Array, tree: Integers, J: Array
 ) -> Rows:  # pragma: no cover - compiled
-    """Whiten contact rows and cut them into nodes, skipping nodes that a contact does not move."""
+    """Whiten contact rows and split them into nodes; skip nodes that a contact does not move."""
     n, d = tree.shape[0], J.shape[3]
     per_side = (d + BLOCK - 1) // BLOCK
     start = np.zeros(n + 1, dtype=np.int64)
@@ -118,7 +119,7 @@ def whitened_rows(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def inverse_mass(rows: Rows, i: int) -> float:  # pragma: no cover - compiled
-    """Return the w of contact i (see `regularization`)."""
+    """Return the inverse mass w of contact i (see `regularization`)."""
     squares = 0.0
     for a in range(3):
         for b in range(3):
@@ -184,8 +185,7 @@ def descend(at: Optimum, dz: Array, du: Array, law: Law, least: float) -> bool: 
     """Move z and u along a direction, (nodes, 6) and (3 n,), to the minimum of the cost; gamma is unchanged.
 
     Returns:
-        False, and nothing is moved, if the cost does not fall in that direction or the direction is shorter than
-        `least`.
+        False, without any change, if the cost does not fall in that direction or the direction is shorter than `least`.
     """
     z, u = at.z, at.u
     zdz, dzdz = 0.0, 0.0

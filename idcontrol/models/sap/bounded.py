@@ -1,10 +1,10 @@
-r"""Rows of limited impulse in the same convex problem as contacts: joint limits, motors.
+r"""Rows of limited impulse (joint limits, motors) in the same convex problem as contacts.
 
 Source: Castro, Permenter & Han 2022, section XI.
 
-A row with velocity u = row v⁺ - target answers with ``g = clip(-u/C, lower, upper)``, which is again the derivative of
-a convex cost. Springs and dampers of a row, implicit in v⁺, are a target and a compliance; the limits are the largest
-forces that they exert.
+A row with the velocity u = row v⁺ - target has the impulse ``g = clip(-u/C, lower, upper)``, which is also the
+derivative of a convex cost. The spring and damper of a row, implicit in v⁺, become a target and a compliance; the
+limits are their largest forces.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Bounded:
     """Rows with a limited impulse, ``g = clip((target - row v⁺)/compliance, lower, upper)``.
 
     Attributes:
-        rows: Shape (e, m).
-        target: Shape (e,) [m/s or rad/s].
-        compliance: Shape (e,), velocity per impulse, positive.
-        lower: Smallest impulses, shape (e,) [N s or N m s]; -inf where there is no limit.
-        upper: Largest impulses, shape (e,).
+        rows: Rows over the velocities, shape (e, m).
+        target: Velocities of the rows without impulse, shape (e,) [m/s or rad/s].
+        compliance: Velocity per impulse, positive, shape (e,).
+        lower: Smallest impulses, shape (e,) [N s or N m s]; -inf for no limit.
+        upper: Largest impulses, shape (e,) [N s or N m s]; inf for no limit.
 
     Raises:
-        InputError: A compliance is not positive, or a lower limit is above the upper one.
+        InputError: A compliance is not positive, or a lower limit is above the upper limit.
     """
 
     rows: Array
@@ -47,7 +47,7 @@ class Bounded:
             raise InputError("bounded rows: a lower limit of the impulse is above the upper one")
 
     def __add__(self, other: Bounded) -> Bounded:
-        """Return both, with `other`'s last."""
+        """Return the rows of both, with the rows of `other` last."""
         return Bounded(
             rows=np.vstack((self.rows, other.rows)),
             target=np.concatenate((self.target, other.target)),
@@ -66,11 +66,11 @@ def motors(
         h: Length of the step [s].
         m: Number of velocities of the robot.
         index: Driven velocities, shape (e,).
-        error: q_d - q at the beginning of the step, shape (e,) [rad or m].
+        error: q_d - q at the start of the step, shape (e,) [rad or m].
         velocity: v_d, shape (e,).
         kp: Stiffness, shape (e,) [N m/rad or N/m].
-        kd: Damping, shape (e,); not both may be zero.
-        effort: Largest torque or force, shape (e,), not negative.
+        kd: Damping, shape (e,) [N m s/rad or N s/m]; kp or kd must be positive.
+        effort: Largest torque or force, nonnegative, shape (e,) [N m or N].
 
     Returns:
         One row per motor; its impulse is hτ.
@@ -90,19 +90,19 @@ def motors(
 def joint_limits(
     h: float, M: Array, index: Integers, position: Array, lowest: Array, highest: Array, beta: float = BETA
 ) -> Bounded:
-    """Keep joints between their stops, near-rigid as contacts are (Castro, Permenter & Han 2022, section IX-A).
+    """Keep joints between their stops, which are near-rigid like contacts (Castro, Permenter & Han 2022, section IX-A).
 
     Args:
         h: Length of the step [s].
         M: Joint-space inertia, shape (m, m).
         index: Velocities with stops, shape (e,).
         position: Joint positions, shape (e,) [rad or m].
-        lowest: Their lower stops, shape (e,); -inf where there is none.
-        highest: Their upper stops.
+        lowest: Lower stops, shape (e,) [rad or m]; -inf for no stop.
+        highest: Upper stops, shape (e,) [rad or m]; inf for no stop.
         beta: Period of the stop in steps.
 
     Returns:
-        One row per finite stop, the lower ones first; impulses push away from the stop.
+        One row per finite stop, first the lower stops; impulses push away from the stop.
     """
     tau_d = beta * h / np.pi
     gap = np.concatenate((position - lowest, highest - position))

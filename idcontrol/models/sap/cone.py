@@ -2,16 +2,16 @@ r"""Contact impulses as a function of contact velocity: the analytic projection 
 
 Source: Castro, Permenter & Han 2022, section VII, eq. 18, and appendix E.
 
-With ``y = -u/R``, u the velocity of a contact measured against v̂, components (normal, first, second tangent), R =
-diag(R_n, R_t, R_t), μ̂ = μ R_t/R_n, μ̃² = μ² R_t/R_n, y_r = |y_t| and t̂ = y_t/y_r, the impulse γ is the projection of
-y onto the friction cone in the norm of R:
+Let u be the velocity of a contact relative to v̂, with components (normal, first tangent, second tangent), R =
+diag(R_n, R_t, R_t) and ``y = -u/R``. With μ̂ = μ R_t/R_n, μ̃² = μ² R_t/R_n, y_r = |y_t| and t̂ = y_t/y_r, the impulse γ
+is the projection of y onto the friction cone in the norm of R:
 
     stick   y_r ≤ μ y_n        γ = y
     slide   between            γ_n = (y_n + μ̂ y_r)/(1 + μ̃²),  γ_t = μ γ_n t̂
     open    y_n ≤ -μ̂ y_r       γ = 0
 
-μ = 0 has no tangential impulse. μ = inf has no limit: the cone is the half space γ_n ≥ 0. Every function of this module
-is the gradient of a convex cost, ``½ γᵀRγ``.
+For μ = 0 there is no tangential impulse. For μ = inf the cone is the half space γ_n ≥ 0. In every case the impulse is
+minus the gradient of a convex cost, ``½ γᵀRγ``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from idcontrol.types import Array
 OPEN, STICK, SLIDE = 0, 1, 2
 
 Symmetric: TypeAlias = tuple[float, float, float, float, float, float]
-"""A symmetric matrix for normal, first and second tangent: nn, ns, nt, ss, st, tt."""
+"""A symmetric matrix over normal, first and second tangent: nn, ns, nt, ss, st, tt."""
 
 EDGE = 1e-9
-"""An impulse this close to the border of its cone, relative to it, slides."""
+"""Relative distance from the border of the cone within which an impulse slides."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -39,9 +39,9 @@ def project(
     """Compute the impulse of one contact.
 
     Args:
-        u_n: Velocity along the normal, measured against v̂ [m/s].
-        u_s: Along the first tangent.
-        u_t: Along the second tangent.
+        u_n: Velocity along the normal, relative to v̂ [m/s].
+        u_s: Velocity along the first tangent [m/s].
+        u_t: Velocity along the second tangent [m/s].
         mu: Friction coefficient.
         R_n: Normal regularization [m/s per N s].
         R_t: Tangential regularization [m/s per N s].
@@ -58,12 +58,12 @@ def project(
 def nearest(
     y_n: float, y_s: float, y_t: float, mu: float, mu_hat: float
 ) -> tuple[int, float, float, float]:  # pragma: no cover - compiled
-    """Return `OPEN`, `STICK` or `SLIDE`, and the three parts of y's projection onto the cone in the norm of R.
+    """Return `OPEN`, `STICK` or `SLIDE`, and the three components of y's projection onto the cone in the norm of R.
 
     Args:
-        y_n: Normal part of y [N s].
-        y_s: First tangential part.
-        y_t: Second tangential part.
+        y_n: Normal component of y [N s].
+        y_s: First tangential component of y [N s].
+        y_t: Second tangential component of y [N s].
         mu: Friction coefficient.
         mu_hat: μ̂ = μ R_t/R_n; unused if μ = inf.
     """
@@ -87,12 +87,12 @@ def answered(
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return a velocity at which one contact has a certain impulse of the friction cone.
 
-    Open and sliding contacts have many; the returned one moves like u.
+    For open and sliding contacts many velocities give the same impulse; the returned velocity has the motion of `u`.
 
     Args:
         g_n: Normal impulse [N s].
-        g_s: Its first tangential part.
-        g_t: Its second tangential part.
+        g_s: First tangential component of the impulse [N s].
+        g_t: Second tangential component of the impulse [N s].
         u: A velocity (normal, first and second tangent) of the contact [m/s].
         mu: Friction coefficient.
         R_n: Normal regularization [m/s per N s].
@@ -101,7 +101,7 @@ def answered(
     if mu == np.inf:
         return -R_n * g_n if g_n > 0.0 else abs(u[0]), -R_t * g_s, -R_t * g_t
     u_r = np.sqrt(u[1] * u[1] + u[2] * u[2])
-    if not g_n > 0.0:  # open is u_n ≥ μ u_r
+    if not g_n > 0.0:  # the contact is open if u_n ≥ μ u_r
         return max(abs(u[0]), mu * u_r * (1.0 + EDGE)), u[1], u[2]
     g_r = np.sqrt(g_s * g_s + g_t * g_t)
     if g_r <= mu * g_n * (1.0 - EDGE) or mu == 0.0:
@@ -118,12 +118,12 @@ def derivative(
 ) -> Symmetric:  # pragma: no cover - compiled
     """Return ``G = -∂γ/∂u`` of one contact, positive semidefinite.
 
-    On a border of two regions it is that of the region with more contact.
+    On the border of two regions, G is the derivative in the region with more contact: stick before slide before open.
 
     Args:
-        u_n: Velocity along the normal, measured against v̂ [m/s].
-        u_s: Along the first tangent.
-        u_t: Along the second tangent.
+        u_n: Velocity along the normal, relative to v̂ [m/s].
+        u_s: Velocity along the first tangent [m/s].
+        u_t: Velocity along the second tangent [m/s].
         mu: Friction coefficient.
         R_n: Normal regularization [m/s per N s].
         R_t: Tangential regularization [m/s per N s].

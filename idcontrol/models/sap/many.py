@@ -1,8 +1,8 @@
 r"""SAP of many bodies: block-sparse Newton steps, island by island (Castro, Permenter & Han 2022, section VIII-D).
 
-Whitened with the inertia of each tree, ``A = I`` and the Hessian ``I + ρᵀGρ`` has the sparsity of the contacts alone.
-So a tree's velocities are cut into *nodes* of six, which only contacts couple: a free body is one, a robot several.
-Contacts split the nodes into islands; each is solved separately, to its own tolerance.
+After whitening with the inertia of each tree, ``A = I`` and the Hessian ``I + ρᵀGρ`` is as sparse as the contacts. The
+velocities of a tree are therefore split into *nodes* of six, which only contacts couple: a free body is one node, a
+robot has several. Contacts group the nodes into islands; each island is solved separately, to its own tolerance.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from idcontrol.solvers.block_cholesky import BLOCK, Structure, analyze, factoriz
 from idcontrol.types import Array, Integers, Status
 
 SCRATCH = reserve(1 << 18)
-"""Memory for one island; kernels hold the interpreter's lock, so only one uses it at a time."""
+"""Memory for one island; kernels hold the interpreter's lock, so only one island uses it at a time."""
 
 
 class Trees(NamedTuple):
-    """The trees of a `SparseProblem`, fields as there."""
+    """The trees of a `SparseProblem`; fields have the same names."""
 
     size: Integers
     M: Array
@@ -64,7 +64,7 @@ class Trees(NamedTuple):
 
 
 class Touching(NamedTuple):
-    """The contacts of a `SparseProblem`, fields as there."""
+    """The contacts of a `SparseProblem`; fields have the same names."""
 
     tree: Integers
     rows: Array
@@ -77,7 +77,7 @@ class Touching(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Arrays that a step writes its result into, fields as in `SparseSolution`."""
+    """Arrays for the result of a step; fields are as in `SparseSolution`."""
 
     v_plus: Array
     impulses: Array
@@ -86,7 +86,7 @@ class Result(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _whiten(size: Integers, M: Array, L: Array) -> bool:  # pragma: no cover - compiled
-    """Factor each tree's inertia by Cholesky, shape (t, d, d); return False if one is not positive definite."""
+    """Factor each tree's inertia by Cholesky, shape (t, d, d); return False if an inertia is not positive definite."""
     for t in range(size.shape[0]):
         s = size[t]
         if not cholesky(M[t, :s, :s], L[t, :s, :s]):
@@ -187,14 +187,14 @@ def _minimize(
 
 
 class _Island(NamedTuple):
-    """One island's part of a `Cost`; its nodes are in the order of elimination.
+    """One island's share of a `Cost`; its nodes are in the order of elimination.
 
     Attributes:
-        members: Numbers of its nodes among all, shape (nodes,).
-        contacts: Numbers of its contacts, shape (n,).
-        cost: Its cost.
-        at: Its start and result.
-        H: Memory for its Hessian.
+        members: Numbers of the island's nodes among all nodes, shape (nodes,).
+        contacts: Numbers of the island's contacts, shape (n,).
+        cost: Cost of the island.
+        at: Start and result of the search.
+        H: Memory for the Hessian.
     """
 
     members: Integers
@@ -241,7 +241,7 @@ def _island_rows(
 def _take_island(
     whole: Cost, optimum: Optimum, members: Integers, contacts: Integers, local: Integers, arena: Arena
 ) -> _Island:  # pragma: no cover - compiled
-    """Copy an island's part of the cost and of the start."""
+    """Copy an island's share of the cost and of the start."""
     own, structure = _island_rows(whole.rows, members, contacts, local, arena)
     n, nodes, total = contacts.shape[0], members.shape[0], whole.law.mu.shape[0]
     z, momentum = matrix(arena, nodes, BLOCK), matrix(arena, nodes, BLOCK)
@@ -279,7 +279,10 @@ def _return_island(island: _Island, optimum: Optimum) -> None:  # pragma: no cov
 def _solve_island(
     island: _Island, parameters: Parameters, impulses: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Solve one island, from `impulses` (all contacts, 3) if they are the better start; returns as `_minimize`."""
+    """Solve one island, from `impulses` (all contacts, 3) if they are the better start.
+
+    Return the result of `_minimize`.
+    """
     cost, at, n = island.cost, island.at, island.contacts.shape[0]
     warm = vector(arena, 3 * n)
     for i in range(n):
@@ -364,7 +367,7 @@ def _add_change(
 def solve_all(
     h: float, trees: Trees, contacts: Touching, parameters: Parameters, result: Result, arena: Arena
 ) -> tuple[int, int, float, int]:  # pragma: no cover - compiled
-    """Write the result of a step of length h [s]; return how it ended, iterations, residual, number of islands."""
+    """Write the result of a step of length h [s]; return outcome, iterations, residual and number of islands."""
     begin(arena)
     size, L, v_plus = trees.size, np.zeros_like(trees.M), result.v_plus
     t, n = size.shape[0], contacts.gap.shape[0]
@@ -418,14 +421,14 @@ def solve_sparse(
     tolerance: float = 1e-6,
     iterations: int = 200,
 ) -> SparseSolution:
-    """Solve one step of many bodies, from the velocities at its beginning, or from impulses if better.
+    """Solve one step of many bodies, starting from the initial velocities, or from impulses if they are better.
 
     Args:
         problem: The step.
         sigma: Tangential regularization relative to the inverse mass (Castro, Permenter & Han 2022, section IX-B).
-        beta: Period of a near-rigid contact, in steps (their section IX-A).
-        tolerance: ε_r of the stopping rule (their eq. 20), for every island.
-        iterations: Largest number of Newton steps.
+        beta: Period of a near-rigid contact, in steps (section IX-A of that paper).
+        tolerance: ε_r of the stopping rule (eq. 20 of that paper), for every island.
+        iterations: Limit of Newton steps.
 
     Returns:
         Velocities, impulses and the outcome of the search.
@@ -456,7 +459,7 @@ def solve_sparse(
 
 
 def as_solution(result: Result, ended: tuple[int, int, float, int]) -> SparseSolution:
-    """Return the result of `solve_all`, which `ended` so, as a solution.
+    """Return the result of `solve_all`, with its outcome `ended`, as a solution.
 
     Raises:
         InputError: A contact's stiffness, damping or friction is unphysical.
@@ -478,7 +481,7 @@ def as_solution(result: Result, ended: tuple[int, int, float, int]) -> SparseSol
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """SAP as a model of many bodies, whose steps `idcontrol.plants.bodies` takes in one compiled call."""
+    """SAP as a model of many bodies; `idcontrol.plants.bodies` runs its steps in one compiled call."""
 
     parameters: Parameters
 

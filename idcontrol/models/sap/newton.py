@@ -1,11 +1,12 @@
 r"""Newton's method on the primal cost, in whitened velocities (Castro, Permenter & Han 2022, eq. 17, section VIII).
 
-With ``z = Lᵀ(v - v*)``, A = L Lᵀ, and contact velocities ``u = c + ρ z`` measured against v̂,
+With ``z = Lᵀ(v - v*)``, A = L Lᵀ, and contact velocities ``u = c + ρ z`` relative to v̂,
 
     ℓ(z) = ½|z|² + ½ Σ γᵀRγ,    ∇ℓ = z - ρᵀγ(u),    H = I + ρᵀG ρ
 
-The D that scales momenta in their eq. 19 is the identity in these coordinates. In addition to contacts there may be
-scalar rows of limited impulse, ``g = clip(-u/C, lower, upper)``: joint limits, motors, springs.
+The matrix D that scales momenta in eq. 19 of the paper is the identity in these coordinates. In addition to contacts
+there may be scalar rows of limited impulse, ``g = clip(-u/C, lower, upper)``, for joint limits, motors and springs.
+Equations and sections in this module refer to Castro, Permenter & Han 2022.
 """
 
 from __future__ import annotations
@@ -24,30 +25,30 @@ from idcontrol.types import Array, Booleans, Integers
 CONVERGED, STALLED, NOT_FINITE, UNPHYSICAL, UNSETTLED = 0, 1, 2, 3, 4
 
 ACCEPTED = 1e-7
-"""Momentum error (their eq. 24, and `_own_error`) up to which a search that ended by rounding is solved."""
+"""Momentum error (eq. 24, and `_own_error`) up to which a search that ended by rounding counts as solved."""
 
 PRECISE = 1e-10
 """`_own_error` of a converged search, unless a coarser tolerance is set."""
 
 ABSOLUTE = 1e-16
-"""ε_a of the stopping rule, their eq. 20 [sqrt J]."""
+"""ε_a of the stopping rule, eq. 20 [sqrt J]."""
 
 ROUNDING = 1e-9
-"""Momentum error below which a search that no longer halves it has reached rounding."""
+"""Momentum error below which a search has reached rounding if a step does not halve it."""
 
 BACKTRACK = 0.8
 ARMIJO = 1e-4
 
 
 class Parameters(NamedTuple):
-    """Parameters of the method; only β and σ are physical, and their defaults are the paper's.
+    """Parameters of the method; only β and σ are physical, and their defaults are the values in the paper.
 
     Attributes:
         beta: Period of a near-rigid contact, in steps.
         sigma: Tangential regularization relative to the inverse mass.
-        tolerance: ε_r of the stopping rule, their eq. 20.
-        iterations: Largest number of Newton steps.
-        exact: Exact line search; else backtracking.
+        tolerance: ε_r of the stopping rule, eq. 20.
+        iterations: Limit of Newton steps.
+        exact: True for an exact line search, False for backtracking.
     """
 
     beta: float = BETA
@@ -63,10 +64,10 @@ class Law(NamedTuple):
     Attributes:
         mu: Friction coefficients, shape (n,).
         R_n: Normal regularization, shape (n,) [m/s per N s].
-        R_t: Tangential regularization, shape (n,).
+        R_t: Tangential regularization, shape (n,) [m/s per N s].
         C: Compliance of the scalar rows, shape (e,) [velocity per impulse].
-        lower: Their smallest impulses, shape (e,).
-        upper: Their largest.
+        lower: Smallest impulses of the scalar rows, shape (e,).
+        upper: Largest impulses of the scalar rows, shape (e,).
     """
 
     mu: Array
@@ -82,8 +83,8 @@ class Cost(NamedTuple):
 
     Attributes:
         rho: Whitened rows of n contacts in block order, then of e scalar rows, shape (3 n + e, k).
-        c: Their velocities at z = 0, measured against v̂ and targets, shape (3 n + e,).
-        law: How impulses answer to velocities.
+        c: Velocities of the rows at z = 0, relative to v̂ and targets, shape (3 n + e,).
+        law: Law of the impulses at row velocities.
         momentum: Whitened momentum ``Lᵀv*`` at z = 0, the reference of the residual, shape (k,).
     """
 
@@ -98,7 +99,7 @@ class Line(NamedTuple):
 
     Attributes:
         u: Velocities of all rows at z, shape (3 n + e,).
-        du: Their change with dz, shape (3 n + e,).
+        du: Change of u with dz, shape (3 n + e,).
         zz: z · z.
         zdz: z · dz.
         dzdz: dz · dz.
@@ -113,7 +114,7 @@ class Line(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def respond(u: Array, law: Law, gamma: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Write impulses γ (3 n + e,), block order, of all rows at the velocities u; return their part of ℓ [J]."""
+    """Write impulses γ (3 n + e,) of all rows, block order, at the velocities u; return their contribution to ℓ [J]."""
     n, e = law.mu.shape[0], law.C.shape[0]
     total, at = 0.0, mark(arena)
     one = vector(arena, 3)
@@ -132,7 +133,7 @@ def respond(u: Array, law: Law, gamma: Array, arena: Arena) -> float:  # pragma:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def slope(alpha: float, line: Line, law: Law) -> tuple[float, float]:  # pragma: no cover - compiled
-    """Return the first and second derivative of ℓ at ``z + alpha dz``, along dz, in O(n) (their section VIII-C)."""
+    """Return the first and second derivative of ℓ at ``z + alpha dz``, along dz, in time O(n) (section VIII-C)."""
     u, du = line.u, line.du
     n, e = law.mu.shape[0], law.C.shape[0]
     first, second = line.zdz + alpha * line.dzdz, line.dzdz
@@ -142,7 +143,7 @@ def slope(alpha: float, line: Line, law: Law) -> tuple[float, float]:  # pragma:
             continue
         u_n, u_s, u_t = u[i] + alpha * a, u[n + i] + alpha * b, u[2 * n + i] + alpha * c
         mu, R_n, R_t = law.mu[i], law.R_n[i], law.R_t[i]
-        per_n, per_t = 1.0 / R_n, 1.0 / R_t  # as in the derivative, so that they are computed once
+        per_n, per_t = 1.0 / R_n, 1.0 / R_t  # as in `derivative`, so that the compiler computes the divisions once
         _, g_n, g_s, g_t = nearest(-u_n * per_n, -u_s * per_t, -u_t * per_t, mu, mu * R_t * per_n)
         first -= g_n * a + g_s * b + g_t * c
         nn, ns, nt, ss, st, tt = derivative(u_n, u_s, u_t, mu, R_n, R_t)
@@ -159,15 +160,15 @@ def slope(alpha: float, line: Line, law: Law) -> tuple[float, float]:  # pragma:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def exact_step(start: float, line: Line, law: Law, flat: float = 1e-14) -> float:  # pragma: no cover - compiled
-    """Find the root of the slope on (0, 1]: Newton within a bracket that bisection shrinks (their section VIII-B).
+    """Find the root of the slope on (0, 1] by Newton's method in a bracket shrunk by bisection (section VIII-B).
 
     The full step is taken if the cost still falls at its end, or is flat there.
 
     Args:
         start: Slope at 0, negative.
         line: The search direction.
-        law: How impulses answer to velocities.
-        flat: The search ends at this share of the slope at 0; by default, at rounding.
+        law: Law of the impulses at row velocities.
+        flat: Slope at which the search ends, relative to the slope at 0; by default, rounding.
     """
     first, second = slope(1.0, line, law)
     if first <= -flat * start:
@@ -197,16 +198,16 @@ def exact_step(start: float, line: Line, law: Law, flat: float = 1e-14) -> float
 def backtracked_step(
     start: float, value: float, line: Line, law: Law, gamma: Array, arena: Arena
 ) -> float:  # pragma: no cover - compiled
-    """Apply Armijo's rule from the full step downwards (their section VIII-B).
+    """Apply Armijo's rule from the full step downwards (section VIII-B).
 
-    It starts from the full step, not from their 1.5, which the rule would accept close to the optimum every time, so
-    that Newton's method would converge linearly.
+    The search starts at the full step. The paper starts at 1.5, which the rule would accept at every step close to the
+    optimum, so that Newton's method would converge linearly.
 
     Args:
         start: Slope at 0, negative.
         value: ℓ at 0.
         line: The search direction.
-        law: How impulses answer to velocities.
+        law: Law of the impulses at row velocities.
         gamma: Overwritten with impulses at the last trial, shape (3 n + e,).
         arena: Arena for scratch, released on return.
     """
@@ -217,7 +218,7 @@ def backtracked_step(
         for r in range(u.shape[0]):
             u[r] = line.u[r] + alpha * line.du[r]
         trial += respond(u, law, gamma, arena)
-        # an increase within rounding is none
+        # an increase within rounding does not count
         if trial <= value + ARMIJO * alpha * start + 1e-15 * value:
             break
         alpha *= BACKTRACK
@@ -227,7 +228,7 @@ def backtracked_step(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def read_modes(u: Array, law: Law, mode: Integers, arena: Arena) -> None:  # pragma: no cover - compiled
-    """Write whether each contact is open, sticks or slides at velocities u, shape (n,)."""
+    """Write the mode of each contact (open, stick or slide) at velocities u, shape (n,)."""
     n, one = law.mu.shape[0], vector(arena, 3)
     for i in range(n):
         mode[i] = project(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], one)
@@ -235,12 +236,12 @@ def read_modes(u: Array, law: Law, mode: Integers, arena: Arena) -> None:  # pra
 
 @njit(cache=True, inner=True, error_model="numpy")
 def change_roles(mu: Array, mode: Integers, released: Booleans) -> bool:  # pragma: no cover - compiled
-    """Release contacts of infinite friction that part; if there are none, hold again those that press without friction.
+    """Release contacts of infinite friction that open; if no contact opens, hold released contacts that press.
 
     Args:
-        mu: Friction, shape (n,); of released contacts 0 instead of inf.
-        mode: Whether each contact is open, sticks or slides, shape (n,).
-        released: Contacts that were released earlier: each is once, shape (n,).
+        mu: Friction coefficients, shape (n,); 0 instead of inf for released contacts.
+        mode: Mode of each contact (open, stick or slide), shape (n,).
+        released: Contacts that were released earlier, since each is released only once, shape (n,).
 
     Returns:
         False if no contact changes its role.
@@ -259,7 +260,7 @@ def change_roles(mu: Array, mode: Integers, released: Booleans) -> bool:  # prag
 
 @njit(cache=True, inner=True, error_model="numpy")
 def hessian(rho: Array, u: Array, law: Law, H: Array, arena: Arena) -> None:  # pragma: no cover - compiled
-    """Write ``H = I + ρᵀG ρ``, its lower triangle, shape (k, k)."""
+    """Write the lower triangle of ``H = I + ρᵀG ρ``, shape (k, k)."""
     n, e, k = law.mu.shape[0], law.C.shape[0], rho.shape[1]
     H[:] = 0.0
     for i in range(k):
@@ -296,14 +297,13 @@ def minimize(
 
     Args:
         cost: ℓ.
-        parameters: Stopping rule and line search; β and σ are in the law already.
+        parameters: Stopping rule and line search; the law already contains β and σ.
         z: Start, overwritten with the result, shape (k,).
         gamma: Overwritten with the impulses at z, shape (3 n + e,).
         arena: Arena for scratch, released on return.
 
     Returns:
-        `CONVERGED`, `STALLED` or `NOT_FINITE`; iterations; momentum error, the larger one of their eq. 24 and
-        `_own_error`.
+        `CONVERGED`, `STALLED` or `NOT_FINITE`; iterations; momentum error, the larger of eq. 24 and `_own_error`.
     """
     at = mark(arena)
     ending, iterations, residual = _newton(cost, parameters, z, gamma, arena)
@@ -315,7 +315,7 @@ def minimize(
 def _own_error(cost: Cost, z: Array, gamma: Array, dz: Array) -> float:  # pragma: no cover - compiled
     """Return the largest momentum error ``dz = ρᵀγ - z`` of a component, relative to its terms.
 
-    Their eq. 24 is relative to the momentum of the whole robot, next to which that of a light body vanishes.
+    The error of eq. 24 is relative to the momentum of the whole robot, which hides the momentum of a light body.
     """
     worst = 0.0
     for i in range(z.shape[0]):
@@ -366,7 +366,7 @@ def _newton(
         solve_lower(L, dz)
         solve_lower_transposed(L, dz)
         if close:
-            # the rest belongs to light bodies, whose part of the cost is below rounding: no line search
+            # the remaining error belongs to light bodies, whose share of the cost is below rounding: no line search
             for i in range(k):
                 z[i] += dz[i]
             continue

@@ -4,9 +4,9 @@ Source: Castro, Permenter & Han 2022, section IX.
 
     R_n = max(β² w/4π², 1/(h k (h + τ_d))),   R_t = σ w,   v̂_n = -φ₀/(h + τ_d),   τ_d = damping/stiffness
 
-w is the mean inverse mass of a contact, ``w = ‖J_i M⁻¹ J_iᵀ‖_F / 3``. A contact that is rigid, or too stiff for the
-step, becomes *near-rigid*: critically damped with the period βh. At rest it sinks by ``β² g h²/4π²``, 2.5e-7 m at 1 ms;
-in stick it creeps at ``μ σ g h`` at most.
+The mean inverse mass of a contact is ``w = ‖J_i M⁻¹ J_iᵀ‖_F / 3``. A contact that is rigid, or too stiff for the step,
+becomes *near-rigid*: critically damped with the period βh. A body at rest sinks by ``β² g h²/4π²``, 2.5e-7 m at 1 ms; a
+sticking contact creeps at no more than ``μ σ g h``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BETA = 1.0
 """Period of a near-rigid contact, in steps."""
 
 SIGMA = 1e-3
-"""Tangential regularization relative to w: creep during stick is proportional to it."""
+"""Tangential regularization relative to w; the creep of sticking contacts is proportional to it."""
 
 IMMOVABLE = 1e300
 """Regularization of a contact that cannot move anything."""
@@ -29,7 +29,7 @@ IMMOVABLE = 1e300
 
 @njit(cache=True, error_model="numpy")
 def mean_inverse_mass(rho: Array, n: int) -> Array:  # pragma: no cover - compiled
-    """Return the w of n contacts from rows whitened with the whole inertia, block order, shape (3 n, k) [1/kg]."""
+    """Return w of n contacts [1/kg] from rows in block order, shape (3 n, k), whitened with the whole inertia."""
     w = np.empty(n)
     k = rho.shape[1]
     for i in range(n):
@@ -56,8 +56,8 @@ def regularize(
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return R_n, R_t and v̂_n of one contact.
 
-    A near-rigid contact corrects penetration at `PUSH_OUT_SPEED` at most. A contact that cannot move anything (w = 0)
-    is so soft that it has no impulse.
+    A near-rigid contact corrects penetration at no more than `PUSH_OUT_SPEED`. A contact that cannot move anything (w =
+    0) is so soft that it has no impulse.
     """
     if w == 0.0:
         return IMMOVABLE, IMMOVABLE, 0.0

@@ -2,9 +2,10 @@
 
     minimize over γ in the friction cones   ½ |ρᵀγ|² + ½ γᵀR γ + cᵀγ
 
-Castro, Permenter & Han 2022 start from the last velocities. In collisions that is far off, and most Newton steps go
-into determining which contacts part, stick or slide. Projected successive over-relaxation determines most of them at a
-tenth of the cost, a Newton step with the resulting contact law almost all, and Newton's method the digits.
+Castro, Permenter & Han 2022 start from the last velocities. In collisions these are far from the solution, and most
+Newton steps only determine which contacts open, stick or slide. Projected successive over-relaxation determines most of
+these modes at a tenth of the cost, and a Newton step with the resulting contact law determines nearly all others.
+Newton's method then supplies the accuracy.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ def _sweep(cost: Cost, gamma: Array, z: Array, arena: Arena) -> None:  # pragma:
     """Minimize the dual roughly, contact by contact.
 
     Args:
-        cost: The cost of an island.
+        cost: Cost of the island.
         gamma: Start, overwritten, shape (3 n,).
         z: Overwritten with ρᵀγ, shape (nodes, 6).
-        arena: Where scratch comes from; the caller gives it back.
+        arena: Arena for scratch; the caller releases it.
     """
     rows, c, law, momentum = cost.rows, cost.c, cost.law, cost.momentum
     n, nodes = law.mu.shape[0], z.shape[0]
@@ -85,7 +86,7 @@ def _sweep(cost: Cost, gamma: Array, z: Array, arena: Arena) -> None:  # pragma:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Return ℓ(z) [J]; overwrite u and gamma, shape (3 n,), with velocities and impulses there."""
+    """Return ℓ(z) [J]; overwrite u and gamma, shape (3 n,), with velocities and impulses at z."""
     velocities(cost.rows, z, cost.c, u)
     value = respond(u, cost.law, gamma, arena)
     for i in range(z.shape[0]):
@@ -98,9 +99,9 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
     """Overwrite ``z = ρᵀγ`` with a Newton step for the modes of the impulses γ, (3 n,).
 
-    The impulses show the modes better than the velocities at z do: near-rigid contacts have any impulse for a small
-    error in velocity. With û a velocity at which a contact has the impulse γ, its law is linear in u, ``γ - G(û)(u -
-    û)``, and momentum gives the Newton step ``(I + ρᵀGρ) dz = -ρᵀG(u - û)``.
+    The impulses show the modes better than the velocities at z, because a near-rigid contact can have any impulse
+    within a small error of the velocity. If û is a velocity at which a contact has the impulse γ, its linearized law is
+    ``γ - G(û)(u - û)``, and the momentum balance gives the Newton step ``(I + ρᵀGρ) dz = -ρᵀG(u - û)``.
     """
     rows, c, law = cost.rows, cost.c, cost.law
     n, at = law.mu.shape[0], mark(arena)
@@ -132,9 +133,9 @@ def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> 
 def start_from(
     cost: Cost, H: Hessian, impulses: Array, at: Optimum, arena: Arena
 ) -> int:  # pragma: no cover - compiled
-    """Replace the start z by the result of sweeps from `impulses`, which are overwritten, if z is far off.
+    """Replace the start z by the result of sweeps from `impulses` (overwritten) if z is far from the solution.
 
-    At rest the last velocities nearly solve the problem and no sweep is made.
+    At rest the last velocities nearly solve the problem, and no sweep is made.
 
     Returns:
         Number of Newton steps taken, 0 or 1.

@@ -1,11 +1,11 @@
-r"""The θ-method: which terms a step takes at its beginning, and which at its end.
+r"""The θ-method: which terms a step evaluates at its start, and which at its end.
 
     q^θq = θ_q q⁺ + (1 - θ_q) q,    v^θv = θ_v v⁺ + (1 - θ_v) v,    q⁺ = q ⊕ h (θ_vq v⁺ + (1 - θ_vq) v)
 
-Springs and dampers are implicit to that degree and linear, so that the velocity v* without contact is one linear solve,
-and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (Castro, Permenter & Han 2022, section IV, eq. 11). The four
-schemes below have orders 1, 1, 1, 2 in h; the contacts' own compliance assumes ``φ⁺ = φ + h v_n``, which holds for θ_vq
-= 1.
+Springs and dampers are linear and implicit to this degree. The velocity v* without contact is therefore the solution of
+one linear system, and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (Castro, Permenter & Han 2022, section IV,
+eq. 11). The four schemes below have the orders 1, 1, 1, 2 in h. The compliance of contacts assumes ``φ⁺ = φ + h v_n``,
+which holds for θ_vq = 1.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theta:
-    """A scheme of the family, all numbers from 0 (beginning of the step) to 1 (its end).
+    """A scheme of the family; each number is between 0 (start of the step) and 1 (end of the step).
 
     Attributes:
-        q: θ_q, of the configuration that forces see.
-        v: θ_v, of the velocity that forces see.
-        vq: θ_vq, of the velocity that moves the configuration.
+        q: θ_q, for the configuration at which forces are evaluated.
+        v: θ_v, for the velocity at which forces are evaluated.
+        vq: θ_vq, for the velocity that moves the configuration.
     """
 
     q: float
@@ -34,7 +34,7 @@ class Theta:
     vq: float
 
     def mean_velocity(self, v: Array, v_plus: Array) -> Array:
-        """Return the velocity that moves the configuration from a step's beginning to its end, shape (m,)."""
+        """Return the velocity that moves the configuration from the start of a step to its end, shape (m,)."""
         return self.vq * v_plus + (1.0 - self.vq) * v
 
 
@@ -50,8 +50,8 @@ class Springs:
 
     Attributes:
         stiffness: K, positive semidefinite, shape (m, m) [N/m or N m/rad].
-        damping: D, likewise, shape (m, m).
-        deflection: q - q_r at the beginning of the step, in velocity coordinates, shape (m,).
+        damping: D, positive semidefinite, shape (m, m) [N s/m or N m s/rad].
+        deflection: q - q_r at the start of the step, in velocity coordinates, shape (m,).
     """
 
     stiffness: Array
@@ -68,10 +68,10 @@ def step_problem(
         theta: The scheme.
         h: Length of the step [s].
         M: Inertia at q^θq, shape (m, m).
-        v: Velocity at the beginning, shape (m,).
+        v: Velocity at the start of the step, shape (m,).
         force: All other forces, at q^θq and v^θv, shape (m,).
-        springs: Linear forces; their part at the end of the step is implicit.
-        contacts: With rows at q^θq and gaps at the beginning.
+        springs: Linear forces; their share at the end of the step is implicit.
+        contacts: Contacts with rows at q^θq and gaps at the start of the step.
 
     Returns:
         A problem whose inertia is A and whose κ is ``-A v*``.
