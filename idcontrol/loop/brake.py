@@ -1,4 +1,4 @@
-"""The brake: joint damping that a machine applies by itself when the controller's torques are not allowed."""
+"""The brake: joint damping that a machine applies by itself when no command may be applied."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def brake(system: System, limits: Limits, state: State, h: float) -> Array:
 
         M (v⁺ - v) = h Pᵀτ   =>   (M + h PᵀD P) v⁺ = M v,   q̇⁺ = P v⁺
 
-    So it is stable for any D, h and pose, like the damping of a motor's electronics at many kilohertz; ``-D q̇`` of the
-    last state is not. Contacts are neglected, as they only make joints harder to move, and so is the bias: velocity
-    that gravity adds in one period is damped in the next.
+    The brake is therefore stable for any D, h and pose, like the damping of a motor's electronics at many kilohertz;
+    ``-D q̇`` of the last state is not. Contacts only make joints harder to move. Bias is neglected: the velocity that
+    gravity adds in one period is damped in the next.
 
     Args:
-        system: Multibody terms, which are updated.
+        system: Multibody terms, updated by this call.
         limits: D and the torque limits.
         state: State of the machine, finite.
         h: Period over which the torques hold [s].

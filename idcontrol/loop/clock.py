@@ -1,11 +1,11 @@
-"""Time: clocks, and the cycles of a fixed-rate loop.
+"""Clocks, and the cycles of a fixed-rate loop.
 
-Deadlines are absolute: cycle k is due at ``epoch + k·period``, so lateness never adds up. A cycle that comes too late
-is counted and skipped; two cycles are never closer than half a period.
+Deadlines are absolute: cycle k is due at ``epoch + k·period``, so lateness never adds up. A cycle that is too late is
+counted and skipped; two cycles are never closer than half a period.
 
-If the machine has a separate clock, the cycles follow its datagrams: a cycle begins when a datagram arrives close to
-the cycle's deadline, and the next deadline shifts a little towards that instant. So the loop keeps its rate and reads
-datagrams as early as possible; without datagrams it continues by its clock.
+If the machine has a separate clock, the cycles follow its datagrams. A cycle begins as soon as a datagram arrives close
+to the deadline, and the next deadline moves towards that time by a small amount per period. The loop thus keeps its
+rate and reads datagrams as early as possible; without datagrams it continues by its own clock.
 """
 
 from __future__ import annotations
@@ -20,35 +20,42 @@ NS = 1_000_000_000
 """Nanoseconds in a second."""
 
 SPIN_NS = 60_000
-"""The last part of a wait spins, because a sleep may end this late [ns]: Linux rounds up by 50 µs."""
+"""Length of the last part of a wait, in which the process spins [ns]: a sleep may end late by this much, since Linux
+rounds up by 50 µs.
+"""
 
 AWAKE_NS = 300_000
-"""A loop spins for this last part of a wait, so that its CPU is awake [ns]: right after a sleep, in which the CPU halts
-or works for others, a tick takes longer (in a virtual machine its p99 and p99.9 by a tenth)."""
+"""Length of the last part of a wait, in which a loop spins so that its CPU is awake [ns]. Immediately after a sleep, in
+which the CPU halts or runs other processes, a tick takes longer (in a virtual machine its p99 and p99.9 by a tenth).
+"""
 
 PATIENCE = 0.25
 """Largest distance from its deadline at which a cycle may begin with a datagram, in periods."""
 
 GAIN = 0.05
-"""Share of the distance between a datagram and the deadline by which the next deadline moves: it settles within some 20
-cycles, and averages the jitter of single datagrams."""
+"""Fraction of the distance between a datagram and the deadline by which the next deadline moves. The deadline converges
+within about 20 cycles, and the jitter of single datagrams is averaged.
+"""
 
 LARGEST_SHIFT = 0.01
-"""Largest shift of a deadline, in periods; the rate stays exact to within this share. Quartz clocks differ by a
-ten-thousandth, and 100 cycles make up for a whole period."""
+"""Largest change of the deadline per cycle, in periods. Quartz clocks differ by a ten-thousandth, and a difference of a
+whole period is corrected in 100 cycles; the rate remains exact to within this value.
+"""
 
 JUMP_NS = 1 * NS
-"""A clock that goes back, or ahead by more than this between two cycles, has jumped: the process was suspended."""
+"""Change of the clock, backwards or more than this ahead between two cycles, that counts as a jump [ns]: the process
+was suspended.
+"""
 
 
 class Clock(Protocol):
-    """A source of time, which decides the pacing of a loop."""
+    """A source of time, which determines the pacing of a loop."""
 
     def now(self) -> int:
         """Return the time [ns]."""
 
     def sleep_until(self, deadline: int) -> None:
-        """Return at `deadline` [ns], or at once if it has passed."""
+        """Sleep until `deadline` [ns]; return immediately if it has passed."""
 
 
 class WallClock:
@@ -56,11 +63,11 @@ class WallClock:
 
     Attributes:
         beforehand: Called with the deadline once in each wait, when the clock begins to spin.
-        meanwhile: Called again and again while it spins; either call may prolong the wait.
+        meanwhile: Called repeatedly while the clock spins; either call may prolong the wait.
     """
 
     def __init__(self, *, awake: int = SPIN_NS) -> None:
-        """Spin for `awake` [ns] before a deadline, or half of the wait, so that others have the rest; see `SPIN_NS`."""
+        """Spin for `awake` [ns] before a deadline, at most for half of the wait, which leaves time to others."""
         self._awake = awake
         self.beforehand: Callable[[int], object] = lambda deadline: None
         self.meanwhile: Callable[[], object] = lambda: None
@@ -70,7 +77,7 @@ class WallClock:
         return time.monotonic_ns()
 
     def sleep_until(self, deadline: int) -> None:
-        """Return at `deadline` [ns]."""
+        """Sleep until `deadline` [ns]."""
         wait = deadline - time.monotonic_ns()
         asleep = wait - max(SPIN_NS, min(self._awake, wait // 2))
         if asleep > 0:
@@ -81,17 +88,17 @@ class WallClock:
 
 
 class VirtualClock:
-    """Simulated time: it moves only in `sleep_until`, `spend` and `jump`.
+    """Simulated time, which moves only in `sleep_until`, `spend` and `jump`.
 
-    Other events (of a plant, of a delayed datagram) are entered with `every` or `at` and happen, in the order of time,
-    while the loop waits. The same calls give the same times: runs are reproducible.
+    Other events (of a plant, of a delayed datagram) are registered by `every` or `at` and happen in the order of time
+    while the loop waits. The same calls give the same times, so runs are reproducible.
     """
 
     def __init__(self, *, pace: float | None = None) -> None:
-        """Begin at time zero.
+        """Start at time zero.
 
         Args:
-            pace: Simulated seconds per second of the wall clock; None for as fast as possible.
+            pace: Simulated seconds per second of the wall clock; None means as fast as possible.
         """
         self._now = 0
         self._entered = 0
@@ -103,23 +110,23 @@ class VirtualClock:
         return self._now
 
     def every(self, period: int, call: Callable[[], None]) -> None:
-        """Repeat a call every `period` [ns], first one period from now."""
+        """Call `call` once per `period` [ns], the first time one period from now."""
         self._enter(self._now + period, period, call)
 
     def at(self, when: int, call: Callable[[], None]) -> None:
-        """Call once at `when` [ns]."""
+        """Call `call` once at `when` [ns]."""
         self._enter(when, 0, call)
 
     def spend(self, duration: int) -> None:
-        """Advance time by `duration` [ns]."""
+        """Advance the clock by `duration` [ns]."""
         self.sleep_until(self._now + duration)
 
     def jump(self, by: int) -> None:
-        """Move the clock by `by` [ns], also backwards, without events in between."""
+        """Move the clock by `by` [ns], possibly backwards, without the events in between."""
         self._now += by
 
     def sleep_until(self, deadline: int) -> None:
-        """Advance time to `deadline` [ns], and make all calls that are due until then."""
+        """Let time pass until `deadline` [ns], with all events that are due until then."""
         while self._due and (first := min(self._due))[0] <= deadline:
             self._due.remove(first)
             when, _, period, call = first
@@ -134,21 +141,21 @@ class VirtualClock:
                 time.sleep(ahead / NS)
 
     def _enter(self, when: int, period: int, call: Callable[[], None]) -> None:
-        self._entered += 1  # simultaneous calls happen in the order of entry; calls themselves are not compared
+        self._entered += 1  # the first registered of simultaneous calls is first; calls themselves are not compared
         self._due.append((when, self._entered, period, call))
 
 
 class Cycle(msgspec.Struct, frozen=True):
     """One period of the loop.
 
-    It is made in every tick, hence a `msgspec.Struct`: a frozen dataclass takes longer.
+    It is a `msgspec.Struct`, because each tick makes one, and a frozen dataclass takes longer.
 
     Attributes:
-        index: Number of the period; skipped ones count.
-        due: Deadline of its beginning [ns]; if cycles follow datagrams, the expected time of the datagram.
-        woke: Its beginning [ns].
-        missed: Number of cycles that were skipped just before it.
-        jumped: True if the clock jumped; the deadlines restart at this cycle.
+        index: Number of the period; skipped periods count.
+        due: Deadline of the start [ns]; if cycles follow datagrams, the expected time of the datagram.
+        woke: Actual start [ns].
+        missed: Number of cycles skipped immediately before this cycle.
+        jumped: True if the clock jumped; the deadlines have been restarted from this cycle.
     """
 
     index: int
@@ -159,23 +166,23 @@ class Cycle(msgspec.Struct, frozen=True):
 
 
 class Pacer:
-    """The cycles of a loop."""
+    """Waits for the cycles of a loop."""
 
     def __init__(self, clock: Clock, period: int, heard: Callable[[int], bool] | None = None) -> None:
-        """Prepare cycles; the first one is due one period after the first call of `wait`.
+        """Prepare cycles; the first cycle is due one period after the first call of `wait`.
 
         Args:
             clock: The clock.
             period: Time between two cycles [ns].
-            heard: Waits for a datagram until a deadline [ns], and returns True if one came; the cycles follow them.
-                None for the clock alone.
+            heard: Waits for a datagram until a deadline [ns], and returns True if a datagram came; the cycles follow
+                the datagrams. None means that cycles follow only the clock.
         """
         self._clock, self._period, self._heard = clock, period, heard
         self._due: int | None = None
         self._index, self._woke = 0, 0
 
     def wait(self) -> Cycle:
-        """Wait for the next cycle that can begin in time."""
+        """Wait for the next cycle that can start in time."""
         now, period = self._clock.now(), self._period
         if self._due is None:
             self._due = self._woke = now
@@ -197,8 +204,8 @@ class Pacer:
     def _follow(self, heard: Callable[[int], bool], due: int, opens: int) -> int:
         """Wait for the datagram of a cycle that may begin from the time `opens` on; return the shift of the deadline.
 
-        If a datagram comes before that time, the cycle begins at its deadline at the latest: a machine that sends more
-        than once per period sends a newer one in time.
+        If a datagram comes before that time, the cycle begins at its deadline at the latest. If the machine sends more
+        than once per period, a newer datagram comes in time.
         """
         clock, came = self._clock, None
         while clock.now() < opens and heard(opens):

@@ -1,4 +1,4 @@
-"""Planner and controller of a loop, guarded against errors and against hanging."""
+"""Planner and controller of a loop, called once per tick and guarded against errors and hangs."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from idcontrol.types import Status
 
 
 class Hung(BaseException):
-    """Planner or controller did not return in time; not an `Exception`, so that neither catches it."""
+    """Planner or controller did not return in time. Not an `Exception`, so that neither of them catches it."""
 
 
 class Guard:
-    """Calls of user code, which may raise anything or never return."""
+    """Guarded calls of user code, which may raise any exception or never return."""
 
     def __init__(self, counts: Counts, hang_s: float | None) -> None:
-        """Store the first error in `counts`; SIGALRM interrupts a call after `hang_s` [s], None sets no alarm."""
+        """Store the first error in `counts`; SIGALRM interrupts a call after `hang_s` [s]. None disables the alarm."""
         self._counts, self._hang_s, self._calling = counts, hang_s, False
 
     def __call__(self, call: Callable[[], Fault]) -> Fault:
-        """Return the fault that the `call` returns, or `RAISED` or `HUNG`."""
-        # An alarm may come at any moment while `_calling`, so the whole stretch is guarded. The alarm stays set between
-        # two ticks, which saves a system call: the next tick sets it anew.
+        """Return the fault that `call` returns, or the fault that it raised or hung."""
+        # An alarm may come at any moment while `_calling`, so it is caught around everything that happens then. The
+        # alarm stays set between two ticks, which saves a system call: the next tick sets it again.
         try:
             try:
                 if self._hang_s is not None:
@@ -48,13 +48,13 @@ class Guard:
             self._calling = False
             return fault
         except Hung as hung:
-            self._keep(hung)  # its traceback shows where the call was
+            self._keep(hung)  # the traceback shows where the call hung
             return Fault.HUNG
 
     def on_alarm(self) -> None:
         """Interrupt a call; nothing else is disturbed.
 
-        An alarm while time remains is stale or from another source, and is ignored.
+        An alarm while time remains is ignored: it belongs to other code, or to the previous tick.
 
         Raises:
             Hung: A call has not returned in time.
@@ -73,7 +73,7 @@ class Control:
     """Planner and controller.
 
     Attributes:
-        guard: Guards their calls.
+        guard: Guards the calls of planner and controller.
         halted: True if the planner has come to rest; None if it cannot be halted.
     """
 
@@ -82,7 +82,7 @@ class Control:
     def __init__(
         self, parts: Parts, policy: Policy, observer: Observer, setpoints: Setpoints, telemetry: Telemetry, guard: Guard
     ) -> None:
-        """Read states of the `observer`, write `setpoints`, and record answers in the `telemetry`."""
+        """Read states of the `observer`, write `setpoints`, and record references and commands in the `telemetry`."""
         self._parts, self._policy = parts, policy
         self._observer, self._setpoints, self._telemetry, self.guard = observer, setpoints, telemetry, guard
         self._halting = parts.planner if isinstance(parts.planner, Halting) else None
@@ -98,20 +98,20 @@ class Control:
         self._reset()
 
     def ask(self) -> Fault:
-        """Call planner and controller; record their answers, and take the setpoints if they are usable."""
+        """Compute the next command, record it, and adopt the setpoints if they are usable."""
         return self.guard(self._answer)
 
     def begin(self) -> Fault:
-        """Reset both at the machine's state, which is at their time zero, and compute the first command."""
+        """Start planner and controller at the machine's state and their time zero, and compute the first command."""
         self._observer.begin_work()
         return self.guard(self._begin)
 
     def halt(self) -> Fault:
-        """Bring the planner to rest, and compute the next command."""
+        """Let the planner come to rest, and compute the next command."""
         return self.guard(self._halt)
 
     def restart(self) -> None:
-        """Forget that the planner was halted."""
+        """Clear the record that the planner was halted."""
         self.halted = None if self._halting is None else False
 
     def _reset(self) -> None:
@@ -147,7 +147,7 @@ class Control:
         if parts.notes:
             of["notes"][:] = parts.planner.notes()
         if command.status == Status.FAILED:
-            return Fault.FAILED  # under its zero torque a robot would sink: the last torque holds
+            return Fault.FAILED  # its torque is zero, under which a robot would sink: the last torque holds
         driven = np.ascontiguousarray(command.driven, dtype=np.float64)
         fault = self._setpoints.take(driven, self._policy.tracking)
         if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:

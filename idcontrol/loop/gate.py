@@ -1,6 +1,6 @@
-"""The setpoints of the drives: one compiled call takes them from a command, another passes them through the gate.
+"""The setpoints of the drives: adopted from a command, and admitted by the gate; one compiled call each.
 
-`idcontrol.loop.safety.admit` is the gate of torques; this module adds positions, velocities and gains of drives.
+`idcontrol.loop.safety.admit` is the gate of torques; this module adds positions, velocities and gains of the drives.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from idcontrol.types import Array
 
 
 class Asked(NamedTuple):
-    """The arrays of a command, and the positions to compare.
+    """The arrays that store a command, and the positions that are compared.
 
     Attributes:
         wanted: Torques, shape (a,) [N m].
-        held: Rows q, v, kp, kd for drives, shape (4, a); zero for a command of torques alone.
+        held: Rows q, v, kp, kd for drives, shape (4, a); zero if the command has only torques.
         q_des: Reference positions of the joints, shape (a,) [rad].
         q: Positions of the joints, shape (a,) [rad].
     """
@@ -35,10 +35,10 @@ class Asked(NamedTuple):
 
 @njit(cache=True)
 def take(bound: Bound, command: Array) -> tuple[bool, float]:  # pragma: no cover - compiled
-    """Take the setpoints of a command, shape (a,) or (5 a,), if they are finite.
+    """Adopt the setpoints of a command, shape (a,) or (5 a,), if they are finite.
 
     Returns:
-        True if they are finite; the largest distance of a joint from its reference.
+        True if the setpoints are finite; the largest distance of a joint from its reference.
     """
     asked: Asked = bound.borrowed
     for x in command:
@@ -61,7 +61,7 @@ class Gate(NamedTuple):
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
         q: Joint positions, shape (a,) [rad].
         v: Joint velocities, shape (a,) [rad/s].
-        tau: In: torques that were sent last; out: those that may be sent, shape (a,) [N m].
+        tau: In: torques that were sent last; out: torques that may be sent, shape (a,) [N m].
         sent: Out: rows tau, q, v, kp, kd that may be sent, shape (5, a).
     """
 
@@ -78,7 +78,7 @@ class Gate(NamedTuple):
 def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
     """Admit the setpoints of a `Gate`; setpoints of `drives` must be within the limits of the joints.
 
-    The `share` scales the gains as well.
+    The `share` also scales the gains.
     """
     gate: Gate = bound.borrowed
     cut = admit_kernel(gate.limits, gate.wanted, gate.tau, gate.q, gate.v, share, dt, gate.tau)
@@ -102,11 +102,11 @@ class Setpoints:
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
         tau: Torques sent last, shape (a,) [N m].
         sent: Rows tau, q, v, kp, kd that were sent last, shape (5, a).
-        values: The same as the values of a datagram, shape (5 a,): a view.
+        values: View of `sent` as the values of a datagram, shape (5 a,).
     """
 
     def __init__(self, of: Mapping[str, Array], joints: Joints, limits: Limits) -> None:
-        """Begin without torque; torques are held in the channels `of` a loop's row, so that no tick copies them."""
+        """Start without torque; torques are stored in the channels `of` a loop's row, so that no tick copies them."""
         self.wanted, self.tau = of["tau_wanted"], of["tau"]
         a = len(self.tau)
         self.sent, self.held = np.zeros((5, a)), np.zeros((4, a))
@@ -118,9 +118,9 @@ class Setpoints:
         self._admit = entry(let_through, self._gate, False, 0.0, 0.0)
 
     def take(self, command: Array, tracking: float) -> Fault:
-        """Take a command: torques, shape (a,), or rows for the drives, shape (5, a), if it is finite.
+        """Adopt a command, if it is finite: torques, shape (a,), or rows for the drives, shape (5, a).
 
-        A joint farther than `tracking` from its reference is also a fault.
+        A joint that is further than `tracking` from its reference is also a fault.
         """
         finite, off = self._take(self._asked, command.ravel())
         if not finite:
@@ -128,7 +128,7 @@ class Setpoints:
         return Fault.ASTRAY if off > tracking else Fault.NONE
 
     def follow(self, rows: Array, tracking: float) -> Fault:
-        """Take rows for the drives, shape (5, a), whose positions and velocities are also the reference."""
+        """Adopt rows for the drives, shape (5, a), whose positions and velocities are also the reference."""
         self._desired[0][:], self._desired[1][:] = rows[1], rows[2]
         return self.take(rows, tracking)
 
@@ -138,5 +138,5 @@ class Setpoints:
         return Cut(cut) if cut else Cut.NONE
 
     def clear(self) -> None:
-        """Send no torque."""
+        """Set all torques to zero."""
         self.tau[:], self.sent[:] = 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Jobs for the processes that a loop starts: one line of JSON on their standard input."""
+"""The jobs of the processes that a loop starts: one line of JSON on their standard input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
         silence_s: The plant brakes after a silence of this length [s].
         ring: File descriptor of the memory for the plant's telemetry.
         shared: File descriptor of the memory of the link; None means UDP.
-        begins: Pose in which the plant begins.
+        begins: Initial pose of the plant.
         host: Host of the loop, over UDP.
         port: Port of the loop, over UDP.
     """
@@ -56,7 +56,7 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
         out: Folder of the record.
         period: Period of the loop [ns].
         ring: File descriptor of the loop's telemetry.
-        machine_ring: File descriptor of the plant's telemetry; None for another machine.
+        machine_ring: File descriptor of the plant's telemetry; None if the machine is not a plant of this loop.
         reports: True if changes of mode, phase and faults are printed on standard error.
     """
 
@@ -78,7 +78,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
         config: Configuration of the experiment.
         period: Period of the loop [ns].
         ring: File descriptor of the loop's telemetry.
-        port: Port of the page; None takes any free port.
+        port: Port of the page; None means any free port.
     """
 
     target: str
@@ -89,7 +89,10 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(job: msgspec.Struct) -> bytes:
-    """Return a job as one line of JSON, with infinities, which msgspec's encoder refuses (friction may be infinite)."""
+    """Return a job as one line of JSON.
+
+    Infinite values are kept (friction may be infinite), although msgspec's encoder refuses them.
+    """
     return json.dumps(msgspec.to_builtins(job)).encode() + b"\n"
 
 
@@ -101,7 +104,7 @@ def decode(line: str, kind: type[Job]) -> Job:
 def start(module: str, job: msgspec.Struct, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
     """Run `module` in a separate process and write a job to its standard input, which stays open.
 
-    The process gets a separate session: Ctrl-C on the terminal reaches only the loop, which then ends the process in
+    The process gets a separate session: Ctrl-C on the terminal then reaches only the loop, which ends the process in
     order.
     """
     process = subprocess.Popen(

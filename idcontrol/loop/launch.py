@@ -1,7 +1,7 @@
 """Run a loop: start its machine and its recorder, prepare, tick, and end everything in order.
 
 Over shared memory and UDP the machine is a separate process on the wall clock. In process, both sides share a simulated
-clock, which makes the run reproducible; the pacing decides how fast it goes.
+clock, which makes the run reproducible; the pacing sets its speed.
 """
 
 from __future__ import annotations
@@ -47,33 +47,35 @@ from idcontrol.record.channels import width
 from idcontrol.types import State
 
 RING_S = 10.0
-"""Length of the rings [s], by which the recorder may lag."""
+"""Length of the rings [s], and largest lag of the recorder."""
 CONNECT_S = 60.0
-"""Time within which the machine must send its first state [s]: a first start compiles its kernels."""
+"""Time within which the machine must send its first state [s]; a first start compiles its kernels."""
 ENDING_S = 10.0
-"""Time that the machine may take to end [s]."""
+"""Time limit for the end of the machine [s]."""
 WRITING_S = 30.0
-"""Time that the recorder may take to write and evaluate a run, beyond the length of the run [s]."""
+"""Time limit for the recorder to write and evaluate a run, in addition to the length of the run [s]."""
 REHEARSAL_S = 0.6
-"""Length of the rehearsal [s]: a step and more, so that every kernel is compiled and loaded before the first tick."""
+"""Length of the rehearsal [s]: more than one step, so that every kernel is compiled and loaded before the first tick.
+"""
 
 
 class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of a loop, for any experiment.
 
     Attributes:
-        transport: How datagrams reach the machine.
-        pacing: ``real`` is the wall clock. Only in process: ``fast`` is simulated time as fast as possible,
+        transport: Transport of datagrams to and from the machine.
+        pacing: ``real`` is the wall clock. In process only: ``fast`` is simulated time as fast as possible,
             ``simulated`` is simulated time slowed down to the wall clock.
-        bind: Address at which to listen for UDP, HOST:PORT; null takes a free port of loopback.
-        peer: The machine, HOST:PORT over UDP, whose states the ticks follow; null starts a plant in a separate process.
-        joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null takes the model's
-            order.
-        plant_rate_hz: Rate of the plant; null takes the loop's rate.
-        plant_silence_s: The plant brakes after a silence of this length; null takes `patience` of the longer period.
-        start: Pose in which the plant begins; a robot whose file has no lying pose stands.
-        arm: True arms the machine at `peer` as soon as it is ready. Otherwise Enter at the terminal arms it, and
-            recovers it after it was braked. A plant that the loop starts is armed by itself.
+        bind: Address at which to listen for UDP, HOST:PORT; null means a free port of loopback.
+        peer: Address of the machine, HOST:PORT over UDP, whose states the ticks follow; null starts a plant in a
+            separate process.
+        joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null means the order of
+            the model.
+        plant_rate_hz: Rate of the plant; null means the rate of the loop.
+        plant_silence_s: Silence of the loop after which the plant brakes; null means `patience` with the longer period.
+        start: Initial pose of the plant; a robot whose file has no lying pose stands.
+        arm: True arms the machine at `peer` as soon as it is ready. If False, Enter at the terminal arms the machine,
+            and recovers it after braking. A plant that the loop starts is always armed automatically.
         policy: Faults that the loop tolerates, and for how long.
         sensing: How the loop senses the machine's state.
     """
@@ -96,8 +98,8 @@ class Viewer:
     """A process that shows the loop while it runs; it reads a `ViewJob`.
 
     Attributes:
-        module: The module to run; it prints a line once it is ready, and ends with its standard input.
-        port: Port of its page; None is any free one.
+        module: The module to run; it prints a line once it is ready, and ends when its standard input closes.
+        port: Port of the page; None means any free port.
     """
 
     module: str
@@ -111,34 +113,35 @@ def run(
 
     Args:
         target: The loop's experiment, ``package.module:name``.
-        config: Its configuration, which has `controller`, `rate_hz` and `duration_s`.
+        config: Configuration of the experiment, which has `controller`, `rate_hz` and `duration_s`.
         settings: Settings of the loop.
         out: Folder of the record, empty.
         viewer: A process that shows the loop, on the wall clock only; None shows nothing.
 
     Returns:
-        The metrics of the run and of the loop; ``ended`` is the reason of its end.
+        The metrics of the run and of the loop; ``ended`` is the reason for the end.
 
     Raises:
         InputError: A setting, the machine or the recorder cannot be used; nothing has moved.
         Interrupted: A signal requested the end before anything moved.
     """
     _check(settings, viewer)
-    with Stop() as stop, np.errstate(all="ignore"):  # a tick reports infinite or NaN values as faults
+    with Stop() as stop, np.errstate(all="ignore"):  # values that are not finite are a fault of the tick
         work = _Work(target, config, settings, stop, out, viewer)
         try:
             return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
         except IdControlError as error:
             if not stop.moving:
                 raise
-            raise RuntimeError(f"after the first tick: {error}") from error  # the input is not the only cause
+            # after the first tick the input alone is not the cause
+            raise RuntimeError(f"after the first tick: {error}") from error
 
 
 def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
     """Refuse settings that contradict each other.
 
     Raises:
-        InputError: They contradict each other.
+        InputError: Settings contradict each other.
     """
     if settings.peer is not None and settings.transport != "udp":
         raise InputError(f"peer={settings.peer} is reached by transport=udp, not {settings.transport}")
@@ -152,7 +155,7 @@ def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
             "and the wall clock a machine in another process (shared or udp)"
         )
     if settings.peer is not None and not settings.arm and not sys.stdin.isatty():
-        _open(settings).close()  # an unusable address is refused first
+        _open(settings).close()  # refuse an unusable address before anything starts
         raise InputError(
             f"the machine at {settings.peer} moves only once somebody arms it: run at a terminal and press Enter, "
             "or give --arm to have it armed as soon as it is ready"
@@ -197,7 +200,7 @@ class _Work:
         )
 
     def _sense(self) -> Callable[[], Sense] | None:
-        """Return a function that makes a `Sense`; None if the loop takes states as they come."""
+        """Return a function that makes a `Sense`; None if the loop uses the received states unchanged."""
 
         def make() -> Sense | None:
             return sensing.sense(self.settings.sensing, self._feet, self.session.start)
@@ -259,7 +262,7 @@ class _Work:
             self.stop.begin()
             real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
             while not body.finished:
-                clock.spend(self.plant_period)  # it brakes until it rests
+                clock.spend(self.plant_period)  # let the machine brake until it rests
             ending = self._ending(loop, realtime.Granted())
         finally:
             metrics = scribe.close(ending)
@@ -298,7 +301,7 @@ class _Work:
         return process
 
     def _rehearse(self, parts: Parts) -> State:
-        """Plan, control and simulate for a moment, so that planner and controller raise before anything moves.
+        """Plan, control and simulate for a short time: planner and controller must raise errors before anything moves.
 
         Returns:
             The state of the simulated machine at the end.
@@ -325,16 +328,16 @@ class _Work:
 
     @property
     def _foreign(self) -> bool:
-        """True if the controller is from a user's file: it may not support copies or two instances."""
+        """True if the controller is from a user's file, which may not support copies or a second instance."""
         return ":" in self.name
 
     def _asked(self) -> bool:
         return bool(self.stop.asked)
 
     def _among(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
-        """Run the loop with other processes, of which the recorder is the first, and return the metrics."""
+        """Run the loop together with other processes, the recorder first, and return the metrics."""
         recorder, stop, attended = children[0], self.stop, self.settings.peer is not None and not self.settings.arm
-        # a machine at `peer` draws its session number itself
+        # a machine that was not started by this loop draws its number itself
         other = secrets.randbits(32) if self.settings.peer is None else None
         numbers = SessionNumbers(own=secrets.randbits(32), other=other)
         link, plant = self._connect(machine_fd, numbers)
@@ -381,7 +384,7 @@ class _Work:
         )  # fmt: skip
 
         def on_alarm() -> None:
-            """Interrupt the hanging call, of the loop or of the rehearsal."""
+            """Interrupt the call that hangs: of the rehearsal or of the loop."""
             loop.on_alarm()
             rehearsal.on_alarm()
 
@@ -390,7 +393,7 @@ class _Work:
     def _metrics(
         self, recorder: subprocess.Popen[bytes], ending: record.Ending, lasted_s: float, braked: str
     ) -> dict[str, Any]:
-        """End the recorder; return its metrics."""
+        """End the recorder; return the metrics."""
         patience_s = WRITING_S + lasted_s
         try:
             out, _ = recorder.communicate(encode(ending), timeout=patience_s)
@@ -406,11 +409,11 @@ class _Work:
         raise RuntimeError(f"the recorder {fault}{braked}; {self.out} has what it had written")
 
     def _ending(self, loop: ControlLoop, granted: realtime.Granted, **taken: Any) -> record.Ending:
-        """Return the end of the loop; the traceback of an error of planner or controller goes beside the record."""
+        """Return the end of the loop; write the traceback of an error of planner or controller next to the record."""
         counts, asked = loop.counts, self.stop.asked
         if counts.traceback:
-            with contextlib.suppress(OSError):  # the disk is full: the recorder reports it
-                # a path outside the locale's encoding has surrogates, which UTF-8 cannot encode
+            with contextlib.suppress(OSError):  # if the disk is full, the recorder reports it
+                # a path outside the locale's encoding contains surrogates, which UTF-8 cannot encode
                 (self.out / "traceback.txt").write_bytes(counts.traceback.encode(errors="backslashreplace"))
         return record.Ending(
             faults=loop.safety.ended_by,
@@ -435,7 +438,7 @@ class _Work:
             raise InputError(f"the recorder could not open {self.out}")
 
     def _silence(self, loop: ControlLoop, plant: subprocess.Popen[bytes] | None) -> str:
-        """Return why no state has come."""
+        """Return the reason why no state has come."""
         if plant is not None and plant.poll() is not None:
             return "the plant's process ended before it spoke"
         if plant is not None:
@@ -451,7 +454,7 @@ class _Work:
         return f"nobody speaks at {peer}; is the machine switched on, and its address right?"
 
     def _recognise(self, loop: ControlLoop) -> None:
-        """Refuse a machine that sends the number of another order of joints, or of another model."""
+        """Refuse a machine that sends the number of a different order of joints, or of a different model."""
         newest, translated, session = loop.endpoint.newest, self.parts.translation, self.session
         assert newest is not None
         expected = self.wire if translated is None else replace(self.wire, joints=translated.joints)
@@ -471,7 +474,7 @@ class _Work:
             )
 
     def _connect(self, machine_fd: int | None, numbers: SessionNumbers) -> tuple[Link, subprocess.Popen[bytes] | None]:
-        """Return the loop's end of the link, and the process of the plant at its other end if the loop starts one."""
+        """Return the loop's end of the link, and the process of the plant if the loop starts a plant."""
         settings, link = self.settings, _open(self.settings) if self.settings.transport == "udp" else None
         if link is not None and settings.peer is not None:
             return link, None
@@ -496,7 +499,7 @@ def _open(settings: LoopSettings) -> UdpLink:
 
 
 def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int], bool]:
-    """Return a function that waits until a datagram comes or a deadline [ns] passes; it returns True if one came."""
+    """Return a function that waits for a datagram until a deadline [ns]; it returns True if a datagram came."""
     assert isinstance(link, UdpLink)
 
     def heard(deadline: int) -> bool:

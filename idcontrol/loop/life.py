@@ -5,9 +5,9 @@
     standing_up ──up──> working ──end──> halting ──feet at rest──> lying_down ──carried by its body──> (stopped)
          └──────────────────────────────end──────────────────────────↑
 
-On the way up and down the drives track a path of the joints (`idcontrol.planners.rise.Rise`), with the torques that
-carry the machine as feedforward; the controller is not called. At a handover between path and controller their commands
-are mixed, so that no torque jumps.
+While the machine stands up or lies down, the drives hold the joints to a path (`idcontrol.planners.rise.Rise`), with
+the torques that carry the machine as feedforward; the controller is not called. At a handover between path and
+controller their commands are mixed, so that no torque jumps.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 UP_S, LOAD_S = 2.0, 0.5
-"""Duration of the longest way; time in which the feet take over or release the load [s]."""
+"""Duration of the longest path; time in which the feet take over the load, or release it [s]."""
 LEAST_S = 0.3
-"""Shortest duration of a way [s]."""
+"""Minimum duration of a path [s]."""
 MIX_S = 0.1
-"""Time of mixing two commands [s]."""
+"""Duration of mixing two commands [s]."""
 HALT_S = 3.0
 """Time that a planner may take to come to rest [s]."""
 
@@ -36,9 +36,9 @@ class Phase(enum.IntEnum):
 
     STANDING_UP = 0
     WORKING = 1
-    """Planner and controller run."""
+    """Planner and controller are called."""
     HALTING = 2
-    """Planner and controller run and come to rest."""
+    """Planner and controller are called, and come to rest."""
     LYING_DOWN = 3
 
 
@@ -47,7 +47,7 @@ ON_THE_WAY = (Phase.STANDING_UP, Phase.LYING_DOWN)
 
 
 class OnTheWay(Protocol):
-    """Joints on the way (`idcontrol.planners.rise.Posture`)."""
+    """Joints on the path (`idcontrol.planners.rise.Posture`)."""
 
     @property
     def q(self) -> Array:
@@ -59,40 +59,40 @@ class OnTheWay(Protocol):
 
     @property
     def torque(self) -> Array:
-        """Return the torques that carry the machine in this posture, shape (a,) [N m]."""
+        """Return torques that support the machine in this posture, shape (a,) [N m]."""
 
 
 class Way(Protocol):
-    """The way between lying and standing (`idcontrol.planners.rise.Rise`)."""
+    """The path between lying and standing (`idcontrol.planners.rise.Rise`)."""
 
     def problem(self, joints: Array) -> str:
         """Return why a machine at `joints` cannot stand up; "" if it can."""
 
     def begin(self, joints: Array, *, down: bool) -> None:
-        """Begin at `joints`, down to lying, or up."""
+        """Start at `joints`, down to lying if `down`, otherwise up to standing."""
 
     @property
     def share(self) -> float:
-        """Length of this way, as a share of the longest."""
+        """Length of this path, as a fraction of the longest path."""
 
     def __call__(self, share: float, rate: float = 0.0) -> OnTheWay:
-        """Return the joints at a `share` of the way that grows at `rate` [1/s]."""
+        """Return the joints at a fraction `share` of the path that grows at `rate` [1/s]."""
 
 
 @runtime_checkable
 class Halting(Protocol):
-    """A planner that can come to rest with its feet where the machine can lie down."""
+    """A planner that can be brought to rest, with its feet at positions from which the machine can lie down."""
 
     @property
     def halted(self) -> bool:
-        """True if it has come to rest since `halt`."""
+        """True if the planner has come to rest since `halt`."""
 
     def halt(self) -> None:
-        """Come to rest."""
+        """Let the planner come to rest."""
 
 
 class Between(NamedTuple):
-    """The way of a machine between lying and standing, and the gains of its drives on it."""
+    """The path of a machine between lying and standing, and the gains of its drives on the path."""
 
     way: Way
     kp: Array
@@ -109,7 +109,7 @@ class Life:
     """
 
     def __init__(self, between: Between) -> None:
-        """Begin before the first motion."""
+        """Start in the state before any motion."""
         self._between, self.phase = between, Phase.STANDING_UP
         self._since, self._duration, self._load = 0.0, LEAST_S, 0.0
         self._before, self._rows = np.zeros((2, 5, len(between.kp)))
@@ -142,22 +142,22 @@ class Life:
             phase: The phase.
             t: Time [s].
             joints: Positions of the joints, shape (a,) [rad].
-            before: The command until now, shape (5, a), which is mixed with the next ones.
+            before: The last command, shape (5, a), which is mixed with the next commands.
         """
         self.phase, self._since = phase, t
         self._before[:] = before
         if phase in ON_THE_WAY:
             way = self._between.way
             way.begin(joints, down=phase is Phase.LYING_DOWN)
-            # the feet of a standing machine are loaded already
+            # a machine that already stands has loaded feet
             self._duration, self._load = max(LEAST_S, UP_S * way.share), LOAD_S * way.share
 
     def over(self, t: float) -> bool:
-        """Return True if the time of a way, or of coming to rest, is over."""
+        """Return True if the duration of a path, or of coming to rest, is over."""
         return t - self._since >= (HALT_S if self.phase is Phase.HALTING else self._duration + self._load)
 
     def on_the_way(self, t: float) -> Array:
-        """Return the command on the way, rows tau, q, v, kp, kd, shape (5, a); the next one overwrites it."""
+        """Return the command on the path, rows tau, q, v, kp, kd, shape (5, a); the next call overwrites it."""
         between, since, down = self._between, t - self._since, self.phase is not Phase.STANDING_UP
         share, rate = smooth((since if down else since - self._load) / self._duration)
         at = between.way(share, rate / self._duration)
@@ -171,30 +171,30 @@ class Life:
         return rows
 
     def mixes(self, t: float) -> bool:
-        """Return True if a controller has just taken over."""
+        """Return True while the commands of path and controller are mixed."""
         return self.phase is Phase.WORKING and t - self._since < MIX_S
 
     def take_over(self, t: float, rows: Array) -> None:
-        """Mix a controller's command, shape (5, a), with the command before it took over."""
+        """Mix a controller's command, shape (5, a), with the last command before the handover."""
         self._mix(self._before, rows, (t - self._since) / MIX_S)
 
 
 def smooth(u: float) -> tuple[float, float]:
-    """Return a polynomial from 0 to 1 that begins and ends at rest without acceleration, and its slope."""
+    """Return a polynomial from 0 to 1 that starts and ends with zero slope and curvature, and its slope."""
     u = min(max(u, 0.0), 1.0)
     return u * u * u * (10.0 + u * (6.0 * u - 15.0)), 30.0 * (u * (1.0 - u)) ** 2
 
 
 @njit(cache=True, error_model="numpy")
 def mix(before: Array, after: Array, share: float) -> None:  # pragma: no cover - compiled
-    """Make `after` the command whose drives give ``(1 - s) τ_before + s τ_after`` in every state.
+    """Overwrite `after` with the command whose drives give ``(1 - s) τ_before + s τ_after`` in every state.
 
-    The gains are mixed likewise; positions and velocities are means weighted by the gains.
+    The gains are the mixed gains; positions and velocities are means weighted with these gains.
 
     Args:
         before: Rows tau, q, v, kp, kd, shape (5, a).
-        after: The same; overwritten.
-        share: The share s, clipped to 0 to 1.
+        after: Rows tau, q, v, kp, kd, shape (5, a); overwritten.
+        share: The fraction s, clipped to 0 to 1.
     """
     s = min(max(share, 0.0), 1.0)
     if s == 1.0:

@@ -1,10 +1,11 @@
 """The machine's side of the conversation: a plant that behaves like the electronics of a robot.
 
-It is held still (a robot on its stand, its brakes closed) until the loop runs for the first time. It applies the newest
-command until a newer one comes, and sends its state in every tick. As soon as commands stop it brakes its joints until
-they rest; drives hold the positions of an impedance command while the silence is tolerated. Simulated time stops while
-the process is suspended, so CPU time lost to other processes does not count against the controller. The machine stops
-if the plant leaves all bounds (`Format.state_range`), for example under an unstable controller: no brake helps then.
+The machine is held still (a robot on its stand, its brakes closed) until the loop runs for the first time. It applies
+the newest command until a newer command comes, and sends its state in every tick. When commands stop, it brakes its
+joints until they rest; as long as the silence is tolerated, drives hold the positions of an impedance command.
+Simulated time stops while the process is not running, so that CPU time lost to other processes is not charged to the
+controller. The machine stops if the plant leaves all bounds (`Format.state_range`), e.g. under an unstable controller,
+because no brake helps then.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from idcontrol.types import Array, ContactForces, Plant, State
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 WATCHDOG: Final = Policy(damp_s=3.0)
-"""The policy of a machine: it brakes for 3 s at most. A standing robot lies half a second after braking begins."""
+"""Policy of a machine: it brakes for at most 3 s. A standing robot lies half a second after braking begins."""
 COURSE = ("t", "mode", "faults", "silence_us", "step_us", "late_us", "missed")
-"""Channels of one number each, stored side by side."""
+"""Scalar channels about the tick, stored side by side."""
 
 
 def channels(wire: Format) -> dict[str, tuple[int, ...]]:
@@ -53,7 +54,7 @@ WALL_TIME = ("silence_us", "step_us", "late_us", "missed")
 
 @dataclass(slots=True)
 class _Motion:
-    """Result of the plant's last step."""
+    """Result of the last step of the plant."""
 
     state: State
     tau: Array
@@ -61,13 +62,13 @@ class _Motion:
 
 
 class Machine:
-    """A plant behind a link.
+    """A plant at one end of a link.
 
     Attributes:
-        safety: Its state machine.
-        endpoint: Its side of the conversation.
+        safety: State machine of the machine.
+        endpoint: The machine's side of the conversation.
         row: Telemetry of the last tick (`channels`).
-        health: Values about drives, supply and joystick. A plant has none: NaN, unless the caller fills them.
+        health: Values of drives, supply and joystick. A plant has none: they are NaN unless the caller fills them.
     """
 
     def __init__(
@@ -86,11 +87,11 @@ class Machine:
         Args:
             link: Connection to the loop.
             plant: The plant.
-            session: Start, limits of the joints, and format of the datagrams; the brake updates its multibody terms.
+            session: Start, limits of the joints, and format of the datagrams; the brake updates the multibody terms.
             period_s: Time between two ticks [s].
             numbers: Session numbers of the conversation.
             policy: Faults that are tolerated.
-            start: Initial state; None for the session's start.
+            start: Initial state; None means the start of the session.
         """
         self._plant, self._system, self._limits = plant, session.system, session.limits
         self._wire = wire = wire_format(session)
@@ -102,7 +103,7 @@ class Machine:
         self.safety = Safety()
         self.row = ChannelRow(channels(wire))
         self.row.of["dropped"][:] = 0.0
-        self.endpoint.inbox.dropped = self.row.of["dropped"]  # counted where they are recorded
+        self.endpoint.inbox.dropped = self.row.of["dropped"]  # counted in the row that is recorded
         self._write_course = self.row.writer(COURSE)
         self._values = np.zeros(wire.state_values)
         self.health: Array = np.full(wire.health_values, NOT_MEASURED)
@@ -114,11 +115,11 @@ class Machine:
         return self.endpoint.finished
 
     def tick(self, cycle: Cycle, *, stop: bool = False) -> None:
-        """Read the waiting datagrams, move for one period, and send the new state.
+        """Read the incoming datagrams, move for one period, and send the new state.
 
         Args:
             cycle: The period that begins.
-            stop: True if it must stop, whatever the loop sends.
+            stop: True if the machine must stop, whatever the loop sends.
         """
         now = cycle.woke
         self.endpoint.poll(now)
@@ -148,14 +149,14 @@ class Machine:
         self._wire.write_state(self._values, motion.state, motion.tau, motion.accelerometer, self.health)
 
     def _moved(self, command: Array | None) -> _Motion:
-        """Return the motion after one period; the last motion if the machine is held."""
+        """Return the motion after one period; the last motion if the machine does not move."""
         mode, limits, before = self.safety.mode, self._limits, self._motion.state
         if self._lost or (mode in NOT_BEGUN and not self._begun):
             return self._motion
         applied: Array | None = None
         if mode is Mode.RUNNING and command is not None:
             rows = command.reshape(5, -1)
-            tau = rows[0]  # within the limits: the inbox drops all other values
+            tau = rows[0]  # within the limits, because the inbox drops other commands
             if rows[3:].any():
                 q, v = self._system.joint_positions(before.q), self._system.joint_velocities(before.v)
                 errors = self._system.position_errors(rows[1], q)
@@ -166,14 +167,14 @@ class Machine:
             tau = np.zeros_like(limits.torque)
         try:
             after = self._plant.step(tau if applied is None else applied, self._dt)
-        except (ArithmeticError, np.linalg.LinAlgError):  # its state has left the range of floating point
+        except (ArithmeticError, np.linalg.LinAlgError):  # numbers have left the range of floating point
             self._lost = True
             return self._motion
         state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._feet(self._plant.contact_forces()))
         return _Motion(state, tau, specific_force(before, state, self._dt, self._wire.floating))
 
     def _feet(self, forces: ContactForces) -> ContactForces:
-        """Return the forces of the feet; contacts of other bodies have larger numbers."""
+        """Return the forces of the feet; other bodies that touch the ground have larger identities."""
         forces = by_foot(forces, self._wire.patch)
         of = forces.identity < self._wire.n_feet
         if of.all():
@@ -203,21 +204,21 @@ def follow(
     stop: bool = False,
     lost: bool = False,
 ) -> tuple[Safety, Fault]:
-    """Advance a machine's state machine, which follows its loop; return its state and the faults.
+    """Advance the state machine of a machine, which follows its loop; return the new state and the faults.
 
     Args:
         safety: State before.
         policy: Faults that are tolerated.
         now: Time [ns].
-        endpoint: The machine's side of the conversation, after reading the waiting datagrams.
-        late: Tolerated silence of the loop [ns].
-        slow: Returns True if all joints are slow; called while they are braked.
+        endpoint: The machine's side of the conversation, after reading the incoming datagrams.
+        late: Silence of the loop that is tolerated [ns].
+        slow: Returns True if all joints are slow; called while the joints are braked.
         stop: True if the machine must stop, whatever the loop sends.
         lost: True if the plant has left all bounds.
     """
     mode, heard = safety.mode, endpoint.newest
     asked = Mode.IDLE if heard is None else Mode(heard.mode)
-    over = asked is Mode.STOPPED  # the silence of a loop that has stopped is no fault
+    over = asked is Mode.STOPPED  # the silence of a stopped loop is not a fault
     faults = Fault.SILENT if endpoint.silence(now) > late and not over else Fault.NONE
     if lost:
         faults |= Fault.NOT_FINITE
@@ -238,7 +239,7 @@ def follow(
 def specific_force(before: State, after: State, dt: float, floating: bool) -> Array:
     """Return the reading of an accelerometer at the base's origin, base axes, shape (3,) [m/s²]; zero for a fixed base.
 
-    It is ``dv/dt + ω × v - Rᵀ g`` with the velocities of the base in base axes.
+    The reading is ``dv/dt + ω × v - Rᵀ g`` with the velocities of the base in base axes.
     """
     return _specific_force(before.v, after.v, after.q, dt, GRAVITY) if floating else np.zeros(3)
 

@@ -1,4 +1,4 @@
-"""Anonymous memory shared by processes: a child inherits its file descriptor, and it is freed with its last user."""
+"""Shared memory without a name: a child process inherits its file descriptor, and it is freed with its last user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RAM = Path("/dev/shm")
 
 
 def anonymous(size: int) -> tuple[int, mmap.mmap]:
-    """Return a file descriptor for children (``pass_fds``), and its `size` bytes of memory, all zero."""
+    """Return a file descriptor for children (``pass_fds``), and its memory of `size` bytes, all zero."""
     with tempfile.TemporaryFile(dir=_RAM if _RAM.is_dir() else None) as file:
         file.truncate(size)
         descriptor = os.dup(file.fileno())
@@ -19,7 +19,7 @@ def anonymous(size: int) -> tuple[int, mmap.mmap]:
 
 
 def attach(descriptor: int) -> mmap.mmap:
-    """Return the memory behind an inherited file descriptor, which is closed."""
+    """Return the memory of an inherited file descriptor, and close the descriptor."""
     memory = mmap.mmap(descriptor, 0)
     os.close(descriptor)
     return memory

@@ -1,4 +1,4 @@
-"""A loop's view of its machine: judged messages, and the state for planner and controller."""
+"""The machine's messages, judged, and the state for planner and controller."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from idcontrol.types import Sensed, State
 
 
 class Observer:
-    """Reads and judges the machine's messages, and estimates its state.
+    """Last messages and state of the machine.
 
     Attributes:
         datagram: The last datagram that was read; None before the first.
         faults: Faults of that datagram.
         message: The last message that was used; None before the first.
-        state: State for planner and controller, from the message or estimated; None before the first message.
+        state: State for planner and controller, from the message or estimated; None before the first.
         joints: Positions and velocities of the joints in that state.
     """
 
     def __init__(self, parts: Parts, policy: Policy, telemetry: Telemetry) -> None:
-        """Write messages into the row of the `telemetry`; nothing is read yet."""
+        """Start without observations; every state that is read is written into the row of the `telemetry`."""
         self._parts, self._policy, self._telemetry = parts, policy, telemetry
         self.datagram: Datagram | None = None
         self.faults = Fault.NONE
@@ -67,9 +67,9 @@ class Observer:
         """Read a state and judge it.
 
         Args:
-            datagram: The state. It is not used if it is implausible.
+            datagram: The state, which is not used if it is implausible.
             running: True if torques flow, so that joints cannot jump.
-            working: True if planner and controller run, so that the state is estimated.
+            working: True if planner and controller are called, so that the state is estimated.
         """
         parts, last, self.datagram = self._parts, self.message, datagram
         values = datagram.values if parts.translation is None else parts.translation.state(datagram.values)
@@ -90,7 +90,7 @@ class Observer:
         self.faults = Fault(flags) if flags else Fault.NONE
 
     def warm(self) -> State:
-        """Estimate once with a spare estimator, so that its code is compiled; return that state."""
+        """Estimate once with a separate estimator, so that all code is compiled; return the estimate."""
         assert self.message is not None
         make, state = self._parts.sense, self.message.state
         if make is not None:
@@ -101,15 +101,16 @@ class Observer:
         return state
 
     def renew(self) -> None:
-        """Replace a used estimator by a new one.
+        """Replace a used estimator by a new estimator.
 
-        Call this before the loop is armed: it takes 0.1 s, after which the machine's messages are old.
+        Making an estimator takes 0.1 s, and the machine's messages are old afterwards. It must therefore happen before
+        the loop is armed.
         """
         if self._used and self._parts.sense is not None:
             self._sense, self._used = self._parts.sense(), False
 
     def begin_work(self) -> None:
-        """Make the time of the last message time zero, and estimate its state."""
+        """Define the time of the last message as time zero, and estimate its state."""
         assert self.message is not None
         state = self.message.state
         self._epoch, self._heard.t[0] = self._epoch + state.t, np.nan
@@ -125,7 +126,7 @@ class Observer:
         return bool(np.abs(v).max(initial=0.0) < self._policy.rest_speed)
 
     def _estimate(self, sense: Sense, message: Sensed) -> State:
-        """Return the estimated state of a message, and record it instead of the message's state."""
+        """Return the estimated state of a message, and record it instead of the state that the machine sent."""
         self._telemetry.lap("read")
         self._used = True
         state = sense(message)

@@ -1,7 +1,7 @@
-"""Machines whose joints are in another order, turn the other way, or have another zero.
+"""Machines whose joints have a different order, sign or zero than the model.
 
-A `MachineOrder` of the robot file describes the differences. `translation` turns it into two maps between datagrams in
-the machine's order and in the loop's.
+A `MachineOrder` of the robot file defines the order. `translation` builds the maps between datagram values in the
+machine's order and in the loop's order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from idcontrol.types import Array, Integers
 
 
 class Affine(NamedTuple):
-    """A map of vectors: ``factor * values[source] + shift``."""
+    """An affine map of vectors: ``factor * values[source] + shift``."""
 
     source: Integers
     factor: Array
@@ -32,26 +32,26 @@ class Affine(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """The maps between a machine's datagrams and the loop's."""
+    """The maps between a machine's datagrams and the loop's datagrams."""
 
     state: Affine
-    """From a state of the machine to one in the loop's order."""
+    """Map from a state of the machine to a state in the loop's order."""
     command: Affine
-    """From a command in the loop's order to one for the machine."""
+    """Map from a command in the loop's order to a command for the machine."""
     joints: float
     """Number of the machine's order (`idcontrol.loop.wire.names_number`)."""
 
 
 def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire: Format) -> Translation:
-    """Return the maps for a machine in an `order`.
+    """Return the maps for a machine with the order `order`.
 
     Raises:
-        InputError: The order does not name each joint and each foot once, or the robot has a continuous joint.
+        InputError: The order does not name each joint and each foot once, or it names a continuous joint.
     """
     names = system.actuated_names
     if system.joint_circle.any():
         raise InputError("a robot whose joints turn without end cannot be put into another order")
-    # at place p of the machine is joint `listed[p]`; joint i is at place `place[i]`
+    # position p of the machine is joint `listed[p]`; joint i is at position `place[i]`
     listed = _permutation("joints", names, order.joints)
     walked = _permutation("feet", feet, order.feet or feet)
     for name in (*order.turned, *order.offset_rad):
@@ -86,7 +86,7 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
 
 
 def _permutation(what: str, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Integers:
-    """Return the index in `ours` of each name in `theirs`; both must have the same names."""
+    """Return the index in `ours` of each name in `theirs`; both must contain the same names."""
     if sorted(ours) != sorted(theirs):
         raise InputError(f"the order of the machine's {what} must name each of {', '.join(ours)} once")
     return np.array([ours.index(name) for name in theirs], dtype=np.int64)

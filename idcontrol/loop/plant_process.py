@@ -1,8 +1,8 @@
-"""A plant in a separate process: it stands in for the hardware.
+"""A plant in a separate process, instead of the hardware.
 
-It reads a job (one line of JSON) from its standard input and then ticks at its rate until it stops: on request, after
-it has braked because commands stopped (`idcontrol.loop.machine`), or, while it is held still, when the process that
-started it ends.
+The process reads a job (one line of JSON) from its standard input and then ticks at its rate until it has stopped. It
+stops on request, after braking because commands stopped (`idcontrol.loop.machine`), or, while the plant is still held,
+because the process that started it has ended.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from idcontrol.record.channels import width
 from idcontrol.types import Plant, State
 
 HASTE = 10.0
-"""Speed of the warm-up motion up and down, as a multiple of the speed in a loop."""
+"""Speed at which a plant is moved up and down to warm its code, as a multiple of the speed in a loop."""
 WARM_STEPS = 20
-"""Number of steps before the first tick, so that their code is compiled, loaded and in caches."""
+"""Steps before the first tick, so that all code is compiled, loaded and in caches."""
 
 
 def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
-    """Move `plant` from `start`, with joints at their limits, then up and down once, so that all kernels are compiled.
+    """Move `plant` from `start`, with joints at their limits, then up and down once, so that all code is compiled.
 
-    Reset the plant afterwards.
+    The plant must be reset afterwards.
     """
     system, q = session.system, start.q.copy()
     ends = np.isfinite(system.limits.upper) & ~system.joint_circle
@@ -61,9 +61,9 @@ def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
 
 
 def main() -> int:
-    """Simulate the hardware until it stops."""
+    """Run the plant of a job."""
     job = decode(sys.stdin.readline(), PlantJob)
-    np.seterr(all="ignore")  # a tick reports infinite or NaN values as faults
+    np.seterr(all="ignore")  # values that are not finite are a fault of the tick
     session, dt = resolve(job.target, job.config), job.period / NS
     wire = wire_format(session)
     shared = None if job.shared is None else attach(job.shared)

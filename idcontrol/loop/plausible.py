@@ -1,6 +1,6 @@
 """Plausibility of a machine's state: joints that jump or stand still, a base that tips over.
 
-Cyclic redundancy checks find damage in transit; these checks find errors from before sending.
+Cyclic redundancy checks detect damage in transmission; these checks detect errors made before sending.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from idcontrol.types import Array, Booleans, Integers
 
 
 class Heard(NamedTuple):
-    """The last plausible state of the joints, overwritten by the next one."""
+    """The last plausible state of the joints, overwritten by the next plausible state."""
 
     t: Array
-    """Time, shape (1,) [s]; NaN before the first message."""
+    """Time of the state, shape (1,) [s]; NaN before the first message."""
     q: Array
-    """Positions, shape (a,) [rad or m]; for continuous joints their cosines, which change no faster."""
+    """Positions, shape (a,) [rad or m]; for continuous joints their cosine, which changes no faster than the angle."""
     v: Array
     """Velocities, shape (a,) [rad/s or m/s]."""
     still: Array
-    """Time for which each position has not changed by a bit despite its velocity, shape (a,) [s]."""
+    """Time for which each position has been bitwise constant despite its velocity, shape (a,) [s]."""
 
 
 class Trust(NamedTuple):
-    """Trust in encoders."""
+    """Limits within which encoders are trusted."""
 
     jump: float
-    """Largest distance of a joint from the position that its velocities lead to [rad or m]."""
+    """Largest distance of a joint from the position predicted by its velocities [rad or m]."""
     speed: float
     """Velocity above which the position of a joint must change [rad/s or m/s]."""
     still: float
@@ -43,17 +43,18 @@ class Trust(NamedTuple):
 
 
 def nothing(joints: int) -> Heard:
-    """Return a `Heard` of `n` joints before their first state."""
+    """Return the memory of `joints` joints before their first state."""
     return Heard(t=np.full(1, np.nan), q=np.zeros(joints), v=np.zeros(joints), still=np.zeros(joints))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def believable(heard: Heard, trust: Trust, t: float, q: Array, v: Array) -> bool:  # pragma: no cover - compiled
-    """True if joints may be at `q` with velocities `v`, shape (a,), at time t; then overwrite `heard`.
+    """Return True if joints may be at `q` with velocities `v`, shape (a,), at time t; then `heard` is overwritten.
 
-    Between two states a joint moves by no more than the larger of their velocities allows, and `Trust.jump`. An
-    implausible state is dropped: a single one does no harm, and a lasting offset stays implausible. The first state is
-    accepted, as is the first one after the machine's clock went back, which is a separate fault.
+    Between two states a joint may move by the larger of its two velocities times the time between them, plus
+    `Trust.jump`. An implausible state is not stored: a single state therefore does no harm, and a lasting offset stays
+    implausible. The first state is accepted. So is the first state after the machine's clock went back, which is a
+    separate fault.
     """
     after, believed = t - heard.t[0], True
     if after >= 0.0:
@@ -83,7 +84,7 @@ def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True)
 def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
-    """Return the distance of the norm of an orientation, shape (4,), from 1."""
+    """Return the difference between the norm of an orientation, shape (4,), and 1."""
     square = 0.0
     for x in quaternion:
         square += x * x
@@ -94,11 +95,11 @@ class Bearable(NamedTuple):
     """Limits beyond which temperature and voltage are faults."""
 
     hot: float
-    """Temperature [°C]."""
+    """Highest temperature [°C]."""
     low: float
-    """Least voltage [V]."""
+    """Lowest voltage [V]."""
     high: float
-    """Largest voltage [V]."""
+    """Highest voltage [V]."""
 
 
 DRIVE, HOT, VOLTAGE, ESTOP, QUATERNION, ENCODER, TIPPED = (
@@ -108,14 +109,14 @@ DRIVE, HOT, VOLTAGE, ESTOP, QUATERNION, ENCODER, TIPPED = (
     )
 )  # fmt: skip
 UNUSED: Final = QUATERNION | ENCODER
-"""Faults of an unusable state."""
+"""Faults for which a state is not used."""
 UNIT: Final = 1e-3
-"""Largest distance of the norm of a quaternion from 1."""
+"""Largest difference between the norm of a quaternion and 1."""
 
 
 @njit(cache=True, inner=True)
 def ailing(health: Health, bearable: Bearable) -> int:  # pragma: no cover - compiled
-    """Return the faults of drives and supply, a sum of `Fault`; unmeasured values (NaN) have none."""
+    """Return the faults of drives and supply, a sum of `Fault`; values that are not measured (NaN) cause no fault."""
     faults = 0
     for i in range(health.drive_error.shape[0]):
         if health.drive_error[i] > 0.0 or health.drive_error[i] < 0.0:
@@ -131,18 +132,18 @@ def ailing(health: Health, bearable: Bearable) -> int:  # pragma: no cover - com
 
 @njit(cache=True)
 def tilt(quaternion: Array) -> float:  # pragma: no cover - compiled
-    """Return the angle between a base's z axis and the world's [rad]; its orientation is x, y, z, w, shape (4,)."""
+    """Return the angle between a base's z axis and the world's [rad]; the orientation is x, y, z, w, shape (4,)."""
     x, y, z, w = quaternion[0], quaternion[1], quaternion[2], quaternion[3]
     return 2.0 * math.atan2(math.sqrt(x * x + y * y), math.sqrt(z * z + w * w))
 
 
 class Joints(NamedTuple):
-    """Indices of the actuated joints in a state, and their last positions and velocities.
+    """The indices of the actuated joints in a state, and their last positions and velocities.
 
     Attributes:
-        at_q: Their indices in a configuration, shape (a,).
+        at_q: Indices of the joints in a configuration, shape (a,).
         circle: True for joints that are stored as cosine and sine, shape (a,).
-        at_v: Their indices in a velocity, shape (a,).
+        at_v: Indices of the joints in a velocity, shape (a,).
         q: Positions, shape (a,) [rad or m]; continuous joints within (-π, π].
         v: Velocities, shape (a,) [rad/s or m/s].
     """
@@ -168,15 +169,15 @@ class Judge(NamedTuple):
 
     Attributes:
         floats: True if a configuration begins with a position and a quaternion.
-        joints: The joints of the last accepted state.
+        joints: The joints of the last state that was used.
         heard: The last plausible state of the joints.
-        trust: Trust in encoders.
+        trust: Limits within which encoders are trusted.
         bearable: Limits of drives and supply.
         tilt_rad: Largest angle of the base from upright [rad].
         values: All values of a state.
-        q: The configuration therein, shape (nq,): a view, like the next two.
-        v: The velocity, shape (nv,).
-        health: Drives and supply.
+        q: View of the configuration in `values`, shape (nq,).
+        v: View of the velocity in `values`, shape (nv,).
+        health: View of drives and supply in `values`.
     """
 
     floats: bool
@@ -193,13 +194,13 @@ class Judge(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma: no cover - compiled
-    """Return the faults of a state, a sum of `Fault`; record its values, and its joints if it is usable.
+    """Return the faults of a state, a sum of `Fault`; record its values, and its joints if it can be used.
 
     Args:
         bound: A `Judge`.
         values: The values of the state.
-        t: Its time [s].
-        fresh: True to ignore the last state: joints may be anywhere.
+        t: Time of the state [s].
+        fresh: True if joints may be anywhere, whatever the last state was.
     """
     by: Judge = bound.borrowed
     assign(by.values, values)

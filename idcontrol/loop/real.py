@@ -1,7 +1,7 @@
-"""The control loop against a machine behind a link, on any clock.
+"""The control loop against a machine at the other end of a link, on any clock.
 
 A tick listens, judges, calls planner and controller, advances the state machine (`idcontrol.loop.safety`), passes the
-gate, sends, and records. It writes no file, prints nothing, raises nothing, and allocates no lasting memory.
+gate, sends, and records. It writes no file, prints nothing, raises nothing, and allocates nothing that stays.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from idcontrol.record.channels import ChannelRow
 from idcontrol.types import Array
 
 WARM_TICKS = 20
-"""Number of calls of planner and controller before the first tick, so that their code is compiled, loaded and in
-caches."""
+"""Calls of planner and controller before the first tick, so that all code is compiled, loaded and in caches."""
 
 
 class Timing(NamedTuple):
@@ -48,7 +47,7 @@ class Progress:
 
     Attributes:
         since: Start of the time within which torques must begin [ns]; None before the first tick.
-        first: Number of the first tick of work; None before.
+        first: Number of the first tick of work; None before that tick.
         ending: True once the work must end.
     """
 
@@ -61,9 +60,9 @@ class ControlLoop:
     """The loop, tick by tick.
 
     Attributes:
-        endpoint: Its side of the conversation.
-        safety: Its state machine.
-        counts: Its counters.
+        endpoint: The loop's side of the conversation.
+        safety: State machine of the loop.
+        counts: Counters of the loop.
     """
 
     def __init__(
@@ -83,23 +82,23 @@ class ControlLoop:
 
         Args:
             link: Connection to the machine.
-            parts: The parts of the loop.
-            clock: The clock of its ticks.
+            parts: The parts that the loop joins.
+            clock: The clock of the ticks.
             policy: Faults that are tolerated.
             period: Time between two ticks [ns].
             duration: Time for which planner and controller work [ns].
             numbers: Session numbers of the conversation.
             interrupt: True if SIGALRM may interrupt planner and controller; only within a `stop.Stop` that calls
                 `on_alarm`.
-            attended: True if an operator arms and recovers it (`tick`); else it arms itself, and stops once it is
-                braked.
+            attended: True if an operator arms and recovers the loop (`tick`). If False, the loop is armed
+                automatically, and stops after braking.
         """
         self._parts, self._clock, self._policy, self._attended = parts, clock, policy, attended
         self._timing = Timing(period, duration, policy.late_ns(period / NS))
         self.endpoint = Endpoint.of_loop(link, parts.wire, numbers)
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
         self._telemetry = Telemetry(parts.wire, parts.notes)
-        self.endpoint.inbox.dropped = self.row.of["dropped"]  # counted where they are recorded
+        self.endpoint.inbox.dropped = self.row.of["dropped"]  # counted in the row that is recorded
         self._observer = Observer(parts, policy, self._telemetry)
         self._setpoints = Setpoints(self.row.of, self._observer.joints, parts.limits)
         guard = Guard(self.counts, policy.hang_s if interrupt else None)
@@ -119,11 +118,11 @@ class ControlLoop:
 
     @property
     def phase(self) -> Phase:
-        """Phase of a running loop; a machine that cannot lie down always works."""
+        """Phase of a running loop; a machine that cannot lie always works."""
         return Phase.WORKING if self._life is None else self._life.phase
 
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
-        """Wait for the machine's first state and warm up planner and controller on it; return True if one came.
+        """Wait for the machine's first state, and warm up planner and controller on that state; return True if it came.
 
         Args:
             timeout_s: Time to wait [s].
@@ -133,7 +132,7 @@ class ControlLoop:
         while not self.endpoint.poll(self._clock.now()):
             if self._clock.now() > deadline or not alive():
                 return False
-            # the machine learns our address from the first datagram
+            # the machine learns the loop's address from the first datagram
             self._post(Mode.IDLE)
             self._clock.sleep_until(self._clock.now() + NS // 100)
         assert self.endpoint.newest is not None
@@ -146,12 +145,12 @@ class ControlLoop:
         return True
 
     def leave(self) -> None:
-        """Report to a waiting machine that the loop has stopped; before the first tick."""
+        """Announce to a waiting machine that the loop has stopped; only before the first tick."""
         self._setpoints.clear()
         self._post(Mode.STOPPED)
 
     def hear(self) -> bool:
-        """Take waiting datagrams for the next tick; return True if there is a newer one than before."""
+        """Receive datagrams for the next tick to read; return True if a newer datagram came."""
         return self.endpoint.poll(self._clock.now())
 
     def tick(self, cycle: Cycle, *, end: bool = False, act: bool = False, faults: Fault = Fault.NONE) -> None:
@@ -160,8 +159,8 @@ class ControlLoop:
         Args:
             cycle: The period that begins.
             end: True if the end is requested.
-            act: True if the operator acted. This arms a ready loop; a braked loop restarts once the machine rests
-                without a fault.
+            act: True if the operator acted. The act arms a ready loop; a braked loop becomes ready again if the machine
+                rests and there is no fault.
             faults: Faults that the loop cannot detect itself, e.g. of its recorder.
         """
         telemetry = self._telemetry
@@ -199,7 +198,7 @@ class ControlLoop:
         )  # fmt: skip
 
     def kept(self) -> None:
-        """Note the time at which the last tick's row was recorded."""
+        """Measure the time of recording the row of the last tick."""
         self._telemetry.lap("record")
 
     def _listen(self, cycle: Cycle) -> Fault:
@@ -209,11 +208,11 @@ class ControlLoop:
         fresh = newest is not observer.datagram
         if fresh and newest is not None:
             observer.read(newest, running=running, working=running and self.phase not in ON_THE_WAY)
-        # while torques flow, a state's fault counts once, as the policy counts faulty states in a row
+        # while torques flow, a fault counts once per state, so that the number of faulty states in a row is counted
         return observer.faults if fresh or not running else Fault.NONE
 
     def _judge(self, cycle: Cycle, age: int) -> Fault:
-        """Return the faults of clocks and of the conversation; `age` is the newest datagram's [ns]."""
+        """Return the faults of clocks and of the conversation; `age` is the age of the newest datagram [ns]."""
         faults, mode, newest = Fault.NONE, self.safety.mode, self.endpoint.newest
         if age > self._timing.late:
             faults |= Fault.SILENT
@@ -247,7 +246,7 @@ class ControlLoop:
         return faults, self._life is None and progress.ending, False, done
 
     def _check(self, now: int) -> Fault:
-        """Check whether torques may begin at the machine's pose, and compute the first command; return faults."""
+        """Check whether torques may begin at the machine's pose, and command the first setpoints; return faults."""
         life, state, t = self._life, self._observer.state, now / NS
         if life is None:
             return self._control.begin()
@@ -291,7 +290,7 @@ class ControlLoop:
         return long or cycle.missed > 0
 
     def _advance(self, inputs: Inputs, cycle: Cycle) -> None:
-        """Advance the state machine, and prepare for a new mode."""
+        """Advance the state machine, and prepare the new mode."""
         before, progress = self.safety.mode, self._progress
         self.safety = advance(self.safety, self._policy, cycle.woke, inputs)
         mode = self.safety.mode
@@ -310,7 +309,7 @@ class ControlLoop:
         return known and self._observer.slow()
 
     def _gate(self, cycle: Cycle) -> Cut:
-        """Admit the setpoints that are sent; return the limits at which a torque was cut."""
+        """Admit the setpoints to send; return the limits at which a torque was cut."""
         safety, setpoints, state, timing = self.safety, self._setpoints, self._observer.state, self._timing
         if safety.mode not in (Mode.RUNNING, Mode.DAMPED) or state is None:
             setpoints.clear()
@@ -323,7 +322,7 @@ class ControlLoop:
         return setpoints.admit(share, (1 + cycle.missed) * timing.period / NS, drives=running)
 
     def _post(self, mode: Mode) -> None:
-        """Send the setpoints in the machine's order; an armed loop sends the mode ready."""
+        """Send the setpoints in the machine's order; to its machine an armed loop is still ready."""
         values, translation = self._setpoints.values, self._parts.translation
         self.endpoint.post(
             Mode.READY if mode is Mode.ARMED else mode,
@@ -348,11 +347,12 @@ def run(
         loop: A loop that is connected to its machine.
         clock: The clock of the ticks.
         period: Time between two ticks [ns].
-        push: Takes the telemetry of each tick.
+        push: Stores the telemetry of each tick.
         asked: Returns True once the end is requested.
         recorded: Returns True while the telemetry is recorded.
         acts: Returns True if the operator has just acted; called only while the loop waits for the operator.
-        heard: Waits for a datagram of the machine, which the ticks follow (`Pacer`); None follows the clock alone.
+        heard: Waits for a datagram of the machine, which the ticks follow (`Pacer`). None means that ticks follow only
+            the clock.
     """
     pacer = Pacer(clock, period, heard)
     while not loop.finished:

@@ -1,8 +1,10 @@
-"""Request privileges for even ticks from the operating system, and report the granted ones.
+"""Request privileges of the operating system, and report the granted privileges.
 
-Linux takes 50 ms out of every second from a SCHED_FIFO process that leaves less than 5 % of its CPU to others
-(``/proc/sys/kernel/sched_rt_runtime_us``): a loop or a plant that works for nearly its whole period is suspended this
-long, and the watchdogs react. Set a longer period (``--rate``, ``--set loop.plant_rate_hz=500``).
+Without these privileges the period of ticks varies more.
+
+Linux withholds 50 ms of every second from a SCHED_FIFO process that uses more than 95 % of its CPU
+(``/proc/sys/kernel/sched_rt_runtime_us``). A loop or plant that computes for nearly its whole period therefore pauses
+for 50 ms, and the watchdogs report it. Use a longer period (``--rate``, ``--set loop.plant_rate_hz=500``).
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ ONE_THREAD: Mapping[str, str] = MappingProxyType(
 """Environment in which BLAS starts no threads; it is read when NumPy is imported for the first time."""
 
 LATENCY = Path("/dev/cpu_dma_latency")
-"""Limits the time that CPUs need to wake up while it is open; write an int32 [µs] (Linux, PM QoS)."""
+"""File for the longest wake-up time of CPUs, an int32 [µs]; the limit applies while the file is open (Linux, PM QoS).
+"""
 
 _PR_SET_TIMERSLACK = 29
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
@@ -43,12 +46,12 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         scheduler: ``"SCHED_FIFO"`` or ``"SCHED_OTHER"``.
         priority: Priority under SCHED_FIFO; 0 under another scheduler.
-        cpu: The CPU that the process is bound to; None if it may move.
-        memory_locked: True if all its memory stays in RAM.
-        cpu_awake: True if idle CPUs stay awake meanwhile.
+        cpu: CPU to which the process is bound; None if the process may move.
+        memory_locked: True if all memory of the process stays in RAM.
+        cpu_awake: True if idle CPUs stay awake during the loop.
         gc_frozen: True if the garbage collector ignores all earlier objects.
-        threads: Threads of the process; more than one means that BLAS has started some.
-        refused: Each privilege that was refused, and why.
+        threads: Threads of the process; more than one means that BLAS has started threads.
+        refused: Each refused privilege, and the reason.
     """
 
     scheduler: str = "SCHED_OTHER"
@@ -62,19 +65,22 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_blas_thread() -> bool:
-    """Let BLAS start no threads in this process and its children; return True if that was before NumPy's import."""
+    """Prevent BLAS from starting threads in this process and its children.
+
+    Return True if NumPy was not yet imported.
+    """
     os.environ.update(ONE_THREAD)
     return "numpy" not in sys.modules
 
 
 @contextlib.contextmanager
 def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
-    """Hold all privileges within the context; enter it when everything is compiled, allocated and warm.
+    """Hold all privileges while the context lasts; to be entered when all code is compiled, allocated and warm.
 
     Args:
-        cpus: CPUs to choose from, the preferred one first; None means all that the process may use, the last one first.
-            The process is bound to the first CPU that no other loop or plant holds, and only if it has the scheduling
-            priority: without it, the process would wait for others on that CPU.
+        cpus: CPUs to stay on, the preferred CPU first. None means the CPUs that the process may use, the last CPU
+            first. The process is bound to the first CPU that no other loop or plant holds, and only with the scheduling
+            priority: without priority it would wait on that CPU for other processes.
     """
     refused: dict[str, str] = {}
     before = os.sched_getaffinity(0)
@@ -145,10 +151,10 @@ def _go_first(refused: dict[str, str]) -> bool:
 
 
 def _claim(cpus: Iterable[int]) -> tuple[int, socket.socket] | None:
-    """Claim the first CPU that no loop or plant on this computer holds; None if all are held.
+    """Claim the first CPU that no loop or plant on this computer holds; None if every CPU is held.
 
     Under SCHED_FIFO, two processes bound to one CPU wait for each other while other CPUs are idle. A claim is a name in
-    Linux's abstract socket namespace (unix(7)): it needs no file, and the kernel drops it when its process ends.
+    Linux's abstract socket namespace (unix(7)): it needs no file, and the kernel releases it when its process ends.
     """
     for cpu in cpus:
         holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -162,7 +168,7 @@ def _claim(cpus: Iterable[int]) -> tuple[int, socket.socket] | None:
 
 
 def _bind(cpu: int, refused: dict[str, str]) -> int | None:
-    """Bind the process to a CPU; return the CPU, or None if the system refused."""
+    """Bind the process to a CPU; return the CPU, or None if the system refuses."""
     try:
         os.sched_setaffinity(0, {cpu})
     except OSError as error:
@@ -178,7 +184,7 @@ def _lock_memory(refused: dict[str, str]) -> bool:
     except (OSError, AttributeError):
         refused["memory_lock"] = "this system has no mlockall"
         return False
-    # With a limit, locking future memory would make later allocations fail instead of swapping.
+    # with a limit, locking future memory would make later allocations fail instead of lingering in swap
     unlimited = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY or os.geteuid() == 0
     if lock(_MCL_CURRENT | (_MCL_FUTURE if unlimited else 0)) == 0:
         return True
@@ -187,9 +193,9 @@ def _lock_memory(refused: dict[str, str]) -> bool:
 
 
 def _stay_awake(refused: dict[str, str]) -> int | None:
-    """Return the open file that keeps idle CPUs from sleeping; None if the system refused it.
+    """Return the open file that prevents idle CPUs from sleeping; None if the system refuses.
 
-    A sleeping CPU wakes late and with cold caches; a virtual CPU returns to its host meanwhile.
+    A sleeping CPU wakes later, with colder caches; a sleeping virtual CPU is returned to the host.
     """
     try:
         wakeful = os.open(LATENCY, os.O_WRONLY)
@@ -209,7 +215,7 @@ def _stay_awake(refused: dict[str, str]) -> int | None:
 
 
 def _sharp_timers() -> None:
-    """Let sleeps end within a microsecond; by default the kernel rounds them up by 50."""
+    """Let sleeps end within a microsecond; by default the kernel rounds them up by 50 µs."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
 

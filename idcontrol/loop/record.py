@@ -1,8 +1,8 @@
-"""Write the record: rows from the rings of a loop and of its machine become two folders of a run.
+"""From telemetry to the record: write the rows in the rings of a loop and of its machine to two folders of a run.
 
-The recorder, a separate process, reads a `RecordJob` (one line of JSON) from its standard input and drains the rings
-until that input closes. If a second line has described the end of the loop (`Ending`), it prints the metrics. If the
-loop is killed, the input closes as well: the rest of the rings is still written, and the record is marked as cut off.
+As a separate process it reads a `RecordJob` (one line of JSON) from its standard input and drains the rings until that
+input ends. If a second line describes the end of the loop (`Ending`), the process prints the metrics. If the loop is
+killed the input also ends: the remaining rows of the rings are still written, and the record is marked as cut off.
 """
 
 from __future__ import annotations
@@ -49,24 +49,26 @@ UNITS = {
     **dict.fromkeys(TIMES, "us"), "t_machine": "s", "tau_wanted": "N m", "tau_applied": "N m",
     "temperature": "°C", "voltage": "V",
 }  # fmt: skip
-"""Units of `EXTRA`."""
+"""Units of these channels."""
 WALL_TIME = (*TIMES, "missed", "switches")
 WORST = 5
-"""Number of longest ticks that are reported singly."""
+"""Number of the longest ticks that are reported individually."""
 EVERY_S = 0.05
-"""Time between two looks at the rings [s]."""
+"""Time between two reads of the rings [s]."""
 WRITTEN_AT_ONCE = 200
-"""Largest number of rows written between two looks at the rings, so that these do not overflow."""
+"""Rows that are written between two reads of the rings, which must not overflow in the meantime."""
 FULL = 0.9
-"""Largest share of the period that ticks may take in a sustained loop (`idcontrol.loop.realtime`)."""
+"""Largest fraction of the period that ticks may take in a loop that lasts (`idcontrol.loop.realtime`)."""
 STILL_S = 0.5
-"""A ring whose writer was killed counts as ended after this time without a row [s]."""
+"""Time without a row after which the ring of a killed writer counts as ended [s]."""
 HELD_UP_S = 30.0
-"""The same while its machine moves: the machine still reports its stop, late on a busy computer [s]."""
+"""Time without a row after which the ring of a killed writer counts as ended if its machine moves [s]. The machine will
+announce its stop, but a busy computer may delay it.
+"""
 
 
 READY = "ready"
-"""The line that the process prints once it drains the rings."""
+"""The line that the process prints when it starts to drain the rings."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,14 +76,16 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ended: ``"duration"``, ``"signal"`` or ``"fault"``.
-        faults: The faults that ended it (`idcontrol.loop.safety.Fault`); 0 for none, or if it never ran.
+        faults: Faults that ended the loop (`idcontrol.loop.safety.Fault`); 0 if the loop ended without a fault or never
+            started.
         overruns: Ticks that took longer than their period.
         missed: Ticks that were skipped.
         realtime: Privileges that the operating system granted (`idcontrol.loop.realtime.Granted`).
-        signal: Number of the signal that ended it; null if none did.
-        error: Traceback of the error that planner or controller raised; "" if neither did.
-        memory_mb: Memory of the loop's process before its first tick and after the last; null in process.
-        steal_s: Time that a hypervisor took from the computer's CPUs meanwhile; null in process.
+        signal: Number of the signal that ended the loop; null without a signal.
+        error: Traceback of the error that planner or controller raised; "" without an error.
+        memory_mb: Memory of the loop's process before its first tick and after its last tick; null for an in-process
+            loop.
+        steal_s: Time that a hypervisor took from the computer's CPUs during the loop; null for an in-process loop.
     """
 
     ended: str
@@ -96,7 +100,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scribe:
-    """Writes the record of a loop, and its machine's into the folder ``machine`` in it."""
+    """Writes the record of a loop, and the record of its machine into the subfolder ``machine``."""
 
     def __init__(
         self,
@@ -116,7 +120,7 @@ class Scribe:
             out: Folder of the record, empty.
             config: Resolved configuration.
             h: Control period [s].
-            machine_too: True if there will be rows of the machine.
+            machine_too: True if the machine also sends rows.
             estimated: True if the base in the loop's rows is an estimate.
             report: Called with a line for each change of the loop's mode, phase or faults.
         """
@@ -135,14 +139,14 @@ class Scribe:
             kept = _filled(self._machine_channels)
             units = {name: unit for name, unit in machine.UNITS.items() if name in kept}
             self._machine = Recorder(out / "machine", kept, units, {}, config=config, wall_time=machine.WALL_TIME)
-        self._pending: Array = np.empty((0, width(self._channels)))  # the last row waits for the next one
+        self._pending: Array = np.empty((0, width(self._channels)))  # the last row, until the next row is known
         self._first: float | None = None
         self._mode, self._phase, self._faults = Mode.IDLE, float(Phase.WORKING), 0
         self._machine_mode, self._machine_faults, self._machine_ended_by = Mode.IDLE, 0, 0
         self.fault_events = 0
 
     def loop_rows(self, rows: Array) -> None:
-        """Take rows of the loop's ring, shape (n, width)."""
+        """Process rows of the loop's ring, shape (n, width)."""
         columns = views(rows, self._channels)
         begin = 0 if self._first is not None else len(rows)
         lies = self._session.lying is not None
@@ -156,12 +160,12 @@ class Scribe:
                 self._event(int(tick), f"the loop is {Phase(int(phase)).name.lower().replace('_', ' ')}")
                 self._phase = phase
         waiting = np.concatenate((self._pending, rows[begin:]))
-        # the forces that result from a row's torques are in the next row, so each row waits for it
+        # a row is written once the next row has come, which contains the forces that result from its torques
         self._write(waiting[:-1], views(waiting[1:], self._channels)["force_sensed"])
         self._pending = waiting[-1:].copy()
 
     def machine_rows(self, rows: Array) -> None:
-        """Take rows of the machine's ring."""
+        """Process rows of the machine's ring."""
         if self._machine is None:
             return
         columns = views(rows, self._machine_channels)
@@ -180,7 +184,7 @@ class Scribe:
 
     @property
     def patience_s(self) -> float:
-        """Time after which empty rings of a killed loop end their record [s]."""
+        """Time for which the rings of a killed loop may stay empty before their record ends [s]."""
         return HELD_UP_S if self._machine_mode in (Mode.RUNNING, Mode.DAMPED) else STILL_S
 
     def close(self, ending: Ending | None) -> dict[str, Any] | None:
@@ -194,7 +198,7 @@ class Scribe:
         return metrics
 
     def _note(self, tick: int, mode: Mode, faults: int) -> None:
-        """Record an event where mode or faults differ from the previous tick's."""
+        """Record an event if mode or faults differ from the previous tick."""
         if Mode.RUNNING not in (mode, self._mode):
             faults = 0  # faults without torque do no harm
         if mode is self._mode and faults == self._faults:
@@ -209,7 +213,8 @@ class Scribe:
     def _event(self, tick: int, what: str, **detail: Any) -> None:
         t = 0.0 if self._first is None else (tick - self._first) * self._h
         self._recorder.event(Event(t=t, what=what, detail={"tick": tick, **detail}))
-        if what != f"fault: {NAMES[Fault.OVERRUN]}":  # they are counted; on a busy computer there are many
+        # overruns are counted separately, and on a busy computer there are many
+        if what != f"fault: {NAMES[Fault.OVERRUN]}":
             self._report(what)
 
     def _write(self, rows: Array, force: Array) -> None:
@@ -234,9 +239,9 @@ class Scribe:
         running, phase = recorded["mode"] == Mode.RUNNING, recorded["phase"]
         stretch = _last_stretch(running & (phase == Phase.WORKING))
         arrays = {name: values[stretch] for name, values in recorded.items()}
-        arrays["t"] = arrays["t"] - arrays["t"][:1]  # planner and controller began at their time zero
+        arrays["t"] = arrays["t"] - arrays["t"][:1]  # planner and controller start at their time zero
         metrics = self._session.metrics(arrays) | self._estimate(arrays)
-        # the tick whose faults ended the running has another mode already
+        # the tick whose faults ended the run is no longer a running tick
         ended_it = np.concatenate([[False], running[:-1]]) if len(running) else running
         faults = recorded["faults"][running | ended_it].astype(np.int64)
         dropped = recorded["dropped"][-1] if len(recorded["dropped"]) else np.zeros(len(Drop))
@@ -263,7 +268,7 @@ class Scribe:
         }
 
     def _estimate(self, arrays: Mapping[str, Array]) -> dict[str, float | None]:
-        """Return the errors of the estimated base, if the machine is a plant, whose true base is known."""
+        """Return the errors of the estimated base, if the machine is a plant with a known true base."""
         if self._machine is None or not self._estimated:
             return {}
         truth = self._machine.arrays()
@@ -272,14 +277,20 @@ class Scribe:
         return estimate(truth["q"][row], truth["v"][row], seen)
 
     def _end_speed(self, recorded: Mapping[str, Array]) -> float | None:
-        """Return the largest speed of the base after the last torque of the drives; None if none is recorded."""
+        """Return the largest speed of the base after the last torque of the drives.
+
+        None if no such tick is recorded.
+        """
         ends = recorded["mode"] >= Mode.DAMPED
         if not (self._session.system.floats and ends.any()):
             return None
         return float(np.linalg.norm(recorded["v"][int(ends.argmax()) :, :3], axis=1).max())
 
     def _error(self, ending: Ending, compute_us: Array) -> str:
-        """Return one line about the end of a loop without an exception; `compute_us` are its running ticks' times."""
+        """Return one line about the end of a loop without an exception.
+
+        `compute_us` are the times of its running ticks.
+        """
         if not ending.faults:
             return "nothing was begun: the machine was not ready within loop.policy.start_s"
         faults = Fault(ending.faults)
@@ -293,7 +304,7 @@ class Scribe:
 
 
 class _Row(Mapping[str, Array]):
-    """One row of columns; the view of a channel is made on access, since few are used."""
+    """One row of columns; the view of a channel is made on access, since few channels are used."""
 
     def __init__(self, columns: Mapping[str, Array], at: int) -> None:
         self._columns, self._at = columns, at
@@ -310,7 +321,7 @@ class _Row(Mapping[str, Array]):
 
 
 def _last_stretch(works: Booleans) -> slice:
-    """Return the rows of work after the operator last recovered the loop, shape (rows,)."""
+    """Return the last stretch of ticks of work, shape (rows,), because the operator may have recovered the loop."""
     # a slice, as copies of the arrays would double the memory
     end = len(works) - int(works[::-1].argmax()) if works.any() else 0
     before = np.flatnonzero(~works[:end])
@@ -333,7 +344,7 @@ def _times(arrays: Mapping[str, Array]) -> dict[str, Any]:
 
 
 def too_slow(compute_us: Array, h: float) -> str | None:
-    """Return a sentence if half of the ticks took nearly the whole period `h` [s]; else None."""
+    """Return a sentence if half of the ticks took nearly all of their period `h` [s]; otherwise None."""
     median = percentiles(compute_us)["p50"]
     if median is None or median < FULL * 1e6 * h:
         return None
@@ -372,13 +383,13 @@ class _Drain:
     waiting: deque[Array] = field(default_factory=deque)
 
     def fetch(self) -> bool:
-        """Empty the ring; return True if there was any row."""
+        """Empty the ring; return True if it contained a row."""
         rows = self.ring.take()
         self.waiting.extend(rows[at : at + WRITTEN_AT_ONCE] for at in range(0, len(rows), WRITTEN_AT_ONCE))
         return len(rows) > 0
 
     def write(self, most: int | None = None) -> None:
-        """Write waiting rows; stop once `most` of them are written."""
+        """Write waiting rows, at most `most` if that is not None."""
         written = 0
         while self.waiting and (most is None or written < most):
             rows = self.waiting.popleft()
@@ -387,7 +398,7 @@ class _Drain:
 
 
 def main() -> int:
-    """Drain the rings into a record; return the exit status: 0, or the number of the disk's error."""
+    """Drain the rings into a record; return the exit status: 0, or the error number of the disk."""
     job = decode(sys.stdin.readline(), RecordJob)
     try:
         _record(job)
@@ -398,8 +409,8 @@ def main() -> int:
 
 
 def _record(job: RecordJob) -> None:
-    """Drain the rings until standard input holds the end of the loop, or closes."""
-    os.nice(5)  # below loop and plant if these have no priority, but high enough to keep up
+    """Drain the rings until standard input ends, or contains the end of the loop."""
+    os.nice(5)  # lower priority than loop and plant without real-time priority; the recorder still has to keep up
     session = resolve(job.target, job.config)
     wire = wire_format(session)
     scribe = Scribe(

@@ -1,8 +1,8 @@
-"""Rehearse each tick shortly before it, so that its code and data are in the processor's caches.
+"""Run a rehearsal shortly before each tick, so that the tick's code and data are in the processor's caches.
 
-Between two ticks the processor halts or does other work, so a tick begins with cold caches. A `Rehearsal` is a second
-loop with a separate planner and controller. It reads the same state again and again, and its commands are not sent. It
-uses time in which the loop would otherwise spin.
+Between two ticks the processor halts or runs other processes, and a tick starts with caches that contain little of its
+code. A `Rehearsal` is a second loop with a separate planner and controller. It reads the same state repeatedly, and its
+commands are not sent. It uses time in which the loop would only spin.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from idcontrol.loop.wire import Kind, Outbox, SessionNumbers
 from idcontrol.types import State
 
 SLOWER: Final = 1.5
-"""Expected time of a rehearsal, relative to a rehearsal right after another one."""
+"""Expected duration of a rehearsal, as a multiple of the duration of a rehearsal immediately after another."""
 
 
 class Rehearsal:
-    """A loop without a machine: it is also the other end of its link.
+    """A loop without a machine; it is the other end of its own link.
 
     Attributes:
-        on_alarm: As in `ControlLoop`: otherwise a planner that hangs here would block the loop forever.
+        on_alarm: As in `ControlLoop`. Without an alarm, a planner that hangs in the rehearsal would block the loop for
+            ever.
     """
 
     def __init__(
         self, parts: Parts, clock: Clock, policy: Policy, period: int, state: State, *, interrupt: bool = False
     ) -> None:
-        """Prepare a rehearsal.
+        """Prepare the rehearsal.
 
         Args:
-            parts: Parts that no other loop shares; planner and controller continue in their present state.
+            parts: Parts that no other loop uses; planner and controller continue in their present state.
             clock: The clock of the ticks.
-            policy: Policy of the loop, with all faults tolerated in the rehearsal.
+            policy: Policy of the loop; in the rehearsal all faults are tolerated.
             period: Time between two ticks [ns].
             state: State of the machine.
             interrupt: True if SIGALRM may interrupt planner and controller, as in `ControlLoop`.
@@ -61,12 +62,12 @@ class Rehearsal:
         self.on_alarm = self._loop.on_alarm
 
     def __call__(self, deadline: int) -> None:
-        """Run a tick if it will end before the `deadline` [ns]; none after one that hung."""
+        """Run a tick if it will end before the `deadline` [ns]; after a tick that hung, do nothing."""
         if deadline - self._clock.now() > SLOWER * self._lasts and self._tick() >= self._hang:
             self._lasts = sys.maxsize
 
     def _tick(self) -> int:
-        """Run a tick; return the time that it took [ns]."""
+        """Run a tick; return its duration [ns]."""
         began = self._clock.now()
         self._heard, self._count = bytes(self._machine.seal(Mode.RUNNING, began, 0)), self._count + 1
         self._loop.tick(Cycle(index=self._count, due=began, woke=began))
@@ -77,7 +78,7 @@ class Rehearsal:
         """Drop a command."""
 
     def receive(self) -> bytes | None:
-        """Return this tick's prepared message once, then None."""
+        """Return the message prepared for this tick, and None at further calls in the tick."""
         heard, self._heard = self._heard, b""
         return heard or None
 

@@ -1,8 +1,8 @@
-"""Telemetry: rows of numbers that leave the tick for another process, at the cost of a copy.
+"""Telemetry: rows of numbers that leave the tick for another process, at the cost of one copy.
 
-A ring of shared memory with one writer. The writer never waits: a reader that lags by more than the ring's length loses
-the oldest rows, and counts them. A row counts once its number is written, so a writer that is killed half-way leaves no
-torn row. One reader, the recorder, writes back how far it has read, which shows the writer whether it keeps up.
+A ring of shared memory has one writer. The writer never waits: a reader that lags by more than the ring's length loses
+the oldest rows, and counts them. A row is valid once its number is written, so that a writer killed during a write
+leaves no torn row. One reader, the recorder, writes how far it has read, so that the writer can see its lag.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ _HEAD_BYTES = 64
 
 
 def ring_bytes(row_width: int, rows: int) -> int:
-    """Return the memory that a ring needs [bytes]."""
+    """Return the memory size of a ring [bytes]."""
     return _HEAD_BYTES + 8 * row_width * rows
 
 
 class Ring:
-    """A ring over shared memory; each side makes one.
+    """A ring over shared memory; each side makes its own object.
 
     Attributes:
-        lost: Number of rows that were overwritten before this reader took them.
+        lost: Number of rows overwritten before the reader read them.
     """
 
     def __init__(self, memory: mmap.mmap, row_width: int) -> None:
-        """Use all of `memory`, which must be zero at first use."""
-        self._head = np.frombuffer(memory, dtype=np.uint64, count=2)  # rows written, rows recorded
+        """Use all of `memory`; it must be zeroed before the first process attaches."""
+        # number of rows written, number of rows read by the recorder
+        self._head = np.frombuffer(memory, dtype=np.uint64, count=2)
         rows = (len(memory) - _HEAD_BYTES) // (8 * row_width)
         self._rows: Array = np.frombuffer(memory, np.float64, rows * row_width, _HEAD_BYTES).reshape(rows, row_width)
         self._written = self._read = 0
@@ -44,11 +45,11 @@ class Ring:
 
     @property
     def overrun(self) -> bool:
-        """True if the recorder lags by the whole ring; for the writer."""
+        """True if the recorder lags by the whole ring; called by the writer."""
         return self._written - int(self._head[1]) >= len(self._rows)
 
     def acknowledge(self) -> None:
-        """Mark all rows taken so far as kept, for the writer."""
+        """Acknowledge all rows taken so far to the writer."""
         self._head[1] = self._read
 
     def take(self) -> Array:
@@ -57,7 +58,7 @@ class Ring:
         head = int(self._head[0])
         first = max(self._read, head - size + 1)
         rows = self._rows[np.arange(first, head) % size]
-        # rows that the writer overwrote during the copy are lost, too
+        # rows that the writer began to overwrite during the copy are also lost
         torn = min(max(int(self._head[0]) + 1 - size - first, 0), len(rows)) if len(rows) else 0
         self.lost += first - self._read + torn
         self._read = head

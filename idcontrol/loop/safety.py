@@ -7,11 +7,11 @@
                       │                               damp              │
                       └──────────recover──────────── damped ────rest────┘     (stop leads there from anywhere)
 
-Faults lead to damping; a normal end comes when the machine lies on its body. A damped machine may be recovered once it
-rests without a fault; then it is armed again. The faults of a tick are a set of `Fault`. For each fault the `Policy`
-sets the number of tolerated ticks in a row, during which the last admissible torque holds, and the reaction to one
-more. Loop and machine run the same state machine and detect different faults. A machine is never armed: it follows its
-loop.
+Damping is only for faults; the signal of a normal end is *done*, when the body lies on the ground. A damped machine may
+be recovered once it rests and has no fault; it must then be armed again. The faults of a tick are a set of `Fault`. For
+each fault the `Policy` defines how many ticks in a row are tolerated, and the reaction to one more tick; tolerated
+ticks hold the last admissible torque. Loop and machine run the same state machine and detect different faults. A
+machine is never armed, because it follows its loop.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Mode(enum.IntEnum):
     """The mode of a loop or of a machine."""
 
     IDLE = 0
-    """No datagram of the other side has come; no torque."""
+    """No datagram from the other side has come; no torque."""
     READY = 1
     """Datagrams come; the machine is held, and no command is sent."""
     RUNNING = 2
-    """The controller's torques are applied."""
+    """The torques of the controller are applied."""
     DAMPED = 3
     """The machine brakes its own joints: τ = -D q̇."""
     STOPPED = 4
-    """No torque; the end."""
+    """No torque; final mode."""
     ARMED = 5
-    """The operator has allowed torques; the loop checks whether they may begin. The machine still sees the mode
-    ready."""
+    """The operator has allowed torques; the loop checks whether they may begin. To its machine the loop is still ready.
+    """
 
 
 NOT_BEGUN = (Mode.IDLE, Mode.READY, Mode.ARMED)
@@ -72,7 +72,7 @@ TRANSITIONS: Mapping[tuple[Mode, Signal], Mode] = MappingProxyType(
         (Mode.IDLE, Signal.HEARD): Mode.READY,
         (Mode.READY, Signal.LOST): Mode.IDLE,
         (Mode.READY, Signal.ARM): Mode.ARMED,
-        (Mode.READY, Signal.START): Mode.RUNNING,  # a machine, by its loop
+        (Mode.READY, Signal.START): Mode.RUNNING,  # a machine, started by its loop
         (Mode.ARMED, Signal.LOST): Mode.IDLE,
         (Mode.ARMED, Signal.START): Mode.RUNNING,
         (Mode.RUNNING, Signal.DAMP): Mode.DAMPED,
@@ -85,7 +85,7 @@ TRANSITIONS: Mapping[tuple[Mode, Signal], Mode] = MappingProxyType(
         (Mode.DAMPED, Signal.STOP): Mode.STOPPED,
     }
 )
-"""The next mode for each mode and signal; for other pairs the mode stays."""
+"""The mode after each signal; for pairs that are not listed, the mode stays."""
 
 
 class Fault(enum.IntFlag):
@@ -99,23 +99,23 @@ class Fault(enum.IntFlag):
     NOT_FINITE = 4
     """The controller returned a NaN or an infinity; at a machine: its plant diverged."""
     RAISED = 8
-    """Planner or controller raised, or the controller returned torques of another shape."""
+    """Planner or controller raised an exception, or the controller returned torques of another shape."""
     HUNG = 16
     """Planner or controller did not return within `Policy.hang_s`."""
     FALLBACK = 32
-    """The controller's status is fallback: its torque is sent."""
+    """The controller's status is fallback; its torque is sent."""
     CLOCK = 64
-    """The clock jumped: the process, or the whole computer, was suspended. Or the machine's time went back."""
+    """The clock jumped because the process or the computer was suspended, or the machine's time went back."""
     PEER = 128
-    """The other side has damped or stopped by itself."""
+    """The other side braked or stopped by itself."""
     FAILED = 256
-    """The controller's status is failed: its torque is not sent."""
+    """The controller's status is failed; its torque is not sent."""
     RECORDER = 512
-    """The recorder has ended (its disk is full, or it was killed), or lags by the whole length of its ring."""
+    """The recorder has ended (its disk is full, or it was killed), or it lags by the whole length of its ring."""
     ENCODER = 1024
-    """A joint jumped, or stood still despite its velocity (`idcontrol.loop.plausible`): the state is not used."""
+    """A joint jumped, or stood still despite its velocity (`idcontrol.loop.plausible`); the state is not used."""
     TIPPED = 2048
-    """The base leans by more than `Policy.tilt_rad`; before the start, nothing is begun."""
+    """The base leans by more than `Policy.tilt_rad`; before torques flow, the start is refused."""
     ASTRAY = 4096
     """A joint is further from its reference than `Policy.tracking`."""
     DRIVE = 8192
@@ -123,17 +123,17 @@ class Fault(enum.IntFlag):
     HOT = 16384
     """A drive is hotter than `Policy.hot_c`."""
     VOLTAGE = 32768
-    """The supply is outside of `Policy.voltage`."""
+    """The supply voltage is outside `Policy.voltage_v`."""
     ESTOP = 65536
-    """The emergency stop is pressed; before the start, nothing is begun."""
+    """The emergency stop is pressed; before torques flow, the start is refused."""
     QUATERNION = 131072
-    """The norm of the base's quaternion differs from 1 by more than 0.001: the state is not used."""
+    """The norm of the base's quaternion differs from 1 by more than 0.001; the state is not used."""
     POSE = 262144
-    """The machine cannot begin from its pose; checked only before the start."""
+    """The machine cannot start from its joint positions; only before the start."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
-"""Names of the faults: the fields of `Policy` with their rules."""
+"""Names of the faults, which are also the fields of `Policy` with their rules."""
 MEANINGS: Mapping[Fault, str] = MappingProxyType(
     {
         Fault.OVERRUN: "ticks took longer than their period, or cycles were missed",
@@ -157,7 +157,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.POSE: "the machine cannot begin from where its joints are",
     }
 )
-"""The faults in words, for the report of the cause of an end."""
+"""The faults in words, for reports."""
 _FAULTS, _BITS = tuple(NAMES), tuple(map(int, NAMES))
 _CALM = (0,) * len(_FAULTS)
 
@@ -166,8 +166,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The reaction to a fault.
 
     Attributes:
-        tolerate: Number of tolerated ticks in a row with the fault; without a new torque the last one holds.
-        then: Reaction to one more tick: go on holding, brake, or drop all torque.
+        tolerate: Number of ticks in a row with the fault that are tolerated; without a new torque the last torque
+            holds.
+        then: Reaction to one more tick with the fault: hold the torque, brake, or drop all torque.
     """
 
     tolerate: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -175,55 +176,56 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 PATIENCE: Final = 20
-"""Tolerated silence, in periods; libfranka's robots also tolerate 20 lost packets in a row."""
+"""Tolerated silence of the other side, in periods; libfranka's robots also tolerate 20 lost packets in a row."""
 PATIENCE_S: Final = 0.02
-"""Lower bound of that silence [s]: the effect of held torques depends on time, not on the control rate."""
+"""Minimum of the tolerated silence [s]: the effect of held torques depends on time, not on the control rate."""
 
 
 def patience(period_s: float) -> float:
-    """Return the tolerated age of the newest datagram of a side that sends once in a period [s]."""
+    """Return the tolerated age of the newest datagram from a side that sends once per period [s]."""
     return max(PATIENCE * period_s, PATIENCE_S)
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tolerances of a side.
+    """The faults that a side tolerates.
 
     The first nineteen attributes are the rules for each `Fault`.
 
     Attributes:
-        overrun: For `Fault.OVERRUN`.
-        silent: For `Fault.SILENT`.
-        not_finite: For `Fault.NOT_FINITE`.
-        raised: For `Fault.RAISED`.
-        hung: For `Fault.HUNG`.
-        fallback: For `Fault.FALLBACK`.
-        clock: For `Fault.CLOCK`.
-        peer: For `Fault.PEER`.
-        failed: For `Fault.FAILED`.
-        recorder: For `Fault.RECORDER`; ``then="hold"`` goes on without a record.
-        encoder: For `Fault.ENCODER`.
-        tipped: For `Fault.TIPPED`.
-        astray: For `Fault.ASTRAY`.
-        drive: For `Fault.DRIVE`.
-        hot: For `Fault.HOT`.
-        voltage: For `Fault.VOLTAGE`; motors that start together make it sag for some ticks.
-        estop: For `Fault.ESTOP`.
-        quaternion: For `Fault.QUATERNION`.
-        pose: For `Fault.POSE`.
-        start_s: Time within which the other side must become ready; otherwise the loop ends before any torque.
-        late_s: Age of the newest datagram above which the other side counts as silent; null takes `patience`.
+        overrun: Rule for `Fault.OVERRUN`.
+        silent: Rule for `Fault.SILENT`.
+        not_finite: Rule for `Fault.NOT_FINITE`.
+        raised: Rule for `Fault.RAISED`.
+        hung: Rule for `Fault.HUNG`.
+        fallback: Rule for `Fault.FALLBACK`.
+        clock: Rule for `Fault.CLOCK`.
+        peer: Rule for `Fault.PEER`.
+        failed: Rule for `Fault.FAILED`.
+        recorder: Rule for `Fault.RECORDER`; ``then="hold"`` continues without a record.
+        encoder: Rule for `Fault.ENCODER`.
+        tipped: Rule for `Fault.TIPPED`.
+        astray: Rule for `Fault.ASTRAY`.
+        drive: Rule for `Fault.DRIVE`.
+        hot: Rule for `Fault.HOT`.
+        voltage: Rule for `Fault.VOLTAGE`; the voltage sags for several ticks when motors start together.
+        estop: Rule for `Fault.ESTOP`.
+        quaternion: Rule for `Fault.QUATERNION`.
+        pose: Rule for `Fault.POSE`.
+        start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
+        late_s: Age of the newest datagram above which the other side counts as silent; null means `patience`.
         hang_s: Time after which planner or controller is interrupted.
-        soft_start_s: Time over which torques grow from zero to the commanded ones.
-        rest_speed: Speed of the joints below which the machine may be at rest [rad/s].
-        rest_s: Time below that speed after which the machine rests; a loaded leg would gather speed meanwhile.
-        damp_s: Time of braking after which the machine counts as resting even if joints move: the legs of a lying
-            machine may sink for long.
-        jump: Largest distance of a joint from the position that its velocities lead to [rad or m].
-        frozen_s: Longest time that a joint may stand still despite a measured velocity.
+        soft_start_s: Time over which torques grow from zero to the commanded torques.
+        rest_speed: Joint speed below which the machine may be at rest [rad/s].
+        rest_s: Time below `rest_speed` after which the machine is at rest; a loaded leg would gather speed in this
+            time.
+        damp_s: Braking time after which the machine counts as at rest even if joints move, because the legs of a lying
+            machine may continue to sink for a long time.
+        jump: Largest distance of a joint from the position predicted by its velocities [rad or m].
+        frozen_s: Longest time for which a joint may stand still despite a measured velocity.
         tilt_rad: Largest angle of the base from upright.
         tracking: Largest distance of a joint from its reference [rad or m].
-        hot_c: Largest temperature of a drive [°C].
-        voltage_v: Least and largest voltage of the supply; the default accepts any, as robots differ.
+        hot_c: Highest temperature of a drive [°C].
+        voltage_v: Lowest and highest supply voltage; robots differ, so the default accepts any voltage.
     """
 
     overrun: Rule = Rule(tolerate=50)
@@ -260,7 +262,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     voltage_v: tuple[NotNegative, Positive] = (0.0, 1e6)
 
     def late_ns(self, period_s: float) -> int:
-        """Return the age [ns] above which the other side counts as silent, for a side with this period [s]."""
+        """Return the age [ns] above which the other side counts as silent, for a side of period `period_s` [s]."""
         return round((self.late_s or patience(period_s)) * NS)
 
 
@@ -272,8 +274,8 @@ class Safety:
         mode: The mode.
         since: Time at which the mode was entered [ns].
         streak: Number of ticks in a row that each fault has lasted, in the order of `NAMES`; counted while running.
-        slow_since: Time at which all joints became slow [ns]; None while a joint is fast, or nothing brakes.
-        ended_by: The faults beyond tolerance that ended the running, or that prevented the start.
+        slow_since: Time at which all joints became slow [ns]; None while a joint is fast, or the machine is not braked.
+        ended_by: Faults beyond tolerance that ended the run, or that prevented the start.
     """
 
     mode: Mode = Mode.IDLE
@@ -289,13 +291,13 @@ class Inputs(msgspec.Struct, frozen=True):
     faults: Fault = Fault.NONE
     """The faults of this tick."""
     heard: bool = False
-    """True if a good datagram of the other side has come."""
+    """True if a good datagram from the other side has come."""
     start: bool = False
     """True if torques may flow."""
     damp: bool = False
     """True if the machine must brake."""
     stop: bool = False
-    """True if it must end at once."""
+    """True if the loop or machine must stop immediately."""
     slow: bool = False
     """True if all joints are slower than `Policy.rest_speed`."""
     arm: bool = False
@@ -331,7 +333,7 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     elif mode is Mode.DAMPED and inputs.slow:
         slow_since = now if safety.slow_since is None else safety.slow_since
     elif damp and mode in NOT_BEGUN:
-        ended_by |= inputs.faults  # these faults prevented the start
+        ended_by |= inputs.faults  # faults that prevented the start
     if stop:
         signal: Signal | None = Signal.STOP
     elif mode is Mode.DAMPED:
@@ -349,13 +351,13 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
 
 def _lasting(streak: tuple[int, ...], faults: Fault) -> tuple[int, ...]:
     """Return the streaks after a tick with these faults."""
-    flags = int(faults)  # each operation on a set of flags takes a microsecond or two
+    flags = int(faults)  # an operation on a set of flags takes one to two microseconds
     counts = tuple(count + 1 if flags & bit else 0 for bit, count in zip(_BITS, streak, strict=True))
     return counts if any(counts) else _CALM
 
 
 def _exceeded(policy: Policy, streak: tuple[int, ...]) -> Iterator[tuple[Fault, str]]:
-    """Yield each fault that has lasted for longer than its rule tolerates, and the reaction to it."""
+    """Yield each fault that has lasted longer than its rule tolerates, and the reaction to it."""
     for fault, count in zip(_FAULTS, streak, strict=True):
         if count:
             rule: Rule = getattr(policy, NAMES[fault])
@@ -386,13 +388,14 @@ class Limits:
     """Limits of the actuated joints, shape (a,) each.
 
     Attributes:
-        torque: Largest torque [N m]; in all fields, inf means no limit.
+        torque: Largest torque [N m]. In this and all other limits inf means no limit.
         torque_rate: Fastest change of torque [N m/s].
-        low: Least position [rad].
-        high: Largest position [rad].
+        low: Lower position limit [rad].
+        high: Upper position limit [rad].
         speed: Largest velocity [rad/s].
         damping: D of the brake (`idcontrol.loop.brake`) [N m s/rad].
-        gate: The first five, shape (5, a): one argument of `admit`'s kernel, because each argument costs time.
+        gate: The first five limits, shape (5, a); a single argument for `admit_kernel`, because each argument costs
+            time.
     """
 
     torque: Array
@@ -418,10 +421,10 @@ class Cut(enum.IntFlag):
 
 
 def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array) -> Cut:
-    """Apply the last gate before the hardware: write the torques that may be sent into `out`.
+    """Write the torques that may be sent to the hardware into `out`; this is the last gate.
 
-    First, a torque becomes zero if it pushes a joint farther out of its range or accelerates a joint that is too fast.
-    Then each change from the last torque is cut to its rate, and each torque to its limit.
+    A torque that pushes a joint further beyond its range, or accelerates a joint that is too fast, becomes zero. Then
+    every torque is limited to the rate of change from the last torque, and finally to its torque limit.
 
     Args:
         limits: Limits of the joints.
@@ -429,9 +432,9 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
         last: Torques that were sent last, within the limits, shape (a,) [N m].
         q: Joint positions, shape (a,) [rad].
         v: Joint velocities, shape (a,) [rad/s].
-        share: Share of `wanted` (soft start), 0 to 1.
+        share: Fraction of `wanted` that is applied (soft start), 0 to 1.
         dt: Time since `last` was sent [s].
-        out: Shape (a,); may be `last`.
+        out: Result, shape (a,) [N m]; may be `last`.
 
     Returns:
         The limits at which a torque was cut.
@@ -444,7 +447,7 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
 def admit_kernel(
     gate: Array, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array
 ) -> int:  # pragma: no cover - compiled
-    """Compute `admit` with `Limits.gate`; return the sum of the limits at which a torque was cut."""
+    """Run `admit` with `Limits.gate`; return the sum of the limits at which a torque was cut."""
     torque, rate, low, high, speed = gate
     cut = 0
     for i in range(wanted.shape[0]):

@@ -1,8 +1,8 @@
 """The session of a loop: robot, planner, controller, plant, and how to record them.
 
-An entry point of the group ``idcontrol.loops`` has `name`, `summary`, `presets` and a method
-``session(config) -> Session`` (see `idcontrol.scenes.session`). Loop, plant and recorder are separate processes,
-and each makes a session from the same configuration: only plain data crosses.
+An entry point of the group ``idcontrol.loops`` has `name`, `summary`, `presets` and a method ``session(config) ->
+Session`` (see `idcontrol.scenes.session`). Loop, plant and recorder are separate processes, and each makes a session
+from the same configuration: only plain data are exchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Planner(Protocol):
     """Computes the reference of the joints from the state."""
 
     def reset(self, state: State) -> None:
-        """Start anew at `state`."""
+        """Restart at `state`."""
 
     def __call__(self, state: State) -> Reference:
         """Return the reference at ``state.t``."""
@@ -40,24 +40,24 @@ class Planner(Protocol):
 
 @runtime_checkable
 class Steered(Protocol):
-    """A planner that a joystick of the machine steers."""
+    """A planner that follows a joystick of the machine."""
 
     def steer(self, axes: Array) -> None:
-        """Take the axes of the last message, shape (4,), -1 to 1; NaN for missing ones."""
+        """Process the joystick axes of the last message, shape (4,), -1 to 1; NaN for missing axes."""
 
 
 class Session(Protocol):
-    """Everything that a loop runs.
+    """Robot, planner, controller, plant and record of a loop.
 
     Attributes:
         robot: Name of the robot.
-        system: Its multibody system, for the loop itself; planner, controller and plant have separate ones.
-        start: State in which it begins.
+        system: Multibody system for the loop itself; planner, controller and plant have separate systems.
+        start: Initial state.
         limits: Limits of the joints.
         feet: Names of the feet with force sensors.
-        notes: Number of further values that the planner records in each tick.
-        orders: Joint orders of this robot's machines, by name.
-        lying: State of lying on the ground; None without one.
+        notes: Number of values that the planner notes in each tick.
+        orders: Orders of joints of machines of this robot, by name.
+        lying: State in which the robot lies on the ground; None if it cannot lie.
     """
 
     robot: str
@@ -70,7 +70,7 @@ class Session(Protocol):
     lying: State | None
 
     def planner(self) -> Planner:
-        """Return a new planner, which the caller resets."""
+        """Return a new planner, which the caller must reset."""
 
     def setup(self) -> controllers.Setup:
         """Return the setup of a controller."""
@@ -79,16 +79,17 @@ class Session(Protocol):
         """Return the plant that replaces the hardware, stepped every `dt` [s]."""
 
     def between(self) -> Between | None:
-        """Return the machine's way between lying and standing; None without one."""
+        """Return the path on which the machine stands up and lies down; None if it does neither."""
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Return shapes and units of the record: channels of `idcontrol.loop.telemetry.channels`, and of `derive`.
 
-        Channel `t` is the time since the start; `force` are the contact forces that result from a tick's torques.
+        Channel `t` is the time since the start; `force` contains the contact forces that result from the torques of a
+        tick.
         """
 
     def derive(self, row: Mapping[str, Array]) -> Mapping[str, Any]:
-        """Return further channels of the record, computed from one tick's."""
+        """Return further channels of the record, computed from the channels of one tick."""
 
     def meta(self) -> dict[str, Any]:
         """Return facts about the run for the record."""
@@ -105,19 +106,19 @@ Stance = Callable[[State, Reference], Reference]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of a loop.
+    """The parts that a loop joins.
 
     Attributes:
         planner: Computes the reference at a state.
         controller: Computes the command at a state and its reference.
-        system: Multibody terms, for the brake and for the places of the joints in a state.
+        system: Multibody terms, for the brake and for the indices of the joints in a state.
         wire: Format of the datagrams.
         limits: Limits of the joints.
-        sense: Creates a new `Sense` for each stretch of work; None uses the machine's state.
-        stance: Replaces the planned contacts by sensed ones; None keeps the planned ones.
+        sense: Creates a new `Sense` for each stretch of work. None means that the machine's state is used unchanged.
+        stance: Replaces the planned contacts by sensed contacts. None means that the planned contacts are used.
         translation: Maps between the machine's order of joints and the loop's; None if they are the same.
-        notes: Number of further values that the planner records.
-        between: The machine's way between lying and standing; None without one: it is braked at the end.
+        notes: Number of values that the planner notes.
+        between: Path on which the machine stands up and lies down; None if the machine is braked at the end instead.
     """
 
     planner: Planner
@@ -136,8 +137,8 @@ def resolve(target: str, config: Any) -> Session:
     """Return the session of an experiment.
 
     Args:
-        target: Place of the experiment, ``package.module:name``, installed or in the working directory.
-        config: Its configuration, or the plain data of one.
+        target: Import path of the experiment, ``package.module:name``, installed or in the working directory.
+        config: Configuration of the experiment, as an object or as plain data.
     """
     places.search_working_directory()
     offer = pkgutil.resolve_name(target)
@@ -161,7 +162,7 @@ def wire_format(session: Session) -> Format:
         floating=system.n_unactuated >= 6,
         torque_limit=system.effort_limit,
         n_feet=len(session.feet),
-        patch=getattr(session, "patch", None),  # users' sessions have point feet
+        patch=getattr(session, "patch", None),  # sessions from users may have only point feet
         joints=names_number(system.actuated_names),
         model=model_number(system.model),
     )

@@ -20,13 +20,13 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """One control period.
 
     Attributes:
-        state: True state at its beginning.
+        state: True state at the start of the period.
         sensed: The sensed state.
         reference: Reference of the planner.
         command: Command of the controller.
         forces: Contact forces of the plant, averaged over the period.
-        after: True state at its end.
-        controller_s: Wall time of the controller alone [s].
+        after: True state at the end of the period.
+        controller_s: Wall time of the controller [s].
     """
 
     state: State
@@ -50,7 +50,7 @@ def ticks(
     ahead: Ahead | None = None,
     patch: Integers | None = None,
 ) -> Iterator[Tick]:
-    """Run the loop tick by tick; the caller may stop after any.
+    """Run the loop tick by tick; the caller may stop after any tick.
 
     Args:
         plant: The plant, which is reset to `start`.
@@ -59,16 +59,16 @@ def ticks(
         start: State at time zero.
         h: Control period [s].
         steps: Number of periods.
-        sense: Returns the sensed state from the true one; None senses the true state.
-        ahead: Returns the predicted state at which a command arrives; None for no delay. A tick has the reference at
-            its beginning, and the command that is sent then.
-        patch: Foot of each contact of plant and controller, for machines on soles, as states have one force per foot.
+        sense: Returns the sensed state from the true state. None means that the true state is sensed.
+        ahead: Returns the state in which a command will arrive. None means no delay. A tick contains the reference at
+            the start of the period, and the command sent at that time.
+        patch: Foot of each contact of plant and controller, for machines on soles; states have one force per foot.
 
     Yields:
         One `Tick` per period.
 
     Raises:
-        InputError: The controller returned no command for its machine, or infinite or NaN torques.
+        InputError: The controller did not return a command for its machine, or returned torques that are not finite.
     """
     state = plant.reset(start)
     if ahead is not None:
@@ -87,7 +87,7 @@ def ticks(
             reference = ahead.sent(command, reference)
         after = plant.step(command.driven, h)
         forces = plant.contact_forces()
-        # k h, not a sum of h: no drift over long runs
+        # k h instead of a sum of h, so that time does not drift over long runs
         after = State(t=start.t + (step + 1) * h, q=after.q, v=after.v, forces=by_foot(forces, patch))
         yield Tick(
             state=state,

@@ -1,4 +1,4 @@
-"""Signals that end a loop: at once while nothing moves, by damping once torques may flow."""
+"""Signals that end a loop: immediately while nothing moves, with damping once torques may flow."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Interrupted(KeyboardInterrupt):
     """
 
     def __init__(self, number: int) -> None:
-        """Take the number of the signal."""
+        """Store the number of the signal."""
         super().__init__(number)
         self.number = number
 
 
 class Stop:
-    """The request for the end by a signal: SIGINT, SIGTERM or SIGHUP (the terminal is gone).
+    """The request to end by a signal: SIGINT, SIGTERM or SIGHUP (the terminal has closed).
 
-    Until `begin`, a signal raises `Interrupted`. Afterwards the first signal is stored in `asked`, and a second one
-    ends the process at once. Python handles signals only in the main thread; in another thread this context does
-    nothing.
+    Until `begin` a signal raises `Interrupted`. After that the first signal is stored in `asked`, and the second signal
+    ends the process immediately. Python handles signals only in the main thread; entered in another thread, this object
+    has no effect.
 
     Attributes:
-        asked: Number of the signal; 0 before.
+        asked: Number of the signal; 0 before a signal.
         moving: True if the machine may move, so that the end must be damped.
         on_alarm: Called at SIGALRM; it may raise.
     """
@@ -47,7 +47,7 @@ class Stop:
         if threading.current_thread() is not threading.main_thread():
             return self
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # set by nohup
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
                 self._before[number] = signal.signal(number, self._on_signal)
         self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self.on_alarm())
         return self
@@ -58,10 +58,10 @@ class Stop:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if error is not None and self.asked and not self.moving and not isinstance(error, Interrupted):
-            raise Interrupted(self.asked) from error  # interrupted code may raise another error, as compilers do
+            raise Interrupted(self.asked) from error  # interrupted code, e.g. a compiler, may raise a different error
 
     def begin(self) -> None:
-        """Allow motion: from now on the end must be damped.
+        """Mark the start of the time in which the machine may move.
 
         Raises:
             Interrupted: The end was requested, but the interrupted code has swallowed the exception.

@@ -21,23 +21,25 @@ from idcontrol.record.metrics import solver_number
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference
 
 PARTS = ("read", "estimate", "plan", "control", "gate", "record")
-"""Parts of a tick that are timed: reading and judging the machine's state; `Parts.sense`; planner; controller; gate
-(recording their answers, state machine, gate, sending); pushing the row of the last tick."""
+"""Timed parts of a tick: reading and judging the machine's state; `Parts.sense`; planner; controller; gate (recording
+references and commands, the state machine, the gate, sending); pushing the row of the previous tick.
+"""
 UNSPENT = dict.fromkeys(PARTS, math.nan)
 COURSE = (
     "tick", "mode", "phase", "faults", "cut", "machine_mode", "missed", "period_us", "late_us", "age_us", "compute_us",
     "cpu_us", *(f"{part}_us" for part in PARTS), "switches",
 )  # fmt: skip
-"""Channels of one number each, side by side, about the tick as a whole. `phase` is `idcontrol.loop.life.Phase`;
-`switches` counts how often the system took the CPU away since the last tick."""
+"""Scalar channels about the whole tick, stored side by side. `phase` is `idcontrol.loop.life.Phase`; `switches` counts
+how often the system took the CPU away since the previous tick.
+"""
 VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
-"""Channels of one number each, side by side, of the answers of planner and controller."""
+"""Scalar channels about the results of planner and controller, stored side by side."""
 
 
 LIKE: Final[tuple[Any, ...]] = (
     *np.zeros((4, 1)), np.zeros(1, dtype=np.bool_), np.zeros((1, 3)), np.zeros(1, dtype=np.int64), np.zeros((1, 3)),
 )  # fmt: skip
-"""An array of the same form as each argument of `keep`."""
+"""An array of the type and shape of each argument of `keep`."""
 FORM: Final = Form(*LIKE)
 NO_FORCES: Final = ContactForces.none()
 
@@ -72,9 +74,9 @@ class Counts:
         overruns: Ticks that took longer than their period.
         missed: Ticks that were skipped.
         complete: True if planner and controller worked for the whole duration.
-        error: One line about the first exception of planner or controller, where they hung, or why the machine could
-            not begin from its pose; "" if none of these.
-        traceback: Traceback of that error; "" if there was none.
+        error: One line about the first error or hang of planner or controller, or the reason why the machine could not
+            start from its pose; "" without such an error.
+        traceback: Traceback of that error; "" without an error.
     """
 
     ticks: int = 0
@@ -90,13 +92,13 @@ class Telemetry:
 
     Attributes:
         row: Row of the last tick (`channels`).
-        state: The machine's state therein, shape (state_values,).
+        state: The machine's state in that row, shape (state_values,).
         answer: The channels from ``q_des`` on.
-        spent: Time of each part of the tick [µs]; NaN if it did not happen.
+        spent: Time of each part of the tick [µs]; NaN if the part did not run.
     """
 
     def __init__(self, wire: Format, notes: int) -> None:
-        """Lay out the row."""
+        """Allocate the row."""
         layout, self._patch = channels(wire, notes), wire.patch
         self.row = ChannelRow(layout)
         for name in ("dropped", "tau_wanted", "tau"):
@@ -114,23 +116,23 @@ class Telemetry:
         self._switches = _switches()
 
     def begin(self) -> None:
-        """Begin a tick."""
+        """Start a tick."""
         self._cpu, self._mark = time.thread_time_ns(), time.perf_counter_ns()
 
     def lap(self, part: str) -> None:
         """Add the time since the last lap to a part of the tick.
 
-        This is wall time, which takes no system call; CPU time is measured for the whole tick only.
+        This is wall time, which is read without a system call; CPU time is measured only for the whole tick.
         """
         now, before = time.perf_counter_ns(), self.spent[part]
         self.spent[part] = 1e-3 * (now - self._mark) + (0.0 if math.isnan(before) else before)
         self._mark = now
 
     def record(self, reference: Reference, command: Command) -> None:
-        """Write the answers of planner and controller; forces without a prediction are NaN.
+        """Write the results of planner and controller; forces that the controller does not predict are NaN.
 
         Raises:
-            ValueError: An array of the reference has another shape than its channel.
+            ValueError: An array of the reference has a different shape than its channel.
         """
         r, predicted = reference, command.predicted
         forces = NO_FORCES if predicted is None else by_foot(predicted, self._patch)
@@ -154,14 +156,14 @@ class Telemetry:
     def describe(
         self, cycle: Cycle, now: int, age: int, *, mode: int, phase: float, faults: int, cut: int, peer: float
     ) -> None:
-        """Write the tick's outcome, as its last action.
+        """Write the summary of the tick at its end.
 
         Args:
             cycle: The tick.
             now: Time [ns].
             age: Age of the newest datagram of the machine [ns].
             mode: Mode of the loop.
-            phase: Phase of a running loop (`idcontrol.loop.life.Phase`); NaN in other modes.
+            phase: Phase of a running loop (`idcontrol.loop.life.Phase`); otherwise NaN.
             faults: Faults of the tick.
             cut: Limits at which the gate has cut a torque.
             peer: Mode of the machine; NaN before its first datagram.
@@ -193,10 +195,10 @@ def keep(
     identity: Integers,
     force: Array,
 ) -> bool:  # pragma: no cover - compiled
-    """Record the arrays of an answer in the bound channels; the forces belong to the feet `identity`.
+    """Record the arrays of a reference and command in the bound channels; the forces are on the feet `identity`.
 
     Returns:
-        False, recording nothing, if an array of the reference has another shape than its channel.
+        False if an array of the reference has a different shape than its channel; then nothing is recorded.
     """
     to = bound.borrowed
     if q.shape != to[0].shape or v.shape != to[1].shape or a.shape != to[2].shape or base.shape != to[3].shape:

@@ -1,53 +1,55 @@
-"""The datagrams between a loop and its machine, byte by byte, for programs in any language at either end.
+"""The datagrams between a loop and its machine, byte by byte, so that a program in any language can be either end.
 
-Little endian. A head of 48 bytes::
+Numbers are little endian. A head of 48 bytes::
 
-    offset  type    what
+    offset  type    content
          0  char[4] magic "IDC2": the layout and its version
-         4  uint16  kind: 1 a command (to the machine), 2 a state (from it)
+         4  uint16  kind: 1 a command (to the machine), 2 a state (from the machine)
          6  uint16  mode of the sender (`idcontrol.loop.safety.Mode`): 0 idle, 1 ready, 2 running, 3 damped, 4 stopped
          8  uint32  robot: CRC-32 of its name in UTF-8
-        12  uint32  session: any number that the sender drew when it began
+        12  uint32  session: any number that the sender drew when it started
         16  uint64  sequence: 1, 2, 3, ... within the session
-        24  int64   stamp: when it was sent, on the sender's monotonic clock [ns]
-        32  uint64  echo: sequence of the newest datagram that the sender has accepted from the other side; 0 is none
+        24  int64   stamp: sending time on the sender's monotonic clock [ns]
+        32  uint64  echo: sequence of the newest datagram that the sender has accepted from the other side; 0 before
         40  uint32  count of values
-        44  uint32  CRC-32 (that of zlib) of bytes 0 to 43 and the values
+        44  uint32  CRC-32 (as in zlib) of bytes 0 to 43 and the values
 
-then `count` float64 values. A command has, one after the other, joints in the order of `System.actuated_names`::
+is followed by `count` float64 values. The values of a command are, with joints in the order of
+`System.actuated_names`::
 
     tau (a)         feed-forward torques [N m]
     q (a), v (a)    positions and velocities that the drives hold [rad, rad/s]
-    kp (a), kd (a)  their gains [N m/rad, N m s/rad]
+    kp (a), kd (a)  gains of the drives [N m/rad, N m s/rad]
 
-They hold in mode 2: drives compute ``tau + kp (q - q_measured) + kd (v - v_measured)`` at 10 kHz or more, within the
-torque limits; with gains of zero that is the torque alone. In mode 3 the machine brakes its joints by itself, in the
-others it gives no torque. A state has, one after the other::
+They apply in mode 2: drives compute ``tau + kp (q - q_measured) + kd (v - v_measured)`` at 10 kHz or more, within the
+torque limits; with zero gains only the torque remains. In mode 3 the machine brakes its joints by itself, in all other
+modes it applies no torque. The values of a state are::
 
     t               time of the machine [s]
-    q (nq), v (nv)  configuration and velocity as Pinocchio has them (`idcontrol.types.State`)
-    tau (a)         torques that were applied in the last period, or at its beginning where they change [N m]
-    accelerometer (3)           specific force of the base (acceleration without gravity's), its own axes [m/s²]
-    force (n_feet, 3)           force of the ground on each foot, of a sole on all of it, world axes [N]
-    normal (n_feet, 3)          contact normal at each foot; zero where the foot has no contact
-    drive_error (a)             error of each drive, a whole number of up to 32 bits in its maker's meaning; 0 is none
-    temperature (a)             of the warmest part of each drive that is measured [°C]
-    voltage                     of the motors' supply [V]
-    estop                       1 while the emergency stop is pressed, else 0
-    axes (4)                    joystick, -1 to 1: forward, left, turn to the left, one that is free
+    q (nq), v (nv)  configuration and velocity in Pinocchio's layout (`idcontrol.types.State`)
+    tau (a)         torques applied in the last period, or at its start if they change during the period [N m]
+    accelerometer (3)           specific force of the base (acceleration minus gravity), base axes [m/s²]
+    force (n_feet, 3)           force of the ground on each foot, summed over a sole, world axes [N]
+    normal (n_feet, 3)          contact normal at each foot; zero without contact
+    drive_error (a)             error of each drive, an integer of up to 32 bits, defined by its maker; 0 is no error
+    temperature (a)             highest measured temperature in each drive [°C]
+    voltage                     supply voltage of the motors [V]
+    estop                       1 while the emergency stop is pressed, otherwise 0
+    axes (4)                    joystick, -1 to 1: forward, left, turn to the left, one free axis
     buttons                     joystick: bit i is button i, up to 32
-    joints                      CRC-32 of the joints' names in the order above, with commas between, in UTF-8
+    joints                      CRC-32 of the joints' names in the order above, separated by commas, in UTF-8
     model                       a number of the machine's model (`model_number`)
 
-From `drive_error` on, NaN means not measured, and the value is not used. A machine that does not know its base's
-position sends zero; it needs a loop that estimates the position. Before torques flow the loop compares `joints` and
-`model` with its own (`Format.stranger`), so that legs in another order are refused.
+From `drive_error` on, a value that a machine does not measure or know is NaN, and is not used. If the machine does not
+know the position of its base, the base is at zero; such a machine needs a loop that estimates the base. Before torques
+flow the loop compares `joints` and `model` with its own values (`Format.stranger`), so that legs in another order are
+refused.
 
-A receiver takes datagrams one by one. It drops and counts a datagram that has the wrong length, is damaged, of another
-version, foreign (another kind or robot), old (not newer than the last accepted, or of another session) or out of range.
-A plant that the loop has started has a known session; otherwise the first accepted datagram sets it. A sequence number
-more than `AHEAD` beyond the last one is accepted once the next datagram continues it, so that a single wrong number
-does not make all later datagrams old.
+A receiver reads datagrams one by one. It drops and counts datagrams that are short or long, damaged, of another
+version, foreign (another kind or another robot), old (not newer than the last accepted datagram, or of another session)
+or out of range. If the session of the other side is known, as for a plant that the loop has started, only that session
+is accepted; otherwise the session of the first accepted datagram. A sequence number more than `AHEAD` beyond the last
+is accepted only once the next datagram continues it: a wrong number must not make all later datagrams old.
 """
 
 from __future__ import annotations
@@ -81,20 +83,21 @@ LARGEST = 65_507
 
 
 AHEAD = 1000
-"""Largest gap of sequence numbers between two datagrams before the newer one is doubted: about a second in most loops.
-A side that sends this many times faster than the other would never be accepted."""
+"""Largest gap of sequence numbers between two accepted datagrams: about a second for most loops. A side that is this
+many times faster than the other side would never be accepted.
+"""
 
 FASTEST = 1e3
-"""Largest velocity in a state [rad/s, m/s]: only a diverged simulation exceeds it."""
+"""Largest velocity in a state [rad/s, m/s]; only a diverged simulation exceeds it."""
 
 AXES = 4
-"""Axes of a joystick in a state."""
+"""Number of joystick axes in a state."""
 
 NOT_MEASURED = np.nan
-"""Value in a state for anything not measured."""
+"""Value of quantities in a state that are not measured."""
 
 LAST_MODE = 4
-"""The largest number of a mode: stopped."""
+"""The largest number of a mode (stopped)."""
 
 
 class Kind(enum.IntEnum):
@@ -105,7 +108,7 @@ class Kind(enum.IntEnum):
 
 
 class Drop(enum.IntEnum):
-    """Why a datagram was dropped."""
+    """The reason why a datagram was dropped."""
 
     SIZE = 0
     DAMAGED = 1
@@ -116,14 +119,14 @@ class Drop(enum.IntEnum):
 
 
 class Datagram(msgspec.Struct, frozen=True):
-    """An accepted datagram.
+    """A datagram that was accepted.
 
     Attributes:
         mode: Mode of the sender.
-        sequence: Its sequence number.
+        sequence: Sequence number of the datagram.
         stamp: Sending time on the sender's clock [ns].
-        echo: Sequence number of our newest datagram that the sender had accepted.
-        values: Its values, shape (count,).
+        echo: Sequence number of the receiver's newest datagram that the sender had accepted.
+        values: Values of the datagram, shape (count,).
     """
 
     mode: int
@@ -134,12 +137,12 @@ class Datagram(msgspec.Struct, frozen=True):
 
 
 class SessionNumbers(NamedTuple):
-    """The session numbers of a conversation, from the view of one side."""
+    """The session numbers of a conversation, as known to one side."""
 
     own: int
     """Any number below 2³² that differs from run to run."""
     other: int | None = None
-    """Number of the other side's session; None takes the first accepted datagram's."""
+    """Session number of the other side; None means the number in the first accepted datagram."""
 
 
 def robot_number(name: str) -> int:
@@ -148,14 +151,14 @@ def robot_number(name: str) -> int:
 
 
 def names_number(names: Iterable[str]) -> float:
-    """Return the number that stands for names in their order: CRC-32 of them with commas between."""
+    """Return the number that stands for names in their order: the CRC-32 of the names separated by commas."""
     return float(zlib.crc32(",".join(names).encode()))
 
 
 def model_number(model: pin.Model) -> float:
     """Return the number that stands for a Pinocchio model.
 
-    It is the CRC-32 of the names of its joints with commas between, then of float64 numbers, little endian, rounded to
+    The number is the CRC-32 of the joint names separated by commas, then of float64 numbers, little endian, rounded to
     1e-6: for each joint except the universe, the translation of its placement and the mass and centre of mass of its
     body.
     """
@@ -163,7 +166,7 @@ def model_number(model: pin.Model) -> float:
         (*place.translation, body.mass, *body.lever)
         for place, body in zip(model.jointPlacements, model.inertias, strict=True)
     ]
-    rounded = np.round(np.array(numbers[1:], dtype="<f8"), 6) + 0.0  # adding zero removes negative zeros
+    rounded = np.round(np.array(numbers[1:], dtype="<f8"), 6) + 0.0  # adding 0.0 removes negative zeros
     return float(zlib.crc32(rounded.tobytes(), zlib.crc32(",".join(model.names[1:]).encode())))
 
 
@@ -197,7 +200,7 @@ class Outbox:
 
 
 class Inbox:
-    """Accepts good datagrams and drops bad ones.
+    """Accepts good datagrams and drops bad datagrams.
 
     Attributes:
         accepted: Number of accepted datagrams.
@@ -208,11 +211,11 @@ class Inbox:
         """Prepare for datagrams of one kind.
 
         Args:
-            kind: Accepted kind of datagrams.
-            robot: Name of the accepted robot.
-            low: Least value of each entry, shape (count,).
+            kind: Kind of the datagrams that are accepted.
+            robot: Name of the only robot that is accepted.
+            low: Smallest value of each entry, shape (count,).
             high: Largest value of each entry, shape (count,).
-            session: Number of the accepted session; None takes the first accepted datagram's.
+            session: Number of the only session that is accepted; None means the session of the first accepted datagram.
         """
         self._kind, self._robot = kind, robot_number(robot)
         self._low, self._high, self._within = low, high, entry(within, low, np.empty(0), high)
@@ -222,7 +225,7 @@ class Inbox:
         self.dropped: Array = np.zeros(len(Drop))
 
     def accept(self, data: bytes) -> Datagram | None:
-        """Return a datagram if it is intact, new and from the right sender; else count it and return None."""
+        """Return a datagram if it is intact, new and from the right sender; otherwise count it and return None."""
         judged = self._judge(data)
         if isinstance(judged, Drop):
             self.dropped[judged] += 1
@@ -254,7 +257,7 @@ class Inbox:
 
 
 def _of_another_version(data: bytes) -> bool:
-    """True if a datagram is whole, but of another version of this layout, with the same head."""
+    """Return True if a datagram is whole, but has another version of this layout with the same head."""
     if len(data) < HEAD_BYTES or data[:3] != MAGIC[:3] or data[:4] == MAGIC:
         return False
     view = memoryview(data)
@@ -264,9 +267,9 @@ def _of_another_version(data: bytes) -> bool:
 
 @njit(cache=True)
 def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover - compiled
-    """True if ``low <= values <= high`` holds for each value.
+    """Return True if ``low <= values <= high`` holds for each entry.
 
-    A NaN in `low` marks a value that need not be measured: it may be NaN, or within ±`high`.
+    A NaN is out of range, unless `low` is NaN: such a value need not be measured; if it is, it must be within ±`high`.
     """
     inside = True
     for i in range(values.shape[0]):
@@ -278,14 +281,14 @@ def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover 
 
 
 class Health(NamedTuple):
-    """The part of a state about drives, supply and joystick; NaN means not measured."""
+    """Values of drives, supply and joystick in a state; NaN means not measured."""
 
     drive_error: Array
-    """Error of each drive, shape (a,); 0 is none."""
+    """Error of each drive, shape (a,); 0 is no error."""
     temperature: Array
     """Temperature of each drive, shape (a,) [°C]."""
     supply: Array
-    """Voltage [V], and 1 while the emergency stop is pressed, shape (2,)."""
+    """Voltage [V]; and 1 while the emergency stop is pressed, otherwise 0; shape (2,)."""
     operator: Array
     """Axes and buttons of the joystick, shape (5,)."""
 
@@ -300,16 +303,16 @@ class Format:
     """Sizes and ranges of a machine's datagrams.
 
     Attributes:
-        robot: Name.
-        nq: Values of a configuration.
-        nv: Values of a velocity.
+        robot: Name of the robot.
+        nq: Number of values of a configuration.
+        nv: Number of values of a velocity.
         floating: True if the first seven values of a configuration are a position and a quaternion.
         torque_limit: Torque limit of each actuated joint, shape (a,) [N m]; inf for no limit.
-        n_feet: Feet with force sensors.
+        n_feet: Number of feet with force sensors.
         patch: Foot of each contact of plant and controller, shape (k,); None if each contact is a foot.
         joints: Number of the joints' order (`names_number`); NaN if unknown.
         model: Number of the model (`model_number`); NaN if unknown.
-        state: Names and shapes of the values of a state, side by side in this order.
+        state: Names and shapes of the values of a state, in their order.
     """
 
     robot: str
@@ -325,7 +328,7 @@ class Format:
     _parts: tuple[slice, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Lay out a state."""
+        """Lay out the values of a state."""
         a, foot = (len(self.torque_limit),), (self.n_feet, 3)
         state = {
             "t": (), "q": (self.nq,), "v": (self.nv,), "tau_applied": a, "accelerometer": (3,),
@@ -333,7 +336,7 @@ class Format:
             "axes": (AXES,), "buttons": (), "joints": (), "model": (),
         }  # fmt: skip
         object.__setattr__(self, "state", state)
-        # cached, as a state is read in every tick
+        # looked up once, because every tick reads a state
         read = ("q",), ("v",), ("tau_applied",), ("accelerometer",), ("force_sensed", "normal_sensed")
         object.__setattr__(self, "_parts", tuple(span(state, names) for names in read))
 
@@ -349,11 +352,11 @@ class Format:
 
     @property
     def health_values(self) -> int:
-        """Return the number of values about drives, supply and joystick."""
+        """Return the number of values of drives, supply and joystick."""
         return 2 * len(self.torque_limit) + 2 + AXES + 1
 
     def command_range(self) -> tuple[Array, Array]:
-        """Return the least and largest values of a command: a gain is not negative."""
+        """Return the smallest and largest values of a command: gains are nonnegative."""
         one = np.ones_like(self.torque_limit)
         high = np.concatenate((self.torque_limit, 1e4 * one, FASTEST * one, 1e6 * one, 1e6 * one))
         low = -high
@@ -361,7 +364,7 @@ class Format:
         return low, high
 
     def state_range(self) -> tuple[Array, Array]:
-        """Return the least and largest values of a state, which no real machine exceeds."""
+        """Return the smallest and largest values of a state, which no real machine exceeds."""
         high = np.full(self.state_values, 1e6)
         of = views(high, self.state)
         of["q"][:], of["v"][:] = 1e4, FASTEST
@@ -382,7 +385,7 @@ class Format:
         return Health(of["drive_error"], of["temperature"], supply, operator)
 
     def stranger(self, values: Array) -> str:
-        """Return why a state, shape (state_values,), comes from another machine; "" if it does not."""
+        """Return why a state, shape (state_values,), belongs to another machine; "" if it matches this machine."""
         joints, model = values[-2:]
         if not np.isnan(joints) and joints != self.joints:
             return "has other joints, or in another order"
@@ -396,11 +399,11 @@ class Format:
         """Fill the values of a state datagram.
 
         Args:
-            out: Shape (state_values,).
+            out: Result, shape (state_values,).
             state: The state.
             tau: Torques that were applied, shape (a,) [N m].
             accelerometer: Specific force of the base, base axes, shape (3,) [m/s²].
-            health: Values about drives, supply and joystick, shape (health_values,); None if none is measured.
+            health: Values of drives, supply and joystick, shape (health_values,); None if they are not measured.
         """
         q, v, applied, specific, feet = self._parts
         out[0], out[q], out[v], out[applied], out[specific] = state.t, state.q, state.v, tau, accelerometer
@@ -412,7 +415,7 @@ class Format:
         out[-2:] = self.joints, self.model
 
     def read_state(self, values: Array, since: float = 0.0) -> Sensed:
-        """Read the values of a state datagram, its time counted from `since` [s]; the result's arrays are views."""
+        """Read the values of a state datagram, with its time relative to `since` [s]; the result's arrays are views."""
         q, v, tau, accelerometer, feet = self._parts
         identity, force, normal = _touching(values[feet])
         forces = ContactForces(identity=identity, force=force, normal=normal)

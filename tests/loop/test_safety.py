@@ -149,14 +149,14 @@ def test_the_package_says_what_its_default_policy_does():
     policy, told = Policy(), " ".join(loop.__doc__.split())
     silence = f"{patience(1.0):g} periods and {1e3 * patience(0.0):g} ms"
     for words in (
-        f"braked where the newest datagram is older than {silence}",
+        f"braked if the newest datagram is older than {silence}",
         f"ticks the last torque holds at the machine; braked after {policy.overrun.tolerate} ticks in a row",
         f"interrupts the controller after {policy.hang_s:g} s",
         f"a NaN the last torque holds; braked after {policy.not_finite.tolerate} ticks in a row",
         f"the last torque holds; braked after {policy.failed.tolerate} ticks in a row",
         f"its torque is sent; braked after {policy.fallback.tolerate} ticks in a row",
-        f"a joint is {policy.jump:g} rad off where its the message is not used; braked after {policy.encoder.tolerate}",
-        f"stands still for {1e3 * policy.frozen_s:g} ms while that says it moves",
+        f"a joint is {policy.jump:g} rad from its the message is not used; braked after {policy.encoder.tolerate}",
+        f"stands still for {1e3 * policy.frozen_s:g} ms while it reports a velocity",
         f"leans by more than {policy.tilt_rad:g} rad the torque is sent; braked after {policy.tipped.tolerate} ticks",
         f"joint {policy.tracking:g} rad off its reference the torque is sent; braked after {policy.astray.tolerate}",
         f"brakes itself after {silence} without a command",

@@ -1,8 +1,8 @@
 """The hardware boundary: transports of datagrams (`idcontrol.loop.wire`) between a loop and its machine.
 
-A transport moves bytes and does not read them; `Endpoint` checks datagrams in the same way for every transport.
-`inprocess` joins two ends within a process, `shared` two processes of a computer, `udp` two sides on a network. To add
-another, write an object with the methods of `Link`.
+A transport moves bytes without reading them; `Endpoint` checks the datagrams of every transport in the same way.
+`inprocess` connects two ends within a process, `shared` two processes on one computer, `udp` any two computers on a
+network. To add a transport, write an object with the methods of `Link`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from idcontrol.loop.wire import LAST_MODE, Datagram, Format, Inbox, Kind, Outbox
 from idcontrol.types import Array
 
 SENT = 256
-"""Number of stored sending times, which give the age of an echo."""
+"""Number of remembered sending times, from which the age of an echo follows."""
 TAKEN = 64
-"""Largest number of datagrams read in a tick, which bounds the cost of a flood."""
+"""Largest number of datagrams that are read in one tick, which bounds the cost of a flood."""
 FAREWELL = 20
-"""Number of ticks in which a stopped side repeats that it has stopped, as datagrams may be lost."""
+"""Number of ticks in which a stopped side repeats that it has stopped, because datagrams may be lost."""
 
 
 class Link(Protocol):
-    """One end of a connection; neither call waits."""
+    """One end of a connection; no method waits."""
 
     def send(self, data: memoryview) -> None:
-        """Send a datagram, which may be lost; its buffer may be reused after the call."""
+        """Send a datagram. It may be lost; a link that stores it makes a copy."""
 
     def receive(self) -> bytes | None:
-        """Return the next waiting datagram; None without one."""
+        """Return the next received datagram; None if there is none."""
 
     def settle(self) -> None:
         """From now on, receive only from the sender of the last datagram, which was accepted."""
@@ -65,11 +65,11 @@ class Endpoint:
 
     @property
     def finished(self) -> bool:
-        """True if this side has repeated often enough that it has stopped."""
+        """True if this side has announced its stop often enough."""
         return self._farewells >= FAREWELL
 
     def post(self, mode: int, values: Array, now: int) -> None:
-        """Send `values` as of `now` [ns]."""
+        """Send `values` with the time stamp `now` [ns]."""
         self._outbox.values[:] = values
         echo = 0 if self.newest is None else self.newest.sequence
         data = self._outbox.seal(mode, now, echo)
@@ -78,7 +78,7 @@ class Endpoint:
         self._farewells += mode == LAST_MODE
 
     def poll(self, now: int) -> bool:
-        """Read waiting datagrams; return True if there is a newer one than before."""
+        """Receive datagrams; return True if there is a newer datagram than before."""
         fresh = False
         for _ in range(TAKEN):
             data = self._link.receive()
@@ -96,9 +96,10 @@ class Endpoint:
         return 0 if self.newest is None else now - self._heard
 
     def age(self, now: int) -> int:
-        """Return the largest possible age of the newest datagram [ns]: its silence, or the age of its echo.
+        """Return an upper bound of the age of the newest datagram [ns], from its silence and the age of its echo.
 
-        The echo bounds the delay without comparing clocks: the other side sent its datagram after it received ours.
+        The echo bounds delays without comparing two clocks: the other side had received this side's datagram when it
+        sent the echo.
         """
         if self.newest is None:
             return 0

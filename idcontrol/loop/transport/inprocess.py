@@ -1,4 +1,4 @@
-"""Two ends within one process: each receives what the other sends, in order, at once."""
+"""Two ends within one process: each end receives the other's datagrams in order and immediately."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Queue:
         self._out, self._into = out, into
 
     def send(self, data: memoryview) -> None:
-        """Hand over a copy."""
+        """Send a copy."""
         self._out.append(bytes(data))
 
     def receive(self) -> bytes | None:
-        """Return the oldest waiting datagram; None if there is none."""
+        """Return the oldest waiting datagram; None if no datagram waits."""
         return self._into.popleft() if self._into else None
 
     def settle(self) -> None:

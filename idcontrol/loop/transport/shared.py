@@ -1,8 +1,8 @@
-"""Two processes of one machine: a mailbox of shared memory in each direction that holds the newest datagram.
+"""Two processes on one computer: a mailbox in shared memory in each direction, which contains the newest datagram.
 
-The memory is anonymous: the other process inherits its file descriptor (`memory.anonymous`), so nothing remains however
-the two processes end. A reader during a write sees an odd or changed counter and reads again; on machines that reorder
-stores, a torn datagram may pass, and fails its checksum.
+The memory has no name: the other process inherits its file descriptor (`memory.anonymous`), so that nothing remains
+after the two processes end. If a writer is active during a read, the counter is odd or has changed, and the reader
+reads again. Damage that this check misses (on machines that reorder stores) fails the checksum.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import mmap
 from idcontrol.loop.wire import LARGEST
 
 BYTES = 2 * (16 + LARGEST + 5)
-"""Memory that a link needs: both directions, each 8-byte aligned."""
+"""Memory of a link: both directions, each 8-byte aligned."""
 _TRIES = 4
 
 
 class _Mailbox:
-    """Counter (uint64; odd while it is written), length (uint64), bytes."""
+    """Counter (uint64; odd during a write), length (uint64), bytes."""
 
     def __init__(self, memory: mmap.mmap, offset: int) -> None:
         self._head = memoryview(memory)[offset : offset + 16].cast("Q")
         self._data = memoryview(memory)[offset + 16 : offset + 16 + LARGEST]
 
     def put(self, data: memoryview) -> None:
-        counter = self._head[0] & ~1  # even, even if the last writer was killed half-way
+        counter = self._head[0] & ~1  # even, even if the last writer was killed during a write
         self._head[0] = counter + 1
         self._head[1] = len(data)
         self._data[: len(data)] = data
@@ -39,7 +39,7 @@ class _Mailbox:
                 data = bytes(self._data[: min(self._head[1], LARGEST)])
                 if self._head[0] == counter:
                     return counter, data
-        return seen, None  # being written: read it next time
+        return seen, None  # the writer is active: read at the next call
 
     def close(self) -> None:
         self._head.release()
@@ -60,7 +60,7 @@ class SharedLink:
         self._out.put(data)
 
     def receive(self) -> bytes | None:
-        """Return the newest datagram, once."""
+        """Return the newest datagram, only once."""
         self._seen, data = self._into.take(self._seen)
         return data
 

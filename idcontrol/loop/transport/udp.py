@@ -1,8 +1,8 @@
-"""Over a network: UDP, bound to loopback by default.
+"""Datagrams over a network: UDP, bound to loopback by default.
 
-Only datagrams from the peer are read. A side without the peer's address takes the sender of the first accepted datagram
-as its peer, and sends nothing before. Any computer on the network can forge datagrams: between computers, use a
-separate network.
+Only datagrams from the peer are read. A side without the peer's address adopts the sender of the first accepted
+datagram as its peer, and sends nothing before. Any computer on the network can forge datagrams, so use UDP between
+computers only on a separate wire.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def address(text: str) -> Address:
     """Return host and port of ``HOST:PORT``.
 
     Raises:
-        InputError: The format is different.
+        InputError: The text has a different format.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
@@ -36,18 +36,18 @@ class UdpLink:
     """One end of a connection over UDP.
 
     Attributes:
-        local: Host and port at which it listens.
+        local: Host and port at which this end listens.
     """
 
     def __init__(self, bind: Address = (LOOPBACK, 0), peer: Address | None = None) -> None:
         """Open a socket.
 
         Args:
-            bind: Address to listen on; port 0 for any free one.
-            peer: The other side; None for the sender of the first accepted datagram.
+            bind: Address to listen on; port 0 means any free port.
+            peer: Address of the other side; None means the sender of the first accepted datagram.
 
         Raises:
-            InputError: The address is unusable.
+            InputError: The address cannot be used.
         """
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         used, what = bind, "cannot listen at"
@@ -68,7 +68,7 @@ class UdpLink:
         self.local: Address = self._socket.getsockname()
 
     def send(self, data: memoryview) -> None:
-        """Send or drop the datagram: watchdogs handle full buffers and absent peers."""
+        """Send the datagram, or lose it: watchdogs handle full buffers and absent peers."""
         if self._connected:
             with contextlib.suppress(OSError):
                 self._socket.send(data)
@@ -77,23 +77,23 @@ class UdpLink:
         """Return the next datagram of the peer, or of any sender while the peer is unknown."""
         try:
             data, self._sender = self._socket.recvfrom(LARGEST)
-        except OSError:  # nothing waits, or the peer's computer reports that no process listens
+        except OSError:  # no datagram, or the peer's computer reports that no process listens
             return None
         return data
 
     def settle(self) -> None:
-        """Take the sender of the last datagram as the peer, if there is none yet."""
+        """Adopt the sender of the last datagram as the peer, unless the peer is known."""
         if not self._connected and self._sender is not None:
             self._socket.connect(self._sender)
             self._connected = True
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for a datagram, at most for a time [s]."""
+        """Wait for a datagram for at most `timeout_s` [s]."""
         if timeout_s > 0.0:
             select.select([self._socket], [], [], timeout_s)
 
     def fileno(self) -> int:
-        """Return the file descriptor for `select`, readable when a datagram waits."""
+        """Return the file descriptor that becomes readable when a datagram comes, for `select`."""
         return self._socket.fileno()
 
     def close(self) -> None:
