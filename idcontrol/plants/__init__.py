@@ -1,7 +1,7 @@
-"""Plants: simulators in place of the hardware, by the names of the command line.
+"""Plants: simulators in place of the hardware, by the names that the command line uses.
 
-`make` returns one for a robot on flat ground; `build` takes a complete `Setup`. To add a contact model as a plant,
-register `stepping` with it; an external engine is any object with the calls of `SimulatedPlant`.
+`make` returns a plant for a robot on flat ground; `build` takes a complete `Setup`. To add a contact model as a plant,
+register `stepping` with it. To add an external engine, register any object with the methods of `SimulatedPlant`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def __dir__() -> list[str]:
 
 
 class SimulatedPlant(Plant, Protocol):
-    """A plant for experiments: the loop's `Plant`, and these calls."""
+    """A plant for experiments: the loop's `Plant` with further methods."""
 
     @property
     def last(self) -> StepSolution | None:
@@ -65,22 +65,22 @@ class SimulatedPlant(Plant, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundSettings:
-    """Settings of the ground; each plant reads the relevant ones.
+    """Settings of the ground; each plant reads the settings that concern it.
 
     Attributes:
         drag_n_s_m: Viscous friction of each contact, for `viscous` and for `penalty` with viscous friction.
-        restitution: Share of the impulses that an impact returns, 0 (plastic) to 1 (`idcontrol.models.restitution`),
-            for all plants except `penalty` and `mujoco`, whose springs rebound; the product of both surfaces for
-            `pybullet`. `constraint` and `sap` reject it together with a stiffness.
+        restitution: Share of the impulses that an impact returns, 0 (plastic) to 1 (`idcontrol.models.restitution`), in
+            all plants except `penalty` and `mujoco`, whose springs rebound. In `pybullet` it is the product of the
+            restitutions of both surfaces. `constraint` and `sap` reject it together with a stiffness.
         stiffness_n_m: Stiffness of the ground under each contact, for `penalty`, `constraint` and `sap`. With null, the
-            robot sinks by `idcontrol.plants.penalty.SINK_M` at rest in `penalty`, and the other plants are nearly rigid
-            (`idcontrol.models.constraint.STIFFNESS`, `idcontrol.models.sap.regularization`).
-        damping_n_s_m: Damping of the ground under each contact, for the same plants. With null, `penalty` uses
-            `idcontrol.plants.penalty.DAMPING_RATIO`, and the others have nearly none; `sap` has none without a
-            stiffness.
-        penalty_friction: Friction of `penalty`: Coulomb's, or viscous drag, as in the original simulator.
-        constraint_form: The problem of `constraint`: the symmetric one, or the cone program as printed in Drumwright
-            2019 (slow, needs the extra ``cvx``; a body that should slide takes off).
+            robot sinks by `idcontrol.plants.penalty.SINK_M` at rest in `penalty`, and the ground is nearly rigid in
+            `constraint` (`idcontrol.models.constraint.STIFFNESS`) and `sap` (`idcontrol.models.sap.regularization`).
+        damping_n_s_m: Damping of the ground under each contact, for `penalty`, `constraint` and `sap`. With null,
+            `penalty` uses `idcontrol.plants.penalty.DAMPING_RATIO`, and the damping of `constraint` and `sap` is almost
+            zero; without a stiffness it is zero in `sap`.
+        penalty_friction: Friction of `penalty`: Coulomb friction, or viscous drag as in the original simulator.
+        constraint_form: The problem of `constraint`: the symmetric LCP, or the cone program as printed in Drumwright
+            2019 (slow, needs the extra ``cvx``; a body that should slide lifts off).
     """
 
     drag_n_s_m: float = 1000.0
@@ -100,7 +100,7 @@ class Setup:
         contacts: Detector of contacts on `system`, with the true friction.
         dt: Longest step [s].
         settings: Settings of the ground.
-        robot: The robot, for a plant constructed from (robot, mu, rate); None if it has no file.
+        robot: The robot, for a plant constructed from (robot, mu, rate); None if the robot has no file.
         mu: The true friction coefficient; None if it is not one number.
     """
 
@@ -159,7 +159,7 @@ def build(name: str, setup: Setup) -> SimulatedPlant:
 
     Raises:
         UnknownName: The plant does not exist.
-        InputError: The place has no plant, or it cannot be built.
+        InputError: The place has no plant, or the plant cannot be built.
     """
     return factory(name)(setup)
 
@@ -169,8 +169,8 @@ def stepping(model: ContactModel, step: PlantStep | None = None, impact: Contact
 
     Args:
         model: The contact model.
-        step: The compiled step with it, if there is one.
-        impact: The model of impacts that rebound, as in `rebounding`.
+        step: The compiled step with this model; None if there is none.
+        impact: The model of impacts with restitution, as in `rebounding`.
     """
 
     def factory_(s: Setup) -> SimulatedPlant:
@@ -198,7 +198,7 @@ def _spheres(setup: Setup, plant: str) -> SphereContacts | Fingertips:
         InputError: The contacts are not spheres.
     """
     if not isinstance(setup.contacts, SphereContacts | Fingertips):
-        raise InputError(f"plant {plant!r} knows feet and fingertips only; for other contacts take coulomb-lcp")
+        raise InputError(f"plant {plant!r} supports only feet and fingertips; for other contacts take coulomb-lcp")
     return setup.contacts
 
 
@@ -217,8 +217,8 @@ def _penalty(setup: Setup) -> SimulatedPlant:
 def _refuse_rebound_on_springs(plant: str, ground: GroundSettings) -> None:
     if ground.stiffness_n_m is not None and ground.restitution != 0.0:
         raise InputError(
-            f"plant {plant!r}: ground.restitution is for rigid ground, and ground.stiffness_n_m is set; "
-            "springs rebound by themselves, as much as ground.damping_n_s_m leaves of it"
+            f"plant {plant!r}: ground.restitution is only for rigid ground, but ground.stiffness_n_m is set; "
+            "remove one of them: springs rebound anyway, less with more ground.damping_n_s_m"
         )
 
 
@@ -246,7 +246,7 @@ def _constraint(setup: Setup) -> SimulatedPlant:
 
 
 def _mujoco(setup: Setup) -> SimulatedPlant:
-    from idcontrol.plants.mujoco import MuJoCo  # an extra, and slow to import
+    from idcontrol.plants.mujoco import MuJoCo  # an optional package that is slow to import
 
     return MuJoCo(setup.system, _spheres(setup, "mujoco"), setup.dt)
 

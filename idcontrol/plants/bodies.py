@@ -1,8 +1,8 @@
 """Time stepping of many free bodies with any contact model: ``M (v⁺ - v*) = Jᵀf``, then ``q⁺ = q ⊕ h v⁺``.
 
-Inertia and contact rows stay in blocks (`idcontrol.models.sparse`), so the cost of a step grows with the number of
-contacts. `dense` adapts models that need dense matrices, for few bodies. With `sap.Sparse`, and shapes whose distances
-have closed forms, a step is one compiled call (`idcontrol.plants.body_step`).
+Inertia and contact rows are stored in blocks (`idcontrol.models.sparse`), so the cost of a step is proportional to the
+number of contacts. For a few bodies, `dense` adapts models that need dense matrices. With `sap.Sparse`, and shapes
+whose distances have closed forms, a step is one compiled call (`idcontrol.plants.body_step`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from idcontrol.types import Array, Integers
 _Seen: TypeAlias = tuple[BodyContacts, SparseProblem, SparseSolution]
 
 BodyModel: TypeAlias = Callable[[SparseProblem, BodyContacts], SparseSolution]
-"""A contact model for many bodies; its second argument has geometry and identities of the problem's contacts."""
+"""A contact model for many bodies; the second argument has geometry and identities of the problem's contacts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class FreeBodies:
 
     Attributes:
         inertias: Masses and inertias of the bodies.
-        state: Their state.
+        state: State of the bodies.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class FreeBodies:
             model: Contact model; `dense` adapts a model of dense problems.
             obstacles: Shapes that do not move.
             terrain: Shape of the ground; None for no ground.
-            ground: Surface of the ground; None for a rigid one with the friction of the other side.
+            ground: Surface of the ground; None for a rigid surface with the friction of the body that touches it.
             gravity: Gravity, world frame [m/s²].
 
         Raises:
@@ -131,7 +131,7 @@ class FreeBodies:
         """Start from `state`.
 
         Raises:
-            InputError: The number of bodies is wrong, or something is not finite.
+            InputError: The number of bodies is wrong, or a value is not finite.
         """
         n = len(self.inertias.mass)
         if state.position.shape != (n, 3) or state.orientation.shape != (n, 4) or state.velocity.shape != (n, 6):
@@ -141,9 +141,9 @@ class FreeBodies:
         for what in ("position", "orientation", "velocity"):
             bad = np.flatnonzero(~np.isfinite(getattr(state, what)).all(axis=1))
             if bad.size:
-                raise InputError(f"the {what} of body {bad[0]} is not finite; mend the state before the run")
+                raise InputError(f"the {what} of body {bad[0]} is not finite; give finite numbers")
         if n and not (np.linalg.norm(state.orientation, axis=1) > 0.0).all():
-            raise InputError("a quaternion is zero; (0, 0, 0, 1) is no rotation")
+            raise InputError("a quaternion is zero; for the world's axes give (0, 0, 0, 1)")
         position, orientation, velocity = (
             np.require(each, np.float64, ("C", "W")) for each in (state.position, state.orientation, state.velocity)
         )
@@ -231,12 +231,12 @@ class FreeBodies:
 
     @property
     def last(self) -> SparseSolution | None:
-        """Solution of that problem; None before the first step."""
+        """Solution of the last step; None before the first."""
         seen = self._look()
         return None if seen is None else seen[2]
 
     def _look(self) -> _Seen | None:
-        """Return the last step as objects, created on demand; None before the first."""
+        """Return contacts, problem and solution of the last step, created on demand; None before the first."""
         if self._seen is None and self._ended is not None:
             h, ended = self._ended
             result: StepResult = values(self._result)
@@ -272,7 +272,7 @@ class FreeBodies:
 
 
 def dense(model: ContactModel) -> BodyModel:
-    """Adapt a model of dense problems to bodies, warm-started from its own last solution.
+    """Adapt a model of dense problems to bodies, with a warm start from the last solution.
 
     The cost grows at least with the cube of the number of bodies.
     """

@@ -1,6 +1,6 @@
-"""One step of free bodies with SAP in one compiled call: contacts, impulses, v⁺ and the state at the end.
+"""One step of free bodies with SAP in one compiled call: contacts, impulses, v⁺ and the final state.
 
-It equals the step of `idcontrol.plants.bodies`, built from the same parts.
+The result equals the step of `idcontrol.plants.bodies`, which calls the same functions.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from idcontrol.models.sap.newton import UNPHYSICAL, Parameters
 from idcontrol.types import Array, Integers
 
 Ended: TypeAlias = tuple[int, int, float, int]
-"""How SAP ended, iterations, residual, islands, as returned by `solve_all`."""
+"""Outcome of SAP, iterations, residual and number of islands, as returned by `solve_all`."""
 
 MARGIN = 1e-3
 """Gap below which contacts are listed [m], in addition to the bodies' motion within the step."""
 
 FASTEST = 3e8
-"""Speed of light [m/s]. A faster body means a wrong force, mass or step size."""
+"""Speed of light [m/s]. A faster body shows a wrong force, mass or step size."""
 
 
 class World(NamedTuple):
@@ -44,11 +44,11 @@ class World(NamedTuple):
 
     Attributes:
         inertias: Masses and inertias of the n bodies.
-        gravity: World frame, shape (3,) [m/s²].
+        gravity: Acceleration of gravity, world frame, shape (3,) [m/s²].
         radius: Radius of a sphere around each body, shape (n,) [m].
         scene: `BodyDetector.scene`.
-        size: Velocities of each body, shape (n,): six.
-        parameters: SAP's.
+        size: Number of velocities of each body, shape (n,): six.
+        parameters: Parameters of SAP.
         arena: Memory for SAP.
     """
 
@@ -62,7 +62,7 @@ class World(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """Result of a step: its contacts, their matching, and problem and solution as in `models.sparse`."""
+    """Result of a step: contacts, the record for matching them, problem and solution as in `models.sparse`."""
 
     contacts: BodyArrays
     tracked: Tracked
@@ -74,7 +74,7 @@ class StepResult(NamedTuple):
 
 
 def nothing() -> Bound:
-    """Return the result before the first step."""
+    """Return an empty result, for the first step."""
     none: Integers = np.zeros(0, dtype=np.int64)
     scalars = np.zeros(0)
     return bind(
@@ -108,16 +108,16 @@ def values(after: Bound) -> StepResult:
 
 @njit(cache=True)
 def reaches_in(h: float, v_star: Array, radius: Array) -> Array:
-    """Return how far bodies of velocities `v_star` (n, 6) and radii (n,) may move in a step of `h` [s], (n,) [m].
+    """Return a bound on the motion of bodies with velocities `v_star` (n, 6) and radii (n,) in `h` [s], (n,) [m].
 
-    Only a body's own velocity counts: contact with a faster body may be listed a step late.
+    The bound of a body uses only its own velocity: contact with a faster body may be listed a step late.
     """
     return reaches(v_star, radius, h, 0.5 * MARGIN)
 
 
 @njit(cache=True)
 def carried(before: Integers, impulses: Array, now: Integers) -> Array:
-    """Match impulses (k, 3) of contacts `before` (k,) to the contacts `now` (n,), zero for new ones; return (n, 3)."""
+    """Return the impulses (n, 3) of contacts `now` (n,) from those (k, 3) of `before` (k,); zero for new contacts."""
     order = np.argsort(before)
     sorted_ = before[order]
     out = np.zeros((now.shape[0], 3))
@@ -142,8 +142,8 @@ def step_with_sap(
         h: Length of the step [s].
 
     Returns:
-        State at the end; result of the step; True if it is valid (otherwise the step by parts reports what is wrong);
-        and how SAP ended.
+        Final state; result of the step; True if it is valid, otherwise the step by parts reports the error; outcome of
+        SAP.
     """
     world, last = bound.borrowed, before.borrowed
     rotation = rotations(state.orientation)

@@ -1,4 +1,4 @@
-"""Drives: electronics that turn impedance commands into torques, at a much higher rate than the loop."""
+"""Drives: electronics that convert impedance commands to torques, at a much higher rate than the loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PERIOD_S: Final = 1e-4
 
 @njit(cache=True)
 def drive_torque(command: Array, errors: Array, v: Array, limit: Array) -> Array:  # pragma: no cover - compiled
-    """Return ``τ = tau + kp (q_des - q) + kd (v_des - v)``, the sum within the torque limits, shape (a,) [N m].
+    """Return ``τ = tau + kp (q_des - q) + kd (v_des - v)``, clipped at the torque limits, shape (a,) [N m].
 
     Args:
         command: Rows tau, q_des, v_des, kp, kd (`idcontrol.types.Command.driven`), shape (5, a).
@@ -37,13 +37,13 @@ def drive_torque(command: Array, errors: Array, v: Array, limit: Array) -> Array
 
 
 class Motors:
-    """Torques of motors after delay, lag and the limits at speed."""
+    """Torques of motors after delay, lag and speed-dependent limits."""
 
     def __init__(self, system: System) -> None:
-        """Begin in the steady state of the first torques.
+        """Set up motors that begin in the steady state of the first torques.
 
         Args:
-            system: Provides `System.actuators`, torque limits and speed limits; it must have actuators.
+            system: Provides torque limits, speed limits and `System.actuators`, which must not be None.
         """
         assert system.actuators is not None
         self._actuators, self._limit, self._room = system.actuators, system.effort_limit, system.limits
@@ -78,7 +78,7 @@ class Motors:
 def at_speed(limit: Array, room: ActuatorLimits, v: Array) -> tuple[Array, Array]:
     """Return the largest torques forwards and backwards at joint velocities `v`, shapes (a,) [N m].
 
-    From `ActuatorLimits.speed` on, an accelerating torque falls linearly to zero at `no_load`.
+    Above `ActuatorLimits.speed` an accelerating torque falls linearly to zero at `no_load`.
     """
     falls = np.isfinite(room.no_load)
     span = np.where(falls, room.no_load, 1.0) - np.where(falls, room.speed, 0.0)
@@ -88,7 +88,7 @@ def at_speed(limit: Array, room: ActuatorLimits, v: Array) -> tuple[Array, Array
 
 
 class Driven:
-    """A `SimulatedPlant` behind drives: it takes impedance commands and torques, with the motors of its system.
+    """A `SimulatedPlant` with drives, which take impedance commands and torques, and with the motors of its system.
 
     Attributes:
         torque: Torques of the last `step`, averaged over it, shape (a,) [N m].
@@ -121,7 +121,7 @@ class Driven:
         return copied(self._state)
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to the robot's; its joints react in the following periods."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base and all its links."""
         self._plant.push(velocity)
 
     def step(self, command: Array, dt: float) -> State:

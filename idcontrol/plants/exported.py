@@ -1,8 +1,8 @@
 """Robot, ground and a held box, described for external simulators: rigid links, contact spheres, a height grid.
 
-The description comes from the Pinocchio model, not from the URDF. So each simulator gets the same robot to the last
-digit, whatever its own URDF reader does, and needs no meshes. Joint limits are those in `System.limits`, joint friction
-in `System.actuators`, whatever the URDF says.
+The description comes from the Pinocchio model, not from the URDF. So each simulator gets exactly the same robot,
+without its own URDF reader, and needs no meshes. Joint limits come from `System.limits` and joint friction from
+`System.actuators`; values of the URDF are not used.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from idcontrol.errors import InputError
 from idcontrol.types import Array
 
 NO_SLIP_MU = 100.0
-"""Finite value for infinite friction in simulators; the papers' simulator used the same."""
+"""Finite friction coefficient that replaces infinite friction in simulators, as in the papers' simulator."""
 
 POINT_M = 1e-6
-"""Radius in place of a point, since simulators need a positive one [m]; the point is its centre."""
+"""Radius of a sphere that replaces a point [m]: simulators need a positive radius. The point is its centre."""
 
 SMALLEST_ON_MAP_M = 1e-3
-"""Smallest radius of a sphere on the triangles of a height map [m]. Bullet drops spheres of 0.1 mm through them, and
-MuJoCo holds spheres of 0.3 mm that keep moving."""
+"""Smallest radius of a sphere on the triangles of a height map [m]. In Bullet spheres of 0.1 mm fall through triangles,
+and in MuJoCo spheres of 0.3 mm keep moving."""
 
 GRID = 4
-"""Samples per sample of the height map. Simulators put triangles between them: at a spacing of 5 mm these are within
-0.02 mm of the smooth ground, on hills as steep as in Zapolsky & Drumwright (2017)."""
+"""Number of exported samples per sample of the height map along each axis. Simulators put triangles between samples: at
+a spacing of 5 mm the triangles are within 0.02 mm of the smooth ground, on hills as steep as in Zapolsky & Drumwright
+(2017)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class ContactSphere:
     """A contact sphere.
 
     Attributes:
-        identity: Identity of its contact.
+        identity: Identity of the sphere's contact.
         centre: Centre in the frame of the link, shape (3,) [m].
         radius: Radius, at least `POINT_M` [m].
         mu: Friction coefficient; at most `NO_SLIP_MU`.
@@ -56,14 +57,14 @@ class ContactSphere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RigidLink:
-    """A rigid body and the joint that carries it; its frame is the joint's.
+    """A rigid body and the joint that carries it; the link frame is the joint's frame.
 
     Attributes:
         name: Name of the joint.
         parent: Index of the parent in the list of links; -1 for the world.
         position: Origin of the link frame in the parent's frame, with the joint at zero, shape (3,) [m].
         rotation: Axes of the link frame in the parent's frame, with the joint at zero, shape (3, 3).
-        kind: Motion that the joint allows: any, a rotation about `axis`, or a translation along it.
+        kind: Motion that the joint allows: any, a rotation about `axis`, or a translation along `axis`.
         axis: Joint axis in the link frame, shape (3,); zeros for a free joint.
         mass: Mass [kg].
         com: Centre of mass in the link frame, shape (3,) [m].
@@ -71,11 +72,11 @@ class RigidLink:
         armature: Rotor inertia reflected at the joint [kg m² or kg].
         damping: Viscous friction of the joint [N m s/rad or N s/m].
         friction: Dry friction of the joint [N m or N].
-        lower: Lower limit of the joint [rad or m]; -inf for none.
-        upper: Upper limit; inf for none.
+        lower: Lower limit of the joint [rad or m]; -inf for no limit.
+        upper: Upper limit of the joint [rad or m]; inf for no limit.
         at_q: Index of the joint's first coordinate in the configuration.
-        at_v: Index of its first velocity, in Pinocchio's order.
-        circle: True if the configuration holds cosine and sine of the angle instead of the angle.
+        at_v: Index of the joint's first velocity, in Pinocchio's order.
+        circle: True if the configuration has cosine and sine of the angle instead of the angle.
         spheres: Contact spheres on the link.
         box: Side lengths of the box about the link frame's origin that fingertips touch, shape (3,) [m]; None for other
             links.
@@ -104,7 +105,7 @@ class RigidLink:
     def principal(self) -> tuple[Array, Array]:
         """Return the principal moments of inertia, shape (3,), and their right-handed axes as columns, shape (3, 3).
 
-        Order and signs of the axes are chosen closest to the link's own. Simulators convert rotations to Euler angles
+        Order and signs of the axes are chosen closest to the link frame: simulators convert rotations to Euler angles
         and back, which loses digits close to right angles.
         """
         moments, axes = np.linalg.eigh(self.inertia)
@@ -121,7 +122,7 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
 
     Raises:
         InputError: A joint is neither free nor a hinge nor a slide, a link has no mass, a sphere is too small for a
-            height map, or the held body is no box.
+            height map, or the held body is not a box.
     """
     if isinstance(contacts, SphereContacts):
         _require_spheres_that_fit(contacts)
@@ -140,7 +141,9 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
         joint, inertia, place = model.joints[j], model.inertias[j], model.jointPlacements[j]
         name = str(model.names[j])
         if not inertia.mass > 0.0:
-            raise InputError(f"the link that joint {name!r} moves has no mass; external simulators need one")
+            raise InputError(
+                f"the link that joint {name!r} moves has no mass; external simulators need a positive mass"
+            )
         data = joint.createData()
         joint.calc(data, neutral)
         motion = np.array(data.S).reshape(6, -1)
@@ -150,7 +153,7 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
         elif joint.shortname() == "JointModelFreeFlyer":
             kind, axis = "free", np.zeros(3)
         else:
-            raise InputError(f"joint {name!r} is a {joint.shortname()}; external simulators know free, hinge and slide")
+            raise InputError(f"joint {name!r} is a {joint.shortname()}; external simulators take free, hinge and slide")
         links.append(
             RigidLink(
                 name=name,
@@ -189,14 +192,14 @@ def _require_spheres_that_fit(contacts: SphereContacts) -> None:
     small = contacts.radius.min(initial=np.inf)
     if contacts.terrain.heights.size and small < SMALLEST_ON_MAP_M:
         raise InputError(
-            f"external simulators lose a sphere of radius {small:g} m on a height map; give it {SMALLEST_ON_MAP_M:g} m "
-            "at least, or use a plane or another plant"
+            f"a sphere of radius {small:g} m is too small for a height map in external simulators; give it at least "
+            f"{SMALLEST_ON_MAP_M:g} m, or use a plane or another plant"
         )
 
 
 def _sides(tips: Fingertips) -> Array:
     if not isinstance(tips.shape, coal.Box):
-        raise InputError(f"external simulators know boxes in a hand, no {type(tips.shape).__name__}")
+        raise InputError(f"external simulators take only a box in a hand, not a {type(tips.shape).__name__}")
     sides: Array = 2.0 * np.array(tips.shape.halfSide)
     return sides
 

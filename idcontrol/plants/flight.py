@@ -1,16 +1,16 @@
 r"""Free flight that conserves momenta to rounding.
 
-With the gyroscopic terms at the beginning of the step, as contact needs them, a box at 20 rad/s gains 2 % of its energy
-and loses 1 % of its angular momentum within a second at 1 ms. In the air, the momenta of a robot are known in advance:
-weight changes the linear one, the angular one about the centre of mass is constant. Joints move as in the ordinary
-step. The floating base then gets the velocity at which the whole robot has these momenta in the final pose, and the
-position that keeps the centre of mass on its parabola. The base rotates by the mean of its angular velocities at the
-beginning and at the end,
+In contact, a step uses the gyroscopic terms at its beginning. In the air, a box at 20 rad/s would then gain 2 % of its
+energy and lose 1 % of its angular momentum within a second at 1 ms. But in the air the momenta of a robot are known in
+advance: weight changes the linear momentum, and the angular momentum about the centre of mass is constant. Joints move
+as in the ordinary step. The floating base then gets the velocity at which the whole robot has these momenta in the
+final pose, and the position that keeps the centre of mass on its parabola. The base rotates by the mean of its initial
+and final angular velocities,
 
     R⁺ = R exp(h (ω + ω⁺)/2),     M_bb(q⁺) v_b⁺ = momenta - M_bj(q⁺) v_j⁺
 
-which is implicit in ω⁺ and solved by fixed-point iteration. For one rigid body that is a symmetric method of second
-order: its energy oscillates and does not drift. With moving joints the energy drifts at first order in h.
+These equations are implicit in ω⁺ and solved by fixed-point iteration. For one rigid body the method is symmetric and
+of second order: the energy oscillates and does not drift. With moving joints the energy drifts at first order in h.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from idcontrol.types import Array, Integers
 SETTLED: Final = 1e-12
 """Relative change of the base's angular velocity at which the iteration ends."""
 MOST_REPETITIONS: Final = 20
-"""Each iteration gains about the factor h ω, so three or four are the rule. The momenta are exact after each."""
+"""Limit of iterations. Each reduces the error by about the factor h ω, so three or four are usual. The momenta are
+exact after each."""
 
 
 class Flight(NamedTuple):
-    """The flying bases at the step's beginning, and the momenta of each with all its links at the end.
+    """The n flying bases at the step's beginning, and the momenta of each with all its links at the step's end.
 
     Attributes:
-        at_q: First index of each in Pinocchio's configuration, shape (n,).
-        at_v: First index of each in Pinocchio's velocity, shape (n,).
+        at_q: First index of each base in Pinocchio's configuration, shape (n,).
+        at_v: First index of each base in Pinocchio's velocity, shape (n,).
         spin: Angular velocity at the step's beginning, body axes, shape (n, 3) [rad/s].
         centre: Centre of mass at the step's end, world frame, shape (n, 3) [m].
-        linear: Linear momentum there, world axes, shape (n, 3) [kg m/s].
-        angular: Angular momentum about the centre of mass, world axes, shape (n, 3) [kg m²/s].
+        linear: Linear momentum at the step's end, world axes, shape (n, 3) [kg m/s].
+        angular: Angular momentum about the centre of mass at the step's end, world axes, shape (n, 3) [kg m²/s].
     """
 
     at_q: Integers
@@ -53,27 +54,27 @@ class Flight(NamedTuple):
 
 
 def untouched(system: System, contacts: Contacts, impulses: Array) -> Integers:
-    """Return which of `System.flyer_q` get no impulse, including all their links.
+    """Return the free-flyers of `System.flyer_q` that, with all their links, get no impulse.
 
     Args:
-        system: The machine.
-        contacts: Its n contacts.
-        impulses: Their impulses, shape (n, 3) [N s].
+        system: The robot.
+        contacts: The n contacts of the robot.
+        impulses: Impulses of the contacts, shape (n, 3) [N s].
     """
     pushed = np.abs(contacts.jacobian.T) @ np.abs(impulses.T.ravel())
     return np.flatnonzero(~pushed[system.flyer_rows].any(axis=1))
 
 
 def fly(system: System, q: Array, v: Array, v_plus: Array, h: float, flying: Integers) -> tuple[Array, Array]:
-    """Run `System.advance` for a robot of which some free-flyers, with all their links, touch nothing.
+    """Run `System.advance` for a robot with free-flyers that touch nothing, with all their links.
 
     Args:
-        system: The machine, updated at q and v.
+        system: The robot, updated at q and v.
         q: Configuration at the step's beginning, shape (nq,).
-        v: Velocity there, shape (nv,), in Pinocchio's layout.
-        v_plus: Velocity at its end by the explicit step, shape (m,).
+        v: Velocity at the step's beginning, shape (nv,), in Pinocchio's layout.
+        v_plus: Velocity at the step's end by the explicit step, shape (m,).
         h: Length of the step [s].
-        flying: The flying ones of `System.flyer_q`.
+        flying: The flying free-flyers of `System.flyer_q`.
 
     Returns:
         The new configuration, shape (nq,), and velocity, shape (nv,), both in Pinocchio's layout.
@@ -129,7 +130,7 @@ def _settle(
 ) -> float:  # pragma: no cover - compiled
     """Write positions and velocities of the bases into q and v, and mean angular velocities into `mean` at `turning`.
 
-    M is the inertia at q; q, v and M in Pinocchio's layout. Returns the largest change of a mean, relative to it.
+    M is the inertia at q; q, v and M are in Pinocchio's layout. Return the largest relative change of a mean.
     """
     inertia, L, x = np.empty((6, 6)), np.zeros((6, 6)), np.empty(6)
     back, linear, arm, along = np.empty(4), np.empty(3), np.empty(3), np.empty(3)

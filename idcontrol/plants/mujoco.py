@@ -1,13 +1,14 @@
 """MuJoCo as plant: the same robot and ground in an external simulator. Needs the extra ``mujoco``.
 
-MuJoCo's contacts are soft. Here they are nearly as stiff as possible (`TIME_CONSTANT`, `IMPEDANCE`), with elliptic
+MuJoCo's contacts are soft. Here they are almost as stiff as possible (`TIME_CONSTANT`, `IMPEDANCE`), with elliptic
 friction cones and little creep (`IMPEDANCE_RATIO`).
 
 MuJoCo detects a joint limit after the joint has passed it, by up to one substep's motion. It stops the joint in the
-next one and returns it to the limit slowly (`RETURN_S`).
+next substep and returns it to the limit slowly (`RETURN_S`).
 
-In MuJoCo, the linear velocity of a free joint is that of the body frame's origin in *world* axes, its angular velocity
-is in body axes, and quaternions begin with w. Only `MuJoCo._write` and `MuJoCo._read` convert between the conventions.
+In MuJoCo, the linear velocity of a free joint is the velocity of the body frame's origin in *world* axes, its angular
+velocity is in body axes, and quaternions begin with w. Only `MuJoCo._write` and `MuJoCo._read` convert between the
+conventions.
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ except ImportError:
     raise InputError(f"the plant mujoco needs the package mujoco; {install_command('mujoco')}") from None
 
 TIME_CONSTANT = 2.0
-"""Time constant of a contact, in substeps: the shortest that MuJoCo accepts."""
+"""Time constant of a contact in substeps: the smallest value that MuJoCo accepts."""
 
 RETURN_S = 0.02
 """Time constant for returning to a joint limit [s]. A limit can push but not pull: with `TIME_CONSTANT`, a joint that
-starts 1 rad beyond it would leave it at 250 rad/s at 1 kHz."""
+starts 1 rad beyond its limit would leave it at 250 rad/s at 1 kHz."""
 
 IMPEDANCE = (0.95, 0.99, 1e-4, 0.5, 2.0)
 """MuJoCo's ``solimp``: the impedance of a contact or a limit rises from 0.95 to 0.99 over 0.1 mm or mrad."""
 
 TOLERANCE = 1e-18
-"""Tolerance of MuJoCo's Newton iterations, on the cost. Forces scale with its square root, so they are exact to 1e-9.
-With zero, most steps would run to the limit of 100 iterations, which takes a millisecond."""
+"""Tolerance of the cost in MuJoCo's Newton iterations. Forces scale with the square root of the cost, so they are exact
+to 1e-9. With zero, most steps would take the limit of 100 iterations, a millisecond."""
 
 TOUCH_M = 1e-9
-"""A contact whose gap is smaller touches [m]. MuJoCo has none at a gap of zero: a robot that starts on the ground would
-fall for one step, in which the torques that its contact forces should balance spin the light feet."""
+"""Gap below which a contact touches [m]. MuJoCo has no contact at a gap of exactly zero: a robot that starts on the
+ground would fall for one step, and torques without balancing contact forces would spin the light feet."""
 
 BAD = tuple(int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC"))
 """Warnings after which MuJoCo restarts from its reference pose."""
 
 IMPEDANCE_RATIO = 10.0
-"""Stiffness of friction relative to the normal direction; standing feet then hardly creep."""
+"""Stiffness of friction relative to the normal direction: standing feet hardly creep."""
 
 
 class MuJoCo:
@@ -67,7 +68,7 @@ class MuJoCo:
 
         Args:
             system: Multibody system of the robot.
-            contacts: Its contact spheres, their friction, and the ground or the box in its hand.
+            contacts: The robot's contact spheres, their friction, and the ground or the box in its hand.
             dt: Longest substep [s].
 
         Raises:
@@ -83,15 +84,15 @@ class MuJoCo:
         try:
             self.model = _specification(self._links, terrain, system.model.gravity.linear, dt).compile()
         except ValueError as error:
-            raise InputError(f"MuJoCo cannot have this machine: {str(error).splitlines()[0]}") from None
+            raise InputError(f"MuJoCo cannot represent this robot: {str(error).splitlines()[0]}") from None
         self.data = mujoco.MjData(self.model)
-        for link in self._links:  # the compiler may have changed it, see `_specification`
+        for link in self._links:  # the compiler may have changed the inertia, see `_specification`
             self.model.body(link.name).inertia[:] = link.principal()[0]
         mujoco.mj_setConst(self.model, self.data)
         joints = [self.model.joint(link.name) for link in self._links]
         self._at_q = [int(joint.qposadr[0]) for joint in joints]
         self._at_v = [int(joint.dofadr[0]) for joint in joints]
-        # joints with one coordinate are read together, the others one by one
+        # joints with one coordinate are read together, free joints one by one
         placed = list(zip(self._links, self._at_q, self._at_v, strict=True))
         self._others = [(link, i, j) for link, i, j in placed if link.kind == "free" or link.circle]
         single = [(link.at_q, i, link.at_v, j) for link, i, j in placed if link.kind != "free" and not link.circle]
@@ -109,7 +110,7 @@ class MuJoCo:
         """Start from `state`.
 
         Raises:
-            InputError: It cannot be a state of this robot.
+            InputError: `state` cannot be a state of this robot.
         """
         self._state, self._forces = require_state(self._system, state), ContactForces.none()
         mujoco.mj_resetData(self.model, self.data)
@@ -125,7 +126,7 @@ class MuJoCo:
         self.data.qvel[self._at_v[0] : self._at_v[0] + 3] += require_push(velocity)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps of at most the plant's longest.
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps.
 
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
@@ -141,7 +142,7 @@ class MuJoCo:
             pressed.append(self._pressed())
         if any(self.data.warning[kind].number for kind in BAD):
             raise Diverged(
-                f"the machine in MuJoCo diverged at {self._state.t:.3f} s; take a higher rate or smaller torques"
+                f"the robot in MuJoCo diverged at {self._state.t:.3f} s; take a higher rate or smaller torques"
             )
         self._forces = averaged(pressed, count)
         self._state = self._read(self._state.t + dt)
@@ -152,10 +153,10 @@ class MuJoCo:
         return self._forces
 
     def _pressed(self) -> ContactForces:
-        """Return contact forces of the last substep; the contacts of one sphere with a height map are added."""
+        """Return contact forces of the last substep; forces of one sphere on several triangles are added."""
         n, wrench = self._n_spheres, np.zeros(6)
         force, normal, pressed = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros(n, dtype=np.bool_)
-        # read as arrays: iterating over `data.contact` takes half a millisecond
+        # read arrays: iterating over `data.contact` takes half a millisecond
         geoms, frames = self.data.contact.geom.tolist(), self.data.contact.frame
         for index, (first, second) in enumerate(geoms):
             mujoco.mj_contactForce(self.model, self.data, index, wrench)
@@ -197,8 +198,8 @@ class MuJoCo:
 
 def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: Array, dt: float) -> mujoco.MjSpec:
     spec = mujoco.MjSpec()
-    # Some robot descriptions hold inertias that no rigid body can have (A + B < C). MuJoCo's compiler refuses them, its
-    # simulation does not: so the compiler balances them here, and the constructor restores them.
+    # Some robot descriptions have inertias that no rigid body can have (A + B < C). MuJoCo's compiler rejects them, but
+    # its simulation does not. So the compiler balances them here, and the constructor restores them.
     spec.compiler.balanceinertia = True
     spec.compiler.degree = False
     spec.option.timestep = dt
@@ -226,7 +227,7 @@ def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: A
                 limited=bool(np.isfinite([link.lower, link.upper]).any()),
                 range=[link.lower, link.upper],
             )
-            # stiffness and damping: stopped in one substep, and returned without a kick
+            # stiffness and damping that stop the joint in one substep and return it slowly
             stiffness, damping = IMPEDANCE[1] ** 2 / (RETURN_S * dt), IMPEDANCE[1] / dt
             joint.solref_limit, joint.solimp_limit = [-stiffness, -damping], IMPEDANCE
             joint.damping = [link.damping, 0.0, 0.0]
@@ -245,7 +246,7 @@ def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: A
             geom.solref[:2] = TIME_CONSTANT * dt, 1.0
             geom.solimp[:] = IMPEDANCE
             geom.margin = TOUCH_M
-            geom.priority = 1  # contacts take the parameters of the sphere
+            geom.priority = 1  # the sphere's parameters apply to its contacts
         if link.box is not None:
             box = body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=0.5 * link.box)
             box.contype, box.conaffinity = 2, 1

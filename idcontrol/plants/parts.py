@@ -31,13 +31,13 @@ def require_positive(what: str, value: float) -> float:
 
 
 def require_not_negative(what: str, value: float) -> float:
-    """Return `value` if it is a finite number that is not negative.
+    """Return `value` if it is finite and not negative.
 
     Raises:
         InputError: It is not; the message calls it `what`.
     """
     if not (is_number(value) and 0.0 <= value < math.inf):
-        raise InputError(f"the {what} of a plant must be a number that is not negative, not {value}")
+        raise InputError(f"the {what} of a plant must be finite and not negative, not {value}")
     return value
 
 
@@ -46,17 +46,17 @@ STICK_RAD_S: Final = 1e-3
 
 
 def brake(system: System, v: Array, h: float) -> None:
-    """Add the joints' friction to the terms of the step of `h` [s] that begins with velocity `v`.
+    """Add the joints' friction to the multibody terms of a step.
 
-    Friction of d + F / max(|v|, `STICK_RAD_S`) times v⁺, the velocity at the step's end, dissipates at any step size
-    and ends at rest: a turning joint slows down by h F / I in a step, and a joint that is about to stop does not
-    reverse. A joint pushed by less than F creeps at that part of `STICK_RAD_S`. It is implicit: ``M + h D`` replaces M
-    and ``c + D v`` replaces c.
+    The friction torque is D v⁺ with D = d + F / max(|v|, `STICK_RAD_S`) and v⁺ the velocity at the step's end. It
+    dissipates energy at any step size: a moving joint slows down by h F / I in a step, and a joint that is about to
+    stop does not reverse. Under a torque T < F a joint creeps at T/F times `STICK_RAD_S`. Since D v⁺ is implicit, ``M +
+    h D`` replaces M and ``c + D v`` replaces c.
 
     Args:
-        system: Its terms M and c of the last update are changed.
-        v: In Pinocchio's layout.
-        h: Length of the step.
+        system: The robot; M and c of the last update are changed.
+        v: Velocity at the step's beginning, in Pinocchio's layout.
+        h: Length of the step [s].
     """
     if system.actuators is None:
         return
@@ -76,14 +76,14 @@ def brake_kernel(terms: Terms, order: Integers, damping: Array, friction: Array,
 
 
 def require_state(system: System, state: State) -> State:
-    """Copy a state into arrays of float64, if it can be a state of the robot.
+    """Copy a state into arrays of float64.
 
     Args:
-        system: The machine.
+        system: The robot.
         state: The initial state of a plant.
 
     Raises:
-        InputError: Its arrays have the wrong length or type, are not finite, or a quaternion is not of unit length.
+        InputError: An array has the wrong length or type or is not finite, or a quaternion is not of unit length.
     """
     q, v = _vector("state.q", state.q), _vector("state.v", state.v)
     misfit = system.misfit(q, v)
@@ -95,7 +95,7 @@ def require_state(system: System, state: State) -> State:
 
 
 def copied(state: State) -> State:
-    """Copy a plant's state for callers: writing into the copy does not move the plant."""
+    """Copy a plant's state for callers, who may write into the copy."""
     return State(t=state.t, q=state.q.copy(), v=state.v.copy(), forces=state.forces)
 
 
@@ -103,14 +103,14 @@ def _vector(name: str, values: npt.ArrayLike) -> Array:
     """Copy numbers into an array of float64.
 
     Raises:
-        InputError: They are no numbers; the message calls them `name`.
+        InputError: The values are not a vector of numbers; the message calls them `name`.
     """
     try:
         numbers = np.asarray(values)
     except ValueError:  # rows of different lengths
-        raise InputError(f"{name} is no vector of numbers") from None
+        raise InputError(f"{name} must be a vector of numbers; its rows differ in length") from None
     if numbers.dtype.kind not in "iuf":
-        raise InputError(f"{name} is no vector of numbers but of {numbers.dtype}")
+        raise InputError(f"{name} must be a vector of numbers, not of {numbers.dtype}")
     return numbers.astype(np.float64)
 
 
@@ -118,7 +118,7 @@ def require_push(velocity: npt.ArrayLike) -> Array:
     """Return the velocity of a push if it is three finite numbers.
 
     Raises:
-        InputError: It is not.
+        InputError: The velocity is not three finite numbers.
     """
     push = _vector("the velocity of a push", velocity)
     if push.shape != (3,) or not np.isfinite(push).all():
@@ -127,29 +127,31 @@ def require_push(velocity: npt.ArrayLike) -> Array:
 
 
 def require_torques(tau: Array, names: Sequence[str]) -> None:
-    """Raise unless there is one finite torque for each of the joints `names`.
+    """Check that there is one finite torque for each of the joints `names`.
 
     Raises:
-        InputError: There is not.
+        InputError: The shape of the torques is wrong, or a torque is not finite.
     """
     if tau.shape != (len(names),):
-        raise InputError(f"a plant with {len(names)} actuated joints got torques of shape {tau.shape}")
+        raise InputError(
+            f"torques have shape {tau.shape}; this plant needs ({len(names)},), one for each actuated joint"
+        )
     if not np.isfinite(tau).all():
         joint = names[int(np.argmin(np.isfinite(tau)))]
         raise InputError(f"the torque of joint {joint!r} is not finite; a controller must return numbers")
 
 
 def substeps(dt: float, longest: float) -> int:
-    """Return the number of equal substeps, none longer than `longest` [s], that make up a step of `dt` [s].
+    """Return the number of equal substeps in a step of `dt` [s], none longer than `longest` [s].
 
     Raises:
-        InputError: The time is not positive, or so long that the step would not end.
+        InputError: `dt` is not positive, or needs more than `MOST_SUBSTEPS`.
     """
     if not 0.0 < dt <= MOST_SUBSTEPS * longest:
         require_positive("time step", dt)
         raise InputError(
-            f"a step of {dt:g} s is too long for a plant whose substeps take {longest:g} s at most; "
-            f"{MOST_SUBSTEPS * longest:g} s can be made in one call"
+            f"a step of {dt:g} s is too long for a plant with substeps of {longest:g} s; "
+            f"a call can take at most {MOST_SUBSTEPS * longest:g} s"
         )
     return max(1, math.ceil(dt / longest - 1e-9))
 
@@ -157,7 +159,7 @@ def substeps(dt: float, longest: float) -> int:
 def pushed(state: State, velocity: Array) -> State:
     """Return `state` with `velocity`, world frame, shape (3,) [m/s], added to its floating base.
 
-    Every link of the base gets the same, so the whole robot receives the impulse mass times `velocity`. The floating
+    Every link of the base gets the same velocity, so the impulse is the robot's mass times `velocity`. The floating
     base is the first joint.
 
     Raises:
@@ -170,7 +172,7 @@ def pushed(state: State, velocity: Array) -> State:
 
 
 MOST_SUBSTEPS: Final = 10**6
-"""Limit of substeps in one step of a plant: minutes of computing. A larger number suggests a wrong unit of time."""
+"""Limit of substeps in one step of a plant: minutes of computing. A larger number suggests a wrong time unit."""
 
 ROUNDING_N: Final = 1e-9
 """Smaller forces are rounding of the solver [N]."""
@@ -180,11 +182,11 @@ def averaged(parts: Sequence[ContactForces], count: int) -> ContactForces:
     """Average contact forces over `count` equal substeps, contact by contact, in the order of identities.
 
     Args:
-        parts: The forces of each substep, in one or several pieces; the entries of a single piece must be ordered.
-        count: Number of substeps: a contact that a substep does not list had no force in it.
+        parts: Forces of all substeps, one or several parts per substep; a single part must be ordered by identity.
+        count: Number of substeps; the force of a contact is zero in substeps that do not list it.
 
     Returns:
-        One entry per contact; its normal is that of the last touch.
+        One entry per contact, with the normal of its last touch.
     """
     if len(parts) == count == 1:
         return parts[0]
@@ -203,13 +205,13 @@ def _arrays(part: ContactForces) -> tuple[Integers, Array, Array]:
 def _merge(identity: Integers, force: Array, normal: Array) -> int:  # pragma: no cover - compiled
     """Merge entries with the same identity, in the order of identities; return their number.
 
-    Forces are added, and the last normal stays. Each search starts at the previous match, so ordered entries are found
-    at once.
+    Forces are added, and the last normal is used. The first entries of all three arrays are overwritten with the
+    result.
 
     Args:
-        identity: Shape (n,); its first entries are overwritten, as for the next two.
-        force: Shape (n, 3).
-        normal: Shape (n, 3).
+        identity: Identities of contacts, shape (n,).
+        force: Forces, shape (n, 3) [N].
+        normal: Normals, shape (n, 3).
     """
     size = at = 0
     for i in range(identity.shape[0]):
@@ -233,5 +235,5 @@ def _merge(identity: Integers, force: Array, normal: Array) -> int:  # pragma: n
 
 
 def touch(identity: int, force: Array, normal: Array) -> ContactForces:
-    """Return one contact, from world vectors of shape (3,)."""
+    """Return the force of one contact from world vectors of shape (3,)."""
     return ContactForces(identity=np.array([identity]), force=force[None], normal=normal[None])

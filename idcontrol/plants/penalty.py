@@ -1,17 +1,17 @@
 r"""Compliant ground: a spring and a damper under every foot (Zapolsky & Drumwright 2017, section 7.5) or fingertip.
 
-A contact of depth d = -φ > 0 that moves with (v_n, v_t) pushes with
+The forces of a contact with depth d = -φ > 0 and velocity (v_n, v_t) are
 
     f_n = max(0, k d - b v_n),      f_t = -k ξ - b v_t  within |f_t| ≤ μ f_n
 
-where ξ is the displacement of the contact point since touchdown: a second spring, whose end slides along when friction
-is exceeded (Cundall & Strack 1979). So a foot at rest stays at rest on a slope, where purely velocity-dependent
-friction would creep. Viscous drag ``f_t = -D v_t`` can replace Coulomb friction, as in the papers' own simulator.
+where ξ is the displacement of the contact point since touchdown: a second spring, whose end slides when the friction
+limit is exceeded (Cundall & Strack 1979). So a foot at rest stays at rest on a slope; with purely velocity-dependent
+friction it would creep. Viscous drag ``f_t = -D v_t`` can replace Coulomb friction, as in the papers' simulator.
 
-Feet are light and their ground is stiff: contact has a time scale of 0.1 ms. So a step uses constant multibody terms,
-like any plant, and integrates only the velocities of the contact points in fine steps of symplectic Euler: ``c' = J a +
-A f`` with the Delassus operator ``A = J M⁻¹Jᵀ``. For one contact of inverse mass w these are stable up to ``h² k w + 2
-h b w = 4``. Joint stops are rigid.
+Feet are light and the ground is stiff: contact has a time scale of 0.1 ms. So a step uses constant multibody terms,
+like the steps of other plants, and integrates only the velocities of the contact points in fine steps of symplectic
+Euler: ``c' = J a + A f`` with the Delassus operator ``A = J M⁻¹Jᵀ``. For one contact of inverse mass w, fine steps of
+length h are stable up to ``h² k w + 2 h b w = 4``. Joint stops are rigid.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from idcontrol.plants.parts import (
 from idcontrol.types import Array, Booleans, ContactForces, State
 
 SINK_M = 1e-3
-"""Depth to which a robot sinks at rest on all of its spheres [m] (Zapolsky & Drumwright 2017, section 7.5). For the
-robot `links` this gives 1.177e4 N/m per foot."""
+"""Depth to which a robot sinks at rest on all its spheres [m] (Zapolsky & Drumwright 2017, section 7.5). For the robot
+`links` this gives 1.177e4 N/m per foot."""
 
 DAMPING_RATIO = 1.0
 """Damping relative to critical damping of a contact's share of the mass; 238 N s/m per foot of `links`."""
@@ -55,7 +55,7 @@ MOST_FINE_STEPS = 100_000
 motion diverges."""
 
 STABLE_SHARE = 0.5
-"""Largest fine step relative to the longest stable one, at which damping would vanish."""
+"""Largest fine step, relative to the longest stable step, at which damping would vanish."""
 
 
 class SpringGround(NamedTuple):
@@ -66,7 +66,7 @@ class SpringGround(NamedTuple):
     damping: float
     """b [N s/m]"""
     drag: float
-    """D [N s/m]; a negative one means Coulomb friction instead."""
+    """D [N s/m]; negative for Coulomb friction instead of drag."""
 
 
 class ContactPoints(NamedTuple):
@@ -90,7 +90,7 @@ class FrictionSprings(NamedTuple):
     stretch: Array
     """ξ along the axes, shape (3, n) [m]; the first row is not used."""
     touching: Booleans
-    """True for points that touched the ground last, shape (n,)."""
+    """True for points that touched the ground in the last fine step, shape (n,)."""
 
 
 class Penalty:
@@ -141,7 +141,7 @@ class Penalty:
         """Start from `state`, with relaxed friction springs.
 
         Raises:
-            InputError: It cannot be a state of this robot.
+            InputError: `state` cannot be a state of this robot.
         """
         self._state, self._forces = require_state(self._system, state), ContactForces.none()
         self._stretch[:], self._touching[:] = 0.0, False
@@ -178,8 +178,8 @@ class Penalty:
         applied[system.n_unactuated :] += tau
         responses = np.linalg.solve(system.M, np.column_stack((applied, J.T)))
         acceleration, A = responses[:, 0], J @ responses[:, 1:]
-        # stored in the axes of the touched body, here the contacts'; if the normal has turned, the normal part of the
-        # stretch is dropped
+        # the stretch is stored in the axes of the touched body and used in the axes of the contacts; if the normal has
+        # turned, the normal part is dropped
         axes = feet.axes @ self._contacts.body_axes() if isinstance(self._contacts, Fingertips) else feet.axes
         springs = FrictionSprings(np.einsum("nax,nx->an", axes, self._stretch), self._touching)
         # the largest absolute row sum bounds the largest eigenvalue
@@ -187,8 +187,8 @@ class Penalty:
         wanted = h / (STABLE_SHARE * stable)
         if not wanted <= MOST_FINE_STEPS:
             raise Diverged(
-                f"the machine on compliant ground diverged at {state.t:.3f} s: its ground would need {wanted:.0e} "
-                f"steps in {h:g} s; take a higher rate, or a controller that is stable there"
+                f"the robot on compliant ground diverged at {state.t:.3f} s: the ground would need {wanted:.0e} fine "
+                f"steps in {h:g} s; take a higher rate, or a controller that is stable on compliant ground"
             )
         fine = math.ceil(wanted)
         points = ContactPoints(J @ v, J @ acceleration, A, feet.gap, feet.mu)
@@ -225,12 +225,13 @@ def ground_forces(
         points: The n contact points at the beginning.
         ground: Material of the ground.
         springs: Friction springs, updated.
-        h: Duration of all fine steps together [s].
+        h: Total duration of the fine steps [s].
         count: Number of fine steps.
 
     Returns:
-        Mean forces, block order, shape (3 n,) [N]. Forces weighted with the remaining share of the time, shape (3 n,)
-        [N]: they displace the points by ``h² A`` times these. Points that the ground pressed at all, shape (n,).
+        Mean forces, block order, shape (3 n,) [N]; forces weighted by the remaining share of the time, shape (3 n,)
+        [N], which displace the points by ``h² A`` times these forces; True for points with a force in any fine step,
+        shape (n,).
     """
     k, b, drag = ground
     acceleration, A, mu = points.acceleration, points.delassus, points.mu

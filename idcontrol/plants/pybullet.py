@@ -2,8 +2,8 @@
 
 The plant uses Bullet's reduced-coordinate multibody in double precision, without its default motors and damping. Bullet
 solves contacts by sequential impulses at velocity level, with circular friction cones; each step removes a share `ERP`
-of the penetration. Bullet detects a joint limit after the joint has passed it, by up to one substep's motion. It stops
-the joint there and returns it to the limit slowly (`RETURN_S`).
+of the penetration. Bullet detects a joint limit after the joint has passed it, by up to one substep's motion. Then it
+stops the joint and returns it to the limit slowly (`RETURN_S`).
 
 Bullet describes a base by its principal frame: the position is the centre of mass, the axes are the principal axes of
 inertia, and velocities are in world axes. Only `PyBullet._write` and `PyBullet._read` convert between the conventions.
@@ -54,14 +54,14 @@ RETURN_S = 0.02
 """Time constant for returning to a joint limit [s]."""
 
 BREAKING = 5e-4
-"""Motion after which Bullet drops a contact point and its normal [m]. With Bullet's default of 2 cm, a sphere on
-triangles of a few millimetres keeps the normals of triangles that it has left."""
+"""Motion after which Bullet drops a contact point and its normal [m]. With Bullet's default of 2 cm, a sphere that has
+left a triangle of a few millimetres keeps the triangle's normal."""
 
 FASTEST = 1e6
 """Bullet's bound on joint speeds [rad/s or m/s], set so high that it has no effect."""
 
 STRONGEST = 1e12
-"""Bullet's bound on the torque at a joint limit [N m or N]; its default is exceeded at 1e5 N m in steps of 1 ms."""
+"""Bullet's bound on the torque at a joint limit [N m or N]; torques of 1e5 N m in steps of 1 ms exceed its default."""
 
 
 class PyBullet:
@@ -77,9 +77,9 @@ class PyBullet:
 
         Args:
             system: Multibody system of the robot.
-            contacts: Its contact spheres, their friction, and the ground or the box in its hand.
+            contacts: The robot's contact spheres, their friction, and the ground or the box in its hand.
             dt: Longest substep [s].
-            restitution: Returned share of an impact's approach, 0 to 1.
+            restitution: Returned share of the approach speed of an impact, 0 to 1.
 
         Raises:
             InputError: `dt` is not positive, `restitution` is out of range, or Bullet cannot represent the robot.
@@ -109,14 +109,14 @@ class PyBullet:
         if isinstance(contacts, SphereContacts):
             self._touched = _add_ground(self._world, contacts.terrain)
             self._body = _add_multibody(self._world, machine, restitution)
-        else:  # in this order: Bullet reports friction as it acts on the body added first
+        else:  # in this order: Bullet reports friction on the body that was added first
             self._body = _add_multibody(self._world, machine, restitution)
             self._touched = _add_multibody(self._world, boxes, restitution)
         # friction and restitution of a pair are products of both
         self._world.call(bullet.changeDynamics, self._touched, -1, lateralFriction=1.0, restitution=1.0)
         first = -1 if machine[0].kind == "free" else 0
         self._carrier = dict(enumerate(machine, start=first))
-        # each link with its body, and Bullet's index of its joint there; -1 is the base
+        # each link, its body in Bullet, and the index of its joint in this body; -1 is the base
         self._links = [(link, self._body, number) for number, link in self._carrier.items()]
         self._links += [(box, self._touched, -1) for box in boxes]
         joint = {link.name: number for number, link in self._carrier.items()}
@@ -129,7 +129,7 @@ class PyBullet:
         """Start from `state`.
 
         Raises:
-            InputError: It cannot be a state of this robot.
+            InputError: `state` cannot be a state of this robot.
         """
         self._state, self._forces = require_state(self._system, state), ContactForces.none()
         self._write(self._state)
@@ -146,7 +146,7 @@ class PyBullet:
         self._world.call(bullet.resetBaseVelocity, self._body, np.add(linear, velocity).tolist(), angular)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps of at most the plant's longest.
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps.
 
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
@@ -154,7 +154,7 @@ class PyBullet:
         require_torques(tau, self._names)
         count = substeps(dt, self._dt)
         self._world.call(bullet.setTimeStep, dt / count)
-        if self._dry:  # Bullet stores the impulse of a motor in a step, not its force
+        if self._dry:  # Bullet stores a motor's impulse per step, not its force
             numbers, friction = zip(*self._dry, strict=True)
             self._world.call(
                 bullet.setJointMotorControlArray, self._body, numbers, bullet.VELOCITY_CONTROL, forces=friction
@@ -251,21 +251,21 @@ class _BulletWorld:
         return function(*args, physicsClientId=self._client, **options)
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # at exit the module may be gone already
+        with contextlib.suppress(Exception):  # at exit the module may already be deleted
             bullet.disconnect(self._client)
 
 
 def _refuse(machine: list[RigidLink]) -> None:
-    """Raise for machines that Bullet cannot represent: it needs one tree with a free or fixed base, without rotors."""
+    """Raise `InputError` unless Bullet can represent the robot: one base, free or fixed, and no rotors."""
     roots = [link for link in machine if link.parent < 0]
     if any(link.kind == "free" for link in machine) and (len(roots) > 1 or machine[0].kind != "free"):
         raise InputError(
-            f"Bullet takes one machine, floating or fixed, not {', '.join(link.name for link in roots)}; "
-            "use another plant where there are free bodies, too"
+            f"Bullet takes one robot, floating or fixed, not {', '.join(link.name for link in roots)}; "
+            "use another plant for a robot and free bodies"
         )
     for link in machine:
         if link.armature != 0.0:
-            raise InputError(f"Bullet has no armature, but joint {link.name!r} has {link.armature}; use another plant")
+            raise InputError(f"joint {link.name!r} has armature {link.armature}, which Bullet lacks; use another plant")
 
 
 def _add_multibody(world: _BulletWorld, machine: list[RigidLink], restitution: float) -> int:
@@ -306,7 +306,7 @@ def _add_multibody(world: _BulletWorld, machine: list[RigidLink], restitution: f
             "activationState": bullet.ACTIVATION_STATE_DISABLE_SLEEPING,
             "localInertiaDiagonal": link.principal()[0].tolist(),
         }
-        # one by one: Bullet silently ignores some of a link's properties when set together
+        # one by one: Bullet silently ignores some properties of a link that are set together
         for name, value in properties.items():
             world.call(bullet.changeDynamics, body, number, **{name: value})
         if np.isfinite([link.lower, link.upper]).any():
@@ -325,7 +325,10 @@ def _shape(world: _BulletWorld, link: RigidLink) -> int:
     if not link.spheres:
         return -1
     if len({sphere.mu for sphere in link.spheres}) > 1:
-        raise InputError(f"Bullet has one friction coefficient a link, but the spheres of {link.name!r} differ")
+        raise InputError(
+            f"the spheres of link {link.name!r} differ in friction, but Bullet has one coefficient per link; "
+            "use another plant"
+        )
     shape: int = world.call(
         bullet.createCollisionShapeArray,
         shapeTypes=[bullet.GEOM_SPHERE] * len(link.spheres),

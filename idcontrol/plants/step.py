@@ -1,7 +1,8 @@
 """One plant step with a contact model, compiled: contacts, whitened rows, impulses, v⁺ and forces in world axes.
 
-The plant's side of `idcontrol.controllers.step`: no velocity is prescribed, the torques are known. Steps that a model
-does not solve at its first attempt (`idcontrol.models.forward`) go to the Python model (`idcontrol.plants.stepping`).
+This is the plant's counterpart of `idcontrol.controllers.step`: no velocity is prescribed, and the torques are known.
+Steps that a model does not solve at its first attempt (`idcontrol.models.forward`) are solved by the Python model
+(`idcontrol.plants.stepping`).
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from idcontrol.plants.parts import ROUNDING_N, brake_kernel
 from idcontrol.types import Array, Integers
 
 MARGIN: Final = 5e-3
-"""Contacts are listed below this gap [m], or if they could close within two steps."""
+"""Gap below which contacts are listed [m]; contacts that could close within two steps are listed, too."""
 
 
 class PlantResult(NamedTuple):
     """Arrays that a step writes its result into.
 
     Attributes:
-        v_plus: Velocity at the end of the step, our order, shape (m,).
-        impulses: Impulses of all n contacts, the first entries, shape (most, 3) [N s].
-        identity: The pressing contacts, the first p entries, shape (most,).
-        force: Their forces in world axes, shape (most, 3) [N].
-        normal: Their normals in world axes, shape (most, 3).
+        v_plus: Velocity at the end of the step, in the system's order, shape (m,).
+        impulses: Impulses of all contacts, in the first n entries, shape (most, 3) [N s].
+        identity: Identities of the pressing contacts, in the first p entries, shape (most,).
+        force: Forces of the pressing contacts in world axes, shape (most, 3) [N].
+        normal: Normals of the pressing contacts in world axes, shape (most, 3).
     """
 
     v_plus: Array
@@ -62,11 +63,11 @@ class PlantMachine(NamedTuple):
 
 
 Stepped: TypeAlias = tuple[bool, int, float, int, bool]
-"""True if the model solved the step at once, iterations, residual, number of pressing contacts, and True if these are
-in the order of identities."""
+"""True if the model solved the step at its first attempt, iterations, residual, number of pressing contacts, and True
+if these are sorted by identity."""
 
 PlantStep: TypeAlias = Callable[[Bound, float, AnyContacts, Array, Array], Stepped]
-"""A compiled step: of a bound machine, of length h [s], contacts, velocity in Pinocchio's layout, torques [N m]."""
+"""A compiled step. Arguments: bound `PlantMachine`, h [s], contacts, velocity in Pinocchio's layout, torques [N m]."""
 
 
 @linked
@@ -89,7 +90,7 @@ def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -> int:
-    """Write the impulses f (3 n,) and the forces of the pressing contacts, in the same order; return their number."""
+    """Write the impulses f (3 n,), and the forces of the pressing contacts in the same order; return their number."""
     result, n = machine.result, contacts.gap.shape[0]
     pressing = 0
     for i in range(n):
@@ -97,7 +98,7 @@ def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -
         for axis in range(3):
             result.impulses[i, axis] = f[axis * n + i]
             largest = max(largest, abs(f[axis * n + i]))
-        # not only the normal impulse: contacts without slip may need none
+        # not only the normal impulse: a contact without slip may have friction with zero normal impulse
         if largest > ROUNDING_N * h:
             result.identity[pressing] = contacts.identity[i]
             for d in range(3):
@@ -111,7 +112,7 @@ def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -
 
 @njit(inline="always")
 def plant_step(model: Any, bound: Bound, h: float, listed: AnyContacts, v_pinocchio: Array, tau: Array) -> Stepped:
-    """Take one step with a contact model, which is compiled into it; the result is in `PlantMachine.result`."""
+    """Take one step with a contact model; the result is in `PlantMachine.result`. `model` is compiled in."""
     machine = bound.borrowed
     begin(machine.arena)
     contacts = ContactArrays(*borrow(listed))
@@ -137,14 +138,14 @@ class Moving(NamedTuple):
 
     Attributes:
         step: Address of a `PlantStep`.
-        machine: Its `PlantMachine`.
-        terms: For `terms_kernel`.
-        spheres: For `find`.
-        contacts: For `find`.
-        stops: For `reachable_stops`.
-        flyers: For `carry`.
-        damping: Of the actuators, shape (a,) or empty [N m s/rad or N s/m].
-        friction: Of the actuators, shape (a,) or empty [N m or N].
+        machine: `PlantMachine` of this step.
+        terms: Argument of `terms_kernel`.
+        spheres: Argument of `find`.
+        contacts: Argument of `find`.
+        stops: Argument of `reachable_stops`.
+        flyers: Argument of `carry`.
+        damping: Viscous friction of the actuators, shape (a,) or empty [N m s/rad or N s/m].
+        friction: Dry friction of the actuators, shape (a,) or empty [N m or N].
         q: Configuration in Pinocchio's layout, updated.
         v: Velocity in Pinocchio's layout, updated.
         q_next: Scratch, shape (nq,).
@@ -167,30 +168,30 @@ class Moving(NamedTuple):
 
 
 MOVED: Final = 0
-"""A substep is complete: q and v are at its end."""
+"""The substep is complete: q and v are the values at its end."""
 FLIES: Final = 1
-"""The model is solved, but some free-flyer touches nothing: `idcontrol.plants.flight` remains."""
+"""The model is solved, but a free-flyer touches nothing, so `idcontrol.plants.flight` must move it."""
 UNSOLVED: Final = 2
-"""Terms and contacts are known, but the model was not solved at once."""
+"""Terms and contacts are computed, but the model's first attempt failed."""
 STOPPED: Final = 3
-"""A joint is close to a stop; nothing has been done."""
+"""A joint is close to a stop; nothing was computed."""
 
 _RETURNS: Final = types.Tuple((types.boolean, types.int64, types.float64, types.int64, types.boolean))
 _step_at: Any = calls(_RETURNS)
 
 
 def place_of(step: PlantStep, *like: Any) -> int:
-    """Return `Moving.step` for arguments like these."""
+    """Return the address of a step (`Moving.step`) for arguments of these types."""
     place: int = address(step, _RETURNS, *like)
     return place
 
 
 @njit(cache=True, error_model="numpy")
 def substep(bound: Bound, h: float) -> tuple[int, int, int, float, int, bool]:
-    """Move a robot, the `Moving` in `bound`, for `h` [s].
+    """Move the robot of the `Moving` in `bound` for `h` [s].
 
     Returns:
-        `MOVED`, `FLIES`, `UNSOLVED` or `STOPPED`; the number of contacts; then as `Stepped`, except its first.
+        `MOVED`, `FLIES`, `UNSOLVED` or `STOPPED`; the number of contacts; then the values of `Stepped` after its first.
     """
     moving = bound.borrowed
     q, v, machine = moving.q, moving.v, moving.machine.borrowed

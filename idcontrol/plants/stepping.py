@@ -1,4 +1,4 @@
-"""Velocity-level time stepping with any contact model as plant (math.md, sections 3 and 5)."""
+"""Plants by velocity-level time stepping with any contact model (math.md, sections 3 and 5)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from idcontrol.plants.step import (
 from idcontrol.types import Array, ContactForces, Integers, State, Status
 
 _Ended: TypeAlias = tuple[int, int, float, int, bool]
-"""The number of contacts of a compiled step, then the values of `idcontrol.plants.step.Stepped` for a solved one."""
+"""Number of contacts of a solved compiled step, then the values of `idcontrol.plants.step.Stepped` after its first."""
 
 
 class Stepping:
@@ -54,7 +54,7 @@ class Stepping:
     A substep of a robot on its feet is one call of compiled code, `idcontrol.plants.step.substep`.
 
     Attributes:
-        solved, repaired, fallback: Number of substeps with that outcome.
+        solved, repaired, fallback: Number of substeps with this outcome.
         residual_max: Largest relative complementarity residual of all substeps.
     """
 
@@ -71,9 +71,9 @@ class Stepping:
         Args:
             system: The plant's own multibody terms.
             contacts: Detector of contacts on `system`.
-            model: Contact model, used forward.
+            model: Contact model, used in forward mode.
             dt: Longest substep [s].
-            step: The compiled step with the same model (`idcontrol.plants.step`); None for none.
+            step: The compiled step with the same model (`idcontrol.plants.step`); None if there is none.
 
         Raises:
             InputError: `dt` is not positive.
@@ -111,7 +111,7 @@ class Stepping:
         """Start from `state`.
 
         Raises:
-            InputError: It cannot be a state of this robot.
+            InputError: `state` cannot be a state of this robot.
         """
         self._stand(require_state(self._system, state))
         self._forces, self._last, self._ended = ContactForces.none(), None, None
@@ -121,11 +121,11 @@ class Stepping:
         return copied(self._state)
 
     def push(self, velocity: Array) -> None:
-        """See `idcontrol.plants.parts.pushed`."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base and all its links."""
         self._stand(pushed(self._state, velocity))
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps not longer than its own.
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps.
 
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
@@ -149,11 +149,11 @@ class Stepping:
         return self._last
 
     def warm(self, state: State) -> None:
-        """Solve substeps from `state`, at rest and moving, including failures of the compiled step, to load all code.
+        """Load all code by substeps from `state`, at rest and moving, including failures of the compiled step.
 
-        The last ones diverge. Otherwise a plant on the wall clock would pause to load, far longer than its loop waits.
-        Exceptions of a user's model are ignored, unless it diverges.
+        The last substeps diverge on purpose. Exceptions of a user's model are ignored, except divergence.
         """
+        # without it a plant on the wall clock would pause to load code, longer than its loop waits
         rng = np.random.default_rng(0)
         for draw in range(DRAWS):
             v = state.v + FASTEST_M_S * draw / DRAWS * rng.standard_normal(state.v.size)
@@ -173,7 +173,7 @@ class Stepping:
         return self._forces
 
     def _stand(self, state: State) -> None:
-        """Set the state at which the next substep begins."""
+        """Set the initial state of the next substep."""
         self._state = state
         if self._moving is not None:
             self._moving.q[:], self._moving.v[:] = state.q, state.v
@@ -191,14 +191,14 @@ class Stepping:
             self._ended = ended
             self._state = State(t=self._state.t + h, q=moving.q, v=moving.v)
             self.solved += 1
-            if residual > self.residual_max:  # `max` takes longer
+            if residual > self.residual_max:  # faster than `max`
                 self.residual_max = residual
         else:
             self._ended = None
             self._in_parts(tau, h, ending, ended)
 
     def _in_parts(self, tau: Array, h: float, ending: int, ended: _Ended | None) -> None:
-        """Take a substep, or the remainder that `substep` did not finish."""
+        """Take a substep, or the part of it that `substep` did not complete."""
         system, state = self._system, self._state
         if ended is None or ending == STOPPED:
             system.update(state.q, state.v)
@@ -227,14 +227,14 @@ class Stepping:
         """Return configuration and velocity at the end of the substep; `stands` is True if a contact presses."""
         system, state = self._system, self._state
         flyers = len(system.flyer_q)
-        if flyers > stands:  # of several bases, one may stand and the others fly
+        if flyers > stands:  # one base may stand while other bases fly
             flying = untouched(system, contacts, solution.impulses)
             if flying.size:
                 return fly(system, state.q, state.v, solution.v_plus, h, flying)
         return system.advance(state.q, solution.v_plus, h)
 
     def _solve_at_once(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces] | None:
-        """Solve by the compiled step; return None without one, or if it fails."""
+        """Solve by the compiled step; return None if there is no compiled step or if it fails."""
         if self._step is None or tau.shape != self._shape:
             return None
         n = len(contacts)
@@ -273,41 +273,41 @@ class Stepping:
         return forces if ordered else _in_order(forces.identity, forces.force, forces.normal)
 
     def _solve(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces]:
-        """Solve by the model in Python, with all its means."""
+        """Solve by the model in Python, with restarts and regularization."""
         system = self._system
-        # not earlier: a compiled step that ends in finite velocities has had finite torques
+        # torques are checked only here: if a compiled step ends in finite velocities, they were finite
         require_torques(tau, system.actuated_names)
         applied = -system.bias
         applied[system.n_unactuated :] += tau
         kappa = -h * applied - system.M @ system.from_pinocchio(self._state.v)
         problem = StepProblem(h=h, M=system.M, kappa=kappa, contacts=contacts)
-        if self._step is None:  # the last solution is the only memory
+        if self._step is None:  # without a compiled step the last solution is the only memory
             solution = self._model(problem, None if self._last is None else self._last.warm)
         else:
             solution = self._model(problem, as_warm_start(self._machine.memory))
             store(self._machine.memory, solution.warm)
-        # not only the normal impulse: drag, and contacts without slip, need none
+        # not only the normal impulse: drag, and friction without slip, may act at zero normal impulse
         pressing = np.flatnonzero(np.abs(solution.impulses).max(axis=1, initial=0.0) > ROUNDING_N * h)
         force = contacts.force_world(solution.impulses, h)
         return solution, _in_order(contacts.identity[pressing], force[pressing], contacts.axes[pressing, 0])
 
 
 CONTACTS = 16
-"""Initial room for contacts whose number is not known."""
+"""Initial number of contacts that the result has room for."""
 
 ENDLESS_NM: Final = 1e200
 """Torque [N m] with which every robot diverges."""
 
 DRAWS: Final = 20
-"""Number of substeps to load a plant."""
+"""Number of substeps that load a plant's code."""
 FASTEST_M_S: Final = 3.0
-"""Standard deviation of the velocities in the last of them [m/s, rad/s]: contacts close, slip and open."""
+"""Standard deviation of the velocities in the last of these substeps [m/s, rad/s]: contacts close, slip and open."""
 
 _NO_MULTIPLIERS: Array = np.zeros(0)
 
 
 def _moving(step: int, machine: Bound, system: CompiledSystem, contacts: SphereContacts, stops: Stops) -> Moving:
-    """Return the argument of `substep`, at a configuration of zeros."""
+    """Return the argument of `substep`, with zeros as configuration."""
     none = np.zeros(0)
     return Moving(
         step=step,
@@ -327,7 +327,7 @@ def _moving(step: int, machine: Bound, system: CompiledSystem, contacts: SphereC
 
 
 def _room(m: int, contacts: int) -> PlantResult:
-    """Allocate the result of a step with this many contacts of a robot with m velocities."""
+    """Allocate the result of a step for this number of contacts, and a robot with m velocities."""
     return PlantResult(
         v_plus=np.zeros(m),
         impulses=np.zeros((contacts, 3)),
@@ -338,7 +338,7 @@ def _room(m: int, contacts: int) -> PlantResult:
 
 
 def _of_bodies(forces: ContactForces) -> ContactForces:
-    """Return the forces of contacts, without those on joint stops."""
+    """Return the contact forces without the forces of joint stops."""
     own = forces.identity < FIRST
     return ContactForces(identity=forces.identity[own], force=forces.force[own], normal=forces.normal[own])
 

@@ -1,8 +1,8 @@
-"""Time stepping of machines and free bodies together under SAP: trees of joints, and of six velocities each.
+"""Time stepping of machines and free bodies together with SAP: trees of joints, and trees of six velocities.
 
 Bodies and links consist of several convex parts. Parts of one tree do not touch each other. Joints are driven by
-torques, and by springs and dampers implicit in the step, like drives with fast inner loops: with ``A = M + h D + h² K``
-(Castro, Permenter & Han 2022, eq. 11) they are stable however stiff.
+torques, and by springs and dampers that are implicit in the step, like drives with fast inner loops: with ``A = M + h D
++ h² K`` (Castro, Permenter & Han 2022, eq. 11) they are stable at any stiffness.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MARGIN = 1e-3
 """Gap below which contacts are listed [m], in addition to the parts' motion within the step."""
 
 HAND_SPEED = 0.5
-"""Speed of a link up to which its contacts are listed before they close [m/s]."""
+"""Speed of a link up to which its contacts are listed in time [m/s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +46,11 @@ class Part:
     Attributes:
         name: Name for messages and pictures.
         shape: coal geometry.
-        tree: Machines first, then bodies, in the order of `Trees`; `WORLD` does not move.
-        frame: For a machine: index of the frame that carries the part.
-        position: In the carrier's frame, shape (3,) [m].
-        rotation: Its axes (columns), shape (3, 3).
-        mu: Friction; a contact has the smaller of two.
+        tree: Index of the tree that carries the part: machines, then bodies, in the order of `Trees`; or `WORLD`.
+        frame: Index of the frame that carries the part, if the tree is a machine.
+        position: Origin of the part in the carrier's frame, shape (3,) [m].
+        rotation: Axes of the part in the carrier's frame (columns), shape (3, 3).
+        mu: Friction coefficient; a contact has the smaller coefficient of its two parts.
     """
 
     name: str
@@ -66,9 +66,9 @@ class Mass(NamedTuple):
     """A rigid body whose frame is at its centre of mass.
 
     Attributes:
-        name: Its name.
+        name: Name.
         mass: Mass [kg].
-        inertia: About the centre of mass, body axes, shape (3, 3) [kg m²].
+        inertia: Inertia about the centre of mass, body axes, shape (3, 3) [kg m²].
     """
 
     name: str
@@ -77,14 +77,14 @@ class Mass(NamedTuple):
 
 
 class Drive(NamedTuple):
-    """Drive of a machine's joints for one step, all of shape (m,).
+    """Drive of a machine's joints for one step, shapes (m,).
 
     Attributes:
-        torque: Torque [N m].
+        torque: Torques [N m].
         target: Rest positions of the springs [rad].
         speed: Target speeds of the dampers [rad/s].
-        stiffness: K [N m/rad].
-        damping: D [N m s/rad].
+        stiffness: Stiffness K of the springs [N m/rad].
+        damping: Damping D of the dampers [N m s/rad].
     """
 
     torque: Array
@@ -95,13 +95,13 @@ class Drive(NamedTuple):
 
 
 class TreesState(NamedTuple):
-    """Positions and velocities of everything.
+    """Positions and velocities of all machines and bodies.
 
     Attributes:
         t: Time [s].
         q: Joint positions of each machine, shape (m,) [rad].
         v: Joint velocities of each machine, shape (m,) [rad/s].
-        bodies: The bodies.
+        bodies: State of the bodies.
     """
 
     t: float
@@ -114,11 +114,11 @@ class Trees:
     """Machines and bodies under gravity.
 
     Attributes:
-        state: State of everything.
+        state: State of all machines and bodies.
         problem: Problem of the last step; None before the first.
-        last: Its solution.
-        force: Contact force on the first of the two parts in the last step, world axes, shape (n, 3) [N].
-        touching: Parts of each contact, shape (n, 2).
+        last: Solution of the last step; None before the first.
+        force: Contact force on the first part of each contact in the last step, world axes, shape (n, 3) [N].
+        touching: The two parts of each contact, shape (n, 2).
         place: Origins and axes of all parts at the beginning of the last step, shapes (g, 3) and (g, 3, 3).
     """
 
@@ -137,12 +137,12 @@ class Trees:
             InputError: A machine floats, or a part's carrier does not exist.
         """
         if any(machine.n_unactuated or machine.model.nq != machine.model.nv for machine in machines):
-            raise InputError("machines among bodies are fixed to the world, with joints of one velocity each")
+            raise InputError("machines among bodies must be fixed to the world and have joints of one velocity each")
         self.machines, self.parts = tuple(machines), tuple(parts)
         k, n = len(machines), len(bodies)
         tree: Integers = np.array([part.tree for part in parts], dtype=np.int64)
         if tree.min() < WORLD or tree.max() >= k + n:
-            raise InputError(f"parts are carried by trees from {WORLD} (the world) to {k + n - 1}")
+            raise InputError(f"the tree of a part must be from {WORLD} (the world) to {k + n - 1}")
         self.inertias = Inertias(
             mass=np.array([body.mass for body in bodies]),
             inertia=np.array([body.inertia for body in bodies]),
@@ -162,7 +162,7 @@ class Trees:
         self._support: Booleans = np.zeros((k, joints, d), dtype=np.bool_)
         for i, machine in enumerate(machines):
             self._support[i, : machine.model.njoints, : machine.n_velocities] = machine.support
-        # carriers are the world, then all frames of all machines, then the bodies
+        # order of carriers: the world, all frames of all machines, the bodies
         first = np.cumsum([1, *(len(machine.model.frames) for machine in machines)])
         self._carrier: Integers = np.array(
             [
@@ -211,7 +211,7 @@ class Trees:
         )
 
     def step(self, h: float, drives: Sequence[Drive]) -> TreesState:
-        """Take one step of length `h` [s] with one drive per machine; `update` must have seen the current state."""
+        """Take one step of length `h` [s] with one drive per machine, after `update` at the current state."""
         state, k = self.state, len(self.machines)
         t, d = len(self._size), int(self._size.max())
         M, v, v_star = np.zeros((t, d, d)), np.zeros((t, d)), np.zeros((t, d))
@@ -276,7 +276,7 @@ class Trees:
         return int(self._size.sum())
 
     def force_between(self, first: int, second: int) -> Array:
-        """Sum of the forces on tree `first` from tree `second` (or `WORLD`) in the last step, shape (3,) [N]."""
+        """Return the total force of tree `second` (or `WORLD`) on tree `first` in the last step, shape (3,) [N]."""
         tree = self._tree[self.touching]
         on = ((tree[:, 0] == first) & (tree[:, 1] == second)).astype(float)
         on -= (tree[:, 0] == second) & (tree[:, 1] == first)
@@ -301,17 +301,17 @@ def _rows(
     axes: Array,
     out: Array,
 ) -> None:
-    """Write contact rows of both sides: A's, and B's with the minus.
+    """Write contact rows of A and of B; B's rows include the minus sign.
 
     Args:
         tree: Trees of both sides, shape (n, 2).
-        joint: Joints of both sides if a tree is a machine, shape (n, 2).
-        position: Bodies' centres, shape (bodies, 3) [m].
-        jacobian: Of each machine, at the world's origin, shape (k, 6, d).
-        support: True if a velocity moves a joint, per machine, shape (k, joints, d).
+        joint: Joints of both sides that are machines, shape (n, 2).
+        position: Centres of the bodies, shape (bodies, 3) [m].
+        jacobian: Jacobian of each machine at the world's origin, shape (k, 6, d).
+        support: True if a velocity moves a joint, for each machine, shape (k, joints, d).
         point: Contact points, shape (n, 3) [m].
-        axes: Their axes (rows), shape (n, 3, 3).
-        out: Zeros, overwritten, shape (n, 2, 3, d).
+        axes: Axes of the contacts (rows), shape (n, 3, 3).
+        out: Result, initially zeros, shape (n, 2, 3, d).
     """
     k, d = jacobian.shape[0], jacobian.shape[2]
     for i in range(tree.shape[0]):

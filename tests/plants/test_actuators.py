@@ -68,7 +68,7 @@ def test_a_rotor_adds_its_inertia_to_that_of_what_it_turns(name):
 
 
 def test_bullet_refuses_a_rotor():
-    with pytest.raises(InputError, match=r"Bullet has no armature, but joint 'hinge' has 0\.03; use another plant"):
+    with pytest.raises(InputError, match=r"joint 'hinge' has armature 0\.03, which Bullet lacks; use another plant"):
         plant_of("pybullet", actuators(armature=ROTOR))
 
 

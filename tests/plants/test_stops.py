@@ -128,7 +128,7 @@ def test_mujoco_reports_a_motion_that_diverged(tmp_path, monkeypatch):
     robot = robots.load("links")
     plant = plants.make("mujoco", robot, mu=0.7)
     plant.reset(robot.standing_state())
-    with pytest.raises(Diverged, match="the machine in MuJoCo diverged at 0"):
+    with pytest.raises(Diverged, match="the robot in MuJoCo diverged at 0"):
         plant.step(np.tile([1e6, -1e6, 1e6], 4), 100 * H)
 
 
