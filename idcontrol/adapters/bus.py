@@ -1,16 +1,16 @@
-"""A robot on a bus as the machine of a loop: between the loop's datagrams and Unitree's messages over DDS.
+"""A robot on a bus as the machine of a loop: converts between the loop's datagrams and Unitree's messages over DDS.
 
 ::
 
     idcontrol loop  <── UDP, idcontrol.loop.wire ──>  idcontrol bus  <── DDS, idcontrol.adapters.unitree ──>  robot
 
-`Bridge` is the machine that the loop is connected to. It follows the mode of the loop as any machine does: it is silent
-until the loop runs, forwards each command, brakes the joints with the dampers of the robot's drives when the loop falls
-silent or brakes, and turns the motors off at the end. Each state of the robot becomes a datagram. If the robot falls
-silent, so does the bridge, and the loop brakes. `Bus` is its connection to the bus.
+`Bridge` is the machine to which the loop is connected. Like any machine it follows the mode of the loop: it is silent
+until the loop runs, forwards each command, brakes the joints with the dampers of the robot's drives when the loop is
+silent or brakes, and turns the motors off at the end. Each state of the robot becomes a datagram. If the robot is
+silent, the bridge is silent, too, and the loop brakes. `Bus` is the bridge's connection to the bus.
 
-Unless an interface is named, nothing leaves this computer: anyone who sends on ``rt/lowcmd`` moves every robot that
-receives it.
+A message on ``rt/lowcmd`` moves every robot that receives it. So without a named interface messages stay on this
+computer.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ from idcontrol.loop.wire import Inbox, Kind, Outbox, SessionNumbers
 from idcontrol.types import Array, Integers
 
 ORDER = "unitree"
-"""Name of the joints' order in the robot file."""
+"""Name of the order of joints in the robot file."""
 KEPT = 64
-"""Limit of messages that wait on the bus."""
+"""Limit of messages in the queue of the bus."""
 LOOK_S = 2e-3
-"""Period at which the bridge checks both sides for silence [s]; messages are forwarded at once."""
+"""Period at which the bridge checks both sides for silence [s]; messages are forwarded immediately."""
 LITTLE_ENDIAN = b"\0\1\0\0"
-"""The head of a message in CDR."""
+"""Header of a message in CDR."""
 _ONLY_HERE = """
 <General><AllowMulticast>false</AllowMulticast>
 <Interfaces><NetworkInterface address="127.0.0.1"/></Interfaces></General>
@@ -98,7 +98,7 @@ def places(layout: np.dtype[Any]) -> Integers:
 
 @functools.cache
 def idl_type(layout: np.dtype[Any]) -> Any:
-    """Return the type that Cyclone DDS announces for a `layout` of `NAMES`; its slow Python objects are not used."""
+    """Return the type that Cyclone DDS announces for a `layout` of `NAMES`; objects of it are too slow to use."""
     from cyclonedds.idl import annotations, make_idl_struct, types
 
     if layout.subdtype is not None:
@@ -113,9 +113,9 @@ def idl_type(layout: np.dtype[Any]) -> Any:
 
 @functools.cache
 def _sample(layout: np.dtype[Any]) -> Any:
-    """Return a message type whose objects carry the raw bytes as `message` (None if unreadable).
+    """Return a message type whose objects have the raw bytes as `message` (None if unreadable).
 
-    Packing or unpacking number by number takes Cyclone DDS 0.25 ms, raw bytes 0.02 ms.
+    Cyclone DDS takes 0.25 ms to pack or unpack single numbers, 0.02 ms for raw bytes.
     """
     place = places(layout)
     there = place >= 0
@@ -131,7 +131,7 @@ def _sample(layout: np.dtype[Any]) -> Any:
 
         @classmethod
         def deserialize(cls, data: bytes, *_: Any, **__: Any) -> Sample:
-            if not data[1] & 1 or len(data) < 4 + place.size:  # it is big-endian, or too short
+            if not data[1] & 1 or len(data) < 4 + place.size:  # the data are big-endian or too short
                 return cls(None)
             inside = np.zeros(layout.itemsize, dtype=np.uint8)
             inside[place[there]] = np.frombuffer(data, dtype=np.uint8, offset=4, count=place.size)[there]
@@ -139,7 +139,7 @@ def _sample(layout: np.dtype[Any]) -> Any:
 
         @classmethod
         def deserialize_key(cls, *_: Any, **__: Any) -> Sample:
-            return cls(None)  # a writer has left, which the bus reports by a sample without a message
+            return cls(None)  # a writer has left: the bus reports this by a sample without a message
 
     return Sample
 
@@ -148,7 +148,7 @@ class Bus:
     """A connection to the bus: writes messages of one kind and takes messages of the other.
 
     Attributes:
-        damaged: Messages dropped because of their checksum.
+        damaged: Number of messages dropped because of their checksum.
     """
 
     def __init__(self, *, robot: bool, interface: str | None = None, domain: int = 0) -> None:
@@ -156,7 +156,7 @@ class Bus:
 
         Args:
             robot: True to act as the robot, which takes commands and writes states.
-            interface: Network interface towards the robot; None stays on this computer.
+            interface: Network interface of the robot; None for messages on this computer only.
             domain: Number of the DDS domain.
 
         Raises:
@@ -185,7 +185,7 @@ class Bus:
         self._taken, self._sample = (_sample(layout) for layout in
                                      ((LOW_CMD, LOW_STATE) if robot else (LOW_STATE, LOW_CMD)))  # fmt: skip
         self._writer = DataWriter(member, state if robot else command)
-        # a thread of the bus signals new messages, and the thread that takes them can wait for that
+        # a thread of the bus signals new messages, for which the bridge's thread can wait
         self._come = come = os.eventfd(0, os.EFD_NONBLOCK)
         self._listener = Listener(on_data_available=lambda _: os.eventfd_write(come, 1))
         self._reader = DataReader(
@@ -198,7 +198,7 @@ class Bus:
         os.close(self._come)
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable once a message has come, for `select`."""
+        """Return the descriptor that becomes readable when a message arrives, for `select`."""
         return self._come
 
     def put(self, message: Message) -> None:
@@ -206,7 +206,7 @@ class Bus:
         self._writer.write(self._sample(message))
 
     def take(self) -> Iterator[Message]:
-        """Yield the messages that have come, oldest first, without waiting."""
+        """Yield the messages that have arrived, oldest first, without waiting."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._come)
         for sample in self._reader.take(KEPT):
@@ -218,7 +218,7 @@ class Bus:
                 self.damaged += 1
 
     def _sound(self, message: Message | None) -> bool:
-        """True if a message is intact. States of simulators have no checksum; the bus has its own."""
+        """True if a message is intact, or has no checksum (states of simulators): DDS also checks its transport."""
         if message is None:
             return False
         return bool(message["crc"] == checksum(message) or (not self._robot and message["crc"] == 0))
@@ -230,7 +230,7 @@ class Count(msgspec.Struct):
     Attributes:
         commands: Commands received from a running loop.
         lost: Missing datagrams of the loop.
-        overtaken: Commands that came together with a newer one, which was forwarded instead.
+        overtaken: Commands that were not forwarded, since a newer command arrived at the same time.
         put: Commands written to the bus.
         brakes: Messages written to brake the joints or to turn the motors off.
         states: States received from the bus.
@@ -247,29 +247,29 @@ class Count(msgspec.Struct):
 
 
 class Bridge:
-    """The machine of a loop, whose motors are at the other end of a bus.
+    """The machine of a loop, with its motors at the other end of a bus.
 
     Attributes:
-        safety: Its state machine.
-        count: Its counters.
+        safety: State machine of the bridge.
+        count: Counters of messages.
     """
 
     def __init__(self, link: Link, bus: Bus, session: Session, *, silence_s: float, numbers: SessionNumbers) -> None:
-        """Wait for a loop.
+        """Set up the bridge, waiting for a loop.
 
         Args:
             link: Connection to the loop.
             bus: Connection to the robot.
-            session: Describes the robot; its order of joints is `ORDER`.
+            session: Description of the robot, with the order of joints `ORDER`.
             silence_s: Silence of the loop after which the robot is braked [s].
             numbers: Session numbers for the loop.
 
         Raises:
-            InputError: The robot file has no such order.
+            InputError: The robot file has no order of joints `ORDER`.
         """
         if ORDER not in session.orders:
             raise InputError(
-                f"{session.robot} has no order of joints named {ORDER}: [orders.{ORDER}] of its robot file"
+                f"{session.robot} has no order of joints named {ORDER}; add [orders.{ORDER}] to its robot file"
             )
         wire, system = wire_format(session), session.system
         translated = translation(session.orders[ORDER], system, session.feet, wire)
@@ -291,11 +291,11 @@ class Bridge:
         self._begun, self._first, self._speed = False, 0, np.inf
 
     def tick(self, now: int, *, stop: bool = False) -> None:
-        """Forward what has come until `now` [ns].
+        """Forward the messages that have arrived until `now`.
 
         Args:
-            now: Time on the monotonic clock.
-            stop: True to stop, whatever the loop sends.
+            now: Time on the monotonic clock [ns].
+            stop: True to stop, regardless of the loop's messages.
         """
         endpoint, count, before = self._endpoint, self.count, self.safety.mode
         accepted = endpoint.inbox.accepted
@@ -328,11 +328,11 @@ class Bridge:
 
     @property
     def finished(self) -> bool:
-        """True if it has stopped and has announced it."""
+        """True if the bridge has stopped and has announced it."""
         return self._endpoint.finished
 
     def _listen(self) -> bool:
-        """Take the robot's messages; return True if there was one."""
+        """Process the robot's messages; return True if there were any."""
         states = list(self._bus.take())
         self.count.states += len(states)
         self.count.damaged = self._bus.damaged
@@ -350,9 +350,9 @@ def serve(session: Session, bind: Address, *, interface: str | None, domain: int
     """Act as the machine of a loop until the loop ends or a signal arrives; return the counters.
 
     Args:
-        session: Describes the robot.
+        session: Description of the robot.
         bind: Address on which to listen for the loop.
-        interface: Network interface towards the robot; None stays on this computer.
+        interface: Network interface of the robot; None for messages on this computer only.
         domain: Number of the DDS domain.
         silence_s: Silence of the loop after which the robot is braked [s].
     """
@@ -360,7 +360,7 @@ def serve(session: Session, bind: Address, *, interface: str | None, domain: int
     link = UdpLink(bind)
     with Stop() as stop, contextlib.closing(link), realtime.undisturbed():
         os.sched_setaffinity(0, cpus)  # the loop has its own CPU, and a plant may have the other
-        # the bus has threads of its own, which inherit the priority
+        # the threads of the bus inherit this thread's priority
         with contextlib.closing(Bus(robot=False, interface=interface, domain=domain)) as bus:
             bridge = Bridge(link, bus, session, silence_s=silence_s, numbers=SessionNumbers(own=secrets.randbits(32)))
             stop.begin()

@@ -1,8 +1,8 @@
-"""A Gymnasium environment whose actions are joint targets, under one of our controllers.
+"""A Gymnasium environment with joint targets as actions, which a controller of this package follows.
 
-A policy with joint positions as actions need not learn torques: the controller knows the inertia and the contacts, and
-respects friction and torque limits. ``gymnasium.make("idcontrol/JointTargets-v0")`` creates it once this module is
-imported.
+A policy with joint positions as actions need not learn torques: the controller models inertia and contacts, and
+respects friction and torque limits. After the import of this module, ``gymnasium.make("idcontrol/JointTargets-v0")``
+creates the environment.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ NAME = "idcontrol/JointTargets-v0"
 
 
 def forward(state: State, command: Command) -> float:
-    """Return the default reward: forward velocity of the base in its own axes [m/s]."""
+    """Return the default reward: forward velocity of the base, in the base's axes [m/s]."""
     return float(state.v[0])
 
 
 class JointTargets(gymnasium.Env[Array, Array]):
     """A legged robot on flat ground.
 
-    An action is a target for each joint, from -1 to 1 of `reach_rad` about the home pose; the controller gets a motion
-    there at constant velocity. An observation has the height of the base [m], gravity's direction in its axes (3), its
-    velocity in its axes (6), joint positions relative to home (a) [rad], and joint velocities (a) [rad/s].
+    An action has one number from -1 to 1 for each joint: its target is this multiple of `reach_rad`, relative to the
+    home pose. The controller moves the joints to their targets at constant velocity. An observation has the height of
+    the base [m], the direction of gravity (3) and the velocity of the base (6) in the base's axes, joint positions
+    relative to the home pose (a) [rad], and joint velocities (a) [rad/s].
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own form)
@@ -63,13 +64,13 @@ class JointTargets(gymnasium.Env[Array, Array]):
             robot: Name or path of a robot with a floating base.
             controller: Controller that follows the targets.
             plant: Plant in place of the hardware.
-            mu: Friction of the ground, known to the controller.
+            mu: Friction of the ground, also assumed by the controller.
             rate_hz: Rate of the controller [Hz].
             action_hz: Rate of the actions [Hz].
             reach_rad: Largest distance of a target from the home pose [rad].
             spread_rad: Standard deviation of the joints at the start [rad].
             reward: Function of the state after an action and the last command in it.
-            render_mode: None; record a run to look at one.
+            render_mode: None: rendering is not supported; record a run instead.
 
         Raises:
             UnknownName: The robot, controller or plant does not exist.
@@ -77,9 +78,9 @@ class JointTargets(gymnasium.Env[Array, Array]):
         """
         self._robot = robots.load(robot)
         if self._robot.description.base != "free-flyer":
-            raise InputError(f"robot {robot!r} has no floating base; take one that walks")
+            raise InputError(f"robot {robot!r} has no floating base; take a legged robot")
         if action_hz > rate_hz:
-            raise InputError(f"action_hz={action_hz:g} is above rate_hz={rate_hz:g}: no action without a step")
+            raise InputError(f"action_hz={action_hz:g} must not be above rate_hz={rate_hz:g}; lower it")
         self._h, self._steps = period(rate_hz), round(rate_hz / action_hz)
         self._controller = controllers.make(controller, self._robot, mu=mu, rate_hz=rate_hz)
         self._plant = plants.make(plant, self._robot, mu=mu, rate_hz=rate_hz)
@@ -95,7 +96,7 @@ class JointTargets(gymnasium.Env[Array, Array]):
         self.render_mode = render_mode
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """Reset to home, with joints randomized by the seed and the lowest foot on the ground."""
+        """Reset to the home pose, with joints randomized by the seed and the lowest foot on the ground."""
         super().reset(seed=seed)
         joints = self._home + self._spread * self.np_random.standard_normal(len(self._home))
         q = self._system.configuration(joints, self._standing.q[:7])
@@ -123,7 +124,7 @@ class JointTargets(gymnasium.Env[Array, Array]):
         return structs.replace(Reference.standing(q, self._feet), v=v)
 
     def _gravity(self) -> Array:
-        """Direction of gravity in the axes of the base, shape (3,)."""
+        """Return the direction of gravity in the axes of the base, shape (3,)."""
         x, y, z, w = self._state.q[3:7]
         return np.array([2.0 * (w * y - x * z), -2.0 * (w * x + y * z), 2.0 * (x * x + y * y) - 1.0])
 

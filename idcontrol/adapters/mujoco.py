@@ -1,7 +1,7 @@
-"""An existing MuJoCo model under our controllers: it provides states and takes torques.
+"""An existing MuJoCo model as plant for controllers of this package: it provides states and takes torques.
 
-Our robot (a URDF with a robot file) is the controller's model; a third-party MJCF is the plant. `Bridge` maps one to
-the other by the names of joints and sites, and checks that both describe the same robot.
+The controller's model is a URDF with a robot file; a third-party MJCF is the plant. `Bridge` maps joints and feet by
+the names of joints and sites, and checks that both models describe the same robot.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ class Bridge:
         joints: Mapping[str, str] | None = None,
         feet: Mapping[str, str] | None = None,
     ) -> None:
-        """Map the joints of `robot` to joints of `model`, and compare the two.
+        """Map the joints of `robot` to joints of `model`, and compare both.
 
-        The actuators of these joints are overwritten in `model`. The first one on a joint becomes a plain motor. All
-        others that act on the joint are switched off, including those through tendons and cranks. Joints without an
-        actuator of their own are driven by ``qfrc_applied``. Actuators at sites and bodies stay as they are.
+        The actuators of these joints are overwritten in `model`. The first actuator on a joint becomes a plain motor.
+        All other actuators that act on the joint are switched off, also through tendons and cranks. Joints without an
+        actuator are driven by ``qfrc_applied``. Actuators at sites and bodies are not changed.
 
         Args:
-            model: The compiled model; it may hold more than the robot.
-            robot: As `idcontrol.robots.load` gives it.
-            joints: Names in `model` of joints with different names there.
-            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name; its body carries
-                the foot's contact forces. None uses sites, geoms and bodies with the names of the feet or their frames,
+            model: The compiled model; it may contain more than the robot.
+            robot: As returned by `idcontrol.robots.load`.
+            joints: Names in `model` of joints whose names differ from the robot's, by the robot's names.
+            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name; contact forces on
+                its body are the foot's. None uses sites, geoms and bodies with the names of the feet or their frames,
                 and senses no forces if one is missing.
 
         Raises:
             UnknownName: A joint, or a foot that was named, is not in `model`.
-            InputError: `model` differs from the robot (`idcontrol.adapters.mujoco_comparison`), or its actuators cannot
-                apply the torques of the robot file.
+            InputError: `model` differs from the robot (`idcontrol.adapters.mujoco_comparison`), or cannot apply the
+                torques of the robot file.
         """
         self._model, self._system = model, robot.system()
         self._floating = robot.description.base == "free-flyer"
@@ -65,7 +65,7 @@ class Bridge:
         numbers = [_find(model, mujoco.mjtObj.mjOBJ_JOINT, "joint", name) for name in named.values()]
         for number, name in zip(numbers, named.values(), strict=True):
             if model.jnt_type[number] not in (HINGE, SLIDE):
-                raise InputError(f"joint {name} of the MuJoCo model is neither a hinge nor a slide")
+                raise InputError(f"joint {name} of the MuJoCo model is neither a hinge nor a slide; map another joint")
         self._at_q, self._at_v = model.jnt_qposadr[numbers], model.jnt_dofadr[numbers]
         self._root = self._free_joint(numbers[0]) if self._floating else -1
         self._ours_v = self._system.order[self._system.n_unactuated :]
@@ -95,7 +95,7 @@ class Bridge:
         return self.observe(data)
 
     def observe(self, data: mujoco.MjData) -> State:
-        """Return the state of the robot: quaternions end with w, and the base's velocity is in its own axes."""
+        """Return the state of the robot: quaternions end with w, and the base's velocity is in the base's axes."""
         qpos, qvel = data.qpos, data.qvel
         q, v = self._system.configuration(qpos[self._at_q]), np.empty(self._system.model.nv)
         if self._floating:
@@ -121,7 +121,7 @@ class Bridge:
         return first
 
     def _feet_bodies(self, robot: Robot, named: Mapping[str, str] | None) -> dict[int, int]:
-        """Return the number of the foot that each body carries; empty if a foot is missing and none was named."""
+        """Return the foot that each body carries; empty if a foot is missing and the user has not named feet."""
         feet_bodies = {}
         for number, foot in enumerate(robot.description.feet):
             names = (foot.name, foot.frame) if named is None else (named.get(foot.name, foot.frame),)
@@ -134,7 +134,7 @@ class Bridge:
         return feet_bodies
 
     def _carrier(self, name: str) -> int | None:
-        """Return the body of a site or geom, or the body with that name; bodies welded to it count as it."""
+        """Return the body of a site or geom, or the body with this name; welded bodies count as one."""
         model = self._model
         for kind, bodies in (
             (mujoco.mjtObj.mjOBJ_SITE, model.site_bodyid),
@@ -152,12 +152,12 @@ class Bridge:
         return [name for name in named + [model.body(i).name for i in range(model.nbody)] if name]
 
     def _forces(self, data: mujoco.MjData) -> ContactForces:
-        """Return the forces on the bodies of the feet in the last step, with mean normals."""
+        """Return the forces on the feet's bodies in the last step, with mean normals."""
         force, normal, wrench = np.zeros((len(self._feet), 3)), np.zeros((len(self._feet), 3)), np.zeros(6)
         bodies = self._model.body_weldid[self._model.geom_bodyid]
         for index, pair in enumerate(data.contact.geom.tolist()):
             mujoco.mj_contactForce(self._model, data, index, wrench)
-            axes = data.contact.frame[index].reshape(3, 3)  # it points from the first geom to the second
+            axes = data.contact.frame[index].reshape(3, 3)  # the first axis points from the first geom to the second
             for geom, sign in zip(pair, (-1.0, 1.0), strict=True):
                 foot = self._feet.get(int(bodies[geom]))
                 if foot is not None and wrench[0] > 0.0:

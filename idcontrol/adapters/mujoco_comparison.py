@@ -1,7 +1,7 @@
-"""Check that a MuJoCo model and the URDF of a robot describe the same robot.
+"""Comparison of a MuJoCo model with the URDF of a robot.
 
-`require_same` compares what inverse dynamics depends on and refuses the first difference: gravity, the joints, masses,
-and forces that a URDF lacks. Damping, dry friction, rotors, joint limits and the ground may differ.
+`require_same` compares all that inverse dynamics depends on, and raises at the first difference: gravity, joints,
+masses, and forces that a URDF cannot describe. Damping, dry friction, rotors, joint limits and the ground may differ.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ TURNED_RAD = 0.05
 MOVED_M = 0.01
 """Largest distance between axes of a hinge that count as equal [m]."""
 CENTRE_M = 0.02
-"""Largest distance between centres of mass that count as equal [m]; it detects a knee whose zero is 0.15 rad off."""
+"""Largest distance between centres of mass that count as equal [m]; detects a knee whose zero differs by 0.15 rad."""
 MASS_SHARE = 0.1
 """Largest relative difference of masses that count as equal."""
 LOAD_SHARE = 0.01
-"""Largest relative difference of gravity; also largest spring load relative to a joint's torque limit or the weight."""
+"""Largest relative difference of gravity, and largest spring load relative to a joint's torque limit or the weight."""
 INERTIA_SHARE = 0.3
 """Largest relative difference of rotational inertias about the centre of mass that count as equal."""
 LIGHT_SHARE = 1e-3
-"""A link below this share of the robot's mass is not compared."""
+"""Share of the robot's mass below which a link is not compared."""
 WAY_ON = "make both files agree, or change the model after the bridge is made to simulate another robot than the URDF's"
 
 
@@ -46,9 +46,9 @@ class Mapped:
     Attributes:
         model: The compiled model.
         robot: The robot.
-        system: Its multibody system.
-        joints: Number in `model` of each actuated joint, shape (a,).
-        root: Number in `model` of the floating base's free joint; -1 where the base is fixed.
+        system: Multibody system of the robot.
+        joints: Index in `model` of each actuated joint, shape (a,).
+        root: Index in `model` of the floating base's free joint; -1 for a fixed base.
     """
 
     model: mujoco.MjModel
@@ -58,24 +58,24 @@ class Mapped:
     root: int
 
     def label(self, joint: int) -> str:
-        """Name a joint of `model`, or its body if it has no name."""
+        """Return a name for a joint of `model`, by its body if the joint has no name."""
         model = self.model
         if joint < 0:
             return "the world"
         return f"joint {model.joint(joint).name or 'of body ' + model.body(model.jnt_bodyid[joint]).name}"
 
     def pairs(self) -> list[tuple[str, int]]:
-        """Return each actuated joint's name, and its number in `model`."""
+        """Return the name of each actuated joint, and its index in `model`."""
         return list(zip(self.system.actuated_names, self.joints.tolist(), strict=True))
 
     def ours(self, name: str) -> pin.JointModel:
-        """Return Pinocchio's joint of that name."""
+        """Return Pinocchio's joint called `name`."""
         return self.system.model.joints[self.system.model.getJointId(name)]
 
     def owners(self) -> Integers:
-        """Return the Pinocchio joint that moves each body of `model`, shape (nbody,); 0 for bodies that none moves.
+        """Return the Pinocchio joint that moves each body of `model`, shape (nbody,); 0 for immovable bodies.
 
-        Joints that the robot does not have are taken as rigid.
+        Joints that the robot does not have count as rigid.
         """
         model = self.model
         carried = {} if self.root < 0 else {int(model.jnt_bodyid[self.root]): 1}
@@ -92,11 +92,11 @@ def require_same(mapped: Mapped, data: mujoco.MjData, state: State) -> None:
 
     Args:
         mapped: The robot in the model.
-        data: Of the model, forwarded in `state`.
+        data: Data of the model, forwarded in `state`.
         state: Home pose of the robot, at rest.
 
     Raises:
-        InputError: They differ.
+        InputError: The model and the robot differ.
     """
     ours = mapped.system.model.createData()
     pin.forwardKinematics(mapped.system.model, ours, state.q)
@@ -118,8 +118,8 @@ def _require_gravity(mapped: Mapped) -> None:
         )
     for body in np.flatnonzero(model.body_gravcomp * (mapped.owners() > 0)):
         raise InputError(
-            f"body {model.body(body).name} of the MuJoCo model is relieved of {model.body_gravcomp[body]:.3g} times "
-            "its weight (gravcomp), which a controller cannot know; set model.body_gravcomp to 0"
+            f"gravcomp of body {model.body(body).name} of the MuJoCo model compensates {model.body_gravcomp[body]:.3g} "
+            "times its weight, which a URDF cannot describe; set model.body_gravcomp to 0"
         )
 
 
@@ -134,18 +134,18 @@ def _require_joints(mapped: Mapped, data: mujoco.MjData, ours: pin.Data, q: Arra
         slides = bool(subspace[:3].any())
         if slides != (model.jnt_type[number] == mujoco.mjtJoint.mjJNT_SLIDE):
             raise InputError(
-                f"of {mapped.label(number)} of the MuJoCo model and {name} of {robot}, one turns, one slides; "
-                "map names by joints="
+                f"{mapped.label(number)} of the MuJoCo model and {name} of {robot} are a hinge and a slide; map names "
+                "by joints="
             )
         here = ours.oMi[joint.id].rotation @ (subspace[:3] if slides else subspace[3:])
         if np.arccos(np.clip(here @ there, -1.0, 1.0)) > TURNED_RAD:
             raise InputError(
-                f"{mapped.label(number)} of the MuJoCo model has another axis than {name} of {robot}: {_vector(there)} "
-                f"in the model, {_vector(here)} in the URDF, in the home pose; {WAY_ON}"
+                f"{mapped.label(number)} of the MuJoCo model has a different axis from {name} of {robot}: "
+                f"{_vector(there)} in the model, {_vector(here)} in the URDF, in the home pose; {WAY_ON}"
             )
     for name, number in mapped.pairs():
         here, there, axis = ours.oMi[mapped.ours(name).id].translation, data.xanchor[number], data.xaxis[number]
-        # the anchor of a hinge may be anywhere on its axis, and that of a slide anywhere
+        # the anchor of a hinge may be anywhere on its axis, the anchor of a slide anywhere in space
         apart = np.linalg.norm(np.cross(here - there, axis))
         if model.jnt_type[number] == mujoco.mjtJoint.mjJNT_HINGE and apart > MOVED_M:
             raise InputError(
@@ -171,7 +171,7 @@ def _require_tree(mapped: Mapped) -> None:
 
 
 def _carrier(model: mujoco.MjModel, joint: int) -> int:
-    """Return the previous joint on the way to the world; -1 for none."""
+    """Return the next joint towards the world; -1 if there is none."""
     body = int(model.jnt_bodyid[joint])
     if joint > model.body_jntadr[body]:
         return joint - 1
@@ -231,7 +231,7 @@ def _combined(model: mujoco.MjModel, data: mujoco.MjData, bodies: Integers) -> t
 
 
 def _require_no_equalities(mapped: Mapped, data: mujoco.MjData) -> None:
-    """Refuse constraints that couple joints of the robot, close loops or hold its links."""
+    """Raise for constraints that couple joints of the robot, close loops or hold its links."""
     rows = np.flatnonzero(data.efc_type[: data.nefc] == mujoco.mjtConstraint.mjCNSTR_EQUALITY)
     jacobian = np.zeros((data.nefc, mapped.model.nv))
     if mujoco.mj_isSparse(mapped.model):
@@ -241,13 +241,13 @@ def _require_no_equalities(mapped: Mapped, data: mujoco.MjData) -> None:
     for row in rows[jacobian[np.ix_(rows, dofs(mapped))].any(axis=1)]:
         number = int(data.efc_id[row])
         raise InputError(
-            f"equality {mapped.model.eq(number).name or number} of the MuJoCo model holds the robot in a way that the "
-            f"URDF does not; remove it, or set model.eq_active0[{number}] = 0"
+            f"equality {mapped.model.eq(number).name or number} of the MuJoCo model constrains the robot, but not the "
+            f"URDF; remove it, or set model.eq_active0[{number}] = 0"
         )
 
 
 def dofs(mapped: Mapped) -> Integers:
-    """Return the indices of the robot's velocities in the model's: the base's six, if it floats, then the joints."""
+    """Return the indices of the robot's velocities in the model: six of a floating base, then the joints."""
     model = mapped.model
     base = model.jnt_dofadr[mapped.root] + np.arange(6) if mapped.root >= 0 else np.zeros(0, dtype=np.int64)
     velocities: Integers = np.concatenate((base, model.jnt_dofadr[mapped.joints])).astype(np.int64)
@@ -255,10 +255,10 @@ def dofs(mapped: Mapped) -> Integers:
 
 
 def require_no_springs(mapped: Mapped, data: mujoco.MjData) -> None:
-    """Refuse springs that load a joint or the base where `data` is.
+    """Check that no spring loads a joint or the base in the state of `data`.
 
     Raises:
-        InputError: There is one.
+        InputError: A spring does.
     """
     system, at = mapped.system, dofs(mapped)
     base = at.size - system.n_actuated
@@ -267,8 +267,8 @@ def require_no_springs(mapped: Mapped, data: mujoco.MjData) -> None:
     names = ("the base",) * base + tuple(f"joint {name}" for name in system.actuated_names)
     for i in np.flatnonzero(np.abs(data.qfrc_spring[at]) > largest):
         raise InputError(
-            f"springs of the MuJoCo model pull at {names[i]} with {data.qfrc_spring[at[i]]:.3g} N m close to the home "
-            "pose, which a controller cannot know; set model.jnt_stiffness and model.tendon_stiffness to 0"
+            f"springs of the MuJoCo model load {names[i]} with {data.qfrc_spring[at[i]]:.3g} N m close to the home "
+            "pose, which a URDF cannot describe; set model.jnt_stiffness and model.tendon_stiffness to 0"
         )
 
 

@@ -1,4 +1,4 @@
-"""Actuators of a MuJoCo model as motors, so that a control is a torque."""
+"""Conversion of a MuJoCo model's actuators to motors, so that a control is a torque."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ImportError:
 DIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("JOINT", "JOINTINPARENT"))
 INDIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("TENDON", "SLIDERCRANK"))
 FORCE_LIKE = tuple(int(getattr(mujoco.mjtDyn, f"mjDYN_{kind}")) for kind in ("NONE", "FILTER", "FILTEREXACT"))
-"""Dynamics after which a control still represents a force, however late."""
+"""Dynamics of an actuator whose control is a force, possibly delayed."""
 INSTANT = int(mujoco.mjtDyn.mjDYN_NONE)
 FIXED_GAIN, UNBIASED = int(mujoco.mjtGain.mjGAIN_FIXED), int(mujoco.mjtBias.mjBIAS_NONE)
 EXACT = 1e-9
@@ -29,11 +29,11 @@ class Motors:
     def __init__(self, mapped: Mapped, data: mujoco.MjData) -> None:
         """Overwrite the actuators of the robot's joints.
 
-        The first actuator on a joint becomes a motor. All others that act on the joint are switched off.
+        The first actuator on a joint becomes a motor. All other actuators that act on the joint are switched off.
 
         Args:
             mapped: The robot in the model, which is changed.
-            data: Of the model, forwarded in the home pose.
+            data: Data of the model, forwarded in the home pose.
 
         Raises:
             InputError: The bounds of a joint's actuators are below its torque limit, or an actuator also drives other
@@ -55,7 +55,7 @@ class Motors:
         self._driven = self._control >= 0
 
     def drive(self, data: mujoco.MjData, tau: Array) -> None:
-        """Give the joints the torques `tau`, shape (a,) [N m or N]."""
+        """Apply the torques `tau`, shape (a,) [N m or N], to the joints."""
         driven = self._driven
         data.ctrl[self._control[driven]] = tau[driven] / self._ratio[driven]
         data.qfrc_applied[self._at[~driven]] = tau[~driven]
@@ -64,7 +64,7 @@ class Motors:
         """Test torques `tau` in the state of `data`.
 
         Raises:
-            InputError: The joints get other torques, or the base is driven.
+            InputError: The torques on the joints differ, or the base is driven.
         """
         self.drive(data, tau)
         mujoco.mj_forward(mapped.model, data)
@@ -74,8 +74,8 @@ class Motors:
         names = ("the base",) * (at.size - tau.size) + mapped.system.actuated_names
         for i in np.flatnonzero(np.abs(got - asked) > EXACT * (1.0 + np.abs(asked))):
             raise InputError(
-                f"actuators of the MuJoCo model give {names[i]} {got[i]:.4g} N m where {asked[i]:.4g} N m were asked "
-                "for; remove those that act on it through sites or bodies, and clear model.opt.disableflags and "
+                f"actuators of the MuJoCo model apply {got[i]:.4g} N m to {names[i]} for a command of {asked[i]:.4g} "
+                "N m; remove actuators that act on it through sites or bodies, and clear model.opt.disableflags and "
                 "model.opt.disableactuator"
             )
 
@@ -83,7 +83,7 @@ class Motors:
 def _moments(mapped: Mapped, data: mujoco.MjData) -> Array:
     """Return the lever arms of all actuators about the robot's joints, shape (nactuator, a).
 
-    Actuators at sites and bodies are external and have none.
+    Actuators at sites and bodies are external and have no lever arm.
 
     Raises:
         InputError: An actuator also drives other joints.
@@ -99,13 +99,13 @@ def _moments(mapped: Mapped, data: mujoco.MjData) -> Array:
         foreign = mapped.label(int(model.dof_jntid[others[np.flatnonzero(every[i, others])[0]]]))
         raise InputError(
             f"{_name(model, i)} of the MuJoCo model drives {foreign} together with joints of {mapped.robot.name}; "
-            "give each an actuator of its own"
+            "give each joint an actuator of its own"
         )
     return moment
 
 
 def _require_strength(mapped: Mapped, moment: Array) -> None:
-    """Refuse a joint whose actuators are bounded below the torque limit of the robot file."""
+    """Raise for a joint whose actuators are bounded below the torque limit of the robot file."""
     model = mapped.model
     strength = np.array([_strength(model, i) for i in range(model.nactuator)])
     for j, number in enumerate(mapped.joints.tolist()):
@@ -123,7 +123,7 @@ def _require_strength(mapped: Mapped, moment: Array) -> None:
 
 
 def _gain(model: mujoco.MjModel, actuator: int) -> float:
-    """Return the force of an actuator per unit of control; 0 if its control is no force."""
+    """Return the force of an actuator per unit of control; 0 if its control is not a force."""
     plain = model.actuator_gaintype[actuator] == FIXED_GAIN and model.actuator_biastype[actuator] == UNBIASED
     force_like = plain and model.actuator_dyntype[actuator] in FORCE_LIKE
     return float(model.actuator_gainprm[actuator, 0]) if force_like else 0.0
@@ -144,12 +144,12 @@ def _strength(model: mujoco.MjModel, actuator: int) -> float:
 
 
 def _both_ways(bounds: Array) -> float:
-    """Return the largest number within a range for either sign."""
+    """Return the largest number that is within a range with either sign."""
     return max(0.0, min(-float(bounds.min()), float(bounds.max())))
 
 
 def _overwrite(model: mujoco.MjModel, actuator: int, gain: float) -> None:
-    """Make an actuator a motor of this gain, without bias, dynamics, delay and bounds."""
+    """Make an actuator a motor with this gain, without bias, dynamics, delay and bounds."""
     model.actuator_gaintype[actuator], model.actuator_biastype[actuator] = FIXED_GAIN, UNBIASED
     model.actuator_gainprm[actuator], model.actuator_biasprm[actuator] = 0.0, 0.0
     model.actuator_gainprm[actuator, 0] = gain

@@ -1,12 +1,12 @@
-"""The messages of Unitree's low-level interface: motor commands, and measurements of motors and IMU.
+"""Messages of Unitree's low-level interface: motor commands, and measurements of motors and IMU.
 
 `LOW_CMD` and `LOW_STATE` are ``unitree_go::msg::dds_::LowCmd_`` and ``LowState_`` of Unitree's SDK2 (unitree_sdk2,
-``idl/go2``), which Go2 and B2 speak over DDS (`idcontrol.adapters.bus`). A message is a NumPy record with the layout of
-the SDK's C structures, over which its checksum is defined. The first of 20 motors belong to the legs FR, FL, RR, RL
-with hip, thigh and calf (`unitree` in the robot file), in the angles of the URDF.
+``idl/go2``), which Go2 and B2 use over DDS (`idcontrol.adapters.bus`). A message is a NumPy record with the layout of
+the SDK's C structures, for which the checksum is defined. The first 12 of 20 motors belong to the legs FR, FL, RR, RL
+with hip, thigh and calf (`unitree` in the robot file), with the angles of the URDF.
 
-The robot reports no position and velocity of its base, no model number and no emergency stop. Its foot sensors give raw
-numbers, not newtons, and are not used either.
+The robot reports no position and velocity of its base, no model number and no emergency stop. The foot sensors are not
+used, since their values are not in newtons.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOTOR_CMD: Final = np.dtype(
     + [("reserve", "<u4", (3,))],
     align=True,
 )
-"""Command of a motor: ``tau + kp (q - q_measured) + kd (dq - dq_measured)`` in mode 1, nothing in mode 0."""
+"""Command of a motor: torque ``tau + kp (q - q_measured) + kd (dq - dq_measured)`` in mode 1, none in mode 0."""
 BMS_CMD: Final = np.dtype([("off", "u1"), ("reserve", "u1", (3,))], align=True)
 _HEAD: Final = [
     ("head", "u1", (2,)),
@@ -64,7 +64,7 @@ IMU_STATE: Final = np.dtype(
     ],
     align=True,
 )
-"""Orientation (w first), angular velocity [rad/s] and specific force [m/s²], the latter two in the base's axes."""
+"""Orientation (w first); angular velocity [rad/s] and specific force [m/s²] in the base's axes."""
 MOTOR_STATE: Final = np.dtype(
     [
         ("mode", "u1"),
@@ -108,7 +108,7 @@ LOW_STATE: Final = np.dtype(
     ],
     align=True,
 )
-"""Measurements of the robot; `tick` is its time [ms]."""
+"""Measurements of the robot; `tick` is the robot's time [ms]."""
 NAMES: Final = {
     MOTOR_CMD: "MotorCmd_",
     BMS_CMD: "BmsCmd_",
@@ -120,7 +120,7 @@ NAMES: Final = {
 }
 """Names of the structures in the SDK."""
 MODULE: Final = "unitree_go.msg.dds_"
-"""Their module in the SDK."""
+"""Module of the structures in the SDK."""
 LOW_CMD_TOPIC: Final = "rt/lowcmd"
 LOW_STATE_TOPIC: Final = "rt/lowstate"
 """Topic on which the SDK publishes states."""
@@ -137,7 +137,7 @@ REMOTE: Final = np.dtype(
         "itemsize": 40,
     }
 )
-"""The joystick in `wireless_remote`: x to the right, y forward, -1 to 1; the buttons as the SDK numbers them."""
+"""The joystick in `wireless_remote`: x to the right, y forward, -1 to 1; buttons are numbered as in the SDK."""
 
 _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
@@ -145,27 +145,27 @@ _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 def checksum(message: Message) -> int:
     """Compute the CRC-32 of a message for its field `crc`.
 
-    It is CRC-32/MPEG-2 (polynomial 0x04C11DB7, initially ones, nothing reflected) of all 32-bit words but the last,
-    most significant byte first. The CRC of zlib reflects the bits of each byte and of the result, and inverts the
-    result.
+    It is CRC-32/MPEG-2 (polynomial 0x04C11DB7, initial value of ones, no reflection) of all 32-bit words except the
+    last, most significant byte first.
     """
+    # zlib's CRC reflects the bits of each byte and of the result, and inverts the result
     words = np.frombuffer(message.tobytes()[:-4], dtype="<u4").astype(">u4")
     turned = zlib.crc32(words.tobytes().translate(_REVERSED)) ^ 0xFFFFFFFF
     return int(f"{turned:032b}"[::-1], 2)
 
 
 def blank_command() -> Message:
-    """Return a command without effect: the head of low-level commands, and motors that are off."""
+    """Return a neutral command: a valid header, and all motors off."""
     message = np.zeros((), dtype=LOW_CMD)
     message["head"], message["level_flag"] = (0xFE, 0xEF), 0xFF
     return message
 
 
 def write_command(message: Message, rows: Array, mode: int) -> None:
-    """Fill a command for the first motors, and seal it.
+    """Write commands of the first motors into a message, and the checksum.
 
     Args:
-        message: Of `LOW_CMD`.
+        message: A record of `LOW_CMD`.
         rows: Commands of the drives, rows tau, q, v, kp, kd, in the robot's order of joints, shape (5, a).
         mode: `SERVO` or `OFF`.
     """
@@ -179,7 +179,7 @@ def write_command(message: Message, rows: Array, mode: int) -> None:
 def read_command(message: Message, joints: int) -> Array:
     """Return the commands of the drives, rows tau, q, v, kp, kd, in the robot's order of joints, shape (5, joints).
 
-    Motors that are off have no gains and no torque.
+    Gains and torque of motors that are off are zero.
     """
     motors = message["motor_cmd"][:joints]
     rows = np.array([motors[name] for name in ("tau", "q", "dq", "kp", "kd")], dtype=np.float64)
@@ -188,13 +188,13 @@ def read_command(message: Message, joints: int) -> Array:
 
 
 def read_state(message: Message, out: Array, wire: Format, system: System) -> None:
-    """Fill the values of a state datagram (`idcontrol.loop.wire`), joints in the robot's order.
+    """Write the values of a state datagram (`idcontrol.loop.wire`), joints in the robot's order.
 
-    Position and velocity of the base and forces of the feet are zero, since the robot does not measure them.
+    Position and velocity of the base and forces on feet are zero, since the robot does not measure them.
 
     Args:
-        message: Of `LOW_STATE`.
-        out: Shape (state_values,).
+        message: A record of `LOW_STATE`.
+        out: Result, shape (state_values,).
         wire: Sizes of the datagram.
         system: Provides the indices of joints in configuration and velocity.
     """

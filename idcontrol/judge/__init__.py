@@ -1,13 +1,13 @@
-"""The judge of contact laws: how far an answer misses its law, from the problem alone, in one of two scalings.
+"""The judge of contact laws: computes the violation of a law by an answer, independently of the contact models.
 
 * `violation` scales each contact and each row of the momentum balance separately, so that a distant contact or a heavy
-  body hides no error of a slow or light one. Velocities are the solution's. Rounding of the terms of a sum counts as
-  zero.
-* `missed` scales impulses by the problem, like tolerances of solvers: by its largest impulse and its fastest contact.
-  Velocities follow from the momentum balance, solved in extended precision.
-* `miss` judges impulses of a problem given by its Delassus operator alone, as in the league.
+  body hides no error of a slow contact or a light body. It uses the velocities of the solution. Rounding of the terms
+  of a sum counts as zero.
+* `missed` scales by the whole problem, like tolerances of solvers: by the largest impulse and the fastest contact. It
+  computes velocities from the momentum balance in extended precision.
+* `miss` judges impulses of a problem that consists of its Delassus operator, as in the league.
 
-It uses nothing of a model's elimination, scaling or residual.
+The judge uses nothing of a model's elimination, scaling or residual.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from idcontrol.types import Array, Booleans
 __all__ = ["TOLERANCE", "Law", "miss", "missed", "momentum_terms", "unbalanced", "violation"]
 
 TOLERANCE: Final = 1e-6
-"""Violation up to which an answer is right; rounding of a velocity may be that part of its unit."""
+"""Largest violation of a correct answer; also the largest rounding error of a velocity, relative to its scale."""
 EPSILON: Final = 2.0**-52
 """Distance from 1 to the next number in double precision."""
 DIGITS: Final = 1e-8
-"""Cap on rounding, relative to the speed that the energy of all impulses together could give a row."""
+"""Cap on rounding bounds, relative to the speed that the energy of all impulses could give a row."""
 
 
 def violation(law: Law, problem: StepProblem, solution: StepSolution) -> float:
-    """Return the largest violation scaled per contact, for steps without bilateral rows; inf if not finite.
+    """Return the largest violation, scaled per contact, in a step without bilateral rows; inf if it is not finite.
 
     Args:
         law: Law of the model.
@@ -58,10 +58,10 @@ def violation(law: Law, problem: StepProblem, solution: StepSolution) -> float:
 
 
 def missed(law: Law, problem: StepProblem, impulses: Array) -> float:
-    """Return how far `impulses`, shape (n, 3) [N s], miss the law of a rigid model, scaled by the problem.
+    """Return the largest violation of a rigid model's law by impulses (n, 3) [N s], scaled by the problem.
 
-    Velocities are relative to the fastest at zero impulse. Impulses are relative to the largest or, if that is more, to
-    the impulse that gives the lightest contact the speed of the fastest.
+    Velocities are scaled by the fastest contact velocity at zero impulse. Impulses are scaled by the largest impulse,
+    or by the impulse that gives the lightest contact this velocity, if that is larger.
     """
     free, fixed, b = free_indices(problem)
     J, M = problem.contacts.jacobian.astype(np.longdouble), problem.M.astype(np.longdouble)
@@ -92,8 +92,8 @@ def missed(law: Law, problem: StepProblem, impulses: Array) -> float:
 def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Touching:
     """Scale contacts separately.
 
-    The unit of a velocity is its size at zero impulse plus the net change by all impulses. The unit of an impulse is
-    the largest of its contact or, if that is more, the impulse that gives the contact its velocities.
+    The scale of a velocity is its size at zero impulse plus the net change by all impulses. The scale of an impulse is
+    the largest impulse of its contact, or the impulse that gives the contact its velocities, if that is larger.
     """
     contacts, h, v = problem.contacts, problem.h, solution.v_plus
     n, J = len(contacts), contacts.jacobian
@@ -117,15 +117,15 @@ def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Tou
     operator = rows @ answers
     mobility = np.diag(operator)
     unit = np.abs(start) + np.abs(speed - start) + np.abs(yielding)
-    # The rounding bound is ``count ε Σ|terms|`` of these sums, and of the sums in the velocities at zero impulse.
-    # Cancelling impulses count only while 8 digits of their net effect remain.
+    # The rounding bound is ``count ε Σ|terms|`` for these sums and the sums in the velocities at zero impulse. It is
+    # capped, so that 8 digits of the net effect of cancelling impulses must be correct.
     root, change = np.sqrt(np.diag(A)), v[free] - at_rest
     size = np.abs(offset) + np.abs(J) @ (np.abs(before) + np.abs(v))
     size += np.abs(answers).T @ (momenta + root * (root @ np.abs(at_rest)))
     energy = np.sqrt(np.maximum(mobility * (change @ A @ change), 0.0))
     count = (v.size + 3 * n) * EPSILON
     lost = count * size + np.minimum(count * (np.abs(operator) @ np.abs(f)), DIGITS * energy)
-    # a contact counts as a whole: the rounding along one axis may appear along others
+    # the axes of a contact share a bound: rounding along one axis may appear along another
     units = _by_contact(unit) + _by_contact(lost).max(axis=1, keepdims=True) / TOLERANCE
     mobilities = _by_contact(mobility + compliance)
     pushed, along = np.abs(solution.impulses).max(axis=1), np.abs(solution.impulses[:, 1:]).max(axis=1)
@@ -146,9 +146,9 @@ def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Tou
 
 
 def _sap(problem: StepProblem, solution: StepSolution, speed: Array) -> Array:
-    """Return the difference of impulses from the projection of ``-R⁻¹(J v⁺ - v̂)``, relative to impulse or unit/R.
+    """Return the difference of impulses from the projection of ``-R⁻¹(J v⁺ - v̂)``, relative to impulse or speed/R.
 
-    The law is that of near-rigid contacts (Castro, Permenter & Han 2022, sections VII and IX).
+    This is the law of near-rigid contacts (Castro, Permenter & Han 2022, sections VII and IX).
     """
     contacts, h, f = problem.contacts, problem.h, solution.impulses
     n, J = len(contacts), contacts.jacobian
@@ -161,13 +161,13 @@ def _sap(problem: StepProblem, solution: StepSolution, speed: Array) -> Array:
     y_n, y_t = np.split(-relative(u, R), [1], axis=1)
     y_n, along = y_n[:, 0], np.linalg.norm(y_t, axis=1)
     mu = np.where((contacts.gap > CLOSED_GAP) & (contacts.mu == np.inf), 0.0, contacts.mu)
-    with np.errstate(invalid="ignore"):  # for infinite friction and for contacts that nothing moves
+    with np.errstate(invalid="ignore"):  # infinite friction, and contacts between immovable bodies
         hat = mu * SIGMA * 4.0 * np.pi**2 / BETA**2
         sticks, slides = along <= mu * y_n, (y_n + hat * along) / (1.0 + mu * hat)
         normal = np.maximum(np.where(sticks | (mu == 0.0) | (mu == np.inf), y_n, slides), 0.0)
         share = np.where(sticks, 1.0, mu * normal / np.where(along > 0.0, along, 1.0))
-        # with infinite friction the cone is the half space: parting contacts are released, or held if they would then
-        # press
+        # with infinite friction the cone is the half space: opening contacts are released, or held if they would press
+        # when released
         share = np.where(mu == np.inf, (y_n > 0.0) | f[:, 1:].any(axis=1), share)
         wanted = np.column_stack((normal, share[:, None] * y_t))
         unit = np.maximum(np.abs(f).max(axis=1, keepdims=True), _quotient(speed, R))
@@ -178,8 +178,8 @@ def _sap(problem: StepProblem, solution: StepSolution, speed: Array) -> Array:
 def unbalanced(problem: StepProblem, solution: StepSolution) -> Array:
     """Return the residual of the momentum balance M v⁺ + κ = Jᵀf + Pᵀ(hτ) + Λᵀg, shape (m,).
 
-    A solution does not contain the impulses g of bilateral rows. Compliant rows get the g of their law; rigid rows get
-    the g with the smallest residual.
+    A solution does not contain the impulses g of bilateral rows. For compliant rows g follows from their law; for rigid
+    rows g is chosen to minimize the residual.
     """
     rest: Array = (
         problem.M @ solution.v_plus + problem.kappa - problem.contacts.jacobian.T @ solution.impulses.T.ravel()
@@ -196,7 +196,7 @@ def unbalanced(problem: StepProblem, solution: StepSolution) -> Array:
 
 
 def momentum_terms(problem: StepProblem, solution: StepSolution) -> Array:
-    """Return the sum of the magnitudes of the terms of the balance without bilateral rows, shape (m,)."""
+    """Return the sum of the terms' magnitudes in the momentum balance without bilateral rows, shape (m,)."""
     pushed = np.abs(problem.contacts.jacobian.T) @ np.abs(solution.impulses.T.ravel())
     size: Array = np.abs(problem.M) @ np.abs(solution.v_plus) + np.abs(problem.kappa) + pushed
     if problem.prescribed is not None:
@@ -205,14 +205,14 @@ def momentum_terms(problem: StepProblem, solution: StepSolution) -> Array:
 
 
 def _offset(problem: StepProblem) -> Array:
-    """Return what the law adds to J v⁺: φ/h on normals, clipped, minus surface velocities; (3 n,) [m/s]."""
+    """Return the offset of J v⁺ in the law: clipped φ/h on normals, minus surface velocities, shape (3 n,) [m/s]."""
     offset: Array = -problem.contacts.surface_velocity
     offset[: len(problem.contacts)] += np.maximum(problem.contacts.gap / problem.h, -PUSH_OUT_SPEED)
     return offset
 
 
 def _closed(problem: StepProblem) -> tuple[Booleans, Array]:
-    """Return the closed contacts, and the drag h μ_v of the viscous law, each shape (n,)."""
+    """Return True for closed contacts, and the drag h μ_v of the viscous law, shapes (n,)."""
     closed = problem.contacts.gap <= CLOSED_GAP
     return closed, np.where(closed, problem.h * problem.contacts.damping, 0.0)
 
@@ -228,7 +228,7 @@ def _quotient(x: Array, by: Array) -> Array:
 
 
 def _solved(A: npt.NDArray[np.floating], b: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    """Return A⁻¹ b for a symmetric positive definite A, balanced, and refined to the precision of `b`."""
+    """Return A⁻¹ b for a symmetric positive definite A, refined to the precision of `b`."""
     size = np.sqrt(np.diag(A))
     balanced, right = A / np.outer(size, size), (b.T / size).T
     rounded = balanced.astype(np.float64)

@@ -1,9 +1,9 @@
-r"""Coulomb's law with a circular cone, for contact problems given by their Delassus operator.
+r"""Coulomb's law with a circular cone, for contact problems that consist of their Delassus operator.
 
     K ∋ r ⊥ u + μ |u_T| e_N ∈ K*,    u = W r + q,    K = {r : |r_T| ≤ μ r_N},    K* = {u : μ |u_T| ≤ u_N}
 
-which is the bipotential of De Saxcé & Feng 1998. It states that contacts do not pull or penetrate, that pressing
-contacts do not part, and that friction stays in its cone and, if sliding, fully opposes the motion.
+This is the bipotential of De Saxcé & Feng 1998. It states that contacts do not pull or penetrate, that pressing
+contacts do not open, that friction stays in its cone, and that sliding friction fully opposes the motion.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from idcontrol.types import Array
 
 
 def miss(W: Array, q: Array, mu: Array, r: Array) -> float:
-    """Return how far impulses miss the law: largest |r - P(r - s (u + μ |u_T| e_N))| of a contact; inf if not finite.
+    """Return the largest |r - P(r - s (u + μ |u_T| e_N))| of a contact, scaled; inf if it is not finite.
 
     Contact i owns entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents). P projects onto K. The step s = 3 / tr W_ii of
-    each contact converts velocities to impulses. The unit is the largest impulse of the problem or, if that is more,
-    the impulse that stops its fastest contact at zero impulse.
+    each contact converts velocities to impulses. The scale is the largest impulse of the problem, or the impulse that
+    stops the fastest contact at zero impulse, if that is larger.
 
     Args:
         W: Delassus operator, shape (3 n, 3 n) [1/kg].
@@ -30,7 +30,7 @@ def miss(W: Array, q: Array, mu: Array, r: Array) -> float:
         return float(np.inf)
     impulse, u = r.reshape(-1, 3), (W @ r + q).reshape(-1, 3)
     mobility = np.diag(W).reshape(-1, 3).mean(axis=1)
-    s = 1.0 / np.maximum(mobility, 1e-12 * mobility.max())[:, None]  # of what nothing moves any other would do
+    s = 1.0 / np.maximum(mobility, 1e-12 * mobility.max())[:, None]  # any finite value will do for immovable contacts
     moved = u.copy()
     moved[:, 0] += mu * np.linalg.norm(u[:, 1:], axis=1)
     away = np.linalg.norm(impulse - onto_cones(impulse - s * moved, mu), axis=1)

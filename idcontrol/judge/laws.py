@@ -1,8 +1,8 @@
-"""Contact laws: how far scaled impulses and velocities of contacts miss them.
+"""Contact laws: violations by scaled impulses and velocities of contacts.
 
-Coulomb's law is two conditions on a contact, ``0 ≤ f_N ⊥ u_N ≥ 0`` and f_T = P(f_T - u_T), with P the projection onto
-the friction that f_N allows: |f_T| ≤ μ f_N for the cone, |f_S| + |f_T| ≤ μ f_N for the pyramid of the friction LCP
-(math.md, section 5.1). So contacts do not pull or penetrate, pressing contacts do not part, friction stays within its
+Coulomb's law has two conditions on a contact, ``0 ≤ f_N ⊥ u_N ≥ 0`` and f_T = P(f_T - u_T). P projects onto the
+friction that f_N allows: |f_T| ≤ μ f_N for the cone, |f_S| + |f_T| ≤ μ f_N for the pyramid of the friction LCP
+(math.md, section 5.1). So contacts do not pull or penetrate, pressing contacts do not open, friction stays within its
 bound, and sliding friction fully opposes the motion. Maximal dissipation (math.md, section 7.3) has one condition per
 edge of the pyramid.
 """
@@ -25,13 +25,13 @@ class Touching(NamedTuple):
 
     Attributes:
         f: Impulses, shape (n, 3) [N s].
-        u: Velocities in the law, shape (n, 3): gap over step, moving surface and compliance included [m/s].
+        u: Velocities in the law, with gap over step, moving surface and compliance, shape (n, 3) [m/s].
         mu: Friction, shape (n,).
-        impulse: Units of normal and of tangential impulses, shape (n, 2) [N s].
-        speed: Units of velocities, shape (n, 3) [m/s].
+        impulse: Scales of normal and of tangential impulses, shape (n, 2) [N s].
+        speed: Scales of velocities, shape (n, 3) [m/s].
         drag: h μ_v of the viscous law, shape (n,) [N s²/m].
-        closed: True if friction may act in laws that exclude it at a gap, shape (n,).
-        movable: True if something moves along the tangents, shape (n,).
+        closed: True for closed contacts; some laws have no friction at a gap, shape (n,).
+        movable: True if the contact can move along its tangents, shape (n,).
     """
 
     f: Array
@@ -52,11 +52,11 @@ class Touching(NamedTuple):
         return relative(self.u[:, 0], self.speed[:, 0])
 
     def across(self) -> Array:
-        """Larger unit of both tangential velocities, shape (n,) [m/s]."""
+        """Larger scale of both tangential velocities, shape (n,) [m/s]."""
         return np.asarray(self.speed[:, 1:].max(axis=1))
 
     def slip(self) -> Array:
-        """Tangential velocities scaled by it, shape (n, 2)."""
+        """Tangential velocities divided by `across`, shape (n, 2)."""
         return relative(self.u[:, 1:], self.across()[:, None])
 
     def fastest_slip(self) -> Array:
@@ -69,16 +69,16 @@ class Touching(NamedTuple):
 
 
 def excess(law: Law, contacts: Touching) -> Array:
-    """Return how far each contact misses its law, in its scale, shape (n,); 0 if it is obeyed.
+    """Return the violation of the law by each contact, in the contact's scale, shape (n,); 0 if it is obeyed.
 
-    SAP's law is not included: its contacts are regularized.
+    SAP's law is not included, since its contacts are regularized.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):  # infinite friction has its own rule
+    with np.errstate(invalid="ignore", divide="ignore"):  # infinite friction has a rule of its own
         return np.maximum(_LAWS[law](contacts), 0.0)
 
 
 def relative(x: Array, unit: Array) -> Array:
-    """Return x / unit; where the unit is zero, 0 for zero and else infinity."""
+    """Return x / unit; if the unit is zero, 0 for x = 0 and infinity for other x."""
     out: Array = np.where(x == 0.0, 0.0, np.copysign(np.inf, x))
     return np.divide(x, unit, out=out, where=unit > 0.0)
 
@@ -93,7 +93,7 @@ def onto_diamonds(x: Array, radius: Array) -> Array:
     """Project vectors x, shape (n, 2), onto the diamonds |x_0| + |x_1| ≤ `radius`, shape (n,)."""
     size = np.abs(x)
     over = np.maximum(size.sum(axis=1) - radius, 0.0)
-    # shorten both by half of the excess; beyond the shorter one's length, the longer one takes the rest
+    # shorten both components by half of the excess; if the shorter becomes zero, the longer is shortened by the rest
     less = np.minimum(0.5 * over, size.min(axis=1))
     cut = np.where(size == size.min(axis=1, keepdims=True), less[:, None], (over - less)[:, None])
     cut[size[:, 0] == size[:, 1]] = 0.5 * over[size[:, 0] == size[:, 1], None]
@@ -101,12 +101,12 @@ def onto_diamonds(x: Array, radius: Array) -> Array:
 
 
 def _normal(c: Touching) -> Array:
-    """Return how far 0 ≤ f_N ⊥ u_N ≥ 0 is missed."""
+    """Return the violation of 0 ≤ f_N ⊥ u_N ≥ 0."""
     return np.abs(np.minimum(c.pressing(), c.opening()))
 
 
 def _frictional(project: Callable[[Array, Array], Array]) -> Callable[[Touching], Array]:
-    """Return Coulomb's law with friction confined by `project`."""
+    """Return Coulomb's law with `project` as the projection P."""
 
     def law(c: Touching) -> Array:
         bound = np.maximum(c.mu * c.f[:, 0], 0.0)
@@ -121,20 +121,20 @@ def _frictional(project: Callable[[Array, Array], Array]) -> Callable[[Touching]
 
 
 def _stuck(c: Touching) -> Array:
-    """Return how far infinite friction is missed: pressing contacts do not slip, parting ones have no friction."""
+    """Return the violation of infinite friction: pressing contacts do not slip, opening contacts have no friction."""
     slides = np.minimum(c.pressing(), c.fastest_slip())
     parts = np.minimum(relative(c.friction(), c.impulse[:, 1]), np.maximum(c.opening(), 0.0))
     return np.maximum(_normal(c), np.maximum(np.abs(slides), parts))
 
 
 def _stuck_if_closed(c: Touching) -> Array:
-    """Return the same for closed contacts; no friction at a gap."""
+    """Return the violation of infinite friction at closed contacts, and of zero friction at a gap."""
     free = np.maximum(_normal(c), relative(c.friction(), c.impulse[:, 1]))
     return np.where(c.closed, _stuck(c), free)
 
 
 def _dissipation(c: Touching) -> Array:
-    """Return how far 0 ≤ η_e ⊥ u_N ± μ u_T ≥ 0 is missed at edges e, for the better split of f_N among them."""
+    """Return the violation of 0 ≤ η_e ⊥ u_N ± μ u_T ≥ 0 at edges e, for the best split of f_N among the edges."""
     slack = c.f[:, 0] - relative(c.friction(), c.mu)
     unit = c.speed[:, 0] + np.maximum(c.mu, 1.0) * c.across()
     options = []
@@ -146,7 +146,7 @@ def _dissipation(c: Touching) -> Array:
                 edge = relative(c.u[:, 0] + sign * c.mu * c.u[:, axis], unit)
                 ways.append(np.abs(np.minimum(relative(share, c.impulse[:, 0]), edge)))
         options.append(np.max(ways, axis=0))
-    # inside its pyramid a contact neither parts nor slips, however steep the pyramid
+    # with an impulse inside the pyramid a contact neither opens nor slips, for any slope of the pyramid
     moves = np.maximum(np.abs(c.opening()), c.fastest_slip())
     inside = np.abs(np.minimum(relative(slack, c.impulse[:, 0]), moves))
     rough = np.maximum(np.minimum(*options), np.maximum(inside, -c.opening()))
@@ -155,19 +155,19 @@ def _dissipation(c: Touching) -> Array:
 
 
 def _viscous(c: Touching) -> Array:
-    """Return how far f_T = -h μ_v u_T is missed."""
+    """Return the violation of f_T = -h μ_v u_T."""
     drag, friction = c.drag[:, None], c.f[:, 1:]
     unit = np.maximum(np.maximum(np.abs(friction), drag * c.speed[:, 1:]), c.impulse[:, 1:])
     return np.maximum(_normal(c), np.abs(relative(friction + drag * c.u[:, 1:], unit)).max(axis=1))
 
 
 def _no_slip(c: Touching) -> Array:
-    """Return infinite friction's miss; what no impulse can change may move at the model's slip speed (section 4.3)."""
+    """Return the violation of infinite friction; immutable velocities may be the model's slip speed (section 4.3)."""
     opening = np.where(np.abs(c.u[:, 0]) <= SLIP_SPEED, np.maximum(c.u[:, 0], 0.0), c.u[:, 0])
     slow = (np.abs(c.u[:, 1:]) <= SLIP_SPEED).all(axis=1, keepdims=True)
     c = c._replace(u=np.column_stack((opening, np.where(slow, 0.0, c.u[:, 1:]))))
     resting = c._replace(f=np.where((opening <= SLIP_SPEED)[:, None] & (np.arange(3) > 0), 0.0, c.f))
-    held = np.maximum(_normal(c), _stuck(resting))  # friction may hold a contact that opens too slowly to part
+    held = np.maximum(_normal(c), _stuck(resting))  # friction may hold a contact that opens only slowly
     return np.where(c.closed, held, _stuck_if_closed(c))
 
 
@@ -179,4 +179,4 @@ _LAWS: Final[Mapping[Law, Callable[[Touching], Array]]] = {
     "no_slip": _no_slip,
     "nearly_rigid": _frictional(onto_diamonds),
 }
-"""Laws of rigid contacts, and of contacts so stiff that compliance is part of their velocity."""
+"""Laws of rigid contacts, and of stiff contacts with compliance in their velocities."""

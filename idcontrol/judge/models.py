@@ -1,4 +1,4 @@
-"""The contact models with a law to be judged by."""
+"""The contact models that the judge supports."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ MODELS: Final[Mapping[Law, ContactModel]] = {
     "nearly_rigid": constraint.solve_nearly_rigid,
     "sap": sap.solve,
 }
-"""Models by the name of their law."""
+"""Contact models by the name of their law."""

@@ -1,8 +1,9 @@
-"""From sensor values to an estimated state: the boundary between a plant, whose state is known, and hardware.
+"""From sensor values to an estimated state: plants know their state, hardware does not.
 
-`contacts` determines which feet stand, `disturbance` adds delay, bias and noise of real sensors, `estimator` estimates
-the base from legs and IMU, `legs` the forces of feet without sensors. Delay, bias, noise and estimators are stages,
-which take sensor values and return them changed; `chain` joins stages, and `sense` builds the chain of a `Sensing`.
+`contacts` determines the standing feet, `disturbance` adds delay, bias and noise of real sensors, `estimator` estimates
+the base from legs and IMU, and `legs` estimates the forces of feet without sensors. Delay, bias, noise and estimators
+are stages, which take sensor values and return modified values. `chain` joins stages, and `sense` builds the chain of a
+`Sensing`.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Sensing of a loop.
 
     Attributes:
-        contacts: Which feet count as standing: by plan, by the gap to the ground, by force, or by two of these three.
-        base: State of the base: the plant's, or estimated from legs and IMU; then only the IMU's readings of the
-            plant's base are used.
+        contacts: Rule for standing feet: by plan, by the gap to the ground, by force, or by a majority of these three.
+        base: State of the base: exact from the plant, or estimated from legs and IMU; the estimate uses only the
+            readings of the IMU.
         forces: Forces of the feet: from their sensors, or estimated from the legs' torques.
         delay_ticks: Age of all sensor values, in ticks of the loop.
         bias: Constant errors of the sensors.
@@ -68,7 +69,7 @@ def sense(settings: Sensing, feet: Feet, start: State, seeds: Sequence[int] = ()
         settings: Sensing of the loop.
         feet: Creates foot spheres with their own system.
         start: Initial state of the robot, for the estimator.
-        seeds: Further seeds of bias and noise, in addition to that of `settings`.
+        seeds: Further seeds of bias and noise, in addition to `Sensing.seed`.
     """
     stages: list[Stage] = []
     rng = np.random.default_rng([settings.seed, *seeds])

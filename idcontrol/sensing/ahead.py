@@ -11,20 +11,20 @@ from idcontrol.types import Array, Command, Integers, Plant, Reference, State
 
 
 class Ahead:
-    """Predicts with a model of the plant, stepped with the commands that are on their way.
+    """Prediction by a model of the plant, stepped with the commands that have been sent but have not arrived.
 
-    Planner and controller compute for the time at which their command arrives; until then earlier commands act, all of
-    which are known.
+    Planner and controller compute for the time at which their command arrives. Until then the plant follows earlier
+    commands, which are known.
     """
 
     def __init__(self, model: Plant, periods: int, h: float, patch: Integers | None = None) -> None:
         """Set up the prediction.
 
         Args:
-            model: Model of the plant; it takes what the plant takes.
+            model: Model of the plant; it takes the same commands.
             periods: The delay in control periods, 1 or more.
             h: Control period [s].
-            patch: Foot of each contact of the model; None where each contact is a foot.
+            patch: Foot of each contact of the model; None if each contact is a foot.
         """
         self._patch = patch
         self._model, self._h, self._periods = model, h, periods
@@ -32,12 +32,12 @@ class Ahead:
         self._references: deque[Reference] = deque(maxlen=periods + 1)
 
     def reset(self) -> None:
-        """Forget the commands that are on their way."""
+        """Forget the commands that have not arrived."""
         self._commands.clear()
         self._references.clear()
 
     def __call__(self, state: State) -> State:
-        """Return the state when a command sent in `state` arrives; until the first command, `state` itself."""
+        """Return the predicted state when a command sent in `state` arrives; `state` before the first command."""
         then = state.t + self._periods * self._h
         if not self._commands:
             return structs.replace(state, t=then)
@@ -47,9 +47,9 @@ class Ahead:
         return State(t=then, q=after.q, v=after.v, forces=by_foot(self._model.contact_forces(), self._patch))
 
     def sent(self, command: Command, reference: Reference) -> Reference:
-        """Record a command and the reference that it follows; return the reference that is due.
+        """Record a command and its reference; return the reference of the command that arrives in this period.
 
-        Until the first command arrives it is held, as in `idcontrol.scenes.disturbances.Delayed`.
+        Before the first command arrives, return the first reference, as in `idcontrol.scenes.disturbances.Delayed`.
         """
         self._commands.extend([command.driven.copy()] * (1 if self._commands else self._periods))
         self._references.append(reference)

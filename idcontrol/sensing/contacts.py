@@ -1,4 +1,4 @@
-"""Which feet stand: by plan, by geometry, by force, or by the majority of these."""
+"""Standing feet: by plan, by geometry, by force, or by the majority of these."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.types import Array, Booleans, Reference, State
 
 ON_N, OFF_N = 5.0, 2.0
-"""Normal forces above which touch begins, and below which it ends [N]. The hysteresis rejects noise of a newton."""
+"""Normal forces above which touch begins, and below which it ends [N]; the hysteresis rejects noise of 1 N."""
 MARGIN_M = 1e-3
-"""A foot below this gap is on the ground [m]; like `HOVER_M` of `idcontrol.controllers.step`."""
+"""Gap below which a foot is on the ground [m], like `HOVER_M` of `idcontrol.controllers.step`."""
 
 
 class StanceSource(Protocol):
     """A source of the standing feet."""
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """True if each foot stands, shape (n_feet,)."""
+        """Return True for each standing foot, shape (n_feet,)."""
         ...
 
 
@@ -37,11 +37,11 @@ class Geometry:
     """Stance by the gap to the ground."""
 
     def __init__(self, feet: SphereContacts) -> None:
-        """Measure the gaps of `feet`."""
+        """Set the feet whose gaps are measured."""
         self._feet = feet
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """True if the gap of each foot is below `MARGIN_M`, shape (n_feet,)."""
+        """Return True for each foot whose gap is below `MARGIN_M`, shape (n_feet,)."""
         self._feet.system.update(state.q, state.v)
         self._feet.detect(0.0)
         close: Booleans = self._feet.foot_gap < MARGIN_M
@@ -51,12 +51,13 @@ class Geometry:
 class Touch:
     """Stance by force, with hysteresis.
 
-    Alone it trots poorly. A foot that does not count as standing is assigned no load, so none is felt until other feet
-    lift and the robot sinks onto it, 20 ms in each step. It is meant for the vote in `Fused`.
+    This rule is meant for the vote in `Fused`; a trot with this rule alone is poor. A foot that does not count as
+    standing gets no load, so its sensor reads zero until other feet lift and the robot sinks onto it, 20 ms in each
+    step.
     """
 
     def __init__(self, n_feet: int, on_n: float = ON_N, off_n: float = OFF_N) -> None:
-        """Start with all feet in the air, until a force is felt.
+        """Start with all feet in the air, until a sensor reads a force.
 
         Args:
             n_feet: Number of feet.
@@ -68,11 +69,11 @@ class Touch:
         self._normal = np.zeros(n_feet)
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """Return which feet touch by ``state.forces``, shape (n_feet,)."""
+        """Return True for each foot that touches by ``state.forces``, shape (n_feet,)."""
         return self.feel(state)
 
     def feel(self, state: State) -> Booleans:
-        """Return which feet touch by ``state.forces``, shape (n_feet,); unchanged without sensed forces."""
+        """Return True for each foot that touches by ``state.forces``, shape (n_feet,); unchanged without forces."""
         if state.forces is not None:
             normal, forces = self._normal, state.forces
             normal[:] = 0.0
@@ -85,7 +86,7 @@ class Fused:
     """Stance by the majority of several sources."""
 
     def __init__(self, sources: Sequence[StanceSource]) -> None:
-        """Set the sources; an odd number, so that there is a majority."""
+        """Set the sources; their number must be odd for a majority."""
         self._sources = sources
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
@@ -96,11 +97,11 @@ class Fused:
 
 
 def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Reference]:
-    """Return a function that replaces the planned stance of a reference by that of `source`.
+    """Return a function that replaces the planned stance of a reference by the stance of `source`.
 
-    A foot that the plan lifts never stands: controllers keep standing feet in place, so a foot that is still on the
-    ground when it should rise would be held there for its whole swing (a trot by geometry alone falls after two
-    seconds). A foot that meets the ground early, on its way down, stands.
+    A foot that is planned to rise never stands: a controller would hold it on the ground for its whole swing if it
+    lifts off late (a trot by geometry alone falls after two seconds). A foot that descends and meets the ground early
+    stands.
     """
     last: Array | None = None
 

@@ -16,7 +16,7 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of white noise, drawn anew at each tick.
+    """Standard deviations of white noise, drawn again at each tick.
 
     Attributes:
         position_m: Position of the base [m].
@@ -26,7 +26,7 @@ class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         rate_rad_s: Angular velocity of the base, as measured by a gyroscope [rad/s].
         joint_rad_s: Joint velocities [rad/s].
         acceleration_m_s2: Accelerometer [m/s²].
-        force_n: Each component of the feet's forces [N].
+        force_n: Each component of the forces on feet [N].
     """
 
     position_m: NotNegative = 0.0
@@ -40,14 +40,14 @@ class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class BiasLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Sizes of constant sensor errors. Their directions are drawn once.
+    """Magnitudes of constant sensor errors; their directions and signs are drawn once.
 
     Attributes:
         attitude_rad: Tilt error of the IMU's orientation, about a horizontal axis of the base [rad]; unused if the base
             is estimated.
-        encoder_rad: Offset of each joint's encoder, either way [rad].
-        gyro_rad_s: Offset of the gyroscope, as a vector [rad/s].
-        accelerometer_m_s2: Offset of the accelerometer, as a vector [m/s²].
+        encoder_rad: Offset of each joint's encoder, with a random sign [rad].
+        gyro_rad_s: Magnitude of the gyroscope's offset [rad/s].
+        accelerometer_m_s2: Magnitude of the accelerometer's offset [m/s²].
     """
 
     attitude_rad: NotNegative = 0.0
@@ -60,9 +60,9 @@ class Bias:
     """Adds constant errors to all sensor values of a floating-base robot.
 
     Attributes:
-        q: Errors of the configuration: zero for the base's position, its tilt, encoders, shape (nv,) [m, rad, rad].
-        gyro: Error of the base's angular velocity, its own axes, shape (3,) [rad/s].
-        accelerometer: Error of the accelerometer, likewise [m/s²].
+        q: Errors of base position (zero), base tilt and encoders, shape (nv,) [m, rad, rad].
+        gyro: Error of the base's angular velocity, axes of the base, shape (3,) [rad/s].
+        accelerometer: Error of the accelerometer, axes of the base, shape (3,) [m/s²].
     """
 
     def __init__(self, level: BiasLevel, model: Any, rng: np.random.Generator) -> None:

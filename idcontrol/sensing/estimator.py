@@ -9,11 +9,11 @@ p_i, all in the world, and the biases of accelerometer b_f and gyroscope b_w. Wi
     p_i⁺ = p_i + h ω_i × r_i e_z                     beyond the paper: a foot of radius r_i rolls
     measured, standing feet    s_i = Cᵀ (p_i - r)    by the joints
 
-The errors are of r, v, a small rotation φ in the world's axes (``C = exp(φ) Ĉ``), b_f, b_w and p_i, in this
-order. A foot at touchdown is placed by joints and estimate, so ground of any height will do. The known height of the
-ground is measured once then, as weakly as ground is uneven, and not at all if it is far off. Measurements are
-independent and are processed one by one, which needs no matrix inverse. Position and heading cannot be observed, so
-they drift.
+The error state has the errors of r and v, a small rotation φ in the world's axes (``C = exp(φ) Ĉ``), and the errors of
+b_f, b_w and p_i, in this order. At touchdown a foot's position follows from joints and estimate, so the ground may have
+any height. At this time the known height of the ground is used as one measurement, with a variance for uneven ground,
+unless it is far off. Measurements are independent and processed one by one, without a matrix inverse. Position and
+heading cannot be observed, so they drift.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from idcontrol.sensing.legs import GRAVITY, Legs, orientation
 from idcontrol.types import Array, Booleans, Sensed, State
 
 ACCELERATION_STD = 0.5
-"""Standard deviation of the accelerometer, including the parts of impacts that it misses between samples [m/s²]."""
+"""Standard deviation of the accelerometer, including impacts between two samples [m/s²]."""
 RATE_STD = 0.01
 """Standard deviation of the gyroscope [rad/s]."""
 DRIFT_F, DRIFT_W = 1e-3, 1e-4
 """Random walk of the biases: standard deviations after a second [m/s², rad/s]."""
 CREEP_STD = 0.02
-"""Standard deviation of the velocity at which a standing foot creeps [m/s]."""
+"""Standard deviation of the creep velocity of a standing foot [m/s]."""
 KINEMATICS_STD = 1e-3
 """Standard deviation of a foot's position relative to the base [m]."""
 GROUND_STD = 0.02
@@ -55,8 +55,8 @@ class Estimate(NamedTuple):
 
     Attributes:
         r: Position of the base, shape (3,) [m].
-        v: Its velocity, world axes, shape (3,) [m/s].
-        C: Its orientation, base to world, shape (3, 3).
+        v: Velocity of the base, world axes, shape (3,) [m/s].
+        C: Orientation of the base, base to world, shape (3, 3).
         b_f: Bias of the accelerometer, shape (3,) [m/s²].
         b_w: Bias of the gyroscope, shape (3,) [rad/s].
         p: Centres of the feet, shape (n, 3) [m].
@@ -79,14 +79,14 @@ class Readings(NamedTuple):
 
     Attributes:
         f: Specific force of the base, shape (3,) [m/s²].
-        w: Its angular velocity, shape (3,) [rad/s].
+        w: Angular velocity of the base, shape (3,) [rad/s].
         s: Centres of the feet relative to the base, shape (n, 3) [m].
-        turning: Their angular velocities, shape (n, 3) [rad/s].
+        turning: Angular velocities of the feet, shape (n, 3) [rad/s].
         standing: True for standing feet, shape (n,).
         radius: Radii of the feet, shape (n,) [m].
         terrain: `Terrain.parameters` of the known ground.
         coefficients: `Terrain.coefficients`.
-        gravity: Shape (3,) [m/s²].
+        gravity: Acceleration of gravity, world axes, shape (3,) [m/s²].
     """
 
     f: Array
@@ -101,16 +101,16 @@ class Readings(NamedTuple):
 
 
 class BaseEstimator:
-    """The filter, as a stage of sensing: replaces the state of the base by its estimate.
+    """The filter as a stage of sensing: replaces the state of the base by its estimate.
 
-    It uses only joints, angular velocity and forces of the feet.
+    The filter uses joints, IMU and forces of the feet, but not the sensed state of the base.
 
     Attributes:
         estimate: The state of the filter.
     """
 
     def __init__(self, feet: SphereContacts, start: State, *, by_torque: bool = False) -> None:
-        """Begin at `start`, which is known accurately.
+        """Begin at the known state `start`.
 
         Args:
             feet: Foot spheres with their own system.
@@ -207,7 +207,7 @@ def predict(x: Estimate, z: Readings, h: float) -> None:  # pragma: no cover - c
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _ahead(P: Array, C: Array, felt: Array, h: float, n: int) -> None:  # pragma: no cover - compiled
-    """Multiply rows of P to F P; with P transposed, columns to P Fᵀ."""
+    """Multiply P by F from the left, in place; for P Fᵀ pass the transpose."""
     for k in range(n):
         for i in range(3):
             a, b = (i + 1) % 3, (i + 2) % 3
@@ -222,7 +222,7 @@ def _ahead(P: Array, C: Array, felt: Array, h: float, n: int) -> None:  # pragma
 
 @njit(cache=True, inner=True, error_model="numpy")
 def correct(x: Estimate, z: Readings) -> None:  # pragma: no cover - compiled
-    """Correct the estimate by the standing feet, one number after the other, in place."""
+    """Correct the estimate by the standing feet, in place, one scalar measurement at a time."""
     P, n = x.P, x.P.shape[0]
     H, error, work, s = np.zeros(n), np.zeros(n), np.empty(n), np.zeros(3)
     for k in range(z.standing.shape[0]):
@@ -260,7 +260,7 @@ def correct(x: Estimate, z: Readings) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no cover - compiled
-    """Put foot `k` where joints and estimate place it: ``p = r + s``, its error ``r - s × φ`` and the joints'."""
+    """Place foot `k` by joints and estimate, ``p = r + s``, with the errors ``r - s × φ`` and of the joints."""
     P, first = x.P, 15 + 3 * k
     n = P.shape[0]
     for i in range(3):
@@ -280,7 +280,7 @@ def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no co
 def _take(
     P: Array, error: Array, H: Array, work: Array, measured: float, variance: float, far: float
 ) -> None:  # pragma: no cover - compiled
-    """Correct by one measurement of ``H e`` of the errors e, unless it is more than `far` standard deviations off."""
+    """Correct by a scalar measurement of ``H e``, e the errors, if it is within `far` standard deviations."""
     n = P.shape[0]
     total = variance
     for i in range(n):
@@ -303,7 +303,7 @@ def _take(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _turn(C: Array, phi: Array) -> None:  # pragma: no cover - compiled
-    """Update ``C ← exp(φ) C`` by Rodrigues' formula, with one step towards the nearest rotation against rounding."""
+    """Update ``C ← exp(φ) C`` by Rodrigues' formula, then take a step towards the nearest rotation matrix."""
     x, y, z = phi[0], phi[1], phi[2]
     square = x * x + y * y + z * z
     angle = np.sqrt(square)

@@ -1,13 +1,13 @@
-"""Feet as sensed by joints and IMU, in the base's axes: positions, angular velocities, forces.
+"""Feet sensed by joints and IMU, in the base's axes: positions, angular velocities, forces.
 
-What a foot carries follows from the torques that its leg's joints apply beyond what moves the machine, the residual of
-De Luca et al. 2006 ("Collision detection and safe reaction with the DLR-III lightweight manipulator arm", IROS)::
+The force on a foot follows from the part of its leg's torques that does not move the robot. This part is the residual
+of De Luca et al. 2006 ("Collision detection and safe reaction with the DLR-III lightweight manipulator arm", IROS)::
 
     r⁺ = r + (M v̇ + c - Pᵀτ - r) h / (h + T)
 
-Their integral of the generalised momentum has the same value to first order in h. The base's acceleration is the
-accelerometer's reading: by the principle of equivalence no attitude is needed, so there is none in M, v̇ and c. A foot
-at the end of joints with Jacobian J carries the force f that fits best: ``(J Jᵀ + ε) f = J r``.
+The paper's integral of the generalised momentum has the same value to first order in h. The acceleration of the base is
+the accelerometer's reading: by the principle of equivalence it includes gravity, so M, v̇ and c need no attitude. The
+force f on a foot is the least-squares fit for its joints, with their Jacobian J: ``(J Jᵀ + ε) f = J r``.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from idcontrol.types import Array, Booleans, ContactForces, Integers, Sensed
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 SMOOTHING_S = 3e-3
-"""Time constant T of the residual [s]: it filters noise of joint velocities to a fifth, and is short against a step."""
+"""Time constant T of the residual [s]: it reduces noise of joint velocities to a fifth, and is short compared to a step
+of the robot."""
 STRETCHED_M2 = 1e-4
-"""ε, the square of the lever arm below which a stretched leg senses nothing [m²]."""
+"""ε, the square of a lever arm [m²]; a stretched leg senses no force along shorter lever arms."""
 BARELY = 0.04
-"""Forces below this share of the weight count as zero: the inertia of a swinging leg is not known better."""
+"""Share of the weight below which forces count as zero: the inertia of a swinging leg is not known more accurately."""
 
 
 class _Machine(NamedTuple):
-    """Terms of a robot whose base is at the origin, unrotated, and its feet.
+    """Multibody terms of a robot with its base at the origin, unrotated, and its feet.
 
     Attributes:
         terms: `System.terms`.
         position: Origins of the joints' frames, shape (n_joints, 3) [m].
-        rotation: From the joints' axes, shape (n_joints, 3, 3).
+        rotation: Axes of the joints (columns), shape (n_joints, 3, 3).
         velocity: `System.motion.velocity`, shape (n_joints, 6).
         joint: Joint that carries each foot, shape (k,).
-        offset: Its centre in that joint's frame, shape (k, 3) [m].
-        radius: Radii, shape (k,) [m].
+        offset: Centre of each foot in that joint's frame, shape (k, 3) [m].
+        radius: Radii of the feet, shape (k,) [m].
         moves: True for velocities that move each foot, shape (k, m).
     """
 
@@ -81,17 +82,17 @@ class Legs:
 
     Attributes:
         feet: Positions, angular velocities and forces.
-        system: The robot, its base at the origin.
+        system: The robot, with its base at the origin.
     """
 
     def __init__(self, spheres: SphereContacts) -> None:
-        """Watch the feet `spheres`, which have their own system.
+        """Set the feet; `spheres` must have their own system.
 
         Raises:
-            InputError: Some are soles.
+            InputError: A foot is a sole.
         """
         if spheres.sole_patch is not None:
-            raise InputError("sensing: base and forces are estimated on point feet alone; leave both at plant")
+            raise InputError("sensing: base and forces can only be estimated for point feet; leave both at plant")
         self.system = system = spheres.system
         joint, offset = spheres.mounting()
         k, m = len(joint), system.n_velocities
@@ -112,7 +113,7 @@ class Legs:
         self._t = np.nan
 
     def update(self, sensed: Sensed, R: Array) -> None:
-        """Take new sensor values, for a base with the estimated orientation `R`."""
+        """Process new sensor values, for a base with the estimated orientation `R`."""
         state, system, v = sensed.state, self.system, self._v
         h = state.t - self._t
         self._t = state.t
@@ -139,10 +140,10 @@ class Legs:
 
 
 class LegForces:
-    """A stage of sensing: replaces the forces of the feet by estimates from the torques of the legs."""
+    """A stage of sensing that replaces the forces of the feet by estimates from the torques of the legs."""
 
     def __init__(self, feet: SphereContacts) -> None:
-        """Watch `feet`, which have their own system."""
+        """Set the feet, which must have their own system."""
         self._legs = Legs(feet)
 
     def __call__(self, sensed: Sensed) -> Sensed:
@@ -154,7 +155,7 @@ class LegForces:
 
 @njit(cache=True, error_model="numpy")
 def _look(bound: Bound, share: float) -> None:  # pragma: no cover - compiled
-    """Write `Feet`; the residual takes `share` of the new value."""
+    """Write `Feet`; the residual moves by `share` towards its new value."""
     machine, feet, acceleration, torque, up = bound.borrowed
     M, bias, J = machine.terms
     m = bias.shape[0]

@@ -1,14 +1,14 @@
 """Whole-body tasks: targets for frames, the centre of mass, the angular momentum and contact forces of a robot.
 
-A task has a reference, which `set` changes at any time, gains and a weight::
+A task has gains, a weight, and a reference, which `set` changes at any time::
 
     com, torso = idc.tasks.CoM(kp=100), idc.tasks.Frame("torso_2_link", "orientation", kp=100)
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com, torso, idc.tasks.Posture(kp=30)])
     com.set(position, velocity, acceleration)
 
-Tasks are weighted against each other; a strict one is met exactly as far as contacts, friction and motors allow. The
-joints also follow the reference of the controller's call, with the gains and the weight of `Posture`.
-`Force` never changes the motion: it chooses among the forces that give it.
+Weights balance tasks against each other; a strict task is met exactly if contacts, friction and motors allow. The
+joints also follow the reference of the controller's call, with the gains and the weight of `Posture`. `Force` never
+changes the motion: it selects among the forces that cause the same motion.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def __dir__() -> list[str]:
 
 
 def no_targets(k: int) -> Targets:
-    """Return room for k tasks without weight."""
+    """Allocate targets of k tasks without weight."""
     return Targets(
         kind=np.zeros(k, dtype=np.int64),
         axes=np.zeros(k, dtype=np.int64),
@@ -63,28 +63,30 @@ def no_targets(k: int) -> Targets:
 
 
 def _numbers(what: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Return finite numbers of a shape, or one number for all entries.
+    """Return finite numbers of a shape; a single number is repeated.
 
     Raises:
-        InputError: They are something else.
+        InputError: The values are not numbers, are not finite, or have another shape; the text calls them `what`.
     """
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{what} must be numbers of shape {shape}, not {values!r}") from None
-    if array.shape not in ((), shape) or not np.isfinite(array).all():
-        raise InputError(f"{what} must be finite numbers of shape {shape}, not of shape {array.shape}: {values!r}")
+    if array.shape not in ((), shape):
+        raise InputError(f"{what} must be numbers of shape {shape}, not of shape {array.shape}: {values!r}")
+    if not np.isfinite(array).all():
+        raise InputError(f"{what} must be finite, not {values!r}")
     return np.array(np.broadcast_to(array, shape))
 
 
 class _Rows:
-    """Gains, weight and references of up to six rows, which controllers copy into their own arrays.
+    """Gains, weights and references of up to six rows, which controllers copy into their own arrays.
 
     Attributes:
         is_set: True if `set` has been called.
     """
 
-    __slots__ = ("_name", "_own", "_part", "_rooms", "_strict", "is_set")  # a misspelt attribute is refused
+    __slots__ = ("_name", "_own", "_part", "_rooms", "_strict", "is_set")  # a misspelt attribute is an error
 
     def __init__(
         self, name: str, part: slice, kp: npt.ArrayLike, kd: npt.ArrayLike | None, weight: npt.ArrayLike, strict: bool
@@ -114,25 +116,26 @@ class _Rows:
 
     @property
     def error(self) -> Array:
-        """Reference less actual value at the last step [m, rad, N m s].
+        """Reference minus actual value at the last step [m, rad, N m s].
 
-        Of controllers with the same tasks it is that of the last to step, else that of the last that took the task.
+        Controllers with the same list of tasks share it, and the last to step writes it. Among controllers with
+        different lists, it belongs to the controller that was created last.
         """
         targets, at = self._rooms[-1] if self._rooms else (self._own, 0)
         return targets.error[at, self._part].copy()
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
-        """Leave out the arrays of controllers: a copied controller takes the copied tasks itself."""
-        state: Any = super().__getstate__()  # of slots: (None, their values)
+        """Return the state without the arrays of controllers: a copied controller takes the copied tasks itself."""
+        state: Any = super().__getstate__()  # with slots: (None, values of the slots)
         return None, state[1] | {"_rooms": []}
 
     def _write(self, field: str, values: Array, part: Any = Ellipsis) -> None:
-        """Write values of one reference, here and into the arrays of all controllers."""
+        """Write values of a reference into the task's arrays and the arrays of all controllers."""
         for targets, at in ((self._own, 0), *self._rooms):
             getattr(targets, field)[at, part] = values
 
     def _set(self, velocity: npt.ArrayLike | None, acceleration: npt.ArrayLike | None, **place: Array) -> None:
-        """Write a reference whose place is checked; one with wrong numbers changes nothing."""
+        """Write a reference with checked position and rotation; if other numbers are invalid, nothing changes."""
         size = (self._part.stop - self._part.start,)
         rates = {"velocity": velocity, "acceleration": acceleration}
         checked = {
@@ -146,14 +149,14 @@ class _Rows:
         self.is_set = True
 
     def join(self, targets: Targets, at: int) -> None:
-        """Copy gains, weight and references to place `at` of a controller's arrays, and keep them up to date."""
+        """Copy gains, weights and references to index `at` of a controller's arrays, and keep them up to date."""
         for field, own in zip(targets, self._own, strict=True):
             field[at] = own[0]
         self._rooms.append((targets, at))
 
 
 class Frame(_Rows):
-    """Position, orientation or both of a frame of the URDF, in the world or relative to another frame."""
+    """A task on position, orientation or both of a URDF frame, in the world or relative to another frame."""
 
     __slots__ = ("frame", "kind", "relative_to")
 
@@ -169,20 +172,20 @@ class Frame(_Rows):
         axes: Axes = "LOCAL_WORLD_ALIGNED",
         relative_to: str | None = None,
     ) -> None:
-        """Choose a frame; until `set` its target is its pose in the robot's standing state.
+        """Choose a frame; until `set`, the target is the frame's pose in the robot's standing state.
 
         Args:
-            name: Link or frame.
-            kind: Which parts of it are a task.
+            name: Name of the link or frame.
+            kind: Controlled part of the pose: ``"position"``, ``"orientation"``, or ``"pose"`` for both.
             kp: Stiffness, one number or one for each row [1/s²].
             kd: Damping [1/s]; None for critical damping, ``2 √kp``.
             weight: Weight, one number or one for each row.
-            strict: True if the task takes priority over all weighted ones.
+            strict: True if the task takes priority over all weighted tasks.
             axes: Axes of velocities, accelerations, gains and weights, by Pinocchio's names.
-            relative_to: Frame that stands in place of the world, for references and axes, too; None is the world.
+            relative_to: Frame of reference for poses and axes; None for the world.
 
         Raises:
-            UnknownName: There is no such kind or axes.
+            UnknownName: `kind` or `axes` does not exist.
             InputError: Gains or weights are unusable.
         """
         if kind not in KINDS:
@@ -197,13 +200,13 @@ class Frame(_Rows):
         """Change the reference.
 
         Args:
-            place: A ``pinocchio.SE3``; or a position, shape (3,) [m], or a rotation matrix, shape (3, 3), for a task on
-                that alone. In the world, or in the frame `relative_to`.
-            velocity: Velocity of these rows, linear part first [m/s, rad/s]; None for rest.
-            acceleration: Acceleration of these rows [m/s², rad/s²]; None for zero.
+            place: Pose as a ``pinocchio.SE3``, position, shape (3,) [m], or rotation matrix, shape (3, 3), depending on
+                the kind of the task; in the world, or in the frame `relative_to`.
+            velocity: Velocity of the controlled rows, linear part first [m/s, rad/s]; None for rest.
+            acceleration: Acceleration of the controlled rows [m/s², rad/s²]; None for zero.
 
         Raises:
-            InputError: Numbers are invalid.
+            InputError: A number is invalid, or a shape is wrong.
         """
         position, rotation = (place.translation, place.rotation) if isinstance(place, pin.SE3) else (place, place)
         new: dict[str, Array] = {}
@@ -217,7 +220,7 @@ class Frame(_Rows):
 
 
 class CoM(_Rows):
-    """The centre of mass."""
+    """A task on the centre of mass."""
 
     __slots__ = ()
 
@@ -229,7 +232,7 @@ class CoM(_Rows):
         weight: npt.ArrayLike = 1.0,
         strict: bool = False,
     ) -> None:
-        """Choose gains and weight as for `Frame`; until `set` its target is its place as the robot stands."""
+        """Choose gains and weight as for `Frame`; until `set`, the target is the position in the standing state."""
         super().__init__("the centre of mass", KINDS["position"], kp, kd, weight, strict)
         self._own.kind[0] = rows.CENTROID
 
@@ -242,22 +245,19 @@ class CoM(_Rows):
         """Change the reference: position [m], velocity [m/s] and acceleration [m/s²], shape (3,), world frame.
 
         Raises:
-            InputError: These are no such numbers.
+            InputError: A number is invalid, or a shape is wrong.
         """
         position = _numbers("position of the centre of mass", position, (3,))
         self._set(velocity, acceleration, position=position)
 
 
 class Momentum(_Rows):
-    """The angular momentum about the centre of mass."""
+    """A task on the angular momentum about the centre of mass."""
 
     __slots__ = ()
 
     def __init__(self, *, kd: npt.ArrayLike = 10.0, weight: npt.ArrayLike = 1.0, strict: bool = False) -> None:
-        """Choose gain [1/s] and weight as for `Frame`; the weight has the unit (N m)⁻² here.
-
-        Until `set` its target is zero.
-        """
+        """Choose gain [1/s] and weight [(N m)⁻²] as for `Frame`; until `set`, the target is zero."""
         super().__init__("the angular momentum", KINDS["orientation"], 0.0, kd, weight, strict)
         self._own.kind[0] = rows.CENTROID
 
@@ -265,27 +265,27 @@ class Momentum(_Rows):
         """Change the reference: momentum [N m s] and its rate [N m], shape (3,), world axes.
 
         Raises:
-            InputError: These are no such numbers.
+            InputError: A number is invalid, or a shape is wrong.
         """
         self._set(momentum, rate)
 
 
 class Force(_Rows):
-    """Force or wrench that the ground exerts on a foot, a sole or a hand, as far as the motion leaves it open."""
+    """A target for the force or wrench of the ground on a foot, sole or hand; it does not change the motion."""
 
     __slots__ = ("frame",)
 
     def __init__(self, frame: str, kind: Literal["force", "wrench"] = "force", *, weight: npt.ArrayLike = 1.0) -> None:
-        """Choose a foot; until `set` the task asks for nothing.
+        """Choose a foot; until `set`, the task has no effect.
 
         Args:
             frame: Frame of the foot or sole in the robot file.
-            kind: What of it has a target.
-            weight: Weight, one number or one for each row [N⁻², (N m)⁻²]; that of a motor's torque is 1e-6 (N m)⁻².
+            kind: Quantity with a target: ``"force"`` or ``"wrench"``.
+            weight: Weight, one number or one for each row [N⁻², (N m)⁻²]; motor torques have the weight 1e-6 (N m)⁻².
 
         Raises:
-            UnknownName: There is no such kind.
-            InputError: Weights cannot be used.
+            UnknownName: `kind` does not exist.
+            InputError: Weights are unusable.
         """
         if kind not in ("force", "wrench"):
             raise UnknownName("kind of force task", kind, ("force", "wrench"))
@@ -294,12 +294,12 @@ class Force(_Rows):
         self._own.acceleration[:] = np.nan
 
     def set(self, target: npt.ArrayLike) -> None:
-        """Change the target: a force [N], shape (3,), or a wrench, shape (6,): force and moment about the frame [N m].
+        """Change the target: a force, shape (3,) [N], or force and moment about the frame, shape (6,) [N, N m].
 
-        World axes.
+        Axes are the world's.
 
         Raises:
-            InputError: These are no such numbers.
+            InputError: A number is invalid, or the shape is wrong.
         """
         self._write("acceleration", _numbers(self._name, target, (self._part.stop,)), self._part)
         self.is_set = True
@@ -314,15 +314,15 @@ class Posture:
         """Choose gains and weight.
 
         Args:
-            kp: Stiffness [1/s²]; None for the robot file's.
-            kd: Damping [1/s]; None for critical damping, ``2 √kp``, or without kp the robot file's.
+            kp: Stiffness [1/s²]; None for the value of the robot file.
+            kd: Damping [1/s]; None for critical damping, ``2 √kp``. If kp is None, too, the value of the robot file.
             weight: Positive weight, one number or one for each actuated joint.
 
         Raises:
-            InputError: There is a kd without a kp, or gains or weights are unusable.
+            InputError: kd is set without kp, or gains or weights are unusable.
         """
         if kp is None and kd is not None:
-            raise InputError("the posture has a kd without a kp; give both, or none for the gains of the robot file")
+            raise InputError("the posture has kd without kp; give both, or neither for the gains of the robot file")
         self.gains: tuple[float, float] | None = None
         if kp is not None:
             stiffness = float(_numbers("kp of the posture", kp, ()))
@@ -339,27 +339,27 @@ Task: TypeAlias = Frame | CoM | Momentum | Posture | Force
 
 
 def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Array]:
-    """Collect tasks on motion in one set of arrays, into which their `set` writes from now on.
+    """Collect motion tasks in one set of arrays; `set` of the tasks then writes into these arrays.
 
     Args:
-        tasks: The tasks; those on forces are left to `gather_forces`.
-        system: The machine.
-        q: Configuration that sets the references of tasks without one, shape (nq,).
+        tasks: The tasks; `Force` tasks are ignored, see `gather_forces`.
+        system: The robot.
+        q: Configuration from which tasks without a reference take one, shape (nq,).
 
     Returns:
         The rows of all tasks, and the weights of the joints' reference, shape (a,).
 
     Raises:
-        UnknownName: There is no such frame.
-        InputError: A task is on a frame of the world, relative to a frame of the same link, on the centre of mass of a
-            robot without a floating base, is repeated, or is no task.
+        UnknownName: A frame does not exist.
+        InputError: A task is on a frame fixed to the world, is relative to a frame of the same link, is on the centre
+            of mass of a robot without a floating base, is repeated, or is not a task.
     """
     six = [task for task in tasks if isinstance(task, _Rows) and not isinstance(task, Force)]
     posture = [task for task in tasks if isinstance(task, Posture)]
     if not all(isinstance(task, _Rows | Posture) for task in tasks):
         raise InputError(f"tasks must be of idcontrol.tasks, not {[type(task).__name__ for task in tasks]}")
     if len(set(map(id, tasks))) < len(tasks) or len(posture) > 1:
-        raise InputError("a task is given twice; give each once, and one Posture at most")
+        raise InputError("a task is given twice; give each task once, and at most one Posture")
     weight = posture[0].joint_weight if posture else Posture().joint_weight
     if weight.shape not in ((), (system.n_actuated,)):
         raise InputError(
@@ -367,7 +367,7 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
         )
     joint_weight = weight * np.ones(system.n_actuated)
     targets, data = no_targets(len(six)), system.scratch
-    # controllers with the same tasks, such as a shallow copy, share the errors: the last to step writes them
+    # controllers with the same tasks, such as a shallow copy, share the errors: each step overwrites them
     rooms = [task._rooms[-1] if task._rooms else (targets, -1) for task in six]
     first = rooms[0][0] if rooms else targets
     if [(id(room), at) for room, at in rooms] == [(id(first), i) for i in range(len(first.kind))]:
@@ -379,13 +379,13 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
             frame = system.frame(task.frame)
             targets.joint[i], targets.offset[i], targets.turn[i] = _mounting(system, frame)
             if targets.joint[i] == 0:
-                raise InputError(f"frame {task.frame!r} is fixed to the world and cannot be moved by a task")
+                raise InputError(f"frame {task.frame!r} is fixed to the world; give a task a frame that moves")
             place = data.oMf[frame]
             if task.relative_to is not None:
                 base = system.frame(task.relative_to)
                 targets.base[i], targets.base_offset[i], targets.base_turn[i] = _mounting(system, base)
                 if targets.base[i] == targets.joint[i]:
-                    raise InputError(f"frames {task.frame!r} and {task.relative_to!r} are on one link")
+                    raise InputError(f"frames {task.frame!r} and {task.relative_to!r} are on one link; give two links")
                 place = data.oMf[base].actInv(place)
             if not task.is_set:
                 targets.position[i], targets.rotation[i] = place.translation, place.rotation
@@ -397,30 +397,30 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
 
 
 def _mounting(system: System, frame: int) -> tuple[int, Array, Array]:
-    """Return the joint of a frame, and the frame's origin (3,) and axes (3, 3) in it."""
+    """Return the joint that carries a frame, and the frame's origin (3,) and axes (3, 3) in this joint."""
     place = system.model.frames[frame].placement
     return int(system.frame_joint[frame]), place.translation, place.rotation
 
 
 def gather_forces(tasks: Sequence[Task], contacts: Detector) -> ForceTerms:
-    """Take tasks on forces into one set of arrays, as `gather` does.
+    """Collect `Force` tasks in one set of arrays, like `gather`.
 
     Raises:
         UnknownName: A task's frame has no contact sphere.
-        InputError: The contacts are not of spheres, or two tasks are on one frame.
+        InputError: The detector is not of spheres, or two tasks are on one frame.
     """
     wanted = [task for task in tasks if isinstance(task, Force)]
     targets, nothing = no_targets(len(wanted)), np.zeros(0, dtype=np.int64)
     if not wanted:
         return ForceTerms(targets, nothing, nothing, np.zeros((0, 3)), np.zeros(0))
     if not isinstance(contacts, SphereContacts):
-        raise InputError("tasks on forces need a detector of contact spheres (idcontrol.contact.spheres)")
+        raise InputError("Force tasks need a detector of contact spheres (idcontrol.contact.spheres)")
     frames = [task.frame for task in wanted]
     for at, task in enumerate(wanted):
         if task.frame not in contacts.frames:
             raise UnknownName("foot or sole", task.frame, tuple(dict.fromkeys(contacts.frames)))
         if frames.count(task.frame) > 1:
-            raise InputError(f"two force tasks are on {task.frame!r}; give one")
+            raise InputError(f"two Force tasks are on {task.frame!r}; give one")
         task.join(targets, at)
     system, (joint, centre) = contacts.system, contacts.mounting()
     origin = [_mounting(system, system.frame(frame))[1] for frame in contacts.frames]

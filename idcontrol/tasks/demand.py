@@ -1,16 +1,17 @@
-r"""The motion that whole-body tasks demand, as far as contacts in stance and the robot's own balance allow it.
+r"""The motion that whole-body tasks demand, within the constraints of contacts in stance and of momentum.
 
     minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)²           joints' reference; weighted task rows
     subject to  J a = d,   A_i a = y_i                                 contacts in stance; strict task rows
-                Nᵀ(M_b a + c_b) = 0,   N = null(J_bᵀ)ᵀ ...              what no contact force can change
+                Nᵀ(M_b a + c_b) = 0,   N = null(J_bᵀ)ᵀ ...              momenta that no contact force can change
 
-J are the rows of the contacts, J_b and M_b the parts of J and M that belong to the unactuated velocities. The columns
-of N span the momenta of the base that contacts do not transmit: none on a sole, one for two point feet, six in flight.
-With these rows the base moves in the demand as it does in the subsequent inverse dynamics.
+J are the rows of the contacts; J_b and M_b are the parts of J and M that belong to the unactuated velocities. The
+columns of N span the momenta of the base that contacts do not transmit: none on a sole, one for two point feet, six in
+flight. With these rows the demanded base motion equals the base motion of the subsequent inverse dynamics.
 
-With slacks ``s = √w (y - A a)`` the weighted rows become equations, too, and one reduction serves all: the unactuated
-velocities, which cost nothing, are eliminated by Householder reflections, as in `idcontrol.controllers.projection`;
-what remains is the shortest vector that solves independent equations.
+With slacks ``s = √w (y - A a)`` the weighted rows become equations, too, so one reduction treats all rows. The
+unactuated velocities have no cost, and are eliminated by Householder reflections as in
+`idcontrol.controllers.projection`. The solution is the shortest vector that satisfies the remaining independent
+equations.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from idcontrol.solvers.basis import column_basis, reflect
 from idcontrol.types import Array
 
 RANK_TOLERANCE: Final = 1e-8
-"""Directions shorter than this, relative to the longest, are dependent."""
+"""Relative length below which a direction counts as linearly dependent."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple[Array, Array]:
-    """Compute the rows Nᵀ M_b and the constants -Nᵀ c_b: the part of the base's balance that no contact changes.
+    """Compute the rows Nᵀ M_b and the constants -Nᵀ c_b of the base's momentum that no contact changes.
 
     Args:
         M: Inertia, unactuated velocities first, shape (m, m).
-        bias: c, shape (m,).
+        bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
         J: Rows of the contacts, shape (r, m).
         u: Number of unactuated velocities.
         arena: Arena for all arrays.
 
     Returns:
-        Shapes (k, m) and (k,), k the number of columns of N; each row is divided by the robot's mass.
+        Rows, shape (k, m), and constants, shape (k,), divided by the robot's mass; N has k columns.
     """
     r, m = J.shape
-    # the columns of J_bᵀ, M_b and c_b as rows: a reflection mixes the entries of each
+    # the columns of J_bᵀ, M_b and c_b, stored as rows: a reflection combines the entries of a column
     G = matrix(arena, r + m + 1, u)
     widest = 0.0
     for i in range(r):
@@ -69,24 +70,24 @@ def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple
 def free_demand(
     strict: Array, d: Array, A: Array, y: Array, weight: Array, joints: Array, joint_weight: Array, arena: Arena
 ) -> Array:
-    """Solve the program of the module, with all its strict rows together.
+    """Solve the program of the module.
 
     Args:
-        strict: Rows of contacts and balance, shape (r, m).
-        d: Their constants, shape (r,).
+        strict: Rows of contacts and momentum, shape (r, m).
+        d: Constants of these rows, shape (r,).
         A: Rows of the tasks, shape (p, m).
-        y: Their constants, shape (p,).
-        weight: Weights of these rows, shape (p,); inf is strict.
-        joints: Accelerations of the joints' reference, ã, shape (a,).
-        joint_weight: Their weights, positive, shape (a,).
+        y: Constants of the task rows, shape (p,).
+        weight: Weights of the task rows, shape (p,); inf makes a row strict.
+        joints: Accelerations ã of the joints' reference, shape (a,).
+        joint_weight: Weights of the joints' reference, positive, shape (a,).
         arena: Arena for all arrays.
 
     Returns:
-        Accelerations of the joints, shape (a,). Rows that depend on others are dropped.
+        Accelerations of the joints, shape (a,). Dependent rows are dropped.
     """
     (r, m), p, a = strict.shape, A.shape[0], joints.shape[0]
     u, rows = m - a, r + p
-    # columns as rows: unactuated velocities, joints divided by the root of their weight, slacks, constants
+    # columns, stored as rows: unactuated velocities, joints over the root of their weight, slacks, constants
     G = matrix(arena, m + p + 1, rows)
     G[m:] = 0.0
     for k in range(m):
@@ -98,7 +99,7 @@ def free_demand(
     for i in range(r):
         G[m + p, i] = d[i]
     for i in range(p):
-        # a slack longer than its row would make all other rows seem short
+        # a slack longer than its row would make all other rows relatively short
         scale = min(1.0, np.sqrt(weight[i]))
         for k in range(m):
             G[k, r + i] *= scale

@@ -1,9 +1,9 @@
-r"""Targets of contact forces: how forces are shared that give the same motion.
+r"""Force targets: a selection among contact forces that cause the same motion.
 
     minimize ½ Σ w_i (W_i y - h f_i)² + ½ SHARE |hτ(y) - hτ_ref|²     over the impulses y of stage II
 
-W_i y are the components of the wrench that the contacts of a foot exert about its frame. Motion, friction cones and
-bounds of motors stay as in `idcontrol.models.distribution`.
+W_i y are the components of the ground's wrench on a foot about its frame. Motion, friction cones and motor bounds are
+as in `idcontrol.models.distribution`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from idcontrol.tasks.rows import Targets
 from idcontrol.types import Array, Integers
 
 SHARE: Final = 1e-6
-"""Weight of motor torques [(N m)⁻²]: it decides what force targets leave open."""
+"""Weight of motor torques [(N m)⁻²]: they select among forces that meet the targets equally well."""
 
 
 class ForceTerms(NamedTuple):
     """The force targets of a controller with s contact spheres.
 
     Attributes:
-        targets: The k tasks; the wanted wrench is their acceleration, NaN where none is set.
-        task: Task of each sphere, -1 where it has none, shape (s,).
+        targets: The k tasks; `Targets.acceleration` has the target wrenches, NaN for no target.
+        task: Task of each sphere, -1 for no task, shape (s,).
         joint: Joint that carries each sphere, shape (s,).
-        arm: From the origin of the task's frame to the sphere's centre, axes of the joint, shape (s, 3) [m].
+        arm: Vector from the origin of the task's frame to the sphere's centre, axes of the joint, shape (s, 3) [m].
         radius: Radius of each sphere, shape (s,) [m].
     """
 
@@ -44,14 +44,14 @@ class ForceTerms(NamedTuple):
 def _wrenches(
     forces: ForceTerms, rotation: Array, identity: Integers, axes: Array, arena: Arena
 ) -> tuple[Array, Integers]:
-    """Compute the wrench of each task as a function of impulses, shape (6 k, 3 n), and how many contacts it has (k,).
+    """Compute the wrench of each task per impulse, shape (6 k, 3 n), and its number of contacts, shape (k,).
 
     Args:
         forces: The tasks.
         rotation: Axes of all joints (columns), shape (n_joints, 3, 3).
-        identity: Spheres of the n contacts.
-        axes: Axes of these contacts (rows), shape (n, 3, 3).
-        arena: Where arrays come from.
+        identity: Spheres of the n contacts, shape (n,).
+        axes: Axes of the contacts (rows), shape (n, 3, 3).
+        arena: Arena for all arrays.
     """
     n, k = identity.shape[0], forces.targets.kind.shape[0]
     W, count, arm = matrix(arena, 6 * k, 3 * n), indices(arena, k), vector(arena, 3)
@@ -79,17 +79,17 @@ def _wrenches(
 def force_rows(
     forces: ForceTerms, rotation: Array, identity: Integers, axes: Array, h: float, arena: Arena
 ) -> TorqueMap:
-    """Compute what is to vanish beside the torque, in units of it: the impulses that miss their targets.
+    """Compute rows of the errors of force targets, as functions of the impulses, scaled to units of motor impulses.
 
-    Targets of feet without contact are left out.
+    Targets of feet without contact are omitted.
 
     Args:
         forces: As in `_wrenches`.
-        rotation: Likewise.
-        identity: Likewise.
-        axes: Likewise.
+        rotation: As in `_wrenches`.
+        identity: As in `_wrenches`.
+        axes: As in `_wrenches`.
         h: Control period [s].
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     W, count = _wrenches(forces, rotation, identity, axes, arena)
     constant, rows = vector(arena, W.shape[0]), 0
@@ -109,15 +109,15 @@ def force_rows(
 def write_missed(
     forces: ForceTerms, rotation: Array, identity: Integers, axes: Array, force: Array, arena: Arena
 ) -> None:
-    """Write what forces of contacts miss of their targets into `Targets.error` [N, N m]; NaN where none is set.
+    """Write target minus actual wrench of each task into `Targets.error` [N, N m]; NaN for no target.
 
     Args:
         forces: As in `_wrenches`.
-        rotation: Likewise.
-        identity: Likewise.
-        axes: Likewise.
+        rotation: As in `_wrenches`.
+        identity: As in `_wrenches`.
+        axes: As in `_wrenches`.
         force: Forces [N; S; T], shape (3 n,) [N].
-        arena: Where arrays come from.
+        arena: Arena for all arrays.
     """
     W, _ = _wrenches(forces, rotation, identity, axes, arena)
     actual = zeros(arena, W.shape[0])

@@ -2,10 +2,10 @@ r"""The motion that tasks demand within friction cones and motor limits: a stric
 
     minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)² + ½ ε |F / f|²
     subject to  J a = d,   A_i a = y_i (strict rows),   M_b a + c_b = J_bᵀ F
-                F in the friction pyramids,   τ = M_q a + c_q - J_qᵀ F within the motors' bounds,   a within its own
+                F in the friction pyramids,   τ = M_q a + c_q - J_qᵀ F and a within bounds
 
-It is the program of `idcontrol.tasks.demand` with the forces F at the contacts as unknowns. Equations are eliminated
-first: with x = (a, F / f), f the weight of the machine, all their solutions are ``x = x₀ + Bᵀz``.
+This is the program of `idcontrol.tasks.demand` with the contact forces F as further unknowns. Equations are eliminated
+first: in x = (a, F / f), with the robot's weight f, all solutions of the equations are ``x = x₀ + Bᵀz``.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from idcontrol.tasks.demand import RANK_TOLERANCE
 from idcontrol.types import Array
 
 FORCE_WEIGHT: Final = 1e-6
-"""Weight of forces in units of the robot's weight, relative to rows of accelerations: it makes them unique."""
+"""Weight ε of forces relative to the robot's weight, compared with rows of accelerations: it makes forces unique."""
 
 INSIDE: Final = 1e-6
-"""Part of friction and of the torque range that the program leaves: the following step computes its own forces for the
-same motion, to rounding."""
+"""Unused part of friction and torque range: the following control step computes its own forces for the same motion, and
+rounding must not push them out of bounds."""
 
 
 class Rows(NamedTuple):
     """Rows of tasks, from `idcontrol.tasks.rows.task_rows`, and the reference of the joints.
 
     Attributes:
-        A: Shape (p, m).
-        y: Shape (p,) [m/s², rad/s²].
-        weight: Shape (p,); inf is strict.
+        A: Rows of the tasks, shape (p, m).
+        y: Constants of the rows, shape (p,) [m/s², rad/s²].
+        weight: Weights of the rows, shape (p,); inf makes a row strict.
         joints: Accelerations of the joints' reference, shape (a,) [rad/s²].
-        joint_weight: Their weights, positive, shape (a,).
+        joint_weight: Weights of the joints' reference, positive, shape (a,).
     """
 
     A: Array
@@ -51,7 +51,7 @@ class Rows(NamedTuple):
 
 
 class Dynamics(NamedTuple):
-    """Capabilities of a robot in contact.
+    """Dynamics and limits of a robot in contact.
 
     Attributes:
         M: Inertia, unactuated velocities first, shape (m, m).
@@ -62,7 +62,7 @@ class Dynamics(NamedTuple):
         least: Smallest torques, shape (a,) [N m].
         most: Largest torques, shape (a,) [N m].
         slowest: Smallest accelerations of the joints, shape (a,) [rad/s²].
-        fastest: Largest ones, shape (a,) [rad/s²].
+        fastest: Largest accelerations of the joints, shape (a,) [rad/s²].
     """
 
     M: Array
@@ -78,7 +78,7 @@ class Dynamics(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _equations(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena) -> tuple[Array, Array]:
-    """Compute the equations of the program on x = (a, F / unit), shapes (e, m + 3 n) and (e,)."""
+    """Compute rows (e, m + 3 n) and constants (e,) of the program's equations in x = (a, F / unit)."""
     M, J = dynamics.M, dynamics.J
     (r, m), u = J.shape, M.shape[0] - rows.joints.shape[0]
     strict = 0
@@ -106,7 +106,7 @@ def _equations(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena) -> tup
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _inequalities(dynamics: Dynamics, unit: float, arena: Arena) -> tuple[Array, Array]:
-    """Compute rows C and constants with C x ≥ constants, shapes (i, m + 3 n) and (i,)."""
+    """Compute rows C (i, m + 3 n) and constants (i,) of the program's inequalities C x ≥ constants."""
     M, J, mu = dynamics.M, dynamics.J, dynamics.mu
     (r, m), n, a = J.shape, mu.shape[0], dynamics.least.shape[0]
     u = m - a
@@ -158,14 +158,14 @@ def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena = H
     """Solve the program of the module.
 
     Args:
-        dynamics: The machine and its limits.
+        dynamics: The robot and its limits.
         rows: The tasks.
-        unit: The machine's weight, f [N].
+        unit: The robot's weight f [N].
         arena: Arena for all arrays.
 
     Returns:
-        True if the program is solved, which fails if contacts and limits allow no motion at all; accelerations
-        [m/s², rad/s²] and forces relative to the weight, (a, F / unit), shape (m + 3 n,).
+        False if contacts and limits allow no motion; and accelerations [m/s², rad/s²] and forces relative to the
+        weight, (a, F / unit), shape (m + 3 n,).
     """
     (r, m), a, p = dynamics.J.shape, rows.joints.shape[0], rows.y.shape[0]
     u, wide = m - a, m + r

@@ -1,16 +1,17 @@
-r"""Rows of whole-body tasks: accelerations a of a robot that change a task according to its reference.
+r"""Rows of whole-body tasks: linear equations for the accelerations a with which tasks follow their references.
 
     A a = y,     y = ÿ_ref + kp e + kd (ẏ_ref - ẏ) - Ȧ v
 
-with ``a = (v⁺ - v) / h`` as in a control step: the axes of a base's linear velocity stand still within the step, and
-the drift ``Ȧ v`` is that of such velocities (`idcontrol.dynamics.system`). All follows from the terms of the step:
+with ``a = (v⁺ - v) / h`` as in a control step: the axes of a base's linear velocity are fixed within the step, and the
+drift ``Ȧ v`` refers to these axes (`idcontrol.dynamics.system`). The rows follow from the multibody terms of the step:
 
-- a frame's rows from the spatial Jacobian, its velocity and drift from `Motion`; relative to another frame, from the
-  difference of both bodies at the same point, in the other's axes and less the Coriolis acceleration;
-- the centre of mass from the rows of M and c that belong to the base, which are the machine's momentum and what
-  changes it: ``ẍ = R (M a + c)_linear / m + g`` (Orin, Goswami & Lee 2013, Centroidal dynamics, eqs. 27 to 40);
-- the angular momentum about the centre of mass likewise, ``k̇ = R (M a + c)_angular - r × R (M a + c)_linear`` with r
-  from the base's origin to the centre of mass.
+- The rows of a frame come from the spatial Jacobian, its velocity and drift from `Motion`. For a frame relative to
+  another frame, they are the difference of both bodies at the same point, in the axes of the other frame, minus the
+  Coriolis acceleration.
+- The rows of the centre of mass come from the base's rows of M and c, which contain the robot's momentum and its rate:
+  ``ẍ = R (M a + c)_linear / m + g`` (Orin, Goswami & Lee 2013, Centroidal dynamics, eqs. 27 to 40).
+- The rows of the angular momentum about the centre of mass are ``k̇ = R (M a + c)_angular - r × R (M a + c)_linear``,
+  with r from the base's origin to the centre of mass.
 """
 
 from __future__ import annotations
@@ -30,36 +31,35 @@ CENTROID: Final = 1
 """A task on the centre of mass, then on the angular momentum about it."""
 
 WORLD: Final = 0
-"""Velocities and accelerations of a frame at the origin of the world, as Pinocchio's ``WORLD``; another frame may stand
-in place of the world."""
+"""Velocities and accelerations at the world's origin, like Pinocchio's ``WORLD``; the world may be replaced by another
+frame (`Targets.base`)."""
 LOCAL_WORLD_ALIGNED: Final = 1
-"""At the frame's origin, in axes of the world."""
+"""Velocities and accelerations at the frame's origin, in the world's axes."""
 LOCAL: Final = 2
-"""At the frame's origin, in its own axes."""
+"""Velocities and accelerations at the frame's origin, in the frame's axes."""
 
 
 class Targets(NamedTuple):
-    """References and gains of k tasks with six rows each; rows come linear part first.
+    """References and gains of k tasks with six rows each, linear rows first.
 
     Attributes:
         kind: `FRAME` or `CENTROID`, shape (k,).
-        axes: Axes of a frame's errors, velocities, gains and weights, shape (k,); `WORLD` counts errors, gains and
-            weights as `LOCAL_WORLD_ALIGNED` does.
+        axes: Axes of a frame's errors, velocities, gains and weights, shape (k,); with `WORLD`, axes of errors, gains
+            and weights are as in `LOCAL_WORLD_ALIGNED`.
         joint: Joint that carries the frame, shape (k,).
         offset: Origin of the frame in its joint, shape (k, 3) [m].
         turn: Axes of the frame in its joint (columns), shape (k, 3, 3).
-        base: Joint that carries the frame in place of the world, shape (k,); -1 is the world.
-        base_offset: Origin of that frame in its joint, shape (k, 3) [m].
-        base_turn: Its axes in its joint (columns), shape (k, 3, 3).
+        base: Joint that carries the frame of reference, shape (k,); -1 is the world.
+        base_offset: Origin of the frame of reference in its joint, shape (k, 3) [m].
+        base_turn: Axes of the frame of reference in its joint (columns), shape (k, 3, 3).
         position: Reference position, shape (k, 3) [m].
         rotation: Reference axes (columns), shape (k, 3, 3).
-        velocity: Reference velocity, shape (k, 6) [m/s, rad/s]; of angular momentum its value [N m s].
-        acceleration: Reference acceleration, shape (k, 6) [m/s², rad/s²]; of angular momentum its rate [N m].
+        velocity: Reference velocity [m/s, rad/s], or reference angular momentum [N m s], shape (k, 6).
+        acceleration: Reference acceleration [m/s², rad/s²], or rate of the angular momentum [N m], shape (k, 6).
         kp: Stiffness, shape (k, 6) [1/s²].
         kd: Damping, shape (k, 6) [1/s].
-        weight: Weight of each row, shape (k, 6): 0 leaves the row out, inf makes it strict.
-        error: Overwritten with the error ``reference - actual`` of each row, shape (k, 6) [m, rad]; of angular momentum
-            that of its value [N m s].
+        weight: Weight of each row, shape (k, 6): 0 omits the row, inf makes it strict.
+        error: Overwritten with ``reference - actual`` of each row, shape (k, 6) [m, rad, or N m s of angular momentum].
     """
 
     kind: Integers
@@ -81,15 +81,15 @@ class Targets(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Positions and motion of a robot's joints, and their causes.
+    """Positions and motion of a robot's joints, and gravity.
 
     Attributes:
         position: Origins of the joints in the world, shape (n_joints, 3) [m].
-        rotation: Their axes (columns), shape (n_joints, 3, 3).
+        rotation: Axes of the joints (columns), shape (n_joints, 3, 3).
         jacobian: `System.jacobian`, shape (6, m).
         support: `System.support`, shape (n_joints, m).
         motion: `System.motion`.
-        gravity: Shape (3,) [m/s²].
+        gravity: Acceleration of gravity, shape (3,) [m/s²].
     """
 
     position: Array
@@ -110,14 +110,14 @@ def _cross(a: Array, b: Array, out: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def rotation_vector(goal: Array, actual: Array, out: Array, arena: Arena) -> None:
-    """Write the rotation vector of ``goal actualᵀ``, shape (3,) [rad], at most π long.
+    """Write the rotation vector of ``goal actualᵀ``, shape (3,) [rad], with a length up to π.
 
-    By the quaternion, whose largest entry is at least 1/2, so that no angle is special (Shepperd 1978).
+    It is computed from the quaternion, whose largest entry is at least 1/2, so no angle is singular (Shepperd 1978).
 
     Args:
         goal: Rotation matrix, shape (3, 3).
         actual: Rotation matrix, shape (3, 3).
-        out: Result, in the axes in which both are given.
+        out: Result, in the axes in which the columns of both matrices are expressed.
         arena: Arena for all arrays.
     """
     R = matrix(arena, 3, 3)
@@ -146,7 +146,7 @@ def rotation_vector(goal: Array, actual: Array, out: Array, arena: Arena) -> Non
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _place(at: Placement, joint: int, offset: Array, turn: Array, p: Array, R: Array) -> None:
-    """Write origin (3,) and axes (3, 3) of a frame that is mounted on a joint."""
+    """Write origin (3,) and axes (3, 3) of a frame mounted on a joint, in the world."""
     base, turned = at.position[joint], at.rotation[joint]
     for x in range(3):
         p[x] = base[x]
@@ -161,7 +161,7 @@ def _place(at: Placement, joint: int, offset: Array, turn: Array, p: Array, R: A
 def _add_motion(
     at: Placement, joint: int, sign: float, p: Array, A: Array, velocity: Array, drift: Array, arena: Arena
 ) -> None:
-    """Add, with a sign, Jacobian (6, m), velocity (6,) and drift (6,) of the body of a joint at point p (3,)."""
+    """Add Jacobian (6, m), velocity (6,) and drift (6,) of a joint's body at point p (3,), multiplied by `sign`."""
     V, D, v, d = at.motion.velocity[joint], at.motion.drift[joint], vector(arena, 6), vector(arena, 6)
     for x in range(6):
         v[x], d[x] = V[x], D[x]
@@ -184,7 +184,7 @@ def _add_motion(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _frame(at: Placement, targets: Targets, i: int, A: Array, y: Array, arena: Arena) -> None:
-    """Write the six rows of task i, which is on a frame, into A (6, m) and y (6,); see the module."""
+    """Write the six rows of the frame task i into A (6, m) and y (6,); see the module."""
     joint, base, error = targets.joint[i], targets.base[i], targets.error[i]
     p, velocity, drift, R = vector(arena, 3), vector(arena, 6), vector(arena, 6), matrix(arena, 3, 3)
     _place(at, joint, targets.offset[i], targets.turn[i], p, R)
@@ -239,7 +239,7 @@ def _into_axes(R: Array, x: Array) -> None:
 def _centroid(
     M: Array, bias: Array, v: Array, at: Placement, targets: Targets, i: int, A: Array, y: Array, arena: Arena
 ) -> None:
-    """Write the six rows of task i, which is on the centroid, into A (6, m) and y (6,); see the module."""
+    """Write the six rows of the centroid task i into A (6, m) and y (6,); see the module."""
     R, m = at.rotation[1], M.shape[0]
     mass, r, drift, error = M[0, 0], vector(arena, 3), vector(arena, 6), targets.error[i]
     centre = (M[5, 1] / mass, M[3, 2] / mass, M[4, 0] / mass)
@@ -274,7 +274,7 @@ def _centroid(
 def task_rows(
     M: Array, bias: Array, v: Array, at: Placement, targets: Targets, arena: Arena
 ) -> tuple[Array, Array, Array]:
-    """Compute the rows of all tasks that have a weight.
+    """Compute the rows of all tasks with a nonzero weight.
 
     Args:
         M: Inertia, shape (m, m).
@@ -285,7 +285,7 @@ def task_rows(
         arena: Arena for all arrays.
 
     Returns:
-        A, shape (p, m), y, shape (p,), and the weight of each row, shape (p,).
+        Rows A, shape (p, m), constants y, shape (p,), and the weight of each row, shape (p,).
     """
     m, tasks = M.shape[0], targets.kind.shape[0]
     A, y, weight = matrix(arena, 6 * tasks, m), vector(arena, 6 * tasks), vector(arena, 6 * tasks)

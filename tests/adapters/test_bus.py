@@ -167,7 +167,7 @@ def test_a_robot_that_falls_silent_is_heard_no_more_by_the_loop(rig):
 
 def test_a_robot_without_the_order_is_refused():
     session = resolve("idcontrol.experiments.live:loop", WalkConfig(robot="links"))
-    with pytest.raises(InputError, match=r"links has no order of joints named unitree: \[orders.unitree\]"):
+    with pytest.raises(InputError, match=r"links has no order of joints named unitree; add \[orders.unitree\]"):
         Bridge(inprocess.pair()[0], FakeBus(), session, silence_s=0.04, numbers=SessionNumbers(own=2))
 
 

@@ -99,7 +99,7 @@ def test_standing_feet_carry_the_weight(model, robot):
         (
             lambda m: m.jnt_axis.__setitem__(2, -m.jnt_axis[2]),
             {},
-            "_thigh_joint of the MuJoCo model has another axis",
+            "_thigh_joint of the MuJoCo model has a different axis",
         ),
         (
             lambda m: m.qpos0.__setitem__(9, 1.0),

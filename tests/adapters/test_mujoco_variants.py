@@ -363,7 +363,7 @@ REFUSED = {
     "no gravity": ((option(disableflags=mujoco.mjtDisableBit.mjDSBL_GRAVITY),), r"gravity is \(0, 0, 0\)"),
     "gravity compensation": (
         (scaled(THIGH), lambda s: setattr(s.body(THIGH), "gravcomp", 0.5)),
-        "relieved of 0.5 times",
+        "compensates 0.5 times",
     ),
     "twice the masses": (
         (heavier,),
@@ -383,25 +383,25 @@ REFUSED = {
     ),
     "twice the inertia": ((scaled(CALF, inertia=2.0),), r"different inertias: .*\(3.58e-05, 0.00148, 0.0015\) kg m²"),
     "longer thigh": ((moved(CALF, "pos", [0.0, 0.0, -0.02]),), "FL_calf_joint .* is 20 mm away from .*other lengths"),
-    "turned axis": ((lambda s: setattr(s.joint(CALF), "axis", [0.0, 1.0, 0.1]),), "another axis than FL_calf_joint"),
-    "reversed axis": ((lambda s: setattr(s.joint(CALF), "axis", [0.0, -1.0, 0.0]),), "another axis than FL_calf_joint"),
+    "turned axis": ((lambda s: setattr(s.joint(CALF), "axis", [0.0, 1.0, 0.1]),), "different axis from FL_calf"),
+    "reversed axis": ((lambda s: setattr(s.joint(CALF), "axis", [0.0, -1.0, 0.0]),), "different axis from FL_calf"),
     "other zero": ((lambda s: setattr(s.joint(CALF), "ref", 0.2),), "FL_calf_joint .*, or another zero of the joint"),
     "slide": (
         (lambda s: setattr(s.joint(CALF), "type", mujoco.mjtJoint.mjJNT_SLIDE),),
-        "FL_calf_joint of go1, one turns, one slides",
+        "FL_calf_joint of go1 are a hinge and a slide",
     ),
     "joint between": ((between,), "FL_calf_joint .* is carried by joint extra, and .* by joint FL_thigh_joint: map"),
     "weld": ((equality("WELD", CALF, "world", active=True),), r"equality bond .*model.eq_active0\[0\] = 0"),
     "point on the world": ((equality("CONNECT", "root_joint", "world", active=True),), "equality bond"),
     "coupled joints": (
         (equality("JOINT", THIGH, CALF, active=True, where=mujoco.mjtObj.mjOBJ_JOINT),),
-        "equality bond .* holds the robot",
+        "equality bond .* constrains the robot",
     ),
-    "springs": ((joints(stiffness=[20.0, 0.0, 0.0]),), "springs .* pull at joint FL_.* N m close to the home pose"),
-    "bungee": ((bungee,), "springs .* pull at the base with"),
+    "springs": ((joints(stiffness=[20.0, 0.0, 0.0]),), "springs .* load joint FL_.* N m close to the home pose"),
+    "bungee": ((bungee,), "springs .* load the base with"),
     "spring of a tendon": (
         (tendon(CALF, stiffness=[50.0, 0.0, 0.0], springlength=[0.0, 0.0]),),
-        "springs .* pull at joint FL_calf_joint with",
+        "springs .* load joint FL_calf_joint with",
     ),
 }
 

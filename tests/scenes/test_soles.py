@@ -102,7 +102,7 @@ def test_a_robot_without_a_gait_can_only_stand():
 
 
 def test_what_needs_point_feet_says_so():
-    with pytest.raises(InputError, match="point feet alone"):
+    with pytest.raises(InputError, match="only be estimated for point feet"):
         scene(**{"sensing.base": "estimated"}).simulated()
     with pytest.raises(InputError, match="corners of soles"):
         controllers.make("id-sensed-1", scene().robot, mu=0.6)
