@@ -17,7 +17,7 @@ class ChannelRow:
 
     Attributes:
         values: The whole row, shape (width,).
-        of: A view of each channel's part of `values`, by name.
+        of: Views of the channels in `values`, by name.
     """
 
     def __init__(self, channels: Mapping[str, tuple[int, ...]]) -> None:
@@ -44,7 +44,7 @@ def width(channels: Mapping[str, tuple[int, ...]]) -> int:
 
 
 def views(values: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Return views of the channels in `values`, shape (..., width); each has shape (..., *shape)."""
+    """Return views of the channels in `values`, shape (..., width); each view has shape (..., *shape)."""
     parts: dict[str, Array] = {}
     at = 0
     for name, shape in channels.items():
@@ -55,7 +55,7 @@ def views(values: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, A
 
 
 def span(channels: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> slice:
-    """Return the part of a row that holds `names`, which must be adjacent in `channels` in this order."""
+    """Return the slice of a row that contains `names`, which must be adjacent in `channels` in this order."""
     at = list(channels).index(names[0])
     before = dict(list(channels.items())[:at])
     chosen = dict(list(channels.items())[at : at + len(names)])

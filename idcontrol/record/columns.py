@@ -37,13 +37,14 @@ PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred", *SOLES)
 def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | None) -> dict[Column, str]:
     """Return the unit of each number of a channel, by its name, in the order of a row.
 
-    In a walk, the names come from joints, feet and axes; otherwise from the channel, with indices: ``tau[0]``.
+    In a walk, the numbers have the names of joints, feet and axes. Otherwise they have the channel's name and an index:
+    ``tau[0]``.
 
     Args:
         channel: Name of the channel.
         shape: Shape of a row.
         unit: Unit of the channel.
-        layout: Layout of the walk; None if the run is no walk.
+        layout: Layout of the walk; None if the run is not a walk.
     """
     names: dict[Column, str] = {} if layout is None else _of_a_walk(channel, shape, unit, layout)
     if channel.startswith("pose_"):
@@ -54,7 +55,7 @@ def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | N
 
 
 def _of_a_walk(channel: str, shape: Sequence[int], unit: str, layout: Layout) -> dict[Column, str]:
-    """Return the columns of a channel of a walk; none if its numbers have no names."""
+    """Return the columns of a channel of a walk; an empty dictionary if the numbers have no names."""
     if channel in PER_JOINT:
         return dict.fromkeys(layout.joints, unit)
     if channel in PER_FOOT:
@@ -71,7 +72,7 @@ def _of_a_walk(channel: str, shape: Sequence[int], unit: str, layout: Layout) ->
 def _of_state(
     size: int, base: Mapping[Column, str], places: Sequence[int], joints: Sequence[str], unit: str
 ) -> dict[Column, str]:
-    """Return the columns of a configuration or velocity: joints at their `places`, the other numbers in turn."""
+    """Return the columns of a configuration or velocity: joints at their `places`, the base's numbers at the others."""
     at, rest = dict(zip(places, joints, strict=True)), iter(base.items())
     columns: dict[Column, str] = {}
     for k in range(size):

@@ -83,7 +83,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Map
 
 
 def moments(walk: Walk, events: Sequence[Mapping[str, Any]] = ()) -> list[Moment]:
-    """Return the instants to look at first: the worst ones, the first unsolved step of each solver, and all events."""
+    """Return the worst instants, the first unsolved step of each solver, and all events, as places to look first."""
     t, names = walk.arrays["t"], walk.layout.joints
     instants = []
     for what, unit, values in (
@@ -143,7 +143,7 @@ def glance(walk: Walk) -> Section:
 
 
 def path(walk: Walk) -> Section:
-    """Return the path from above, and the distance of the centre of mass from it."""
+    """Return the path from above, and the distance between the path and the centre of mass."""
     arrays = walk.arrays
     known = np.isfinite(arrays["target"]).all(axis=1) & np.isfinite(arrays["segment"]).all(axis=1)
     counted = known & ~(arrays["turning"] > 0.5)
@@ -170,7 +170,7 @@ def path(walk: Walk) -> Section:
 
 
 def joints(walk: Walk) -> Section:
-    """Return positions and velocities of the joints beside their references."""
+    """Return positions and velocities of the joints together with their references."""
     return Section(
         "Joints",
         "Joint positions and velocities, measured (lines) and reference (dashed).",
@@ -271,7 +271,7 @@ def _each(names: Sequence[str], values: Array) -> list[Curve]:
 
 
 def _beside(names: Sequence[str], measured: Array, other: Array, what: str) -> list[Curve]:
-    """Return each joint's or foot's curve, and its counterpart, dashed in the same colour."""
+    """Return each joint's or foot's curve, and its reference or prediction, dashed in the same colour."""
     return [
         curve
         for name, color, real, wanted in zip(names, _colors(names), measured.T, other.T, strict=True)

@@ -1,7 +1,7 @@
 """Files of a record, read without trust in their origin.
 
-A record may come from anywhere. So links out of its folder, virtual and external data, deep nesting, and arrays larger
-than their compressed files allow are refused with a one-line error.
+A record may come from anywhere. Therefore a one-line error refuses links out of its folder, virtual and external data,
+deep nesting, and arrays larger than their compressed files allow.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from idcontrol.record.log import refuse_newer
 from idcontrol.types import Array
 
 DEPTH = 50
-"""Deepest nesting of objects and lists in a JSON file; our records have 6 levels."""
+"""Deepest nesting of objects and lists in a JSON file; records of this package have 6 levels."""
 DEFLATION = 1032
-"""Largest ratio by which DEFLATE, the compression of our HDF5 files, can make data smaller."""
+"""Largest ratio by which DEFLATE, the compression of the HDF5 files, can make data smaller."""
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ def within(folder: Path, name: str) -> Path | None:
     """Return the regular file or folder `name` of a record; None if it does not exist.
 
     Raises:
-        InputError: It is a link out of `folder`, or a pipe, device or socket.
+        InputError: The file is a link out of `folder`, or a pipe, device or socket.
     """
     path = folder / name
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
@@ -64,7 +64,8 @@ def parse_json(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: It is not strict JSON, repeats a key, has too large a number, or is nested deeper than `DEPTH`.
+        ValueError: The text is not strict JSON, repeats a key, has too large a number, or is nested deeper than
+            `DEPTH`.
     """
     try:
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=number, object_pairs_hook=table)
@@ -79,7 +80,7 @@ def checked(value: Any, kind: type[T], what: str) -> T:
     """Return `value` converted to `kind`; errors name it `what`.
 
     Raises:
-        InputError: It does not fit `kind`.
+        InputError: The value does not fit `kind`.
     """
     try:
         return msgspec.convert(value, kind)
@@ -98,7 +99,7 @@ def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
     """Read attributes, arrays and units of an HDF5 file: float64 datasets in its root, of equal length.
 
     Raises:
-        InputError: It is damaged, or holds other objects.
+        InputError: The file is damaged, or contains other objects.
     """
     try:
         with h5py.File(path, "r") as file:
@@ -121,7 +122,7 @@ def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
 
 
 def _dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """Return a channel of a record; links are not followed, as they may lead anywhere."""
+    """Return a channel of a record. Links are not followed, because they may lead anywhere."""
     what = None
     if not isinstance(file.get(name, getlink=True), h5py.HardLink):
         what = "a link"

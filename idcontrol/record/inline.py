@@ -25,7 +25,7 @@ SHOWN = (
     "completed", "fell_at_s", "distance_m", "q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel", "slip_m_s",
     "step_us.p50", "realtime_factor",
 )  # fmt: skip
-"""Quantities of a summary; `Run.metrics` has all."""
+"""Quantities of a summary; `Run.metrics` has all quantities."""
 PERIODS = 4
 """Number of gait periods in detailed plots without a window."""
 LOG_SPAN = 1e-4
@@ -56,7 +56,7 @@ class Plots:
         """Plot the arrays of a walk, recorded in the folder `where`.
 
         Raises:
-            InputError: The run is no walk, or is too short.
+            InputError: The run is not a walk, or is too short.
         """
         if layout is None or len(arrays["t"]) < 3:
             raise InputError(f"{where} is no walk of three rows or more, which is what these plots show")
@@ -74,7 +74,7 @@ class Plots:
         return self._drawn(figures.forces(self._walk), window or self._strides(), feet)
 
     def path(self, window: Window | None = None) -> Drawing:
-        """Return the path from above, and the distance of the centre of mass from it; by default for the whole run."""
+        """Return the path from above, and its distance from the centre of mass; by default for the whole run."""
         section = figures.path(self._walk)
         return self._drawn(replace(section, sentence=section.sentence.replace(figures.IN_WINDOW, "")), window)
 

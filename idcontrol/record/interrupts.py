@@ -1,8 +1,8 @@
-"""Signals that end a program at any point of it.
+"""Signals that end a program wherever it is executing.
 
-The handler of a signal may raise in any running code. But Python drops exceptions in callbacks from C (weak references,
+The handler of a signal may raise in any running code, but Python drops exceptions in callbacks from C (weak references,
 finalizers, ctypes). Numba compiles kernels through such callbacks and then fails with another error ("no compiled
-object yet"). So the signal is repeated until its exception has left the callback.
+object yet"). The signal is therefore repeated until its exception has left the callback.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def postponed(number: int, frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def ctrl_c_is_heard() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt outside of such callbacks; do nothing outside of the main thread."""
+    """Let Ctrl-C raise KeyboardInterrupt outside such callbacks; have no effect outside the main thread."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         with _raised(signal.SIGINT, KeyboardInterrupt):
             yield
@@ -50,7 +50,7 @@ def ctrl_c_is_heard() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sigterm_is_heard() -> Iterator[None]:
-    """Let SIGTERM raise `Terminated` outside of such callbacks; do nothing outside of the main thread."""
+    """Let SIGTERM raise `Terminated` outside such callbacks; have no effect outside the main thread."""
     with _raised(signal.SIGTERM, Terminated):
         yield
 

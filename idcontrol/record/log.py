@@ -43,7 +43,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def header_bytes(header: Mapping[str, Any]) -> bytes:
-    """Return the beginning of a log with the keys ``schema``, ``channels``, ``units`` and ``wall_time`` in `header`."""
+    """Return the start of a log with the keys ``schema``, ``channels``, ``units`` and ``wall_time`` in `header`."""
     text = json.dumps(header).encode()
     return _FILE_HEAD.pack(_FILE_MAGIC, len(text), zlib.crc32(text)) + text
 
@@ -62,10 +62,10 @@ class Log:
     Attributes:
         path: Path of the file.
         channels: Shape of one row of each channel, in order.
-        units: Unit of each channel; "" for none.
+        units: Unit of each channel; "" without a unit.
         wall_time: Channels that are wall time.
         blocks: Offset of each payload, and its number of rows.
-        note: One line about a dropped tail; "" without one.
+        note: One line about a dropped tail; "" if nothing was dropped.
     """
 
     path: Path
@@ -100,7 +100,7 @@ class Log:
 
 
 def read_log(path: Path) -> Log:
-    """Read the header and find the valid blocks; everything after the first invalid one is dropped.
+    """Read the header and find the valid blocks; everything after the first invalid block is dropped.
 
     Raises:
         InputError: The header is damaged or of a newer version.

@@ -22,7 +22,7 @@ from idcontrol.record.columns import Column, columns_of
 from idcontrol.record.recording import Run
 
 ROWS: Final = 1000
-"""Number of rows converted to Python numbers at once."""
+"""Number of rows that are converted to Python numbers together."""
 INFO: Final = 2
 """The level of a Log message that is neither a warning nor an error."""
 LOG: Final = {

@@ -7,35 +7,36 @@ actuated joints and `nf` feet (shape of one row, unit)::
     q (nq,), v (nv,)                 state, in Pinocchio's layout
     q_des, v_des, a_des (a,)         reference of the actuated joints                              rad, rad/s, rad/s²
     tau (a,)                         joint torques of the period that begins at t                  N m
-    stance (nf,)                     1 where the plan has the foot on the ground, else 0
+    stance (nf,)                     1 if the foot is in planned stance, else 0
     feet, feet_des (nf, 3)           measured and planned centres of the foot spheres, or origins
                                      of the frames of soles, world                                 m
-    gap (nf,), slip (nf,)            gap; tangential speed of the contact point; of a sole the
-                                     smallest and the largest of its corners                       m, m/s
-    force, force_pred (nf, 3)        the plant's and the predicted contact forces, world, averages
-                                     over the period that begins at t; 0 for a foot without force,
-                                     NaN where nothing was predicted; of a sole the sum            N
-    moment, moment_pred (nf, 3)      the same for moments about ``feet``; robots with soles alone  N m
-    cop, cop_pred (nf, 3)            centres of pressure, world; of a foot without force the point
-                                     of the ground below it; robots with soles alone               m
+    gap (nf,), slip (nf,)            gap; tangential speed of the contact point; for a sole the
+                                     smallest gap and largest speed of its corners                 m, m/s
+    force, force_pred (nf, 3)        contact forces of the plant and predicted forces, world,
+                                     averages over the period that begins at t, summed over a sole;
+                                     0 for a foot without force, NaN without a prediction          N
+    moment, moment_pred (nf, 3)      moments about ``feet``, likewise; only robots with soles      N m
+    cop, cop_pred (nf, 3)            centres of pressure, world; for a foot without force the point
+                                     of the ground below the foot; only robots with soles          m
     status, residual, clipped ()     as in the controller's `idcontrol.types.Command`
-    rate_off ()                      1 where ``"rate"`` was dropped; absent in records of older versions
-    solved_by ()                     who solved the step: a place in `idcontrol.types.SOLVED_BY`, NaN for none of them
-    gap_nm ()                        how much nearer to the last torques another solution may be; NaN
-                                     where the controller does not search for the nearest          N m
+    rate_off ()                      1 if the torque-rate limit was dropped; absent in records of older versions
+    solved_by ()                     index in `idcontrol.types.SOLVED_BY`; NaN for any other solver
+    gap_nm ()                        bound of how much closer to the last torques another solution is;
+                                     NaN if the controller does not search for the closest         N m
     base_ref (4,)                    reference of the base: x, y, z, yaw                           m, rad
     base_tilt ()                     angle between the base's and the world's z                    rad
     com (3,)                         centre of mass, world                                         m
     target, segment (2,)             current and previous waypoint: x, y                           m
-    commanded, granted (3,)          command of the source, and what governor and limiter leave of it: ahead and to the
-                                     left, counter-clockwise; absent where no planner on board says    m/s, rad/s
-    base_seen (13,)                  the base as it was sensed: position, quaternion, velocity in its
-                                     axes; absent where the plant's own is    m, m/s, rad/s
+    commanded, granted (3,)          command of the source, and after governor and limiter: ahead, left,
+                                     counter-clockwise; absent without a planner that reports it   m/s, rad/s
+    base_seen (13,)                  sensed base: position, quaternion, velocity in base axes;
+                                     absent if the true base was used                              m, m/s, rad/s
     waypoints (), turning ()         waypoints reached so far; 1 while turning in place
-    step_us ()                       wall time of the controller alone                             µs
+    step_us ()                       wall time of the controller                                   µs
     plant_status, plant_residual, plant_regularization ()
 
-A mean over nothing (no stance foot, no prediction, no waypoint) is None, and so is any metric that meets a NaN.
+A mean over an empty set (no stance foot, no prediction, no waypoint) is None. A metric over data with a NaN is also
+None.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ FALLEN_TILT_RAD = 0.6
 SHORTFALL = 0.1
 """Largest error of distance and turn in a completed walk, as a share of the demand."""
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
-"""Errors allowed on top of `SHORTFALL`: of the distance, in standing heights; of the turn, for pushes [rad]."""
+"""Errors allowed in addition to `SHORTFALL`: distance, in standing heights; turn, for pushes [rad]."""
 POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is reported [Hz]."""
 AT_REST_S = 3.0
@@ -84,7 +85,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         torque_limit: Torque limit of each actuated joint [N m]; None for no limit.
         lower, upper: Position limits of each actuated joint [rad]; None for no limit. Empty in records of older
             versions.
-        speed_limit: Largest speed of each actuated joint [rad/s], likewise.
+        speed_limit: Largest speed of each actuated joint [rad/s]; None for no limit. Empty in records of older
+            versions.
         period_s: Control period, the time between rows [s].
         gait_period_s: Period of the planned gait [s].
         swing_s: Duration of a planned swing [s].
@@ -117,7 +119,7 @@ def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) 
 
     Args:
         meta: The facts about the run.
-        arrays: Its channels.
+        arrays: Channels of the run.
         where: Name of the record, for error messages.
 
     Raises:
@@ -228,7 +230,7 @@ def estimate(q: Array, v: Array, seen: Array | None) -> dict[str, float | None]:
 
     Args:
         q: Configurations, shape (rows, nq): position and quaternion (x, y, z, w) of the base first.
-        v: Velocities, shape (rows, nv): the base's first, base axes.
+        v: Velocities, shape (rows, nv): velocity of the base first, base axes.
         seen: Channel ``base_seen``, shape (rows, 13); None without an estimate of the base.
 
     Returns:
@@ -257,7 +259,7 @@ AT_END_RAD = 1e-3
 """A joint closer than this to its position limit is at the limit [rad]."""
 
 AT_SPEED = 0.999
-"""A joint is at its speed limit from this share of it on."""
+"""Fraction of the speed limit above which a joint is at its limit."""
 
 
 def at_limits(q: Array, v: Array, layout: Layout) -> dict[str, int | None]:
@@ -295,8 +297,8 @@ def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dic
     Returns:
         Mean planar speeds ``commanded_m_s`` and ``granted_m_s``; mean absolute turning rates ``commanded_rad_s`` and
         ``granted_rad_s``; the distances ``commanded_m`` (with limited rates of change), ``granted_m``, and
-        ``followed_m``, the way of the base along the granted direction; the turns ``commanded_rad`` and ``granted_rad``
-        likewise, and ``followed_rad``, the change of heading.
+        ``followed_m``, the distance that the base moved along the granted direction; the turns ``commanded_rad`` (with
+        limited rates of change) and ``granted_rad``; and ``followed_rad``, the change of heading.
     """
     h, possible = layout.period_s, accelerated(commanded, layout)
     speed = np.linalg.norm(granted[:, :2], axis=1)
@@ -332,13 +334,13 @@ def accelerated(commanded: Array, layout: Layout) -> Array:
 
 
 def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int, progress: float | None) -> str | None:
-    """Say how a walk failed its task; None if it completed it.
+    """Say how a walk failed its task; None if it completed the task.
 
-    On command, the distance must match the commanded distance within 10 % plus a tenth of the robot's height, and the
-    turn the commanded turn within 10 % plus 0.3 rad, allowing for limited rates of change. Between waypoints, the speed
-    is only a bound and the heading only a means: the progress along the path must match the granted distance within the
-    same 10 %, the distance may exceed the finished legs and the current one by at most 10 %, and the turn must not
-    exceed the corners of these legs.
+    For a commanded walk, the distance must match the commanded distance within 10 % plus a tenth of the robot's height,
+    and the turn must match the commanded turn within 10 % plus 0.3 rad, allowing for limited rates of change. Between
+    waypoints, the speed is only a bound, and the heading is not part of the task. The progress along the path must
+    match the granted distance within the same 10 %, the distance may exceed the finished legs and the current leg by at
+    most 10 %, and the turn must not exceed the corners of these legs.
 
     Args:
         asked: Result of `following`.
@@ -369,7 +371,7 @@ def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int,
 
 
 def path_length(legs: int, waypoints: Sequence[tuple[float, float]]) -> float:
-    """Return the length of the first legs of the round trip, which begins at the origin [m]."""
+    """Return the length of the first `legs` legs of the round trip, which starts at the origin [m]."""
     corners = np.array([(0.0, 0.0), *(waypoints[k % len(waypoints)] for k in range(legs))])
     return float(np.linalg.norm(np.diff(corners, axis=0), axis=1).sum())
 
@@ -380,7 +382,7 @@ def path_progress(at: Array, reached: int, waypoints: Sequence[tuple[float, floa
     Args:
         at: Position, shape (2 or more,) [m].
         reached: Number of waypoints reached.
-        waypoints: The waypoints; the path begins at the origin and goes round.
+        waypoints: The waypoints; the path starts at the origin and returns from the last waypoint to the first.
     """
     to_go = math.dist(at[:2], waypoints[reached % len(waypoints)])
     return path_length(reached + 1, waypoints) - to_go
@@ -399,8 +401,8 @@ def torques(tau: Array, h: float) -> dict[str, Any]:
         h: Time between rows [s].
 
     Returns:
-        ``tau_mean_nm``; of |Δτ/Δt| the mean, root mean square, median, 99 and 99.9 % quantile and maximum [N m/s]; and
-        ``dtau_power_above``: the shares of the power of Δτ/Δt above 20, 50 and 100 Hz.
+        ``tau_mean_nm``; mean, root mean square, median, 99 and 99.9 % quantile and maximum of |Δτ/Δt| [N m/s]; and
+        ``dtau_power_above``, the fractions of the power of Δτ/Δt above 20, 50 and 100 Hz.
     """
     change = np.diff(tau, axis=0) / h
     rate, good = np.abs(change), change.size > 0 and bool(np.isfinite(change).all())
@@ -425,15 +427,15 @@ def torques(tau: Array, h: float) -> dict[str, Any]:
 def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
     """Return the error of the predicted sum of normal forces.
 
-    The error ``e(t) = |Σ_feet predicted - Σ_feet force|`` is taken over the ticks with a prediction. The result has its
-    mean, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. It also has the
-    relative error over ticks in which exactly the predicted feet carry load, with the share of these ticks: the error
-    of the contact model, without feet that land or lift within the period.
+    The error ``e(t) = |Σ_feet predicted - Σ_feet force|`` is taken over the ticks with a prediction. The result
+    contains the mean of e, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. The
+    relative error over ticks in which exactly the predicted feet carry load is the error of the contact model, without
+    feet that land or lift off within the period. This error and the fraction of these ticks are also returned.
 
     Args:
         force: The plant's normal forces, shape (rows, nf) [N].
-        predicted: Predicted normal forces, shape (rows, nf) [N]; NaN at all feet of a tick without a prediction. A NaN
-            beside numbers counts as 0.
+        predicted: Predicted normal forces, shape (rows, nf) [N]; NaN at all feet of a tick without a prediction. If
+            only some feet are NaN, NaN counts as 0.
     """
     counted = ~np.isnan(predicted).all(axis=1)
     force, predicted = force[counted], np.nan_to_num(predicted[counted])
@@ -481,14 +483,17 @@ def fallen(height: Any, height_ref: Any, tilt: Any, standing_m: float) -> Any:
         height: Height of the base [m], a number or an array.
         height_ref: Reference of the height [m]; shape as `height`.
         tilt: Angle between the base's z axis and the world's [rad]; shape as `height`.
-        standing_m: Height of the centre of mass above the ground in the standing pose [m]. The height of the base would
-            not tell how far the robot can sink: some root frames are on the ground.
+        standing_m: Height of the centre of mass above the ground in the standing pose [m]. The height of the base
+            itself does not show how far the robot can sink, because some root frames are on the ground.
     """
     return (height < height_ref - FALLEN_HEIGHT * standing_m) | (tilt > FALLEN_TILT_RAD)
 
 
 def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, standing_m: float) -> float | None:
-    """Return the first time at which the base is `fallen` [s]; None if it never is. All arrays have shape (rows,)."""
+    """Return the first time at which the base is `fallen` [s]; None if it never falls.
+
+    All arrays have shape (rows,).
+    """
     when = np.flatnonzero(fallen(height, height_ref, tilt, standing_m))
     return float(t[when[0]]) if when.size else None
 
@@ -524,7 +529,7 @@ def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> floa
         h: Time between rows [s].
 
     Returns:
-        None if all feet are never in planned stance for longer than `AT_REST_S`.
+        The drift; None if there is no time longer than `AT_REST_S` in which all feet are in planned stance.
     """
     over = base[:, :2] - feet[:, :, :2].mean(axis=1)
     changes = np.flatnonzero(np.diff(np.concatenate(([False], stance.all(axis=1), [False]))))
@@ -535,9 +540,9 @@ def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> floa
 def touchdown_error(stance: Booleans, force: Array, swing_s: float, h: float) -> float | None:
     """Return the mean over planned touchdowns of |real tick - planned tick| · h [s].
 
-    A touchdown is planned where `stance` of a foot begins. The real touchdown is the first tick with force after a tick
-    without force, searched within half a swing before and after the planned one; without one, the error is half a
-    swing. Touchdowns whose search window leaves the record are skipped.
+    A touchdown is planned at the tick at which `stance` of a foot begins. The real touchdown is the first tick with
+    force after a tick without force; it is searched within half a swing before and after the planned touchdown. If
+    there is no real touchdown, the error is half a swing. Touchdowns whose search window leaves the record are skipped.
 
     Args:
         stance: True if a foot is planned to stand, shape (rows, nf).
@@ -564,8 +569,8 @@ def com_path(com: Array, start: Array, end: Array, turning: Booleans) -> dict[st
 
     Args:
         com: Centre of mass, shape (rows, 2 or more) [m].
-        start: Previous waypoint, shape (rows, 2) [m]; ticks without one hold NaN and are left out.
-        end: Current waypoint, shape (rows, 2) [m]; ticks without one hold NaN and are left out.
+        start: Previous waypoint, shape (rows, 2) [m]; NaN in ticks without a waypoint, which are left out.
+        end: Current waypoint, shape (rows, 2) [m]; NaN in ticks without a waypoint, which are left out.
         turning: True for ticks of turning in place, which are left out, shape (rows,).
     """
     counted = ~turning & np.isfinite(start).all(axis=1) & np.isfinite(end).all(axis=1)
@@ -578,7 +583,7 @@ def distance_to_segment(points: Array, start: Array, end: Array) -> Array:
 
     Args:
         points: Points, shape (rows, 2 or more) [m].
-        start: Beginning of each segment, shape (rows, 2) [m].
+        start: Start of each segment, shape (rows, 2) [m].
         end: End of each segment, shape (rows, 2) [m].
     """
     along, away = end - start, points[:, :2] - start
@@ -602,7 +607,10 @@ def distance(base: Array, stride: int) -> float | None:
 
 
 def percentiles(values: Array) -> dict[str, float | None]:
-    """Return median, 99th, 99.9th, 99.99th percentile and maximum of the finite `values` (rows,); None without."""
+    """Return median, 99th, 99.9th, 99.99th percentile and maximum of the finite `values` (rows,).
+
+    None if there are none.
+    """
     values = values[np.isfinite(values)]
     touchdowns = np.percentile(values, [50.0, 99.0, 99.9, 99.99, 100.0]).tolist() if values.size else [None] * 5
     return dict(zip(("p50", "p99", "p999", "p9999", "max"), touchdowns, strict=True))
@@ -623,8 +631,8 @@ def statuses(status: Array, solved_by: Array | None = None, gap: Array | None = 
 
     Returns:
         The number of steps with each `Status`. Under ``by``, the number of steps solved by sticking or by each contact
-        model, if any. If the controller searches for the closest torque, ``nearest`` has the numbers ``proved`` and
-        ``unproved`` of these steps, and the largest gap, ``gap_max_nm``.
+        model, if any. If the controller searches for the closest torque, ``nearest`` contains the numbers of these
+        steps with and without a proof, ``proved`` and ``unproved``, and the largest gap, ``gap_max_nm``.
     """
     counts: dict[str, Any] = {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
     counts["by"] = {}

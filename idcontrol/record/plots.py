@@ -31,7 +31,7 @@ LARGEST_PAGE = 4_600_000
 LARGEST_NUMBERS = 3_700_000
 """Largest length of the numbers alone, which a browser must unpack before it draws."""
 FEWEST_BINS = 1_000
-"""Least number of bins that a record keeps beside any pictures: about the width of a plot in pixels."""
+"""Minimum number of bins of a record, whatever the size of the pictures: about the width of a plot in pixels."""
 MOST_NUMBERS = 5_000_000
 """Number of values above which a record is thinned without an attempt to keep all rows."""
 KEPT_BITS = 13
@@ -44,9 +44,9 @@ class Curve:
 
     Attributes:
         name: Name for the legend.
-        values: Its values, shape (rows,); NaN for a gap.
+        values: Values of the curve, shape (rows,); NaN for a gap.
         color: Colour as CSS writes it.
-        of: The joints, feet or runs that it belongs to; it is shown if all of these are.
+        of: Joints, feet or runs of the curve; the curve is shown if all of them are shown.
         look: A line, a dashed line, a line above a filled area, or a broad bar.
     """
 
@@ -81,7 +81,7 @@ class Section:
     Attributes:
         title: Heading.
         sentence: Explanation below the heading.
-        panels: Its panels, one below the other.
+        panels: Panels of the section, one below the other.
         track: Names and positions from above, shape (rows, 2) each [m], drawn as a map with equal axes.
         marks: Points on that map, x and y [m].
     """
@@ -98,7 +98,7 @@ class Moment:
     """An instant worth a look.
 
     Attributes:
-        t: Its time [s].
+        t: Time of the instant [s].
         what: Description.
     """
 
@@ -117,7 +117,7 @@ class Plots:
         choices: Names that can be shown and hidden, by kind: joints, feet.
         shown: Names that are shown at first.
         moments: Instants to which a reader can jump.
-        window: The times between which the page opens [s]; None opens on the whole run.
+        window: Start and end of the initial window [s]; None means the whole run.
     """
 
     t: Array
@@ -134,12 +134,12 @@ def thinned(t: Array, values: Array, bins: int) -> tuple[Array, Array]:
 
     Args:
         t: Times of the rows, shape (rows,).
-        values: Columns, shape (rows, columns); NaN is ignored beside numbers.
+        values: Columns, shape (rows, columns); NaN is ignored if the bin also contains numbers.
         bins: Number of bins.
 
     Returns:
-        Times and columns of ``2 * bins`` rows, two for each bin; in a bin with a rising column, its smallest value
-        comes first. Records with fewer rows are returned unchanged.
+        Times and columns of ``2 * bins`` rows, two per bin; in a bin in which a column rises, its smallest value comes
+        first. Records with fewer rows are returned unchanged.
     """
     rows = len(t)
     if rows <= 2 * bins:
@@ -161,7 +161,7 @@ def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
         beside: Length of the pictures on the same page, which reduces the room for numbers.
 
     Returns:
-        ``spec``, in which a curve names the column of its values; ``time`` and ``numbers``, see `packed`.
+        ``spec``, in which each curve has the index of its column; ``time`` and ``numbers``, see `packed`.
     """
     columns: list[Array] = []
 
@@ -210,7 +210,7 @@ def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
 
 
 def packed(numbers: Array) -> str:
-    """Return numbers as text: the first byte of each, then the second of each, and so on, deflated, in base 64."""
+    """Return numbers as text: first bytes of all numbers, then second bytes, and so on, deflated, in base 64."""
     planes = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).reshape(-1, numbers.dtype.itemsize).T
     return base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()
 
@@ -218,7 +218,7 @@ def packed(numbers: Array) -> str:
 def _rounded(values: Array) -> Array:
     """Round `values` (curves, rows) to float32 with as few bits as plots need, which halves their deflated size.
 
-    A curve far from zero gets as many more bits as its range is smaller than its values.
+    A curve whose range is small compared with its values gets correspondingly more bits.
     """
     known = np.ma.masked_invalid(values)
     spread = np.maximum(known.max(axis=1) - known.min(axis=1), 1e-30)
@@ -230,7 +230,7 @@ def _rounded(values: Array) -> Array:
 
 
 def intervals(flag: Booleans, level: float) -> Array:
-    """Return a bar at height `level` where `flag` (rows,) is True, NaN elsewhere."""
+    """Return a bar at height `level` in rows with `flag` (rows,), and NaN in all other rows."""
     return np.where(flag, level, np.nan)
 
 

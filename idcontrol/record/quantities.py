@@ -15,12 +15,12 @@ class Quantity:
     """A displayed metric.
 
     Attributes:
-        topic: Heading under which a page shows it.
-        key: Its key in a run's JSON; a dot separates nested objects.
-        label: Its name in a table.
-        unit: Unit in the table; "" for none.
+        topic: Heading under which a page shows the metric.
+        key: Key of the metric in a run's JSON; a dot separates nested objects.
+        label: Name of the metric in a table.
+        unit: Unit in the table; "" without a unit.
         scale: Factor from the unit in the JSON to the unit in the table.
-        more_is_better: True if a goal for it is a lower bound.
+        more_is_better: True if a goal for the metric is a lower bound.
     """
 
     topic: str
@@ -46,7 +46,7 @@ class Quantity:
         return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
 
     def meets(self, value: Any, goal: Any) -> bool:
-        """True if a value meets a goal, both in the unit of the JSON; a value that is no number meets none."""
+        """True if a value meets a goal, both in the unit of the JSON; False if the value is not a number."""
         return isinstance(value, int | float) and bool(value >= goal if self.more_is_better else value <= goal)
 
 
@@ -59,15 +59,15 @@ UNITS = {
 
 
 def words(key: str, unit: str | None = None) -> tuple[str, str]:
-    """Return label and unit of a key that is no `Quantity`.
+    """Return label and unit of a key that is not a `Quantity`.
 
     Args:
         key: The key, e.g. ``"slide_m"``.
-        unit: Its unit, if that is known.
+        unit: Unit of the value; None if it is unknown.
     """
     ending = max((ending for ending in UNITS if key.endswith(f"_{ending}")), key=len, default=None)
     label = (key if ending is None else key.removesuffix(f"_{ending}")).replace("_", " ")
-    label = re.sub(r"\.(?!\d)", ", ", label)  # splits a dotted key, not a number in it
+    label = re.sub(r"\.(?!\d)", ", ", label)  # split at dots between names, not at decimal points
     return label, UNITS.get(ending or "", "") if unit is None else unit
 
 

@@ -8,7 +8,7 @@ During a run, its rows go to the append-only ``record.log``. At the end they bec
     events.jsonl   one line for each event, as it happens                            if there was an event
     arrays.h5      one HDF5 dataset for each channel, with its unit                  when the run has ended
     timing.h5      the same for channels that are wall time                          when the run has ended
-    metrics.json   what was computed from the arrays                                 when the run has come to its end
+    metrics.json   numbers computed from the arrays                                 when the run has come to its end
 
 Two runs with the same seed give equal bytes in ``arrays.h5``. Wall times always differ and have a separate file.
 """
@@ -54,9 +54,9 @@ class Run:
     """A recorded run, read by `load`.
 
     Attributes:
-        folder: Its folder.
+        folder: Folder of the run.
         arrays: Arrays by channel, with rows along the first axis; ``t`` is the time of each row if the run has a clock.
-        units: Unit of each channel, as text; "" for none.
+        units: Unit of each channel, as text; "" without a unit.
         meta: Facts about the run that are not in the arrays.
         config: The resolved configuration.
         versions: Versions of Python, packages and platform at recording.
@@ -117,7 +117,7 @@ class Run:
         """Return plots of a walk for notebooks: ``torques()``, ``forces()``, ``path()``, ``smoothness()``.
 
         Raises:
-            InputError: The run is no walk.
+            InputError: The run is not a walk.
         """
         from idcontrol.record.inline import Plots  # a late import: plotting is slow to load
 
@@ -165,7 +165,7 @@ class Recorder:
         """Open a record.
 
         Args:
-            folder: Its folder, which must be empty; it is created if it does not exist.
+            folder: Folder of the record, which must be empty; it is created if it does not exist.
             channels: Shape of one row of each channel, e.g. ``{"t": (), "feet": (4, 3)}``.
             units: Unit of each channel that has one.
             meta: Facts that are not in the arrays, as plain data; NaN becomes null, infinity becomes "inf".
@@ -173,7 +173,8 @@ class Recorder:
             wall_time: Channels of wall time, which differ from run to run and get a separate file.
 
         Raises:
-            InputError: The folder is not empty or cannot be made; or `units` or `wall_time` names no channel.
+            InputError: The folder is not empty or cannot be created, or a name in `units` or `wall_time` is not a
+                channel.
         """
         self.folder = Path(folder)
         self._channels = {name: tuple(shape) for name, shape in channels.items()}
@@ -203,8 +204,8 @@ class Recorder:
         self._views = views(self._block, self._channels)
         self._log: IO[bytes] = (self.folder / "record.log").open("wb", buffering=0)
         offset = self._log.write(header_bytes(header))
-        # Offset of the next block and number of rows that wait for it, as one attribute: an interrupted write leaves
-        # either the old pair (the same block is written again at the same place) or the new one.
+        # offset of the next block and number of rows that wait for it, as one attribute: an interrupted write leaves
+        # either the old pair (the same block is then written again at the same place) or the new pair
         self._position: tuple[int, int] = (offset, 0)
         self._events: IO[str] | None = None
         self._closed = False
@@ -214,7 +215,7 @@ class Recorder:
         """Append one row; missing channels are NaN.
 
         Raises:
-            InputError: A name is no channel, or a value does not have its channel's shape.
+            InputError: A name is not a channel, or a value does not have the shape of its channel.
         """
         offset, i = self._position
         self._block[i] = np.nan
@@ -251,7 +252,7 @@ class Recorder:
             rows = rows[n:]
 
     def event(self, event: Event) -> None:
-        """Write an event at once."""
+        """Write an event immediately."""
         if self._events is None:
             self._events = (self.folder / "events.jsonl").open("a", encoding="utf-8")
         line = {"t": event.t, "what": event.what, "detail": dict(event.detail)}
@@ -262,7 +263,7 @@ class Recorder:
         """End the record: write ``arrays.h5`` (and ``timing.h5``, ``metrics.json``), then remove ``record.log``.
 
         Args:
-            metrics: Metrics computed from the arrays; None marks the run as incomplete.
+            metrics: Metrics computed from the arrays. None means that the run is incomplete.
         """
         if self._closed:
             return
@@ -322,7 +323,8 @@ def load(folder: str | Path) -> Run:
     folder = Path(folder)
     run = _read_run_json(folder)
     if within(folder, "record.log"):
-        # The log is removed last. Beside it the HDF5 files may be missing or incomplete, so only the log is read.
+        # the log is removed last; if it still exists, the HDF5 files may be missing or incomplete, so only the log is
+        # read
         log = read_log(folder / "record.log")
         arrays, units, complete, note = log.arrays(), log.units, False, log.note
     elif within(folder, "arrays.h5"):
@@ -354,7 +356,7 @@ def load(folder: str | Path) -> Run:
 
 
 class _Metrics(msgspec.Struct, frozen=True):
-    """The metrics whose types pages and comparisons rely on, among others."""
+    """The metrics on whose types pages and comparisons rely; other metrics are allowed."""
 
     completed: bool | None = None
     fell_at_s: float | None = None
@@ -413,7 +415,7 @@ def versions() -> dict[str, str]:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as JSON, atomically."""
     partial = path.with_name(path.name + ".part")
-    partial.unlink(missing_ok=True)  # in a folder from elsewhere it may be a link to anywhere
+    partial.unlink(missing_ok=True)  # in someone else's folder the target could be a symbolic link to any file
     with partial.open("w", encoding="utf-8") as file:
         json.dump(jsonable(value), file, indent=2, allow_nan=False)
         file.write("\n")
@@ -508,7 +510,7 @@ def claim(folder: Path) -> None:
     """Create the folder, or accept an empty one.
 
     Raises:
-        InputError: It is not empty, or cannot be created.
+        InputError: The folder is not empty, or cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -98,9 +98,9 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         robot: Name or path of the robot, whose configuration is in ``q``; None without a robot.
         bodies: Other bodies.
         ground: The ground; None without ground.
-        mu: Friction coefficient of the ground; None without a single value: nothing slips, or each touchdown has its
-            own.
-        mu_told: Friction coefficient that the controller assumes; None as for `mu`.
+        mu: Friction coefficient of the ground; None if there is no single value, because nothing slips or each
+            touchdown has a different value.
+        mu_told: Friction coefficient that the controller assumes; None in the same cases as `mu`.
     """
 
     robot: str | None = None
@@ -115,7 +115,7 @@ def of_meta(meta: Mapping[str, Any], where: str) -> Scenery:
 
     Args:
         meta: The facts, as in `Run.meta`.
-        where: Name of their source, for error messages.
+        where: Name of the source of the facts, for error messages.
 
     Raises:
         InputError: There is no scene, or its description is wrong.
