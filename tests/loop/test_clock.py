@@ -26,7 +26,7 @@ def test_cycles_are_due_at_multiples_of_the_period_whatever_each_one_costs():
         clock.spend(int(rng.integers(0, P)))
 
 
-def test_cycles_are_never_closer_than_half_a_period_and_every_one_is_kept_or_counted():
+def test_cycles_are_spaced_and_kept_or_counted():
     clock, rng = VirtualClock(), np.random.default_rng(2)
     pacer = Pacer(clock, P)
     woke, index, missed = [], [], 0
@@ -173,7 +173,7 @@ LOCKED = 150
 
 
 @given(phase=st.integers(0, P - 1), drift=st.floats(-1e-3, 1e-3), cost=st.integers(0, P // 2), seed=st.integers(0, 99))
-def test_each_news_is_taken_when_it_comes_whatever_the_phase_and_drift_of_the_machines_clock(phase, drift, cost, seed):
+def test_each_datagram_is_taken_on_arrival_for_any_phase_and_drift(phase, drift, cost, seed):
     """Jitter is up to 0.15 periods; news are in order, and each beat takes the one that belongs to it."""
     late = np.random.default_rng(seed).uniform(-0.15, 0.15, 400)
     news = (phase + (1.0 + drift) * P * (1 + np.arange(400)) + P * late).astype(int)
@@ -216,7 +216,7 @@ def test_a_loop_keeps_its_rate_whatever_that_of_its_machine(ratio):
 
 
 @given(seed=st.integers(0, 1000))
-def test_cycles_that_follow_are_never_closer_than_half_a_period_and_every_one_is_kept_or_counted(seed):
+def test_following_cycles_are_spaced_and_kept_or_counted(seed):
     rng = np.random.default_rng(seed)
     news = np.cumsum(rng.exponential(P, 300)).astype(int).tolist()
     beats = [beat for beat, _ in followed(news, 200, lambda: int(rng.exponential(0.7 * P)))]

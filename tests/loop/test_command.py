@@ -93,9 +93,7 @@ def test_percentiles_of_period_and_computing_are_printed(command):
 
 
 @pytest.mark.parametrize("as_json", [["--json"], []])
-def test_an_error_of_a_users_controller_is_status_2_and_a_line_with_its_traceback_beside_the_record(
-    as_json, command, tmp_path
-):
+def test_an_error_of_a_users_controller_gives_status_2_and_a_traceback_file(as_json, command, tmp_path):
     status, out, err = command("--controller", "tests.loop.test_launch:Broken", *as_json)
     assert status == 2
     kept = tmp_path / "run" / "traceback.txt"

@@ -127,7 +127,7 @@ def test_lost_datagrams_are_held_over(runs, side, share):
 
 
 @pytest.mark.parametrize("period", one_fast((1.001, 0.999), 1.001))
-def test_a_loop_that_follows_its_machine_has_something_new_in_each_tick_and_no_command_is_overtaken(runs, period):
+def test_a_loop_that_follows_its_machine_has_a_new_state_in_each_tick(runs, period):
     """Its clock is off by a thousandth, ten times as much as one of quartz, and datagrams take 0.2 to 0.4 ms."""
     machine_period, late = round(period * PERIOD), Weather(delay_s=(2e-4, 4e-4))
 
@@ -311,7 +311,7 @@ def largest_change(rig) -> float:
 
 
 @pytest.mark.parametrize("jump", [0.2, 1.0, -1.0])
-def test_an_encoder_that_is_off_from_one_tick_to_the_next_moves_nothing_and_is_braked(runs, jump):
+def test_an_encoder_that_jumps_is_ignored_and_the_machine_braked(runs, jump):
     rig = runs(session=Lying(lambda state: structs.replace(state, q=state.q + np.array([0.0, jump]))))
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.ENCODER
@@ -428,7 +428,7 @@ def test_the_torque_of_a_fallback_is_sent(runs):
     assert rig.faults() == Fault.FALLBACK
 
 
-def test_a_controller_that_fails_now_and_then_does_not_let_go(runs):
+def test_occasional_failures_of_a_controller_do_not_stop_the_loop(runs):
     """Each time it gives no torque at all; the machine is held in the meantime."""
     calls = []
 
@@ -587,7 +587,7 @@ def test_a_loop_that_has_heard_nothing_asks_for_no_torque():
         np.testing.assert_array_equal(np.frombuffer(data, offset=HEAD_BYTES), np.zeros(10))
 
 
-def test_loop_and_machine_say_farewell_so_often_that_lost_datagrams_do_not_hide_it():
+def test_a_stop_is_announced_often_enough_for_lost_datagrams():
     rig = Rig(duration_s=0.05).run()
     assert rig.ticks(Mode.STOPPED) == FAREWELL
     assert sum(int(row["mode"]) == Mode.STOPPED for row in rig.machine_rows) == FAREWELL
@@ -727,7 +727,7 @@ def interruptible(wrong, hang_s):
     return rig
 
 
-def test_a_controller_that_never_returns_is_interrupted_after_the_time_that_it_may_hang():
+def test_a_hanging_controller_is_interrupted_after_hang_s():
     def wrong(call, command):
         while call == 100:
             pass
@@ -775,7 +775,7 @@ def test_healthy_drives_and_supply_are_no_fault(runs, place, value):
 
 
 @pytest.mark.parametrize(("place", "value", "fault"), [(0, 1.0, Fault.DRIVE), (5, 1.0, Fault.ESTOP)])
-def test_with_a_drive_in_error_or_the_emergency_stop_pressed_nothing_is_begun(place, value, fault):
+def test_a_drive_error_or_emergency_stop_prevents_the_start(place, value, fault):
     rig = Rig(policy=structs.replace(QUICK, start_s=0.05))
     rig.machine.health[place] = value
     rig.run()

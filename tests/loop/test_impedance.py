@@ -63,7 +63,7 @@ def test_drives_follow_a_reference_as_the_controller_would():
     assert errors[0] < 1.1 * errors[1]
 
 
-def test_over_a_silence_drives_hold_the_last_command_and_then_the_machine_brakes():
+def test_in_a_silence_drives_hold_the_last_command_then_brake():
     rig = driven(duration_s=0.4)
     rig.clock.at(round(0.25e9), lambda: setattr(rig.to_machine, "cut", True))
     rig.run()

@@ -200,7 +200,7 @@ class Unstable(Pd):
         super().__init__(wrong=lambda call, command: Command(tau=-1e6 * command.tau))
 
 
-def test_a_controller_under_which_the_rehearsal_diverges_is_refused_before_anything_moves(tmp_path):
+def test_a_controller_that_diverges_in_rehearsal_is_refused(tmp_path):
     with pytest.raises(Diverged, match="at 1000 Hz the machine of the rehearsal diverged within"):
         launch.run(TARGET, Config(controller="tests.loop.test_launch:Unstable"), SETTINGS, tmp_path / "run")
 

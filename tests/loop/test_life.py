@@ -41,7 +41,7 @@ def life(tmp_path_factory):
 
 
 @pytest.mark.parametrize("robot", one_fast(("go1", "links", "solo12", "anymal"), "go1"))
-def test_a_robot_stands_up_walks_and_lies_down_and_its_base_is_at_rest_when_torques_end(robot, life):
+def test_a_robot_stands_up_walks_and_lies_down_before_torques_end(robot, life):
     metrics, folder = life(robot)
     assert metrics["completed"]
     assert metrics["steps"] == pytest.approx(400, abs=1)  # of work
@@ -62,7 +62,7 @@ def test_a_robot_stands_up_walks_and_lies_down_and_its_base_is_at_rest_when_torq
     assert height[-1] == pytest.approx(height[0], abs=1e-3)
 
 
-def test_no_torque_jumps_where_planner_and_controller_take_over_and_where_they_hand_back(life):
+def test_no_torque_jumps_at_handovers_between_path_and_controller(life):
     of = load(life("go1")[1]).arrays
     steps = np.abs(np.diff(of["tau_applied"], axis=0)).max(axis=1)
     for phase in (Phase.WORKING, Phase.LYING_DOWN):
@@ -128,7 +128,7 @@ def test_a_loop_that_somebody_attends_gives_no_torque_before_it_is_armed():
     assert rig.loop.counts.complete
 
 
-def test_a_braked_machine_is_recovered_by_an_act_once_the_cause_is_gone_and_armed_by_the_next():
+def test_one_act_recovers_a_braked_machine_and_the_next_arms_it():
     rig = Rig(attended=True, duration_s=0.3, policy=structs.replace(QUICK, damp_s=0.2))
     rig.clock.at(round(0.15 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 1.0))
     rig.clock.at(round(1.0 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 0.0))
@@ -146,7 +146,7 @@ def test_a_braked_machine_is_recovered_by_an_act_once_the_cause_is_gone_and_arme
     assert modes[-6:] == [Mode.RUNNING, Mode.DAMPED, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
 
 
-def test_an_estimator_is_there_before_the_loop_is_armed_and_another_one_before_it_is_armed_again():
+def test_each_arming_has_a_new_estimator():
     """Making one takes so long that the machine would have been silent meanwhile."""
     made = []
 

@@ -119,7 +119,7 @@ def test_the_fault_that_ended_a_loop_is_named(tmp_path, faults, at_machine, faul
     assert "\n" not in metrics["error"]
 
 
-def test_the_figures_of_a_loop_that_was_recovered_are_those_of_its_last_stretch_of_work(tmp_path):
+def test_metrics_of_a_recovered_loop_cover_its_last_stretch_of_work(tmp_path):
     session = TouchingArm()
     channels = loop_channels(session)
     rows = telemetry(channels, 0)
@@ -149,7 +149,7 @@ def written(out, size):
     return views(loop, loop_channels(session))
 
 
-def test_the_record_begins_with_the_first_torque_and_has_the_forces_that_came_of_it(tmp_path):
+def test_the_record_begins_with_the_first_torque_and_its_forces(tmp_path):
     sent = written(tmp_path / "run", 7)
     run = load(tmp_path / "run")
     arrays = run.arrays
@@ -171,7 +171,7 @@ def test_the_record_begins_with_the_first_torque_and_has_the_forces_that_came_of
     ]
 
 
-def test_the_metrics_of_a_loop_are_those_of_its_running_ticks_and_its_faults_with_the_one_that_ended_it(tmp_path):
+def test_metrics_cover_running_ticks_and_faults_up_to_the_end(tmp_path):
     session = TouchingArm()
     channels = loop_channels(session)
     rows = telemetry(channels, 0)

@@ -53,7 +53,7 @@ class Slow(Pd):
         return super().__call__(state, reference)
 
 
-def test_each_rehearsal_asks_planner_and_controller_whatever_goes_wrong_in_it():
+def test_each_rehearsal_calls_planner_and_controller_despite_faults():
     def wrong(calls, command):
         if calls % 2:
             raise ArithmeticError

@@ -43,7 +43,7 @@ def test_a_late_reader_loses_the_oldest_and_knows_how_many():
     assert len(rows) == 15  # one place is kept for the row that may be being written
 
 
-def test_the_writer_sees_a_recorder_that_is_behind_by_the_whole_ring_but_not_those_who_look_on():
+def test_the_writer_sees_the_lag_of_the_recorder_but_not_of_viewers():
     memory = mmap.mmap(-1, ring_bytes(3, 16))
     writer, recorder, onlooker = (Ring(memory, 3) for _ in range(3))
     for _ in range(15):

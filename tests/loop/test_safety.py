@@ -43,7 +43,7 @@ EVERY = int(~Fault.NONE)
 """All faults at once."""
 
 
-def test_ten_thousand_random_sequences_of_faults_make_no_transition_that_is_not_allowed():
+def test_random_sequences_of_faults_make_only_allowed_transitions():
     rng = np.random.default_rng(1)
     rules = [Rule(tolerate=tolerate, then=then) for tolerate in range(4) for then in ("hold", "damp", "stop")]
     policies = [
@@ -124,7 +124,7 @@ def test_braking_lasts_until_rest_but_not_for_ever():
     assert advance(moved, policy, 7 * NS + 150 * MS, slow).mode is Mode.DAMPED
 
 
-def test_who_is_braked_is_recovered_by_an_act_alone_once_the_cause_is_gone():
+def test_a_braked_machine_is_recovered_only_by_an_act_without_faults():
     policy, safety = Policy(damp_s=0.5), Safety(mode=Mode.DAMPED, since=0, ended_by=Fault.ESTOP)
     late = 600 * MS
     waits = Inputs(heard=True, wait=True)
@@ -274,7 +274,7 @@ def test_positions_and_speeds_are_held_from_a_hair_beyond_the_limit_on(limit, q,
     assert out[0] == 0.0
 
 
-def test_the_faults_that_ended_the_running_are_known_and_those_that_were_tolerated_are_not_among_them():
+def test_only_faults_beyond_tolerance_are_reported_as_the_end():
     policy = Policy(overrun=Rule(tolerate=3), silent=Rule(tolerate=0), recorder=Rule(then="hold"))
     both = Fault.OVERRUN | Fault.SILENT | Fault.RECORDER
     safety = advance(Safety(mode=Mode.RUNNING), policy, 0, Inputs(both, heard=True))

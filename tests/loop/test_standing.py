@@ -33,7 +33,7 @@ def test_predicted_forces_are_those_that_the_plant_delivers(quadruped):
 
 
 @pytest.mark.parametrize("name", one_fast(("sap", "mujoco", "penalty"), "penalty"))
-def test_standing_on_ground_that_gives_way_is_quiet(name, quadruped):
+def test_standing_on_compliant_ground_is_quiet(name, quadruped):
     """The feet sink as they settle, which dies away as the joints' feedback has it, with 20/s, and so do the torques.
 
     After 25 of these time constants nothing of it is left; 0.01 N m/s is a thousandth of what a walk asks for. A

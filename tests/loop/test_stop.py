@@ -85,7 +85,7 @@ def test_an_alarm_is_passed_on_and_none_remains():
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def test_what_fails_without_a_signal_or_while_something_moves_is_what_is_raised():
+def test_errors_without_a_signal_or_during_motion_are_raised_unchanged():
     def fail(moving):
         with Stop() as stop:
             if moving:

@@ -133,7 +133,7 @@ def test_a_far_off_number_does_not_lock_out_the_honest_sender(first):
         assert receiver.accept(numbered(sender, first + k)) is not None
 
 
-def test_a_sender_of_whom_much_was_lost_is_believed_again_with_its_second_datagram():
+def test_after_a_large_loss_the_second_datagram_is_accepted():
     receiver, sender = inbox(), outbox()
     assert receiver.accept(numbered(sender, 1))
     assert receiver.accept(numbered(sender, 1 + AHEAD))
@@ -249,7 +249,7 @@ def test_the_health_of_a_machine_has_its_place_in_a_state():
     ("joints", "model", "said"),
     [(7.0, 9.0, ""), (np.nan, np.nan, ""), (8.0, 9.0, "in another order"), (7.0, 8.0, "another model")],
 )
-def test_a_machine_with_other_joints_or_another_model_is_known_where_it_tells(joints, model, said):
+def test_a_machine_with_other_joints_or_model_is_recognized(joints, model, said):
     form = Format(
         robot="arm", nq=2, nv=2, floating=False, torque_limit=np.full(2, 20.0), n_feet=0, joints=7.0, model=9.0
     )
@@ -262,7 +262,7 @@ def test_legs_in_another_order_have_another_number():
     assert names_number(["FL", "FR"]) == zlib.crc32(b"FL,FR") != names_number(["FR", "FL"])
 
 
-def test_the_number_of_a_model_tells_masses_and_places_apart_but_no_rounding():
+def test_the_number_of_a_model_depends_on_masses_but_not_on_rounding():
     number = model_number(arm().model)
     rounded, heavier, moved = arm().model, arm().model, arm().model
     rounded.inertias[1].mass += 1e-9

@@ -77,7 +77,7 @@ def test_a_closed_loop_holds_beside_contacts_and_momentum_is_balanced(quadruped,
 @every_model
 @both_directions
 @pytest.mark.parametrize("compliance", [1e-3, 1.0])
-def test_a_soft_loop_gives_way_by_its_compliance_times_its_impulse(quadruped, name, inverse, compliance):
+def test_a_soft_loop_yields_by_its_compliance_times_its_impulse(quadruped, name, inverse, compliance):
     problem = step(quadruped, inverse)
     problem = replace(problem, bilateral=loop(quadruped, compliance))
     solution = MODELS[name](problem, None)
@@ -106,7 +106,7 @@ def test_the_printed_objective_pulls_a_soft_row_to_rest_however_stiff_it_is(quad
 
 @both_directions
 @pytest.mark.parametrize("compliance", [0.0, 0.1])
-def test_loops_at_acceleration_level_hold_or_give_way(quadruped, standing, inverse, compliance):
+def test_loops_at_acceleration_level_hold_or_yield(quadruped, standing, inverse, compliance):
     tie = replace(loop(quadruped, compliance), target=np.array([0.5]))
     problem = AccelerationProblem(
         M=quadruped.M.copy(),

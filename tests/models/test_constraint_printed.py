@@ -14,7 +14,7 @@ from tests import scenes
 from tests.models.test_constraint import TILT, G, particle, random_machine, slide
 
 
-def test_the_bilateral_force_is_right_for_soft_springs_and_loses_digits_as_they_stiffen():
+def test_the_printed_bilateral_force_loses_digits_as_springs_stiffen():
     """Relative error of (53) about 1e-16 K h²/m (math.md 11.1: 4e-6 at 1e15), of the compliance form 1e-16."""
     h, x, v, f = 1e-2, 1e-3, -0.3, 4.0
     lost = []
@@ -75,7 +75,7 @@ def test_the_printed_friction_program_holds_a_block_that_should_stick(cone_solve
     assert first.impulses[:, 0].sum() / 1e-2 == pytest.approx(G * np.cos(TILT), rel=1e-3)
 
 
-def test_the_printed_friction_program_does_not_let_a_point_slide_and_throws_it_off(cone_solver):
+def test_the_printed_friction_program_throws_a_sliding_point_off(cone_solver):
     """At μ = 0.125 it presses with m g sin α / μ, twice the weight, friction can hold, and it takes off."""
     mu, h, m = 0.125, 1e-2, 2.0
     at_rest = particle(0.0, 0.0, h, K=1e10, B=1.0, mass=m, mu=mu)

@@ -205,7 +205,7 @@ def test_a_second_path_solves_after_the_first_ends_on_a_ray(problem):
     assert judge.missed("coulomb", problem, solution.impulses) <= 1e-10  # inertias of these boxes differ by up to 1e6
 
 
-def test_solved_means_that_velocities_obey_the_law_and_not_only_their_balanced_values():
+def test_solved_means_that_unbalanced_velocities_obey_the_law():
     """38 contacts of boxes whose contacts move 750-fold differently."""
     problem = numbered_step(82881)
     solution = coulomb.solve(problem)
@@ -306,7 +306,7 @@ def test_after_a_failure_each_means_is_tried_in_its_turn(monkeypatch):
     np.testing.assert_array_equal(f, ONE_CONTACT)
 
 
-def test_where_all_means_fail_the_best_answer_is_kept_or_what_is_known_is_said(monkeypatch):
+def test_after_every_failure_the_best_answer_or_the_reason_is_returned(monkeypatch):
     infeasible = SolverStatus.INFEASIBLE
     outcome, f = falls_back(monkeypatch, INACCURATE_FIRST)
     assert (outcome.note, outcome.residual, f[0]) == (coulomb.INEXACT, 1e-3, 7.0)

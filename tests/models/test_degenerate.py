@@ -226,7 +226,7 @@ def test_a_straight_leg_is_a_leg(quadruped, name, inverse):
 
 
 @every_rigid_model
-def test_a_squeeze_is_called_one_and_asks_for_nothing(name):
+def test_conflicting_velocities_are_reported_without_impulses(name):
     solution = RIGID[name](gripper(0.1), None)
     assert solution.status is Status.FALLBACK
     assert solution.note == "squeeze"
@@ -236,7 +236,7 @@ def test_a_squeeze_is_called_one_and_asks_for_nothing(name):
 
 
 @every_model
-def test_a_squeeze_ends_with_a_status_and_finite_numbers(name):
+def test_conflicting_velocities_end_with_a_status_and_finite_numbers(name):
     """The compliant models have an answer, of large forces."""
     solution = MODELS[name](gripper(0.1), None)
     assert solution.status is (Status.SOLVED if name in COMPLIANT else Status.FALLBACK)
@@ -430,7 +430,7 @@ def test_a_step_whose_parts_do_not_fit_is_refused_before_a_kernel_sees_it(misfit
         StepProblem(**whole | misfit)
 
 
-def test_an_inertia_that_is_symmetric_but_for_rounding_is_one_whatever_its_masses():
+def test_an_inertia_symmetric_to_rounding_is_accepted_for_any_masses():
     rng = np.random.default_rng(0)
     mass = 10.0 ** np.array([6.0, -6.0, 0.0])
     for _ in range(100):

@@ -85,7 +85,7 @@ def test_one_stage_fed_to_the_forward_model_moves_as_predicted(quadruped):
         np.testing.assert_allclose(forward.v_plus, inverse.v_plus, rtol=0, atol=1e-5)
 
 
-def test_one_stage_gives_no_impulse_to_a_foot_of_infinite_friction_that_parts():
+def test_one_stage_gives_no_impulse_to_an_opening_foot_of_infinite_friction():
     """A point mass of 1 kg that is drawn up at 20 N and aside at 1 kN."""
     contacts = Contacts(
         identity=np.arange(1),
@@ -135,7 +135,7 @@ def test_the_printed_problem_is_solved(quadruped, inverse):
         assert (np.abs(f_s) + np.abs(f_t) - problem.contacts.mu * f_n).max() < 1e-12
 
 
-def test_the_printed_objective_carries_the_weight_at_rest_and_brakes_a_base_that_walks(quadruped, standing):
+def test_the_printed_objective_carries_the_weight_and_brakes_a_walking_base(quadruped, standing):
     """math.md 7.2: the same machine, standing and walking over its feet at 0.2 m/s."""
     weight = quadruped.mass * 9.81
     contacts = scenes.foot_contacts(quadruped, 0.6)

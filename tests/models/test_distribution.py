@@ -90,7 +90,7 @@ def test_impulses_and_torque_are_those_that_clarabel_finds(quadruped, projected)
     assert moved > 3  # there was something to redistribute
 
 
-def test_motors_stay_within_their_bounds_where_some_impulses_of_the_same_motion_do(quadruped):
+def test_motors_stay_within_their_bounds_if_the_motion_allows_it(quadruped):
     """Against Clarabel, and against the program without bounds where there are no such impulses."""
     rng = np.random.default_rng(5)
     met = left = 0
@@ -182,7 +182,7 @@ def test_motor_impulses_answer_to_contacts_as_the_whole_machine_does(quadruped):
     np.testing.assert_allclose(distribution.torque_map(w, 4) @ y, change, atol=1e-12)
 
 
-def test_bounds_on_both_sides_of_a_motor_are_two_rows_also_where_kernels_run_as_python():
+def test_two_bounds_of_a_motor_are_two_rows_without_compilation():
     """A tool that runs them so counted True + True as one row, and wrote the second beyond the array."""
     bounds = Bounds(np.array([-1.0, -np.inf, -2.0, -np.inf]), np.array([3.0, 4.0, np.inf, np.inf]))
     A, TB, rest = np.ones((2, 3)), np.arange(12.0).reshape(4, 3), np.array([0.1, 0.2, 0.3, 0.4])

@@ -63,7 +63,7 @@ def test_friction_of_a_smooth_contact_is_a_violation(f, share):
     assert friction_lcp.judged(problem, np.array(f), HEAP) == pytest.approx(share)
 
 
-def test_a_soft_contact_gives_way_by_its_compliance():
+def test_a_soft_contact_yields_by_its_compliance():
     problem = point((-1.0, 0.3, 0.0), compliance=0.5)
     right = np.array([1.0, -0.3, 0.0])  # c + f / m + f / 2
     assert friction_lcp.judged(problem, right, HEAP) <= 1e-15
@@ -81,7 +81,7 @@ def test_impulses_that_cancel_leave_no_digit_to_be_called_solved():
     assert friction_lcp.judged(problem, np.array([1e-9, 0.0, 0.0, 0.0, 0.0, 0.0]), HEAP) <= TOLERANCE
 
 
-def test_an_answer_is_brought_to_rest_by_the_smallest_change_where_it_sticks_and_nowhere_else():
+def test_refinement_brings_only_sticking_contacts_to_rest_by_the_smallest_change():
     sticking, sliding = point((-1.0, 0.3, -0.1)), point((-1.0, 5.0, 0.0))
     f = np.array([2.001, -0.59, 0.21])
     first = friction_lcp.judged(sticking, f, HEAP)

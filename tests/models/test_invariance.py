@@ -57,7 +57,7 @@ def test_velocities_do_not_depend_on_the_unit_of_mass(quadruped, name, solve, in
 
 @both_directions
 @other_units
-def test_nor_do_accelerations(quadruped, inverse, unit):
+def test_accelerations_do_not_depend_on_the_unit_of_mass(quadruped, inverse, unit):
     for seed in range(4):
         _, v, contacts, drift = random_instant(quadruped, np.random.default_rng(seed), 0.5)
         problem = instant(quadruped, contacts, inverse)

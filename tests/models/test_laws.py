@@ -107,7 +107,7 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped, law):
 
 
 @every_law
-def test_a_base_that_walks_over_standing_feet_weighs_what_it_weighs(quadruped, law):
+def test_standing_feet_carry_the_weight_of_a_walking_base(quadruped, law):
     """Constant velocity, 0.2 m/s: weight and nothing else; what stands is not moved (math.md 7.2, 16)."""
     v = np.zeros(18)
     v[0] = 0.2
@@ -178,7 +178,7 @@ def test_a_contact_with_infinite_friction_may_stick_or_part_and_both_are_right(m
 
 
 @pytest.mark.parametrize(("model", "law"), CONVEX, ids=["dissipation", "sap"])
-def test_with_infinite_friction_another_motion_that_comes_back_obeys_the_law_as_well(model, law):
+def test_with_infinite_friction_a_different_motion_obeys_the_law_too(model, law):
     others = 0
     for number in range(2, 700, 4):
         problem = numbered_step(number, most_contacts=8)

@@ -23,7 +23,7 @@ def test_contacts_are_recalled_as_from_a_dictionary(before, now):
     assert found.tolist() == [warm.get(identity, 0) for identity in now]
 
 
-def test_what_is_beyond_the_room_starts_cold():
+def test_contacts_beyond_the_memory_start_cold():
     last, identity = memory(), np.arange(MOST + 5)
     remember(last, identity, np.ones(MOST + 5, dtype=np.int64))
     found = recall(last, identity, HEAP)

@@ -208,12 +208,12 @@ def gripper(closing):
     )
 
 
-def test_a_squeeze_has_no_normal_velocities():
+def test_conflicting_velocities_have_no_normal_velocities():
     assert no_slip.normal_velocities(gripper(0.1), whiten(gripper(0.1)), None) is None
 
 
 @pytest.mark.parametrize("dual", [False, True], ids=["pivoting", "dual"])
-def test_a_foot_that_the_others_lift_frees_one_that_its_tangents_would_squeeze(dual):
+def test_a_lifted_foot_frees_a_foot_with_conflicting_tangents(dual):
     """The first foot drags a body at x = 0.1, which lifts the second off its wall.
 
     If that one did not part, it would drag the body at y = 0.1, against the third, another wall.

@@ -102,7 +102,7 @@ PUSHING_OUT = MODELS | {"sap": sap.solve, "cone": coulomb_cone.solve, "rigid con
 
 
 @pytest.mark.parametrize("name", PUSHING_OUT)
-def test_undoing_overlap_adds_no_more_energy_than_normal_impulses_take_at_its_speed(name):
+def test_correcting_penetration_adds_limited_energy(name):
     """E(v⁺) - E(v*) = fᵀu⁺ - ½ fᵀWf, and u_N⁺ is at most the speed of pushing out."""
     grew = 0
     for seed in range(20):

@@ -70,9 +70,7 @@ def test_the_impulse_is_the_printed_projection_and_lies_in_the_cone(u, mu, R_n, 
     R_n=regularizations,
     R_t=regularizations,
 )
-def test_the_velocity_that_an_impulse_answers_to_gives_that_impulse_again_and_opens_or_slides_if_it_did(
-    u, near, mu, R_n, R_t
-):
+def test_the_velocity_of_an_impulse_gives_the_same_impulse_and_mode(u, near, mu, R_n, R_t):
     gamma, mode = projected(u, mu, R_n, R_t)
     there = cone.answered(*gamma, near, mu, R_n, R_t)
     again, _ = projected(there, mu, R_n, R_t)
@@ -205,7 +203,7 @@ def test_the_velocity_is_the_cone_program_that_clarabel_solves(quadruped, invers
         np.testing.assert_allclose(solution.v_plus, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
-def test_where_nothing_slides_the_modes_of_the_last_step_give_the_answer_at_once(quadruped):
+def test_without_sliding_the_last_modes_give_the_solution_in_one_step(quadruped):
     rng = np.random.default_rng(11)
     once = Parameters(tolerance=1e-9)
     checked = shortened = 0
@@ -270,7 +268,7 @@ def test_a_particle_slides_down_the_incline_as_the_table_says(mu, h, distance):
 
 
 @pytest.mark.parametrize("h", [1e-2, 1e-3])
-def test_stick_creeps_no_faster_than_the_bound_and_ends_at_the_slope_of_friction(h):
+def test_stick_creeps_within_its_bound_up_to_the_slope_of_friction(h):
     slope = np.radians(15.0)
     _, creep, _ = slide(0.375, h, slope, 0.3)
     assert 0.0 < creep <= 0.375 * 1e-3 * G * h  # Castro et al. 2022 (23)
@@ -291,7 +289,7 @@ def test_a_rigid_contact_sinks_by_a_quarter_micrometre_whatever_the_mass(mass):
     assert gap == pytest.approx(-expected, rel=1e-6)
 
 
-def test_infinite_friction_holds_whatever_pulls_while_it_presses_and_lets_go_after():
+def test_infinite_friction_holds_a_pressing_contact_and_releases_it_after():
     pulled = sap.solve(point_mass(1.0, 1e-3, np.inf, force=np.array([0.0, 1e3, 0.0])))
     assert abs(pulled.v_plus[1]) < 2e-3 * 1e3 * 1e-3  # σ w times the impulse
     lifted = sap.solve(point_mass(1.0, 1e-3, np.inf, force=np.array([20.0, 1e3, 0.0])))

@@ -75,7 +75,7 @@ def test_bilateral_rows_are_part_of_the_specification(quadruped, name, complianc
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_squeeze_has_no_solution_here_either(name):
+def test_conflicting_velocities_have_no_solution_in_the_specification(name):
     specified, _ = PAIRS[name]
     solution = specified(gripper(0.1))
     assert solution.status is Status.FALLBACK

@@ -26,7 +26,7 @@ from tests.parameters import one_fast
 ALL = np.array([True, True])
 
 
-def test_without_any_held_contact_an_impossible_step_is_a_squeeze():
+def test_an_impossible_step_without_held_contacts_is_reported_as_squeeze():
     nothing = np.zeros(2, dtype=bool)
     squeezed = Attempt(answer=None, solved=False, presses=nothing, parts=nothing, impossible=True)
     assert search(ALL, ALL, lambda *roles: squeezed) == (None, SQUEEZE)
@@ -250,7 +250,7 @@ def test_sets_that_were_not_all_tried_prove_nothing(n):
     assert look(may) == (None, UNSETTLED)
 
 
-def test_tangents_that_nearly_contradict_each_other_do_not_hide_that_another_contact_is_right():
+def test_nearly_conflicting_tangents_do_not_hide_a_consistent_contact():
     """A bead on a wire falls onto a stop; both tangents of a foot are along the wire, on ground that moves apart."""
     J = np.array([[1.0], [0.0], [0.0], [1.0], [0.0], [1.0]])
     contacts = contacts_with(J, np.array([0.01, 0.0]))
@@ -290,7 +290,7 @@ def twins(seed):
     [(coulomb.solve, "coulomb"), (coulomb_cone.solve, "coulomb_cone")],
     ids=["diamond", "cone"],
 )
-def test_friction_beside_a_contact_that_sticks_is_solved_only_if_it_opposes_its_own_slip(solve, law):
+def test_friction_next_to_a_sticking_contact_must_oppose_its_slip(solve, law):
     """Held tangents leave nothing of the other's, whose slip of nanometres a second is then taken for rest."""
     endings = Counter()
     for seed in range(60):

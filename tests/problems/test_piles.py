@@ -15,7 +15,7 @@ def pile():
     return random_pile(np.random.default_rng(0), 4, 12, 3)
 
 
-def test_no_contact_of_a_pile_parts_and_only_chosen_ones_slide(pile):
+def test_no_contact_of_a_pile_opens_and_only_chosen_contacts_slide(pile):
     passing = (pile.contacts.jacobian @ pile.v - pile.contacts.surface_velocity).reshape(3, -1)
     # velocities are about 1 m/s
     np.testing.assert_allclose(passing[0], 0.0, atol=1e-12)

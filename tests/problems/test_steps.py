@@ -12,7 +12,7 @@ KINDS = [(feet, inverse) for feet in (False, True) for inverse in (False, True)]
 
 
 @pytest.mark.parametrize(("feet", "inverse"), KINDS)
-def test_random_steps_are_what_they_are_said_to_be(feet, inverse):
+def test_random_steps_have_the_documented_properties(feet, inverse):
     rng = np.random.default_rng(0)
     conditions = []
     for contacts in (1, 2, 5, 16, 64):

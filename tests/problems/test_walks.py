@@ -21,7 +21,7 @@ def test_the_walk_is_coherent_and_stays_on_its_feet():
         assert one.pressing >= 2
 
 
-def test_copies_of_contacts_leave_the_motion_what_it_is():
+def test_copies_of_contacts_do_not_change_the_motion():
     steps = problems(solo12(), 4)
     assert steps
     for each in steps[::7]:
@@ -39,13 +39,13 @@ def test_copied_contacts_have_identities_of_their_own_that_last(contacts):
     assert np.array_equal(one, two)
 
 
-def test_steps_of_a_walk_are_copies_that_the_next_moment_does_not_overwrite():
+def test_the_next_moment_does_not_overwrite_a_step_of_a_walk():
     first, second = problems(solo12())[:2]
     assert not np.array_equal(first.problem.M, second.problem.M)
     assert whiten(first.problem).rho.shape[1] == 6
 
 
-def test_a_box_slides_on_all_its_contacts_and_comes_to_rest_after_the_same_way_however_many_they_are():
+def test_the_sliding_distance_of_a_box_does_not_depend_on_its_contact_count():
     ends = []
     for side in (2, 5, 9):
         system, ground, start = patch(side)

@@ -26,7 +26,7 @@ def test_channels_that_stand_side_by_side_are_one_span_of_the_row():
     assert span(CHANNELS, ["feet"]) == slice(3, 9)
 
 
-def test_numbers_that_stand_side_by_side_are_written_together_and_nothing_else_is():
+def test_a_writer_writes_exactly_its_adjacent_channels():
     row = ChannelRow({"q": (2,), "t": (), "status": (), "good": (), "feet": (2, 3)})
     write = row.writer(["t", "status", "good"])
     write(0.5, 3, True)

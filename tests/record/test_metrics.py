@@ -147,7 +147,7 @@ def test_ticks_without_a_prediction_do_not_count():
     assert got["force_err_median_n"] is None
 
 
-def test_a_standing_base_that_wanders_off_its_feet_drifts_though_its_reference_follows():
+def test_a_base_that_wanders_off_its_feet_drifts_even_with_its_reference():
     arrays = standing(6.0)
     arrays["q"][:, 1] += 0.002 * arrays["t"]
     arrays["base_ref"][:, 1] += 0.002 * arrays["t"]
@@ -283,7 +283,7 @@ def test_a_walk_is_completed_if_it_goes_as_far_as_commanded_within_a_tenth():
 
 
 @pytest.mark.parametrize("share", [0.5, 0.0])
-def test_a_walk_that_follows_what_little_it_was_granted_did_not_do_what_was_commanded(share):
+def test_a_walk_granted_too_little_does_not_complete_its_command(share):
     got = metrics.locomotion(commanded((0.5, 0.0, 0.0), (share, 0.0), share=share), QUICK, 2.0)
     assert not got["completed"]
     assert got["missed"] == f"went {share:.2f} of 1.00 m commanded ({share:.2f} granted)"
@@ -356,7 +356,7 @@ def test_steps_are_counted_by_how_they_ended():
     assert got["plant_solver"] == {"steps": 1999, "repaired": 0, "regularized": 5, "unsolved": 1, "residual_max": 3e-9}
 
 
-def test_steps_with_a_joint_at_its_end_or_at_its_largest_speed_are_counted():
+def test_steps_at_a_position_or_speed_limit_are_counted():
     arrays = standing()
     q, v = arrays["q"][:, list(LAYOUT.joint_q)], arrays["v"][:, list(LAYOUT.joint_v)]
     limits = msgspec.structs.replace(
@@ -395,7 +395,7 @@ def test_steps_are_counted_by_who_solved_them():
     assert counts["solved"] == 5
 
 
-def test_steps_whose_torque_is_proved_the_nearest_are_counted_where_it_was_searched_for():
+def test_steps_with_a_proved_closest_torque_are_counted_after_a_search():
     counts = metrics.statuses(np.zeros(5), gap=np.array([0.0, 0.2, np.nan, 0.0, 0.3]))
     assert counts["nearest"] == {"proved": 2, "unproved": 2, "gap_max_nm": 0.3}
     assert "nearest" not in metrics.statuses(np.zeros(2), gap=np.full(2, np.nan))

@@ -51,7 +51,7 @@ def test_numbers_arrive_as_they_were_packed(kind):
     np.testing.assert_array_equal(unpacked(packed(numbers), kind), numbers)
 
 
-def test_a_page_that_pictures_have_almost_filled_is_thinned_and_keeps_its_peak():
+def test_a_page_almost_filled_by_pictures_keeps_its_peak():
     t = 1e-3 * np.arange(50_000)
     noise = np.random.default_rng(0).standard_normal(len(t))
     noise[31_415] = 77.0
@@ -74,7 +74,7 @@ def test_nan_and_values_without_a_logarithm_are_skipped():
     np.testing.assert_array_equal(log, [1.0, *[np.nan] * 5])
 
 
-def test_a_curve_that_hardly_moves_far_from_zero_is_drawn_as_finely_as_one_about_zero():
+def test_a_curve_far_from_zero_is_drawn_as_finely_as_at_zero():
     """A base that sways by 60 µm at 0.17 m, beside its reference, which stands still: to a 8000th of the sway."""
     t = 1e-3 * np.arange(1000)
     sway = 30e-6 * np.sin(7.0 * t)

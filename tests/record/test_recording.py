@@ -210,7 +210,7 @@ def test_channels_that_a_row_leaves_out_are_nan(tmp_path):
 
 
 @pytest.mark.parametrize("cuts", [[], [1, 2], [BLOCK_ROWS], [3, BLOCK_ROWS + 3, 2 * BLOCK_ROWS]])
-def test_whole_rows_are_recorded_as_channel_by_channel_in_pieces_of_any_size(tmp_path, cuts):
+def test_whole_rows_give_the_same_record_as_single_channels(tmp_path, cuts):
     n = 3 * BLOCK_ROWS + 2
     data = rows(n)
     side_by_side = np.hstack([data[name].reshape(n, -1) for name in CHANNELS])
@@ -296,7 +296,7 @@ def test_no_fresh_folder_below_a_file(tmp_path):
         ),
     ],
 )
-def test_a_folder_that_is_no_run_is_refused_with_one_line_that_says_what_it_is(tmp_path, prepare, line):
+def test_a_folder_that_is_not_a_run_is_refused_in_one_line(tmp_path, prepare, line):
     prepare(tmp_path / "run")
     with pytest.raises(InputError, match=line) as caught:
         load(tmp_path / "run")

@@ -67,7 +67,7 @@ def test_results_obey_coulombs_law_with_every_budget(n, standing):
         assert [r.nodes <= limit for r, limit in zip(results, (1, 2, 30, 20000), strict=True)] == [True] * 4
 
 
-def test_the_two_ends_of_a_bar_share_a_squeeze_as_the_target_wants_it():
+def test_the_two_ends_of_a_bar_share_the_internal_force_of_the_target():
     """Closed form: two sticking contacts on one line, f_T free up to a common push that the motion does not see."""
     rho = np.array(
         [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]
@@ -103,7 +103,7 @@ def test_the_two_ends_of_a_bar_share_a_squeeze_as_the_target_wants_it():
     assert f[1] == pytest.approx(0.8, abs=1e-6)
 
 
-def test_no_vertex_of_the_papers_enumeration_is_nearer_and_some_are_farther():
+def test_no_vertex_of_the_papers_enumeration_is_closer():
     farther = 0
     for case in range(10):
         rng = np.random.default_rng([13, case])
@@ -195,7 +195,7 @@ def squeezed(rng, n, mu):
     return J @ J.T, v0, Q, np.r_[v0[:n], v_s, -v_s, v_t, -v_t, np.zeros(n)], scale
 
 
-def test_enumeration_finds_a_solution_if_some_basis_is_one_and_excludes_it_otherwise():
+def test_enumeration_finds_a_solution_exactly_if_a_basis_is_one():
     rng = np.random.default_rng(8)
     outcomes = []
     for case in range(24):

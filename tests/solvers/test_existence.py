@@ -28,7 +28,7 @@ def test_a_solution_exists_where_some_basis_is_one(seed, n, kind):
         assert lcp_residual(decision.z, Q @ decision.z + r, r) <= 1e-8
 
 
-def test_a_problem_that_is_feasible_but_has_no_solution_takes_more_than_one_linear_program():
+def test_a_feasible_problem_without_solution_takes_several_linear_programs():
     """w₁ ≥ 0 needs z₂ > 0, but w₂ = w₁ + 2 then is not zero."""
     Q, r = np.array([[-1.0, 1.0], [-1.0, 1.0]]), np.array([-1.0, 1.0])
     assert all_lcp_bases(Q, r) == []

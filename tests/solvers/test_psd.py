@@ -149,7 +149,7 @@ def test_a_problem_without_a_solution_comes_with_its_certificate(solver, rho):
 
 
 @pytest.mark.parametrize("solver", FINITE)
-def test_rows_that_contradict_each_other_by_less_than_is_called_solved_prove_nothing(solver):
+def test_contradictions_within_the_tolerance_prove_nothing(solver):
     """-1 ≤ y ≤ -1 - δ: at δ = 1e-9 an answer is within the tolerance, beyond it there is a proof that there is none."""
     rho = np.array([[1.0], [-1.0], [2.0]])
     for slight, status in ((1e-9, SolverStatus.SOLVED), (1e-7, SolverStatus.INFEASIBLE)):

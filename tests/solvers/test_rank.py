@@ -74,7 +74,7 @@ def test_multipliers_of_the_kept_rows_give_the_push_that_is_asked_for():
     np.testing.assert_allclose(rows[found.kept].T @ found.multipliers(push), push, atol=1e-11 * np.abs(push).max())
 
 
-def test_the_rows_of_the_last_step_are_kept_as_long_as_they_serve():
+def test_rows_of_the_last_step_are_kept_while_they_are_independent():
     rng = np.random.default_rng(4)
     _, S, T = standing_feet(rng, 4)
     rows = tangents(S, T)
@@ -122,7 +122,7 @@ def test_an_orthonormal_basis_has_the_solutions_of_all_rows(n, k, rank):
 
 
 @pytest.mark.parametrize(("n", "k", "rank"), [(6, 12, 6), (6, 12, 5), (6, 6, 5), (6, 3, 3), (3, 1, 1), (0, 3, 0)])
-def test_all_solutions_are_the_shortest_one_and_what_changes_no_row(n, k, rank):
+def test_every_solution_is_the_shortest_plus_ways_that_change_no_row(n, k, rank):
     """Against the pseudoinverse, and with rows that depend on others but for rounding."""
     rng = np.random.default_rng(n + k + rank)
     rows = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, k))
