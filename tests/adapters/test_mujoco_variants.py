@@ -354,10 +354,10 @@ REFUSED = {
     ),
     "disabled actuators": (
         (each(), option(disableflags=mujoco.mjtDisableBit.mjDSBL_ACTUATION)),
-        r"give FL_hip_joint 0 N m where 23.7 N m were asked for; .* clear model.opt.disableflags",
+        r"apply 0 N m to FL_hip_joint for a command of 23.7 N m; .* clear model.opt.disableflags",
     ),
     "disabled group": ((each(group=3), option(disableactuator=8)), "FL_hip_joint 0 N m where 23.7 .*disableactuator"),
-    "site that pulls": ((each(), holding), "N m where 0 N m were asked for; remove those"),
+    "site that pulls": ((each(), holding), "N m to .* for a command of 0 N m; remove actuators"),
     "hoist": ((each(), hoist), "give the base 90 N m where 0 N m"),
     "gravity of the moon": ((option(gravity=[0.0, 0.0, -1.6]),), r"\(0, 0, -1.6\) m/s² in .* \(0, 0, -9.81\) m/s² for"),
     "no gravity": ((option(disableflags=mujoco.mjtDisableBit.mjDSBL_GRAVITY),), r"gravity is \(0, 0, 0\)"),

@@ -110,9 +110,9 @@ def test_warming_leaves_no_trace_in_the_controller(quadruped):
 
 def test_a_controller_without_a_robot_is_warmed_in_a_chosen_state(quadruped):
     state, reference = walker.at_home(quadruped), walker.stand()
-    with pytest.raises(InputError, match="give warm a planner and a start"):
+    with pytest.raises(InputError, match="pass it a planner and a start"):
         controllers.warm(walker.controller())
-    with pytest.raises(InputError, match="give warm a planner and a start"):
+    with pytest.raises(InputError, match="pass it a planner and a start"):
         controllers.warm(walker.controller(), lambda _: reference)
     controllers.warm(walker.controller(), lambda _: reference, state)
 
@@ -126,10 +126,10 @@ def test_a_planner_is_called_in_the_standing_state_of_the_controllers_robot():
 
 def test_a_users_controller_without_weak_references_can_be_built():
     robot = robots.load("links")
-    made = controllers.make(f"{__name__}:Slotted", robot, mu=0.5)
-    controllers.warm(made, lambda _: robot.standing_reference(), robot.standing_state())
-    with pytest.raises(InputError, match="give warm a planner and a start"):
-        controllers.warm(made)
+    slotted = controllers.make(f"{__name__}:Slotted", robot, mu=0.5)
+    controllers.warm(slotted, lambda _: robot.standing_reference(), robot.standing_state())
+    with pytest.raises(InputError, match="pass it a planner and a start"):
+        controllers.warm(slotted)
 
 
 class Slotted:

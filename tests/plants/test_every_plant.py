@@ -274,7 +274,7 @@ def test_feet_of_radius_zero_stand_where_they_are(name):
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_engines_outside_refuse_feet_that_their_height_maps_would_lose(name):
-    with pytest.raises(InputError, match=r"sphere of radius 0 m on a height map; give it 0.001 m at least"):
+    with pytest.raises(InputError, match=r"sphere of radius 0 m is too small for a height map .* at least 0.001 m"):
         make(name, pointed(height_map(np.zeros((4, 4)), spacing=0.5)))
 
 
@@ -381,10 +381,10 @@ def test_a_state_that_no_machine_can_be_in_is_refused_by_name(name):
         assert line in str(caught.value)
         assert "\n" not in str(caught.value)
     # what can be read is taken as it is meant, and the caller may write into their arrays afterwards
-    given = State(t=0.0, q=scenes.home(setup.system).tolist(), v=np.zeros(18, dtype=np.float32))
-    told = plant.reset(given)
-    assert told.q.dtype == told.v.dtype == np.float64
-    given.v[:] = 1e3
+    passed = State(t=0.0, q=scenes.home(setup.system).tolist(), v=np.zeros(18, dtype=np.float32))
+    returned = plant.reset(passed)
+    assert returned.q.dtype == returned.v.dtype == np.float64
+    passed.v[:] = 1e3
     assert np.abs(plant.step(np.zeros(12), H).v).max() < 10.0
 
 
