@@ -53,7 +53,7 @@ class Rig:
     def __init__(self):
         self.session = resolve("idcontrol.experiments.live:loop", WalkConfig(robot="go1"))
         wire = self.wire = wire_format(self.session)
-        self.told = translation(self.session.orders["unitree"], self.session.system, self.session.feet, wire)
+        self.translate = translation(self.session.orders["unitree"], self.session.system, self.session.feet, wire)
         here, there = inprocess.pair()
         inbox = Inbox(Kind.STATE, wire.robot, *wire.state_range())
         self.loop = Endpoint(here, inbox, Outbox(Kind.COMMAND, wire.robot, wire.command_values, 1))
@@ -65,7 +65,7 @@ class Rig:
         """2 ms: the loop says something, unless `mode` is None, and the robot, unless it is silent."""
         self.now += TICK
         if mode is not None:
-            self.loop.post(mode, self.told.command(self.rows.ravel()), self.now)
+            self.loop.post(mode, self.translate.command(self.rows.ravel()), self.now)
         if robot:
             message = np.zeros((), dtype=LOW_STATE)
             message["imu_state"]["quaternion"][0], message["motor_state"]["dq"] = 1.0, speed
@@ -233,7 +233,7 @@ def test_commands_cross_between_two_processes_in_order():
                 if time.monotonic() > again:
                     bus.put(message)
                     again = time.monotonic() + 0.2
-                select.select([bus], [], [], 0.1)  # what has come wakes whoever waits for it
+                select.select([bus], [], [], 0.1)  # a new message ends the wait
                 for state in bus.take():
                     seen = int(state["tick"]) - 2
         assert robot.communicate(timeout=GUARD_S)[0] == "True True 0\n"

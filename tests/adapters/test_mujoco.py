@@ -42,7 +42,7 @@ def test_every_robot_agrees_with_its_own_machine(name):
 
 
 def test_a_free_fall_is_the_one_of_the_robot(model, robot):
-    """MuJoCo's own accelerations in the air are those of Pinocchio, so that conventions, signs and order are right."""
+    """MuJoCo's accelerations in the air equal Pinocchio's, so conventions, signs and order are right."""
     model.dof_damping[:], model.dof_armature[:], model.dof_frictionloss[:] = 0.0, 0.0, 0.0
     bridge, system, data = Bridge(model, robot), robot.system(), mujoco.MjData(model)
     state = moving(robot)
@@ -68,7 +68,7 @@ def test_servos_become_motors_and_a_control_is_a_torque(model, robot):
     np.testing.assert_allclose(data.qfrc_actuator[joints], tau)
 
 
-def test_a_joint_without_an_actuator_and_a_motor_with_a_gear_are_driven_too(model, robot):
+def test_joints_without_actuator_and_geared_motors_are_driven(model, robot):
     names = robot.system().actuated_names
     model.actuator_trnid[0, 0] = model.joint(names[5]).id  # the first joint has no actuator, another one has two
     model.actuator_gear[1, 0] = 9.0
@@ -93,7 +93,7 @@ def test_standing_feet_carry_the_weight(model, robot):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "given", "line"),
+    ("spoil", "changes", "line"),
     [
         (lambda m: None, {"joints": {"FL_hip_joint": "FL_hop_joint"}}, "did you mean 'FL_hip_joint'"),
         (
@@ -110,10 +110,10 @@ def test_standing_feet_carry_the_weight(model, robot):
         (lambda m: None, {"feet": {"LF": "toe"}}, "no site, geom or body 'toe'"),
     ],
 )
-def test_a_model_in_which_names_mean_something_else_is_refused(model, robot, spoil, given, line):
+def test_a_model_in_which_names_mean_something_else_is_refused(model, robot, spoil, changes, line):
     spoil(model)
     with pytest.raises((InputError, UnknownName), match=line) as refused:
-        Bridge(model, robot, **given)
+        Bridge(model, robot, **changes)
     assert "\n" not in str(refused.value)
 
 
@@ -137,23 +137,23 @@ def soft(model: mujoco.MjModel, rotors: float) -> mujoco.MjModel:
 
 @pytest.mark.slow
 def test_a_go1_of_other_hands_trots():
-    found = mujoco_go1.trot(foreign.go1(), 2.0)
-    assert found["fell_at_s"] is None
-    assert found["q_err_rad"] < 0.02  # damping in its joints that the controller does not know
-    assert found["distance_m"] > 0.02  # it begins with a turn towards the first waypoint
+    result = mujoco_go1.trot(foreign.go1(), 2.0)
+    assert result["fell_at_s"] is None
+    assert result["q_err_rad"] < 0.02  # damping in its joints that the controller does not know
+    assert result["distance_m"] > 0.02  # it begins with a turn towards the first waypoint
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rotors", [pytest.param(0.01, id="known"), pytest.param(0.02, id="twice the known")])
 def test_a_go1_on_soft_feet_with_rotors_stands_to_the_end(rotors):
-    found = mujoco_go1.trot(soft(foreign.go1(), rotors), 4.0)
-    assert found["fell_at_s"] is None
-    assert found["q_err_rad"] < 0.015
+    result = mujoco_go1.trot(soft(foreign.go1(), rotors), 4.0)
+    assert result["fell_at_s"] is None
+    assert result["q_err_rad"] < 0.015
 
 
 @pytest.mark.slow
 def test_the_example_says_when_the_robot_fell():
     model = foreign.go1()
     model.geom_friction[:] = 0.0
-    found = mujoco_go1.trot(model, 3.0)
-    assert 0.1 < found["fell_at_s"] < 3.0
+    result = mujoco_go1.trot(model, 3.0)
+    assert 0.1 < result["fell_at_s"] < 3.0

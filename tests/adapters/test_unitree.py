@@ -76,16 +76,16 @@ def test_the_bytes_are_those_of_cyclone_dds(layout):
     pytest.importorskip("cyclonedds")
     from idcontrol.adapters.bus import idl_type, places
 
-    def made(part):
+    def parse(part):
         if part.dtype.names is None:
             return part.tolist()
         if part.shape:
-            return [made(one) for one in part]
-        return idl_type(part.dtype)(**{name: made(part[name]) for name in part.dtype.names})
+            return [parse(one) for one in part]
+        return idl_type(part.dtype)(**{name: parse(part[name]) for name in part.dtype.names})
 
     message, place = drawn(layout), places(layout)
     ours = np.where(place < 0, 0, np.frombuffer(message.tobytes(), np.uint8)[place]).astype(np.uint8).tobytes()
-    assert made(message).serialize()[4:] == ours
+    assert parse(message).serialize()[4:] == ours
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -119,21 +119,21 @@ def test_a_loop_finds_each_joint_by_its_name(session):
     remote = message["wireless_remote"].view(REMOTE)
     remote["ly"], remote["lx"], remote["rx"], remote["ry"], remote["buttons"] = 0.5, 0.25, -0.75, 1.0, 1 << 8
     system, wire = session.system, wire_format(session)
-    told = translation(session.orders["unitree"], system, session.feet, wire)
+    translate = translation(session.orders["unitree"], system, session.feet, wire)
 
     values = np.full(wire.state_values, 7.0)
     read_state(message, values, wire, system)
     low, high = wire.state_range()
     assert (np.isnan(values) | ((values <= high) & ~(values < low))).all()
-    ours = told.state(values)
+    ours = translate.state(values)
     sensed, health = wire.read_state(ours), wire.health(ours)
     assert sensed.state.t == pytest.approx(1.234)
     np.testing.assert_allclose(sensed.state.q[:7], [0, 0, 0, 0, 0.6, 0, 0.8], rtol=1e-6)
     np.testing.assert_array_equal(sensed.state.v[:6], [0, 0, 0, 1, 2, 3])
     np.testing.assert_array_equal(sensed.accelerometer, [4, 5, 6])
-    found = [system.joint_positions(sensed.state.q), system.joint_velocities(sensed.state.v), sensed.tau]
-    found.append(health.temperature)
-    np.testing.assert_allclose(np.transpose(found), [of[name] for name in system.actuated_names], rtol=1e-6)
+    readings = [system.joint_positions(sensed.state.q), system.joint_velocities(sensed.state.v), sensed.tau]
+    readings.append(health.temperature)
+    np.testing.assert_allclose(np.transpose(readings), [of[name] for name in system.actuated_names], rtol=1e-6)
     assert health.supply[0] == 25.5
     np.testing.assert_array_equal(health.operator, [0.5, -0.25, 0.75, 1.0, 256])
     assert np.isnan([*health.drive_error, health.supply[1], ours[-1]]).all()

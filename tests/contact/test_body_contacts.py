@@ -30,11 +30,11 @@ def bodies(surface: Surface | None = None) -> list[Body]:
     return [solid(f"body{i}", shape, 1000.0, surface) for i, shape in enumerate(SHAPES)]
 
 
-def found_by(detector: BodyDetector, position: Array, turn: Rotation, reach: float) -> BodyContacts:
+def contacts_by(detector: BodyDetector, position: Array, turn: Rotation, reach: float) -> BodyContacts:
     return detector.detect(position, turn.as_matrix(), np.full(len(position), reach))
 
 
-def test_contacts_and_relative_velocities_are_those_of_the_detector_of_machines() -> None:
+def test_contacts_and_relative_velocities_agree_with_the_general_detector() -> None:
     """The same shapes as free-flyers of Pinocchio, whose velocities are in their own axes."""
     rng = np.random.default_rng(0)
     ground = plane((0.1, 0.0, 1.0), -0.3)
@@ -53,7 +53,7 @@ def test_contacts_and_relative_velocities_are_those_of_the_detector_of_machines(
         position = rng.uniform(-0.3, 0.3, (len(SHAPES), 3))
         turn = Rotation.random(len(SHAPES), rng=rng)
         mine.reset()
-        a = found_by(mine, position, turn, 0.01)
+        a = contacts_by(mine, position, turn, 0.01)
         q = np.hstack([position, turn.as_quat()]).ravel()
         v = rng.normal(size=(len(SHAPES), 6))
         local = np.hstack([turn.inv().apply(v[:, :3]), turn.inv().apply(v[:, 3:])]).ravel()
@@ -80,12 +80,12 @@ def test_normal_rows_are_the_rates_of_the_gaps() -> None:
         position, turn = rng.uniform(-0.12, 0.12, (3, 3)), Rotation.random(3, rng=rng)
         position[:, 2] += 0.15
         v = rng.normal(size=(3, 6))
-        now = found_by(detector, position, turn, 0.005)
+        now = contacts_by(detector, position, turn, 0.005)
         rate = np.einsum("nsd,nsd->n", now.rows[:, :, 0], v[now.body] * (now.body != WORLD)[..., None])
         gaps = []
         for sign in (1.0, -1.0):
             moved = Rotation.from_rotvec(sign * step * v[:, 3:]) * turn
-            other = found_by(detector, position + sign * step * v[:, :3], moved, 0.006)
+            other = contacts_by(detector, position + sign * step * v[:, :3], moved, 0.006)
             gaps.append(dict(zip(other.identity.tolist(), other.gap.tolist(), strict=True)))
         for identity, body, gap, expected in zip(now.identity.tolist(), now.body, now.gap, rate, strict=True):
             alone = (now.body == body).all(axis=1).sum() == 1
@@ -109,7 +109,7 @@ def test_springs_and_dampers_of_two_surfaces_are_in_series() -> None:
 
     def pair(one: Surface, other: Surface) -> BodyContacts:
         detector = BodyDetector([solid("a", ball, 1000.0, one), solid("b", ball, 1000.0, other)])
-        return found_by(detector, np.array([[0.0, 0, 0], [0.2, 0, 0]]), Rotation.identity(2), 1e-3)
+        return contacts_by(detector, np.array([[0.0, 0, 0], [0.2, 0, 0]]), Rotation.identity(2), 1e-3)
 
     both = pair(soft, hard)
     assert both.stiffness == pytest.approx([7.5e3])
@@ -127,7 +127,7 @@ def test_the_ground_has_the_friction_of_the_touching_body_by_default() -> None:
     body = solid("ball", coal.Sphere(0.1), 1000.0, Surface(mu=0.6))
     for ground, expected in ((None, 0.6), (Surface(mu=0.1), 0.1), (Surface(mu=0.9), 0.6)):
         detector = BodyDetector([body], terrain=plane(), ground=ground)
-        contacts = found_by(detector, np.array([[0.0, 0.0, 0.1]]), Rotation.identity(1), 1e-3)
+        contacts = contacts_by(detector, np.array([[0.0, 0.0, 0.1]]), Rotation.identity(1), 1e-3)
         assert contacts.mu.tolist() == [expected]
         assert contacts.body.tolist() == [[0, WORLD]]
 

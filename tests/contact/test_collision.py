@@ -215,7 +215,7 @@ def signed_distance(kind: str, p: Array) -> float:
 
 
 @pytest.mark.parametrize("kinds", [(a, b) for i, a in enumerate(EVERY) for b in EVERY[i:]])
-def test_the_least_gap_is_the_distance_and_each_gap_leads_from_surface_to_surface(kinds: tuple[str, str]) -> None:
+def test_the_smallest_gap_is_the_distance_and_gaps_lead_between_surfaces(kinds: tuple[str, str]) -> None:
     for scene, target in close_pairs(kinds, 60, 3):
         contacts = scene.contacts(2e-3)
         assert len(contacts) <= 8

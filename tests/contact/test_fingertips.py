@@ -20,15 +20,15 @@ def system():
     )
 
 
-def tips(system, **given):
+def tips(system, **changes):
     return Fingertips(
         system,
         ["TIP0", "TIP1", "TIP2", "TIP3"],
-        given.pop("radii", 0.01),
+        changes.pop("radii", 0.01),
         "box",
         coal.Box(SIDE, SIDE, SIDE),
         0.7,
-        **given,
+        **changes,
     )
 
 
@@ -40,7 +40,7 @@ def put(system, box=(0.3, 0.0, 0.2), fingers=np.pi / 4):
     return q
 
 
-def test_each_finger_has_a_contact_of_its_number_that_pushes_it_away_from_the_box(system):
+def test_each_finger_has_a_contact_with_its_number(system):
     put(system)
     contacts = tips(system).detect(1e-3)
     assert contacts.identity.tolist() == [0, 1, 2, 3]

@@ -84,12 +84,12 @@ def test_bounding_boxes_never_hide_a_close_pair() -> None:
     positions = rng.uniform(-0.3, 0.3, (12, 3))
     _, placed = scene([coal.Sphere(0.05)] * 12, [tuple(p) for p in positions])
     pairs = np.array([(i, j) for i in range(12) for j in range(i)])
-    found = set(close_pairs(placed, pairs, 0.02).tolist())
+    kept = set(close_pairs(placed, pairs, 0.02).tolist())
     gaps = np.linalg.norm(positions[pairs[:, 0]] - positions[pairs[:, 1]], axis=1) - 0.1
-    near = set(np.flatnonzero(gaps < 0.02).tolist())
-    assert near
-    assert near <= found
-    assert len(found) < len(pairs)
+    close = set(np.flatnonzero(gaps < 0.02).tolist())
+    assert close
+    assert close <= kept
+    assert len(kept) < len(pairs)
 
 
 def slots(pair: Integers, point: Array, old: tuple[Integers, Integers, Array]) -> Integers:

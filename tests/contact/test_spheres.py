@@ -34,7 +34,7 @@ def ground(request: pytest.FixtureRequest) -> Terrain:
     }[request.param]
 
 
-def near_ground(system: System, rng: np.random.Generator) -> tuple[Array, Array]:
+def close_to_ground(system: System, rng: np.random.Generator) -> tuple[Array, Array]:
     """A state that has the feet within centimetres of the origin's height."""
     q = np.array(pin.neutral(system.model))
     q[2] = 0.45
@@ -62,7 +62,7 @@ def test_normal_rows_give_the_rate_of_the_gap(system: System, ground: Terrain) -
     detector = SphereContacts(system, FEET, RADII, ground, 0.5, offsets=OFFSETS)
     step = 1e-5
     for _ in range(5):
-        q, v = near_ground(system, rng)
+        q, v = close_to_ground(system, rng)
         system.update(q, v)
         rate = detector.detect(np.inf).N @ system.from_pinocchio(v)
         gaps = []
@@ -87,7 +87,7 @@ def test_drift_is_the_rate_of_the_velocity_along_the_rows(system: System, ground
         return along_rows
 
     for _ in range(5):
-        q, v = near_ground(system, rng)
+        q, v = close_to_ground(system, rng)
         ours = system.from_pinocchio(v)
         rate = (along(*system.advance(q, ours, step)) - along(*system.advance(q, ours, -step))) / (2 * step)
         system.update(q, v)
@@ -118,17 +118,17 @@ def test_only_candidate_spheres_are_listed_with_number_and_friction(system: Syst
     detector = SphereContacts(system, FEET, RADII, ground, mu, offsets=OFFSETS)
     counts = set()
     for _ in range(30):
-        system.update(*near_ground(system, rng))
+        system.update(*close_to_ground(system, rng))
         everything = detector.detect(np.inf).take(np.arange(4))
         margin = rng.choice([*everything.gap, np.inf])  # at one of the gaps: that one is not below
-        near = detector.detect(margin)
+        close = detector.detect(margin)
         expected = np.flatnonzero(everything.gap < margin)
-        counts.add(len(near))
-        assert np.array_equal(near.identity, expected)
-        assert np.array_equal(near.mu, mu[expected])
+        counts.add(len(close))
+        assert np.array_equal(close.identity, expected)
+        assert np.array_equal(close.mu, mu[expected])
         kept = everything.take(expected)
         for name in ("point", "axes", "gap", "jacobian"):
-            assert np.array_equal(getattr(near, name), getattr(kept, name))
+            assert np.array_equal(getattr(close, name), getattr(kept, name))
     assert counts == {0, 1, 2, 3, 4}
 
 

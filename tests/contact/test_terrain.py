@@ -20,7 +20,7 @@ SPACING = 0.02
 
 
 def hills(seed: int = 0, shape: tuple[int, int] = (24, 31)) -> Array:
-    """Gaussian hills of 3 cm, as wide as those of the paper's height map (7 cm)."""
+    """Gaussian hills of 3 cm, as wide as hills in the paper's height map (7 cm)."""
     rng = np.random.default_rng(seed)
     x, y = np.meshgrid(*(SPACING * np.arange(n) for n in shape), indexing="ij")
     centres = rng.uniform((0, 0), (x.max(), y.max()), (12, 2))

@@ -21,19 +21,19 @@ def actuators(armature=ROTOR, damping=DAMPING, friction=FRICTION):
     return Actuators(*(np.full(12, entry) for entry in (armature, damping, friction, np.inf, 0.0)))
 
 
-def quadruped(given):
-    return System(System.from_urdf(scenes.LINKS, free_flyer=True).model, actuators=given)
+def quadruped(drives):
+    return System(System.from_urdf(scenes.LINKS, free_flyer=True).model, actuators=drives)
 
 
-def setup(given):
-    system = quadruped(given)
+def setup(drives):
+    system = quadruped(drives)
     contacts = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7)
     gains = Gains(kp=400.0, kd=40.0)
     return Setup(system=system, contacts=contacts, h=H, acceleration_gains=gains, torque_gains=walker.TORQUE_GAINS)
 
 
-def plant(given):
-    system = quadruped(given)
+def plant(drives):
+    system = quadruped(drives)
     contacts = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7)
     return plants.build("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=H))
 
@@ -50,31 +50,31 @@ def flying(rng):
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-lcp", "id-sensed-1", "id-sap"])
 def test_joints_with_rotors_and_friction_follow_the_demand(name):
     state, reference = flying(np.random.default_rng(0))
-    told = reference.v + H * reference.a
-    for given, error in (
+    goal = reference.v + H * reference.a
+    for drives, error in (
         (actuators(damping=0.0, friction=0.0), 1e-9),
         # friction of the plant is that of the velocity at the step's end, 1 % more or less
         (actuators(), 5e-4),
     ):
-        body = plant(given)
+        body = plant(drives)
         body.reset(state)
-        after = body.step(build(name, setup(given))(state, reference).tau, H)
-        np.testing.assert_allclose(after.v[6:], told, rtol=0, atol=error)
+        after = body.step(build(name, setup(drives))(state, reference).tau, H)
+        np.testing.assert_allclose(after.v[6:], goal, rtol=0, atol=error)
         body.reset(state)
         unaware = body.step(build(name, setup(None))(state, reference).tau, H)
-        assert np.abs(unaware.v[6:] - told).max() > 5.0 * error
+        assert np.abs(unaware.v[6:] - goal).max() > 5.0 * error
 
 
 def test_the_pid_law_adds_the_torque_that_overcomes_friction():
     state, reference = flying(np.random.default_rng(1))
-    plain, helped = (build("pid", setup(given))(state, reference).tau for given in (None, actuators()))
+    plain, helped = (build("pid", setup(drives))(state, reference).tau for drives in (None, actuators()))
     np.testing.assert_allclose(helped - plain, DAMPING * reference.v + FRICTION * np.sign(reference.v), atol=1e-12)
 
 
 def test_a_feed_forward_of_dry_friction_passes_smoothly_through_zero():
     v = np.linspace(-1.0, 1.0, 201)
-    given = Actuators(*np.zeros((2, 201)), np.full(201, FRICTION), np.full(201, np.inf), np.zeros(201))
-    torque = overcoming(given, v)
+    drives = Actuators(*np.zeros((2, 201)), np.full(201, FRICTION), np.full(201, np.inf), np.zeros(201))
+    torque = overcoming(drives, v)
     np.testing.assert_allclose(torque, -torque[::-1], rtol=0, atol=1e-15)
     np.testing.assert_allclose(torque[np.abs(v) > 0.5], FRICTION * np.sign(v[np.abs(v) > 0.5]), rtol=1e-4)
     assert np.abs(np.diff(torque)).max() <= FRICTION * 0.01 / TURNS_RAD_S  # the slope of the hyperbolic tangent

@@ -1,4 +1,4 @@
-"""The friction that the ground shows: found where feet slide, and told from nothing else."""
+"""The estimated friction of the ground: learnt from sliding feet only."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.parameters import one_fast
 FORWARD = WalkPath(kind="command", command=((0.0, 0.2, 0.0, 0.0),))
 
 
-def walked(duration_s, *, told=None, learns=True, **changes):
+def walked(duration_s, *, nominal=None, learns=True, **changes):
     """A walk tick by tick: friction shown, joint errors [rad], torques, height of the base less what was asked [m]."""
     settings = controllers.InverseSettings(learn_friction=learns)
-    scene = WalkScene.of(WalkConfig(friction=AssumedFriction(estimate=told), inverse=settings, **changes))
+    scene = WalkScene.of(WalkConfig(friction=AssumedFriction(estimate=nominal), inverse=settings, **changes))
     walk = scene.simulated()
     system, shown, error, torque, height = scene.robot.system(), [], [], [], []
     for tick in walk.ticks(round(1000 * duration_s)):
@@ -34,7 +34,7 @@ def walked(duration_s, *, told=None, learns=True, **changes):
     return np.array(shown), np.array(error), np.array(torque), np.array(height)
 
 
-def found(shown, mu):
+def is_close(shown, mu):
     """True if friction was found within a fifth, and within half a second of the first sign of it."""
     first = int(np.argmax(np.isfinite(shown)))
     return bool(np.isfinite(shown[first:]).all() and abs(shown[first + 500] / mu - 1.0) < 0.2)
@@ -49,8 +49,8 @@ def upright(height):
 def test_a_robot_that_assumes_eight_times_the_friction_learns_it_and_walks_on(payload):
     """Without it the robot falls within the first two seconds; a load that is not modelled changes nothing."""
     load = Disturbance(payload_share=payload)
-    shown, error, _, height = walked(2.0, mu=0.1, told=0.8, disturbance=load)
-    assert found(shown, 0.1)
+    shown, error, _, height = walked(2.0, mu=0.1, nominal=0.8, disturbance=load)
+    assert is_close(shown, 0.1)
     if payload == 0.0:
         assert upright(height)
         assert error.mean() < 1.5 * walked(2.0, mu=0.1)[1].mean()
@@ -60,14 +60,14 @@ def test_a_patch_of_ice_is_crossed():
     """Without it the feet have slid apart by then."""
     patch = Patch(mu=0.1, x_m=(0.25, 0.6))
     shown, _, _, height = walked(3.0, path=FORWARD, patch=patch)
-    assert found(shown, 0.1)
+    assert is_close(shown, 0.1)
     assert upright(height)
 
 
 @pytest.mark.parametrize("mu", one_fast((0.1, 0.8), 0.8))
 def test_correctly_assumed_friction_changes_no_torque(mu):
-    learns, told = (walked(0.8, learns=which, mu=mu) for which in (True, False))
-    np.testing.assert_array_equal(learns[2], told[2])
+    learns, nominal = (walked(0.8, learns=which, mu=mu) for which in (True, False))
+    np.testing.assert_array_equal(learns[2], nominal[2])
     assert np.isinf(learns[0]).all()
 
 
@@ -167,17 +167,15 @@ def slid(system, foot, *, speed=0.1, angle=0.0, mu=0.1, carries=0.5, ticks=40, m
         ({"carries": 0.45}, True),
         ({"carries": 0.3}, False),  # it scrapes
         ({"mu": 0.69}, True),
-        ({"mu": 0.71}, False),  # there is as much as was told
+        ({"mu": 0.71}, False),  # the friction is nominal
         ({"missing": 0.1 * WHOLE}, True),
-        ({"missing": -0.3 * WHOLE}, False),  # somebody holds the base
+        ({"missing": -0.3 * WHOLE}, False),  # an unmodelled force holds the base
         ({"every": 2}, False),  # of periods that were missed nothing is known
         ({"since_touchdown": np.full(4, 1e-3)}, False),  # it lands
         ({"stance": np.array([True, False, True, True])}, False),  # it swings
     ],
 )
-def test_friction_is_shown_by_a_foot_that_stands_slides_and_carries_much_if_nothing_else_pushes(
-    quadruped, changes, shows
-):
+def test_friction_is_estimated_from_a_loaded_sliding_foot_without_other_forces(quadruped, changes, shows):
     assert np.isfinite(slid(quadruped, 1, ticks=60, **changes)) == shows
 
 
@@ -185,9 +183,9 @@ def test_friction_is_shown_by_a_foot_that_stands_slides_and_carries_much_if_noth
 @pytest.mark.parametrize("plant", ["coulomb-lcp", "mujoco"])
 @pytest.mark.parametrize("robot", ["links", "solo12", "go1", "anymal"])
 def test_assuming_eight_times_the_friction_every_robot_trots_for_thirty_seconds(robot, plant):
-    shown, error, _, height = walked(30.0, robot=robot, plant=plant, mu=0.1, told=0.8)
+    shown, error, _, height = walked(30.0, robot=robot, plant=plant, mu=0.1, nominal=0.8)
     informed = walked(30.0, robot=robot, plant=plant, mu=0.1)[1]
     print(f"{robot} {plant}: q_err {error.mean():.5f} rad, informed {informed.mean():.5f} rad")
-    assert found(shown, 0.1)
+    assert is_close(shown, 0.1)
     assert np.abs(height).max() < 0.05
     assert error.mean() <= 1.5 * informed.mean()

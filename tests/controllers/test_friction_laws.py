@@ -96,7 +96,7 @@ def test_what_is_called_solved_obeys_its_friction_law_and_rate(quadruped, name, 
 @pytest.mark.slow
 @pytest.mark.parametrize("robot", ["links", "solo12", "go1"])
 @pytest.mark.parametrize("name", NAMES)
-def test_on_every_robot_what_is_called_solved_obeys_its_friction_law_and_rate(name, robot):
+def test_solved_steps_obey_friction_law_and_rate_on_every_robot(name, robot):
     loaded, rng, sliding = robots.load(robot), np.random.default_rng(1), 0
     kp, kd = loaded.acceleration_gains()
     for mu in (0.05, 0.15, 0.3, 0.6, 1.0):

@@ -43,7 +43,7 @@ def command(standing, share=1.0, control=None, **changes):
 
 
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-qp-1", "id-sap", "id-constraint", "id-coulomb-smooth"])
-def test_an_error_that_contacts_forbid_asks_for_inner_forces_with_the_stiffness_of_the_feedback(standing, name):
+def test_a_joint_error_that_contacts_forbid_causes_internal_forces(standing, name):
     control = walker.controller(name, mu=10.0)
     rest, held = command(standing, 0.0, control), command(standing, 1.0, control)
     assert held.tau - rest.tau == pytest.approx(standing[-1], rel=1e-4, abs=1e-4 * np.abs(standing[-1]).max())

@@ -47,10 +47,10 @@ class Fixed:
 
 
 def test_a_centred_reference_is_the_motion_at_the_beginning_of_the_period():
-    told = centred(planner, H)(NOW)
-    np.testing.assert_allclose(told.q, position(NOW.t), rtol=0, atol=1e-14)
-    np.testing.assert_allclose(told.v, speed(NOW.t), rtol=0, atol=1e-12)  # differences over 4 ms of 1e-15
-    np.testing.assert_array_equal(told.a, ACCELERATION)
+    now_reference = centred(planner, H)(NOW)
+    np.testing.assert_allclose(now_reference.q, position(NOW.t), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(now_reference.v, speed(NOW.t), rtol=0, atol=1e-12)  # differences over 4 ms of 1e-15
+    np.testing.assert_array_equal(now_reference.a, ACCELERATION)
 
 
 def test_the_drive_holds_the_joints_to_the_motion_in_the_middle_of_the_period():

@@ -142,7 +142,7 @@ def test_a_quaternion_that_is_not_of_unit_length_is_refused(length):
 def test_arrays_of_any_kind_give_the_torque_of_plain_ones(name, kind):
     """Values that single precision holds, so that the torque is the same to the bit."""
 
-    def made(x):
+    def build(x):
         if kind == "backward":
             return x[::-1].copy()[::-1]
         if kind == "pickled":
@@ -169,8 +169,8 @@ def test_arrays_of_any_kind_give_the_torque_of_plain_ones(name, kind):
     reference = structs.replace(reference, **{key: single(getattr(reference, key)) for key in REFERENCE})
     plain = walker.controller(name)(state, reference)
     other = walker.controller(name)(
-        structs.replace(state, **{key: made(getattr(state, key)) for key in STATE}),
-        structs.replace(reference, **{key: made(getattr(reference, key)) for key in REFERENCE}),
+        structs.replace(state, **{key: build(getattr(state, key)) for key in STATE}),
+        structs.replace(reference, **{key: build(getattr(reference, key)) for key in REFERENCE}),
     )
     assert plain.status is other.status is Status.SOLVED
     np.testing.assert_array_equal(other.tau, plain.tau)
@@ -194,9 +194,9 @@ class Misnumbered(SphereContacts):
     """Names its last foot by a number that no reference knows."""
 
     def detect(self, margin):
-        near = super().detect(margin).take(np.arange(4))
-        near.identity[-1] = 7
-        return near
+        candidates = super().detect(margin).take(np.arange(4))
+        candidates.identity[-1] = 7
+        return candidates
 
 
 def test_a_contact_that_the_reference_does_not_know_is_refused():
@@ -208,21 +208,21 @@ def test_a_contact_that_the_reference_does_not_know_is_refused():
 class Spoiled(SphereContacts):
     """Hands out contacts one of whose fields is spoiled by `spoil`."""
 
-    spoil = staticmethod(lambda near: near)
+    spoil = staticmethod(lambda candidates: candidates)
 
     def detect(self, margin):
         return self.spoil(super().detect(margin).take(np.arange(4)))
 
 
 def spoiled(field, value):
-    def spoil(near):
-        getattr(near, field)[0] = value
-        return near
+    def spoil(candidates):
+        getattr(candidates, field)[0] = value
+        return candidates
 
     return type("Spoiling", (Spoiled,), {"spoil": staticmethod(spoil)})
 
 
-def raises(near):
+def raises(candidates):
     raise RuntimeError("no camera")
 
 
@@ -234,8 +234,12 @@ def raises(near):
         spoiled("mu", np.nan),
         spoiled("axes", np.nan),
         spoiled("axes", 1e300),
-        type("Between", (Spoiled,), {"spoil": staticmethod(lambda near: replace(near, identity=near.identity + 0.5))}),
-        type("Nothing", (Spoiled,), {"spoil": staticmethod(lambda near: None)}),
+        type(
+            "Between",
+            (Spoiled,),
+            {"spoil": staticmethod(lambda c: replace(c, identity=c.identity + 0.5))},
+        ),
+        type("Nothing", (Spoiled,), {"spoil": staticmethod(lambda candidates: None)}),
         type("Raising", (Spoiled,), {"spoil": staticmethod(raises)}),
     ],
     ids=["negative friction", "NaN friction", "NaN axes", "long axes", "identity between two", "nothing", "raises"],
@@ -295,7 +299,7 @@ def test_sensed_forces_that_cannot_be_are_refused_and_forgotten(forces):
     np.testing.assert_array_equal(control(state, reference).tau, fresh(state, reference).tau)
 
 
-def test_sensed_forces_are_those_of_their_time_whatever_becomes_of_their_arrays():
+def test_sensed_forces_are_copied():
     """A driver reuses its buffer, and a plan changes its number of feet, between two calls."""
     control, other = walker.controller("id-sensed-2"), walker.controller("id-sensed-2")
     state, reference = at_home()
@@ -331,12 +335,12 @@ def attack(name, calls):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(calls):
-            given = structs.replace(state, v=rng.normal(size=18) * 10.0 ** rng.uniform(-6, 3)), reference
+            passed = structs.replace(state, v=rng.normal(size=18) * 10.0 ** rng.uniform(-6, 3)), reference
             for where, field in FIELDS:
                 if rng.random() < 0.12:
                     size = value_of(state, reference, where, field).size
-                    given = replaced(*given, where, field, drawn(rng, size, field))
-            command = control(*given)
+                    passed = replaced(*passed, where, field, drawn(rng, size, field))
+            command = control(*passed)
             assert command.tau.shape == (12,)
             assert np.isfinite(command.tau).all()
             assert (np.abs(command.tau) <= 50.0).all()
@@ -383,7 +387,7 @@ def test_a_copy_remembers_the_last_step_and_goes_its_own_way(name, copied):
         np.testing.assert_array_equal(second.load, first.load)
 
 
-def test_a_controller_that_two_threads_call_at_once_answers_one_of_them_and_tells_the_other():
+def test_a_controller_refuses_a_call_from_a_second_thread():
     """One thread is held up inside of the step, in the detector, while the other calls."""
     inside, done = threading.Event(), threading.Event()
 

@@ -57,8 +57,8 @@ def moving_state(system, rng, speed=0.3):
 def contacts_of(system, state):
     """What the controller must count on: feet below 1 mm, their rows against the landing velocity (planner.md 7)."""
     system.update(state.q, state.v)
-    near = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7).detect(1e-3)
-    return landing_contacts(near, system.from_pinocchio(state.v), scenes.H, Landing())
+    candidates = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7).detect(1e-3)
+    return landing_contacts(candidates, system.from_pinocchio(state.v), scenes.H, Landing())
 
 
 def in_cones(predicted, mu, name):
@@ -101,7 +101,7 @@ def test_in_the_air_joints_accelerate_as_feedback_asks(quadruped, name):
 
 
 @pytest.mark.parametrize("unloading", [False, True])
-def test_torque_and_forces_are_those_of_the_smallest_torque_that_clarabel_finds(quadruped, unloading):
+def test_torque_and_forces_agree_with_clarabels_smallest_torque(quadruped, unloading):
     """The whole step written out: desired velocity, landing rows, projection, stage I, and stage II by Clarabel."""
     rng = np.random.default_rng(int(unloading))
     control = walker.controller(gains=walker.NO_FEEDBACK, landing=Landing(), impacts=False)
@@ -198,7 +198,7 @@ def test_torque_limits_and_friction_cones_hold_whatever_is_asked(quadruped, name
 
 
 @pytest.mark.parametrize("name", [name for name in INVERSE if name != "id-coulomb-qp-raw"])
-def test_torques_change_no_faster_than_the_robot_s_motors_whatever_is_asked(quadruped, name):
+def test_torques_obey_the_rate_limit_for_any_demand(quadruped, name):
     """From one random state to the next; the first torque after a reset has nothing to be near to."""
     rng = np.random.default_rng(1)
     control, rate, limit = walker.controller(name, limit=4.0, limits={"torque_rate": 200.0}), 200.0, 4.0
@@ -245,7 +245,7 @@ def test_the_rate_limit_is_relaxed_after_too_many_releases_and_returns_in_calm_s
     assert np.abs(np.diff(calm[-20:], axis=0)).max() < 1e-9
     command = control(walker.at_home(quadruped), walker.stand(a=np.full(12, 300.0)))
     assert np.abs(command.tau - calm[-1]).max() <= scenes.H * 20.0 * (1.0 + 1e-9)
-    assert driven_wildly()[MOST_RELEASES - 2] > 100.0  # one was let go before, and calm periods are not saved up
+    assert driven_wildly()[MOST_RELEASES - 2] > 100.0  # joints were released before, and calm periods are not saved up
 
 
 def test_the_torque_of_a_motor_falls_with_its_speed_to_nothing_at_no_load(quadruped):
@@ -259,7 +259,7 @@ def test_the_torque_of_a_motor_falls_with_its_speed_to_nothing_at_no_load(quadru
     np.testing.assert_allclose(bounds.least[:5] / scenes.H, [-2.0, -2.0, -1.0, -2.0, -2.0], rtol=1e-12)
 
 
-def test_where_a_speed_takes_torque_away_faster_than_its_rate_the_step_says_so(quadruped):
+def test_a_torque_limit_that_falls_faster_than_the_rate_is_reported(quadruped):
     """From 7.5 to 9 rad/s in the air the largest torque falls from 1 to 0.4 N m, and its rate allows 0.1 N m."""
     control = walker.controller(limit=2.0, limits={"speed": 5.0, "no_load": 10.0, "torque_rate": 100.0})
     state, air = walker.at_home(quadruped), np.zeros(4, dtype=bool)
@@ -281,12 +281,12 @@ class Sticky(SphereContacts):
     """A detector whose contacts pull, which no model takes."""
 
     def detect(self, margin):
-        near = super().detect(margin)
-        return replace(near, stiffness=np.full(len(near), -1.0))
+        candidates = super().detect(margin)
+        return replace(candidates, stiffness=np.full(len(candidates), -1.0))
 
 
 @pytest.mark.slow
-def test_a_landing_that_the_model_does_not_take_is_predicted_without_its_impact(quadruped):
+def test_a_landing_that_the_model_cannot_solve_is_predicted_without_impact(quadruped):
     system = scenes.links()
     setup = Setup(system=system, contacts=Sticky(system, scenes.FEET, scenes.RADIUS, plane(), 0.7), h=scenes.H)
     falling = structs.replace(walker.at_home(quadruped), v=-np.eye(18)[2])
@@ -449,7 +449,7 @@ def test_a_foot_planned_to_stand_but_5_mm_up_is_a_contact_only_while_it_rests(qu
 
 
 @pytest.mark.parametrize("planned", [True, False])
-def test_a_foot_that_meets_the_ground_is_predicted_to_hit_it_and_no_torque_depends_on_that(quadruped, planned):
+def test_a_predicted_impact_changes_no_torque(quadruped, planned):
     """The oracle is a plant's step: the same contact model forward from the torques."""
     state = lifted(quadruped, 1, 5e-5)
     state = structs.replace(state, v=quadruped.to_pinocchio(-0.1 * raise_foot(quadruped, state, 1)))
@@ -463,10 +463,12 @@ def test_a_foot_that_meets_the_ground_is_predicted_to_hit_it_and_no_torque_depen
     assert command.predicted.identity.tolist() == [0, 1, 2, 3]
 
     quadruped.update(state.q, state.v)
-    near = SphereContacts(quadruped, scenes.FEET, scenes.RADIUS, plane(), 0.7).detect(1e-3)
-    near = replace(near, gap=np.array([0.0, 5e-5, 0.0, 0.0]))
-    plant = dissipation.solve(forward_step(quadruped, quadruped.from_pinocchio(state.v), scenes.H * command.tau, near))
-    oracle = near.force_world(plant.impulses, scenes.H)
+    candidates = SphereContacts(quadruped, scenes.FEET, scenes.RADIUS, plane(), 0.7).detect(1e-3)
+    candidates = replace(candidates, gap=np.array([0.0, 5e-5, 0.0, 0.0]))
+    plant = dissipation.solve(
+        forward_step(quadruped, quadruped.from_pinocchio(state.v), scenes.H * command.tau, candidates)
+    )
+    oracle = candidates.force_world(plant.impulses, scenes.H)
     assert oracle[1, 2] > 1.0  # newtons
     np.testing.assert_allclose(command.predicted.force, oracle, rtol=0, atol=1e-6 * walker.WEIGHT)
 
@@ -475,15 +477,13 @@ def test_a_foot_that_meets_the_ground_is_predicted_to_hit_it_and_no_torque_depen
     ("gap", "speed", "meets"),
     [(5e-5, 0.1, True), (2e-4, 0.1, False), (1e-7, 1e-3, False), (-1e-7, 0.1, True), (-1e-4, 0.1, False)],
 )
-def test_a_contact_meets_the_ground_if_it_comes_faster_than_one_at_rest_and_closes_its_gap(
-    quadruped, gap, speed, meets
-):
+def test_a_contact_meets_the_ground_if_it_is_fast_and_closes_its_gap(quadruped, gap, speed, meets):
     state = walker.at_home(quadruped)
     v = -speed * raise_foot(quadruped, state, 1)
-    near = contacts_of(quadruped, state)
-    foot = near.identity.tolist().index(1)
-    gaps = np.where(near.identity == 1, gap, 0.0)
-    contacts = replace(near, gap=gaps, surface_velocity=np.zeros(3 * len(near)))
+    candidates = contacts_of(quadruped, state)
+    foot = candidates.identity.tolist().index(1)
+    gaps = np.where(candidates.identity == 1, gap, 0.0)
+    contacts = replace(candidates, gap=gaps, surface_velocity=np.zeros(3 * len(candidates)))
     assert meets_ground(contacts.arrays, foot, v, scenes.H, 2e-3) == meets
 
 

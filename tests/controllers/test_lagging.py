@@ -39,7 +39,7 @@ def released(assembled, impulse, bounds):
     return lagging(assembled.w, assembled.target, assembled.cones.mu, assembled.b, bounds, impulse, known, HEAP)
 
 
-def test_joints_follow_within_their_bounds_or_lag_behind_with_all_of_their_torque(asked):
+def test_joints_follow_within_bounds_or_lag_with_full_torque(asked):
     """So they do in the scheme's own answer, whose motion these conditions make unique."""
     steps, scheme = asked
     lagging, turned = 0, 0

@@ -1,4 +1,4 @@
-"""The load on the base that is not modelled: learnt from the motion, carried, and told from blows and landings."""
+"""The estimated unmodelled load on the base, which blows and landings must not change."""
 
 from __future__ import annotations
 

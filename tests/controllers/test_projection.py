@@ -70,8 +70,8 @@ def straight_legs(system):
     return rows()
 
 
-def test_singular_legs_lose_a_constraint_instead_of_asking_for_infinite_speed(quadruped):
-    """Straight parallel legs cannot lift one foot and lower its neighbours: nobody can, so it is not asked for."""
+def test_singular_legs_lose_a_constraint_instead_of_demanding_infinite_speed(quadruped):
+    """Straight parallel legs cannot lift one foot and lower its neighbours, so the projection drops this demand."""
     J = straight_legs(quadruped)
     singular = np.linalg.svd(J)[1]
     assert singular[-1] < 1e-12 < singular[-2]

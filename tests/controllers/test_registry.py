@@ -20,7 +20,7 @@ def test_every_controller_on_the_list_stands_within_its_limits(quadruped, name):
 
 
 @pytest.mark.parametrize("name", list(controllers.available()))
-def test_no_joint_is_driven_faster_than_it_can_stop_however_far_beyond_its_end_it_is_asked(quadruped, name):
+def test_no_joint_is_driven_faster_than_it_can_stop(quadruped, name):
     """A knee a milliradian before its end; asked to stay there it gets another torque than asked to go on."""
     end = float(scenes.HOME.max()) + 1e-3
     controller = walker.controller(name, limit=1e4, limits={"lower": -3.0, "upper": end})
@@ -78,8 +78,8 @@ def test_pid_says_that_it_needs_gains_of_the_robot(quadruped):
         controllers.build("pid", controllers.Setup(system=quadruped, contacts=contacts, h=scenes.H))
 
 
-def test_a_controller_of_a_robot_has_the_gains_of_its_file_and_the_period_of_its_rate():
-    """In the air, where joints do what they are told: a kick of v is braked by kd, a way off is made good by kp."""
+def test_a_controller_has_the_gains_of_the_robot_file_and_the_period_of_its_rate():
+    """In the air joints follow the law exactly: kd brakes a velocity error, kp corrects a position error."""
     robot = robots.load("links")
     standing, reference = robot.standing_state(), robot.standing_reference()
     kp, kd = robot.torque_gains(robot.system().actuated_names)
@@ -92,12 +92,12 @@ def test_a_controller_of_a_robot_has_the_gains_of_its_file_and_the_period_of_its
     flying = structs.replace(standing, q=lifted)
     stiffness, damping = robot.acceleration_gains()
     asked = controllers.make("id-coulomb-qp", robot, mu=0.7)(flying, aside).tau
-    told = structs.replace(reference, a=stiffness * off + damping * 2.0 * off)
-    np.testing.assert_allclose(asked, controllers.make("id-coulomb-qp", robot, mu=0.7)(flying, told).tau, atol=1e-9)
+    wish = structs.replace(reference, a=stiffness * off + damping * 2.0 * off)
+    np.testing.assert_allclose(asked, controllers.make("id-coulomb-qp", robot, mu=0.7)(flying, wish).tau, atol=1e-9)
 
     # in ten times the rate, a tenth of the change of velocity
     fast, slow = (
-        controllers.make("id-coulomb-qp", robot, mu=0.7, rate_hz=rate).problem(flying, told).b
+        controllers.make("id-coulomb-qp", robot, mu=0.7, rate_hz=rate).problem(flying, wish).b
         for rate in (10_000.0, 1000.0)
     )
     np.testing.assert_allclose(10.0 * fast, slow, rtol=1e-12)
@@ -110,7 +110,7 @@ def test_settings_reach_the_controller_of_a_robot():
     standing, reference = robot.standing_state(), robot.standing_reference()
     standing.q[2] += 0.003
     counts = [
-        controllers.make("id-coulomb-qp", robot, mu=0.7, settings=told).problem(standing, reference).which.size
-        for told in (None, controllers.InverseSettings(contact_margin_m=0.002))
+        controllers.make("id-coulomb-qp", robot, mu=0.7, settings=wish).problem(standing, reference).which.size
+        for wish in (None, controllers.InverseSettings(contact_margin_m=0.002))
     ]
     assert counts == [4, 0]

@@ -232,7 +232,7 @@ def test_exactness_is_relaxed_only_if_the_exact_problem_failed(quadruped, status
 
 @pytest.mark.parametrize("gap", [0.0, 1e-3, 4e-3])
 def test_a_foot_in_the_air_comes_down_no_further_than_its_gap(quadruped, gap):
-    """Told to come down by 5 mm within the step, it stops at the ground, without a force."""
+    """A foot that is to descend by 5 mm within the step stops at the ground, without a force."""
     state = walker.at_home(quadruped)
     quadruped.update(state.q, np.zeros(18))
     contacts = scenes.foot_contacts(quadruped, 0.7, gap=np.array([0.0, 0.0, 0.0, gap]))

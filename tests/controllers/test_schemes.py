@@ -40,12 +40,12 @@ def test_records_know_the_model_of_every_scheme_by_the_name_of_its_plant():
 @pytest.mark.parametrize(("regularization", "dropped"), [(0.0, ()), (1e-10, ("exactness",))])
 def test_a_step_with_a_regularized_problem_reports_it(scheme, regularization, dropped):
     problem = random_step(np.random.default_rng(0), feet=True, inverse=True, contacts=2)
-    found = coulomb.solve(problem)
-    assert found.status is Status.SOLVED
+    solution = coulomb.solve(problem)
+    assert solution.status is Status.SOLVED
     if regularization > 0.0:
-        found = structs.replace(found, status=Status.REPAIRED, regularization=regularization, note="regularized")
-    in_python = replace(scheme, solve=None, model=lambda *_: found)
-    assert answered(in_python, asked(problem, np.zeros(found.multipliers.size))).dropped == dropped
+        solution = structs.replace(solution, status=Status.REPAIRED, regularization=regularization, note="regularized")
+    in_python = replace(scheme, solve=None, model=lambda *_: solution)
+    assert answered(in_python, asked(problem, np.zeros(solution.multipliers.size))).dropped == dropped
 
 
 def test_of_all_torques_the_nearest_to_one_that_is_possible_is_that_one(quadruped, standing):
@@ -70,7 +70,7 @@ def test_of_all_torques_the_nearest_to_one_that_is_possible_is_that_one(quadrupe
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_feet_that_creep_by_rounding_share_their_load_next_to_the_last_torque(quadruped, seed):
+def test_feet_that_creep_by_rounding_share_close_to_the_last_torque(quadruped, seed):
     """The search leaves 1e-12 m/s, which is no motion, but misses the law in the units of feet that have none."""
     control = walker.controller("id-coulomb-smooth")
     last = control(walker.at_home(quadruped), walker.stand())
@@ -102,7 +102,7 @@ def test_feet_that_cannot_all_stick_do_not_stick(quadruped, standing, foot):
     assert answer.residual > 1e-3
 
 
-def test_where_nothing_has_a_solution_the_last_torque_is_repeated_and_nothing_is_predicted(quadruped):
+def test_without_any_solution_the_last_torque_is_repeated(quadruped):
     control = walker.controller("id-coulomb-lcp")
     state = walker.at_home(quadruped)
     last = control(state, walker.stand()).tau

@@ -17,12 +17,12 @@ STEPS = 100
 def standing_forces(system, mu, turned, steps=STEPS):
     """Forces of four feet, shape (steps, 4, 3) [N], while hips are to turn by `turned` more than they can."""
     control = walker.controller("id-sensed-1", mu=mu)
-    told = np.zeros(12)
-    told[::3] = turned * np.sign(scenes.HOME[::3])
-    reference = walker.stand(q=scenes.HOME + told)
+    demand = np.zeros(12)
+    demand[::3] = turned * np.sign(scenes.HOME[::3])
+    reference = walker.stand(q=scenes.HOME + demand)
     q, v = scenes.home(system), np.zeros(18)
     sensed = walker.controller(mu=mu)(State(t=0.0, q=q, v=v), walker.stand()).predicted
-    found = []
+    history = []
     for k in range(steps):
         tau = control(State(t=k * scenes.H, q=q, v=v, forces=sensed), reference).tau
         system.update(q, v)
@@ -30,10 +30,10 @@ def standing_forces(system, mu, turned, steps=STEPS):
         solution = coulomb.solve(forward_step(system, system.from_pinocchio(v), scenes.H * tau, contacts))
         force = contacts.force_world(solution.impulses, scenes.H)
         sensed = ContactForces(identity=contacts.identity, force=force, normal=contacts.axes[:, 0].copy())
-        found.append(force)
+        history.append(force)
         v = system.to_pinocchio(solution.v_plus)
         q = system.integrate(q, solution.v_plus, scenes.H)
-    return np.array(found)
+    return np.array(history)
 
 
 @pytest.mark.parametrize("mu", [0.7, np.inf])
@@ -43,7 +43,7 @@ def test_forces_under_the_actual_motion_are_unchanged(quadruped, mu):
     np.testing.assert_allclose(force, force[:1].repeat(STEPS, axis=0), rtol=0, atol=2.5e-5)
 
 
-def test_what_feet_that_stick_cannot_do_is_collected_as_internal_force_at_the_same_rate(quadruped):
+def test_sticking_feet_integrate_forbidden_demands_as_internal_forces(quadruped):
     slow, fast = (standing_forces(quadruped, np.inf, turned)[:, 0, 1] for turned in (0.005, 0.01))
     grown, more = np.diff(slow), np.diff(fast)
     assert np.all(more < 0.0)  # inwards, without end

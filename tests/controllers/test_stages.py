@@ -71,8 +71,8 @@ def test_a_foot_lands_until_it_neither_nears_the_ground_nor_slides(quadruped, ve
     state = moving_foot(quadruped, velocity, gap)
     landed = np.full(4, np.inf)
     landed[1] = since
-    found = assembled(state, walker.stand(since_touchdown=landed)).contacts.identity
-    assert found.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
+    result = assembled(state, walker.stand(since_touchdown=landed)).contacts.identity
+    assert result.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
 
 
 def test_an_assembled_step_is_relative_to_landing_velocities_and_the_last_torques(quadruped):
@@ -133,7 +133,7 @@ def asked(problem, **changes):
 
 
 def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_hold():
-    """Velocities: a body, and two fingers told to close on it; the first, faster one would leave a wall."""
+    """Velocities of a body and two fingers that close on it; the first, faster finger would leave a wall."""
     x, left, right = np.eye(3)
     normals = np.array([x - left, right - x, left])
     contacts = Contacts(
@@ -144,8 +144,8 @@ def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_h
         mu=np.full(3, 0.5),
         jacobian=np.vstack((normals, np.zeros((6, 3)))),
     )
-    told = Prescribed(index=np.array([1, 2]), velocity=np.array([0.3, -0.1]))
-    problem = StepProblem(h=scenes.H, M=np.eye(3), kappa=np.zeros(3), contacts=contacts, prescribed=told)
+    fingers = Prescribed(index=np.array([1, 2]), velocity=np.array([0.3, -0.1]))
+    problem = StepProblem(h=scenes.H, M=np.eye(3), kappa=np.zeros(3), contacts=contacts, prescribed=fingers)
     assert no_slip.solve(problem).status is Status.FALLBACK
     assembled = step_from_problem(
         problem, Cones(contacts.mu, np.zeros(3, dtype=bool), np.zeros(3), 1e-3), last=np.zeros(2)
@@ -170,7 +170,7 @@ def test_a_scheme_gives_the_same_torque_in_python_as_compiled(quadruped, name):
     np.testing.assert_allclose(python.impulses, compiled.impulses, rtol=0, atol=1e-6)
 
 
-def test_a_contact_without_a_bound_on_friction_may_brace_and_motors_have_their_own_limits(quadruped):
+def test_a_contact_with_unbounded_friction_may_push_without_bound(quadruped):
     problem = stood(quadruped, 30.0 * np.random.default_rng(0).normal(size=12), mu=np.inf)
     free = nearest(problem)
     f_N, f_S, f_T = free.impulses.T
@@ -191,14 +191,14 @@ def test_a_motion_that_nothing_allows_has_no_repair(quadruped):
     assert nearest(sliding, bounds=Bounds(np.full(12, -1e-6), np.full(12, 1e-6))) is None
 
 
-def test_a_step_that_stage_two_cannot_share_keeps_the_model_s_impulses_and_says_so(quadruped):
+def test_a_failure_of_stage_two_keeps_the_impulses_of_the_model(quadruped):
     problem = stood(quadruped, np.zeros(12))
-    found = dissipation.solve(problem)
-    pulling = structs.replace(found, impulses=-found.impulses)  # outside all cones
+    result = dissipation.solve(problem)
+    pulling = structs.replace(result, impulses=-result.impulses)  # outside all cones
     kept = answered(replace(COULOMB_QP, solve=None, model=lambda *_: pulling), asked(problem))
     assert kept.status is Status.REPAIRED
     assert kept.dropped == ()
     np.testing.assert_array_equal(kept.impulses, pulling.impulses)
-    shared = answered(replace(COULOMB_QP, solve=None, model=lambda *_: found), asked(problem))
+    shared = answered(replace(COULOMB_QP, solve=None, model=lambda *_: result), asked(problem))
     assert shared.status is Status.SOLVED
-    assert np.linalg.norm(shared.motor_impulse) <= np.linalg.norm(found.multipliers) * (1.0 + 1e-9)
+    assert np.linalg.norm(shared.motor_impulse) <= np.linalg.norm(result.multipliers) * (1.0 + 1e-9)

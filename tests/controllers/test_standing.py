@@ -65,7 +65,7 @@ class StandingLoop:
         return np.concatenate([*self.memory, pin.difference(self.model, self.start.q, end.q), end.v])
 
     def eigenvalues(self, step=1e-6):
-        """Those of the map, by central differences, shape (size,)."""
+        """Return the eigenvalues of the map by central differences, shape (size,)."""
         slopes = [(self.after(way) - self.after(-way)) / (2.0 * step) for way in step * np.eye(self.size)]
         return np.linalg.eigvals(np.array(slopes))
 

@@ -60,8 +60,8 @@ class ThreeFeet(SphereContacts):
     """Foot spheres of which the last is never found: an override that must be obeyed."""
 
     def detect(self, margin):
-        near = super().detect(margin)
-        return near.take(near.identity != 3)
+        candidates = super().detect(margin)
+        return candidates.take(candidates.identity != 3)
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -70,7 +70,7 @@ def test_a_detector_that_overrides_detect_is_obeyed(quadruped, name):
     assert command.predicted.identity.tolist() == [0, 1, 2]
 
 
-def test_joints_are_asked_for_what_the_feedback_law_says_whatever_kind_they_are():
+def test_the_demand_is_the_feedback_law_for_every_kind_of_joint():
     """A base of one velocity, a revolute joint, a continuous one given by cosine and sine, and one near its end."""
     none, h = np.zeros(0), 1e-2
     terms = MachineTerms(
@@ -86,27 +86,27 @@ def test_joints_are_asked_for_what_the_feedback_law_says_whatever_kind_they_are(
     law = JointLaw(
         kp=np.array([400.0, 300.0, 9.0]), kd=np.array([40.0, 30.0, 9.0]), limit=np.full(3, np.inf), room=room
     )
-    angle, told = np.array([0.3, 2.0, 0.499]), np.array([0.4, 1.5, 0.0])
-    v, v_told, a_told = np.array([9.0, 0.5, -1.0, 0.0]), np.array([0.2, 0.0, 0.0]), np.array([3.0, 7.0, 1e6])
-    given = Inputs(
+    angle, goal = np.array([0.3, 2.0, 0.499]), np.array([0.4, 1.5, 0.0])
+    v, v_goal, a_goal = np.array([9.0, 0.5, -1.0, 0.0]), np.array([0.2, 0.0, 0.0]), np.array([3.0, 7.0, 1e6])
+    wish = Inputs(
         q=np.array([77.0, 77.0, angle[0], np.cos(angle[1]), np.sin(angle[1]), angle[2]]),
         v=none,
-        joint_q=told,
-        joint_v=v_told,
-        joint_a=a_told,
+        joint_q=goal,
+        joint_v=v_goal,
+        joint_a=a_goal,
         stance=np.zeros(0, dtype=np.bool_),
         since_touchdown=none,
         to_liftoff=none,
     )
     b = np.empty(3)
-    demand(terms, law, h, given, v, b)
-    wanted = v[1:] + h * (a_told + law.kp * (told - angle) + law.kd * (v_told - v[1:]))
+    demand(terms, law, h, wish, v, b)
+    wanted = v[1:] + h * (a_goal + law.kp * (goal - angle) + law.kd * (v_goal - v[1:]))
     np.testing.assert_allclose(b[:2], wanted[:2], rtol=1e-14)
     assert b[2] == nearing(angle[2], 0.5, h) < wanted[2]
 
 
 @pytest.mark.parametrize("name", TWO_STAGES)
-def test_the_shortcut_gives_the_torques_of_the_scheme_and_says_who_solved_the_step(quadruped, name):
+def test_the_shortcut_gives_the_torques_of_the_scheme_and_is_reported(quadruped, name):
     short, full = (controller(SCHEMES[name], shortcut=on) for on in (True, False))
     stuck = 0
     for state, reference in steps(quadruped, np.random.default_rng(3)):
@@ -163,7 +163,7 @@ def test_without_friction_a_motion_that_no_impulse_gives_is_not_called_sticking(
 
 
 @pytest.mark.parametrize("name", TWO_STAGES)
-def test_where_sticking_takes_more_friction_than_there_is_the_model_decides(quadruped, name):
+def test_the_model_decides_if_sticking_needs_too_much_friction(quadruped, name):
     # joints that move the resting base sideways at half of gravity while the feet stand: friction of 0.5 is needed
     state = walker.at_home(quadruped)
     quadruped.update(state.q, state.v)

@@ -48,16 +48,16 @@ def wrench(points, patch, forces):
     """Force and moment about the middle of each sole [N, N m], shape (soles, 6)."""
     force = np.zeros_like(points)
     force[forces.identity] = forces.force
-    found = []
+    result = []
     for foot in range(patch.max() + 1):
         corners = patch == foot
         arm = points[corners] - points[corners].mean(axis=0)
-        found.append(np.r_[force[corners].sum(axis=0), np.cross(arm, force[corners]).sum(axis=0)])
-    return np.array(found)
+        result.append(np.r_[force[corners].sum(axis=0), np.cross(arm, force[corners]).sum(axis=0)])
+    return np.array(result)
 
 
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp"])
-def test_the_base_of_a_quadruped_follows_its_task_though_the_joints_are_to_stand_still(name):
+def test_a_base_task_takes_priority_over_joints_at_rest(name):
     robot = robots.load("go1")
     base = tasks.Frame("trunk", strict=True)
     controller = controllers.make(name, robot, mu=0.6, tasks=[base, tasks.Posture(kp=30.0)])
@@ -117,7 +117,7 @@ def test_a_demand_beyond_friction_is_cut_to_what_the_cones_hold():
     assert command.demand == "free"
 
 
-def test_a_demand_that_no_motion_without_slip_meets_says_so_and_has_torques():
+def test_an_infeasible_demand_is_reported_and_has_torques():
     robot = robots.load("go1")
     base = tasks.Frame("trunk", "position", kp=0.0, strict=True)
     controller = controllers.make("id-coulomb-qp", robot, mu=0.3, tasks=[base])
@@ -145,8 +145,8 @@ def test_in_flight_the_joints_follow_and_momentum_is_conserved():
     a = np.linalg.solve(system.M, np.r_[np.zeros(6), command.tau] - system.bias)
     frame, data = system.model.getFrameId("FL_foot"), system.model.createData()
     pin.forwardKinematics(system.model, data, q, state.v, a)
-    found = pin.getFrameClassicalAcceleration(system.model, data, frame, pin.LOCAL_WORLD_ALIGNED).linear
-    np.testing.assert_allclose(found, [1.0, 2.0, 3.0], atol=1e-9)
+    result = pin.getFrameClassicalAcceleration(system.model, data, frame, pin.LOCAL_WORLD_ALIGNED).linear
+    np.testing.assert_allclose(result, [1.0, 2.0, 3.0], atol=1e-9)
 
 
 def test_tasks_may_serve_two_controllers_and_copies_have_their_own():
@@ -207,16 +207,16 @@ def test_an_attribute_that_a_task_does_not_have_is_refused(task):
 
 def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
     of = moving(np.random.default_rng(0), "talos")
-    near = of.contacts.detect(np.inf)
+    candidates = of.contacts.detect(np.inf)
     asked = np.random.default_rng(1).standard_normal(24)
     target = asked.copy()
-    J, goal = as_rigid(near.arrays, of.contacts.patch, 6, target, HEAP)
+    J, goal = as_rigid(candidates.arrays, of.contacts.patch, 6, target, HEAP)
     assert J.shape == (12, of.v.size)  # a twist for each sole asks for the same
-    same = np.linalg.lstsq(near.jacobian, target, rcond=1e-10)[0]
+    same = np.linalg.lstsq(candidates.jacobian, target, rcond=1e-10)[0]
     np.testing.assert_allclose(np.linalg.lstsq(J, goal)[0], same, atol=1e-9)
     for foot in (0, 1):
         rows = [axis * 8 + i for axis, i in itertools.product(range(3), np.flatnonzero(of.contacts.patch == foot))]
-        twists = near.jacobian[rows][:, :6]
+        twists = candidates.jacobian[rows][:, :6]
         best = twists @ np.linalg.lstsq(twists, asked[rows])[0]
         np.testing.assert_allclose(target[rows], best, atol=1e-12)
 
@@ -240,7 +240,7 @@ def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
         (lambda: tasks.Posture(weight="heavy"), InputError, "weights of the posture must be numbers"),
     ],
 )
-def test_what_cannot_be_a_task_is_refused_in_one_line(make, error, words):
+def test_invalid_tasks_are_refused_in_one_line(make, error, words):
     with pytest.raises(error, match=words) as caught:
         make()
     assert "\n" not in str(caught.value)
@@ -296,7 +296,7 @@ def test_the_error_of_a_task_is_that_of_the_controller_that_stepped_last():
     np.testing.assert_allclose(com.error, [0.0, 0.0, 0.01], atol=1e-12)
 
 
-def test_no_tasks_are_none_and_a_bare_one_gets_one_line():
+def test_a_task_outside_a_list_is_refused_in_one_line():
     robot = robots.load("go1")
     state, reference = robot.standing_state(), robot.standing_reference()
     command = controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=None)(state, reference)
@@ -334,7 +334,7 @@ def on_heels(command):
     return command.predicted.force[np.isin(command.predicted.identity, HEELS), 2].sum()
 
 
-def test_a_lifted_heel_carries_no_force_until_it_lands_and_a_sole_that_seems_tilted_stands_flat():
+def test_a_lifted_heel_carries_no_force_until_it_lands():
     robot = robots.load("g1")
     contacts, reference = robot.contacts(0.6), robot.standing_reference()
     controller, fresh = (controllers.make("id-coulomb-qp", robot, mu=0.6) for _ in range(2))

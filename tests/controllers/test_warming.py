@@ -82,7 +82,7 @@ def kernels_loaded(code: str, name: str, begin: str, robot: str = "links") -> tu
         ),
     ],
 )
-def test_after_warming_no_call_loads_or_compiles_a_kernel_whatever_it_is_asked(name, robot):
+def test_after_warming_no_call_loads_or_compiles_a_kernel(name, robot):
     loaded, ended = kernels_loaded(HARD, name, "warm", robot)
     assert {"SOLVED", "REPAIRED"} <= set(ended)
     assert loaded == 0

@@ -34,8 +34,8 @@ def controller(
 ) -> Controller:
     """A controller with terms of its own, on level ground."""
     effort = None if limit is None else np.full(12, limit)
-    given = ActuatorLimits.none(12)._replace(**{name: np.full(12, bound) for name, bound in (limits or {}).items()})
-    system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort, limits=given)
+    ranges = ActuatorLimits.none(12)._replace(**{name: np.full(12, bound) for name, bound in (limits or {}).items()})
+    system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort, limits=ranges)
     setup = Setup(
         system=system,
         contacts=SphereContacts(system, frames, scenes.RADIUS, plane(), mu),

@@ -128,8 +128,8 @@ def test_a_machine_with_one_velocity_has_compiled_terms():
     model.appendBodyToJoint(hinge, pin.Inertia.Random(), pin.SE3.Random())
     compiled, system = machine(model), System(model)
     assert isinstance(compiled, CompiledSystem)
-    for made in (compiled, system):
-        made.update(np.array([0.3]), np.array([-2.0]))
+    for one in (compiled, system):
+        one.update(np.array([0.3]), np.array([-2.0]))
     require_same(compiled, system)
 
 

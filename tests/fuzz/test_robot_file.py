@@ -17,7 +17,7 @@ from tests.robots import descriptions
 SOUND = descriptions.ROBOT_FILE
 
 
-def told(folder, text: str) -> robots.Report:
+def checked(folder, text: str) -> robots.Report:
     """What the check says of the mule with this robot file: printable lines."""
     descriptions.write(folder)
     (folder / "robot.toml").write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -42,10 +42,10 @@ ENTRY = re.compile(r"^(\S+) = (.+)$", re.MULTILINE)
 @pytest.mark.parametrize("value", one_fast(VALUES, *VALUES[::5]), ids=range(len(VALUES)))
 def test_no_entry_takes_every_value(tmp_path, value):
     """Each key of the file in turn; some values fit some keys."""
-    told_of = 0
+    unfit = 0
     for entry in ENTRY.finditer(SOUND):
-        told_of += not told(tmp_path, f"{SOUND[: entry.start(2)]}{value}{SOUND[entry.end(2) :]}").fit
-    assert told_of > 5
+        unfit += not checked(tmp_path, f"{SOUND[: entry.start(2)]}{value}{SOUND[entry.end(2) :]}").fit
+    assert unfit > 5
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_no_entry_takes_every_value(tmp_path, value):
     ["../../../../../../etc/passwd", "/etc/passwd", "package:numpy/../../../etc/passwd", "package:../../etc/passwd",
      "package:", "package:/etc/passwd", "x" * 5000, "package:" + "x" * 5000 + "/y", "/dev/zero", ".", ""],
 )  # fmt: skip
-def test_a_urdf_elsewhere_is_read_as_one_or_refused_without_showing_what_it_holds(tmp_path, urdf):
-    report = told(tmp_path, SOUND.replace("mule.urdf", urdf))
+def test_a_file_that_is_not_a_urdf_is_refused_without_showing_its_text(tmp_path, urdf):
+    report = checked(tmp_path, SOUND.replace("mule.urdf", urdf))
     assert not report.fit
     assert "root:" not in " ".join(report.problems)
 
@@ -74,7 +74,7 @@ def test_lines_cut_doubled_or_exchanged_are_reported_or_harmless(tmp_path, effor
             else:
                 other = goal % len(text)
                 text[at], text[other] = text[other], text[at]
-        told(tmp_path, "\n".join(text))
+        checked(tmp_path, "\n".join(text))
 
     change = st.tuples(st.integers(0, 200), st.integers(0, 200), st.sampled_from(["cut", "double", "exchange"]))
     explore(law, st.lists(change, min_size=1, max_size=3), 60, effort)
@@ -84,17 +84,17 @@ def test_lines_cut_doubled_or_exchanged_are_reported_or_harmless(tmp_path, effor
 def test_a_key_of_absurdly_many_parts_is_refused_at_once(tmp_path, key):
     """The reader of TOML takes time by the square of the parts: minutes for a file of the size that is allowed."""
     began = time.process_time()
-    (line,) = told(tmp_path, SOUND + key.format(".".join(["gait"] * 100_000))).problems
+    (line,) = checked(tmp_path, SOUND + key.format(".".join(["gait"] * 100_000))).problems
     assert "more than 1000 dots" in line
     assert time.process_time() - began < 10.0
 
 
 def test_a_mark_in_front_is_passed_over(tmp_path):
-    assert told(tmp_path, "\ufeff" + SOUND).fit
+    assert checked(tmp_path, "\ufeff" + SOUND).fit
 
 
 def test_a_robot_file_of_absurd_size_is_not_read(tmp_path):
-    (line,) = told(tmp_path, SOUND + "#" * schema.MOST_BYTES).problems
+    (line,) = checked(tmp_path, SOUND + "#" * schema.MOST_BYTES).problems
     assert "larger than 1 MiB" in line
 
 

@@ -37,7 +37,7 @@ def watched():
     return lists
 
 
-def told(folder, text: str | bytes) -> robots.Report:
+def checked(folder, text: str | bytes) -> robots.Report:
     """What the check says of the mule with this URDF; whatever it says is printable and on one line each."""
     descriptions.write(folder)
     path = folder / "mule.urdf"
@@ -81,7 +81,7 @@ def machine(n: int, parent, kind: str = "revolute") -> str:
 )
 def test_a_machine_of_absurd_size_is_refused_at_once(tmp_path, text, line):
     began = time.process_time()
-    assert line in told(tmp_path, text).problems[0]
+    assert line in checked(tmp_path, text).problems[0]
     assert time.process_time() - began < PROMPT
 
 
@@ -118,7 +118,7 @@ def test_what_never_ends_is_not_read(tmp_path, kind, which):
     ids=["external type", "external entity", "billion laughs", "parameter entity"],
 )  # fmt: skip
 def test_entities_are_refused_before_they_expand(tmp_path, entity):
-    (line,) = told(tmp_path, f"{entity}<robot name='x'><link name='&a11;'/></robot>").problems
+    (line,) = checked(tmp_path, f"{entity}<robot name='x'><link name='&a11;'/></robot>").problems
     assert "it declares a document type or an entity; delete that" in line
 
 
@@ -146,7 +146,7 @@ def test_meshes_outside_are_refused_and_nothing_outside_is_opened(tmp_path, name
     opened: list[str] = []
     watched.append(opened)
     try:
-        report = told(tmp_path, text)
+        report = checked(tmp_path, text)
     finally:
         watched.clear()
     assert "collision mesh" in report.problems[0]
@@ -159,7 +159,7 @@ NAMES = ["l" * 10_000, "\u009b31m", "&#10;two", "&#9;lines", "a/../../b", "%s%n"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_shown_short_and_harmless(tmp_path, name):
-    """No line break, no letters that steer a terminal: `told` looks at each line."""
+    """No line break, no letters that steer a terminal: `checked` looks at each line."""
     for text in (
         SOUND.replace('<axis xyz="1 0 0"/>', '<axis xyz="0 0 0"/>', 1).replace("FL_hip", name),
         SOUND.replace('<parent link="trunk"/>', f'<parent link="{name}"/>', 1),
@@ -167,7 +167,7 @@ def test_names_are_shown_short_and_harmless(tmp_path, name):
         SOUND.replace('value="4"', f'value="{name}"', 1),
         SOUND.replace("robot", f"{'r' * 10_000}"),
     ):
-        assert not told(tmp_path, text).fit
+        assert not checked(tmp_path, text).fit
 
 
 NUMBERS = [
@@ -181,7 +181,7 @@ ELEMENT = re.compile(
 
 def fit_runs(folder, text) -> None:
     """What the check lets pass can be computed with."""
-    if told(folder, text).fit:
+    if checked(folder, text).fit:
         system = robots.load(folder).system()
         assert (system.M == system.M.T).all()
 
@@ -223,7 +223,7 @@ def test_elements_missing_doubled_or_moved_are_reported_or_harmless(tmp_path, ef
 @EFFORT
 def test_bytes_that_are_no_urdf_are_reported(tmp_path, effort):
     def law(junk):
-        assert not told(tmp_path, junk).fit
+        assert not checked(tmp_path, junk).fit
 
     cut = st.binary(max_size=40).map(lambda junk: SOUND.encode()[:2000] + junk)
     explore(law, st.binary(max_size=200) | cut, 40, effort)
@@ -244,7 +244,7 @@ def test_a_path_without_a_file_is_reported(tmp_path, kind, which):
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
 def test_a_urdf_in_another_encoding_is_read_or_refused(tmp_path, encoding):
-    told(tmp_path, f'<?xml version="1.0" encoding="{encoding}"?>{SOUND}'.encode(encoding))
+    checked(tmp_path, f'<?xml version="1.0" encoding="{encoding}"?>{SOUND}'.encode(encoding))
 
 
 def test_the_command_says_one_line_and_has_no_traceback(tmp_path, capsys):

@@ -56,8 +56,8 @@ def test_the_miss_has_no_unit(mass, speed):
 def test_a_projection_onto_the_cone_leaves_what_its_polar_cone_holds(r, mu):
     """Moreau's decomposition, which only the nearest point has."""
     friction = np.full(4, mu)
-    near = onto_cones(r, friction)
-    rest = near - r  # in the dual cone K*, and orthogonal to the point
-    assert (np.linalg.norm(near[:, 1:], axis=1) <= mu * near[:, 0] + 1e-12).all()
+    projected = onto_cones(r, friction)
+    rest = projected - r  # in the dual cone K*, and orthogonal to the point
+    assert (np.linalg.norm(projected[:, 1:], axis=1) <= mu * projected[:, 0] + 1e-12).all()
     assert (mu * np.linalg.norm(rest[:, 1:], axis=1) <= rest[:, 0] + 1e-9).all()
-    assert np.abs((near * rest).sum(axis=1)).max() < 1e-9
+    assert np.abs((projected * rest).sum(axis=1)).max() < 1e-9

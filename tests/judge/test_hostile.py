@@ -1,4 +1,4 @@
-"""Models on problems in which nothing is of one size, each contact judged in its own units."""
+"""Models on problems of very different scales; each contact is judged in its own scale."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_far_contact_does_not_hide_a_wrong_one(name):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("nearly_rigid", "sap")])
 def test_an_approach_that_nothing_can_stop_is_reported_beside_any_far_contact(name):
-    """A slow squeeze passed as solved where a far contact set the unit of velocity."""
+    """Slow conflicting velocities must not pass as solved if a distant contact is fast."""
     problem = point_masses([1.0, 1.0], [0.0, 0.0, -0.3, 0.0, 0.0, 0.0], [0.0, 1e6], [0.6, 0.6])
     still = replace(problem, prescribed=Prescribed(index=np.arange(3), velocity=np.array([0.0, 0.0, -0.3])))
     assert MODELS[name](still, None).status is Status.FALLBACK

@@ -116,12 +116,12 @@ def test_momentum_that_is_lost_and_numbers_that_are_not_finite_are_seen(law):
 def test_projections_are_the_nearest_points_within_the_bound(project, order):
     rng = np.random.default_rng(0)
     x, radius = 3.0 * rng.normal(size=(200, 2)), rng.uniform(0.0, 2.0, 200)
-    near = project(x, radius)
-    assert (np.linalg.norm(near, ord=order, axis=1) <= radius + 1e-12).all()
+    projected = project(x, radius)
+    assert (np.linalg.norm(projected, ord=order, axis=1) <= radius + 1e-12).all()
     for _ in range(50):  # no other point of the set makes an acute angle with the rest
         other = rng.normal(size=(200, 2))
         other *= (radius * rng.uniform(size=200) / np.linalg.norm(other, ord=order, axis=1))[:, None]
-        assert (((x - near) * (other - near)).sum(axis=1) <= 1e-12).all()
+        assert (((x - projected) * (other - projected)).sum(axis=1) <= 1e-12).all()
 
 
 @pytest.mark.parametrize("solve", [no_slip.solve, dissipation.no_slip_qp])

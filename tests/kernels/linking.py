@@ -41,8 +41,8 @@ def twice(where: int, values: Array, times: int) -> float:
 @njit(cache=True)
 def total(values: Array, times: int) -> float:
     """The sum of what `scale` gives."""
-    found = scale(values, times)
-    return float(found.values.sum() + found.times)
+    product = scale(values, times)
+    return float(product.values.sum() + product.times)
 
 
 @njit(cache=True)
@@ -91,6 +91,6 @@ def far(values: Array, limit: float) -> bool:
 
 
 @njit(cache=True)
-def near(values: Array, limit: float) -> bool:
-    """True if it is not."""
+def below(values: Array, limit: float) -> bool:
+    """True if a vector is not longer than the limit."""
     return not far(values, limit)

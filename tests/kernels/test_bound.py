@@ -45,7 +45,7 @@ def _first(bound: Bound) -> float:
     return float(values[0])
 
 
-def test_what_is_bound_within_what_is_bound_lives_on_however_often_it_is_looked_at():
+def test_nested_bound_values_stay_alive_after_repeated_reads():
     values = np.arange(6.0)
     alive = weakref.ref(values)
     bound = bind((bind((values,)), 1.0))
@@ -69,7 +69,7 @@ def _sum(bound: Bound) -> float:
     return float(values.sum())
 
 
-def test_what_is_put_in_its_place_is_seen_and_what_was_bound_before_is_let_go():
+def test_put_replaces_bound_values_and_releases_the_old_ones():
     before, after = np.ones(3), np.arange(6.0)
     alive = weakref.ref(before)
     bound = bind((before,))

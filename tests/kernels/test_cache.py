@@ -1,4 +1,4 @@
-"""Compiled code from a file is run only as it was written; else it is compiled anew, and the user is told so."""
+"""Damaged files of compiled code are not run: the code is compiled again, and a line is printed."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_linked_kernel_with_a_flipped_bit_gives_what_it_gives(tmp_path):
     assert damaged == (first[0], f"idcontrol: {file} is damaged: compiled anew\n")
 
 
-def test_code_that_another_user_has_compiled_is_read_and_the_rest_is_written_elsewhere(tmp_path):
+def test_cached_code_of_another_user_is_read_and_new_code_is_written_elsewhere(tmp_path):
     shared, own = tmp_path / "shared", tmp_path / "own"
     for folder in (shared, own):
         folder.mkdir()
@@ -161,7 +161,7 @@ def test_environments_that_share_sources_keep_a_file_each(tmp_path, monkeypatch)
 @pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
 def test_kernels_without_a_folder_to_write_to_are_kept_in_a_temporary_one(tmp_path):
     shutil.copy(linking.__file__, tmp_path / "linking.py")
-    (tmp_path / "__pycache__").touch()  # no folder, so that nobody can write there
+    (tmp_path / "__pycache__").touch()  # a file in place of the folder cannot be written into
     (tmp_path / "temporary").mkdir()
     lines = "from linking import total", "print(total(np.ones(3), 2), sum(total.stats.cache_misses.values()))"
     folders = {"TMPDIR": tmp_path / "temporary", "NUMBA_CACHE_DIR": "", "HOME": "/proc/none"}

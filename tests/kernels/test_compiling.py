@@ -82,32 +82,32 @@ def helper(tmp_path, monkeypatch):
     """A command that writes what it does into a file, and that file; all cores are idle."""
     monkeypatch.setattr(compiling.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(compiling.os, "sched_getaffinity", lambda _: {0, 1})
-    told = tmp_path / "told"
-    return [sys.executable, "-c", HELPS, str(told)], told
+    log = tmp_path / "log"
+    return [sys.executable, "-c", HELPS, str(log)], log
 
 
 def test_a_helper_begins_once_compiling_has_taken_long_and_is_over_with_it(compiler, helper):
-    command, told = helper
+    command, log = helper
     with compiling.announced("a walk", command):
         with compiler.kernel(2.5), compiler.kernel(0.0):
-            assert not told.exists()
+            assert not log.exists()
         for _ in range(2):
             with compiler.kernel(0.0):
                 deadline = time.monotonic() + GUARD_S
-                while not told.exists() and time.monotonic() < deadline:
+                while not log.exists() and time.monotonic() < deadline:
                     time.sleep(0.01)
-    assert told.read_text() == "over"
+    assert log.read_text() == "over"
 
 
 @pytest.mark.parametrize(("load", "seconds"), [(0.0, 1.0), (1.2, 10.0)])
 def test_what_is_soon_compiled_or_has_no_idle_core_has_no_helper(compiler, helper, monkeypatch, load, seconds):
     monkeypatch.setattr(compiling.os, "getloadavg", lambda: (load, 0.0, 0.0))
-    command, told = helper
+    command, log = helper
     with compiling.announced("a walk", command):
         for _ in range(2):
             with compiler.kernel(seconds / 2.0):
                 pass
-    assert not told.exists()
+    assert not log.exists()
 
 
 def test_without_other_processes_compiling_is_serial(compiler, helper, capsys):

@@ -15,7 +15,7 @@ from numba.core.registry import cpu_target
 
 from idcontrol.kernels.hooks import PLAIN
 from idcontrol.kernels.jit import njit
-from tests.kernels.linking import cubes, near, total
+from tests.kernels.linking import below, cubes, total
 from tests.kernels.programs import run
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Pytho
 
 def added(a):
     """Sum of the entries of a."""
-    found = 0.0
+    amount = 0.0
     for i in range(a.shape[0]):
-        found += a[i]
-    return found
+        amount += a[i]
+    return amount
 
 
 def additions(compiled):
@@ -78,8 +78,8 @@ def test_nothing_stays_changed_after_a_function_that_cannot_be_compiled():
 
 def test_a_version_of_numba_that_is_not_tested_has_no_hooks_and_says_so():
     code = "import numba; numba.__version__ = '9.1.2'; from idcontrol.kernels.hooks import PLAIN; print(PLAIN)"
-    told = "Numba 9.1.2 is not tested; kernels compile and run slower, as with IDCONTROL_PLAIN_NUMBA=1"
-    assert run(code, IDCONTROL_PLAIN_NUMBA="") == (["True"], f"idcontrol: {told}\n")
+    line = "Numba 9.1.2 is not tested; kernels compile and run slower, as with IDCONTROL_PLAIN_NUMBA=1"
+    assert run(code, IDCONTROL_PLAIN_NUMBA="") == (["True"], f"idcontrol: {line}\n")
     assert run(code, IDCONTROL_PLAIN_NUMBA=1) == (["True"], "")
 
 
@@ -87,11 +87,11 @@ def test_a_version_of_numba_that_is_not_tested_has_no_hooks_and_says_so():
 def test_plain_numba_gives_the_same(tmp_path):
     lines = (
         "import numba",
-        "from tests.kernels.linking import cubes, far, near, total",
-        "print(cubes(1.5, 4), total(np.ones(3), 2), near(np.ones(4), 3.0))",
-        "print({type(each) is numba.core.registry.CPUDispatcher for each in (cubes, far, near, total)})",
+        "from tests.kernels.linking import cubes, far, below, total",
+        "print(cubes(1.5, 4), total(np.ones(3), 2), below(np.ones(4), 3.0))",
+        "print({type(each) is numba.core.registry.CPUDispatcher for each in (cubes, far, below, total)})",
     )
-    values = [f"{cubes(1.5, 4)}", f"{total(np.ones(3), 2)}", f"{near(np.ones(4), 3.0)}"]
+    values = [f"{cubes(1.5, 4)}", f"{total(np.ones(3), 2)}", f"{below(np.ones(4), 3.0)}"]
     for _ in range(2):
         assert run(*lines, IDCONTROL_PLAIN_NUMBA=1, NUMBA_CACHE_DIR=tmp_path) == ([*values, "{True}"], "")
 

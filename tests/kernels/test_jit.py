@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Pytho
 hooked = pytest.mark.skipif(PLAIN, reason="numba.njit compiles all")
 
 
-GIVEN = (types.float64, types.int64)
+KINDS = (types.float64, types.int64)
 
 
 def test_compiled_functions_and_python_get_the_same_from_it():
@@ -29,7 +29,7 @@ def test_compiled_functions_and_python_get_the_same_from_it():
 @hooked
 def test_a_literal_number_is_a_number_to_it():
     call = typeof(raised).get_call_type(raised.typingctx, (types.float64, types.literal(2)), {})
-    assert call.args == GIVEN
+    assert call.args == KINDS
 
 
 @hooked
@@ -39,11 +39,11 @@ def test_what_compiled_code_has_called_python_calls_without_compiling():
     compiled = raised.stats.cache_misses.copy()
     raised(1.5, 2)
     assert raised.stats.cache_misses == compiled
-    assert set(raised.overloads) == {GIVEN}  # compiled for `cubes`, or in the cache where `cubes` was, too
+    assert set(raised.overloads) == {KINDS}  # compiled for `cubes`, or in the cache where `cubes` was, too
 
 
 @pytest.mark.parametrize("decorator", [njit(), numba.njit])
-def test_options_of_a_function_do_not_change_with_sums_of_arrays_in_those_that_it_calls(decorator):
+def test_array_sums_in_callees_do_not_change_options(decorator):
     @njit()
     def summed(x):
         return (x + 2.0 * x).sum()
@@ -94,7 +94,7 @@ def test_the_copy_of_an_inner_function_for_python_comes_from_the_cache(tmp_path)
 
 @pytest.mark.slow
 @hooked
-def test_a_disk_without_room_for_compiled_code_is_reported_once_and_stops_nothing(tmp_path):
+def test_a_full_disk_is_reported_once_and_does_not_stop_the_program(tmp_path):
     lines = (
         "import errno",
         "from pathlib import Path",
@@ -114,9 +114,9 @@ def compiled_functions():
         module = ".".join((ROOT.name, *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
         tree, python = ast.parse(file.read_text(encoding="utf-8")), []
         names = {node.name: f"{module}.{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}
-        left = [tree]
-        while left:
-            node = left.pop()
+        pending = [tree]
+        while pending:
+            node = pending.pop()
             if isinstance(node, ast.ImportFrom):
                 names |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
             options = _options(node)
@@ -124,7 +124,7 @@ def compiled_functions():
                 inner[f"{module}.{node.name}"] = options.get("inner", False) or options.get("inline") == "always"
                 continue
             python.append(node)
-            left += ast.iter_child_nodes(node)
+            pending += ast.iter_child_nodes(node)
         known |= {f"{module}.{name}": full for name, full in names.items()}
         for node in python:
             if isinstance(node, ast.Name):

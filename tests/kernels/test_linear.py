@@ -24,7 +24,7 @@ UNREAD = np.triu(np.full((N, N), 1e3), 1)
 """Entries above the diagonal, which a triangular solve must not read."""
 
 
-def test_a_factor_times_its_transpose_is_the_matrix_and_the_other_triangle_is_unchanged():
+def test_a_factor_times_its_transpose_is_the_matrix():
     factor = UNREAD.copy()
     assert cholesky(np.tril(SQUARE) + UNREAD, factor)
     # condition number 30: rounding is far below 1e-12
@@ -47,7 +47,7 @@ def test_triangular_systems_are_solved_from_their_own_triangle_only():
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, N])
-def test_upper_systems_are_solved_for_their_first_unknowns_and_the_others_stay(count):
+def test_upper_systems_are_solved_for_their_first_unknowns(count):
     R = LOWER.T + UNREAD.T
     head = LOWER.T[:count, :count]
     x, y = B.copy(), B.copy()
@@ -63,10 +63,10 @@ def solved(matrix, right):
     n = len(right)
     work = np.full((n + 1, n + 2), 1e9)
     work[:n, :n], work[:n, n] = matrix, right
-    found = solve_in_place(work, n)
+    regular = solve_in_place(work, n)
     assert np.all(work[n] == 1e9)
     assert np.all(work[:, n + 1] == 1e9)
-    return work[:n, n] if found else None
+    return work[:n, n] if regular else None
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])

@@ -21,9 +21,9 @@ VALUES = np.linspace(0.1, 2.0, 7)
 
 
 def test_compiled_functions_and_python_get_the_same_from_it():
-    found = scale(VALUES, 3)
-    assert total(VALUES, 3) == found.values.sum() + found.times
-    np.testing.assert_allclose(found.values, np.tanh(VALUES) * 3, rtol=1e-15)  # NumPy has its own tanh
+    scaled = scale(VALUES, 3)
+    assert total(VALUES, 3) == scaled.values.sum() + scaled.times
+    np.testing.assert_allclose(scaled.values, np.tanh(VALUES) * 3, rtol=1e-15)  # NumPy has its own tanh
 
 
 def test_what_it_raises_comes_through_its_caller():
@@ -40,7 +40,7 @@ def test_it_is_copied_and_pickled_as_the_function_that_it_is(kernel):
 
 @pytest.mark.slow
 @hooked
-def test_a_caller_from_the_cache_finds_it_in_a_process_that_compiles_nothing_and_holds_no_copy(tmp_path):
+def test_a_cached_caller_loads_its_kernel_without_compiling(tmp_path):
     lines = (
         "from tests.kernels.linking import scale, total",
         "print(total(np.ones(3), 2))",
@@ -54,7 +54,7 @@ def test_a_caller_from_the_cache_finds_it_in_a_process_that_compiles_nothing_and
     assert b"tanh" not in code_of["total"]
 
 
-def told(tmp_path, *lines):
+def output(tmp_path, *lines):
     """How often a program has compiled and loaded a late kernel, and one that it calls, after each of its lines."""
     begin = "from idcontrol.kernels.linked import *; from tests.kernels.linking import *"
     stats = "[sum(getattr(kernel.stats, what).values()) for kernel in (distance, square)]"
@@ -65,18 +65,18 @@ def told(tmp_path, *lines):
 
 @pytest.mark.slow
 @hooked
-def test_a_late_kernel_is_compiled_when_it_is_entered_and_known_whoever_compiled_its_callers(tmp_path):
+def test_a_late_kernel_is_compiled_on_first_use_and_known_before(tmp_path):
     """A loop on the wall clock has it before its first tick, and what it calls, although all come from the cache."""
-    unbounded, bounded = "assert near(np.ones(4), np.inf)", "assert near(np.ones(4), 3.0)"
-    assert told(tmp_path, unbounded, bounded) == [(0, 0, 0, 0), (1, 1, 0, 0)]
-    assert told(tmp_path, unbounded, "compile_linked()", bounded) == [(0, 0, 0, 0), (0, 0, 1, 1), (0, 0, 1, 1)]
+    unbounded, bounded = "assert below(np.ones(4), np.inf)", "assert below(np.ones(4), 3.0)"
+    assert output(tmp_path, unbounded, bounded) == [(0, 0, 0, 0), (1, 1, 0, 0)]
+    assert output(tmp_path, unbounded, "compile_linked()", bounded) == [(0, 0, 0, 0), (0, 0, 1, 1), (0, 0, 1, 1)]
 
 
 @hooked
 def test_a_linked_kernel_is_not_looked_up_again(monkeypatch):
     total(VALUES, 1)
-    given = typeof(VALUES), types.int64
-    name = linked.name_of(scale, given, scale.overloads[given].signature.return_type)
+    kinds = typeof(VALUES), types.int64
+    name = linked.name_of(scale, kinds, scale.overloads[kinds].signature.return_type)
     where = linked.find(name)
     monkeypatch.setattr(linked, "_compiled", None)
     assert linked.find(name) == where
@@ -84,8 +84,8 @@ def test_a_linked_kernel_is_not_looked_up_again(monkeypatch):
 
 @hooked
 def test_a_caller_compiled_for_another_result_is_refused():
-    given = (typeof(VALUES), types.int64)
-    name = linked.name_of(scale, given, types.float64)
+    kinds = (typeof(VALUES), types.int64)
+    name = linked.name_of(scale, kinds, types.float64)
     with pytest.raises(RuntimeError, match=r"linking\.scale returns .*, not float64: if it has changed"):
         linked.find(name)
 

@@ -43,16 +43,16 @@ def test_products_are_rounded_as_in_loops_whatever_the_processor_fuses(blocks):
     expected = A.copy()
     for k in range(6):
         expected -= P[k][:, None] * Q[k]
-    found = A.copy()
-    _subtract_product(P, Q, found)
-    np.testing.assert_array_equal(found, expected)
-    expected, found = A.copy(), A.copy()
+    result = A.copy()
+    _subtract_product(P, Q, result)
+    np.testing.assert_array_equal(result, expected)
+    expected, result = A.copy(), A.copy()
     numbers = tuple(np.random.default_rng(1).normal(size=6))
     G = np.array(numbers)[[[0, 1, 2], [1, 3, 4], [2, 4, 5]]]
     for k in range(3):
         expected += P[k][:, None] * (G[k, 0] * Q[0] + G[k, 1] * Q[1] + G[k, 2] * Q[2])
-    _add_product(P[:3], numbers, Q[:3], found)
-    np.testing.assert_array_equal(found, expected)
+    _add_product(P[:3], numbers, Q[:3], result)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_a_block_may_be_multiplied_with_itself_and_solved_in_place(blocks):

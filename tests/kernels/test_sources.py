@@ -32,12 +32,12 @@ def package(tmp_path, monkeypatch):
         path.write_text(text)
     monkeypatch.setattr(sources, "ROOT", root)
 
-    def told():
+    def stamp_of():
         sources.stamp.cache_clear()
         sources._read.cache_clear()
         return sources.stamp(root / "top.py")
 
-    return root, told
+    return root, stamp_of
 
 
 FILES = ["top.py", "middle/__init__.py", "middle/bottom.py", "middle/below/__init__.py", "floor.py"]
@@ -45,44 +45,44 @@ FILES = ["top.py", "middle/__init__.py", "middle/bottom.py", "middle/below/__ini
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_change_of_any_file_that_is_imported_makes_compiled_code_old(package, name):
-    root, told = package
-    before = told()
-    assert told() == before
+    root, stamp_of = package
+    before = stamp_of()
+    assert stamp_of() == before
     (root / name).write_text(f"{(root / name).read_text()}CONSTANT = 1\n")
-    assert told() != before
+    assert stamp_of() != before
 
 
 def test_a_change_counts_though_the_files_size_and_time_stay(package):
-    root, told = package
+    root, stamp_of = package
     (root / "floor.py").write_text("CONSTANT = 1\n")
     os.utime(root / "floor.py", (1, 1))
-    before = told()
+    before = stamp_of()
     (root / "floor.py").write_text("CONSTANT = 2\n")
     os.utime(root / "floor.py", (1, 1))
-    assert told() != before
+    assert stamp_of() != before
 
 
 def test_a_file_that_is_only_newer_is_no_change(package):
-    root, told = package
-    before = told()
+    root, stamp_of = package
+    before = stamp_of()
     os.utime(root / "floor.py", (1, 1))
-    assert told() == before
+    assert stamp_of() == before
 
 
 def test_a_program_keeps_the_text_that_it_began_with(package):
     """A module that it loads after an edit calls what it had imported before."""
-    root, told = package
-    before = told()
+    root, stamp_of = package
+    before = stamp_of()
     (root / "floor.py").write_text("CONSTANT = 1\n")
     sources.stamp.cache_clear()
     assert sources.stamp(root / "top.py") == before
 
 
 def test_a_change_of_a_file_that_is_not_imported_does_not(package):
-    root, told = package
-    before = told()
+    root, stamp_of = package
+    before = stamp_of()
     (root / "beside.py").write_text("CONSTANT = 1\n")
-    assert told() == before
+    assert stamp_of() == before
 
 
 def test_every_import_of_a_file_with_kernels_is_seen():
@@ -94,7 +94,7 @@ def test_every_import_of_a_file_with_kernels_is_seen():
 
 def imported(tree):
     """Files of the package that a module imports when it is loaded, as Python's own parser reads it."""
-    found = set()
+    files = set()
     for node in tree.body:
         if isinstance(node, ast.Import):
             modules = [name.name for name in node.names]
@@ -107,11 +107,11 @@ def imported(tree):
             top, *parts = module.split(".")
             place = sources.ROOT.joinpath(*parts)
             if top == "idcontrol":
-                found |= {each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file()}
-    return found
+                files |= {each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file()}
+    return files
 
 
 @pytest.mark.skipif(PLAIN or numba.config.DISABLE_JIT, reason="Numba keeps what is compiled, or nothing is")
 def test_kernels_outside_the_package_count_what_they_call_in_it():
-    told = sources.stamp(Path(raised.py_func.__code__.co_filename))
-    assert raised._cache._cache_file._version == SealedFiles([Path()], "", told)._version
+    stamp_of = sources.stamp(Path(raised.py_func.__code__.co_filename))
+    assert raised._cache._cache_file._version == SealedFiles([Path()], "", stamp_of)._version

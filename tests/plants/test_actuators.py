@@ -25,13 +25,13 @@ def actuators(armature=0.0, damping=0.0, friction=0.0, bandwidth=np.inf, delay=0
     return Actuators(*(np.full(joints, entry) for entry in (armature, damping, friction, bandwidth, delay)))
 
 
-def wheel(given, limits=None):
+def wheel(drives, limits=None):
     """A wheel on an upright axle, high above the ground: nothing but its motor and its bearing acts on it."""
     model = pin.Model()
     hinge = model.addJoint(0, pin.JointModelRZ(), pin.SE3(np.eye(3), np.array([0.0, 0.0, 2.0])), "hinge")
     model.appendBodyToJoint(hinge, pin.Inertia(1.0, np.zeros(3), INERTIA * np.eye(3)), pin.SE3.Identity())
     model.addJointFrame(hinge)
-    return System(model, effort_limit=np.array([10.0]), limits=limits, actuators=given)
+    return System(model, effort_limit=np.array([10.0]), limits=limits, actuators=drives)
 
 
 def ground(system):
@@ -39,10 +39,10 @@ def ground(system):
     return SphereContacts(system, ("hinge",), 0.01, plane(), 0.5, offsets=[(0.1, 0.0, 0.0)])
 
 
-def plant_of(name, given):
+def plant_of(name, drives):
     if name in ("mujoco", "pybullet") and importlib.util.find_spec(name) is None:
         pytest.skip(f"{name} is not installed")
-    system = wheel(given)
+    system = wheel(drives)
     contacts = ground(system)
     plant = plants.build(name, plants.Setup(system=system, contacts=contacts, dt=H))
     return plant
@@ -60,7 +60,7 @@ def speeds(plant, v, tau, steps):
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "pybullet"])
 def test_a_rotor_adds_its_inertia_to_that_of_what_it_turns(name):
-    """Speed is τ t / (I + J): momentum and energy are those of both."""
+    """Speed is τ t / (I + J): momentum and energy include the rotor and the link."""
     v = speeds(plant_of(name, actuators(armature=ROTOR)), 0.0, 0.5, 1000)
     np.testing.assert_allclose(v, 0.5 * H * np.arange(1, 1001) / (INERTIA + ROTOR), rtol=1e-9)
     work, energy = 0.5 * H * v.sum(), 0.5 * (INERTIA + ROTOR) * v[-1] ** 2
@@ -97,13 +97,13 @@ def test_dry_friction_stops_a_joint_in_due_time_and_it_stays_at_rest(name):
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_joint_that_is_pushed_by_less_than_its_dry_friction_creeps_at_that_part_of_the_documented_speed(name):
+def test_a_joint_under_less_than_dry_friction_creeps_in_proportion(name):
     v = speeds(plant_of(name, actuators(friction=0.2)), 0.0, 0.15, 2000)
     assert v[-1] == pytest.approx(0.75 * STICK_RAD_S, rel=1e-9)
     assert (v <= 0.75 * STICK_RAD_S * (1 + 1e-9)).all()
 
 
-def test_friction_in_a_joint_of_a_flying_machine_leaves_its_angular_momentum_as_it_is():
+def test_joint_friction_in_flight_keeps_angular_momentum():
     """A base and a wheel on it end up turning together."""
     base_inertia = 0.05
     model = pin.Model()
@@ -129,15 +129,15 @@ def test_a_lag_answers_a_step_as_one_of_first_order():
     bandwidth = 40.0
     motors = Motors(wheel(actuators(bandwidth=bandwidth)))
     assert motors(np.zeros(1), np.zeros(1), H) == 0.0
-    given = np.array([motors(np.ones(1), np.zeros(1), H)[0] for _ in range(300)])
-    np.testing.assert_allclose(given, 1.0 - np.exp(-2.0 * np.pi * bandwidth * H * np.arange(1, 301)), rtol=1e-12)
+    drives = np.array([motors(np.ones(1), np.zeros(1), H)[0] for _ in range(300)])
+    np.testing.assert_allclose(drives, 1.0 - np.exp(-2.0 * np.pi * bandwidth * H * np.arange(1, 301)), rtol=1e-12)
 
 
 def test_torques_come_so_late_as_each_joint_has_it():
     late = Actuators(*np.zeros((3, 1)), np.full(1, np.inf), np.array([7 * H]))
     motors = Motors(wheel(late))
-    given = [motors(np.array([float(k)]), np.zeros(1), H)[0] for k in range(15)]
-    assert given == [0.0] * 7 + [float(k) for k in range(8)]
+    drives = [motors(np.array([float(k)]), np.zeros(1), H)[0] for k in range(15)]
+    assert drives == [0.0] * 7 + [float(k) for k in range(8)]
 
 
 def test_a_torque_that_speeds_its_joint_up_falls_from_full_speed_to_none():
@@ -167,7 +167,7 @@ def test_a_motor_at_full_torque_reaches_no_more_than_its_no_load_speed():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("drives", "said"),
     [
         (actuators(joints=2), "1 numbers each"),
         (actuators(friction=-0.1), "must be finite and not negative"),
@@ -175,11 +175,11 @@ def test_a_motor_at_full_torque_reaches_no_more_than_its_no_load_speed():
         (actuators(bandwidth=0.0), "bandwidth positive"),
     ],
 )
-def test_actuators_that_cannot_be_are_refused(given, said):
+def test_actuators_that_cannot_be_are_refused(drives, said):
     with pytest.raises(InputError, match=said):
-        wheel(given)
+        wheel(drives)
 
 
 def test_wrong_actuators_have_more_of_everything():
-    given = Actuators(*(np.full(1, x) for x in (1.0, 2.0, 3.0, 40.0, 5.0))).wrong(0.25)
-    np.testing.assert_allclose(np.ravel(given), [1.25, 2.5, 3.75, 32.0, 6.25])
+    drives = Actuators(*(np.full(1, x) for x in (1.0, 2.0, 3.0, 40.0, 5.0))).wrong(0.25)
+    np.testing.assert_allclose(np.ravel(drives), [1.25, 2.5, 3.75, 32.0, 6.25])

@@ -38,7 +38,7 @@ def held(seconds, plant):
 
 
 @pytest.mark.slow
-def test_a_robot_stands_on_nearly_rigid_ground_with_the_forces_that_were_predicted():
+def test_a_robot_stands_on_nearly_rigid_ground_with_the_predicted_forces():
     plant = make()
     command, state = held(0.2, plant)
     assert command.status is Status.SOLVED

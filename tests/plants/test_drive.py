@@ -40,7 +40,7 @@ def state(q, v=0.0):
 
 
 @pytest.mark.parametrize("period", [1e-3, 4e-3, 0.1])
-def test_a_driven_pendulum_swings_as_a_spring_and_a_damper_have_it_however_long_a_command_holds(period):
+def test_a_driven_pendulum_swings_like_a_spring_and_damper_at_any_command_period(period):
     """I q̈ = -(kp + m g l) q - kd q̇ at small angles, of one command for each `period`."""
     kp, kd, start = 3.0, 0.05, 1e-3  # sin q = q to 2e-10
     decay, stiffness = kd / (2 * INERTIA), (kp + MASS * G * LENGTH) / INERTIA

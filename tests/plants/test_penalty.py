@@ -73,7 +73,7 @@ def test_endless_friction_holds_where_the_sled_would_slide():
     assert np.abs(state.v).max() < 1e-9
 
 
-def test_with_drag_the_sled_slides_at_the_speed_where_drag_is_its_weight_along_the_slope():
+def test_with_drag_the_sled_slides_at_the_terminal_speed():
     """At n D v = m g sin α; friction coefficients play no part, as in the original simulator."""
     slope = np.deg2rad(15.0)
     settings = plants.GroundSettings(penalty_friction="viscous", drag_n_s_m=50.0)
@@ -156,7 +156,7 @@ def test_the_kernel_is_the_formula(seed, drag):
     springs = FrictionSprings(stretch=1e-3 * rng.normal(size=(3, n)), touching=rng.random(n) < 0.5)
     expected = reference(points, ground, springs, H, count)
     force, moved, pressed = ground_forces(points, ground, springs, H, count)
-    for found, wanted in zip((force, moved, springs.stretch[1:]), (*expected[:2], expected[2][1:]), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12 * np.abs(wanted).max())
+    for result, wanted in zip((force, moved, springs.stretch[1:]), (*expected[:2], expected[2][1:]), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-10, atol=1e-12 * np.abs(wanted).max())
     np.testing.assert_array_equal(springs.touching, expected[3])
     np.testing.assert_array_equal(pressed, force[:n] > 0.0)

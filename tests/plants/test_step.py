@@ -26,8 +26,8 @@ class ThreeFeet(SphereContacts):
     """Foot spheres of which the last is never found."""
 
     def detect(self, margin):
-        near = super().detect(margin)
-        return near.take(near.identity != 3)
+        candidates = super().detect(margin)
+        return candidates.take(candidates.identity != 3)
 
 
 def plant(model, step, mu=0.7, detector=SphereContacts, compiled=False, **keywords):
@@ -84,8 +84,8 @@ def test_one_call_moves_a_machine_with_stops_and_friction_as_its_parts_do(quadru
     q[2] += 0.01
     limits = ActuatorLimits.none(a)._replace(lower=home[7:] - 0.2, upper=home[7:] + 0.2)
     rotors = Actuators(np.full(a, 0.005), np.full(a, 0.1), np.full(a, 0.3), np.full(a, np.inf), np.zeros(a))
-    given = {"limits": limits, "actuators": rotors}
-    plants = [plant(*MODELS["coulomb"], detector=each, **given) for each in (SphereContacts, AllFeet)]
+    options = {"limits": limits, "actuators": rotors}
+    plants = [plant(*MODELS["coulomb"], detector=each, **options) for each in (SphereContacts, AllFeet)]
     rng, seen, stopped, state = np.random.default_rng(5), set(), False, State(t=0.0, q=q, v=np.zeros(18))
     for i in range(300):
         tau = rng.normal(size=a) + (6.0 * np.sin(0.05 * i) if i > 100 else 0.0)
@@ -113,7 +113,7 @@ def test_a_returned_state_is_not_changed_by_the_next_step(quadruped):
     standing = plant(*MODELS["coulomb"], compiled=True)
     standing.reset(State(t=0.0, q=scenes.home(quadruped), v=np.zeros(18)))
     state = standing.step(np.zeros(12), scenes.H)
-    told = state.q, state.v, standing.contact_forces().force, standing.last.impulses, standing.last.v_plus
-    before = [each.copy() for each in told]
+    first = state.q, state.v, standing.contact_forces().force, standing.last.impulses, standing.last.v_plus
+    before = [each.copy() for each in first]
     standing.step(np.ones(12), scenes.H)
-    assert all((one == same).all() for one, same in zip(told, before, strict=True))
+    assert all((one == same).all() for one, same in zip(first, before, strict=True))

@@ -183,9 +183,9 @@ def test_plants_have_names():
     assert "coulomb-lcp" in plants.available()
     system = machines.free_body(np.eye(3))
     setup = plants.Setup(system=system, contacts=SphereContacts(system, ("body",), 0.1, plane(), 0.5), dt=1e-3)
-    made = plants.build("coulomb-lcp", setup)
-    assert made.reset(bodies.ball_at(0.0)).t == 0.0
+    built = plants.build("coulomb-lcp", setup)
+    assert built.reset(bodies.ball_at(0.0)).t == 0.0
     with pytest.raises(UnknownName, match="coulomb-lcp"):
         plants.build("coulomb", setup)
     with pytest.raises(DuplicateName):
-        plants.register("coulomb-lcp", "another", lambda s: made)
+        plants.register("coulomb-lcp", "another", lambda s: built)

@@ -161,7 +161,7 @@ def test_stops_push_the_two_links_of_their_joint_and_nothing_else(name):
     assert all(forces.identity.size == 0 for forces, _ in notes)
 
 
-def test_stops_are_listed_only_where_they_could_be_met_and_with_their_own_gaps():
+def test_only_reachable_stops_are_listed_with_their_gaps():
     system = go1().system()
     stops, nothing = Stops(system), Contacts.none(18)
     q, v = go1().standing_state().q.copy(), np.zeros(18)
@@ -171,9 +171,9 @@ def test_stops_are_listed_only_where_they_could_be_met_and_with_their_own_gaps()
     fast = system.joint_q[4]
     q[fast] = limits.upper[4] - 0.02
     v[system.order[system.n_unactuated + 4]] = 0.011 / H  # it could be there within two steps
-    found = stops.beside(nothing, q, v, H)
-    assert found.identity.tolist() == [FIRST + 2 * 2, FIRST + 2 * 4 + 1]
-    np.testing.assert_allclose(found.gap, [-0.01, 0.02], rtol=0, atol=1e-15)
-    np.testing.assert_allclose(found.N @ system.from_pinocchio(v), [0.0, -0.011 / H], rtol=1e-12)
-    assert not found.S.any()
-    assert not found.T.any()
+    listed = stops.beside(nothing, q, v, H)
+    assert listed.identity.tolist() == [FIRST + 2 * 2, FIRST + 2 * 4 + 1]
+    np.testing.assert_allclose(listed.gap, [-0.01, 0.02], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(listed.N @ system.from_pinocchio(v), [0.0, -0.011 / H], rtol=1e-12)
+    assert not listed.S.any()
+    assert not listed.T.any()

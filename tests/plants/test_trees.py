@@ -47,7 +47,7 @@ def scene(stiffness: float, tolerance: float = 1e-8) -> tuple[Trees, Drive]:
     return trees, Drive(0.0 * one, 0.0 * one, 0.0 * one, stiffness * one, 2.0 * np.sqrt(3.0 * stiffness) * one)
 
 
-def test_a_spring_of_the_drive_gives_way_by_the_weight_of_all_that_it_carries():
+def test_a_spring_of_a_drive_deflects_by_the_weight_that_it_carries():
     stiffness = 1e3
     trees, drive = scene(stiffness)
     for _ in range(400):

@@ -1,4 +1,4 @@
-"""A delay that is known of: the predicted state is the one that the machine comes to, and the plan is kept in step."""
+"""A known delay: the predicted state equals the later state of the robot, and the plan stays synchronous."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def planned(state):
 
 
 @pytest.mark.parametrize("periods", [1, 4])
-def test_the_state_that_a_controller_is_asked_for_is_the_one_in_which_its_command_arrives(periods):
+def test_a_controller_gets_the_state_in_which_its_command_arrives(periods):
     asked = []
 
     def controller(state, reference):

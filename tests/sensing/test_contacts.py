@@ -34,11 +34,11 @@ STAND = Reference.standing(np.zeros(12), 4)
 
 def test_force_has_hysteresis():
     touch = Touch(1)
-    told = [bool(touch.feel(felt([load]))[0]) for load in (4.9, 5.1, 2.1, 1.9, 4.9)]  # on above 5 N, off below 2 N
-    assert told == [False, True, True, False, False]
+    touches = [bool(touch.feel(felt([load]))[0]) for load in (4.9, 5.1, 2.1, 1.9, 4.9)]  # on above 5 N, off below 2 N
+    assert touches == [False, True, True, False, False]
 
 
-def test_a_foot_of_which_no_force_comes_is_not_touched_and_the_first_touch_takes_more_than_the_upper_threshold():
+def test_touch_needs_a_force_above_the_upper_threshold():
     touch = Touch(3, on_n=0.5, off_n=0.2)
     assert touch.feel(felt([0.5, 0.51, 0.0])).tolist() == [False, True, False]
     assert touch.feel(felt([0.0, 0.2, 0.51])).tolist() == [False, False, True]
@@ -79,7 +79,7 @@ def planned(heights, stance):
     return structs.replace(STAND, feet=feet, stance=np.array(stance, dtype=np.bool_))
 
 
-def test_a_foot_that_the_plan_lifts_is_let_go_though_it_is_still_at_the_ground():
+def test_a_foot_that_the_plan_lifts_does_not_stand():
     stance, touching = sensed_stance(Touch(4)), felt([9.0, 9.0, 9.0, 9.0])
     assert stance(touching, planned([0.0, 0.0, 0.0, 0.0], [1, 1, 1, 1])).stance.all()
     lifting = stance(touching, planned([1e-6, 0.0, 0.0, 1e-6], [0, 1, 1, 0]))

@@ -29,11 +29,11 @@ def test_noise_has_the_spread_that_was_asked_for(quadruped):
     df = np.array([one.state.forces.force[0] - [0, 0, 20.0] for one in seen])
     da = np.array([one.accelerometer - truth.accelerometer for one in seen])
     # 2000 draws give a standard deviation within 1/sqrt(4000) = 1.6 % (one sigma) on each axis; 8 % is five sigma
-    for found, asked in (
+    for result, asked in (
         (dq[:, :3], 0.01), (dq[:, 3:6], 0.02), (dq[:, 6:], 0.03), (dv[:, :3], 0.1), (dv[:, 3:6], 0.2),
         (dv[:, 6:], 0.3), (da, 0.4), (df, 0.5),
     ):  # fmt: skip
-        np.testing.assert_allclose(found.std(axis=0), asked, rtol=0.08)
+        np.testing.assert_allclose(result.std(axis=0), asked, rtol=0.08)
     np.testing.assert_allclose([np.linalg.norm(one.state.q[3:7]) for one in seen], 1.0, atol=1e-12)
 
 

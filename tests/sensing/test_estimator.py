@@ -94,9 +94,9 @@ def test_one_measurement_after_the_other_is_the_same_as_all_at_once(seed):
     expected = plainly(x, z, 1e-3)
     predict(x, z, 1e-3)
     correct(x, z)
-    for name, found, wanted in zip(Estimate._fields, x, expected, strict=True):
+    for name, result, wanted in zip(Estimate._fields, x, expected, strict=True):
         # the plain form inverts a matrix of condition 1e4
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(result, wanted, rtol=0, atol=1e-9, err_msg=name)
 
 
 def standing_state(system, t):
@@ -116,39 +116,39 @@ def resting(system, seconds, gyro=(0.0, 0.0, 0.0), accelerometer=(0.0, 0.0, 0.0)
         lie = start.q.copy()
         lie[:7] = 5.0, 5.0, 5.0, 0.6, 0.0, 0.0, 0.8
         state = State(t=1e-3 * k, q=lie, v=np.r_[7.0, 7.0, 7.0, gyro, np.zeros(12)], forces=start.forces)
-        found = believes(Sensed(state=state, tau=np.zeros(12), accelerometer=-GRAVITY + accelerometer)).state
-    return believes, start, found
+        result = believes(Sensed(state=state, tau=np.zeros(12), accelerometer=-GRAVITY + accelerometer)).state
+    return believes, start, result
 
 
-def test_a_machine_at_rest_is_known_to_rest_whatever_the_plant_says_of_its_base(quadruped):
-    _, start, found = resting(quadruped, 0.5)
-    np.testing.assert_allclose(found.q, start.q, atol=1e-9)
-    np.testing.assert_allclose(found.v, 0.0, atol=1e-9)
+def test_a_resting_robot_is_estimated_at_rest_without_the_plants_base_state(quadruped):
+    _, start, result = resting(quadruped, 0.5)
+    np.testing.assert_allclose(result.q, start.q, atol=1e-9)
+    np.testing.assert_allclose(result.v, 0.0, atol=1e-9)
 
 
 def test_at_rest_the_bias_of_the_gyroscope_is_learnt(quadruped):
     bias = np.array([0.006, -0.008, 0.01])
-    believes, start, found = resting(quadruped, 4.0, gyro=bias)
+    believes, start, result = resting(quadruped, 4.0, gyro=bias)
     # 1 mm per reading of feet 0.2 m from the middle, over 4 s: far below 1e-3 rad/s
     np.testing.assert_allclose(believes.estimate.b_w, bias, atol=5e-4)
-    np.testing.assert_allclose(found.v[3:6], 0.0, atol=5e-4)
+    np.testing.assert_allclose(result.v[3:6], 0.0, atol=5e-4)
     # it turned by the bias until it was known
-    assert 2 * np.linalg.norm(found.q[3:6] - start.q[3:6]) < 2e-3
+    assert 2 * np.linalg.norm(result.q[3:6] - start.q[3:6]) < 2e-3
 
 
-def test_at_rest_the_accelerometers_upward_bias_is_learnt_and_others_are_shared_with_the_tilt(quadruped):
+def test_at_rest_only_the_vertical_accelerometer_bias_is_observable(quadruped):
     bias = np.array([0.1, 0.0, 0.2])
-    believes, _, found = resting(quadruped, 4.0, accelerometer=bias)
+    believes, _, result = resting(quadruped, 4.0, accelerometer=bias)
     x = believes.estimate
     np.testing.assert_allclose(x.b_f[2], 0.2, atol=5e-3)
     # a reading is that of a tilted machine or of a biased sensor: what is believed explains it
     np.testing.assert_allclose(x.C @ (-GRAVITY + bias - x.b_f), -GRAVITY, atol=5e-3)
     # the start's 5e-3 rad of tilt are 0.05 m/s², the bias may be 0.3: the sensor gets most of it
     assert abs(x.b_f[0] - 0.1) < 0.01
-    assert np.linalg.norm(found.v[:3]) < 1e-3
+    assert np.linalg.norm(result.v[:3]) < 1e-3
 
 
-def test_where_it_stands_and_how_it_is_turned_change_nothing_but_the_place(quadruped):
+def test_results_do_not_depend_on_position_and_heading(quadruped):
     turn, gyro, force = pin.Quaternion(np.cos(0.5), 0.0, 0.0, np.sin(0.5)), (0.004, 0.01, 0.0), (0.1, -0.1, 0.1)
 
     def move(q):
@@ -168,17 +168,17 @@ def turned(system, seed):
     return q, pin.Quaternion(q[6], q[3], q[4], q[5]).matrix()
 
 
-def test_a_tilted_machine_in_the_air_gains_the_velocity_that_its_accelerometer_feels(quadruped):
+def test_a_tilted_robot_in_flight_gains_velocity_by_its_accelerometer(quadruped):
     q, R = turned(quadruped, 3)
     believes = BaseEstimator(feet(), State(t=2.0, q=q, v=np.zeros(18)))
     specific, h = np.array([0.5, -1.0, 2.0]), 0.1
     for t in (2.0, 2.0 + h, 2.0 + h, 1.0):  # time that stands or goes back adds nothing
         state = State(t=t, q=q, v=np.zeros(18), forces=ContactForces.none())
-        found = believes(Sensed(state=state, tau=np.zeros(12), accelerometer=specific)).state
+        result = believes(Sensed(state=state, tau=np.zeros(12), accelerometer=specific)).state
     v = h * (R @ specific + GRAVITY)
-    np.testing.assert_allclose(R @ found.v[:3], v, atol=1e-9)
-    np.testing.assert_allclose(found.q[:3], q[:3] + 0.5 * h * v, atol=1e-9)
-    np.testing.assert_allclose(found.q[3:], q[3:], atol=1e-12)
+    np.testing.assert_allclose(R @ result.v[:3], v, atol=1e-9)
+    np.testing.assert_allclose(result.q[:3], q[:3] + 0.5 * h * v, atol=1e-9)
+    np.testing.assert_allclose(result.q[3:], q[3:], atol=1e-12)
 
 
 @pytest.mark.parametrize("axis", range(3))
@@ -188,12 +188,12 @@ def test_a_gyroscope_alone_turns_the_base_by_as_much_as_it_read(quadruped, axis)
     for k in range(1, 2001):  # more than half a turn: every branch of the quaternion
         v = np.r_[np.zeros(3), 2.0 * w, np.zeros(12)]
         state = State(t=1e-3 * k, q=q, v=v, forces=ContactForces.none())
-        found = believes(Sensed(state=state, tau=np.zeros(12), accelerometer=np.zeros(3))).state
+        result = believes(Sensed(state=state, tau=np.zeros(12), accelerometer=np.zeros(3))).state
         expected = R @ pin.exp3(2e-3 * k * w)
-        np.testing.assert_allclose(pin.XYZQUATToSE3(found.q[:7]).rotation, expected, atol=1e-9)
+        np.testing.assert_allclose(pin.XYZQUATToSE3(result.q[:7]).rotation, expected, atol=1e-9)
 
 
-def test_an_estimate_begins_with_feet_where_the_machine_has_them_and_as_sure_as_it_was_put(quadruped):
+def test_an_estimate_begins_with_the_feet_of_the_initial_state(quadruped):
     q, _ = turned(quadruped, 5)
     begun = BaseEstimator(feet(), State(t=0.0, q=q, v=np.zeros(18))).estimate
     spheres = feet()
@@ -244,9 +244,9 @@ def test_links_walks_on_what_it_knows_of_itself(tmp_path):
     k = np.flatnonzero(believed["phase"][running] == Phase.WORKING)
     off = believed["q"][running][k, :3] - truth["q"][moving][k - 1, :3]
     slow = believed["v"][running][k, :3] - truth["v"][moving][k - 1, :3]
-    found = [metrics[f"estimate_{name}"] for name in ("drift_m", "height_m", "velocity_m_s")]
+    result = [metrics[f"estimate_{name}"] for name in ("drift_m", "height_m", "velocity_m_s")]
     wanted = [np.linalg.norm(off[-1, :2]), np.abs(off[:, 2]).max(), np.sqrt(np.mean(np.sum(slow**2, axis=1)))]
-    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    np.testing.assert_allclose(result, wanted, rtol=1e-9)
 
 
 TYPICAL = {

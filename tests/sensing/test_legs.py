@@ -71,13 +71,13 @@ def test_forces_follow_from_torques_and_imu_whatever_the_base_does(quadruped, se
         np.testing.assert_allclose(R @ legs.feet.force[i], share * expected, atol=1e-8)
 
 
-def test_feet_that_carry_little_carry_nothing_and_the_plants_forces_are_not_used(quadruped):
+def test_small_forces_on_feet_count_as_zero(quadruped):
     q = scenes.home(quadruped)
     lie = ContactForces(identity=np.arange(4), force=np.full((4, 3), 50.0), normal=np.tile([0.0, 0.0, 1.0], (4, 1)))
     through = sense(Sensing(forces="estimated"), feet, State(t=0.0, q=q, v=np.zeros(18)))
     quadruped.update(q, np.zeros(18))
     hanging = Sensed(State(t=0.0, q=q, v=np.zeros(18), forces=lie), quadruped.bias[6:].copy(), -GRAVITY)
     for k in range(100):
-        found = through(structs.replace(hanging, state=structs.replace(hanging.state, t=1e-3 * k)))
-    assert found.forces.identity.size == 0
-    assert found.forces.force.shape == (0, 3)
+        result = through(structs.replace(hanging, state=structs.replace(hanging.state, t=1e-3 * k)))
+    assert result.forces.identity.size == 0
+    assert result.forces.force.shape == (0, 3)

@@ -35,7 +35,7 @@ def test_nothing_asked_is_no_stage_and_the_planned_stance_stays():
     assert stance(Sensing(), feet) is None
 
 
-def test_values_are_as_old_as_was_asked_and_noisy_by_the_seed_that_was_asked():
+def test_sensor_values_have_the_set_delay_and_seeded_noise():
     def seen(**asked):
         through = sense(Sensing(**asked), feet, sensed(0.0).state)
         return [through(sensed(float(t))) for t in range(4)]
@@ -53,9 +53,9 @@ def test_values_are_as_old_as_was_asked_and_noisy_by_the_seed_that_was_asked():
 def test_an_estimated_base_does_not_look_at_the_plants():
     through = sense(Sensing(base="estimated"), feet, sensed(0.0).state)
     for t in (0.0, 1e-3):
-        found = through(sensed(t, height=5.0))
+        result = through(sensed(t, height=5.0))
     # what feet in the air say of a base that hangs still: nothing moves in a millisecond
-    assert abs(found.q[2] - scenes.HEIGHT) < 1e-3
+    assert abs(result.q[2] - scenes.HEIGHT) < 1e-3
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,9 @@ def test_the_demand_without_limits_is_the_constrained_least_squares_solution(sta
         rows, J, d = problem(rng, of, stand, strict=strict and bool(stand))
         balance, constants = balance_rows(of.system.M, of.system.bias, J, 6, HEAP)
         hard, e = np.vstack([J, balance]), np.r_[d, constants]
-        found = free_demand(hard, e, rows.A, rows.y, rows.weight, rows.joints, rows.joint_weight, HEAP)
+        answer = free_demand(hard, e, rows.A, rows.y, rows.weight, rows.joints, rows.joint_weight, HEAP)
         wanted = oracle(rows, hard, e)
-        np.testing.assert_allclose(found, wanted, atol=1e-9 * np.abs(wanted).max())
+        np.testing.assert_allclose(answer, wanted, atol=1e-9 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize(("stand", "rank"), [((0, 1, 2, 3), 0), ((0, 3), 1), ((0,), 3), ((), 6)])
@@ -94,8 +94,8 @@ def test_a_task_that_fades_out_leaves_the_others_as_they_are(faded):
     kept = without > 0.0
     joints = rows.joints, np.ones(12), HEAP
     wanted = free_demand(J, d, rows.A[kept], rows.y[kept], without[kept], *joints)
-    found = free_demand(J, d, rows.A, rows.y, weight, *joints)
-    np.testing.assert_allclose(found, wanted, atol=1e-9 * np.abs(wanted).max())
+    answer = free_demand(J, d, rows.A, rows.y, weight, *joints)
+    np.testing.assert_allclose(answer, wanted, atol=1e-9 * np.abs(wanted).max())
 
 
 def limited(of: Moving, J, d, limit) -> Dynamics:
@@ -155,11 +155,11 @@ def by_clarabel(program: Program):
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-12
     rows, constants = np.vstack([program.E, -program.C]), np.r_[program.e, -program.c]
     cones = [clarabel.ZeroConeT(program.e.size), clarabel.NonnegativeConeT(program.c.size)]
-    found = clarabel.DefaultSolver(
+    answer = clarabel.DefaultSolver(
         sparse.csc_matrix(np.triu(program.P)), program.q, sparse.csc_matrix(rows), constants, cones, settings
     ).solve()
-    kind = str(found.status)
-    return np.array(found.x) if "Solved" in kind else None, "Almost" not in kind and "Insufficient" not in kind
+    kind = str(answer.status)
+    return np.array(answer.x) if "Solved" in kind else None, "Almost" not in kind and "Insufficient" not in kind
 
 
 def compared(robot, seed, trunk, foot, stances):
@@ -217,10 +217,10 @@ def test_the_demand_within_limits_is_clarabels():
         assert solves == (wanted is not None)
         if wanted is None:
             continue
-        found, wanted = x[6:18], wanted[6:18]
+        answer, wanted = x[6:18], wanted[6:18]
         solved += 1
-        bound += bool(np.abs(found - oracle(rows, *_free(of, J, d))).max() > 1e-3 * np.abs(found).max())
-        np.testing.assert_allclose(found, wanted, atol=1e-6 * np.abs(wanted).max())  # Clarabel's own accuracy
+        bound += bool(np.abs(answer - oracle(rows, *_free(of, J, d))).max() > 1e-3 * np.abs(answer).max())
+        np.testing.assert_allclose(answer, wanted, atol=1e-6 * np.abs(wanted).max())  # Clarabel's own accuracy
     assert solved >= 8
     assert bound >= 4, "limits matter in too few of these programs"
 

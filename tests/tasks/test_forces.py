@@ -10,15 +10,15 @@ from idcontrol.controllers import Gains, InverseSettings
 from idcontrol.tasks.forces import SHARE
 from idcontrol.types import Reference, State, Status
 
-H, LEFT = 1e-3, "left_sole_link"
+H, FOOT = 1e-3, "left_sole_link"
 
 
 def talos(load, name="id-coulomb-qp", **settings):
     """A standing talos with a force task, and its weight."""
     robot = robots.load("talos")
     trunk = [tasks.CoM(), tasks.Frame("torso_2_link", "orientation"), tasks.Posture(kp=30.0, weight=1e-4)]
-    made = controllers.make(name, robot, mu=0.6, tasks=[*trunk, load], settings=InverseSettings(**settings))
-    return robot, made, robot.system().mass * 9.81
+    built = controllers.make(name, robot, mu=0.6, tasks=[*trunk, load], settings=InverseSettings(**settings))
+    return robot, built, robot.system().mass * 9.81
 
 
 def motion(robot, mu, state, command):
@@ -37,8 +37,8 @@ SCHEMES = ("id-coulomb-qp", "id-coulomb-lcp", "id-coulomb-cone", "id-coulomb-smo
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_a_load_that_friction_and_motors_allow_is_reached_and_the_motion_stays(name):
-    load = tasks.Force(LEFT, weight=[0.0, 0.0, 1.0])
+def test_a_feasible_force_target_is_reached_and_the_motion_stays(name):
+    load = tasks.Force(FOOT, weight=[0.0, 0.0, 1.0])
     robot, controller, weight = talos(load, name)
     state, reference = robot.standing_state(), robot.standing_reference()
     free = controller(state, reference)
@@ -56,7 +56,7 @@ def test_a_load_that_friction_and_motors_allow_is_reached_and_the_motion_stays(n
 
 
 def test_a_wrench_about_a_sole_is_reached():
-    load = tasks.Force(LEFT, "wrench", weight=[0.0, 0.0, 1.0, 1.0, 1.0, 1.0])
+    load = tasks.Force(FOOT, "wrench", weight=[0.0, 0.0, 1.0, 1.0, 1.0, 1.0])
     robot, controller, weight = talos(load)
     target = np.array([0.0, 0.0, 0.5 * weight, 4.0, -6.0, 2.0])
     load.set(target)
@@ -78,15 +78,15 @@ def nearest(robot, mu, state, load, target, limit, a):
     contacts = robot.contacts(mu)
     system = contacts.system
     system.update(state.q, state.v)
-    near = contacts.detect(np.inf)
-    n, unit = len(near), system.mass * 9.81
+    candidates = contacts.detect(np.inf)
+    n, unit = len(candidates), system.mass * 9.81
     F = cp.Variable(3 * n)  # [N; S; T], relative to the weight
-    tau = system.M @ a + system.bias - unit * (near.jacobian.T @ F)
+    tau = system.M @ a + system.bias - unit * (candidates.jacobian.T @ F)
     rows = [tau[:6] / unit == 0, tau[6:] <= limit, tau[6:] >= -limit]
     rows += [mu * F[:n] + s * F[n : 2 * n] + t * F[2 * n :] >= 0 for s in (1, -1) for t in (1, -1)]
     onto = np.zeros((3, 3 * n))
     for i in np.flatnonzero([frame == load.frame for frame in contacts.frames]):
-        onto[:, i::n] = near.axes[i].T
+        onto[:, i::n] = candidates.axes[i].T
     missed = cp.multiply(np.sqrt(load.weight), onto @ F - target / unit)
     program = cp.Problem(cp.Minimize(cp.sum_squares(missed) + SHARE * cp.sum_squares(tau[6:] / unit)), rows)
     program.solve(solver="CLARABEL", tol_gap_abs=1e-14, tol_gap_rel=1e-14, tol_feas=1e-12)
@@ -97,12 +97,12 @@ def nearest(robot, mu, state, load, target, limit, a):
 @pytest.mark.parametrize(
     ("name", "foot", "mu", "share"),
     [
-        ("talos", LEFT, 0.6, [0.0, 0.0, 1.1]),  # the other sole can only press
+        ("talos", FOOT, 0.6, [0.0, 0.0, 1.1]),  # the other sole can only press
         ("go1", "FL_foot", 0.3, [0.3, 0.0, 0.25]),  # beyond the cone
         ("go1", "FL_foot", 3.0, [0.0, -0.9, 0.3]),  # beyond what motors can
     ],
 )
-def test_a_target_out_of_reach_is_approached_as_far_as_cones_and_motors_allow(name, foot, mu, share):
+def test_an_infeasible_force_target_is_approached_within_cones_and_limits(name, foot, mu, share):
     robot = robots.load(name)
     load = tasks.Force(foot)
     controller = controllers.make("id-coulomb-qp", robot, mu=mu, tasks=[load])
@@ -115,14 +115,14 @@ def test_a_target_out_of_reach_is_approached_as_far_as_cones_and_motors_allow(na
     command = controller(state, reference)
     moved = motion(robot, mu, state, command)
     np.testing.assert_allclose(moved, motion(robot, mu, state, free), rtol=0.0, atol=1e-12)
-    found = target - load.error
+    wrench = target - load.error
     assert np.linalg.norm(load.error) > 1.0
     best = nearest(robot, mu, state, load, target, system.effort_limit, moved / H)
-    np.testing.assert_allclose(found, best, atol=1e-3)
+    np.testing.assert_allclose(wrench, best, atol=1e-3)
 
 
 def test_a_load_that_jumps_is_approached_no_faster_than_torques_may_change():
-    load = tasks.Force(LEFT, weight=[0.0, 0.0, 1.0])
+    load = tasks.Force(FOOT, weight=[0.0, 0.0, 1.0])
     robot, controller, weight = talos(load, rate_limit_nm_s=500.0)
     state, reference = robot.standing_state(), robot.standing_reference()
     last = controller(state, reference)

@@ -22,7 +22,7 @@ def rows(of: Moving, *listed: tasks.Task):
 
 
 def standing_axes(of: Moving):
-    """Acceleration that a base's linear velocity has in axes that stand still, when v̇ is zero in those of the body."""
+    """Acceleration of a base's linear velocity in fixed axes, for v̇ = 0 in the axes of the body."""
     turn = np.zeros(of.v.size)
     turn[:3] = np.cross(of.v[3:6], of.v[:3])
     return turn
@@ -94,7 +94,7 @@ def test_rows_of_the_centroid_are_pinocchios(robot):
     np.testing.assert_allclose(momenta.error, spin - momentum[3:], atol=SAME)
 
 
-def test_a_motion_that_obeys_the_rows_changes_a_frame_as_its_reference_asks():
+def test_a_motion_that_obeys_the_rows_follows_the_reference():
     rng = np.random.default_rng(3)
     of = moving(rng)
     frame, h = of.system.model.getFrameId("FL_foot"), 1e-5
@@ -142,12 +142,12 @@ def test_a_frame_follows_its_reference_in_the_axes_of_another_that_moves(robot, 
     np.testing.assert_allclose(task.error, error, atol=SAME)
     np.testing.assert_allclose(A @ of.v, moves, atol=SAME)
     a = np.linalg.lstsq(A, y)[0]
-    found = []
+    result = []
     for sign in (1.0, -1.0):
         q, v = of.system.advance(of.q, of.v + sign * h * a, sign * h)
-        found.append(relative(of, q, v, frame, base)[1])
+        result.append(relative(of, q, v, frame, base)[1])
     wanted = acceleration + 20.0 * error + 3.0 * (velocity - moves)
-    np.testing.assert_allclose((found[0] - found[1]) / (2 * h), wanted, atol=1e-3 * np.abs(a).max())
+    np.testing.assert_allclose((result[0] - result[1]) / (2 * h), wanted, atol=1e-3 * np.abs(a).max())
 
 
 def test_a_frame_relative_to_the_fixed_base_of_an_arm_is_one_in_the_world():
@@ -167,10 +167,10 @@ def test_rotation_vectors_are_right_at_every_angle(angle):
         axis = rng.standard_normal(3)
         axis /= np.linalg.norm(axis)
         actual = pin.exp3(rng.standard_normal(3))
-        found = np.empty(3)
-        rotation_vector(pin.exp3(angle * axis) @ actual, actual, found, HEAP)
-        np.testing.assert_allclose(pin.exp3(found), pin.exp3(angle * axis), atol=1e-14)
-        assert np.linalg.norm(found) <= np.pi * (1 + 1e-15)
+        result = np.empty(3)
+        rotation_vector(pin.exp3(angle * axis) @ actual, actual, result, HEAP)
+        np.testing.assert_allclose(pin.exp3(result), pin.exp3(angle * axis), atol=1e-14)
+        assert np.linalg.norm(result) <= np.pi * (1 + 1e-15)
 
 
 def test_rows_without_weight_are_ignored():
