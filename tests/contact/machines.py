@@ -12,7 +12,7 @@ LEGS = ("LF", "RF", "LH", "RH")
 
 
 def quadruped() -> System:
-    """A floating body with four legs of three joints, and a free box beside it; Pinocchio's joint order is not ours."""
+    """A floating body with four legs of three joints, and a free box; Pinocchio's order of joints differs from ours."""
     model = pin.Model()
     base = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "base")
     model.appendBodyToJoint(base, pin.Inertia(3.0, np.zeros(3), np.diag([0.02, 0.05, 0.06])), pin.SE3.Identity())

@@ -58,7 +58,7 @@ def test_contacts_and_relative_velocities_agree_with_the_general_detector() -> N
         v = rng.normal(size=(len(SHAPES), 6))
         local = np.hstack([turn.inv().apply(v[:, :3]), turn.inv().apply(v[:, 3:])]).ravel()
         system.update(q, local)
-        for margin, world in ((0.01, True), (0.02, False)):  # what does not move has no reach
+        for margin, world in ((0.01, True), (0.02, False)):  # immovable shapes have no reach
             theirs.reset()
             b = theirs.detect(margin)
             ours, other = (a.body[:, 1] == WORLD) == world, (theirs.joints[:, 1] == 0) == world
@@ -72,7 +72,7 @@ def test_contacts_and_relative_velocities_agree_with_the_general_detector() -> N
 
 
 def test_normal_rows_are_the_rates_of_the_gaps() -> None:
-    """Of corners on the ground and of nearest points; corners that clipping makes are no material points."""
+    """Corners on the ground and nearest points only: corners from clipping are not material points."""
     rng = np.random.default_rng(1)
     detector = BodyDetector(bodies()[:3], terrain=plane())
     step, seen = 1e-6, 0

@@ -69,9 +69,9 @@ def test_distances_apart_and_overlapping_are_coals(kinds: tuple[str, str]) -> No
 
 @pytest.mark.parametrize("kinds", [("ball", "ball"), ("ball", "crate"), ("crate", "slab"), ("crate", "crate")])
 def test_moved_along_the_normal_by_the_distance_the_shapes_just_touch(kinds: tuple[str, str]) -> None:
-    """What a signed distance and its direction mean; the surfaces then meet at the witness.
+    """After a motion by the signed distance along the direction, the surfaces meet at the witness.
 
-    Where two boxes touch with a face there is a manifold of such points: the witness is not used.
+    If two boxes touch with a face, there is a manifold of such points, and the witness is not used.
     """
     rng = np.random.default_rng(1)
     geometries = [KINDS[kind]() for kind in kinds]
@@ -82,7 +82,7 @@ def test_moved_along_the_normal_by_the_distance_the_shapes_just_touch(kinds: tup
         distance, direction, _ = measured(geometries, position, turns.as_matrix())
         position[0] -= distance * direction
         touching, direction, witness = measured(geometries, position, turns.as_matrix())
-        assert abs(touching) < 1e-6  # FLAT, where a face's normal stands for a slightly tilted one
+        assert abs(touching) < 1e-6  # FLAT: a face's normal may replace a slightly tilted direction
         if "ball" not in kinds and max(np.abs(turn.inv().apply(direction)).max() for turn in turns) > 1.0 - 1e-6:
             continue
         for g, kind in enumerate(kinds):

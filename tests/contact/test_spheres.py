@@ -120,7 +120,7 @@ def test_only_candidate_spheres_are_listed_with_number_and_friction(system: Syst
     for _ in range(30):
         system.update(*close_to_ground(system, rng))
         everything = detector.detect(np.inf).take(np.arange(4))
-        margin = rng.choice([*everything.gap, np.inf])  # at one of the gaps: that one is not below
+        margin = rng.choice([*everything.gap, np.inf])  # at one of the gaps: this gap is not below the margin
         close = detector.detect(margin)
         expected = np.flatnonzero(everything.gap < margin)
         counts.add(len(close))

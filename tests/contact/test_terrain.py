@@ -52,7 +52,7 @@ def test_an_inclined_plane_has_its_height_normal_and_distance() -> None:
 
 
 def test_between_samples_it_is_the_cubic_spline_that_ends_level(hilly: Terrain) -> None:
-    """Along a grid line a tensor product spline is the spline of the line: scipy's, clamped, has the same border."""
+    """Along a grid line the tensor product spline equals scipy's clamped spline, which has the same border."""
     knots = SPACING * np.arange(hilly.heights.shape[1])
     spline = CubicSpline(knots, hilly.heights[7], bc_type="clamped")
     y = np.linspace(0.0, knots[-1], 500)

@@ -1,4 +1,4 @@
-"""What a scheme answers to an assembled problem, in the terms of tests."""
+"""A scheme's answer to an assembled problem, in a form for tests."""
 
 from __future__ import annotations
 

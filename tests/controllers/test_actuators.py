@@ -1,4 +1,4 @@
-"""Controllers compensate what their system says of the actuators: inertia of rotors, friction in joints."""
+"""Controllers compensate the actuators of their system: inertia of rotors, friction in joints."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def plant(drives):
 
 
 def flying(rng):
-    """A state in the air whose joints turn at 2 to 4 rad/s, and a reference that has them speed up from there."""
+    """A state in the air with joints at 2 to 4 rad/s, and a reference that accelerates them."""
     system = quadruped(None)
     q = system.configuration(scenes.HOME, scenes.home(system)[:7] + np.array([0, 0, 1.0, 0, 0, 0, 0]))
     v = np.concatenate((np.zeros(6), rng.choice((-1.0, 1.0), 12) * rng.uniform(2.0, 4.0, 12)))
@@ -53,7 +53,7 @@ def test_joints_with_rotors_and_friction_follow_the_demand(name):
     goal = reference.v + H * reference.a
     for drives, error in (
         (actuators(damping=0.0, friction=0.0), 1e-9),
-        # friction of the plant is that of the velocity at the step's end, 1 % more or less
+        # the plant's friction depends on the velocity at the step's end, which differs by 1 %
         (actuators(), 5e-4),
     ):
         body = plant(drives)

@@ -1,4 +1,4 @@
-"""Answers of controllers that are no commands are refused in words about what is wrong."""
+"""Answers of controllers that are not commands are refused with the reason."""
 
 from types import SimpleNamespace
 

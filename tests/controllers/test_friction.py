@@ -21,7 +21,7 @@ FORWARD = WalkPath(kind="command", command=((0.0, 0.2, 0.0, 0.0),))
 
 
 def walked(duration_s, *, nominal=None, learns=True, **changes):
-    """A walk tick by tick: friction shown, joint errors [rad], torques, height of the base less what was asked [m]."""
+    """A walk tick by tick: estimated friction, joint errors [rad], torques, error of the base's height [m]."""
     settings = controllers.InverseSettings(learn_friction=learns)
     scene = WalkScene.of(WalkConfig(friction=AssumedFriction(estimate=nominal), inverse=settings, **changes))
     walk = scene.simulated()
@@ -35,7 +35,7 @@ def walked(duration_s, *, nominal=None, learns=True, **changes):
 
 
 def is_close(shown, mu):
-    """True if friction was found within a fifth, and within half a second of the first sign of it."""
+    """True if the estimate is within a fifth of the friction, half a second after it first changed."""
     first = int(np.argmax(np.isfinite(shown)))
     return bool(np.isfinite(shown[first:]).all() and abs(shown[first + 500] / mu - 1.0) < 0.2)
 
@@ -47,7 +47,7 @@ def upright(height):
 
 @pytest.mark.parametrize("payload", one_fast((0.0, 0.2), 0.2))
 def test_a_robot_that_assumes_eight_times_the_friction_learns_it_and_walks_on(payload):
-    """Without it the robot falls within the first two seconds; a load that is not modelled changes nothing."""
+    """Without the estimate the robot falls within two seconds; an unmodelled load changes nothing."""
     load = Disturbance(payload_share=payload)
     shown, error, _, height = walked(2.0, mu=0.1, nominal=0.8, disturbance=load)
     assert is_close(shown, 0.1)
@@ -57,7 +57,7 @@ def test_a_robot_that_assumes_eight_times_the_friction_learns_it_and_walks_on(pa
 
 
 def test_a_patch_of_ice_is_crossed():
-    """Without it the feet have slid apart by then."""
+    """Without the estimate the feet would slide apart."""
     patch = Patch(mu=0.1, x_m=(0.25, 0.6))
     shown, _, _, height = walked(3.0, path=FORWARD, patch=patch)
     assert is_close(shown, 0.1)
@@ -121,18 +121,20 @@ WHOLE = walker.WEIGHT
 
 
 def slid(system, foot, *, speed=0.1, angle=0.0, mu=0.1, carries=0.5, ticks=40, missing=0.0, every=1, **plan):
-    """Friction shown to a machine at home of which one foot slides evenly: its torques balance weight and friction.
+    """Return the estimated friction of a robot at home with one foot that slides steadily.
+
+    The torques balance all forces.
 
     Args:
-        system: The machine.
+        system: The robot.
         foot: The foot that slides.
-        speed: How fast [m/s].
-        angle: Which way, from the first tangent [rad].
-        mu: Its friction.
-        carries: The part of the weight that it carries.
-        ticks: For how long [periods].
-        missing: An upward force on the base that no foot knows of [N].
-        every: One tick in so many is seen by the controller.
+        speed: Speed of the foot [m/s].
+        angle: Direction of sliding from the first tangent [rad].
+        mu: Friction of the foot.
+        carries: Part of the weight on the foot.
+        ticks: Duration [periods].
+        missing: Unmodelled upward force on the base [N].
+        every: The controller is called once in this number of ticks.
         **plan: Changes to the reference.
     """
     controller, state = walker.controller(mu=0.7), walker.at_home(system)
@@ -170,7 +172,7 @@ def slid(system, foot, *, speed=0.1, angle=0.0, mu=0.1, carries=0.5, ticks=40, m
         ({"mu": 0.71}, False),  # the friction is nominal
         ({"missing": 0.1 * WHOLE}, True),
         ({"missing": -0.3 * WHOLE}, False),  # an unmodelled force holds the base
-        ({"every": 2}, False),  # of periods that were missed nothing is known
+        ({"every": 2}, False),  # nothing is known of missed periods
         ({"since_touchdown": np.full(4, 1e-3)}, False),  # it lands
         ({"stance": np.array([True, False, True, True])}, False),  # it swings
     ],

@@ -1,6 +1,6 @@
-"""Steps that are called solved obey the friction law of their scheme, and the rate of their motors.
+"""Solved steps obey the friction law of their scheme, and the torque-rate limit.
 
-The judge computes the motion from torques and forces alone, and knows nothing of how a scheme shares them.
+The judge computes the motion from torques and forces alone, independently of the schemes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from tests.controllers import walker
 
 RATE = 500.0
 EXACT = ("id-coulomb-lcp", "id-coulomb-smooth", "id-coulomb-cone")
-"""Schemes that keep their law at every speed; others take a contact that slips by at most 1 mm/s for one at rest."""
+"""Schemes that obey their law at every speed; in other schemes a contact that slips by up to 1 mm/s counts as at
+rest."""
 COULOMB = (*EXACT, "id-constraint")
 DISSIPATION = ("id-coulomb-qp", "id-coulomb-qp-1", "id-coulomb-qp-raw")
 CIRCLE = ("id-coulomb-cone", "id-sap")
 ALONE = {"learn_friction": False, "learn_load": False, "impacts": False}
-"""Nothing is learnt from earlier steps, and forces belong to the step, not of a landing in it."""
+"""Settings without estimators, and without impacts in the predicted forces."""
 NAMES = (*COULOMB, *DISSIPATION, "id-sap")
 
 
@@ -32,8 +33,8 @@ def judged(name, problem, cones, command):
     """Judge a step's forces by the law of its scheme.
 
     Returns:
-        The number of feet that slide under load; the largest share of the power that friction must take and does not;
-        the largest power of normal forces that the law excludes [W].
+        The number of loaded sliding feet; the largest relative deficit of frictional power; the largest power of normal
+        forces that violates the law [W].
     """
     contacts, h, n, a = problem.contacts, problem.h, len(problem.contacts), command.tau.size
     f = np.einsum("iad,id->ai", contacts.axes, command.predicted.force)
@@ -68,7 +69,7 @@ def storm(control, state, reference, rng, steps):
 
 
 def holds(name, steps, rate):
-    """Assert the laws over a storm of steps; returns how many feet slid."""
+    """Assert the laws over many random steps; return the number of sliding feet."""
     sliding = 0
     for problem, cones, command, change in steps:
         fast = change > scenes.H * rate
@@ -76,7 +77,7 @@ def holds(name, steps, rate):
         if command.status is Status.SOLVED:
             feet, lacks, power = judged(name, problem, cones, command)
             sliding += feet
-            # compliance and the ridge of one stage leave some of it: of light feet that hardly slide
+            # compliance and the ridge of one stage cause a deficit at light feet that hardly slide
             rigid = name in (*EXACT, "id-coulomb-qp", "id-coulomb-qp-raw")
             assert lacks < (1e-5 if rigid else 1e-3)
             assert power < (1e-5 if rigid else 1e-4)
@@ -116,7 +117,7 @@ def test_solved_steps_obey_friction_law_and_rate_on_every_robot(name, robot):
 
 
 def carrying_in_motion(problem, command):
-    """Count feet that carry load though they slip faster than 1 mm/s, or part."""
+    """Count loaded feet that slip faster than 1 mm/s, or open."""
     contacts, n, a = problem.contacts, len(problem.contacts), command.tau.size
     impulse = problem.h * np.einsum("iad,id->ai", contacts.axes, command.predicted.force)
     momentum = contacts.jacobian.T @ impulse.ravel() - problem.kappa

@@ -1,4 +1,4 @@
-"""Errors that contacts without slip forbid: they ask for inner forces, so that feet that creep do not creep on."""
+"""Joint errors that contacts without slip forbid cause internal forces, which stop the creep of feet."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ CALLS = 200
 
 @pytest.fixture(scope="module")
 def standing():
-    """The quadruped at home: a joint error that contacts forbid, and the torque that feedback would give to it."""
+    """The quadruped at home: a joint error that contacts forbid, and the torque of the feedback for it."""
     quadruped = scenes.links()
     state, control = walker.at_home(quadruped), walker.controller(mu=10.0)
     quadruped.update(state.q, state.v)

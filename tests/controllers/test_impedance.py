@@ -1,4 +1,4 @@
-"""Impedance commands: around the reference in the middle of the period, with gains that fit each joint's inertia."""
+"""Impedance commands refer to the middle of the period, with gains proportional to each joint's inertia."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def speed(t):
 
 
 def planner(state):
-    """Constant acceleration; the velocity is the mean over the last period, as `Reference.v` has it."""
+    """Constant acceleration; the velocity is the mean over the last period, like `Reference.v`."""
     reference = Reference.standing(position(state.t), 0)
     return structs.replace(reference, v=(position(state.t) - position(state.t - H)) / H, a=ACCELERATION)
 
@@ -105,7 +105,7 @@ def test_every_controller_sends_impedance_commands_where_there_are_drives(quadru
     driven = controllers.build(name, setup(drives))(state, reference)
     assert plain.q is None
     assert driven.driven.shape == (5, 12)
-    if name == "pid":  # all that it does, drives do
+    if name == "pid":  # drives do all that `pid` does
         np.testing.assert_array_equal(driven.tau, np.zeros(12))
         np.testing.assert_array_equal(driven.kp, walker.TORQUE_GAINS.kp)
         np.testing.assert_array_equal(driven.kd, walker.TORQUE_GAINS.kd)

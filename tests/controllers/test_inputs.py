@@ -1,4 +1,4 @@
-"""What comes in: states and references of every shape, type and value; no controller raises, or answers with a NaN."""
+"""States and references of every shape, type and value: no controller raises, or answers with a NaN."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIELDS = [("state", name) for name in STATE] + [("reference", name) for name in 
 
 
 class Unreadable:
-    """An object whose author did not expect to see it read as an array."""
+    """An object that raises when it is read as an array."""
 
     def __array__(self, dtype=None, copy=None):
         raise RuntimeError("not today")
@@ -45,7 +45,7 @@ def replaced(state, reference, where, name, value):
 
 
 class Liar(np.ndarray):
-    """Says that it is plain, whatever it is."""
+    """An array subclass that pretends to be plain."""
 
     @property
     def dtype(self):
@@ -140,7 +140,7 @@ def test_a_quaternion_that_is_not_of_unit_length_is_refused(length):
     "kind", ["list", "read-only", "strided", "backward", "lying", "single precision", "big-endian", "pickled"]
 )
 def test_arrays_of_any_kind_give_the_torque_of_plain_ones(name, kind):
-    """Values that single precision holds, so that the torque is the same to the bit."""
+    """Values that are exact in single precision, so the torque is equal to the bit."""
 
     def build(x):
         if kind == "backward":
@@ -191,7 +191,7 @@ def test_no_kind_of_array_compiles_anything_after_construction():
 
 
 class Misnumbered(SphereContacts):
-    """Names its last foot by a number that no reference knows."""
+    """A detector whose last foot has a number that is not in the reference."""
 
     def detect(self, margin):
         candidates = super().detect(margin).take(np.arange(4))
@@ -206,7 +206,7 @@ def test_a_contact_that_the_reference_does_not_know_is_refused():
 
 
 class Spoiled(SphereContacts):
-    """Hands out contacts one of whose fields is spoiled by `spoil`."""
+    """A detector whose contacts are spoiled by `spoil`."""
 
     spoil = staticmethod(lambda candidates: candidates)
 
@@ -259,7 +259,7 @@ def test_a_step_that_raises_says_what_and_where():
 
 
 def test_a_reference_of_another_number_of_feet_is_no_misfit():
-    """Contacts of four feet, of which the reference knows two: refused; of which it knows six: two have no contact."""
+    """Contacts of four feet are refused for a reference with two feet; with six feet, two have no contact."""
     control = controller(schemes.COULOMB_QP)
     state, _ = at_home()
     assert control(state, walker.stand(feet=2)).status is Status.FAILED
@@ -269,7 +269,7 @@ def test_a_reference_of_another_number_of_feet_is_no_misfit():
 
 @pytest.mark.parametrize("feet", [5, 40])
 def test_feet_without_contact_change_no_torque(feet):
-    """Feet beyond the machine's four have no contact; the controller remembers one step and no more."""
+    """Feet beyond the robot's four have no contact; the controller remembers only one step."""
     control, plain, (state, stand) = controller(schemes.COULOMB_QP), controller(schemes.COULOMB_QP), at_home()
     for reference in (walker.stand(feet=feet), stand, walker.stand(feet=feet)):
         np.testing.assert_array_equal(control(state, reference).tau, plain(state, stand).tau)
@@ -315,7 +315,7 @@ def test_sensed_forces_are_copied():
 
 
 def drawn(rng, size, kind):
-    """A value for a field of that size: a misfit, or numbers from the smallest to the largest."""
+    """A value for a field of this size: of a wrong shape, or numbers from the smallest to the largest."""
     x = rng.normal(size=size)
     if rng.random() < 0.3:
         return MISFITS[rng.choice(list(MISFITS))](x)
@@ -327,7 +327,7 @@ def drawn(rng, size, kind):
 
 
 def attack(name, calls):
-    """Calls with random fields replaced, at random one or several at a time; returns how many ended in each status."""
+    """Call with one or several random fields replaced; return the number of calls with each status."""
     rng = np.random.default_rng(calls)
     counts = dict.fromkeys(Status, 0)
     control = walker.controller(name, limit=50.0)
@@ -388,7 +388,7 @@ def test_a_copy_remembers_the_last_step_and_goes_its_own_way(name, copied):
 
 
 def test_a_controller_refuses_a_call_from_a_second_thread():
-    """One thread is held up inside of the step, in the detector, while the other calls."""
+    """One thread waits within the step, in the detector, while the other calls."""
     inside, done = threading.Event(), threading.Event()
 
     class Slow(SphereContacts):

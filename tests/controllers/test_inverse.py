@@ -1,4 +1,4 @@
-"""Inverse dynamics with predicted forces: what it must do whatever the numerics inside (math.md 7.4, 12, 13.6, 16)."""
+"""Inverse dynamics with predicted forces: properties that hold for every scheme (math.md 7.4, 12, 13.6, 16)."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def foot_heights(system, state):
 
 
 def moving_state(system, rng, speed=0.3):
-    """Near home, moving; at least one foot on the ground or in it, others above it by some millimetres."""
+    """A moving state close to home with at least one foot on or in the ground, others some millimetres above it."""
     home = scenes.home(system)
     home[2] -= 0.001
     while True:
@@ -55,7 +55,7 @@ def moving_state(system, rng, speed=0.3):
 
 
 def contacts_of(system, state):
-    """What the controller must count on: feet below 1 mm, their rows against the landing velocity (planner.md 7)."""
+    """The contacts that the controller must assume: feet below 1 mm with their landing velocity (planner.md 7)."""
     system.update(state.q, state.v)
     candidates = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7).detect(1e-3)
     return landing_contacts(candidates, system.from_pinocchio(state.v), scenes.H, Landing())
@@ -73,7 +73,7 @@ def test_standing_the_predicted_forces_carry_the_weight(quadruped, name):
     command = walker.controller(name)(walker.at_home(quadruped), walker.stand())
     assert command.status is Status.SOLVED
     force = command.predicted.force
-    # one stage: contacts yield at 1e-6 of the free speed, and the machine falls as much slower
+    # one stage: contacts yield at 1e-6 of the free speed
     accuracy = 1e-5 if name == "id-coulomb-qp-1" else 1e-9
     assert force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=accuracy)
     assert np.abs(force[:, :2].sum(axis=0)).max() < accuracy * walker.WEIGHT
@@ -131,7 +131,7 @@ def test_torque_and_forces_agree_with_clarabels_smallest_torque(quadruped, unloa
 
 
 def swaying_torques(name, system):
-    """Torques and predicted weights of 200 steps of a swaying base, white noise of 1 rad/s² on what is asked."""
+    """Torques and predicted weights of 200 steps of a swaying base with white noise of 1 rad/s² on the demand."""
     rng = np.random.default_rng(0)
     control = walker.controller(name, gains=walker.NO_FEEDBACK)
     torques, weights = [], []
@@ -152,7 +152,7 @@ def swaying_torques(name, system):
 def test_torque_is_smooth_though_the_demand_is_noisy(quadruped, name):
     """Schemes that choose among the impulses never jump by 0.2 N m (math.md 6.4, 7.4, 16 test 6)."""
     torques, weights = swaying_torques(name, quadruped)
-    # what is left is the noise itself, which enters the torque through the inertia: 0.1 N m
+    # the remaining change is the noise of the demand times the inertia: 0.1 N m
     assert np.abs(np.diff(torques, axis=0)).max() < 0.2
     # the base accelerates up and down by 0.5 m/s²
     np.testing.assert_allclose(weights, walker.WEIGHT, rtol=0.08)
@@ -182,7 +182,7 @@ def test_the_printed_objective_brakes_a_walking_base(quadruped):
 @pytest.mark.parametrize("name", INVERSE)
 @pytest.mark.parametrize(("limit", "demand", "speed"), [(0.05, 300.0, 0.3), (0.4, 300.0, 0.3), (0.8, 20.0, 0.01)])
 def test_torque_limits_and_friction_cones_hold_whatever_is_asked(quadruped, name, limit, demand, speed):
-    """The third case has states in which giving joints their limit brings others to theirs, again and again."""
+    """In the third case, fixing joints at their limits repeatedly brings other joints to theirs."""
     rng = np.random.default_rng(0)
     control = walker.controller(name, limit=limit)
     met = 0
@@ -192,14 +192,14 @@ def test_torque_limits_and_friction_cones_hold_whatever_is_asked(quadruped, name
         assert np.abs(command.tau).max() <= limit
         assert in_cones(command.predicted, 0.7, name)
         met += command.clipped
-        # contacts may share the load so that a motor at its limit does all that is asked of it
+        # contacts may share the load so that a motor at its limit follows the demand
         assert ("tracking" in command.dropped) == (command.status is not Status.SOLVED)
     assert met > 15
 
 
 @pytest.mark.parametrize("name", [name for name in INVERSE if name != "id-coulomb-qp-raw"])
 def test_torques_obey_the_rate_limit_for_any_demand(quadruped, name):
-    """From one random state to the next; the first torque after a reset has nothing to be near to."""
+    """From one random state to the next; the first torque after a reset is not limited."""
     rng = np.random.default_rng(1)
     control, rate, limit = walker.controller(name, limit=4.0, limits={"torque_rate": 200.0}), 200.0, 4.0
     for _ in range(2):
@@ -223,9 +223,7 @@ def test_torques_obey_the_rate_limit_for_any_demand(quadruped, name):
 
 def test_the_rate_limit_is_relaxed_after_too_many_releases_and_returns_in_calm_steps(quadruped, monkeypatch):
     control, rng = walker.controller("id-coulomb-qp", limit=4.0, limits={"torque_rate": 20.0}), np.random.default_rng(4)
-    monkeypatch.setattr(
-        control, "_fall_back", None
-    )  # all of it within the compiled step, which takes a tenth of the time
+    monkeypatch.setattr(control, "_fall_back", None)  # all within the compiled step, which takes a tenth of the time
 
     def driven_wildly():
         demands = [walker.stand(a=300.0 * rng.normal(size=12)) for _ in range(40)]
@@ -249,7 +247,7 @@ def test_the_rate_limit_is_relaxed_after_too_many_releases_and_returns_in_calm_s
 
 
 def test_the_torque_of_a_motor_falls_with_its_speed_to_nothing_at_no_load(quadruped):
-    """And only the torque that would make it faster: braking has all of it."""
+    """Only accelerating torque is reduced; braking torque is available in full."""
     control = walker.controller(limit=2.0, limits={"speed": 5.0, "no_load": 10.0})
     state = walker.at_home(quadruped)
     v = np.zeros(18)
@@ -278,7 +276,7 @@ def test_a_torque_limit_that_falls_faster_than_the_rate_is_reported(quadruped):
 
 
 class Sticky(SphereContacts):
-    """A detector whose contacts pull, which no model takes."""
+    """A detector with contacts of negative stiffness, which every model refuses."""
 
     def detect(self, margin):
         candidates = super().detect(margin)
@@ -360,7 +358,7 @@ def test_a_state_that_is_not_finite_gives_zero_torque_and_is_forgotten(quadruped
 
 
 class Walls:
-    """Detector of a machine that braces its left feet against one wall and its right feet against the other."""
+    """A detector for a robot between two walls, with its left feet at one and its right feet at the other."""
 
     def __init__(self, system):
         self.system = system
@@ -392,7 +390,7 @@ def spread(name, outward, **settings):
 
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-lcp"])
 def test_tracking_of_conflicting_velocities_is_relaxed_as_by_servos(name):
-    """No velocity satisfies the demand and both walls; projected, the demand is none any more (math.md 5.1, 12.3)."""
+    """No velocity satisfies the demand and both walls; its projection is zero (math.md 5.1, 12.3)."""
     command = spread(name, 1e-3, project=False)
     assert command.status is Status.REPAIRED
     assert "tracking" in command.dropped
@@ -400,7 +398,7 @@ def test_tracking_of_conflicting_velocities_is_relaxed_as_by_servos(name):
     inward = np.array([-1.0, 1.0, -1.0, 1.0])
     pressing = command.predicted.force[:, 1] * inward
     assert np.all(pressing > 0.0)
-    # the torque is what presses so: fed to the model forward, it gives these forces
+    # the torques cause these forces: the model in forward mode gives the same
     system = scenes.links()
     state = walker.at_home(system)
     system.update(state.q, state.v)
@@ -409,7 +407,7 @@ def test_tracking_of_conflicting_velocities_is_relaxed_as_by_servos(name):
     forward = model.solve(forward_step(system, np.zeros(18), scenes.H * command.tau, walls))
     delivered = walls.force_world(forward.impulses, scenes.H)[:, 1] * inward
     assert delivered[inward > 0].sum() == pytest.approx(pressing[inward > 0].sum(), rel=1e-6)
-    # the harder the demand the harder the walls are pressed, in proportion where friction plays no part
+    # forces on the walls are proportional to the demand if friction has no effect
     twice = spread(name, 2e-3, project=False)
     assert np.abs(twice.tau).max() > 1.5 * np.abs(command.tau).max()
     projected = spread(name, 1e-3)
@@ -497,7 +495,7 @@ def test_the_ramp_unloads_feet_before_they_lift_and_after_they_land(quadruped, n
         off = walker.controller(name, ramp_s=0.0)(state, walker.stand(**times))
         accuracy = 1e-5 if name == "id-coulomb-qp-1" else 1e-9
         assert command.predicted.force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=accuracy)
-        # the ridge of stage II gives a foot that had nothing 1e-8 of the weight
+        # the ridge of stage II gives an unloaded foot 1e-8 of the weight
         spared = command.predicted.force[[0, 3], 2].sum() - off.predicted.force[[0, 3], 2].sum()
         assert spared <= 1e-6 * walker.WEIGHT
         assert in_cones(command.predicted, 0.7, name)

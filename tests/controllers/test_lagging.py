@@ -1,4 +1,4 @@
-"""Joints that cannot follow: motors that do what they can (math.md, section 12.4)."""
+"""Lagging joints: saturated motors with full torque (math.md, section 12.4)."""
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ from idcontrol.models.whitened import recover
 from tests.controllers import walker
 
 ROUNDING = 1e-7
-"""Of velocities and motor impulses, relative to the largest demand and to the room of a motor."""
+"""Rounding of velocities relative to the largest demand, and of motor impulses relative to the range of a motor."""
 
 
 @pytest.fixture(scope="module")
 def asked(quadruped):
-    """Steps of a machine that stands and is asked for what its motors can and cannot give, and their scheme."""
+    """Steps of a standing robot with feasible and infeasible demands for its motors, and their scheme."""
     control, rng = walker.controller(limit=1.2), np.random.default_rng(5)
     demands = [size * rng.normal(size=12) for size in np.geomspace(1.0, 1e3, 60)]
     state = walker.at_home(quadruped)
@@ -24,7 +24,7 @@ def asked(quadruped):
 
 
 def solved(scheme, assembled, known):
-    """Velocities and motor impulses of all joints, shapes (a,), of a step in which some of the latter are known."""
+    """Velocities and motor impulses of all joints, shapes (a,), of a step in which some motor impulses are known."""
     driven = drive(assembled, known, np.zeros(assembled.which.size, dtype=np.int64), HEAP)
     f = np.zeros(assembled.target.size)
     answer = scheme(driven, f, HEAP)
@@ -40,7 +40,7 @@ def released(assembled, impulse, bounds):
 
 
 def test_joints_follow_within_bounds_or_lag_with_full_torque(asked):
-    """So they do in the scheme's own answer, whose motion these conditions make unique."""
+    """The scheme's answer satisfies the conditions that make its motion unique."""
     steps, scheme = asked
     lagging, turned = 0, 0
     for assembled in steps:
@@ -59,11 +59,11 @@ def test_joints_follow_within_bounds_or_lag_with_full_torque(asked):
         lagging += int((~np.isnan(known)).sum())
         turned += int((up & (tracking < 0.0)).sum() + (down & (tracking > 0.0)).sum())
     assert lagging > 100
-    assert turned > 5  # motors that have to give all of their torque the other way than if all joints followed
+    assert turned > 5  # motors that need full torque in the opposite direction
 
 
 def test_joints_that_are_asked_to_stay_follow_where_they_can(quadruped):
-    """Where nothing is to move, what rounding leaves of joints that follow used to count as lagging behind."""
+    """If nothing is to move, rounding of tracked joints must not count as lagging."""
     control, rng = walker.controller(gains=walker.NO_FEEDBACK), np.random.default_rng(2)
     assembled, scheme = control.problem(walker.at_home(quadruped), walker.stand()), control._scheme.solve
     assert not assembled.b.any()
@@ -76,7 +76,7 @@ def test_joints_that_are_asked_to_stay_follow_where_they_can(quadruped):
         v, impulse = solved(scheme, assembled._replace(bounds=bounds), known)
         up, down = known == room, known == -room
         assert (np.abs(impulse) <= (1.0 + ROUNDING) * room).all()
-        assert (v[up] < 1e-12).all()  # or it has all of its torque, and follows
+        assert (v[up] < 1e-12).all()  # or the joint has full torque, and follows
         assert (v[down] > -1e-12).all()
         lagging += int((up | down).sum())
     assert lagging > 20

@@ -20,7 +20,7 @@ WEIGHT = walker.WEIGHT
 
 
 def walked(duration_s, *, learns=True, **changes):
-    """A trot tick by tick: the load believed, axes of the base [N], and how high the base is over its reference [m]."""
+    """A trot tick by tick: the estimated load, axes of the base [N], and the error of the base's height [m]."""
     settings = controllers.InverseSettings(learn_load=learns)
     walk = WalkScene.of(WalkConfig(inverse=settings, **changes)).simulated()
     load, height = [], []
@@ -48,14 +48,14 @@ def test_without_a_load_torques_are_the_same_to_the_bit(mu):
 
 
 def test_a_blow_is_no_load():
-    """It is a force of thirty times the weight, for one period."""
+    """A blow is a force of thirty times the weight for one period."""
     load, _ = walked(1.5, kick=Kick(at_s=0.6, velocity_m_s=(0.0, 0.3, 0.0)))
     assert np.abs(load[:600]).max() < 0.01 * WEIGHT
     assert 0.0 < np.abs(load[601:]).max() < 0.1 * WEIGHT
 
 
 def second_step(system, *, dt=scenes.H, dv=0.0, **plan):
-    """A controller, what it predicted standing still, and the multibody terms after a step whose velocity is `dv`."""
+    """A controller, its prediction at rest, and the multibody terms after a step with the velocity `dv`."""
     controller, state = walker.controller(), walker.at_home(system)
     first = controller(state, walker.stand())
     v = dv * np.arange(1.0, 19.0)
@@ -80,8 +80,8 @@ def test_a_share_of_what_forces_leave_unexplained_becomes_load(quadruped, dv):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"dt": 2.0 * scenes.H},  # of periods that were missed nothing is known
-        {"since_touchdown": np.array([np.inf, 1e-3, np.inf, np.inf])},  # a landing is no load
+        {"dt": 2.0 * scenes.H},  # nothing is known of missed periods
+        {"since_touchdown": np.array([np.inf, 1e-3, np.inf, np.inf])},  # a landing is not a load
     ],
     ids=["missed", "landing"],
 )
@@ -90,7 +90,7 @@ def test_some_periods_tell_nothing(quadruped, changes):
 
 
 def test_what_holds_a_robot_in_the_air_is_no_load(quadruped):
-    """It hangs from a hoist and does not move; its feet will have to carry it when they are let down."""
+    """The robot hangs from a hoist at rest; its feet must carry it when it is lowered."""
     controller, state = walker.controller(), walker.at_home(quadruped)
     height = 0.5 * (np.arange(state.q.size) == 2)
     for tick in range(3):

@@ -10,7 +10,7 @@ from tests.controllers import walker
 
 
 def errors(system, rng):
-    """A state and a reference some way from it."""
+    """A state and a reference that differs from it."""
     q = system.configuration(scenes.HOME + 0.1 * rng.normal(size=12), scenes.home(system)[:7])
     state = State(t=0.0, q=q, v=rng.normal(size=18))
     return state, walker.stand(q=scenes.HOME + 0.1 * rng.normal(size=12), v=rng.normal(size=12))

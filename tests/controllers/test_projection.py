@@ -21,7 +21,7 @@ def by_null_space(M, J, d, b):
 
 
 def allowed(J, d, b):
-    """How far d is from what some velocity of the unactuated part can reach, the joints moving with b [m/s]."""
+    """Distance of d from the velocities that the unactuated part can reach while the joints move with b [m/s]."""
     u = J.shape[1] - b.size
     rest = d - J[:, u:] @ b
     return np.abs(rest - J[:, :u] @ np.linalg.lstsq(J[:, :u], rest, rcond=1e-10)[0]).max()
@@ -43,14 +43,14 @@ def test_the_result_is_the_nearest_velocity_that_the_contacts_allow(quadruped, f
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_rows_that_each_hold_one_velocity_set_it_and_leave_the_others(sign):
-    """Of a base and three joints: reflections have nothing to turn."""
+    """A base and three joints: reflections leave all rows unchanged."""
     J = sign * np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
     projected = project(np.eye(4), J, sign * np.array([7.0, 0.5, -0.3]), np.array([1.0, 2.0, 3.0]))
     np.testing.assert_allclose(projected, [0.5, 2.0, -0.3], rtol=0, atol=1e-15)
 
 
 def straight_legs(system):
-    """Contact rows of a machine on four straight, parallel legs; the knee angles are those where a leg is singular."""
+    """Contact rows of a robot on four straight, parallel legs, which are singular."""
     joints = np.zeros(12)
     rows_of = {foot[:2]: np.array([i, 4 + i, 8 + i]) for i, foot in enumerate(scenes.FEET)}
 
@@ -77,7 +77,7 @@ def test_singular_legs_lose_a_constraint_instead_of_demanding_infinite_speed(qua
     assert singular[-1] < 1e-12 < singular[-2]
     rng = np.random.default_rng(4)
     b = rng.normal(size=12)
-    for target in (np.zeros(12), 0.05 * J @ rng.normal(size=18)):  # what they can do, they do
+    for target in (np.zeros(12), 0.05 * J @ rng.normal(size=18)):  # feasible velocities are not changed
         projected = project(quadruped.M, J, target, b)
         np.testing.assert_allclose(projected, by_null_space(quadruped.M, J, target, b), rtol=0, atol=1e-9)
     impossible = project(quadruped.M, J, 0.05 * rng.normal(size=12), b)

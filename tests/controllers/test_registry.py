@@ -21,7 +21,7 @@ def test_every_controller_on_the_list_stands_within_its_limits(quadruped, name):
 
 @pytest.mark.parametrize("name", list(controllers.available()))
 def test_no_joint_is_driven_faster_than_it_can_stop(quadruped, name):
-    """A knee a milliradian before its end; asked to stay there it gets another torque than asked to go on."""
+    """A knee a milliradian before its stop: a demand to stay gives a different torque from a demand to move on."""
     end = float(scenes.HOME.max()) + 1e-3
     controller = walker.controller(name, limit=1e4, limits={"lower": -3.0, "upper": end})
     knee, state = int(scenes.HOME.argmax()), walker.at_home(quadruped)
@@ -37,7 +37,7 @@ def test_no_joint_is_driven_faster_than_it_can_stop(quadruped, name):
 
 @pytest.mark.parametrize("name", sorted({*controllers.available()} - {"pid"}))
 def test_a_joint_that_is_asked_to_go_beyond_its_end_comes_to_rest_there(quadruped, name):
-    """In the air, and with no ends in the plant; `pid` knows no inertia and may swing through."""
+    """In the air, without stops in the plant; `pid` has no inertia model and may swing through."""
     knee, end = int(scenes.HOME.argmax()), float(scenes.HOME.max()) + 0.02
     control = walker.controller(name, limits={"lower": -3.0, "upper": end})
     beyond = walker.stand(q=scenes.HOME + 0.5 * (np.arange(12) == knee), stance=np.zeros(4, dtype=bool))

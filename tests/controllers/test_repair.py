@@ -1,4 +1,4 @@
-"""What is given up, and in which order: tracking, then that nothing slips, never limits or cones (math.md 12)."""
+"""Demands are relaxed in order: tracking, then the ban on slip, never limits or cones (math.md 12)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def symmetric(limit):
 
 
 def asked(problem, limit=np.inf):
-    """The assembled step, no foot ramping; `limit` is that of the motor impulses."""
+    """The assembled step without ramping feet; `limit` bounds the motor impulses."""
     mu = problem.contacts.mu
     cones = Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3)
     return step_from_problem(problem, cones, last=np.zeros(12), bounds=symmetric(np.full(12, limit)))
 
 
 def nearest_by_clarabel(problem, held, limit):
-    """The least |P v⁺ - b|²_W of Zapolsky & Drumwright 2017 (46), with pyramids and limits, in forces."""
+    """The smallest |P v⁺ - b|²_W of Zapolsky & Drumwright 2017 (46), with pyramids and limits, in forces."""
     n, p, h = len(problem.contacts), problem.prescribed.index.size, problem.h
     J, index = problem.contacts.jacobian, problem.prescribed.index
     f, tau, v = cvxpy.Variable((3, n)), cvxpy.Variable(p), cvxpy.Variable(problem.M.shape[0])
@@ -74,23 +74,23 @@ def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
         assert solution is not None
         W = problem.M[6:, 6:]
         miss = (solution.v_plus[6:] - problem.prescribed.velocity) / scenes.H
-        # motor impulses count a little, too
+        # motor impulses have a small weight, too
         assert miss @ W @ miss == pytest.approx(best, rel=1e-4)
         J = problem.contacts.jacobian
         assert np.abs(J @ solution.v_plus).max() < 1e-9
         assert np.abs(solution.motor_impulse).max() <= scenes.H * limit
         f_N, f_S, f_T = solution.impulses.T
         assert (np.abs(f_S) + np.abs(f_T) <= mu * f_N * (1.0 + 1e-12)).all()
-        # it is a motion of the machine: momentum is conserved
+        # the momentum balance holds
         rest = problem.M @ solution.v_plus + problem.kappa - J.T @ solution.impulses.T.ravel()
         rest[6:] -= solution.motor_impulse
         assert np.abs(rest).max() < 1e-9 * np.abs(problem.kappa).max()
 
 
 def starting_aside(quadruped, acceleration, lift=0.0):
-    """At rest, with feet of friction 0.2, the joints are to move the base aside at `acceleration` [m/s²].
+    """At rest on friction 0.2: the joints are to move the base sideways at `acceleration` [m/s²].
 
-    And the first foot up at `lift` [m/s²].
+    The first foot is to rise at `lift` [m/s²].
     """
     state = walker.at_home(quadruped)
     quadruped.update(state.q, np.zeros(18))
@@ -102,7 +102,7 @@ def starting_aside(quadruped, acceleration, lift=0.0):
 
 @pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
 def test_tracking_is_relaxed_before_feet_may_slip(quadruped, scheme):
-    """The base is to start aside by more than friction can give: it starts as fast as friction can."""
+    """The base is to accelerate sideways beyond its friction: it accelerates as fast as friction allows."""
     problem = starting_aside(quadruped, 4.0)  # friction gives 0.2 g
     outcome = answered(scheme, asked(problem))
     assert outcome.dropped == ("tracking",)
@@ -120,7 +120,7 @@ def test_tracking_is_relaxed_before_feet_may_slip(quadruped, scheme):
 
 @pytest.mark.parametrize("aside", [1.0, 4.0])
 def test_results_in_an_arena_equal_results_on_the_heap_and_survive_its_reuse(quadruped, aside):
-    """The joints yield where the base is to start aside at more than 0.2 g."""
+    """Tracking is relaxed if the base is to accelerate sideways at more than 0.2 g."""
     arena, step = reserve(), asked(starting_aside(quadruped, aside))
     here, there = answered(NO_SLIP_LCP, step, arena), answered(NO_SLIP_LCP, step)
     assert here.dropped == (("tracking",) if aside == 4.0 else ())
@@ -143,7 +143,7 @@ def test_a_foot_planned_to_rise_rises_while_tracking_is_relaxed(quadruped, schem
 
 @pytest.mark.parametrize("name", ["id-noslip-lcp", "id-noslip-qp"])
 def test_without_repair_friction_is_not_looked_at(quadruped, name):
-    """Asked for what takes more friction than there is, and for what takes less: the torque is the same."""
+    """The torque is the same for demands that need more and less than the friction."""
     rng = np.random.default_rng(0)
     for demand in (1.0, 300.0):
         reference = walker.stand(a=demand * rng.normal(size=12))
@@ -157,7 +157,7 @@ def test_without_repair_friction_is_not_looked_at(quadruped, name):
 
 @pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
 def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
-    """The machine slides at 1 m/s: within a period weak motors cannot even swing the legs so that feet stand."""
+    """The robot slides at 1 m/s: within a period weak motors cannot move the legs so that the feet rest."""
     state = walker.at_home(quadruped)
     v = np.zeros(18)
     v[0] = 1.0
@@ -214,7 +214,7 @@ def test_at_their_limits_no_torque_was_clipped_after_the_last_solve(quadruped, n
     [
         (Status.REPAIRED, "regularized", ("exactness",)),
         (Status.REPAIRED, "squeeze", ()),
-        (Status.SOLVED, "regularized", ()),  # a model that is a regularized one: nothing was given up
+        (Status.SOLVED, "regularized", ()),  # in a regularized model nothing was relaxed
         (Status.SOLVED, "", ()),
     ],
 )

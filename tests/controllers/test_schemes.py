@@ -1,4 +1,4 @@
-"""What the schemes say of the solutions that they pass on."""
+"""Outcomes of schemes for the solutions of their models."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_of_all_torques_the_nearest_to_one_that_is_possible_is_that_one(quadrupe
     f = coulomb.solve(problem).impulses.T.ravel()
     squeezed = f.copy()
     w = whiten(problem)
-    # what the two feet may do to each other changes no motion, only the torques of the legs
+    # internal forces between two feet change no motion, only the torques of the legs
     squeeze = np.linalg.svd(w.rho.T)[2][-1]
     squeezed += 0.1 * f[0] * squeeze / np.abs(squeeze).max()
     v_plus, one = recover(w, f)
@@ -71,7 +71,7 @@ def test_of_all_torques_the_nearest_to_one_that_is_possible_is_that_one(quadrupe
 
 @pytest.mark.parametrize("seed", range(5))
 def test_feet_that_creep_by_rounding_share_close_to_the_last_torque(quadruped, seed):
-    """The search leaves 1e-12 m/s, which is no motion, but misses the law in the units of feet that have none."""
+    """The search leaves 1e-12 m/s, which is rounding, but violates the law in the scale of resting feet."""
     control = walker.controller("id-coulomb-smooth")
     last = control(walker.at_home(quadruped), walker.stand())
     assembled = control.problem(walker.at_home(quadruped), walker.stand())
@@ -87,7 +87,7 @@ def test_feet_that_creep_by_rounding_share_close_to_the_last_torque(quadruped, s
 
 @pytest.mark.parametrize("foot", range(4))
 def test_feet_that_cannot_all_stick_do_not_stick(quadruped, standing, foot):
-    """One joint moves and the others hold: whichever foot that drags, the shortcut leaves it to the model."""
+    """One joint moves and the others hold: the shortcut leaves every dragged foot to the model."""
     contacts = scenes.foot_contacts(quadruped, 0.7)
     b = np.zeros(12)
     problem = asked(inverse_step(quadruped, standing, b, contacts), np.zeros(12))
@@ -132,7 +132,7 @@ def test_without_any_solution_the_last_torque_is_repeated(quadruped):
 
 
 def test_feet_that_slide_keep_their_friction_on_the_circle_while_they_ramp():
-    """Unloaded within the pyramids, as where all feet stick, it would come within the diamond."""
+    """Unloading within the pyramids, as for sticking feet, would move the force into the diamond."""
     state = walker.at_home(scenes.links())
     state = structs.replace(state, v=np.concatenate(([0.3, 0.2], np.zeros(16))))
     control = walker.controller("id-coulomb-cone", mu=0.3, learn_friction=False)

@@ -1,4 +1,4 @@
-"""Inverse dynamics with sensed forces: what it balances, and what it collects (`idcontrol.controllers.sensed`)."""
+"""Inverse dynamics with sensed forces: balance, and growth of internal forces (`idcontrol.controllers.sensed`)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def standing_forces(system, mu, turned, steps=STEPS):
 @pytest.mark.parametrize("mu", [0.7, np.inf])
 def test_forces_under_the_actual_motion_are_unchanged(quadruped, mu):
     force = standing_forces(quadruped, mu, 0.0)
-    # home is written down to a nanometre: a hundred thousandth of what 0.005 rad collect in this time
+    # the home pose is rounded to a nanometre: 1e-5 of the forces that 0.005 rad cause in this time
     np.testing.assert_allclose(force, force[:1].repeat(STEPS, axis=0), rtol=0, atol=2.5e-5)
 
 
@@ -47,7 +47,7 @@ def test_sticking_feet_integrate_forbidden_demands_as_internal_forces(quadruped)
     slow, fast = (standing_forces(quadruped, np.inf, turned)[:, 0, 1] for turned in (0.005, 0.01))
     grown, more = np.diff(slow), np.diff(fast)
     assert np.all(more < 0.0)  # inwards, without end
-    # proportional to time and to what is asked, up to the millimetre that the base yields meanwhile
+    # proportional to time and to the demand, except for the millimetre by which the base moves
     np.testing.assert_allclose(more, more.mean(), rtol=0.02)
     np.testing.assert_allclose(more, 2.0 * grown, rtol=0.02)
 

@@ -1,4 +1,4 @@
-"""Stages of a control step one by one: which feet are contacts, how they ramp, and what yields with which weight."""
+"""Stages of a control step one by one: contacts in stance, ramp weights, and relaxed demands."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def moving_foot(system, velocity, gap=0.0):
 @pytest.mark.parametrize(
     ("velocity", "gap", "since", "counts"),
     [
-        ((-0.0021, 0.0, 0.0), 1e-4, 0.0099, False),  # nears the ground faster than `approach_speed_m_s`
+        ((-0.0021, 0.0, 0.0), 1e-4, 0.0099, False),  # approaches faster than `approach_speed_m_s`
         ((-0.0019, 0.0, 0.0), 1e-4, 0.0099, True),
-        ((0.05, 0.0, 0.0), 1e-4, 0.0099, True),  # parts from it
-        ((-0.05, 0.0, 0.0), -1e-4, 0.0099, True),  # is in it already
+        ((0.05, 0.0, 0.0), 1e-4, 0.0099, True),  # lifts off
+        ((-0.05, 0.0, 0.0), -1e-4, 0.0099, True),  # is in the ground
         ((-0.05, 0.0, 0.0), 1e-4, 0.0101, True),  # has landed longer than `landing_s` ago
         ((0.0, 0.0, 0.0101), 0.0, 0.0, False),  # slides faster than `slide_speed_m_s`
         ((0.0, -0.0101, 0.0), 0.0, 0.0, False),
@@ -92,7 +92,7 @@ def test_an_assembled_step_is_relative_to_landing_velocities_and_the_last_torque
 
 
 def test_forces_sensed_of_a_machine_at_rest_give_the_torque_that_holds_it(quadruped):
-    """Static balance: the same forces, predicted or sensed, ask the same of the motors."""
+    """Static balance: predicted and sensed forces that are equal need equal torques."""
     state = walker.at_home(quadruped)
     predicted = walker.controller(gains=walker.NO_FEEDBACK)(state, walker.stand())
     sensed = structs.replace(state, forces=predicted.predicted)
@@ -158,7 +158,7 @@ def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_h
 
 @pytest.mark.parametrize("name", sorted(SCHEMES))
 def test_a_scheme_gives_the_same_torque_in_python_as_compiled(quadruped, name):
-    """With a foot that ramps, and a last torque that is not the one which is wanted now."""
+    """With a ramping foot, and a last torque that differs from the best torque."""
     control = controller(SCHEMES[name], shortcut=False)
     control(walker.at_home(quadruped), walker.stand(a=np.full(12, 3.0)))
     until = np.array([0.01, np.inf, np.inf, np.inf])
@@ -176,7 +176,7 @@ def test_a_contact_with_unbounded_friction_may_push_without_bound(quadruped):
     f_N, f_S, f_T = free.impulses.T
     assert (np.abs(f_S) + np.abs(f_T) > f_N).any()
     limit = np.full(12, np.inf)
-    limit[::3] = 0.5 * np.abs(free.motor_impulse[::3]).min()  # hips alone have one
+    limit[::3] = 0.5 * np.abs(free.motor_impulse[::3]).min()  # only hips have a limit
     bounded = nearest(problem, bounds=Bounds(-limit, limit))
     np.testing.assert_array_less(np.abs(bounded.motor_impulse), limit * (1.0 + 1e-12))
     assert np.abs(bounded.motor_impulse[::3]).max() == pytest.approx(limit[0], rel=1e-6)
@@ -184,7 +184,7 @@ def test_a_contact_with_unbounded_friction_may_push_without_bound(quadruped):
 
 
 def test_a_motion_that_nothing_allows_has_no_repair(quadruped):
-    """A foot that is to stay at the ground while its motors may do nothing, and the machine falls on the others."""
+    """A foot that is to stay on the ground without torque while the robot falls on its other feet."""
     problem = stood(quadruped, np.zeros(12), mu=0.0)
     quadruped.update(walker.at_home(quadruped).q, np.zeros(18))
     sliding = inverse_step(quadruped, np.r_[1.0, np.zeros(17)], np.zeros(12), problem.contacts)

@@ -1,4 +1,4 @@
-"""The whole loop of a machine that stands with encoders that err: no mode of it grows, and errors that creep decay."""
+"""The loop of a standing robot with encoder errors: no mode grows, and slow errors decay."""
 
 import numpy as np
 import pinocchio as pin
@@ -12,10 +12,10 @@ from tests.parameters import one_fast
 
 CONTROLLERS = ["id-coulomb-qp", "id-noslip-lcp", "id-coulomb-qp-1", "id-sap", "id-constraint", "id-coulomb-cone"]
 FORGETS = {"id-coulomb-smooth": 60}
-"""Calls at the same state after which a controller has forgotten earlier torques, to a thousandth; one for others."""
+"""Calls at the same state until earlier torques have faded to a thousandth; one call for other controllers."""
 
 ROUNDING = 1e-6
-"""Error of an eigenvalue: differences over 1e-6 of values that solvers find to some 1e-13 (8e-8 was seen)."""
+"""Error of an eigenvalue: differences over 1e-6 of values with errors of about 1e-13 (8e-8 was measured)."""
 
 
 def scene(controller, plant, robot="links"):
@@ -27,7 +27,7 @@ class StandingLoop:
     """Planner, controller and plant of `links` at rest, as a map over one period.
 
     Attributes:
-        memory: What the planner carries from tick to tick, arrays that change in place.
+        memory: Arrays that the planner keeps from tick to tick and changes in place.
         size: Number of the map's variables: the memory, configuration and velocity.
     """
 
@@ -41,7 +41,7 @@ class StandingLoop:
         self.size = self.at.size + 2 * self.model.nv
 
     def plan(self, change):
-        """The state that differs by `change` (size,) from that at rest, as it is sensed, and its reference."""
+        """The sensed state that differs by `change` (size,) from rest, and its reference."""
         joints, velocity = self.at.size, self.at.size + self.model.nv
         ends = np.cumsum([part.size for part in self.memory])[:-1]
         for part, value in zip(self.memory, np.split(self.at + change[:joints], ends), strict=True):
@@ -53,8 +53,8 @@ class StandingLoop:
         return state, seen, self.planner(seen)
 
     def after(self, change):
-        """The variables a period later, of which configuration and velocity are differences, shape (size,)."""
-        self.plan(np.zeros(self.size))  # legs are planned from where they were
+        """The variables a period later, with differences of configuration and velocity, shape (size,)."""
+        self.plan(np.zeros(self.size))  # the plan of a leg begins at its last position
         state, seen, reference = self.plan(change)
         control = self.walk.controller
         control.reset()
@@ -73,7 +73,7 @@ class StandingLoop:
 @pytest.mark.parametrize("controller", one_fast((*CONTROLLERS, *FORGETS), "id-coulomb-qp"))
 def test_no_mode_of_standing_grows_and_joint_errors_that_creep_decay(controller):
     growth = np.sort(np.abs(StandingLoop(controller, "viscous").eigenvalues()))[::-1]
-    # The place and the heading of the machine in the world are nowhere corrected: the plan moves with its feet.
+    # Position and heading in the world are not controlled: the plan moves with the feet.
     np.testing.assert_allclose(growth[:3], 1.0, rtol=0, atol=ROUNDING)
     assert growth[3] < 1.0 - ROUNDING
 

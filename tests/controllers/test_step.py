@@ -1,4 +1,4 @@
-"""One control step, its stages, the shortcut, and whose contacts it counts on."""
+"""One control step: stages, shortcut, and the contacts of a user's detector."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def controller(scheme, *, limit=100.0, mu=0.7, detector=SphereContacts, **settin
 
 
 def steps(quadruped, rng):
-    """Sensible steps: a base that sways over its feet, one foot after the other landing, lifting, in the air."""
+    """Realistic steps: a base sways over its feet, and each foot in turn lands, lifts off, or is in the air."""
     for k, (state, a) in enumerate(walker.swaying(quadruped, 60)):
         stance = np.ones(4, dtype=bool)
         stance[rng.integers(4)] = k % 3 != 0
@@ -57,7 +57,7 @@ def steps(quadruped, rng):
 
 
 class ThreeFeet(SphereContacts):
-    """Foot spheres of which the last is never found: an override that must be obeyed."""
+    """Foot spheres with an override that never lists the last foot."""
 
     def detect(self, margin):
         candidates = super().detect(margin)
@@ -71,7 +71,7 @@ def test_a_detector_that_overrides_detect_is_obeyed(quadruped, name):
 
 
 def test_the_demand_is_the_feedback_law_for_every_kind_of_joint():
-    """A base of one velocity, a revolute joint, a continuous one given by cosine and sine, and one near its end."""
+    """A base of one velocity, a revolute joint, a continuous joint (cosine and sine), and a joint close to its stop."""
     none, h = np.zeros(0), 1e-2
     terms = MachineTerms(
         M=np.eye(4),
@@ -120,7 +120,7 @@ def test_the_shortcut_gives_the_torques_of_the_scheme_and_is_reported(quadruped,
         # v⁺ is unique and so is the smallest torque: rounding, amplified by whitening
         np.testing.assert_allclose(quick.tau, whole.tau, rtol=0, atol=1e-9)
         np.testing.assert_allclose(quick.predicted.force, whole.predicted.force, rtol=0, atol=1e-6)
-    assert stuck > 20  # in the others a foot slides, or the model finds more than the pyramids allow
+    assert stuck > 20  # in other steps a foot slides, or forces exceed the pyramids
 
 
 def test_every_torque_of_the_smooth_scheme_is_proved_the_nearest(quadruped):
@@ -136,7 +136,7 @@ def test_every_torque_of_the_smooth_scheme_is_proved_the_nearest(quadruped):
 
 
 def test_a_search_that_is_stopped_says_how_much_nearer_a_torque_may_be(quadruped, monkeypatch):
-    """In interpreted code, where the budget can be taken away."""
+    """In interpreted code, in which the search's budget can be set to zero."""
     monkeypatch.setattr(schemes, "tick_nodes", lambda contacts: 1)
     control, gaps = controller(schemes.COULOMB_SMOOTH, mu=0.1), []
     for state, reference in steps(quadruped, np.random.default_rng(3)):
@@ -151,7 +151,7 @@ def test_a_search_that_is_stopped_says_how_much_nearer_a_torque_may_be(quadruped
 
 @pytest.mark.parametrize("name", TWO_STAGES)
 def test_without_friction_a_motion_that_no_impulse_gives_is_not_called_sticking(quadruped, name):
-    """Feet that slide on ice cannot be stopped: stage II alone would leave their rows out."""
+    """Feet that slide on ice cannot be stopped: stage II alone would omit their rows."""
     rng = np.random.default_rng(2)
     quick, whole = (controller(SCHEMES[name], mu=0.0, shortcut=on) for on in (True, False))
     state = walker.at_home(quadruped)
@@ -178,7 +178,7 @@ def test_the_model_decides_if_sticking_needs_too_much_friction(quadruped, name):
     assert slips.solved_by == SCHEMES[name].name
     if name == "id-coulomb-qp":
         assert slips.status is Status.SOLVED
-    else:  # the model without slip has no such motion: joints yield
+    else:  # the model without slip has no such motion: tracking is relaxed
         assert slips.status is Status.REPAIRED
         assert slips.dropped == ("tracking",)
     force = slips.predicted.force
@@ -255,13 +255,13 @@ def test_the_outcomes_of_a_step_are_distinct():
     assert step.DROPPED[step.SERVO_SLIPS + step.LIMIT + step.FASTER] == ("tracking", "no-slip", "rate")
     assert step.DROPPED[step.SLIPS + step.LIMIT] == ("tracking", "no-slip")
     assert step.DROPPED[step.FASTER] == ("rate",)
-    # what is less than `MOVED` keeps tracking: `ladder` counts on it
+    # outcomes below `MOVED` keep tracking: `ladder` relies on it
     assert all(("tracking" in step.DROPPED[ending]) == (ending >= step.MOVED) for ending in by_scheme)
 
 
 @pytest.mark.parametrize("mu", [0.7, np.inf])
 def test_a_step_whose_torque_just_meets_its_limit_is_solved(quadruped, mu):
-    """In compiled code and, where friction has no bound, in interpreted code: nothing was given up."""
+    """In compiled code and, with unbounded friction, in interpreted code: no demand was relaxed."""
     state, reference = walker.at_home(quadruped), walker.stand()
     free = controller(schemes.COULOMB_QP, mu=mu)(state, reference)
     command = controller(schemes.COULOMB_QP, mu=mu, limit=np.abs(free.tau).max())(state, reference)

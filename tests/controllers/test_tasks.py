@@ -19,7 +19,7 @@ H = 1e-3
 
 
 def loop(robot, controller, plant, seconds, move):
-    """Run a controller on a plant; yields state, command, and the forces that were measured over the period."""
+    """Run a controller on a plant; yield state, command, and the plant's forces over the period."""
     contacts = robot.contacts(0.6)
     body = plants.build(plant, plants.Setup(system=contacts.system, contacts=contacts, dt=H, mu=0.6))
     state, reference = body.reset(robot.standing_state(contacts.system)), robot.standing_reference()
@@ -211,7 +211,7 @@ def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
     asked = np.random.default_rng(1).standard_normal(24)
     target = asked.copy()
     J, goal = as_rigid(candidates.arrays, of.contacts.patch, 6, target, HEAP)
-    assert J.shape == (12, of.v.size)  # a twist for each sole asks for the same
+    assert J.shape == (12, of.v.size)  # a twist for each sole is equivalent
     same = np.linalg.lstsq(candidates.jacobian, target, rcond=1e-10)[0]
     np.testing.assert_allclose(np.linalg.lstsq(J, goal)[0], same, atol=1e-9)
     for foot in (0, 1):
@@ -348,6 +348,6 @@ def test_a_lifted_heel_carries_no_force_until_it_lands():
     assert on_heels(controller(rests, reference)) == 0.0
     assert on_heels(again(rests, reference)) == 0.0
     swings(leaves, structs.replace(reference, stance=np.zeros(2, dtype=bool)))
-    assert on_heels(swings(rests, reference)) > 10.0  # what a sole did before its swing is forgotten
+    assert on_heels(swings(rests, reference)) > 10.0  # marks from before the swing are cleared
     falls = tipped(robot, contacts, 1e-6, -0.1)
     assert on_heels(controller(falls, reference)) > 10.0

@@ -1,4 +1,4 @@
-"""A controller that was warmed compiles and loads nothing more, and remembers what it remembered before."""
+"""After warming, a controller compiles and loads nothing, and its memory is unchanged."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ TOUCHING = """
 
 
 def kernels_loaded(code: str, name: str, begin: str, robot: str = "links") -> tuple[int, list[str]]:
-    """Kernels that 300 hard calls load or compile in a process of their own, and how the calls ended."""
+    """Kernels that 300 hard calls load or compile in a separate process, and the statuses of the calls."""
     command = [sys.executable, "-c", textwrap.dedent(BEGIN) + textwrap.dedent(code), name, begin, robot]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded, *ended = done.stdout.split()
@@ -95,7 +95,7 @@ def test_a_warm_arm_that_first_touches_the_ground_loads_nothing():
 
 @pytest.mark.slow
 def test_without_warming_the_first_hard_call_loads_kernels():
-    """Else the test above could not fail."""
+    """Checks that the test above can fail."""
     assert kernels_loaded(HARD, "id-coulomb-qp", "cold")[0] > 0
 
 
@@ -148,7 +148,7 @@ class Slotted:
 
 
 class Kept:
-    """A controller that does not let itself be copied, so that one sees what was done to it."""
+    """A controller that `copy.deepcopy` does not copy, to record its calls."""
 
     def __init__(self, controller):
         self.inner = controller
@@ -161,7 +161,7 @@ class Kept:
 
 
 def test_warming_weighs_what_the_ground_gives_to_feet_that_slide(quadruped):
-    """Its first time costs milliseconds, in which the library of linear algebra begins its work."""
+    """The first fallback takes milliseconds: the library of linear algebra is initialized."""
     kept = Kept(walker.controller())
     controllers.warm(kept, lambda _: walker.stand(), walker.at_home(quadruped))
     normal, tangential = kept.inner._friction.impulse

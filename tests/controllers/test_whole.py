@@ -1,4 +1,4 @@
-"""A control step in one compiled call is the one in parts, which controllers with a detector of a user's own take."""
+"""A control step in one compiled call equals the step in parts, which controllers with a user's detector take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = np.full(12, 6.0)
 
 
 class AllFeet(SphereContacts):
-    """A detector of a user's own."""
+    """A user's detector."""
 
 
 def machine(detector, mu, actuators):
@@ -50,7 +50,7 @@ def rotors(friction):
 @pytest.mark.parametrize("actuators", [None, rotors(0.2)])
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp", "id-coulomb-cone"])
 def test_torques_and_all_that_is_remembered_are_those_of_the_parts(quadruped, name, actuators):
-    """A robot that is pushed on ground that is slippery for it learns load and friction, lands, and yields."""
+    """A pushed robot on slippery ground learns load and friction, lands, and relaxes tracking."""
     ours, parts = (controller(name, detector, actuators) for detector in (SphereContacts, AllFeet))
     system, contacts = machine(SphereContacts, 0.25, actuators)
     plant = plants.build("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=scenes.H))

@@ -1,4 +1,4 @@
-"""The paper's quadruped with a controller on it, and references that ask it to stand."""
+"""The paper's quadruped with a controller, and references for standing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def controller(
     frames: tuple[str, ...] = scenes.FEET,
     **settings: Any,
 ) -> Controller:
-    """A controller with terms of its own, on level ground."""
+    """A controller with its own multibody terms, on level ground."""
     effort = None if limit is None else np.full(12, limit)
     ranges = ActuatorLimits.none(12)._replace(**{name: np.full(12, bound) for name, bound in (limits or {}).items()})
     system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort, limits=ranges)
@@ -49,7 +49,7 @@ def controller(
 
 
 def stand(feet: int = 4, **changes: Any) -> Reference:
-    """Hold the home pose on all feet, which have stood and will stand for ever."""
+    """Hold the home pose on all feet, without touchdown or lift-off."""
     reference = Reference(
         q=scenes.HOME.copy(),
         v=np.zeros(12),
@@ -65,7 +65,7 @@ def stand(feet: int = 4, **changes: Any) -> Reference:
 
 
 def at_home(system: System) -> State:
-    """At rest on four feet, whose gaps are 0 to rounding: the controller would close a nanometre, too."""
+    """At rest on four feet with gaps of 0 to rounding, since the controller would close even a nanometre."""
     q = scenes.home(system)
     system.update(q, np.zeros(18))
     q[2] -= system.frame_position[system.frame(scenes.FEET[0]), 2] - scenes.RADIUS

@@ -27,7 +27,7 @@ from idcontrol.types import Array
 
 
 def bricks(n: int, rng: np.random.Generator) -> Inertias:
-    """Of boxes with very different sides."""
+    """Inertias of boxes with very different sides."""
     return Inertias.of([solid(f"brick{i}", coal.Box(*rng.uniform(0.05, 0.5, 3)), 1000.0) for i in range(n)])
 
 

@@ -1,4 +1,4 @@
-"""Compiled multibody terms are Pinocchio's to rounding, wherever the machine is."""
+"""Compiled multibody terms equal Pinocchio's to rounding, anywhere in the world."""
 
 import numpy as np
 import pinocchio as pin
@@ -11,7 +11,7 @@ from idcontrol.errors import InputError
 from tests.dynamics.test_system import chain, random_state
 
 ROUNDING = 1e-12
-"""Relative to the largest entry; some hundred operations of 1e-16 each."""
+"""Rounding relative to the largest entry: some hundred operations of 1e-16 each."""
 
 
 def terms(system: System) -> list[np.ndarray]:
@@ -88,7 +88,7 @@ def test_a_kilometre_from_the_origin_inertia_and_bias_are_those_at_the_origin():
     M, bias = compiled.M.copy(), compiled.bias.copy()
     q[:2] += 1000.0
     compiled.update(q, v)
-    # positions have 1e-13 m at a kilometre, of legs of 0.2 m
+    # positions are exact to 1e-13 m at a kilometre, for legs of 0.2 m
     assert pytest.approx(M, rel=0, abs=1e-11 * M.max()) == compiled.M
     assert compiled.bias == pytest.approx(bias, rel=0, abs=1e-11 * np.abs(bias).max())
 
@@ -113,7 +113,7 @@ def test_a_joint_about_three_axes_is_refused_by_name():
 
 
 def test_a_composite_joint_has_terms_of_pinocchio():
-    """The places of the joints within it are no part of the tree."""
+    """Placements of the joints within a composite joint are not part of the tree."""
     joint, model = pin.JointModelComposite(1), pin.Model()
     joint.addJoint(pin.JointModelRX(), pin.SE3(np.eye(3), np.array([0.0, 0.3, 0.2])))
     for parent, kind, name in ((0, pin.JointModelRZ(), "shoulder"), (1, joint, "elbow")):

@@ -149,7 +149,7 @@ def test_free_flyers_advance_straight_and_keep_their_velocity_in_the_world(machi
 
 
 def test_advancing_under_the_bias_follows_the_equations_of_motion(machine):
-    """Half the step, a quarter of the error: the local error is of second order, also of what turns and swings."""
+    """Half the step, a quarter of the error: the local error is of second order, also for rotations and joints."""
     rng = np.random.default_rng(8)
     q, v = random_state(machine, rng)
     v *= 3.0
@@ -240,7 +240,7 @@ def test_a_link_is_accessible_although_a_fixed_joint_has_its_name(tmp_path):
 
 
 def test_a_model_whose_joints_are_not_in_depth_first_order_is_refused():
-    """Pinocchio takes it and fills the inertia matrix as if it were: eigenvalues below zero, and no word of it."""
+    """Pinocchio accepts such a model and silently fills a wrong inertia matrix, with negative eigenvalues."""
     model = pin.Model()
     first = model.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "first")
     model.addJoint(first, pin.JointModelRY(), pin.SE3.Identity(), "left")

@@ -1,4 +1,4 @@
-"""Compiled functions for the tests of `linked`, in a module of their own since Numba caches them by their file."""
+"""Compiled functions for the tests of `linked`, in a separate module since Numba caches them by file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from idcontrol.types import Array
 
 
 class Scaled(NamedTuple):
-    """What `scale` returns."""
+    """Result of `scale`."""
 
     values: Array
     times: int
@@ -33,14 +33,14 @@ _scale_at = calls(types.float64)
 
 @njit(cache=True)
 def twice(where: int, values: Array, times: int) -> float:
-    """Call what is at an address, two times."""
+    """Call the function at an address twice."""
     called: float = _scale_at(where, (values, times)) + _scale_at(where, (values, times))
     return called
 
 
 @njit(cache=True)
 def total(values: Array, times: int) -> float:
-    """The sum of what `scale` gives."""
+    """The sum of the values of `scale`."""
     product = scale(values, times)
     return float(product.values.sum() + product.times)
 

@@ -1,4 +1,4 @@
-"""The files that the package is made of, and programs that run its kernels in a process of their own."""
+"""The files of the package, and programs that run its kernels in a separate process."""
 
 from __future__ import annotations
 

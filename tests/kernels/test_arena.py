@@ -1,4 +1,4 @@
-"""Arrays of a step: they do not overlap, are given back together, and never fail to be there."""
+"""Arrays of an arena do not overlap, are reclaimed together, and never run out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from idcontrol.kernels.arena import HEAP, begin, flags, frames, indices, mark, m
 
 @njit
 def filled(arena, n):
-    """Take arrays of every kind, write all of them, then read all of them: sums that any overlap would change."""
+    """Take arrays of every kind, write all, then return sums of all, which an overlap would change."""
     a, b, c, d = vector(arena, n), matrix(arena, n, n + 1), indices(arena, n), zeros(arena, n)
     before = d.sum()
     a[:], b[:], c[:], d[:] = 1.0, 2.0, 3, 4.0

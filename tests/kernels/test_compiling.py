@@ -1,4 +1,4 @@
-"""Compiling that takes long is announced in a line, and helped where a core is idle."""
+"""Long compilation is announced in one line, and helped by a process if a core is idle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_compilation_of_numba_is_announced(monkeypatch, capsys):
 
 
 class Compiler:
-    """Compiles as Numba's events report it, on a clock that is set by hand."""
+    """Simulates Numba's compilation events, with a clock that tests set."""
 
     def __init__(self, monkeypatch) -> None:
         self.now = 100.0
@@ -39,7 +39,7 @@ class Compiler:
 
     @contextlib.contextmanager
     def kernel(self, seconds):
-        """A kernel that takes so long, and as long as the kernels that are compiled meanwhile."""
+        """A kernel that takes this time, in addition to the kernels compiled within it."""
         with event.trigger_event("numba:compile", data={"dispatcher": SimpleNamespace()}):
             self.now += seconds
             yield
@@ -79,7 +79,7 @@ told.write_text("over")
 
 @pytest.fixture
 def helper(tmp_path, monkeypatch):
-    """A command that writes what it does into a file, and that file; all cores are idle."""
+    """A command that logs its start and end in a file, and the file; all cores are idle."""
     monkeypatch.setattr(compiling.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(compiling.os, "sched_getaffinity", lambda _: {0, 1})
     log = tmp_path / "log"

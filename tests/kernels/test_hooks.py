@@ -1,4 +1,4 @@
-"""What is done to Numba's inside acts on our functions alone, and everything runs without it."""
+"""Hooks into Numba act only on functions of this package, and everything runs without them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def added(a):
 
 
 def additions(compiled):
-    """How often the machine code of `added` adds: as often as its loop is unrolled."""
+    """Number of additions in the machine code of `added`: the number of unrolled iterations."""
     compiled.compile((types.float64[::1],))
     return compiled.overloads[(types.float64[::1],)].library.get_llvm_str().count("fadd ")
 
 
 def test_only_our_loops_are_not_unrolled():
-    """Most of ours have 6 to 18 turns: what unrolling adds is seldom run, and LLVM has to compile it."""
+    """Most loops have 6 to 18 iterations: unrolled code is seldom run, but costs compile time."""
     plain = additions(numba.njit(added))
     assert plain > 1
     assert additions(njit()(added)) == (plain if PLAIN else 1)
@@ -54,7 +54,7 @@ def test_functions_of_others_are_compiled_by_numba_itself():
 
 @pytest.mark.skipif(PLAIN, reason="ours are compiled as others are")
 def test_functions_of_numba_are_compiled_apart_for_ours_and_for_others():
-    """A user's function would hold our code of `np.any` otherwise."""
+    """Otherwise a user's function would contain the package's code of `np.any`."""
 
     def above(a):
         return np.any(a > 1.0)

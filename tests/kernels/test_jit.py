@@ -34,7 +34,7 @@ def test_a_literal_number_is_a_number_to_it():
 
 @hooked
 def test_what_compiled_code_has_called_python_calls_without_compiling():
-    """A step that yields in Python, in a loop on the wall clock, must not wait for a compiler."""
+    """In a loop on the wall clock, a step that falls back to Python must not wait for a compiler."""
     cubes(1.5, 4)
     compiled = raised.stats.cache_misses.copy()
     raised(1.5, 2)
@@ -61,7 +61,7 @@ def test_array_sums_in_callees_do_not_change_options(decorator):
 
 
 def has_wrapper(kernel):
-    """True if what is compiled of `kernel` can be called from Python as it is."""
+    """True if the compiled code of `kernel` can be called from Python."""
     (compiled,) = kernel.overloads.values()
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cpython_wrapper_name) != 0
 
@@ -108,7 +108,7 @@ def test_a_full_disk_is_reported_once_and_does_not_stop_the_program(tmp_path):
 
 
 def compiled_functions():
-    """Of all compiled functions whether Python cannot call them as they are; and what Python code names: full names."""
+    """True for each compiled function that Python cannot call; and the full names that Python code uses."""
     inner, named, known = {}, set(), {}
     for file in modules():
         module = ".".join((ROOT.name, *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
@@ -137,7 +137,7 @@ def compiled_functions():
 
 
 def _options(node):
-    """How a function is compiled; None for what is not compiled."""
+    """The dispatcher of a compiled function; None for other objects."""
     for each in getattr(node, "decorator_list", ()):
         if isinstance(each, ast.Call) and ast.unparse(each.func) == "njit":
             return {option.arg: ast.literal_eval(option.value) for option in each.keywords}
@@ -145,9 +145,9 @@ def _options(node):
 
 
 def test_those_functions_are_inner_that_no_python_code_of_ours_names():
-    """A loop on the wall clock would wait for the compiler as Python first calls one without a wrapper."""
+    """A loop on the wall clock would wait for the compiler at the first call of a function without a wrapper."""
     inner, named = compiled_functions()
     assert {name for name, bare in inner.items() if bare and name in named} == set()
     assert {
         name for name, bare in inner.items() if not bare and name not in named
-    } == set()  # what they cost is in vain
+    } == set()  # wrappers that nothing needs

@@ -1,4 +1,4 @@
-"""A linked kernel is called where it is, and gives what it gives when Python calls it."""
+"""A linked kernel is called, not copied, and returns the same as when Python calls it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_cached_caller_loads_its_kernel_without_compiling(tmp_path):
 
 
 def output(tmp_path, *lines):
-    """How often a program has compiled and loaded a late kernel, and one that it calls, after each of its lines."""
+    """Numbers of compilations and loads of a late kernel, and of a kernel that it calls, after each line."""
     begin = "from idcontrol.kernels.linked import *; from tests.kernels.linking import *"
     stats = "[sum(getattr(kernel.stats, what).values()) for kernel in (distance, square)]"
     count = "; ".join(f"what = 'cache_{what}'; print(*{stats})" for what in ("misses", "hits"))
@@ -66,7 +66,7 @@ def output(tmp_path, *lines):
 @pytest.mark.slow
 @hooked
 def test_a_late_kernel_is_compiled_on_first_use_and_known_before(tmp_path):
-    """A loop on the wall clock has it before its first tick, and what it calls, although all come from the cache."""
+    """A loop on the wall clock loads the kernel and its callees before its first tick, also from the cache."""
     unbounded, bounded = "assert below(np.ones(4), np.inf)", "assert below(np.ones(4), 3.0)"
     assert output(tmp_path, unbounded, bounded) == [(0, 0, 0, 0), (1, 1, 0, 0)]
     assert output(tmp_path, unbounded, "compile_linked()", bounded) == [(0, 0, 0, 0), (0, 0, 1, 1), (0, 0, 1, 1)]

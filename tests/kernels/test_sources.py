@@ -1,4 +1,4 @@
-"""Which files compiled code depends on, and what becomes of code of an older version."""
+"""The files that compiled code depends on, and the deletion of code of older versions."""
 
 import ast
 import os
@@ -16,7 +16,7 @@ from tests.kernels.programs import modules
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package in which a module imports another by way of a folder's own file, and of several lines."""
+    """A package with imports through a folder's `__init__.py`, and over several lines."""
     root = tmp_path / "idcontrol"
     texts = {
         "top.py": "from idcontrol.middle import (\n    bottom,\n    CONSTANT,\n)\n",
@@ -70,7 +70,7 @@ def test_a_file_that_is_only_newer_is_no_change(package):
 
 
 def test_a_program_keeps_the_text_that_it_began_with(package):
-    """A module that it loads after an edit calls what it had imported before."""
+    """After an edit, a module that is loaded later still calls the version imported earlier."""
     root, stamp_of = package
     before = stamp_of()
     (root / "floor.py").write_text("CONSTANT = 1\n")

@@ -18,7 +18,7 @@ CLOCKS = ((time.perf_counter, stopwatch.wall_s), (time.process_time, stopwatch.p
 
 
 class Hands(event.Listener):
-    """A clock whose hands move by a second as each function begins to be compiled."""
+    """A clock that advances by a second when the compilation of a function begins."""
 
     def __init__(self):
         self.now, self.looked = 100.0, lambda: None
@@ -37,7 +37,7 @@ class Hands(event.Listener):
 
 @pytest.fixture
 def hands(monkeypatch):
-    """What the stopwatch looks at instead of the system's clocks."""
+    """Replacements of the system's clocks for the stopwatch."""
     hands = Hands()
     monkeypatch.setattr(stopwatch, "time", SimpleNamespace(perf_counter=hands.read, process_time=hands.read))
     with event.install_listener("numba:compile", hands):

@@ -9,7 +9,7 @@ from tests.kernels.programs import run
 
 
 def torques() -> list[float]:
-    """What a controller sends to a robot that stands."""
+    """The command for a standing robot."""
     robot = idc.robots.load("links")
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, rate_hz=1000.0)
     return [*controller(robot.standing_state(), robot.standing_reference()).tau]
