@@ -10,16 +10,16 @@ import pytest
 
 from tests import scenes
 
-# A job in a shell's background ignores Ctrl-C, one of nohup a terminal that closes; so would processes of the tests.
+# Background jobs of a shell ignore Ctrl-C, and jobs under nohup ignore a closing terminal; child processes would, too.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 
 if numba.config.DISABLE_JIT:
-    # compiled arithmetic does not warn of an overflow or of a NaN; the same lines run by Python shall not, either
+    # compiled arithmetic does not warn of an overflow or a NaN, so the same lines in Python must not warn
     np.seterr(all="ignore")
 
-# What is checked before every change must say the same twice; other examples: --hypothesis-profile=default
+# checks before every change must be repeatable; for other examples: --hypothesis-profile=default
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)  # one may compile a kernel
 hypothesis.settings.load_profile("repeatable")
 

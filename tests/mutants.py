@@ -99,16 +99,16 @@ def meaning(source: str) -> str | None:
 
 
 def places(paths: list[Path]) -> list[list[MutationSpec]]:
-    """The changes that Cosmic Ray knows, place by place."""
+    """Return Cosmic Ray's changes, place by place."""
     with use_db("session.sqlite", WorkDB.Mode.create) as session:
         init(paths, session, {})
-        found: dict[tuple[str, tuple[int, int]], list[MutationSpec]] = {}
+        candidates: dict[tuple[str, tuple[int, int]], list[MutationSpec]] = {}
         for item in session.work_items:
             for change in item.mutations:
-                found.setdefault((str(change.module_path), change.start_pos), []).append(change)
-    for changes in found.values():
+                candidates.setdefault((str(change.module_path), change.start_pos), []).append(change)
+    for changes in candidates.values():
         changes.sort(key=lambda change: (change.operator_name, change.occurrence))
-    return [found[place] for place in sorted(found)]
+    return [candidates[place] for place in sorted(candidates)]
 
 
 class Lines:
@@ -141,7 +141,7 @@ class Lines:
             return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Leave out what fails where it is traced: some keep time."""
+        """Leave out tests that fail under tracing: some are timed."""
         if report.failed:
             with Path("unused.txt").open("a") as out:
                 print(report.nodeid, file=out)
@@ -178,13 +178,15 @@ def lines_of(path: Path, at: int) -> set[int]:
 
 
 def noticing(change: MutationSpec, noted: CoverageData, starts: list[str], tests: list[str]) -> list[str]:
-    """Those of the tests that run the changed line, or start a process; all if it is run when modules are imported."""
+    """Return the tests that run the changed line or start a process; all tests if the line runs at import."""
     path = change.module_path
     by_line = noted.contexts_by_lineno(str(path.absolute()))
-    found = {name for line in lines_of(path, change.start_pos[0]) for name in by_line.get(line, [])}
-    chosen = tests if "" in found else sorted({*found, *starts})
-    near = (f"test_{path.stem}", f"test_{path.parent.name}")
-    return sorted(chosen, key=lambda name: (not Path(name.partition("::")[0]).name.startswith(near), name in starts))
+    candidates = {name for line in lines_of(path, change.start_pos[0]) for name in by_line.get(line, [])}
+    chosen = tests if "" in candidates else sorted({*candidates, *starts})
+    siblings = (f"test_{path.stem}", f"test_{path.parent.name}")
+    return sorted(
+        chosen, key=lambda name: (not Path(name.partition("::")[0]).name.startswith(siblings), name in starts)
+    )
 
 
 class Hurry:
@@ -206,7 +208,7 @@ class Hurry:
 
 
 def cut_short(test: str) -> None:
-    """Note that a test is long, and end it here: what it has found until now is enough."""
+    """Note that a test is long, and end it here: its result so far is sufficient."""
     with Path("long.txt").open("a") as out:
         print(test, file=out)
     pytest.skip("long")
@@ -260,7 +262,7 @@ def run_tests(arguments: list[str], plugins: list[object], limit_s: float) -> st
 
 
 def judge(change: MutationSpec, arguments: list[str], hurry: Hurry, limit_s: float) -> tuple[str, str]:
-    """What the tests say of a change, and the change as a diff."""
+    """Return the tests' verdict on a change, and the change as a diff."""
     path = change.module_path
     original = path.read_text()
     mutant = mutate_code(original, get_operator(change.operator_name)(), change.occurrence)
@@ -278,8 +280,8 @@ def enter_copy(folder: str) -> None:
     """Make a copy of the checkout, in which this process and its forks work from now on."""
     copy = ROOT / "build" / "mutants" / folder
     shutil.rmtree(copy, ignore_errors=True)
-    left_out = shutil.ignore_patterns(".*", "build", "runs", "__pycache__")
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=left_out)
+    omitted = shutil.ignore_patterns(".*", "build", "runs", "__pycache__")
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=omitted)
     os.chdir(copy)
     sys.path[:] = [str(copy), *(path for path in sys.path if path not in {"", str(ROOT), str(ROOT / "tests")})]
     os.environ |= {"PYTHONPATH": str(copy), "NUMBA_DISABLE_JIT": "1"}
@@ -299,7 +301,7 @@ def main() -> int:
     adopt_orphans()
     run_tests(table["tests"], [Lines(asked.folder), Hurry(lambda _: LONG_S, cut_short)], math.inf)
     unused, long, starts = names_in("unused.txt"), set(names_in("long.txt")), names_in("starts.txt")
-    left_out = [f"--deselect={name}" for name in unused]
+    omitted = [f"--deselect={name}" for name in unused]
     noted = CoverageData("lines")
     noted.read()
     hurry = Hurry(
@@ -308,7 +310,7 @@ def main() -> int:
     )
     start = time.monotonic()
     # every change would count as noticed if nothing were left to run, or if a test needed one that is left out
-    if run_tests([*table["tests"], *left_out], [hurry], math.inf) != SURVIVED:
+    if run_tests([*table["tests"], *omitted], [hurry], math.inf) != SURVIVED:
         print(f"without a change the tests fail:\n{Path('output.txt').read_text()}")
         return 2
     took_s = time.monotonic() - start
@@ -325,17 +327,17 @@ def main() -> int:
         for changes in draw.sample(every, len(every)):
             change = draw.choice(changes)
             tests = [name for name in noticing(change, noted, starts, table["tests"]) if name not in unused]
-            outcome, diff = judge(change, [*tests, *left_out] if tests else [], hurry, limit_s)
+            outcome, diff = judge(change, [*tests, *omitted] if tests else [], hurry, limit_s)
             outcomes[outcome] += 1
             if outcome in (SURVIVED, TIMED_OUT):
                 print(f"{outcome}: {diff}", flush=True)
             if outcome != NO_CHANGE and outcomes.total() - outcomes[NO_CHANGE] == asked.places:
                 break
     run = outcomes.total() - outcomes[NO_CHANGE]
-    found = 100.0 * (1.0 - outcomes[SURVIVED] / max(run, 1))
+    candidates = 100.0 * (1.0 - outcomes[SURVIVED] / max(run, 1))
     print(
         f"{asked.folder}: {len(every)} places, {run} changed (seed {asked.seed}): {outcomes[KILLED]} killed, "
-        f"{outcomes[TIMED_OUT]} timed out, {outcomes[SURVIVED]} survived: {found:.0f} % noticed"
+        f"{outcomes[TIMED_OUT]} timed out, {outcomes[SURVIVED]} survived: {candidates:.0f} % noticed"
     )
     return 0
 

@@ -1,4 +1,4 @@
-"""Many controllers in one call give what each would give alone."""
+"""Many controllers in one call give the same results as single controllers."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,7 +22,7 @@ def demands(seed: int = 0) -> list[tuple[float, np.ndarray, np.ndarray, Referenc
     rng = np.random.default_rng(seed)
     start, home = ROBOT.standing_state(), ROBOT.standing_reference().q
     wild = np.geomspace(1e-3, 2.0, N)[:, None]
-    found = []
+    results = []
     for step in range(STEPS):
         q = np.tile(start.q, (N, 1))
         q[:, 7:] += 0.05 * wild * rng.normal(size=(N, 12))
@@ -31,12 +31,12 @@ def demands(seed: int = 0) -> list[tuple[float, np.ndarray, np.ndarray, Referenc
         references.stance[::3, 1] = False
         references.since_touchdown[::4, 2] = 0.003 + step * H
         references.to_liftoff[::5, 3] = 0.004
-        found.append((step * H, q, v, references))
-    return found
+        results.append((step * H, q, v, references))
+    return results
 
 
-def stepped(batch: Controllers, given: list[tuple[float, np.ndarray, np.ndarray, References]]) -> list[Commands]:
-    return [batch(*each) for each in given]
+def stepped(batch: Controllers, inputs: list[tuple[float, np.ndarray, np.ndarray, References]]) -> list[Commands]:
+    return [batch(*each) for each in inputs]
 
 
 def require_same(ours: list[Commands], theirs: list[Commands], rows: np.ndarray) -> None:
@@ -46,12 +46,12 @@ def require_same(ours: list[Commands], theirs: list[Commands], rows: np.ndarray)
 
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp", "id-coulomb-lcp"])
 def test_a_row_is_a_single_controller_to_the_bit(name):
-    batch, given = Controllers(name, ROBOT, N, mu=MU), demands()
-    ours = stepped(batch, given)
+    batch, inputs = Controllers(name, ROBOT, N, mu=MU), demands()
+    ours = stepped(batch, inputs)
     statuses = set()
     for i in range(N):
         single = batch.single(MU[i])
-        for (t, q, v, references), command in zip(given, ours, strict=True):
+        for (t, q, v, references), command in zip(inputs, ours, strict=True):
             alone = single(State(t=t, q=q[i], v=v[i]), references.row(i))
             assert (command.tau[i] == alone.tau).all()
             assert (command.status[i], command.residual[i], command.clipped[i]) == (
@@ -63,16 +63,16 @@ def test_a_row_is_a_single_controller_to_the_bit(name):
             force[alone.predicted.identity] = alone.predicted.force
             assert (command.force[i] == force).all()
             statuses.add(alone.status)
-    assert {Status.SOLVED, Status.REPAIRED} <= statuses  # some gave way
+    assert {Status.SOLVED, Status.REPAIRED} <= statuses  # some relaxed a demand
 
 
-def gains(given: tuple[np.ndarray, np.ndarray]) -> Gains:
-    return Gains(kp=given[0], kd=given[1])
+def gains(inputs: tuple[np.ndarray, np.ndarray]) -> Gains:
+    return Gains(kp=inputs[0], kd=inputs[1])
 
 
-def test_torques_are_those_with_terms_of_pinocchio_to_rounding():
-    batch, given = Controllers("id-coulomb-qp", ROBOT, N, mu=MU), demands()
-    ours = stepped(batch, given)
+def test_torques_agree_with_pinocchio_terms_to_rounding():
+    batch, inputs = Controllers("id-coulomb-qp", ROBOT, N, mu=MU), demands()
+    ours = stepped(batch, inputs)
     compiled = ROBOT.system()
     names = compiled.actuated_names
     for i in range(3):  # slow ones: no decision hangs on the last digit
@@ -85,7 +85,7 @@ def test_torques_are_those_with_terms_of_pinocchio_to_rounding():
             torque_gains=gains(ROBOT.torque_gains(names)),
         )
         single = controllers.build("id-coulomb-qp", setup)
-        for (t, q, v, references), command in zip(given, ours, strict=True):
+        for (t, q, v, references), command in zip(inputs, ours, strict=True):
             alone = single(State(t=t, q=q[i], v=v[i]), references.row(i))
             # terms agree to 1e-14, and contact problems are conditioned to some 1e4
             assert command.tau[i] == pytest.approx(alone.tau, rel=0, abs=1e-9)
@@ -93,12 +93,12 @@ def test_torques_are_those_with_terms_of_pinocchio_to_rounding():
 
 def test_a_row_that_is_not_a_number_gets_no_torque_and_harms_no_other():
     whole = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU), demands())
-    given = demands()
-    for _, q, v, references in given:
+    inputs = demands()
+    for _, q, v, references in inputs:
         q[2, 9] = np.nan
         v[5, 0] = np.inf
         references.q[7, 3] = np.nan
-    harmed = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU), given)
+    harmed = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU), inputs)
     bad = np.isin(np.arange(N), (2, 5, 7))
     assert all((command.status[bad] == Status.FAILED).all() for command in harmed)
     assert all((command.tau[bad] == 0.0).all() for command in harmed)
@@ -107,23 +107,23 @@ def test_a_row_that_is_not_a_number_gets_no_torque_and_harms_no_other():
 
 @pytest.mark.parametrize("threads", [2, 5, 40])
 def test_the_number_of_threads_changes_nothing(threads):
-    given, every = demands(), np.arange(N)
-    one = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=1), given)
-    require_same(stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=threads), given), one, every)
+    inputs, every = demands(), np.arange(N)
+    one = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=1), inputs)
+    require_same(stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=threads), inputs), one, every)
 
 
 def test_reset_forgets_the_chosen_rows_alone():
-    given, chosen = demands(), np.arange(N) % 2 == 0
+    inputs, chosen = demands(), np.arange(N) % 2 == 0
     batch, fresh, kept = (Controllers("id-coulomb-qp", ROBOT, N, mu=MU) for _ in range(3))
-    stepped(batch, given[:3])
-    stepped(kept, given[:3])
+    stepped(batch, inputs[:3])
+    stepped(kept, inputs[:3])
     batch.reset(chosen)
-    ours, new, old = batch(*given[3]), fresh(*given[3]), kept(*given[3])
+    ours, new, old = batch(*inputs[3]), fresh(*inputs[3]), kept(*inputs[3])
     require_same([ours], [new], chosen)
     require_same([ours], [old], ~chosen)
     assert (new.tau != old.tau).any()
     batch.reset()
-    require_same([batch(*given[3])], [new], np.arange(N))
+    require_same([batch(*inputs[3])], [new], np.arange(N))
 
 
 @pytest.mark.parametrize("field", ["q", "v", "references.q", "references.stance", "references.to_liftoff"])
@@ -160,6 +160,6 @@ def test_calls_from_two_threads_come_one_after_the_other():
     calls = demands()[:2]
     alone = [command.tau for command in stepped(batch, calls)]
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda call: batch(*call).tau, calls * 200))
-    for tau, expected in zip(found, alone * 200, strict=True):
+        results = list(pool.map(lambda call: batch(*call).tau, calls * 200))
+    for tau, expected in zip(results, alone * 200, strict=True):
         np.testing.assert_allclose(tau, expected, rtol=0, atol=1e-6)  # warm starts differ, by rounding

@@ -268,7 +268,7 @@ def test_a_fault_without_a_run_leaves_its_traceback_in_the_temporary_folder(comm
     assert "torn in two" in Path(err.strip().rpartition(" is in ")[2]).read_text()
 
 
-def full_disk(*given, **options):
+def full_disk(*positional, **options):
     raise OSError(28, "No space left on device")
 
 
@@ -311,7 +311,7 @@ def test_a_full_disk_is_no_fault_inside(command, monkeypatch):
 
 
 @pytest.mark.parametrize(("controller", "code"), [("interrupted", 130), ("terminated", 143)])
-def test_a_run_that_is_stopped_keeps_what_it_had(command, controller, code):
+def test_a_stopped_run_keeps_its_record(command, controller, code):
     status, out, err = command("run", "fall", "--controller", controller)
     assert status == code
     assert out == ""
@@ -321,7 +321,7 @@ def test_a_run_that_is_stopped_keeps_what_it_had(command, controller, code):
     assert run.metrics is None
 
 
-def test_listed_controllers_and_plants_are_those_that_can_be_made(command):
+def test_listed_controllers_and_plants_can_be_built(command):
     got = json.loads(command("list", "--json")[1])
     for registry in (controllers, plants):
         assert got[registry.KIND.name + "s"] == dict(registry.available())
@@ -414,7 +414,7 @@ def test_warmup_rehearses_in_processes_of_its_own(tmp_path, into):
     assert bool([*tmp_path.rglob("*.nbc")]) == bool(into)
 
 
-def test_a_folder_is_named_by_what_differs_from_the_preset(command):
+def test_a_folder_is_named_after_its_changed_settings(command):
     command("run", "fall", "--mu", "0.1", "--set", "detail.gain=2", "--duration", "0.2")
     command("run", "fall", "--mu", "0.1", "--set", "detail.gain=2", "--duration", "0.2")
     command("run", "fall", "--mu", "inf", "--controller", "my/laws.py:Law")
@@ -425,15 +425,15 @@ def test_a_folder_is_named_by_what_differs_from_the_preset(command):
     }  # fmt: skip
 
 
-def test_runs_are_listed_with_what_differs_from_the_preset_and_filtered(command, monkeypatch):
+def test_runs_are_listed_with_changed_settings_and_filtered(command, monkeypatch):
     command("run", "fall")
     command("run", "fall", "--mu", "0.1", "--set", "gain=2.0")
     command("run", "fall", "--controller", "clumsy")
     command("run", "fall", "--controller", "broken")
     status, out, _ = command("runs", "--json")
     assert status == 0
-    found = {row["out"]: (row["changes"], row["state"]) for row in json.loads(out)["runs"]}
-    assert found == {
+    rows = {row["out"]: (row["changes"], row["state"]) for row in json.loads(out)["runs"]}
+    assert rows == {
         "runs/fall": ({}, "completed"),
         "runs/fall-mu0.1-gain2": ({"mu": 0.1, "detail.gain": 2.0}, "completed"),
         "runs/fall-clumsy": ({"controller": "clumsy"}, "not completed"),
@@ -489,8 +489,8 @@ def test_the_shell_completes_names_also_after_a_comma(monkeypatch, capsys):
     assert completed(monkeypatch, capsys, "run", "f") == ["fall"]
     assert completed(monkeypatch, capsys, "run", "fall", "--robot", "un") == ["unfit"]
     assert completed(monkeypatch, capsys, "run", "fall", "--terrain", "") == ["heightmap", "plane"]
-    found = completed(monkeypatch, capsys, "compare", "fall", "--controllers", "pid,id-coulomb-qp-")
-    assert found == ["pid,id-coulomb-qp-1", "pid,id-coulomb-qp-raw"]
+    rows = completed(monkeypatch, capsys, "compare", "fall", "--controllers", "pid,id-coulomb-qp-")
+    assert rows == ["pid,id-coulomb-qp-1", "pid,id-coulomb-qp-raw"]
     assert completed(monkeypatch, capsys, "compare", "fall", "--plants", "visc") == ["viscous"]
 
 

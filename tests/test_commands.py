@@ -1,4 +1,4 @@
-"""The commands that README and pages print do what they are printed for, in the order of the page, in one folder.
+"""The commands in README and pages work, in the order of the page, in one folder.
 
 | command | one page in `make test`, the others in `make slow` | all pages in `make slow` |
 | --- | --- | --- |
@@ -12,7 +12,7 @@
 | `idcontrol list`, `check`, `runs`, `report`, `export`, `doctor`, `completion` | whole | whole |
 | `mkdir`, `cp`, `sed`, `cc`, `c++` | whole | whole |
 
-`make` is called by whoever runs this. What fetches something, and what reads files of others, is parsed.
+`make` runs these tests itself. Commands that download, or read third-party files, are only parsed.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ Script = list[tuple[str, list[str]]]
 
 def scripts() -> dict[str, Script]:
     """The commands of each page that are run here: the line, and its words."""
-    found: dict[str, Script] = {}
+    by_page: dict[str, Script] = {}
     for page, line in commands():
         line = line.replace("make trot", "idcontrol run trot")
         if not line.startswith(ELSEWHERE) and not any(file in line for file in OF_OTHERS):
-            found.setdefault(page, []).append((line, shlex.split(line, comments=True)))
-    return found
+            by_page.setdefault(page, []).append((line, shlex.split(line, comments=True)))
+    return by_page
 
 
 SCRIPTS = scripts()
@@ -185,5 +185,5 @@ def test_the_loops_of_a_page_keep_their_time(page, short):
         if words[0] == "./machine":
             machines.append(subprocess.Popen(words))
         elif words[0] in ("cc", "c++") or "--header" in words or keeps_time(words):
-            do([*words, "--arm"] if "--peer" in words else words)  # nobody presses Enter at a test
+            do([*words, "--arm"] if "--peer" in words else words)  # there is no Enter key in a test
     assert all(machine.wait(timeout=GUARD_S) == 0 for machine in machines)

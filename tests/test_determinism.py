@@ -94,7 +94,7 @@ def test_another_process_with_other_threads_and_hashes_computes_the_same_bits(na
         "OMP_NUM_THREADS": threads,
         "PYTHONHASHSEED": "12345",
     }
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", RUN, name], env=environment, capture_output=True, text=True, check=True, timeout=GUARD_S
     )
-    assert told.stdout.strip() == fingerprint(name)
+    assert process.stdout.strip() == fingerprint(name)

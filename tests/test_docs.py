@@ -57,8 +57,8 @@ CITATION = re.compile(r"\b(math|planner)\.md(?:, (?:sections?|chapters?))?[\s#]+
 
 def blocks(language: str) -> list[tuple[str, str]]:
     """Page and text of every block in a language."""
-    found = [(page, re.findall(rf"```{language}\n(.*?)```", text, flags=re.S)) for page, text in PAGES.items()]
-    return [(page, text) for page, texts in found for text in texts]
+    matches = [(page, re.findall(rf"```{language}\n(.*?)```", text, flags=re.S)) for page, text in PAGES.items()]
+    return [(page, text) for page, texts in matches for text in texts]
 
 
 def commands() -> list[tuple[str, str]]:
@@ -112,9 +112,9 @@ def understood(command: click.Command, name: str, arguments: list[str]) -> None:
     context = command.make_context(name, list(arguments))
     values = context.params
     for key, known in (("controller", controllers.available()), ("plant", plants.available())):
-        given = values.get(f"{key}s") or values.get(key)
-        if isinstance(given, str) and given != "all":
-            assert all(one in known or ":" in one for one in given.split(","))
+        choices = values.get(f"{key}s") or values.get(key)
+        if isinstance(choices, str) and choices != "all":
+            assert all(one in known or ":" in one for one in choices.split(","))
     if name in ("run", "compare"):
         assert values["experiment"] in entries.entry_points(entries.EXPERIMENTS)
     if values.get("study"):
@@ -161,11 +161,11 @@ def test_the_robot_file_of_the_tutorial_is_fit_to_run(tmp_path):
 
 def sections(page: str) -> set[str]:
     """Numbers of a page's sections; the items of a numbered list belong to the section they stand in."""
-    found, section = set(), ""
+    matches, section = set(), ""
     for heading, item in SECTION.findall(page):
         section = heading or section
-        found.add(heading or f"{section}.{item}")
-    return found
+        matches.add(heading or f"{section}.{item}")
+    return matches
 
 
 def unresolved(text: str) -> list[str]:
@@ -231,7 +231,7 @@ def exists(name: str) -> bool:
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_from_top_to_bottom_and_shows_what_it_says(tmp_path):
+def test_the_notebook_runs_from_top_to_bottom_with_its_outputs(tmp_path):
     notebook = nbformat.read(DOCS / "howto" / "notebook.ipynb", as_version=4)
     kept = [shown(cell) for cell in notebook.cells]
     NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path)}}).execute()

@@ -1,4 +1,4 @@
-"""``import idcontrol as idc``: what it offers, what it costs, and that it works in any folder."""
+"""``import idcontrol as idc``: its names, its cost, and that it works in any folder."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def test_a_name_that_does_not_exist_is_refused(registry):
 )
 @pytest.mark.parametrize(("registry", "name"), [(idc.controllers, "pid"), (idc.plants, "coulomb-lcp")])
 def test_unusable_arguments_are_refused_in_one_line(registry, name, wrong, line):
-    given = {"name": name, "robot": idc.robots.load("links"), "mu": 0.8, "rate_hz": 1000.0} | wrong
+    arguments = {"name": name, "robot": idc.robots.load("links"), "mu": 0.8, "rate_hz": 1000.0} | wrong
     with pytest.raises(idc.IdControlError, match=line) as refused:
-        registry.make(given.pop("name"), given.pop("robot"), **given)
+        registry.make(arguments.pop("name"), arguments.pop("robot"), **arguments)
     assert "\n" not in str(refused.value)
 
 
@@ -141,7 +141,7 @@ def test_a_run_is_recorded_and_read_back(monkeypatch, tmp_path):
         again.frame("torque")
 
 
-def test_a_run_says_what_it_is_and_draws_what_is_asked_for(monkeypatch, tmp_path):
+def test_a_run_describes_itself_and_draws_requested_plots(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     run = idc.run("trot", controller="pid", duration_s=0.3)
     assert repr(run) == f"<Run: trot, pid on coulomb-lcp, links, μ = 0.8, 0.3 s: completed; {run.folder}>"

@@ -1,4 +1,4 @@
-"""Imports point one way: neither modules nor rooms (the folders of the package) import each other in a circle."""
+"""Imports point one way: neither modules nor folders of the package import each other in a circle."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def folder_files(folder: str) -> Iterator[Path]:
 
 def imported(file: Path, known: dict[str, Path]) -> set[str]:
     """Modules of ours that a file imports anywhere: at its top, within functions, or for types alone."""
-    found = set()
+    imports = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             full = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (full & known.keys()) or {node.module}
+            imports |= (full & known.keys()) or {node.module}
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return found & known.keys()
+            imports |= {alias.name for alias in node.names}
+    return imports & known.keys()
 
 
 def itself(name: str) -> str:

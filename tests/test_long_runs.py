@@ -1,4 +1,4 @@
-"""A hundred thousand control steps and more: nothing unreported, no limit broken, no memory growth.
+"""A hundred thousand control steps and more: no unreported failure, no broken limit, no memory growth.
 
 The number of steps of each controller is ``IDCONTROL_LONG_STEPS`` (100000).
 """

@@ -21,9 +21,9 @@ def test_the_code_of_the_readme_runs_in_any_folder_and_predicts_the_weight(monke
         exec(compile(block, "README.md", "exec"), names)
     mass = sum(body.mass for body in names["robot"].system().model.inertias)
     (promised,) = re.findall(r"# ([\d.]+) N: the weight", block)
-    found = float(printed.getvalue().split()[-1])
-    assert found == pytest.approx(9.81 * mass, rel=1e-6)
-    assert found == pytest.approx(float(promised), abs=0.05)
+    printed_value = float(printed.getvalue().split()[-1])
+    assert printed_value == pytest.approx(9.81 * mass, rel=1e-6)
+    assert printed_value == pytest.approx(float(promised), abs=0.05)
 
 
 @pytest.mark.slow

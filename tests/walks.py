@@ -1,4 +1,4 @@
-"""A record of a walk that never happened: plausible signals in closed form, for what reads records."""
+"""A synthetic record of a walk: plausible signals in closed form, for readers of records."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def _row(results: Results, name: str, controller: str, terrain: str, more: Seque
 
 def _compared(results: Results, controller: str, terrain: str, key: str, printed: float | None) -> str | None:
     """Return the verdict on a number from the preset paper."""
-    found = results.cell("paper", controller, terrain, key)
-    return compared(found, printed, derivation_of(controller, terrain, key, printed, found))
+    result = results.cell("paper", controller, terrain, key)
+    return compared(result, printed, derivation_of(controller, terrain, key, printed, result))
 
 
 def verdicts(judged: Sequence[Judged]) -> Table:
@@ -81,17 +81,17 @@ def numbers(results: Results) -> Iterator[Judged]:
             for controller, values in by_controller.items():
                 for column, key in enumerate(table["columns"]):
                     printed = None if values is None else values[column]
-                    found = results.cell("paper", controller, terrain, key)
+                    result = results.cell("paper", controller, terrain, key)
                     if (said := _compared(results, controller, terrain, key, printed)) is not None:
                         what = f"{key}, {controller}, {TERRAINS[terrain][0]}"
-                        yield Judged(source, what, "fell" if printed is None else printed, found, said)
+                        yield Judged(source, what, "fell" if printed is None else printed, result, said)
 
 
 def scored(table: Table) -> Iterator[Judged]:
     """Return the rows of a table of scores: task, controller, printed score, our score, verdict."""
-    for task, controller, printed, found, *_, said in table.rows:
+    for task, controller, printed, result, *_, said in table.rows:
         if said is not None:
-            yield Judged(SOURCE.format("Table 6"), f"{controller}, {task}", printed, found, said)
+            yield Judged(SOURCE.format("Table 6"), f"{controller}, {task}", printed, result, said)
 
 
 TROTS: Final[Mapping[int, str]] = {2: "rigid_high", 3: "rigid_low"}
@@ -110,14 +110,14 @@ def scores(results: Results, tasks: Mapping[int, str] = TROTS) -> Table:
         for controller, printed in zip(PAPER["scores"]["columns"], scored["result"], strict=True):
             if number not in tasks:
                 continue
-            found = [_score(results, preset, controller, tasks[number]) for preset in PRESETS]
-            rows.append((scored["task"], controller, printed, *found, scored_alike(found[0], printed)))
+            result = [_score(results, preset, controller, tasks[number]) for preset in PRESETS]
+            rows.append((scored["task"], controller, printed, *result, scored_alike(result[0], printed)))
     return headed("table6-scores", rows)
 
 
-def scored_alike(found: str | None, printed: str, derivation: str = "") -> str | None:
+def scored_alike(result: str | None, printed: str, derivation: str = "") -> str | None:
     """Return the verdict on a score: it agrees if both pass or both fail; None without a run."""
-    return None if found is None else verdict(found.startswith("pass") is printed.startswith("pass"), derivation)
+    return None if result is None else verdict(result.startswith("pass") is printed.startswith("pass"), derivation)
 
 
 def _score(results: Results, preset: str, controller: str, terrain: str) -> str | None:

@@ -55,17 +55,17 @@ CARRIES_NM = 0.206
 """Least mean |torque| with which the robot can stand in its home pose, for any contact forces [N m]."""
 
 
-def contradicted(controller: str, terrain: str, found: float | str | None) -> str:
+def contradicted(controller: str, terrain: str, result: float | str | None) -> str:
     """Return the page on how Table 6 contradicts Tables 3 and 5, if a robot behaved as in Table 6; "" otherwise."""
-    fell = isinstance(found, str) and found.startswith("fell")
+    fell = isinstance(result, str) and result.startswith("fell")
     return CONTRADICTED if (controller, terrain) == ("id-noslip-qp", "rigid_low") and fell else ""
 
 
-def derivation_of(controller: str, terrain: str, key: str, printed: float | None, found: float | str | None) -> str:
+def derivation_of(controller: str, terrain: str, key: str, printed: float | None, result: float | str | None) -> str:
     """Return the page that derives why a number differs from the printed number; "" without such a page."""
     if key == "tau_mean_nm" and printed is not None and printed < CARRIES_NM:
         return LEAST_TORQUE
-    return contradicted(controller, terrain, found)
+    return contradicted(controller, terrain, result)
 
 
 class Results:

@@ -86,12 +86,12 @@ def torques_of(folder: Path) -> TorqueParts | None:
     h = msgspec.convert(run.meta["layout"], Layout).period_s
     change = np.diff(run.arrays["tau"], axis=0)
     stance, force = run.arrays["stance"] > 0.5, run.arrays["force"]
-    near = near_switches(stance, np.linalg.norm(force, axis=2) > TOUCHING_N, round(SWITCH_S / h))[1:]
+    switches = rows_around_switches(stance, np.linalg.norm(force, axis=2) > TOUCHING_N, round(SWITCH_S / h))[1:]
     rate = np.abs(change) / h
-    switching, quiet = float(rate[near].sum() / rate.size), float(rate[~near].sum() / rate.size)
+    switching, quiet = float(rate[switches].sum() / rate.size), float(rate[~switches].sum() / rate.size)
     back = np.zeros(change.shape, dtype=bool)
     back[:-1] = change[1:] * change[:-1] < 0.0
-    others: Integers = np.flatnonzero(~near) + 1
+    others: Integers = np.flatnonzero(~switches) + 1
     others = others[others > max(SENSED.values())]
     if others.size > SAMPLES:
         others = others[np.linspace(0, others.size - 1, SAMPLES).astype(np.int64)]
@@ -102,11 +102,11 @@ def torques_of(folder: Path) -> TorqueParts | None:
         borne=borne * quiet,
         feedback=feedback * quiet,
         rest=(1.0 - internal - borne - feedback) * quiet,
-        turning_back=float((rate * back)[~near].sum() / rate[~near].sum()) if rate[~near].any() else 0.0,
+        turning_back=float((rate * back)[~switches].sum() / rate[~switches].sum()) if rate[~switches].any() else 0.0,
     )
 
 
-def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
+def rows_around_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
     """Return True for rows within `reach` rows of a change of a foot's planned stance or real contact.
 
     Args:
@@ -117,8 +117,8 @@ def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
     switched = np.zeros(len(stance), dtype=bool)
     for state in (stance, touching):
         switched[1:] |= (state[1:] != state[:-1]).any(axis=1)
-    near: Booleans = np.convolve(switched, np.ones(2 * reach + 1), mode="same") > 0.5
-    return near
+    switches: Booleans = np.convolve(switched, np.ones(2 * reach + 1), mode="same") > 0.5
+    return switches
 
 
 def _taken_apart(run: Run, rows: Integers) -> tuple[float, float, float]:
@@ -156,17 +156,17 @@ class _Gains(NamedTuple):
 
 def _gains(run: Run, robot: robots.Robot, joints: Sequence[str]) -> _Gains:
     """Return the gains that a run was made with."""
-    told = msgspec.convert(run.config.get("gains", {}), FeedbackGains).of(run.config["controller"])
+    gains = msgspec.convert(run.config.get("gains", {}), FeedbackGains).of(run.config["controller"])
     known = robot.description.gains.acceleration
     beside = np.array(robot.torque_gains(joints))
-    for row, gain in zip(beside, (told.kp_nm_rad, told.kd_nm_s_rad), strict=True):
+    for row, gain in zip(beside, (gains.kp_nm_rad, gains.kd_nm_s_rad), strict=True):
         row[:] = row if gain is None else gain
     return _Gains(
         acceleration=(
-            known.kp_1_s2 if told.kp_1_s2 is None else told.kp_1_s2,
-            known.kd_1_s if told.kd_1_s is None else told.kd_1_s,
+            known.kp_1_s2 if gains.kp_1_s2 is None else gains.kp_1_s2,
+            known.kd_1_s if gains.kd_1_s is None else gains.kd_1_s,
         ),
-        beside=beside * told.beside,
+        beside=beside * gains.beside,
     )
 
 

@@ -69,10 +69,10 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
         yield _diagnosis("physics", "self-check", "not made; `idcontrol doctor --full` makes it")
 
 
-def _diagnosis(topic: str, name: str, found: str, remedy: str = "", *, severity: Severity = "advice") -> Diagnosis:
+def _diagnosis(topic: str, name: str, result: str, remedy: str = "", *, severity: Severity = "advice") -> Diagnosis:
     """Return the result of a check: fine without a remedy, else advice or broken."""
     verdict: Severity = severity if remedy else "fine"
-    return Diagnosis(topic=topic, name=name, found=found, verdict=verdict, remedy=remedy)
+    return Diagnosis(topic=topic, name=name, found=result, verdict=verdict, remedy=remedy)
 
 
 def _packages() -> Iterator[Diagnosis]:
@@ -81,22 +81,22 @@ def _packages() -> Iterator[Diagnosis]:
     try:
         metadata = importlib.metadata.metadata("idcontrol")
     except importlib.metadata.PackageNotFoundError:
-        found = "runs from its sources, not installed: experiments and robots have no names"
-        yield _diagnosis("versions", "idcontrol", found, "pip install -e .", severity="broken")
+        result = "runs from its sources, not installed: experiments and robots have no names"
+        yield _diagnosis("versions", "idcontrol", result, "pip install -e .", severity="broken")
         return
     yield _diagnosis("versions", "idcontrol", metadata["Version"])
     needed = [Requirement(text) for text in importlib.metadata.requires("idcontrol") or ()]
     for requirement in needed:
         if _belongs(requirement, ""):
-            found, missing = _installed(requirement)
+            result, missing = _installed(requirement)
             mend = f"pip install '{requirement.name}{requirement.specifier}'" if missing else ""
-            yield _diagnosis("versions", requirement.name, found, mend, severity="broken")
+            yield _diagnosis("versions", requirement.name, result, mend, severity="broken")
     for extra in metadata.get_all("Provides-Extra") or ():
         wanted = [each for each in needed if _belongs(each, extra) and not _belongs(each, "")]
         states = {each.name: _installed(each) for each in wanted}
-        found = ", ".join(f"{name} {found}" for name, (found, _) in states.items()) or "nothing for this Python"
+        result = ", ".join(f"{name} {result}" for name, (result, _) in states.items()) or "nothing for this Python"
         lacking = any(missing for _, missing in states.values())
-        yield _diagnosis("extras", extra, found, install_command(extra) if lacking else "")
+        yield _diagnosis("extras", extra, result, install_command(extra) if lacking else "")
 
 
 def _belongs(requirement: Requirement, extra: str) -> bool:
@@ -119,9 +119,9 @@ def _processor() -> Iterator[Diagnosis]:
     yield _diagnosis("CPU", "model", processor())
     usable = len(os.sched_getaffinity(0))
     busy = os.getloadavg()[0] / usable
-    found = f"{usable} for this process; load of the last minute {busy:.0%} of them"
+    result = f"{usable} for this process; load of the last minute {busy:.0%} of them"
     yield _diagnosis(
-        "CPU", "cores", found, "top   # times measured now are those of a busy machine" if busy > 1.0 else ""
+        "CPU", "cores", result, "top   # times measured now are those of a busy machine" if busy > 1.0 else ""
     )
     try:
         governor = _GOVERNOR.read_text().strip()
@@ -148,8 +148,8 @@ def _real_time() -> Iterator[Diagnosis]:
         pass
     limit = f'echo "$USER - {{}}" | sudo tee -a {_LIMITS}   # then log in again'
     refused = granted.refused.get("scheduler", "")
-    found = f"{granted.scheduler}: {refused}" if refused else f"{granted.scheduler} {granted.priority}"
-    yield _diagnosis(topic, "priority", found, limit.format(f"rtprio {PRIORITY}") if refused else "")
+    result = f"{granted.scheduler}: {refused}" if refused else f"{granted.scheduler} {granted.priority}"
+    yield _diagnosis(topic, "priority", result, limit.format(f"rtprio {PRIORITY}") if refused else "")
     refused = granted.refused.get("memory_lock", "")
     yield _diagnosis(topic, "locked memory", refused or "granted", limit.format("memlock unlimited") if refused else "")
     if LATENCY.exists():  # otherwise a container or another operating system, which no command can fix from inside
@@ -174,9 +174,9 @@ def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
     yield _kernels(time.perf_counter() - began)
     for verdict in verdicts:
         claim = verdict.claim
-        found = verdict.fault or f"to {verdict.figure:.1e} {claim.unit}".rstrip() + f" (limit {claim.limit:.0e})"
+        result = verdict.fault or f"to {verdict.figure:.1e} {claim.unit}".rstrip() + f" (limit {claim.limit:.0e})"
         mend = "" if verdict.holds else "pip check; idcontrol trust   # do not use its torques"
-        yield _diagnosis("physics", claim.statement, found, mend, severity="broken")
+        yield _diagnosis("physics", claim.statement, result, mend, severity="broken")
 
 
 def _kernels(took: float) -> Diagnosis:
@@ -194,5 +194,5 @@ def _kernels(took: float) -> Diagnosis:
     loaded = sum(sum(entry.cache_hits.values()) for entry in stats.values())
     kept = [entry.cache_path for entry in stats.values() if entry.cache_path is not None]
     where = os.path.commonpath(kept) if kept else "nowhere"
-    found = f"{loaded} from {where}, {compiled} compiled just now; with the self-check {took:.1f} s"
-    return _diagnosis("kernels", "cache", found, "idcontrol warmup" if compiled else "")
+    result = f"{loaded} from {where}, {compiled} compiled just now; with the self-check {took:.1f} s"
+    return _diagnosis("kernels", "cache", result, "idcontrol warmup" if compiled else "")

@@ -33,12 +33,12 @@ CONTROLLERS = {"id-noslip-lcp", "id-coulomb-qp", "id-coulomb-lcp", "id-coulomb-s
         pytest.param(("controllers",), CONTROLLERS, marks=pytest.mark.slow),  # it compiles all of them
     ],
 )
-def test_json_is_what_the_contract_says(quick, capsys, words, names):
+def test_json_has_the_documented_keys(quick, capsys, words, names):
     assert main(["bench", *words, *FEW, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["floor_us"] > 0.0
-    assert names <= {row["what"] for row in found["rows"]}
-    for row in found["rows"]:
+    rows = json.loads(capsys.readouterr().out)
+    assert rows["floor_us"] > 0.0
+    assert names <= {row["what"] for row in rows["rows"]}
+    for row in rows["rows"]:
         assert set(row["us"]) == {"p50", "p99", "p999"}
         assert {"what", "contacts", "floor_ratio", "peer", "peer_us", "peer_ratio", "bar", "goal", "met"} <= set(row)
         assert row["unsolved"] == 0
@@ -59,39 +59,39 @@ def test_a_section_that_cannot_be_measured_costs_none_of_the_others(quick, monke
     assert main(["bench", "--contacts", "4", *FEW, "--json"]) == 1
     said = capsys.readouterr()
     assert "idcontrol: bench tick: the loop ended" in said.err.splitlines()
-    found = json.loads(said.out)
-    assert {row["section"] for row in found["rows"]} == {"solvers"}
-    assert found["failed"] == {"tick": "bench tick: the loop ended"}
-    assert found["machine"]["cores"] >= 1
-    assert found["machine"]["processor"]
+    rows = json.loads(said.out)
+    assert {row["section"] for row in rows["rows"]} == {"solvers"}
+    assert rows["failed"] == {"tick": "bench tick: the loop ended"}
+    assert rows["machine"]["cores"] >= 1
+    assert rows["machine"]["processor"]
 
 
 @pytest.mark.slow
 def test_a_thousand_robots_have_rows_with_a_bar(quick, capsys):
     assert main(["bench", "batch", *FEW, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["what"] for row in found] == ["id-coulomb-qp, 1000 robots", "id-noslip-lcp, 1000 robots"]
-    assert all(row["of"] == "us" and row["bar"] > 0.0 and row["unsolved"] == 0 for row in found)
-    for row in found:
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["what"] for row in rows] == ["id-coulomb-qp, 1000 robots", "id-noslip-lcp, 1000 robots"]
+    assert all(row["of"] == "us" and row["bar"] > 0.0 and row["unsolved"] == 0 for row in rows)
+    for row in rows:
         assert row["robots"] == 1000
         assert row["steps_per_s"] == pytest.approx(row["robots"] / (1e-6 * row["us"]["p50"]))
 
 
-@pytest.mark.slow  # its loops at 4 kHz do not bear a test beside them
+@pytest.mark.slow  # its loops at 4 kHz do not tolerate a parallel test
 @pytest.mark.wallclock
 def test_a_tick_has_rows_of_its_parts(quick, capsys, monkeypatch):
-    def run(words, **options):  # its loops bear that the computer is busy
+    def run(words, **options):  # its loops tolerate a busy computer
         return subprocess.run([*words, *PATIENCE], **options)
 
     monkeypatch.setattr(tick, "subprocess", SimpleNamespace(run=run, PIPE=subprocess.PIPE))
     assert main(["bench", "tick", *FEW, "--json"]) == 0
-    found = {row["what"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     parts = ["read", "plan", "control", "gate", "record"]
-    assert list(found) == ["tick", *parts, "tick, p99.9", "tick at 4000 Hz"]
-    assert found["tick"]["of"] == "us"
-    tail, goal = found["tick, p99.9"]["us"]["p999"], found["tick, p99.9"]["goal"]
-    assert found["tick, p99.9"]["goal_met"] == (tail <= goal)  # judged by its tail, not by its median
-    assert all(found[part]["us"]["p50"] > 0.0 for part in ("tick", *parts))
+    assert list(rows) == ["tick", *parts, "tick, p99.9", "tick at 4000 Hz"]
+    assert rows["tick"]["of"] == "us"
+    tail, goal = rows["tick, p99.9"]["us"]["p999"], rows["tick, p99.9"]["goal"]
+    assert rows["tick, p99.9"]["goal_met"] == (tail <= goal)  # judged by its tail, not by its median
+    assert all(rows[part]["us"]["p50"] > 0.0 for part in ("tick", *parts))
 
 
 @pytest.mark.slow
@@ -138,8 +138,8 @@ def test_compiling_is_timed_in_a_process_that_finds_an_empty_cache():
 
 
 @pytest.mark.slow
-def test_programs_whose_compiling_is_timed_do_what_they_are_for(tmp_path, monkeypatch):
-    """Here with kernels that are compiled already, and one controller that needs few."""
+def test_programs_with_timed_compilation_run(tmp_path, monkeypatch):
+    """The kernels are already compiled here, and the controller needs few."""
     monkeypatch.setattr(controllers, "available", lambda: {"pid": ""})
     for code in (compiling._TROT, compiling._CONTROLLERS):
         exec(code, {"folder": str(tmp_path)})
@@ -155,9 +155,9 @@ def test_a_trot_that_cannot_run_has_no_time(tmp_path):
 @pytest.mark.slow
 def test_memory_does_not_grow_over_a_hundred_thousand_steps():
     steps = 100_000
-    found = memory.sampled(steps)
+    rows = memory.sampled(steps)
     # 10 MB per million steps is 10 bytes per step, less than any Python object
-    assert memory.growth(found, steps) < 10.0
+    assert memory.growth(rows, steps) < 10.0
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Operations are counted as closed forms say, and what is counted computes what it computed before."""
+"""Counts of operations agree with closed forms, and counted kernels compute the same results."""
 
 import numpy as np
 import pytest
@@ -21,15 +21,15 @@ def test_a_cholesky_factor_takes_a_third_of_the_cube_and_a_triangle_the_square(n
     assert np.allclose(A @ x, np.ones(n), rtol=1e-10)
 
 
-def test_kernels_that_are_called_count_under_their_own_names_and_write_what_they_would():
+def test_called_kernels_are_counted_under_their_names_and_write_their_results():
     rng = np.random.default_rng(1)
     m, k, n = 9, 6, 2
     root, J = rng.normal(size=(m, m)), rng.normal(size=(3 * n, m))
-    posed = (root @ root.T + np.eye(m), rng.normal(size=m), np.arange(k), np.arange(k, m), rng.normal(size=m - k), J)
-    found = operations.count(whiten_kernel, *posed, HEAP)
-    assert {"whiten_rows_kernel", "cholesky", "solve_lower", "solve_lower_transposed"} < set(found)
-    assert found["solve_lower"] == found["solve_lower_transposed"] == k**2
+    problem = (root @ root.T + np.eye(m), rng.normal(size=m), np.arange(k), np.arange(k, m), rng.normal(size=m - k), J)
+    counts = operations.count(whiten_kernel, *problem, HEAP)
+    assert {"whiten_rows_kernel", "cholesky", "solve_lower", "solve_lower_transposed"} < set(counts)
+    assert counts["solve_lower"] == counts["solve_lower_transposed"] == k**2
     # torques: h τ = [M v⁺ + κ - Jᵀ f]_q, and ρᵀ f, L⁻ᵀ of it, v° plus that
-    whitened = whiten_kernel(*posed, HEAP)
+    whitened = whiten_kernel(*problem, HEAP)
     recovered = operations.count(recover_kernel, whitened, np.ones(3 * n), HEAP)
     assert recovered.total() == 2 * 3 * n * k + k**2 + k + (m - k) * 2 * (m + 3 * n)

@@ -1,4 +1,4 @@
-"""Peers solve the same problems as we do, or timing rows would compare different work."""
+"""Peers solve the same problems as this library; otherwise timing rows would compare different work."""
 
 import numpy as np
 import pytest
@@ -23,8 +23,8 @@ def test_general_solvers_find_the_motion_of_stage_one(peer, steps):
         pytest.skip(f"needs {peer.packages}")
     whitened = [whiten(each.problem) for each in steps]
     mu = steps[0].problem.contacts.mu
-    found = answers(peer.make([StageOne.of(each.rho, each.c, mu) for each in whitened]), len(steps))
-    for each, reduction, impulses in zip(steps, whitened, found, strict=True):
+    results = answers(peer.make([StageOne.of(each.rho, each.c, mu) for each in whitened]), len(steps))
+    for each, reduction, impulses in zip(steps, whitened, results, strict=True):
         ours = dissipation.solve(each.problem).impulses.T.ravel()
         speed = reduction.rho @ (reduction.rho.T @ (impulses - ours))
         assert np.abs(speed).max() < 1e-5  # m/s; their matrices are regularized
@@ -72,8 +72,8 @@ def test_a_heap_in_drake_falls_as_ours_does():
         states.append(scene.plant.step(scene.period_s))
         velocities.append(states[-1].velocity)
     theirs = answers(drake.heap(scene, states), 10)
-    for found, ours in zip(theirs[:3], velocities, strict=False):
+    for results, ours in zip(theirs[:3], velocities, strict=False):
         # before the first touch, velocities differ only by the order of integration within a step
-        assert found[:, :3] == pytest.approx(ours[:, :3], abs=1e-6)
+        assert results[:, :3] == pytest.approx(ours[:, :3], abs=1e-6)
     assert scene.round.any()
     assert not scene.round.all()

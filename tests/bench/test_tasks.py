@@ -15,9 +15,9 @@ TSID = os.environ.get("TSID_PYTHON")
 
 def test_cases_are_followed_without_a_program_and_timed_alone_without_tsid(monkeypatch):
     monkeypatch.delenv("TSID_PYTHON", raising=False)
-    found = list(tasks.rows(None, FEW))
-    assert [row.benchmark.what for row in found] == [case.what for case in tasks.CASES]
-    for row, case in zip(found, tasks.CASES, strict=True):
+    timings = list(tasks.rows(None, FEW))
+    assert [row.benchmark.what for row in timings] == [case.what for case in tasks.CASES]
+    for row, case in zip(timings, tasks.CASES, strict=True):
         assert row.benchmark.note == ("demand free, sticking" if case.tasks else "sticking")
         assert row.us["p50"] > 0.0
         assert row.peer is None

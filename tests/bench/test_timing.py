@@ -1,4 +1,4 @@
-"""Timing in turns."""
+"""Alternating timing."""
 
 import gc
 from types import SimpleNamespace
@@ -32,13 +32,13 @@ def test_jobs_take_turns_state_by_state_and_each_pass_begins_with_a_reset():
 
 @pytest.fixture(autouse=True)
 def no_garbage(monkeypatch):
-    """What other tests have left is not looked through after each pass."""
+    """Keep the collector from searching other tests' objects after each pass."""
     monkeypatch.setattr(timing.gc, "collect", lambda: 0)
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The clock by which jobs are timed; it moves when something is spent."""
+    """The clock of the timed jobs, which advances only by `spend`."""
     clock = VirtualClock()
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter_ns=clock.now))
     return clock

@@ -1,4 +1,4 @@
-"""User input becomes a configuration, or one line that says what does not fit."""
+"""User input becomes a configuration, or an error of one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers and plants of one's own, by their place: package.module:Class or file.py:Class."""
+"""User controllers and plants by place: package.module:Class or file.py:Class."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def own(name):
 
 @pytest.fixture(autouse=True)
 def files(tmp_path, monkeypatch):
-    """A folder with a file of one's own, and some that cannot be imported."""
+    """A folder with a user's file, and files that cannot be imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "mine.py").write_text(FILE)
@@ -155,7 +155,7 @@ def files(tmp_path, monkeypatch):
 
 @dataclass
 class Entry:
-    """Stands in for an installed entry point."""
+    """Replaces an installed entry point."""
 
     name: str
     thing: Any
@@ -168,13 +168,13 @@ class Entry:
 
 @pytest.fixture
 def package(monkeypatch):
-    """Another package that offers two controllers, one of which cannot be loaded."""
+    """Another package with two controllers; one cannot be loaded."""
     entries = [Entry("theirs", WithSetup), Entry("broken", ImportError("no licence"))]
-    found = {controllers.KIND.group: entries}
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found.get(group, []))
+    points = {controllers.KIND.group: entries}
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points.get(group, []))
 
 
-def test_a_class_without_arguments_a_class_of_the_setup_and_a_function_all_make_controllers():
+def test_classes_and_functions_with_any_supported_signature_make_controllers():
     assert isinstance(controllers.build(own("WithoutArguments"), SETUP), WithoutArguments)
     for name in ("WithSetup", "factory"):
         assert controllers.build(own(name), SETUP).setup is SETUP
@@ -182,8 +182,8 @@ def test_a_class_without_arguments_a_class_of_the_setup_and_a_function_all_make_
 
 def test_a_class_of_a_file_is_built_from_robot_friction_and_rate_or_from_a_setup():
     robot = idc.robots.load("links")
-    made = controllers.make("mine.py:FromRobot", robot, mu=0.6, rate_hz=500.0)
-    assert made.given == ("links", 0.6, pytest.approx(500.0))
+    built = controllers.make("mine.py:FromRobot", robot, mu=0.6, rate_hz=500.0)
+    assert built.given == ("links", 0.6, pytest.approx(500.0))
     assert controllers.make("mine.py:FromSetup", robot, mu=0.6).setup.mu == 0.6
     assert plants.make("mine.py:Plant", robot, mu=0.6).contact_forces().identity.size == 0
 
@@ -194,7 +194,7 @@ def test_a_file_that_was_changed_is_read_anew(files):
     assert controllers.build("mine.py:FromSetup", SETUP)(None, None) == 1
 
 
-def test_a_controller_of_another_package_has_a_name_and_a_broken_one_hides_no_other(package, capsys):
+def test_a_broken_controller_of_another_package_hides_no_other(package, capsys):
     assert isinstance(controllers.build("theirs", SETUP), WithSetup)
     assert cli.main(["list", "controllers", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["controllers"]
@@ -242,16 +242,16 @@ def test_what_is_no_plant_is_refused_in_one_line(capsys):
         assert line in capsys.readouterr().err
 
 
-def test_only_what_can_be_a_plant_is_offered_as_one():
-    with pytest.raises(UnknownName) as told:
+def test_only_possible_plants_are_suggested():
+    with pytest.raises(UnknownName) as failure:
         plants.factory("mine.py:Late")
-    assert told.value.known == ("Plant", "WithoutLast")
-    with pytest.raises(UnknownName) as told:
+    assert failure.value.known == ("Plant", "WithoutLast")
+    with pytest.raises(UnknownName) as failure:
         controllers.factory("mine.py:Law")
-    assert told.value.known == ("FromRobot", "FromSetup")
+    assert failure.value.known == ("FromRobot", "FromSetup")
 
 
-def test_a_robot_that_nobody_gave_is_said_to_be_missing():
+def test_a_missing_robot_is_reported():
     with pytest.raises(InputError, match="there is no robot here"):
         controllers.build("mine.py:FromRobot", SETUP)
 
@@ -295,7 +295,7 @@ def test_an_error_of_a_users_controller_is_status_2_and_names_its_file_and_line(
         ("Text", "at 0.000 s the controller returned tau of type str96; return real numbers"),
     ],
 )
-def test_an_answer_of_a_users_controller_that_is_no_command_is_a_line_with_its_file_and_line(name, line, capsys):
+def test_a_user_controller_without_a_command_is_reported_with_file_and_line(name, line, capsys):
     lines = FAULTY.splitlines()
     at = 1 + (name == "Ours") + next(i for i, line in enumerate(lines) if line.startswith(f"class {name}("))
     words = ["run", "trot", "--controller", f"faulty.py:{name}", "--duration", "0.01", "--quiet", "--out", "r"]
@@ -305,7 +305,7 @@ def test_an_answer_of_a_users_controller_that_is_no_command_is_a_line_with_its_f
 
 @pytest.mark.slow
 def test_an_error_of_a_users_controller_is_no_refusal_in_a_comparison(files):
-    """A refused run had settings that do not go together, and nothing was recorded."""
+    """Only unusable settings refuse a run and leave no record."""
     compared = idc.compare("trot", controllers=["mine.py:FromRobot", "faulty.py:Asking"], duration=0.01, jobs=1)
     reasons = [outcome.reason for outcome in compared.outcomes]
     assert reasons[0] is None
@@ -313,7 +313,7 @@ def test_an_error_of_a_users_controller_is_no_refusal_in_a_comparison(files):
 
 
 @pytest.mark.slow
-def test_what_is_listed_without_an_import_is_what_an_import_says():
+def test_names_listed_without_import_match_the_imported_ones():
     code = (
         "import json, sys; from idcontrol.config import entries; "
         "told = {group: entries.summaries(group) for group in (entries.EXPERIMENTS, entries.STUDIES)}; "

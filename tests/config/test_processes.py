@@ -38,7 +38,7 @@ class Limp:
 
 @pytest.fixture(params=one_fast(("a clone", "packages", "plain folders"), "a clone"))
 def folder(request, tmp_path, monkeypatch):
-    """A folder with things called as ours are and a controller; elsewhere idcontrol, an experiment and a loop."""
+    """A folder with a controller and packages named like ours; idcontrol and an experiment are elsewhere."""
     here = tmp_path / "here"
     names = ("robots", "planners", "experiments", "idcontrol", "idcontrol/loop", "idcontrol/cli")
     for name in names:
@@ -74,28 +74,28 @@ def output(words: list[str]) -> str:
     return done.stdout
 
 
-def test_a_comparison_runs_what_is_installed(folder):
-    found = json.loads(output([*COMMAND, "compare", "drift", "--controllers", "pid", "--seeds", "2", "--json"]))
-    assert [row["reason"] for row in found["rows"]] == [None, None]
+def test_a_comparison_runs_the_installed_package(folder):
+    result = json.loads(output([*COMMAND, "compare", "drift", "--controllers", "pid", "--seeds", "2", "--json"]))
+    assert [row["reason"] for row in result["rows"]] == [None, None]
 
 
 @pytest.mark.slow
 @pytest.mark.wallclock
-def test_a_loop_runs_what_is_installed_with_a_controller_of_this_folder(folder):
+def test_a_loop_runs_the_installed_package_with_a_local_controller(folder):
     words = ["loop", "--experiment", "arm", "--controller", "robots.law:Limp", "--duration", "0.2", "--json"]
-    found = json.loads(output([*COMMAND, *words, *PATIENCE]))
-    assert found["ended"] == "duration"
+    result = json.loads(output([*COMMAND, *words, *PATIENCE]))
+    assert result["ended"] == "duration"
 
 
 @pytest.mark.slow
 def test_a_child_imports_the_package_of_its_parent_without_a_path_to_it(folder, monkeypatch):
     monkeypatch.delenv("PYTHONPATH")
-    found = output([*processes.command("idcontrol", "list", "controllers", "--json")])
-    assert "id-coulomb-qp" in json.loads(found)["controllers"]
+    result = output([*processes.command("idcontrol", "list", "controllers", "--json")])
+    assert "id-coulomb-qp" in json.loads(result)["controllers"]
 
 
 @pytest.mark.slow
-def test_the_process_that_helps_to_compile_makes_a_short_plain_run_of_the_same_kind(monkeypatch, tmp_path):
+def test_the_helper_process_makes_a_short_run_of_the_same_kind(monkeypatch, tmp_path):
     helpers = []
 
     def announced(what, helper):
@@ -108,13 +108,18 @@ def test_the_process_that_helps_to_compile_makes_a_short_plain_run_of_the_same_k
     words = ["idcontrol.cli.child" if word == "idcontrol.cli.helper" else word for word in helpers[0]]
     with subprocess.Popen([*words, "--out", "run"], stdin=subprocess.PIPE) as process:
         assert process.wait(timeout=GUARD_S) == 0
-    made = json.loads(Path("run/config.json").read_text(encoding="utf-8"))
-    assert (made["controller"], made["plant"], made["mu"], made["kick"]["at_s"]) == ("pid", "sap", "inf", 0.5)
-    assert made["duration_s"] == 1.0 / made["rate_hz"]
+    recorded = json.loads(Path("run/config.json").read_text(encoding="utf-8"))
+    assert (recorded["controller"], recorded["plant"], recorded["mu"], recorded["kick"]["at_s"]) == (
+        "pid",
+        "sap",
+        "inf",
+        0.5,
+    )
+    assert recorded["duration_s"] == 1.0 / recorded["rate_hz"]
 
 
-def test_nothing_helps_a_plain_run_or_what_may_drive_a_machine(monkeypatch):
-    """Of a machine there is but one: a second process would move it beside the first."""
+def test_no_helper_process_starts_for_plain_runs_or_machines(monkeypatch):
+    """There is only one machine: a second process would move it, too."""
     entries = {
         EXPERIMENTS: {"trot": EntryPoint("trot", "idcontrol.experiments.trot:experiment", EXPERIMENTS)}
         | {"theirs": EntryPoint("theirs", "their.experiment:experiment", EXPERIMENTS)},

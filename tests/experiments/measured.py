@@ -1,4 +1,4 @@
-"""Where measured motions are: in the folder that the environment variable IDCONTROL_MEASURED names."""
+"""Measured motions, in the folder named by the environment variable IDCONTROL_MEASURED."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VARIABLE = "IDCONTROL_MEASURED"
 
 
 def measured(name: str) -> Path:
-    """The file of that name; the test is skipped where there is none."""
+    """Return the path of a file, or skip the test if it is missing."""
     folder = os.environ.get(VARIABLE)
     if folder is None:
         pytest.skip(f"{VARIABLE} does not name the folder of {name}")

@@ -12,14 +12,14 @@ from idcontrol.sweeps.record import RunOutcome, why_not
 def outcome(
     experiment: Any, run: dict[str, Any], metrics: dict[str, Any] | None, folder: Path | None = None
 ) -> RunOutcome:
-    """The row for `run`; it fell if its metrics say so, and never ran if there are none."""
+    """Return the row for `run`, which has not run if it has no metrics."""
     (row,) = plan(experiment, [run])
     reason = "a fault inside" if metrics is None else why_not(metrics)
     return RunOutcome(row=row, metrics=metrics, reason=reason, folder=folder or Path("nowhere") / row.name)
 
 
 def walked(**metrics: Any) -> dict[str, Any]:
-    """Metrics of a run that went to its end."""
+    """Return metrics of a completed run."""
     return {
         "completed": metrics.get("fell_at_s") is None,
         "fell_at_s": None,

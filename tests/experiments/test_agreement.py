@@ -1,4 +1,4 @@
-"""Forward and inverse agree: what id-coulomb-lcp predicts solves the problem of the plant coulomb-lcp."""
+"""Forward and inverse agree: impulses predicted by id-coulomb-lcp solve the problem of the plant coulomb-lcp."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.types import Status
 
 H = 1e-3
-NEAR = 5e-3
-"""Feet are looked at below this gap [m], as in the plant."""
+CLOSE = 5e-3
+"""Feet below this gap are contacts [m], as in the plant."""
 
-# The controller asks for what the plant will do: a foot comes to rest on the ground within the period.
+# The controller demands the plant's motion: a foot comes to rest on the ground within the period.
 AT_ONCE = InverseSettings(
     landing=Landing(decay_s=H, closing_s=H, sink_m_s=np.inf, rise_m_s=PUSH_OUT_SPEED),
     ramp_s=0.0,
@@ -30,15 +30,15 @@ AT_ONCE = InverseSettings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One period of a trot: the plant's problem, what was predicted for it, and what the plant did.
+    """One period of a trot: the plant's problem, the prediction, and the plant's solution.
 
     Attributes:
         problem: Forward, with the torque that was commanded.
-        predicted: Impulses of all contacts of the problem, zero where none was predicted, shape (n, 3) [N s].
+        predicted: Predicted impulses of all contacts of the problem, zero without a prediction, shape (n, 3) [N s].
         actual: Impulses of the plant, shape (n, 3) [N s].
-        v_predicted: Velocity that the torque and the predicted impulses lead to, our order.
-        v_actual: Velocity that the torque and the plant's impulses lead to, our order.
-        switched: Whether a foot that the controller did not count on pressed.
+        v_predicted: Velocity after the torque and the predicted impulses, our order.
+        v_actual: Velocity after the torque and the plant's impulses, our order.
+        switched: True if a foot carries load that the controller did not expect.
     """
 
     problem: StepProblem
@@ -50,7 +50,7 @@ class Step:
 
 
 def walk(duration_s: float, mu: float) -> list[Step]:
-    """A trot on the spot of command, its steps as the plant saw them."""
+    """A trot on command, with the plant's steps."""
     config = WalkConfig(
         controller="id-coulomb-lcp",
         plant="coulomb-lcp",
@@ -68,7 +68,7 @@ def walk(duration_s: float, mu: float) -> list[Step]:
 def step(observer, tick: Tick) -> Step:
     system = observer.system
     system.update(tick.state.q, tick.state.v)
-    contacts = observer.detect(NEAR)
+    contacts = observer.detect(CLOSE)
     contacts = contacts.take(np.arange(len(contacts)))
     v = system.from_pinocchio(tick.state.v)
     applied = -system.bias
@@ -103,7 +103,7 @@ def steps(request):
 
 
 def test_a_trot_has_enough_steps_without_a_contact_switch(steps):
-    """More than 1000 of 1200; in the others a foot lands before the controller counts on it."""
+    """More than 1000 of 1200; in the other steps a foot lands earlier than the controller expects."""
     assert sum(not s.switched for s in steps) > 1000
     pressing = [int((s.actual[:, 0] > 0.0).sum()) for s in steps]
     assert 2 in pressing  # the diagonal pairs of a trot
@@ -117,7 +117,7 @@ def test_predicted_impulses_and_velocity_solve_the_plants_problem(steps):
 
 
 def test_where_the_plant_moves_otherwise_its_problem_has_two_solutions(steps):
-    """Where the solution is unique it is what was predicted; a difference means two lawful answers to one problem."""
+    """A unique solution equals the prediction; a difference means two valid solutions of one problem."""
     differ = 0
     for s in steps:
         if s.switched:

@@ -18,12 +18,12 @@ def metrics(tmp_path_factory):
 
 
 def row(metrics, controller, *, projected=True, noise=1.0):
-    (found,) = [
+    (findings,) = [
         r
         for r in metrics["rows"]
         if (r["controller"], r["projected"], r["noise_rad_s2"]) == (controller, projected, noise)
     ]
-    return found
+    return findings
 
 
 @pytest.mark.parametrize("robot", ["links", "solo12"])
@@ -68,6 +68,6 @@ def test_on_a_trot_stage_one_alone_is_bounded_by_friction_alone(metrics):
     assert metrics["verdicts"]["trot_factor_mu_1000"] == AGREES
 
 
-def test_the_run_passes_its_own_checks_and_says_what_the_paper_says(metrics):
+def test_the_run_passes_its_checks_and_agrees_with_the_paper(metrics):
     assert metrics["completed"]
     assert metrics["paper"]["factor_noise_1"] == 1e5

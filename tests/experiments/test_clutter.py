@@ -29,9 +29,9 @@ def test_the_momentum_error_is_that_of_dense_matrices():
     M, J = dense_inertia(problem), dense_rows(problem)
     D = np.diag(M) ** -0.5
     pushed = J.T @ solution.impulses.T.ravel()
-    left = M @ (solution.v_plus - problem.v_star).ravel() - pushed
+    residual = M @ (solution.v_plus - problem.v_star).ravel() - pushed
     size = max(np.linalg.norm(D * (M @ solution.v_plus.ravel())), np.linalg.norm(D * pushed))
-    assert clutter.momentum_error(problem, solution) == pytest.approx(np.linalg.norm(D * left) / size, rel=1e-9)
+    assert clutter.momentum_error(problem, solution) == pytest.approx(np.linalg.norm(D * residual) / size, rel=1e-9)
     # and a solution that is wrong is seen to be so
     solution.v_plus[0, 0] += 1e-3
     assert clutter.momentum_error(problem, solution) > 1e-5

@@ -27,7 +27,7 @@ def test_the_joint_of_the_pendulum_opens_by_the_square_of_the_step(tmp_path):
     assert metrics["energy_error_h_0.01_j"] > 1e-3
 
 
-def test_both_forms_agree_as_the_step_shrinks_and_the_printed_one_gains_energy_at_large_steps():
+def test_both_forms_converge_and_the_printed_form_gains_energy_at_large_steps():
     ours, printed = (pendulum.Config(form=form) for form in ("compliance", "as-printed"))
     fine = [pendulum.swing(msgspec.structs.replace(config, duration_s=0.3), 1e-3) for config in (ours, printed)]
     assert fine[0].joint_error.max() == pytest.approx(fine[1].joint_error.max(), rel=2e-2)
@@ -48,9 +48,9 @@ def test_the_limit_of_the_kernel_is_the_constraint_model_with_one_row():
         )
         problem = StepProblem(h=h, M=np.array([[inertia]]), kappa=np.array([-inertia * speed]), contacts=limit)
         expected = constraint.solve(problem).impulses[0, 0]
-        found = pendulum_limit.limit_impulse(angle, speed, h, inertia, K, B)
-        assert found == pytest.approx(expected, rel=1e-9, abs=1e-15)
-        pushed += found > 0.0
+        result = pendulum_limit.limit_impulse(angle, speed, h, inertia, K, B)
+        assert result == pytest.approx(expected, rel=1e-9, abs=1e-15)
+        pushed += result > 0.0
     assert pushed > 20
 
 
@@ -67,9 +67,9 @@ def soft_bed(load, n=100, modulus=1e5):
     return foundation.Bed(points=foundation._grid(n), stiffness=modulus / n, damping=1.0, load=load)
 
 
-def test_the_reference_of_the_bed_is_what_scipy_integrates():
+def test_the_reference_of_the_bed_agrees_with_scipy():
     bed = soft_bed(50.0)
-    found = foundation.reference(bed, 0.2, 10)
+    result = foundation.reference(bed, 0.2, 10)
     out = np.empty(13)
 
     def rate(t, y):
@@ -80,7 +80,7 @@ def test_the_reference_of_the_bed_is_what_scipy_integrates():
         rate, (0.0, 0.2), foundation._start(), "DOP853", rtol=1e-10, atol=1e-13, t_eval=np.linspace(0.02, 0.2, 10)
     )
     # a vibration of 1.3 mm, whose phase errs by 0.2⁵/120 in each of 112 steps: 4e-7 m
-    np.testing.assert_allclose(found, exact.y[:7].T, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(result, exact.y[:7].T, rtol=0, atol=1e-6)
 
 
 def test_the_solver_approaches_the_reference_as_the_step_shrinks():
@@ -112,7 +112,7 @@ def test_a_small_case_is_recorded_beside_the_papers_numbers(tmp_path):
     assert metrics["time_lsoda_n100_e1e07_f5_s"] > 0.0
 
 
-def test_an_integrator_that_takes_too_long_is_stopped_and_its_time_reckoned_from_how_far_it_came(monkeypatch):
+def test_a_slow_integrator_is_stopped_and_its_time_extrapolated(monkeypatch):
     """Runge-Kutta steps are as long as the springs let them be, all the same: a part takes that part of the time."""
     now = itertools.count()  # each look at the clock takes a second
     monkeypatch.setattr(foundation, "time", SimpleNamespace(perf_counter=lambda: float(next(now))))

@@ -66,7 +66,7 @@ def test_impulses_that_lose_too_many_digits_are_kept_and_not_called_solved(solve
 
 
 @pytest.mark.parametrize("number", [87575, 95253])
-def test_convex_steps_that_are_not_solved_are_those_that_double_precision_cannot_express(number):
+def test_unsolved_convex_steps_are_beyond_double_precision(number):
     tally = Tally()
     judge_model(contact_problems.MODELS["dissipation"], numbered_step(number), tally)
     assert (tally.beyond_double, tally.missed, tally.wrong) == (1, 0, 0)
@@ -95,7 +95,7 @@ def test_a_step_reported_unsolved_though_it_has_a_solution_is_counted_as_missed(
     assert tally.missed == 2
 
 
-def test_an_interrupted_run_leaves_what_was_counted(tmp_path, monkeypatch):
+def test_an_interrupted_run_keeps_its_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(contact_problems, "SO_FAR_EVERY", 4)
 
     def interrupt(share):
@@ -104,9 +104,9 @@ def test_an_interrupted_run_leaves_what_was_counted(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         experiment.run(Config(problems=60, most_contacts=3), tmp_path, interrupt)
-    left = json.loads((tmp_path / "so-far.json").read_text())
-    assert left["problems"] == 48
-    assert sum(row["problems"] for row in left["rows"] if row["what"] == "viscous") == 48
+    counts = json.loads((tmp_path / "so-far.json").read_text())
+    assert counts["problems"] == 48
+    assert sum(row["problems"] for row in counts["rows"] if row["what"] == "viscous") == 48
 
 
 def test_what_is_wrong_is_named_by_its_number(tmp_path, monkeypatch):
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_named_by_its_number(tmp_path, monkeypatch):
     assert failures
 
 
-def test_the_suite_finds_nothing_wrong_and_says_what_it_did(tmp_path):
+def test_the_suite_finds_no_wrong_answer_and_reports_its_counts(tmp_path):
     metrics = experiment.run(Config(problems=120, most_contacts=12), tmp_path, lambda share: None)
     assert metrics["completed"]
     assert metrics["coulomb_forward_solved"] == 1.0

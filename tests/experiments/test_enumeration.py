@@ -1,4 +1,4 @@
-"""The enumeration with proof beside brute force: its steps, its answers, its counts."""
+"""The enumeration with proof, compared with brute force: steps, answers, counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_start_solves_its_step_and_the_torque_is_the_steps(machine, contacts
         assert judge.missed("coulomb", problem, y.reshape(3, -1).T) < 1e-8
         _, torque = recover(whiten(problem), y)
         np.testing.assert_allclose(nearest.T @ y + nearest.t0, torque, atol=1e-12)
-        # told to keep the feet where they are, joints leave the base a velocity at which all are at rest
+        # with the demand to keep the feet in place, the joints allow a base velocity at which all feet rest
         J = problem.contacts.jacobian
         demand = J[:, 6:] @ problem.prescribed.velocity
         base = np.linalg.lstsq(J[:, :6], -demand, rcond=1e-10)[0]
@@ -36,7 +36,7 @@ def test_the_start_solves_its_step_and_the_torque_is_the_steps(machine, contacts
         assert rests == (still or contacts == 1)
 
 
-def test_no_basis_is_nearer_than_what_the_search_proves_to_be_nearest(machine):
+def test_no_basis_is_closer_than_the_proved_solution(machine):
     rng = np.random.default_rng(0)
     for number in range(10):
         nearest, start, problem = nearest_problem(rng, *machine, 2, still=number % 2 == 0)
@@ -47,10 +47,10 @@ def test_no_basis_is_nearer_than_what_the_search_proves_to_be_nearest(machine):
         assert case.improved > -1e-9
         limits = (3, 30, 100)
         cut = [nearest_solution(nearest, start, max_nodes=limit) for limit in limits]
-        assert all(found.nodes <= limit for found, limit in zip(cut, limits, strict=True))
-        assert np.all(np.diff([found.value for found in cut]) <= 1e-12 * cut[0].value)  # longer is never worse
+        assert all(search.nodes <= limit for search, limit in zip(cut, limits, strict=True))
+        assert np.all(np.diff([search.value for search in cut]) <= 1e-12 * cut[0].value)  # longer is no worse
         # a lower bound bounds from below, wherever the search stops
-        assert all(found.lower_bound <= (1.0 + 1e-9) * cut[-1].value for found in cut)
+        assert all(search.lower_bound <= (1.0 + 1e-9) * cut[-1].value for search in cut)
         assert cut[-1].proved
 
 

@@ -1,4 +1,4 @@
-"""The envelope: bisection finds the limit of whoever has one, and ends."""
+"""The envelope: bisection finds every existing limit, and ends."""
 
 from idcontrol.experiments import trot
 from idcontrol.experiments.envelope import HALVINGS, HARDSHIPS, further, limits, pictures, study, tables
@@ -8,7 +8,7 @@ SURVIVED = dict(zip([h.name for h in HARDSHIPS], (0.6, 0.03, 0.9, 0.5, 0.005, 0.
 
 
 def tried(run, survived=SURVIVED):
-    """The outcome of a run by a controller that survives what is no harder than `survived`."""
+    """The outcome of a run by a controller that survives up to `survived`."""
     row = outcome(trot.experiment, dict(run), walked())
     (hardship,) = [h for h in HARDSHIPS if h.value(row) is not None]
     value, limit = hardship.value(row), survived[hardship.name]
@@ -17,7 +17,7 @@ def tried(run, survived=SURVIVED):
 
 
 def swept(survived=SURVIVED, controller="pid"):
-    """All rounds, and how many there were."""
+    """All rounds, and their number."""
     outcomes = [tried(run, survived) for run in study.runs if run["controller"] == controller]
     rounds = 0
     while runs := further(outcomes):
@@ -56,7 +56,7 @@ def test_whoever_survives_nothing_or_everything_is_not_halved():
         assert len(table.rows) == len(HARDSHIPS)
 
 
-def test_the_table_says_what_was_survived_and_what_was_not_and_bars_show_it():
+def test_table_and_bars_show_survived_and_failed_values():
     outcomes, _ = swept()
     (table,) = tables(outcomes)
     delay = next(row for row in table.rows if row[0].startswith("delay"))

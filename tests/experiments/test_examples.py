@@ -1,4 +1,4 @@
-"""The examples do what they say."""
+"""The examples work as described."""
 
 from __future__ import annotations
 
@@ -116,16 +116,16 @@ def test_a_machine_in_c_is_driven_over_udp(program, tmp_path):
     assert int(words[1]) > 2  # accepted
     assert said.strip().endswith("told to stop")
     run = load(tmp_path / "run").arrays
-    # the torques were applied: what it says that it did is what it was told a moment before
+    # the torques were applied: the reported torques are the ones commanded just before
     sent = {tuple(np.round(tau, 9)) for tau in run["tau"]}
     applied = [tuple(np.round(tau, 9)) for tau in run["tau_applied"][run["machine_mode"] == 2]]
     assert np.mean([tau in sent for tau in applied]) > 0.9
-    # and they moved it: it swings after the reference, which it was not at rest on
+    # and they moved the machine: it swings after the reference
     assert np.abs(run["q"]).max() > 0.1
 
 
 def hear(link, mode=None, command=None):
-    """What the machine says next: where they are given, in `mode`, having heard the command of that number last."""
+    """Return the machine's next message, optionally with `mode` and the number of the last command it has heard."""
     deadline = time.monotonic() + GUARD_S
     while time.monotonic() < deadline:
         data = link.receive()
@@ -138,7 +138,7 @@ def hear(link, mode=None, command=None):
 
 
 def stop(machine, link, outbox):
-    """What a machine says in the end that is to stop."""
+    """Stop the machine and return its last message."""
     link.send(outbox.seal(Mode.STOPPED, 0, 0))
     said, _ = machine.communicate(timeout=GUARD_S)
     link.close()
@@ -156,7 +156,7 @@ def listening(program, *patience):
 
 @needs_compiler
 @pytest.mark.wallclock
-def test_a_machine_in_c_drops_what_is_not_sound(program):
+def test_a_machine_in_c_drops_bad_datagrams(program):
     machine, link = listening(program, *PATIENT)
     ours, strange = (Outbox(Kind.COMMAND, robot, 10, 1) for robot in ("arm", "leg"))
     good = bytes(ours.seal(Mode.READY, 0, 0))
@@ -175,14 +175,14 @@ def test_a_machine_in_c_drops_what_is_not_sound(program):
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.wallclock
-def test_a_machine_in_c_that_has_not_moved_takes_another_loop_but_no_replay_of_the_first(program):
+def test_a_machine_in_c_at_rest_accepts_a_new_loop_but_no_replay(program):
     machine, link = listening(program)
     first, second = (Outbox(Kind.COMMAND, "arm", 10, session) for session in (1, 2))
     old = bytes(first.seal(Mode.IDLE, 0, 0))
     link.send(memoryview(old))
     hear(link, Mode.READY)
     link.send(second.seal(Mode.IDLE, 0, 0))  # one at a time
-    hear(link, Mode.IDLE)  # after 20 of its periods of silence
+    hear(link, Mode.IDLE)  # after 20 silent periods
     link.send(memoryview(old))
     for _ in range(3):
         link.send(second.seal(Mode.IDLE, 0, 0))
@@ -219,7 +219,7 @@ def test_go1_hangs_from_a_hoist_as_the_tutorial_says(program, tmp_path, capsys):
 
 @pytest.fixture
 def speaking(monkeypatch):
-    """A function that lets a machine say the same whenever its loop waits; returns its link and the loop's settings."""
+    """A function that repeats a machine's message whenever its loop waits; returns its link and the loop's settings."""
     own, there = free_ports(2)
     link, now = UdpLink(("127.0.0.1", there), ("127.0.0.1", own)), 0
 
@@ -284,8 +284,8 @@ def test_a_machine_of_other_joints_or_another_model_is_refused_before_anything_m
     assert not any(HEAD.unpack_from(data)[2] == Mode.RUNNING for data in heard)
 
 
-def test_a_floating_base_that_nobody_knows_is_refused_by_a_loop_that_counts_on_it(speaking, tmp_path, monkeypatch):
-    monkeypatch.setattr(launch, "REHEARSAL_S", 1e-3)  # the refusal comes after it
+def test_a_loop_that_needs_the_base_refuses_an_unknown_one(speaking, tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "REHEARSAL_S", 1e-3)  # the refusal follows
     config = WalkConfig(robot="go1", controller="pid")
     session = live.loop.session(config)
     unknown = session.start.q.copy()
@@ -326,7 +326,7 @@ def test_the_drives_of_a_machine_in_c_are_faster_than_its_ticks(program):
         (["-r", "0", "arm", "2", "9002", "9001"], "HZ"),
     ],
 )
-def test_a_machine_in_c_refuses_what_it_cannot_use(program, arguments, line):
+def test_a_machine_in_c_refuses_unusable_arguments(program, arguments, line):
     done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert line in done.stderr
@@ -371,10 +371,10 @@ def controller(tmp_path_factory):
 
 @needs_both
 @pytest.mark.wallclock
-def test_a_controller_in_cpp_brings_the_joints_of_a_machine_in_c_where_they_shall_be(program, controller):
+def test_a_controller_in_cpp_moves_a_machine_in_c_to_its_reference(program, controller):
     """A process each; after a second of moving, joints of 0.1 kg m² settle as exp(-10 t).
 
-    One more second would do. The others are for ticks that are made up for, all at once, after a process was held up.
+    One more second would be enough. The rest is for ticks that are made up for after a delayed process.
     """
     own, there = free_ports(2)
     machine = start(program, "-f", "4", "-p", "60000", "go1", "12", there, own)

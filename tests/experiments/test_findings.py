@@ -1,4 +1,4 @@
-"""Named numbers beside the paper's: recorded, printed, and on the page."""
+"""Named numbers with the paper's numbers: recorded, printed, and on the page."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ ROWS = {
         (Finding("lift", 1.0), Finding("lift", 1.0)),
     ],
 )
-def test_a_finding_takes_what_it_lacks_from_the_row_that_fits_best(finding, described):
+def test_a_finding_is_completed_from_the_best_matching_row(finding, described):
     assert finding.described(ROWS) == described
 
 

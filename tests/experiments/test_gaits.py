@@ -21,13 +21,13 @@ def run(out, **settings):
 
 
 def steps_beyond_motion(arrays, h=1e-3):
-    """By how much each joint reference misses what the last one, its velocity and its acceleration lead to [rad]."""
+    """Return the error of each joint reference to the extrapolation of the last one [rad]."""
     q, v, a = arrays["q_des"], arrays["v_des"], arrays["a_des"]
     return np.abs(q[1:] - q[:-1] - h * (v[:-1] + h * a[:-1]))
 
 
 def walks_well(metrics, arrays):
-    """True if feet bear and swing as planned, none sinks or drags, and the base keeps its height."""
+    """True if feet carry load and swing as planned without sinking or dragging, and the base keeps its height."""
     stance, loaded = arrays["stance"] > 0.5, arrays["force"][:, :, 2] > 1e-3
     assert metrics["completed"], metrics["missed"]
     assert metrics["unreachable_steps"] == 0
@@ -69,9 +69,9 @@ def test_standing_is_a_gait(tmp_path):
     assert (record.arrays["stance"] > 0.5).all()
 
 
-def test_settings_of_a_gait_are_its_own_and_a_trot_without_feet_on_the_ground_flies():
-    told = WalkGait(kind="trot", duty=0.45, period_s=0.25, phase=(0.0, 0.5, 0.5, 0.0))
-    scene = WalkScene.of(WalkConfig(gait=told))
+def test_gait_settings_change_only_the_gait_and_a_short_duty_gives_flight():
+    expected = WalkGait(kind="trot", duty=0.45, period_s=0.25, phase=(0.0, 0.5, 0.5, 0.0))
+    scene = WalkScene.of(WalkConfig(gait=expected))
     gait = scene.planner(scene.guide()).gait
     assert (gait.duty, gait.period_s, gait.touchdown, gait.sways) == (0.45, 0.25, (0.0, 0.5, 0.5, 0.0), True)
 

@@ -1,4 +1,4 @@
-"""The grasp: who holds the box, who drops it and when, what the check says before, and what is refused."""
+"""The grasp: which controllers hold the box, when others drop it, the check before the motion, and refusals."""
 
 import msgspec
 import numpy as np
@@ -33,7 +33,7 @@ def test_predicted_contact_forces_hold_the_box_and_the_arm_on_its_path(held):
     metrics, record = held
     assert metrics["completed"]
     assert metrics["dropped_at_s"] is None
-    # the paper's pid is off by 0.07 rad; ours is to be far below half of it
+    # the paper's pid has an error of 0.07 rad; ours must be far below half of it
     assert metrics["q_err_rad"] < 1e-3
     assert metrics["solver"]["solved"] == metrics["steps"] == 630
     assert metrics["plant_solver"]["unsolved"] == 0
@@ -47,11 +47,11 @@ def test_forces_are_predicted_where_controller_and_plant_have_one_model(held):
     # the controller knows 0.8 of the friction and the plant all of it: what holds is the same
     assert metrics["force_err_rel"] < 1e-3
     assert not [key for key in metrics if "same_feet" in key]  # a hand has no feet that carry load or do not
-    # every fingertip presses throughout, with the margin of the internal force
+    # every fingertip carries load throughout, with the margin of the internal force
     assert record.arrays["normal"][1:].min() > 1.0
 
 
-def test_the_record_shows_robot_and_box_to_whoever_replays_it(held):
+def test_the_record_has_robot_and_box_for_the_replay(held):
     _, record = held
     film = Film(record, robots.load)
     begin, end = film.shot(0), film.shot(film.row(SWING_S))
@@ -74,12 +74,12 @@ def test_error_feedback_alone_drops_the_box_at_mu_1_as_the_check_has_said(tmp_pa
 
 
 @pytest.mark.slow
-def test_infinite_friction_holds_what_finite_friction_holds(tmp_path):
+def test_infinite_friction_holds_the_box_like_finite_friction(tmp_path):
     """Error feedback with the weak grip of the original: fingertips come and go by micrometres, none slides."""
-    found = [run(tmp_path / f"{mu}", controller="pid", mu=mu, duration_s=0.45) for mu in (np.inf, 100.0)]
-    assert all(metrics["completed"] for metrics in found)
+    runs = [run(tmp_path / f"{mu}", controller="pid", mu=mu, duration_s=0.45) for mu in (np.inf, 100.0)]
+    assert all(metrics["completed"] for metrics in runs)
     # friction of 100 lets the box turn by a degree or two; the arm hardly knows
-    assert found[0]["q_err_rad"] == pytest.approx(found[1]["q_err_rad"], rel=0.02)
+    assert runs[0]["q_err_rad"] == pytest.approx(runs[1]["q_err_rad"], rel=0.02)
 
 
 @pytest.mark.slow
@@ -92,8 +92,8 @@ def test_a_grip_as_the_check_asks_for_lets_error_feedback_hold_the_box_too(tmp_p
     assert metrics["q_err_rad"] > 0.05
 
 
-def test_fingers_that_must_close_on_the_box_ask_for_what_no_hand_can_do(tmp_path):
-    """The original's demand, with contact forces of the right size: the softened squeeze grows out of all bounds."""
+def test_closing_fingers_demand_unbounded_forces(tmp_path):
+    """The original's demand, with contact forces of the right size: forces of compliant contacts grow without bound."""
     metrics = run(tmp_path / "run", PRESETS["paper"], duration_s=0.02)
     arrays = load(tmp_path / "run").arrays
     assert metrics["solver"]["repaired"] == 20
@@ -108,7 +108,7 @@ def test_a_robot_without_a_hand_is_refused(tmp_path, robot):
 
 
 @pytest.mark.parametrize("plant", one_fast(("mujoco", "pybullet"), "mujoco"))
-def test_engines_that_nobody_here_wrote_let_the_same_controller_hold_the_box(tmp_path, plant):
+def test_the_same_controller_holds_the_box_in_other_engines(tmp_path, plant):
     pytest.importorskip(plant)
     metrics = run(tmp_path / "run", plant=plant, mu=1.0, duration_s=SWING_S)
     assert metrics["completed"]
@@ -128,13 +128,13 @@ def test_error_feedback_alone_drops_the_box_at_mu_1_on_every_plant(tmp_path, pla
     metrics = run(tmp_path / "run", controller="pid", plant=plant, mu=1.0, duration_s=0.3)
     # rigid plants: 0.16 to 0.20 s
     assert 0.05 < metrics["dropped_at_s"] < 0.3
-    # what slides out of the hand uses the whole friction and no more (Bullet's is iterated)
+    # a box that slides out of the hand uses exactly the whole friction (Bullet's solver iterates)
     assert metrics["friction_used"] == pytest.approx(1.0, abs=2e-3)
 
 
 @pytest.mark.slow
 def test_springs_at_the_fingertips_approach_rigid_ones_as_they_stiffen(tmp_path):
-    """In proportion to their compliance, as forces depend on how far the springs are squeezed."""
+    """In proportion to their compliance, as forces depend on the compression of the springs."""
     soft, stiff = (
         run(tmp_path / f"{k}", plant="penalty", mu=1.0, duration_s=0.3, ground=GroundSettings(stiffness_n_m=k))
         for k in (1e5, 1e6)
@@ -155,7 +155,7 @@ def test_a_run_whose_plant_diverges_ends_as_a_drop_and_keeps_its_record(tmp_path
 
 
 @pytest.mark.slow
-def test_without_slip_three_forces_of_a_hand_are_free_and_rigid_plants_leave_fingertips_without_load(tmp_path):
+def test_rigid_plants_without_slip_leave_fingertips_unloaded(tmp_path):
     scene = GraspScene.of(GraspConfig())
     system, start = scene.system(), scene.start()
     system.update(start.q, start.v)

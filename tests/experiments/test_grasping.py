@@ -13,7 +13,7 @@ from tests.experiments.outcomes import outcome
 
 
 @pytest.mark.parametrize(
-    ("metrics", "found"),
+    ("metrics", "score"),
     [
         ({"dropped_at_s": None, "dtau_mean_nm_s": 4.0}, "pass"),
         ({"dropped_at_s": None, "dtau_mean_nm_s": 60.0}, "fail: torque chatter, 10 times pid's"),
@@ -21,9 +21,9 @@ from tests.experiments.outcomes import outcome
         (None, "fail: a fault"),
     ],
 )
-def test_a_grasp_passes_if_it_holds_without_chatter(metrics, found):
+def test_a_grasp_passes_if_it_holds_without_chatter(metrics, score):
     outcome = SimpleNamespace(metrics=metrics, reason="a fault", metric=(metrics or {}).get)
-    assert _score(outcome, 6.0) == found
+    assert _score(outcome, 6.0) == score
 
 
 def test_grasps_that_fail_in_the_paper_and_pass_here_are_counted():
@@ -54,7 +54,7 @@ def test_it_runs_the_papers_controllers_at_both_frictions():
 
 
 @pytest.mark.parametrize(("error", "verdict"), [(0.04, AGREES), (0.06, UNEXPLAINED)])
-def test_arms_that_predict_forces_are_judged_by_half_of_what_pid_is_off(error, verdict):
+def test_arms_with_predicted_forces_must_halve_the_error_of_pid(error, verdict):
     def grasp(run):
         off = {"pid": 0.1, "id-coulomb-lcp": error}.get(run["controller"], 0.001)
         return {"completed": True, "dropped_at_s": None, "q_err_held_rad": off}

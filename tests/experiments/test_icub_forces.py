@@ -57,7 +57,7 @@ def test_the_delay_follows_from_the_total_force_alone():
     assert icub_forces.delay(total, icub_forces.late(total, 3), 0.01) == 3
 
 
-def test_smoothing_keeps_what_is_slow_and_takes_away_what_is_fast():
+def test_smoothing_keeps_slow_signals_and_removes_fast_ones():
     t = 0.01 * np.arange(1000)
     slow, fast = np.sin(2 * np.pi * 0.2 * t), np.sin(2 * np.pi * 15.0 * t)
     np.testing.assert_allclose(icub_forces.smooth(slow + fast, 1.5, 0.01)[100:-100], slow[100:-100], atol=0.02)

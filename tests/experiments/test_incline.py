@@ -24,6 +24,6 @@ def test_finer_steps_come_closer_to_the_closed_form(tmp_path):
     errors = []
     for step in (0.02, 0.002):
         config = incline.Config(plant="coulomb-lcp", duration_s=0.2, step_s=step, frictions=(0.125,))
-        found = incline.experiment.run(config, tmp_path / f"{step}", lambda share: None)["slide_coulomb_lcp_mu_0125_m"]
-        errors.append(found - incline.closed_form(config, incline.MODELS["coulomb-lcp"], 0.125))
+        slide = incline.experiment.run(config, tmp_path / f"{step}", lambda share: None)["slide_coulomb_lcp_mu_0125_m"]
+        errors.append(slide - incline.closed_form(config, incline.MODELS["coulomb-lcp"], 0.125))
     assert errors[0] / errors[1] == pytest.approx(10.0, rel=1e-6)

@@ -22,8 +22,8 @@ class Config(msgspec.Struct, frozen=True):
     pass
 
 
-def place(found, where):
-    return next(one for one in found["places"] if f"{one['paper']}, {one['where']}" == where)
+def place(total, where):
+    return next(one for one in total["places"] if f"{one['paper']}, {one['where']}" == where)
 
 
 def test_a_number_of_a_recorded_run_is_counted_where_its_paper_prints_it(tmp_path):
@@ -34,16 +34,16 @@ def test_a_number_of_a_recorded_run_is_counted_where_its_paper_prints_it(tmp_pat
         Finding("steps", 7),
     )
     save(tmp_path, "pendulum", Config(), Results(findings=findings))
-    found = summed(list(judged(tmp_path)))
-    fig_4, fig_9 = (place(found, f"Drumwright 2019, Fig. {number}") for number in (4, 9))
+    total = summed(list(judged(tmp_path)))
+    fig_4, fig_9 = (place(total, f"Drumwright 2019, Fig. {number}") for number in (4, 9))
     assert (fig_4["agree"], fig_4["derived"], fig_4["unexplained"]) == (1, 1, 0)
     assert fig_4["not_compared"] == fig_4["printed"] - 2
     assert (fig_9["agree"], fig_9["derived"], fig_9["unexplained"]) == (0, 0, 1)
-    assert [one["verdict"] for one in found["judged"]] == [f"{DERIVED} (theory/constraint.md)", AGREES, UNEXPLAINED]
-    json.dumps(found)
+    assert [one["verdict"] for one in total["judged"]] == [f"{DERIVED} (theory/constraint.md)", AGREES, UNEXPLAINED]
+    json.dumps(total)
 
 
-def test_a_verdict_on_what_no_paper_prints_is_refused():
+def test_a_verdict_without_a_printed_number_is_refused():
     with pytest.raises(InputError, match=r"no such table or figure: Drumwright 2019, Fig\. 99"):
         summed([Judged("Drumwright 2019, Fig. 99", "depth", 1.0, 1.0, AGREES)])
 
@@ -55,7 +55,7 @@ def test_one_run_listed_twice_is_refused():
         summed(once * 2)
 
 
-def test_verdicts_of_before_are_kept_but_for_what_is_judged_anew(tmp_path):
+def test_earlier_verdicts_are_kept_unless_judged_again(tmp_path):
     before = [
         Judged("Drumwright 2019, Fig. 9", "slide_m", 2.0, 9.0, UNEXPLAINED),
         Judged("Drumwright 2019, Fig. 4", "order", 2.0, 1.9, AGREES),
@@ -64,8 +64,8 @@ def test_verdicts_of_before_are_kept_but_for_what_is_judged_anew(tmp_path):
     file.write_text(json.dumps(summed(before)))
     findings = (Finding("slide_m", 2.1, paper=2.0, source="Drumwright 2019, Fig. 9"),)
     save(tmp_path / "run", "incline", Config(), Results(findings=findings))
-    found = newest(one for each in (file, tmp_path / "run") for one in judged(each))
-    assert found == [before[0]._replace(found=2.1, verdict=AGREES), before[1]]
+    total = newest(one for each in (file, tmp_path / "run") for one in judged(each))
+    assert total == [before[0]._replace(found=2.1, verdict=AGREES), before[1]]
 
 
 def test_a_comparison_with_no_paper_is_refused(tmp_path):
@@ -86,7 +86,7 @@ def test_places_have_as_many_numbers_as_the_tables_have_entries():
     assert printed[paper, "Table 6"] == sum(len(row["result"]) for row in PAPER["scores"]["rows"])
 
 
-def test_every_place_that_is_compared_names_the_command_and_any_other_says_why_it_is_not():
+def test_every_place_names_its_command_or_the_reason_for_no_comparison():
     assert all(one.command or one.lacks for one in PLACES)
     commands = " ".join(one.command for one in PLACES)
     assert all(f"--study {name}" in commands for name in STUDIES)

@@ -23,7 +23,7 @@ def write(folder, problem):
     np.savez_compressed(folder / f"{problem.name}.npz", W=problem.W, q=problem.q, mu=problem.mu)
 
 
-def test_public_problems_that_are_solved_hold_and_one_that_cannot_be_does_not(tmp_path):
+def test_solved_public_problems_hold_and_an_unsolvable_one_fails(tmp_path):
     write(tmp_path / reality.PROBLEMS, ONE)
     (claim,) = reality.claims(tmp_path)
     verdict = weigh(claim)

@@ -21,7 +21,7 @@ def run(folder, preset="default", **changes):
     return experiment.run(msgspec.structs.replace(ROUGH[preset], **changes), folder, lambda share: None)
 
 
-def test_the_bumps_are_those_of_the_paper():
+def test_bumps_match_the_paper():
     """Reference: 3 m x 3 m, heights 0 to 3 cm, mean 1.09 cm."""
     ground = WalkScene.of(ROUGH["default"]).ground
     assert ground.heights.shape == (151, 151)
@@ -69,7 +69,7 @@ def test_id_coulomb_qp_is_at_least_19_percent_below_pid(tmp_path):
 
 
 def test_both_ways_to_the_normal_forces_of_viscous_ground_move_a_robot_alike():
-    """Legs are let go above the ground: feet land, and slide on drag alone."""
+    """Legs are released above the ground: feet land, and slide with drag only."""
     robot = robots.load("links")
     drag = plants.GroundSettings(drag_n_s_m=0.1)
     ends = []
@@ -87,8 +87,8 @@ def test_both_ways_to_the_normal_forces_of_viscous_ground_move_a_robot_alike():
     assert np.abs(ends[1] - ends[0]).max() < 1e-7
 
 
-def test_times_of_walks_stand_beside_the_papers_and_what_is_saved_is_judged():
-    """A run's time is told for ten seconds, however long it was."""
+def test_times_of_walks_and_savings_are_compared_with_the_paper():
+    """A run's time is scaled to ten seconds."""
     seconds = dict(zip(WALKS, (20.0, 19.0, 30.0, 22.0), strict=True))
     outcomes = [
         outcome(experiment, dict(run), walked(cpu_s=0.2 * spent, steps=2000))

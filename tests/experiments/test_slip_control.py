@@ -28,10 +28,10 @@ def test_pads_sink_in_as_the_foundation_law_says(force):
     gripper = held(FIRM, force)
     depth = patch_radius(FIRM, force) ** 2 / (2.0 * FIRM.pad_radius_m)
     left, right = gripper.q[7:9]
-    found = 0.5 * FIRM.bar_m[1] - 0.5 * (left - right)
+    height = 0.5 * FIRM.bar_m[1] - 0.5 * (left - right)
     assert gripper.grip == pytest.approx(force, rel=1e-5)  # 0.5 s after the grip, 25 times the pads' τ_d
     # the force of a sum over cells is that of the integral but for the rim: second order in their size
-    assert found == pytest.approx(depth, rel=0.5 * (FIRM.cell_m / patch_radius(FIRM, force)) ** 2)
+    assert height == pytest.approx(depth, rel=0.5 * (FIRM.cell_m / patch_radius(FIRM, force)) ** 2)
 
 
 def test_a_bar_that_is_held_firmly_stays_where_it_is():

@@ -11,11 +11,11 @@ from tests.experiments.outcomes import outcome, walked
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """Two controllers walk alike; the torques of one change twice as fast."""
-    folder, found = tmp_path_factory.mktemp("walks"), []
+    folder, results = tmp_path_factory.mktemp("walks"), []
     for factor, controller in ((1.0, "id-coulomb-qp"), (2.0, "pid")):
         data = walks.arrays(3.0)
         data["tau"] *= factor
-        found.append(
+        results.append(
             outcome(
                 trot.experiment,
                 {"controller": controller},
@@ -23,10 +23,10 @@ def outcomes(tmp_path_factory):
                 walks.record(folder / controller, data=data, metrics={"completed": True}),
             )
         )
-    return found
+    return results
 
 
-def test_largest_rates_are_those_of_the_record_and_relative_to_the_limit_of_their_joint(outcomes):
+def test_largest_rates_match_the_record_and_are_relative_to_the_torque_limit(outcomes):
     rates, _ = smoothness.tables(outcomes)
     tau = walks.arrays(3.0)["tau"]
     size = np.abs(np.diff(tau, axis=0)).max(axis=0) / walks.H

@@ -1,4 +1,4 @@
-"""The spring-cylinder of Castro et al. 2022: its checks hold, and closed forms are those of continuous motion."""
+"""The spring-cylinder of Castro et al. 2022: its checks hold, and closed forms match the continuous motion."""
 
 import msgspec
 import numpy as np

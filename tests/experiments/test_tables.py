@@ -1,4 +1,4 @@
-"""The tables of the paper beside ours: what is in each cell, and that verdicts follow the numbers."""
+"""The tables of the paper and ours: each cell, and verdicts that follow from the numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from idcontrol.experiments.papers import PLACES
 from idcontrol.experiments.tables import own_plant, two_feet
 from idcontrol.experiments.tables.printed import tracking
 from idcontrol.experiments.tables.results import CARRIES_NM, CONTROLLERS, PAPER, SOURCE, TERRAINS, Results
-from idcontrol.experiments.tables.torque_parts import PARTS, near_switches, torques_of
+from idcontrol.experiments.tables.torque_parts import PARTS, rows_around_switches, torques_of
 from idcontrol.experiments.trot import PRESETS, experiment
 from idcontrol.experiments.verdicts import AGREES, UNEXPLAINED
 from idcontrol.record.metrics import contact_forces
@@ -40,8 +40,8 @@ def comparison(walk, change=lambda run: {}):
     return rows
 
 
-def table(found, name):
-    return next(t for t in found if t.name == name)
+def table(all_tables, name):
+    return next(t for t in all_tables if t.name == name)
 
 
 def claims_of(walk, change):
@@ -58,7 +58,7 @@ def test_every_run_of_the_study_can_be_configured_and_is_asked_for_once(walk):
     assert len(set(names)) == len(names) == 2 * (7 * 4 + 2)
 
 
-def test_the_paper_s_numbers_are_those_of_its_tables():
+def test_numbers_of_the_paper_match_its_tables():
     """Spot checks against the printed tables."""
     assert PAPER["tracking"]["values"]["rigid_low"]["id-coulomb-qp"] == [0.031, 1.9425]
     assert PAPER["tracking"]["values"]["rigid_low"]["id-noslip-lcp"] is None
@@ -74,9 +74,9 @@ def test_table_3_has_paper_and_presets_side_by_side_and_says_who_fell(walk):
             return {"q_err_rad": 0.05, "fell_at_s": 0.66 if run["controller"] == "pid" else None}
         return {"q_err_rad": 0.0031}
 
-    found = table(tables.tables(comparison(walk, change)), "table3-tracking")
-    rows = {(row[0], row[1]): row[2:5] for row in found.rows}
-    assert len(found.rows) == 28
+    all_tables = table(tables.tables(comparison(walk, change)), "table3-tracking")
+    rows = {(row[0], row[1]): row[2:5] for row in all_tables.rows}
+    assert len(all_tables.rows) == 28
     assert rows["rigid, µ 0.1", "id-coulomb-qp"] == (0.031, 0.05, 0.0031)
     assert rows["rigid, µ 0.1", "pid"] == (0.0895, "fell at 0.66 s", 0.0031)
     assert rows["rigid, µ 0.1", "id-noslip-lcp"] == ("fell", 0.05, 0.0031)
@@ -92,12 +92,12 @@ def test_every_printed_number_of_a_table_has_a_verdict(walk):
             return {}
         return {"q_err_rad": more * printed[run["controller"]][0]}
 
-    found = tables.tables(comparison(walk, change))
-    rows = {(row[0], row[1]): row for row in table(found, "table3-tracking").rows}
+    all_tables = tables.tables(comparison(walk, change))
+    rows = {(row[0], row[1]): row for row in table(all_tables, "table3-tracking").rows}
     assert rows["rigid, µ 0.1", "id-coulomb-qp"][8] == AGREES
     assert rows["rigid, µ 0.1", "pid"][8] == UNEXPLAINED
     assert rows["rigid, µ 0.1", "id-noslip-lcp"][8:] == (UNEXPLAINED, UNEXPLAINED)  # it fell in the paper
-    counts = {row[0]: sum(row[1:]) for row in table(found, "verdicts").rows}
+    counts = {row[0]: sum(row[1:]) for row in table(all_tables, "verdicts").rows}
     # two numbers a row; Table 6 without its rows of two feet and of arms
     assert counts[SOURCE.format("Table 3")] == 2 * 28
     assert counts[SOURCE.format("Table 4")] == 2 * 7
@@ -111,8 +111,8 @@ def test_no_forces_under_the_feet_carry_the_robot_with_less_torque(feet, least):
     robot = robots.load("links")
     system = robot.system()
     system.update(robot.standing_state(system).q, np.zeros(18))
-    found = robot.contacts(1.0, system=system).detect(np.inf)
-    rows = found.axes.transpose(0, 2, 1) @ found.jacobian.reshape(3, 4, 18).transpose(1, 0, 2)
+    all_tables = robot.contacts(1.0, system=system).detect(np.inf)
+    rows = all_tables.axes.transpose(0, 2, 1) @ all_tables.jacobian.reshape(3, 4, 18).transpose(1, 0, 2)
     J, weight, one = rows[list(feet)].reshape(-1, 18), system.bias, np.eye(12)
     program = scipy.optimize.linprog(
         np.r_[np.zeros(len(J)), np.full(12, 1 / 12)],
@@ -133,16 +133,16 @@ def test_a_printed_torque_that_carries_no_robot_differs_from_an_unexplained_one(
 
 
 @pytest.mark.parametrize("falls", [True, False])
-def test_a_robot_that_falls_as_table_6_says_contradicts_table_3_as_the_paper_does_itself(walk, falls):
+def test_a_fall_as_in_table_6_contradicts_table_3(walk, falls):
     def change(run):
         here = run["preset"] == "paper" and run["controller"] == "id-noslip-qp" and run["mu"] == 0.1
         return {"fell_at_s": 0.5} if falls and here else {"q_err_rad": 1.0, "qd_err_rad_s": 9.0}
 
-    found = tables.tables(comparison(walk, change))
-    rows = {(row[0], row[1]): row for row in table(found, "table3-tracking").rows}
+    all_tables = tables.tables(comparison(walk, change))
+    rows = {(row[0], row[1]): row for row in table(all_tables, "table3-tracking").rows}
     derived = "differs, as derived (verdicts.md#contradictions-within-a-paper)"
     assert rows["rigid, µ 0.1", "id-noslip-qp"][8:] == ((derived if falls else UNEXPLAINED),) * 2
-    (claim,) = [row for row in table(found, "claims").rows if row[0].startswith("id-noslip-qp stands on rigid")]
+    (claim,) = [row for row in table(all_tables, "claims").rows if row[0].startswith("id-noslip-qp stands on rigid")]
     assert claim[3] == (derived if falls else AGREES)
     # on compliant ground the paper prints that it falls
     assert rows["compliant, µ 0.1", "id-noslip-qp"][8] == (AGREES if falls else UNEXPLAINED)
@@ -153,15 +153,15 @@ def test_a_robot_that_stands_still_is_no_witness_for_the_path_of_fig_17(walk):
         stands = {"completed": False, "missed": "reached 0 waypoints"} if run["preset"] == "paper" else {}
         return {"com_path_max_m": 0.001, **stands}
 
-    found = table(tables.tables(comparison(walk, change)), "claims")
-    said = {row[0][14:21]: row for row in found.rows if row[0].endswith("at turns, rigid, µ 0.1")}
+    all_tables = table(tables.tables(comparison(walk, change)), "claims")
+    said = {row[0][14:21]: row for row in all_tables.rows if row[0].endswith("at turns, rigid, µ 0.1")}
     assert said["paper i"][2] == "id-coulomb-qp reached 0 waypoints"
     assert said["paper i"][3] == UNEXPLAINED
     assert said["default"][2] == "pid 0.001"
     assert said["default"][3] == AGREES
 
 
-def test_numbers_of_a_run_that_did_not_walk_are_not_beside_those_of_one_that_did(walk):
+def test_numbers_of_a_standing_run_are_not_compared_with_a_walk(walk):
     def change(run):
         return {"fell_at_s": 0.5} if run["preset"] == "paper" and run["controller"] == "pid" else {}
 
@@ -171,7 +171,7 @@ def test_numbers_of_a_run_that_did_not_walk_are_not_beside_those_of_one_that_did
     assert rows["pid"][-2:] == (UNEXPLAINED, UNEXPLAINED)
 
 
-def test_a_terrain_on_which_no_two_controllers_walk_has_the_papers_order_no_more_than_a_wrong_one(walk):
+def test_a_terrain_without_two_walking_controllers_has_no_order(walk):
     def change(run):
         return {"fell_at_s": 0.5} if run["preset"] == "paper" else {}
 
@@ -192,10 +192,10 @@ def test_seeds_are_averaged_and_a_fall_is_reported(walk):
     assert Results(rows).cell("default", "pid", "rigid_high", "q_err_rad") == "fell at 1.00 s"
 
 
-def test_a_comparison_without_some_rows_has_tables_with_gaps_and_no_claims_about_them(walk):
+def test_missing_rows_leave_gaps_in_tables_and_no_claims(walk):
     pid = [o for o in comparison(walk) if o.setting("controller") == "pid" and o.row.preset == "default"]
-    found = tables.tables(pid)
-    assert table(found, "claims").rows == ()
+    all_tables = tables.tables(pid)
+    assert table(all_tables, "claims").rows == ()
     assert {row[4] for row in tracking(Results(pid)).rows} == {None, 0.002}
     assert tables.tables([])
 
@@ -214,17 +214,17 @@ def test_claims_follow_the_numbers(walk):
         fell = 0.9 if run["preset"] == "paper" and run["controller"] == "id-noslip-lcp" and run["mu"] == 0.1 else None
         return {"dtau_mean_nm_s": rate, "fell_at_s": fell}
 
-    def holds(found, start):
-        (row,) = [row for row in found.rows if row[0].startswith(start)]
+    def holds(all_tables, start):
+        (row,) = [row for row in all_tables.rows if row[0].startswith(start)]
         return row[3] == AGREES
 
-    found = table(tables.tables(comparison(walk, change)), "claims")
-    assert holds(found, "id-coulomb-qp is smoothest of those that know contacts in the preset default")
-    assert holds(found, "id-coulomb-qp is smoother than pid in the preset default")
+    all_tables = table(tables.tables(comparison(walk, change)), "claims")
+    assert holds(all_tables, "id-coulomb-qp is smoothest of those that know contacts in the preset default")
+    assert holds(all_tables, "id-coulomb-qp is smoother than pid in the preset default")
     # 21 N m/s against 400: chatter is mitigated, which the paper says it cannot be
-    assert not holds(found, "id-coulomb-smooth cannot mitigate chatter in the preset paper")
-    assert not holds(found, "id-sensed-2 is roughest by far in the preset paper")  # 500 is less than twice 400
-    assert holds(found, "id-noslip-lcp falls on rigid ground of µ 0.1")
+    assert not holds(all_tables, "id-coulomb-smooth cannot mitigate chatter in the preset paper")
+    assert not holds(all_tables, "id-sensed-2 is roughest by far in the preset paper")  # 500 is less than twice 400
+    assert holds(all_tables, "id-noslip-lcp falls on rigid ground of µ 0.1")
 
 
 def test_torque_rates_of_robots_that_fall_are_not_compared(walk):
@@ -235,8 +235,8 @@ def test_torque_rates_of_robots_that_fall_are_not_compared(walk):
         fell = 2.0 if run["controller"] == "id-sensed-1" else None
         return {"dtau_mean_nm_s": rates.get(run["controller"], 60.0), "fell_at_s": fell}
 
-    found = table(tables.tables(comparison(walk, change)), "claims")
-    row = next(row for row in found.rows if row[0].endswith("that know contacts in the preset default"))
+    all_tables = table(tables.tables(comparison(walk, change)), "claims")
+    row = next(row for row in all_tables.rows if row[0].endswith("that know contacts in the preset default"))
     assert row[3] == AGREES
 
 
@@ -247,8 +247,8 @@ def test_the_order_of_controllers_is_compared_pair_by_pair(walk):
     def order(errors):
         run = {"preset": "paper", "plant": "coulomb-lcp", "mu": 0.1}
         rows = [outcome(experiment, run | {"controller": c}, walked(q_err_rad=e), walk) for c, e in errors.items()]
-        found = table(tables.tables(rows), "claims")
-        return next(row for row in found.rows if "order of joint errors" in row[0])
+        all_tables = table(tables.tables(rows), "claims")
+        return next(row for row in all_tables.rows if "order of joint errors" in row[0])
 
     assert order(printed)[3] == AGREES
     swapped = printed | {"id-coulomb-qp": printed["id-sensed-1"], "id-sensed-1": printed["id-coulomb-qp"]}
@@ -279,15 +279,15 @@ def test_force_errors_while_the_predicted_feet_stand_leave_out_feet_that_land():
     assert own_plant.errors(outcome(experiment, dict(own_plant.study.runs[0]), None)) == (None,) * 5
 
 
-def test_a_score_names_what_was_measured(walk):
+def test_a_score_names_its_measurement(walk):
     def change(run):
         fell = 1.5 if run["controller"] == "id-noslip-lcp" else None
         slow = 1200.0 if run["controller"] == "id-noslip-qp" else 60.0
         rate = {"pid": 10.0, "id-coulomb-lcp": 51.0}.get(run["controller"], 20.0)
         return {"fell_at_s": fell, "step_us": {"p50": slow}, "dtau_mean_nm_s": rate}
 
-    found = table(tables.tables(comparison(walk, change)), "table6-scores")
-    scored = {row[1]: row[4] for row in found.rows}
+    all_tables = table(tables.tables(comparison(walk, change)), "table6-scores")
+    scored = {row[1]: row[4] for row in all_tables.rows}
     assert scored["id-noslip-lcp"] == "fail: fell at 1.50 s"
     assert scored["id-noslip-qp"] == "fail: 1200 µs a step"
     assert scored["id-coulomb-lcp"] == "fail: torque chatter (51 N m/s, pid 10)"
@@ -299,11 +299,11 @@ def test_rows_around_switches_are_where_stance_or_contact_changes():
     stance[10:, 1] = False
     touching = stance.copy()
     touching[10:12, 1] = True  # the foot leaves the ground two ticks after the plan
-    near = np.flatnonzero(near_switches(stance, touching, 2))
-    assert near.tolist() == list(range(8, 15))
+    around = np.flatnonzero(rows_around_switches(stance, touching, 2))
+    assert around.tolist() == list(range(8, 15))
 
 
-def test_parts_of_the_torque_rate_add_up_and_what_turns_back_is_chatter(tmp_path):
+def test_parts_of_the_torque_rate_add_up_and_reversals_are_chatter(tmp_path):
     data = walks.arrays(1.0)
     data["tau"][:] = np.sin(data["t"])[:, None]
     smooth = torques_of(walks.record(tmp_path / "smooth", data=dict(data), metrics={}))
@@ -317,7 +317,7 @@ def test_parts_of_the_torque_rate_add_up_and_what_turns_back_is_chatter(tmp_path
 
 @pytest.fixture(scope="module")
 def standing(tmp_path_factory):
-    """Walks whose torques are those of one part alone: links on four feet, predicted forces and torques that change."""
+    """Walks whose torques consist of one part only: links on four feet, with changing predicted forces and torques."""
     robot = robots.load("links")
     system = robot.system()
     spheres = robot.contacts(1.0, system=system)
@@ -363,8 +363,8 @@ def test_each_part_is_measured_where_it_acts_alone(standing, part):
 
 
 def test_rows_of_every_table_have_a_cell_for_each_head(walk):
-    found = tables.tables(comparison(walk))
-    assert all(len(row) == len(table.header) for table in found for row in table.rows)
+    all_tables = tables.tables(comparison(walk))
+    assert all(len(row) == len(table.header) for table in all_tables for row in table.rows)
 
 
 def test_what_the_second_stage_gains_is_put_beside_the_five_orders_of_the_paper(walk):
@@ -381,7 +381,7 @@ def test_what_the_second_stage_gains_is_put_beside_the_five_orders_of_the_paper(
     assert rougher[3] == UNEXPLAINED  # chatter is five times
 
 
-def test_a_robot_that_fell_is_outperformed_by_one_that_walks_and_one_that_stands_still_is_not(walk):
+def test_a_walking_robot_outperforms_a_fallen_robot_but_not_a_standing_one(walk):
     def change(run):
         if run["controller"] not in ("id-sensed-1", "id-sensed-2"):
             return {"com_path_max_m": 0.001}
@@ -400,7 +400,7 @@ def test_a_robot_that_fell_is_outperformed_by_one_that_walks_and_one_that_stands
     assert said("default", "id-sensed-2 strays farther from its path than id-sensed-1") == UNEXPLAINED  # both fell
 
 
-def test_what_the_paper_says_has_a_verdict_where_nobody_walks_too(walk):
+def test_statements_have_verdicts_even_without_walking_robots(walk):
     places = tables.judged(comparison(walk, lambda run: {"fell_at_s": 0.5}))
     said = {source: sum(one.source == source for one in places) for source in {one.source for one in places}}
     printed = {f"{place.paper}, {place.where}": place.printed for place in PLACES}

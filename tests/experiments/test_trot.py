@@ -1,4 +1,4 @@
-"""The trot end to end: it walks, predicts, repeats itself, and says what goes wrong."""
+"""The trot end to end: it walks, predicts, is repeatable, and reports faults."""
 
 from __future__ import annotations
 
@@ -130,21 +130,21 @@ BIAS = BiasLevel(attitude_rad=math.radians(2.0), encoder_rad=0.03)
 
 
 @pytest.mark.slow
-def test_a_robot_walks_level_by_its_own_account_with_two_degrees_of_tilt_and_encoders_that_are_off(tmp_path):
-    """What each foot stands on is the ground. By a level world, feet would miss it by up to a centimetre."""
+def test_a_robot_walks_level_by_its_estimate_despite_tilt_and_encoder_biases(tmp_path):
+    """A foot stands on the actual ground: in a level world, feet would miss it by up to a centimetre."""
     metrics, record = run(tmp_path / "bias", duration_s=2.0, sensing=Sensing(bias=BIAS))
     assert metrics["completed"]
     assert metrics["base_height_err_m"] < 3e-3
     assert metrics["slip_m_s"] < 3e-3
     assert metrics["dtau_mean_nm_s"] < 35.0  # without a bias 18
-    # two degrees that nobody can know of; encoders turn it by half a degree, and it sways by another
+    # an unknown tilt of two degrees; encoders add half a degree, and sway another half
     assert record.arrays["base_tilt"].max() < np.radians(4.5)
     assert np.degrees(record.arrays["base_tilt"][500:].mean()) == pytest.approx(2.0, abs=1.0)
 
 
 @pytest.mark.slow
-def test_feet_of_a_robot_with_more_load_than_it_knows_land_on_the_ground_and_not_in_the_air(tmp_path):
-    """They lag behind where they are sent by millimetres, and descend slower, which must not count as being held up."""
+def test_feet_of_a_robot_with_unmodelled_load_land_on_the_ground(tmp_path):
+    """They lag their plan by millimetres and descend more slowly, which must not count as an obstacle."""
     _, record = run(tmp_path, duration_s=2.1, disturbance=Disturbance(payload_share=0.25))
     stance = record.arrays["stance"] > 0.0
     lands = stance[1:] & ~stance[:-1]
@@ -231,9 +231,9 @@ def test_a_controller_assumes_a_part_of_the_friction_up_to_a_cap():
     assert AssumedFriction(estimate=0.3, share=1.0).of_controller(0.1, ContactLaw()) == 0.3
 
 
-def test_gains_that_are_not_set_are_those_of_the_robot_file():
-    def gains(**told):
-        scene = WalkScene.of(WalkConfig(gains=FeedbackGains(**told)))
+def test_unset_gains_come_from_the_robot_file():
+    def gains(**options):
+        scene = WalkScene.of(WalkConfig(gains=FeedbackGains(**options)))
         setup = scene.controller_setup()
         return setup.acceleration_gains, setup.torque_gains, scene.robot
 
@@ -246,21 +246,21 @@ def test_gains_that_are_not_set_are_those_of_the_robot_file():
     assert set(torque.kd) == {0.1}
 
 
-def test_gains_that_are_tuned_are_those_of_the_controllers_that_they_name_unless_they_are_set():
+def test_tuned_gains_apply_to_their_controllers_unless_gains_are_set():
     tuned = (
         TunedGains(controllers=("pid", "id-sap"), kp_nm_rad=7.0, kd_1_s=11.0),
         TunedGains(controllers=("id-sap",), kp_nm_rad=8.0),
     )
     gains = FeedbackGains(kd_1_s=5.0, beside=True, tuned=tuned)
     for controller in ("pid", "id-sap"):
-        found = gains.of(controller)
-        assert (found.kp_1_s2, found.kd_1_s, found.kp_nm_rad, found.kd_nm_s_rad) == (None, 5.0, 7.0, None)
-        assert found.beside
+        pair = gains.of(controller)
+        assert (pair.kp_1_s2, pair.kd_1_s, pair.kp_nm_rad, pair.kd_nm_s_rad) == (None, 5.0, 7.0, None)
+        assert pair.beside
     assert gains.of("id-coulomb-qp") == gains
 
 
 def test_every_controller_of_the_paper_has_gains_of_its_family_in_the_preset_paper():
-    """What acts on the joints is what the search tried: feedback of torques, beside that of accelerations."""
+    """The feedback is the one of the search: torques in addition to accelerations."""
     stiffness = {}
     for controller in (*CONTROLLERS, *MITIGATION):
         config = msgspec.structs.replace(PRESETS["paper"], controller=controller)
@@ -273,7 +273,7 @@ def test_every_controller_of_the_paper_has_gains_of_its_family_in_the_preset_pap
     assert stiffness["pid"][1] == {16.07}
 
 
-def test_the_original_planner_stays_upright_under_the_original_feedback_but_goes_backwards(tmp_path):
+def test_the_original_planner_with_original_feedback_stays_upright_and_goes_backwards(tmp_path):
     config = msgspec.structs.replace(PRESETS["paper"], controller="pid", duration_s=2.0)
     metrics = experiment.run(config, tmp_path / "paper", lambda share: None)
     assert metrics["fell_at_s"] is None
@@ -286,7 +286,7 @@ def test_the_original_planner_stays_upright_under_the_original_feedback_but_goes
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_keeps_what_it_had(tmp_path):
+def test_a_killed_run_keeps_its_record(tmp_path):
     folder = tmp_path / "killed"
     command = [sys.executable, "-m", "idcontrol", "run", "trot", "--out", str(folder), "--quiet"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

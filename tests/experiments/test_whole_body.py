@@ -1,4 +1,4 @@
-"""Sway, squat, lift, walk and push: machines on tasks do what they are asked, and the record says how well."""
+"""Sway, squat, lift, walk and push: machines under tasks follow their references, and the record has the errors."""
 
 import msgspec
 import numpy as np
@@ -36,7 +36,7 @@ def test_swaying_humanoid_keeps_its_centre_of_mass_on_its_path(swayed):
     assert record.arrays["com"][-1, 1] - record.arrays["com"][0, 1] > 0.01
 
 
-def test_predicted_wrenches_of_soles_are_those_of_the_plant_with_the_same_law(swayed):
+def test_predicted_wrenches_of_soles_match_a_plant_with_the_same_law(swayed):
     metrics, record = swayed
     assert metrics["wrench_err_rel"] < 1e-4
     weight = 9.81 * robots.load("talos").system().mass
@@ -61,8 +61,8 @@ def test_a_foot_is_lifted_and_set_down_where_it_stood(tmp_path, robot):
 
 @pytest.mark.parametrize(("robot", "links"), [("talos", 2), ("g1", 2), ("go1", 1), ("anymal", 1)])
 def test_trunk_is_the_base_and_the_torso_that_carries_the_arms(robot, links):
-    found = robots.load(robot)
-    contacts = found.contacts(0.6)
+    loaded = robots.load(robot)
+    contacts = loaded.contacts(0.6)
     frames = trunk_frames(contacts.system, contacts)
     assert len(frames) == links
     assert {"talos": "torso_2_link", "g1": "torso_link"}.get(robot, frames[0]) == frames[-1]
@@ -70,7 +70,7 @@ def test_trunk_is_the_base_and_the_torso_that_carries_the_arms(robot, links):
 
 @pytest.mark.parametrize("touch_s", [0.75, 0.9, 0.95])
 def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
-    """Early, on time and late; a force just after lift-off is that of a foot that grazes the ground."""
+    """Early, on time and late; a force just after lift-off comes from a foot that grazes the ground."""
     robot = robots.load("talos")
     config = WholeBodyConfig(walk=ON_SPOT, begin_s=0.5)
     body = Body(robot, config)

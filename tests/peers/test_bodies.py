@@ -1,4 +1,4 @@
-"""Single bodies, stacks and chains in our time stepping, in MuJoCo and in Bullet, beside textbook formulas."""
+"""Single bodies, stacks and chains in our time stepping, in MuJoCo and in Bullet, compared with textbook formulas."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def stack_of_ours(n: int, radius: float, mass: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("stack", [stack_of_ours, stack_in_mujoco, stack_in_bullet])
-def test_each_ball_of_a_column_carries_the_weight_of_those_above(stack):
+def test_each_ball_of_a_column_carries_the_weight_above(stack):
     n, mass = 5, 0.5
     expected = mass * G * np.arange(n, 0, -1)
     # 1500 steps of soft contact, or 500 sweeps of sequential impulses, come to rest within a thousandth

@@ -107,7 +107,7 @@ def test_a_ball_thrown_without_spin_ends_rolling_at_five_sevenths_of_its_speed()
     assert moving.rotational()[1] * radius == pytest.approx(moving.translational()[0], rel=1e-2)
 
 
-def test_each_ball_of_a_column_carries_the_weight_of_those_above():
+def test_each_ball_of_a_column_carries_the_weight_above():
     n, mass, radius = 5, 0.5, 0.05
     world = World(0.5)
     world.lay_ground()
@@ -116,8 +116,8 @@ def test_each_ball_of_a_column_carries_the_weight_of_those_above():
     for i, ball in enumerate(balls):
         world.place(ball, [0.0, 0.0, radius * (2 * i + 1)])
     world.run(0.5)
-    found = world.plant.get_contact_results_output_port().Eval(world.context)
-    pairs = [found.point_pair_contact_info(i) for i in range(found.num_point_pair_contacts())]
+    touching = world.plant.get_contact_results_output_port().Eval(world.context)
+    pairs = [touching.point_pair_contact_info(i) for i in range(touching.num_point_pair_contacts())]
     pressing = [np.abs(pair.contact_force()[2]) for pair in sorted(pairs, key=lambda pair: pair.contact_point()[2])]
     np.testing.assert_allclose(pressing, mass * G * np.arange(n, 0, -1), rtol=1e-3)
 
@@ -212,10 +212,10 @@ class Quadruped:
         return State(t=self._t, q=system.configuration(angles, base=base), v=system.to_pinocchio(v))
 
     def contact_forces(self) -> ContactForces:
-        found = self._world.plant.get_contact_results_output_port().Eval(self._world.context)
+        touching = self._world.plant.get_contact_results_output_port().Eval(self._world.context)
         force = np.zeros((len(self._foot), 3))
-        for i in range(found.num_point_pair_contacts()):
-            touch = found.point_pair_contact_info(i)
+        for i in range(touching.num_point_pair_contacts()):
+            touch = touching.point_pair_contact_info(i)
             if touch.bodyB_index() in self._foot:
                 force[self._foot[touch.bodyB_index()]] += touch.contact_force()
             else:
@@ -248,7 +248,7 @@ def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name)
 
 @pytest.mark.slow
 def test_a_trotting_quadruped_is_carried_by_its_weight_and_walks_as_far(tmp_path, monkeypatch):
-    """The bounds are those of `test_quadruped` for the other simulators."""
+    """The bounds are the same as in `test_quadruped` for the other simulators."""
     monkeypatch.setattr(
         WalkScene,
         "plant",

@@ -114,7 +114,7 @@ def test_our_rows_are_pinocchios_contact_jacobian(feet, seed):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("feet", STANCES.values(), ids=STANCES)
 @pytest.mark.parametrize("name", MODELS)
-def test_pinocchios_admm_finds_the_same_motion_the_same_total_force_and_the_same_torques(name, feet, seed):
+def test_pinocchio_admm_finds_the_same_motion_total_force_and_torques(name, feet, seed):
     """Torques agree as far as the motion decides them; each solver chooses how the feet press against each other."""
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)
@@ -141,7 +141,7 @@ def test_pinocchios_admm_finds_the_same_motion_the_same_total_force_and_the_same
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("feet", STANCES.values(), ids=STANCES)
-def test_under_the_torques_of_our_inverse_pinocchios_admm_finds_each_force_that_was_predicted(feet, seed):
+def test_pinocchio_admm_under_our_torques_finds_each_predicted_force(feet, seed):
     """In forward dynamics, with all joints free, the force at each foot is unique."""
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)
@@ -158,7 +158,7 @@ def test_under_the_torques_of_our_inverse_pinocchios_admm_finds_each_force_that_
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("speed", [0.0, 1.0], ids=["feet that stand", "feet that slide and part"])
 @pytest.mark.parametrize("feet", STANCES.values(), ids=STANCES)
-def test_pinocchios_contact_inverse_dynamics_gives_forces_and_torques_of_our_compliant_models_motion(feet, speed, seed):
+def test_pinocchio_contact_inverse_dynamics_agrees_with_the_compliant_model(feet, speed, seed):
     """Forces that Pinocchio infers from the motion carry the base, although it does not know that they must."""
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)

@@ -43,7 +43,7 @@ def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name,
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
-def test_pinocchios_forward_dynamics_under_the_predicted_forces_gives_the_acceleration_that_was_asked(name):
+def test_pinocchio_forward_dynamics_with_predicted_forces_gives_the_demanded_acceleration(name):
     """Pinocchio's articulated-body algorithm gets nothing but the torques and predicted forces of one command."""
     rng = np.random.default_rng(2)
     system = scenes.links()
@@ -77,7 +77,7 @@ def test_pinocchios_forward_dynamics_under_the_predicted_forces_gives_the_accele
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PEERS)
-def test_a_trotting_quadruped_is_carried_by_its_weight_and_walks_as_far_in_every_engine(name, tmp_path):
+def test_a_trotting_quadruped_is_supported_and_walks_as_far_in_every_engine(name, tmp_path):
     if name != "coulomb-lcp":
         pytest.importorskip(name)
     record_walk(WalkScene.of(WalkConfig(plant=name, duration_s=3.0)), tmp_path / "run")

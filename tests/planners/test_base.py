@@ -33,7 +33,7 @@ def test_wrapping_keeps_the_direction(angle):
     assert math.cos(wrap(angle) - angle) == pytest.approx(1.0, abs=1e-12)
 
 
-def test_a_reference_that_is_where_the_machine_is_moves_on_the_circle_of_its_command():
+def test_a_reference_at_the_machine_moves_on_the_circle_of_its_command():
     base, h = BaseReference.at_rest(), 1e-3
     base.pose[2] = 0.2
     command = np.array([0.3, 0.0, 0.6])

@@ -11,7 +11,7 @@ from idcontrol.planners import dcm
 from idcontrol.planners.dcm import Steps
 
 FEET = np.array([[0.0, 0.085, 0.0], [0.0, -0.085, 0.0]])
-LEFT_RIGHT = [(0,), (1,)]
+PAIR = [(0,), (1,)]
 COM = np.array([-0.003, 0.001])
 OMEGA = 3.3
 
@@ -20,7 +20,7 @@ SIX = Steps(count=6)
 
 
 def planned(steps=SIX, dcm_at_begin=COM):
-    walk = dcm.footsteps(steps, FEET, LEFT_RIGHT, 1.0)
+    walk = dcm.footsteps(steps, FEET, PAIR, 1.0)
     times, zmp = dcm.zmp_knots(walk, FEET, steps.double_s, 0.0)
     zmp[0] = COM
     return walk, dcm.dcm_plan(times, zmp, OMEGA, COM, dcm_at_begin)
@@ -113,7 +113,7 @@ def test_quadruped_shifts_over_the_feet_that_stand():
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.7, 0.999])
 def test_rates_of_a_swing_and_of_the_heading_are_derivatives(part):
     steps = Steps(count=4, turn_rad=0.3)
-    walk = dcm.footsteps(steps, FEET, LEFT_RIGHT, 1.0)
+    walk = dcm.footsteps(steps, FEET, PAIR, 1.0)
     t = walk[1].lift_s + part * steps.single_s + 1e-5
     for rates in (partial(dcm.swing_height, steps, walk[1]), partial(dcm.heading_at, walk, FEET)):
         slopes = derivative(lambda t, rates=rates: np.array(rates(t)), t)
@@ -122,7 +122,7 @@ def test_rates_of_a_swing_and_of_the_heading_are_derivatives(part):
 
 def test_swing_lifts_as_high_as_it_should_and_comes_down_at_the_touchdown_speed():
     steps = Steps(count=1, height_m=0.05, touchdown_m_s=0.03)
-    (step,) = dcm.footsteps(steps, FEET, LEFT_RIGHT, 0.0)
+    (step,) = dcm.footsteps(steps, FEET, PAIR, 0.0)
     heights = np.array([dcm.swing_height(steps, step, t)[0] for t in np.linspace(0.0, step.land_s, 200)])
     assert heights.min() >= 0.0
     assert 0.05 < heights.max() < 0.055
@@ -131,7 +131,7 @@ def test_swing_lifts_as_high_as_it_should_and_comes_down_at_the_touchdown_speed(
 
 
 def test_heading_turns_with_the_feet_and_rests_between():
-    walk = dcm.footsteps(Steps(count=4, turn_rad=0.3), FEET, LEFT_RIGHT, 1.0)
+    walk = dcm.footsteps(Steps(count=4, turn_rad=0.3), FEET, PAIR, 1.0)
     assert dcm.heading_at(walk, FEET, 0.5) == (0.0, 0.0, 0.0)
     assert dcm.heading_at(walk, FEET, walk[0].land_s + 0.01)[:2] == pytest.approx((0.15, 0.0))
     assert dcm.heading_at(walk, FEET, 99.0)[:2] == pytest.approx((0.9, 0.0))

@@ -69,14 +69,14 @@ def test_a_course_is_the_quintic_that_meets_its_end_conditions(p, v, a, target, 
 NOMINAL = np.array([[0.18, 0.08, -0.16], [0.18, -0.08, -0.16], [-0.18, 0.08, -0.16], [-0.18, -0.08, -0.16]])
 
 
-def footholds(*, position, yaw, velocity, command, since=0.0, left=SWING, phase=SWINGING, capture=0.0, reach=np.inf):
+def footholds(*, position, yaw, velocity, command, since=0.0, until=SWING, phase=SWINGING, capture=0.0, reach=np.inf):
     n = 4
     plan, ground = FootPlan.of(n), GroundSamples.of(n)
     plan.phase[:], plan.landing[:] = phase, np.nan
     measured = Measured.of(n)._replace(position=position, velocity=velocity)
     measured.rotation[:2, :2] = rotation(yaw)
     timing = Timing.of(n)
-    timing.stance[:], timing.since_liftoff[:], timing.to_touchdown[:] = False, since, left
+    timing.stance[:], timing.since_liftoff[:], timing.to_touchdown[:] = False, since, until
     # the height whose capture point lies `capture` seconds ahead
     com_height = GRAVITY * (capture / CAPTURE_GAIN) ** 2
     nominal = NominalStance(
@@ -101,16 +101,16 @@ def rotation(angle):
     v_x=st.floats(-0.5, 0.5),
     v_y=st.floats(-0.3, 0.3),
     omega=st.floats(-1.0, 1.0),
-    left=st.floats(0.02, SWING),
+    until=st.floats(0.02, SWING),
 )
-def test_a_foot_lands_where_its_nominal_place_will_be_in_the_middle_of_the_stance(yaw, v_x, v_y, omega, left):
+def test_a_foot_lands_where_its_nominal_place_will_be_in_the_middle_of_the_stance(yaw, v_x, v_y, omega, until):
     position = np.array([0.4, -0.7, 0.17])
     velocity = np.array([*rotation(yaw) @ [v_x, v_y], 0.0])
     landing = footholds(
-        position=position, yaw=yaw, velocity=velocity, command=(v_x, v_y, omega), left=left, capture=0.1
+        position=position, yaw=yaw, velocity=velocity, command=(v_x, v_y, omega), until=until, capture=0.1
     )
     # The base moves on a circle; the prediction takes the chord in the direction of its middle.
-    ahead = left + STANCE / 2
+    ahead = until + STANCE / 2
     turn = np.array([rotation(yaw + omega * t) @ [v_x, v_y] for t in np.linspace(0.0, ahead, 1001)])
     base = position[:2] + np.trapezoid(turn, dx=ahead / 1000, axis=0)
     exact = base + (rotation(yaw + omega * ahead) @ NOMINAL[:, :2].T).T
@@ -118,7 +118,7 @@ def test_a_foot_lands_where_its_nominal_place_will_be_in_the_middle_of_the_stanc
     assert np.abs(landing[:, :2] - exact).max() < 0.58 * ahead * (omega * ahead) ** 2 / 24 + 1e-9
 
 
-def test_a_foothold_out_of_reach_is_drawn_in_to_what_the_foot_reaches_when_it_lands():
+def test_a_foothold_out_of_reach_is_moved_into_reach():
     position, yaw = np.array([0.4, -0.7, 0.17]), 0.3
     common = {"position": position, "yaw": yaw, "velocity": np.zeros(3), "command": (1.0, 0.0, 0.0), "capture": 0.1}
     free, held = footholds(**common), footholds(**common, reach=0.05)
@@ -131,10 +131,10 @@ def test_a_foothold_out_of_reach_is_drawn_in_to_what_the_foot_reaches_when_it_la
 
 def test_a_foothold_is_frozen_after_three_quarters_of_the_swing():
     common = {"position": np.zeros(3), "yaw": 0.0, "velocity": np.zeros(3), "command": (0.1, 0.0, 0.0)}
-    assert np.isfinite(footholds(**common, since=0.74 * SWING, left=0.26 * SWING)[:, 0]).all()
-    assert np.isnan(footholds(**common, since=0.76 * SWING, left=0.24 * SWING)[:, 0]).all()
+    assert np.isfinite(footholds(**common, since=0.74 * SWING, until=0.26 * SWING)[:, 0]).all()
+    assert np.isnan(footholds(**common, since=0.76 * SWING, until=0.24 * SWING)[:, 0]).all()
     # A foot that has just left the ground has no foothold to keep, however late it is noticed.
-    assert np.isfinite(footholds(**common, since=0.76 * SWING, left=0.24 * SWING, phase=STANDING)[:, 0]).all()
+    assert np.isfinite(footholds(**common, since=0.76 * SWING, until=0.24 * SWING, phase=STANDING)[:, 0]).all()
 
 
 class OneFoot:
@@ -145,9 +145,9 @@ class OneFoot:
         self.ground.height[0], self.ground.normal[:] = ground, normal
         self.radius, self.spin = np.array([radius]), np.zeros((1, 3))
 
-    def tick(self, measured, *, stance, since=0.0, left=0.0, dt=1e-3, velocity=(0.0, 0.0, 0.0)):
+    def tick(self, measured, *, stance, since=0.0, until=0.0, dt=1e-3, velocity=(0.0, 0.0, 0.0)):
         plan, timing = self.plan, Timing.of(1)
-        timing.stance[0], timing.to_touchdown[0] = stance, left
+        timing.stance[0], timing.to_touchdown[0] = stance, until
         timing.since_touchdown[0], timing.since_liftoff[0] = (since, 0.0) if stance else (np.inf, since)
         here = Measured.of(1)._replace(
             feet=np.array([measured]), feet_velocity=np.array([velocity]), shank_rate=self.spin
@@ -161,7 +161,7 @@ def swing(foot, start, landing, ticks=75):
     foot.plan.landing[0, :2] = landing
     rows = []
     for k in range(ticks):
-        plan = foot.tick(start, stance=False, since=k * 1e-3, left=(ticks - k) * 1e-3)
+        plan = foot.tick(start, stance=False, since=k * 1e-3, until=(ticks - k) * 1e-3)
         rows.append((plan.position[0].copy(), plan.velocity[0].copy(), plan.acceleration[0].copy()))
     return (np.array(x) for x in zip(*rows, strict=True))
 
@@ -193,7 +193,7 @@ def test_a_swing_is_smooth_through_changes_of_its_foothold():
             # The foothold drifts and jumps once; the ground under it rises.
             foot.plan.landing[0, :2] = [0.05 + 2e-5 * k + (0.02 if k > 300 else 0.0), -1e-5 * k]
             foot.ground.height[0] = 0.01 if k > 400 else 0.0
-        plan = foot.tick(start, stance=False, since=k * h, left=(ticks - k) * h, dt=h)
+        plan = foot.tick(start, stance=False, since=k * h, until=(ticks - k) * h, dt=h)
         rows.append(np.stack((plan.position[0], plan.velocity[0], plan.acceleration[0])))
     p, v, a = np.moveaxis(np.array(rows), 1, 0)
     # Jerk: 60 d/T³ of the course (6 cm), the jumps (2 cm with 45 ms left, 1 cm with 35 ms), and 384 H/T³ of the arch.
@@ -227,7 +227,7 @@ def test_a_standing_foot_rolls_with_its_shank():
     assert plan.position[0] == pytest.approx([2e-5, 0.0, 0.01])
 
 
-def test_a_late_foot_goes_on_down_at_touchdown_speed_to_one_centimetre_and_stands_when_it_meets_the_ground():
+def test_a_late_foot_descends_at_touchdown_speed_until_it_touches_the_ground():
     foot = OneFoot()
     foot.plan.phase[0] = SWINGING
     foot.plan.landing[0] = [0.2, 0.0, 0.01]
@@ -248,7 +248,7 @@ def test_a_late_foot_goes_on_down_at_touchdown_speed_to_one_centimetre_and_stand
     assert plan.position[0] == pytest.approx(held)
 
 
-def test_a_late_foot_that_stops_before_it_is_as_deep_as_it_was_sent_stands_on_what_holds_it_up():
+def test_a_late_foot_that_stops_early_stands_on_the_obstacle():
     foot = OneFoot()
     foot.plan.phase[0] = SWINGING
     foot.plan.landing[0] = [0.2, 0.0, 0.01]
@@ -269,19 +269,17 @@ def test_a_late_foot_that_stops_before_it_is_as_deep_as_it_was_sent_stands_on_wh
         ((False, True), (STANDING, LATE), 0.11, False),  # the search has ended, a centimetre below
     ],
 )
-def test_a_foot_does_not_lift_while_one_that_should_carry_in_its_place_looks_for_the_ground(
-    stance, phase, since, waits
-):
+def test_a_foot_does_not_lift_while_its_replacement_searches_for_the_ground(stance, phase, since, waits):
     timing, plan = Timing.of(2), FootPlan.of(2)
     timing.stance[:], plan.phase[:], plan.touched[:] = stance, phase, 2.0 - since
     assert lifts_too_early(2.0, GAIT, timing, plan) is waits
 
 
-def noticed(*, height, velocity, left, planned=0.011, phase=SWINGING):
+def noticed(*, height, velocity, until, planned=0.011, phase=SWINGING):
     """True if a swinging foot with `left` [s] to its planned touchdown is let stand; its clock, too."""
     timing, plan, measured = Timing.of(1), FootPlan.of(1), Measured.of(1)
     timing.stance[0], timing.since_touchdown[0], timing.to_liftoff[0] = False, np.inf, np.inf
-    timing.since_liftoff[0], timing.to_touchdown[0] = SWING - left, left
+    timing.since_liftoff[0], timing.to_touchdown[0] = SWING - until, until
     measured.feet[0, 2], measured.feet_velocity[0, 2] = height, velocity
     plan.phase[0], plan.landing[0, 2], plan.position[0, 2] = phase, 0.01, planned
     notice_touchdowns(2.0, GAIT, STRIDE, measured, timing, plan)
@@ -289,7 +287,7 @@ def noticed(*, height, velocity, left, planned=0.011, phase=SWINGING):
 
 
 def test_a_foot_that_meets_the_ground_early_stands_at_once():
-    stands, since, to_liftoff = noticed(height=0.0101, velocity=0.0, left=0.1 * SWING)
+    stands, since, to_liftoff = noticed(height=0.0101, velocity=0.0, until=0.1 * SWING)
     assert stands
     assert since == 0.0
     # it keeps its planned lift-off: the early part is added to the stance

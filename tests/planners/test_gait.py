@@ -66,7 +66,7 @@ def test_every_foot_stands_for_its_duty(gait):
     assert np.abs(samples.mean(axis=0) - gait.duty).max() <= 1e-3 + 1e-9
 
 
-def test_a_tick_on_an_event_belongs_to_what_follows_however_it_rounds():
+def test_a_tick_on_an_event_belongs_to_the_next_phase_despite_rounding():
     gait = Gait()
     stance = np.array([gait.timing(k * 1e-3).stance[0] for k in range(30000)])
     changes = np.flatnonzero(np.diff(stance.astype(int))) + 1
@@ -105,7 +105,7 @@ def standing_together(kind, order=(0, 1, 2, 3)):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (3, 1, 0, 2)])
-def test_named_gaits_lift_the_feet_that_their_names_say_whatever_the_order_of_the_feet(order):
+def test_named_gaits_lift_the_right_feet_for_any_order_of_the_feet(order):
     assert standing_together("trot") == {"LRlr", "Lr", "Rl"}
     assert standing_together("pace", order) == {"LRlr", "Ll", "Rr"}
     assert standing_together("bound", order) == {"LRlr", "LR", "lr"}

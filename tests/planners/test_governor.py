@@ -84,7 +84,7 @@ def test_less_is_granted_at_least_as_far_and_curves_keep_to_the_acceleration(nam
 
 @settings(max_examples=8, deadline=None)
 @given(st.sampled_from(ROBOTS), COMMANDS, COMMANDS)
-def test_whatever_is_commanded_the_joints_are_asked_for_what_they_can(name, first, second):
+def test_joint_references_stay_within_limits_for_any_command(name, first, second):
     m = machine(name)
     commands = Schedule([(0.0, *first), (0.5, *second)])
     planner = m.planner(commands, limits=CommandLimits(linear_m_s2=2.0), constant_momentum=True)

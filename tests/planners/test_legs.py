@@ -88,8 +88,8 @@ def test_reach_finds_the_joint_angles_again_from_a_nearby_guess(m, legs):
             wanted = home[i] + rng.uniform(-0.25, 0.25, 3)
             pose, J = leg_at(legs, i, wanted)
             target, q = pose.foot.copy(), home[i].copy()
-            left = reach(zero_pose(legs, i), target, 1e-10, q, pose, J)
-            assert left <= 1e-10
+            residual = reach(zero_pose(legs, i), target, 1e-10, q, pose, J)
+            assert residual <= 1e-10
             # A foot error of 1e-10 m over levers of centimetres.
             assert np.abs(q - wanted).max() < 1e-7
             assert np.abs(pose.foot - target).max() <= 1e-10
@@ -102,10 +102,10 @@ def test_an_unreachable_target_leaves_the_leg_at_the_nearest_pose(m, legs):
         target = pose.foot + np.array([0.05, 0.0, -2.0])
         q = home.copy()
         for _ in range(50):
-            left = reach(zero_pose(legs, i), target, 1e-10, q, pose, J)
+            residual = reach(zero_pose(legs, i), target, 1e-10, q, pose, J)
         best = least_squares(lambda x, i=i, target=target: leg_at(legs, i, x)[0].foot - target, home)
-        assert left == pytest.approx(np.linalg.norm(best.fun), abs=1e-4)
-        assert left > 1.0
+        assert residual == pytest.approx(np.linalg.norm(best.fun), abs=1e-4)
+        assert residual > 1.0
         assert np.all(np.isfinite(q))
 
 

@@ -40,15 +40,15 @@ def advance_record(record):
     advance(record[0].limits, record[0].moving)
 
 
-def test_a_record_holds_copies_and_its_views_show_what_kernels_write():
-    given = parts()
-    record, views = pack(given)
+def test_a_record_holds_copies_and_its_views_follow_the_kernels():
+    source = parts()
+    record, views = pack(source)
     advance_record(record)
     assert views.moving.position.tolist() == [2.5, 3.0]
     assert views.moving.stands.tolist() == [False, True]
     assert views.moving.stands.dtype == np.bool_
     assert views.moving.count.tolist() == [[4, 5]]
     assert views.moving.count.dtype == np.int64
-    assert given.moving.position.tolist() == [1.0, 2.0]
+    assert source.moving.position.tolist() == [1.0, 2.0]
     views.moving.position[0] = 7.0
     assert record["moving"]["position"][0].tolist() == [7.0, 3.0]

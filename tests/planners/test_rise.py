@@ -27,7 +27,7 @@ def spheres(session):
     return robots.load(session.robot).contacts(0.8, supports=True)
 
 
-def test_a_robot_that_lies_has_all_feet_and_its_belly_on_the_ground_and_can_stand_up(session):
+def test_a_lying_robot_touches_the_ground_with_feet_and_belly_and_can_stand_up(session):
     whole = spheres(session)
     whole.system.update(session.lying.q, session.lying.v)
     whole.detect(np.inf)
@@ -60,7 +60,7 @@ def test_on_the_way_feet_roll_in_place_and_joints_move_at_the_set_speed(session)
         before = at
 
 
-def test_what_carries_a_robot_at_rest_is_its_weight_on_the_smallest_forces_that_have_no_part_along_the_base(session):
+def test_carrying_torques_balance_the_weight_with_the_smallest_contact_forces(session):
     contacts = robots.load(session.robot).contacts(0.8)
     system = contacts.system
     system.update(session.start.q, np.zeros(system.n_velocities))
@@ -68,8 +68,8 @@ def test_what_carries_a_robot_at_rest_is_its_weight_on_the_smallest_forces_that_
     u, jacobian = system.n_unactuated, contacts.detect(np.inf).jacobian
     force = np.linalg.lstsq(jacobian[:, :u].T, system.bias[:u], rcond=None)[0]
     # with these torques the smallest of the forces that hold the base are an equilibrium
-    left = jacobian.T @ force + np.concatenate((np.zeros(u), torque)) - system.bias
-    assert np.abs(left).max() < 1e-9 * np.abs(system.bias).max()
+    residual = jacobian.T @ force + np.concatenate((np.zeros(u), torque)) - system.bias
+    assert np.abs(residual).max() < 1e-9 * np.abs(system.bias).max()
     assert np.abs(torque).max() < SPARE * system.effort_limit.max()
 
 
@@ -98,7 +98,7 @@ def test_a_standing_robot_has_no_way_up_and_the_whole_way_down():
     assert way.share == pytest.approx(1.0)
 
 
-def test_a_walk_that_is_halted_ends_with_its_feet_further_out_and_a_reset_undoes_it():
+def test_a_halted_walk_ends_with_feet_farther_out_until_a_reset():
     session = loops.walk.session(WalkConfig(robot="go1", path=WalkPath(kind="command", command=[(0.0, 0.3, 0.0, 0.0)])))
     noted = session.planner()
     planner, nominal, state, h = noted.planner, noted.planner.nominal.copy(), session.start, 2e-3

@@ -1,4 +1,4 @@
-"""The slow loop of a machine that stands: its plan holds the base, and the base is what the plan may follow."""
+"""The slow loop of a standing machine: its plan holds the base, and may follow the base."""
 
 import numpy as np
 import pinocchio as pin
@@ -58,7 +58,7 @@ class StandingLoop:
         return [base.pose, base.twist, base.rate, base.goal, self.base]
 
     def eigenvalues(self, step=1e-5):
-        """Those of the map from the memory to that a period later, by central differences."""
+        """Return the eigenvalues of the map from the memory to the memory a period later, by central differences."""
         kept = [part.copy() for part in self.memory()]
         slopes = []
         for part, values in enumerate(kept):

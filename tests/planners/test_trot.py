@@ -46,9 +46,10 @@ def test_joint_targets_are_derivatives_of_each_other_and_reach_the_feet(name):
     h = 1e-4
     run = record(m, m.planner(Smooth()), 8000, h)
     same = np.all(run["stance"][2:] == run["stance"][:-2], axis=1)
-    # Velocities are means over the last tick: angles and velocities step as those of a machine with v⁺ = v + h a,
-    # q⁺ = q + h v⁺. The plan misses h²/6 of the third derivative of q and h²/12 of that of v: with 1000 rad/s² that
-    # vary at up to 300 1/s, 5e-4 rad/s and 0.1 rad/s². Joint angles are solved to 1e-10 m, which over h is 1e-5 rad/s.
+    # Velocities are means over the last tick: angles and velocities step like a machine with v⁺ = v + h a, q⁺ = q + h
+    # v⁺. The plan misses h²/6 of the third derivative of q and h²/12 of the third derivative of v: with 1000 rad/s²
+    # that vary at up to 300 1/s, 5e-4 rad/s and 0.1 rad/s². Joint angles are solved to 1e-10 m, which over h is 1e-5
+    # rad/s.
     v = (run["q"][1:] - run["q"][:-1]) / h
     a = (run["v"][1:] - run["v"][:-1]) / h
     assert np.abs(run["a"]).max() > 100.0
@@ -57,7 +58,7 @@ def test_joint_targets_are_derivatives_of_each_other_and_reach_the_feet(name):
     assert run["residual"].max() <= 1e-10
 
 
-def test_every_swing_is_twice_differentiable_and_lands_on_its_foothold_with_the_touchdown_speed():
+def test_every_swing_is_smooth_and_lands_on_its_foothold_at_touchdown_speed():
     m, h = machine("links", points=True), 2e-4
     planner = m.planner(Schedule(MIXED))
     run = record(m, planner, 6000, h)
@@ -147,7 +148,7 @@ def test_a_standing_plan_holds_its_joints_wherever_the_base_is_believed_to_be():
     assert planned_joints(m, planner, drifts) == pytest.approx(planned_joints(m, planner, rests), abs=1e-9)
 
 
-def test_walking_on_after_the_machine_was_carried_moves_no_joint_before_a_foot_lifts():
+def test_a_carried_machine_moves_no_joint_before_its_first_liftoff():
     m = machine("go1", points=True)
     planner, begin = m.planner(WalkFrom(8.0)), round((8.0 + m.gait.start_s) / TICK)
     poses = np.tile([0.0, 0.0, planner.height, 0.0], (begin, 1))
@@ -203,7 +204,7 @@ def test_a_planner_cannot_begin_at_a_nan():
         m.planner(Schedule.constant(0.2)).reset(State(t=0.0, q=state.q * np.nan, v=state.v))
 
 
-def test_a_foot_out_of_reach_shows_in_the_residual_and_no_joint_is_asked_for_more_than_its_limits():
+def test_a_foot_out_of_reach_shows_in_the_residual_and_joints_stay_within_limits():
     m = machine("links")
     planner = m.planner(Schedule.constant(0.2))
     states = [state for state, _ in follow_exactly(m, planner, 500)]
@@ -235,7 +236,7 @@ class Waves:
         return np.stack((-slope, np.zeros_like(x), np.ones_like(x)), axis=-1) / np.sqrt(1 + slope**2)[..., None]
 
 
-def test_on_uneven_ground_feet_land_on_the_ground_and_the_base_keeps_its_height_over_it():
+def test_feet_land_and_the_base_keeps_its_height_on_uneven_ground():
     m, ground = machine("links"), Waves()
     planner = m.planner(Schedule.constant(0.2), ground=ground)
     heights, levels = [], []

@@ -11,7 +11,7 @@ DIAMOND = [(0.25, 0.0), (0.0, 0.25), (-0.25, 0.0), (0.0, -0.25)]
 
 
 def drive(waypoints, seconds, *, pose=(0.0, 0.0, 0.0), h=1e-3):
-    """A unicycle that obeys within the limits of acceleration; returns its poses, and what it was told."""
+    """Drive a unicycle within the limits of acceleration; return its poses and commands."""
     x, y, yaw = pose
     waypoints.reset(np.array([x, y, 0.2]))
     limited, rows = LimitedCommand.at_rest(), []
@@ -39,7 +39,7 @@ def test_a_unicycle_walks_the_diamond_round_and_round():
         assert rows[at, 7:9] == pytest.approx(DIAMOND[count % 4])
 
 
-def test_turning_on_the_spot_begins_above_an_eighth_of_a_half_turn_and_ends_below_006():
+def test_turning_on_the_spot_has_hysteresis():
     waypoints = Waypoints([(5.0, 0.0)], speed=0.2, turn=1.0)
     here = np.zeros(3)
     waypoints.reset(here)
@@ -59,7 +59,7 @@ def test_from_the_set_time_on_it_asks_to_stand():
     assert not waypoints.turning
 
 
-def test_a_single_waypoint_that_has_been_reached_is_approached_again_without_a_fault():
+def test_a_single_reached_waypoint_is_approached_again():
     rows = drive(Waypoints([(0.1, 0.0)], speed=0.2, turn=1.0), 3.0)
     assert np.isfinite(rows).all()
 

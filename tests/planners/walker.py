@@ -88,8 +88,8 @@ def follow_exactly(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK
     """States of a machine that does exactly what its plan says, and the plan at each.
 
     The ground stops the descent of a foot that has come down to it. The accelerations of a tick are held until the
-    next, and its velocities are means over the period before, as those of a machine that is stepped with
-    ``v⁺ = v + h a``, ``q⁺ = q + h v⁺`` are.
+    next, and its velocities are means over the last period, as for a machine stepped by ``v⁺ = v + h a``, ``q⁺ = q + h
+    v⁺``.
     """
     state = m.standing(planner.height)
     planner.reset(state)
@@ -121,7 +121,7 @@ def stop_at_the_ground(planner: TrotPlanner, state: State) -> None:
 
 
 def within_limits(planner: TrotPlanner, plan: Reference, last: Reference | None) -> None:
-    """Assert that no joint is asked for more than its limits, and for nothing that jumps by more than 1 mrad."""
+    """Assert that joint references stay within limits and jump by at most 1 mrad."""
     limits, actuated = planner._parts.joint_limits, planner._parts.legs.actuated
     assert np.all(np.abs(plan.v[actuated]) <= limits.speed)
     assert np.all(np.abs(plan.a[actuated]) <= limits.acceleration)

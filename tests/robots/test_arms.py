@@ -20,7 +20,7 @@ def home():
 
 
 @pytest.mark.parametrize(("name", "mass"), [("arm", 1.1), ("panda", 16.82)])
-def test_an_arm_is_fit_to_run_and_weighs_what_its_maker_says(name, mass):
+def test_an_arm_is_fit_to_run_and_has_its_published_mass(name, mass):
     report = robots.check(name)
     assert report.fit
     assert report.summary["base"] == "fixed"

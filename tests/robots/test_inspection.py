@@ -1,4 +1,4 @@
-"""The check says everything that is wrong with a robot as one line each, or shows what the robot is."""
+"""The check reports every fault of a robot in one line each, or describes the robot."""
 
 from __future__ import annotations
 
@@ -134,10 +134,12 @@ def test_what_is_wrong_with_the_robot_file_is_said_in_one_line(tmp_path, old, ne
 
 
 def test_a_leg_that_the_planner_of_steps_would_refuse_is_not_fit_to_walk(tmp_path):
-    (told,) = check(tmp_path, urdf_old='"revolute"', urdf_new='"continuous"').problems
-    assert told.startswith("robot.toml: feet.LF.frame: joint FL_hip of its leg is continuous; make it revolute")
-    (told,) = check(tmp_path, urdf_old='"revolute"', urdf_new='"prismatic"').problems
-    assert told.startswith("robot.toml: feet.LF.frame: joint FL_hip of its leg slides, the gait needs legs that turn;")
+    (message,) = check(tmp_path, urdf_old='"revolute"', urdf_new='"continuous"').problems
+    assert message.startswith("robot.toml: feet.LF.frame: joint FL_hip of its leg is continuous; make it revolute")
+    (message,) = check(tmp_path, urdf_old='"revolute"', urdf_new='"prismatic"').problems
+    assert message.startswith(
+        "robot.toml: feet.LF.frame: joint FL_hip of its leg slides, the gait needs legs that turn;"
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,17 +165,17 @@ def test_one_warning_names_all_links_of_which_it_is_true(tmp_path):
     (tmp_path / "mule.urdf").write_text(
         '_thigh_link"><inertial'.join([head, *(leg.replace(ball, rod, 1) for leg in legs)])
     )
-    (told,) = robots.check(tmp_path).warnings
+    (message,) = robots.check(tmp_path).warnings
     assert re.fullmatch(
         r"mule.urdf: lines \d+, \d+, \d+, \d+: links FL_thigh_link, FR_thigh_link, HL_thigh_link, HR_thigh_link: no "
         r"mass distribution has the principal moments 0.0001, 0.0001, 0.0003 kg m²; .*",
-        told,
+        message,
     )
 
 
 def test_a_frame_name_that_a_joint_and_a_link_share_is_refused(tmp_path):
-    (told,) = check(tmp_path, urdf_old='joint name="FL_sole"', urdf_new='joint name="FL_foot"').problems
-    assert told == "robot.toml: feet.LF.frame: 'FL_foot' names a joint and a link; rename one in the URDF"
+    (message,) = check(tmp_path, urdf_old='joint name="FL_sole"', urdf_new='joint name="FL_foot"').problems
+    assert message == "robot.toml: feet.LF.frame: 'FL_foot' names a joint and a link; rename one in the URDF"
 
 
 def test_an_inertia_matrix_that_is_singular_is_a_problem(tmp_path):
@@ -183,18 +185,18 @@ def test_an_inertia_matrix_that_is_singular_is_a_problem(tmp_path):
     light = descriptions.INERTIAL.format(mass=0.1, i=1e-4)
     head, _, tail = text.rpartition(light)
     (tmp_path / "mule.urdf").write_text(head + descriptions.INERTIAL.format(mass=0.1, i=0) + tail)
-    (told,) = robots.check(path).problems
-    assert "the inertia matrix is not positive definite: joint 'HR_knee' moves no inertia" in told
+    (message,) = robots.check(path).problems
+    assert "the inertia matrix is not positive definite: joint 'HR_knee' moves no inertia" in message
 
 
 def test_a_body_that_lies_on_a_frame_that_does_not_exist_is_not_fit(tmp_path):
     (tmp_path / "robot.toml").write_text(robots.load("solo12").path.read_text().replace('"base_link"', '"base_lnk"', 1))
-    (told,) = robots.check(tmp_path).problems
+    (message,) = robots.check(tmp_path).problems
     line = "robot.toml: lying.supports.belly LF.frame: no frame 'base_lnk' in the URDF; the nearest: base_link, "
-    assert told.startswith(line)
+    assert message.startswith(line)
 
 
-def test_limits_of_the_robot_file_stand_in_for_those_that_the_urdf_leaves_at_zero(tmp_path):
+def test_limits_of_the_robot_file_replace_zero_limits_of_the_urdf(tmp_path):
     path = descriptions.write(tmp_path)
     (tmp_path / "mule.urdf").write_text(descriptions.urdf().replace('effort="9"', 'effort="0"'))
     assert robots.check(path).problems == ()
@@ -204,9 +206,9 @@ def test_limits_of_the_robot_file_stand_in_for_those_that_the_urdf_leaves_at_zer
 def test_what_is_missing_in_all_joints_is_one_line(tmp_path):
     path = descriptions.write(tmp_path)
     (tmp_path / "mule.urdf").write_text(re.sub("<limit .*/>", "", descriptions.urdf()))
-    (told,) = robots.check(path).problems
-    assert told.startswith("mule.urdf: lines 4, 10, 16, ")
-    assert "HR_thigh, HR_knee: a revolute joint needs <limit" in told
+    (message,) = robots.check(path).problems
+    assert message.startswith("mule.urdf: lines 4, 10, 16, ")
+    assert "HR_thigh, HR_knee: a revolute joint needs <limit" in message
 
 
 @pytest.mark.parametrize("base", ["free-flyer", "fixed"])
@@ -300,8 +302,8 @@ def test_a_trot_of_minutes_on_a_line_below_the_mass_centre_is_not_fit(tmp_path):
     shutil.copy(robots.load("solo12").path, tmp_path)
     path = tmp_path / "robot.toml"
     path.write_text(re.sub(r"(?m)^period_s = .*", "period_s = 300", path.read_text()))
-    (told,) = robots.check(path).problems
-    assert "on RF and LH alone, 0 mm beside its mass centre, and tips over; shorten gait.period_s" in told
+    (message,) = robots.check(path).problems
+    assert "on RF and LH alone, 0 mm beside its mass centre, and tips over; shorten gait.period_s" in message
 
 
 def test_a_pace_with_short_stances_of_two_feet_is_fit(tmp_path):
@@ -311,8 +313,8 @@ def test_a_pace_with_short_stances_of_two_feet_is_fit(tmp_path):
 
 def test_an_inertia_that_needs_more_room_than_the_robot_is_a_warning(tmp_path):
     heavy = (descriptions.INERTIAL.format(mass=4, i=0.05), descriptions.INERTIAL.format(mass=4, i=50))
-    (told,) = changed(tmp_path, heavy).warnings
-    assert told == (
+    (message,) = changed(tmp_path, heavy).warnings
+    assert message == (
         "mule.urdf: what joint root_joint moves has the inertia of its 4 kg 3.5 m away, the robot is 0.5 m large; "
         "correct its <inertial>"
     )

@@ -51,7 +51,7 @@ def test_a_robot_is_listed_with_the_mass_and_the_joints_that_its_model_has(name)
     assert parts in robots.library.summaries()[name]
 
 
-def test_a_robot_is_named_as_its_folder_and_weighs_what_its_maker_says(robot):
+def test_a_robot_has_its_folder_name_and_its_published_mass(robot):
     assert robot.name == robot.path.parent.name
     assert round(robot.system().mass, 2) == MASS[robot.name]
 
@@ -141,7 +141,7 @@ def test_legs_come_from_the_tree_from_the_hip_outwards(robot):
         assert [name for name, far in zip(names, shift, strict=True) if far > 1e-3] == [foot.name]
 
 
-def test_torque_limits_are_those_of_the_real_motors():
+def test_torque_limits_match_the_real_motors():
     limits = {name: robots.load(name).system().effort_limit for name in MASS}
     assert set(limits["links"]) == {4.0}
     assert set(limits["solo12"]) == {2.7}
@@ -201,7 +201,7 @@ def test_a_name_goes_before_a_pattern(mule):
     assert set(limits.values()) == {9.0}
 
 
-def test_motors_are_as_fast_as_the_robot_file_says_and_without_a_word_have_no_bound(mule):
+def test_motor_speeds_are_limited_only_by_the_robot_file(mule):
     mule.write_text(
         mule.read_text().replace(
             "[gains.torque]", 'torque_rate_nm_s = { "*_knee" = 300 }\nno_load_rad_s = { "FL_*" = 30 }\n[gains.torque]'
@@ -226,14 +226,14 @@ def test_actuators_are_as_the_robot_file_says_and_without_a_word_ideal(mule):
     )
     robot = robots.load(mule)
     names = robot.system().actuated_names
-    found, of = robot.actuators(names), {name: i for i, name in enumerate(names)}
-    assert (found.armature[of["HR_knee"]], found.armature[of["HR_hip"]]) == (0.02, 0.0)
-    assert (found.friction[of["FL_hip"]], found.friction[of["HR_hip"]]) == (0.3, 0.0)
-    assert (set(found.damping), set(found.bandwidth), set(found.delay)) == ({0.0}, {80.0}, {0.0})
-    ideal, real = robot.system(), robot.system(found)
+    dynamics, of = robot.actuators(names), {name: i for i, name in enumerate(names)}
+    assert (dynamics.armature[of["HR_knee"]], dynamics.armature[of["HR_hip"]]) == (0.02, 0.0)
+    assert (dynamics.friction[of["FL_hip"]], dynamics.friction[of["HR_hip"]]) == (0.3, 0.0)
+    assert (set(dynamics.damping), set(dynamics.bandwidth), set(dynamics.delay)) == ({0.0}, {80.0}, {0.0})
+    ideal, real = robot.system(), robot.system(dynamics)
     assert ideal.actuators is None
     added = np.diag(real.M - ideal.M)
-    np.testing.assert_allclose(added[6:], found.armature, atol=1e-15)
+    np.testing.assert_allclose(added[6:], dynamics.armature, atol=1e-15)
     np.testing.assert_array_equal(added[:6], 0.0)
     assert {row["bandwidth_hz"] for row in robots.check(mule).summary["actuators"]} == {80.0}
 

@@ -61,7 +61,7 @@ def foot_centres(sides, angles):
 def test_the_check_points_at_the_inertia_that_no_body_can_have_and_lets_it_run():
     report = robots.check("links")
     assert report.fit
-    (told,) = report.warnings
-    assert told.split(": ")[2] == "links " + ", ".join(f"{side}_LEG_2" for side in SIDES)
-    assert "no mass distribution has the principal moments" in told
-    assert "kept as it is: the paper's figures were made with it" in told
+    (message,) = report.warnings
+    assert message.split(": ")[2] == "links " + ", ".join(f"{side}_LEG_2" for side in SIDES)
+    assert "no mass distribution has the principal moments" in message
+    assert "kept as it is: the paper's figures were made with it" in message

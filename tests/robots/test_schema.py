@@ -1,4 +1,4 @@
-"""A robot file says what it means in units, and what it must not say is refused in one line that names the key."""
+"""A robot file has units in its keys, and each mistake is refused in one line that names the key."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.robots import descriptions
 
 
 def problems(tmp_path, old, new):
-    description, found = schema.parse(schema.read(descriptions.write(tmp_path, old=old, new=new)))
-    assert description is None or found
-    return found
+    description, mistakes = schema.parse(schema.read(descriptions.write(tmp_path, old=old, new=new)))
+    assert description is None or mistakes
+    return mistakes
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_a_wrong_key_or_value_is_named_with_the_way_to_mend_it(tmp_path, old, ne
 def test_all_problems_are_reported_at_once(tmp_path):
     path = descriptions.write(tmp_path, old="duty = 0.75", new="duty = 2\nheight = 1")
     path.write_text(path.read_text().replace("turn_rad_s = 1.0", ""))
-    _, found = schema.parse(schema.read(path))
-    assert [line.split(" ")[0].rstrip(":") for line in found] == ["gait.height", "gait.duty", "gait.turn_rad_s"]
+    _, mistakes = schema.parse(schema.read(path))
+    assert [line.split(" ")[0].rstrip(":") for line in mistakes] == ["gait.height", "gait.duty", "gait.turn_rad_s"]
 
 
 def test_a_gait_without_feet_is_refused(tmp_path):
@@ -120,8 +120,8 @@ def test_a_table_gives_numbers_in_the_order_of_the_joints():
 def test_the_narrowest_of_nested_patterns_applies_in_any_order(table):
     others = [joint for joint in JOINTS if joint != "RF_HAA"]  # which "*F_*" and "*_HAA" match alike
     assert joints.resolve(dict(table), others, "kp").tolist() == [6, 4, 2]
-    (told,) = joints.problems(dict(table), JOINTS, "kp")
-    assert told.startswith("kp: joint RF_HAA is matched by ")
+    (message,) = joints.problems(dict(table), JOINTS, "kp")
+    assert message.startswith("kp: joint RF_HAA is matched by ")
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,6 @@ def test_the_narrowest_of_nested_patterns_applies_in_any_order(table):
     ],
 )
 def test_a_table_that_leaves_doubt_about_a_joint_is_refused(table, line):
-    assert any(found.startswith(line) for found in joints.problems(table, JOINTS, "kp"))
+    assert any(mistakes.startswith(line) for mistakes in joints.problems(table, JOINTS, "kp"))
     with pytest.raises(InputError):
         joints.resolve(table, JOINTS, "kp")

@@ -1,4 +1,4 @@
-"""Standing on points: how far inside of its feet a robot is, and what its motors give for it."""
+"""Standing on points: margin to the edge of the feet, and load of the motors."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_the_margin_scales_with_the_robot_and_grows_with_its_feet(feet, scale):
 
 
 def test_a_gait_is_the_stances_of_its_feet_one_after_the_other():
-    found = standing.stances(Gait(period_s=0.4, duty=0.75, touchdown=(0.25, 0.75, 0.75, 0.25)))
-    assert [(stands.tolist(), round(lasts, 9)) for stands, lasts in found] == [
+    cycle = standing.stances(Gait(period_s=0.4, duty=0.75, touchdown=(0.25, 0.75, 0.75, 0.25)))
+    assert [(stands.tolist(), round(lasts, 9)) for stands, lasts in cycle] == [
         ([False, True, True, False], 0.1),
         ([True, True, True, True], 0.1),
         ([True, False, False, True], 0.1),

@@ -1,4 +1,4 @@
-"""A URDF is read once by ourselves, so that everything wrong with it is said with the line it stands on."""
+"""A URDF is parsed before Pinocchio reads it, so that each fault is reported with its line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_MASS = descriptions.INERTIAL.format(mass=0, i=1)
 
 
 def inspect(tmp_path, old, new, **options):
-    """What is found in the description with `old` exchanged for `new`, apart from its frames and joints."""
+    """Return the findings in the description with `old` replaced by `new`, without frames and joints."""
     descriptions.write(tmp_path, urdf_old=old, urdf_new=new)
     return dataclasses.replace(urdf.inspect(tmp_path / "mule.urdf", **options), frames=(), joints={})
 
@@ -110,10 +110,10 @@ def test_joint_stops_are_the_stops_of_their_machine(tmp_path):
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(tmp_path, old, new, line):
-    found = inspect(tmp_path, old, new).problems
-    assert [told for told in found if told.startswith(line)], found
-    assert all("\n" not in told for told in found)
-    # nothing that is told goes on to Pinocchio
+    findings = inspect(tmp_path, old, new).problems
+    assert [message for message in findings if message.startswith(line)], findings
+    assert all("\n" not in message for message in findings)
+    # a reported URDF never reaches Pinocchio
     with pytest.raises(InputError, match=r"mule\.urdf: line"):
         robots.load(tmp_path).system()
 
@@ -138,8 +138,8 @@ def test_what_is_no_urdf_is_refused(tmp_path, text, line):
 def test_a_loop_beside_the_tree_is_named(tmp_path):
     link = '<link name="{0}"/><joint name="{0}_j" type="fixed"><parent link="{1}"/><child link="{0}"/></joint>'
     loop = link.format("one", "two") + link.format("two", "one")
-    (told,) = inspect(tmp_path, "</robot>", loop + "</robot>").problems
-    assert told == "line 1: the links one, two form a loop, or hang on one; a URDF is a tree: cut it open"
+    (message,) = inspect(tmp_path, "</robot>", loop + "</robot>").problems
+    assert message == "line 1: the links one, two form a loop, or hang on one; a URDF is a tree: cut it open"
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_what_is_not_computed_with_or_hardly_meant_is_a_warning_and_no_problem(t
 
 
 def test_an_inertia_beyond_the_triangle_inequality_is_a_warning_and_no_problem(tmp_path):
-    found = inspect(tmp_path, 'izz="0.0001"', 'izz="0.0003"')
-    assert not found.problems
-    (told,) = found.warnings
+    findings = inspect(tmp_path, 'izz="0.0001"', 'izz="0.0003"')
+    assert not findings.problems
+    (message,) = findings.warnings
     line = "line 9: link FL_hip_link: no mass distribution has the principal moments 0.0001, 0.0001, 0.0003"
-    assert told.startswith(line)
+    assert message.startswith(line)
 
 
 def test_a_zero_moment_of_either_sign_is_none(tmp_path):
@@ -192,13 +192,13 @@ def with_mesh(tmp_path, name, use="collision"):
 
 
 def test_a_missing_mesh_matters_to_geometry_and_not_to_dynamics(tmp_path):
-    told = "line 24: link FL_foot: {} mesh 'foot.stl': no such file; add it or correct the name"
-    assert with_mesh(tmp_path, "foot.stl") == urdf.Findings(geometry=(told.format("collision"),))
-    assert with_mesh(tmp_path, "foot.stl", "visual") == urdf.Findings(warnings=(told.format("visual"),))
+    message = "line 24: link FL_foot: {} mesh 'foot.stl': no such file; add it or correct the name"
+    assert with_mesh(tmp_path, "foot.stl") == urdf.Findings(geometry=(message.format("collision"),))
+    assert with_mesh(tmp_path, "foot.stl", "visual") == urdf.Findings(warnings=(message.format("visual"),))
     assert robots.load(tmp_path / "urdf").system().n_actuated == 12
     assert robots.check(tmp_path / "urdf").fit
     with_mesh(tmp_path, "foot.stl")
-    assert robots.check(tmp_path / "urdf").problems == ("mule.urdf: " + told.format("collision"),)
+    assert robots.check(tmp_path / "urdf").problems == ("mule.urdf: " + message.format("collision"),)
 
 
 def test_meshes_load_by_package_by_path_and_by_file(tmp_path):
@@ -233,14 +233,14 @@ def test_meshes_load_by_package_by_path_and_by_file(tmp_path):
 )
 def test_a_mesh_name_cannot_leave_its_package(tmp_path, name, reason):
     (tmp_path / "secret.stl").touch()
-    (told,) = with_mesh(tmp_path, name).geometry
-    assert reason in told
-    assert told.startswith(f"line 24: link FL_foot: collision mesh {name!r}: ")
+    (message,) = with_mesh(tmp_path, name).geometry
+    assert reason in message
+    assert message.startswith(f"line 24: link FL_foot: collision mesh {name!r}: ")
 
 
 @given(st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_cut_out_of_a_urdf_no_exception_escapes_and_what_is_fit_runs(tmp_path, data):
+def test_a_mutilated_urdf_raises_no_exception_and_fit_robots_run(tmp_path, data):
     """Law of the check: its verdict is the truth. Any piece of the text is deleted or exchanged for a bad number."""
     text = descriptions.urdf()
     start = data.draw(st.integers(0, len(text) - 1))

@@ -1,4 +1,4 @@
-"""A trot whose loop is slow or late, with impedance commands and a known delay, tracks as one that is neither."""
+"""A trot with a slow or late loop tracks as well as a fast one, with impedance commands and a known delay."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Each disturbance does what it says, and nothing else."""
+"""Each disturbance has only its described effect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ H = 1e-3
 
 
 class Scripted:
-    """A plant that writes down its torques and touches the ground as told."""
+    """A plant that records its torques and touches the ground by a script."""
 
     def __init__(self, touching=()):
         self.torques, self.touching, self.last = [], list(touching), None
@@ -133,11 +133,11 @@ def test_a_wrong_schedule_moves_every_touchdown_and_no_liftoff(late):
     gait = Gait()
     wrong, right = WrongSchedule(Trotting(gait), late, gait.swing_s, gait.stance_s), Trotting(gait)
     times = H * np.arange(2000)
-    told = np.array([wrong(state(t)).stance for t in times])
+    plan = np.array([wrong(state(t)).stance for t in times])
     true = np.array([right(state(t)).stance for t in times])
     for foot in range(4):
         for edges, shift in ((1, late), (-1, 0.0)):
-            a, b = (np.flatnonzero(np.diff(s[:, foot].astype(int)) == edges) for s in (told, true))
+            a, b = (np.flatnonzero(np.diff(s[:, foot].astype(int)) == edges) for s in (plan, true))
             assert len(a) >= 4
             # whole ticks: an event between two of them is seen at the next
             assert np.abs(H * (b[1:5] - a[1:5]) - shift).max() <= H + 1e-9
@@ -148,13 +148,13 @@ def test_times_of_a_wrong_schedule_fit_its_stance(late):
     gait = Gait()
     wrong = WrongSchedule(Trotting(gait), late, gait.swing_s, gait.stance_s)
     for t in H * np.arange(1500):
-        told = wrong(state(t))
-        assert np.isinf(told.since_touchdown[~told.stance]).all()
-        assert np.isinf(told.to_liftoff[~told.stance]).all()
-        both = told.stance & np.isfinite(told.since_touchdown) & np.isfinite(told.to_liftoff)
-        total = told.since_touchdown[both] + told.to_liftoff[both]
+        plan = wrong(state(t))
+        assert np.isinf(plan.since_touchdown[~plan.stance]).all()
+        assert np.isinf(plan.to_liftoff[~plan.stance]).all()
+        both = plan.stance & np.isfinite(plan.since_touchdown) & np.isfinite(plan.to_liftoff)
+        total = plan.since_touchdown[both] + plan.to_liftoff[both]
         assert total == pytest.approx(np.full(both.sum(), gait.stance_s + late), abs=1e-6)
-        assert (told.since_touchdown[both] >= 0.0).all()
+        assert (plan.since_touchdown[both] >= 0.0).all()
 
 
 def test_a_payload_adds_its_mass_where_the_base_has_its_own(links):

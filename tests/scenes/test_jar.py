@@ -73,7 +73,7 @@ def test_the_lid_stays_on_a_jar_that_is_lifted_tilted_and_shaken():
     assert abs(away[2]) < 1e-3
 
 
-def test_the_left_hand_is_the_right_one_in_a_mirror():
+def test_both_hands_are_mirror_images():
     tips = []
     for mirrored in (False, True):
         system, shapes = arm_with_hand(np.zeros(3), mirrored=mirrored)

@@ -79,8 +79,8 @@ def test_a_run_records_why_the_controller_failed_once(tmp_path, monkeypatch):
     metrics = record_walk(WalkScene.of(WalkConfig(duration_s=0.01)), tmp_path / "run")
     assert metrics["failed_because"] == "the camera is off"
     assert [event["what"] for event in load(tmp_path / "run").events] == ["the controller failed: the camera is off"]
-    told = why_not(metrics | {"completed": False, "fell_at_s": 0.13})
-    assert told == "fell at 0.13 s; the controller failed: the camera is off"
+    reason = why_not(metrics | {"completed": False, "fell_at_s": 0.13})
+    assert reason == "fell at 0.13 s; the controller failed: the camera is off"
 
 
 def test_a_robot_whose_root_frame_is_on_the_ground_walks_to_the_end(tmp_path):

@@ -84,14 +84,14 @@ def test_a_user_s_controller_says_that_its_cone_is_a_pyramid(tmp_path):
     file, calls = tmp_path / "mine.py", "    def __call__(self, state, reference): ...\n    def reset(self): ...\n"
     law = "    contact_law = ContactLaw(cone='pyramid')\n"
     file.write_text(f"from idcontrol.types import ContactLaw\nclass Known:\n{law}{calls}\nclass Unknown:\n{calls}")
-    found = {}
+    result = {}
     for name in ("Known", "Unknown"):
         config = WalkConfig(mu=MU, friction=friction("circumscribed"), controller=f"{file}:{name}")
-        found[name] = WalkScene.of(config).friction()
-        assert found[name]["mu_plant"] == pytest.approx(WIDE * MU)
-    assert found["Known"] == {"mu_plant": found["Known"]["mu_plant"], "mu_controller": pytest.approx(WIDE * MU)}
-    assert found["Unknown"]["mu_controller"] == MU
-    assert "friction.pyramid does not reach" in found["Unknown"]["notes"]["mu_controller"]
+        result[name] = WalkScene.of(config).friction()
+        assert result[name]["mu_plant"] == pytest.approx(WIDE * MU)
+    assert result["Known"] == {"mu_plant": result["Known"]["mu_plant"], "mu_controller": pytest.approx(WIDE * MU)}
+    assert result["Unknown"]["mu_controller"] == MU
+    assert "friction.pyramid does not reach" in result["Unknown"]["notes"]["mu_controller"]
 
 
 @pytest.mark.parametrize(("pyramid", "wide"), [("inscribed", 1.0), ("circumscribed", WIDE), ("original", WIDE)])
@@ -128,10 +128,10 @@ def test_a_circular_cone_is_no_pyramid(controller, pyramid):
         assert used(predicted(scene, angle), angle) == pytest.approx(1.0, rel=1e-5)
 
 
-def test_fingertips_of_the_original_have_the_wide_pyramid_along_the_axes_of_the_box():
+def test_original_fingertips_have_the_circumscribed_pyramid_in_box_axes():
     scene = GraspScene.of(structs.replace(PRESETS["paper"], mu=MU))
     tips = scene.tips(scene.system(), scene.pyramid_mu)
     tips.system.update(scene.start().q, scene.start().v)
-    found = tips.detect(np.inf)
-    np.testing.assert_allclose(np.sort(np.abs(found.axes[:, 1]), axis=1), [[0.0, 0.0, 1.0]] * 4, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found.mu, WIDE * MU, rtol=1e-12)
+    result = tips.detect(np.inf)
+    np.testing.assert_allclose(np.sort(np.abs(result.axes[:, 1]), axis=1), [[0.0, 0.0, 1.0]] * 4, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result.mu, WIDE * MU, rtol=1e-12)

@@ -54,7 +54,7 @@ def test_recorded_wrenches_balance_the_weight(run):
     assert inside.all()
 
 
-def test_predicted_wrenches_are_those_of_the_plant(run):
+def test_predicted_wrenches_match_the_plant(run):
     for name in ("force", "moment", "cop"):
         np.testing.assert_allclose(run.arrays[f"{name}_pred"], run.arrays[name], atol=1e-5)
     assert run.metrics["wrench_err_rel"] < 1e-6

@@ -46,12 +46,12 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
-        self._within, self._value = given.get("id") if tag == "script" else tag, given.get("value")
-        self._section = given["id"] if tag == "section" else self._section
-        self.images += [given["alt"]] if tag == "img" else []
-        self.choices += [given["data-of"]] if "data-of" in given else []
-        self.fetched += [given[name] for name in ("src", "href") if given.get(name)]
+        arguments = dict(attrs)
+        self._within, self._value = arguments.get("id") if tag == "script" else tag, arguments.get("value")
+        self._section = arguments["id"] if tag == "section" else self._section
+        self.images += [arguments["alt"]] if tag == "img" else []
+        self.choices += [arguments["data-of"]] if "data-of" in arguments else []
+        self.fetched += [arguments[name] for name in ("src", "href") if arguments.get(name)]
 
     def handle_data(self, data):
         if self._within == "option" and self._value:
@@ -93,7 +93,7 @@ def test_the_page_needs_nothing_from_outside_and_is_small(walk):
     folder, page, _ = walk
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert page.fetched == []
-    # the author of the plots in a comment, and the name of SVG, which nobody fetches
+    # the author of the plots in a comment, and the name of SVG, which browsers do not fetch
     assert set(re.findall(r"https?://[\w./-]+", text)) == {
         "https://github.com/leeoniya/uPlot",
         "http://www.w3.org/2000/svg",
@@ -125,7 +125,7 @@ def test_every_plot_is_there_and_holds_every_row_of_the_record(walk):
     assert set(page.choices) == joints_and_feet
 
 
-def test_a_reader_can_jump_to_the_largest_torque_rate_and_to_what_went_wrong(walk):
+def test_a_reader_can_jump_to_the_largest_torque_rate_and_to_faults(walk):
     folder, page, _ = walk
     arrays = load(folder).arrays
     row = 1 + np.abs(np.diff(arrays["tau"], axis=0)).max(axis=1).argmax()
@@ -168,7 +168,7 @@ def test_a_goal_is_met_at_its_bound_and_missed_without_a_number():
     assert rows["slip of stance feet, mean"]["value"] == "–"
 
 
-def test_the_command_of_the_page_says_what_differs_from_the_preset(walk):
+def test_the_command_of_the_page_has_the_changed_settings(walk):
     folder, page, _ = walk
     assert command(load(folder)) in " ".join(page.words)
     words = shlex.split(command(load(folder)))
@@ -282,8 +282,8 @@ def test_numbers_below_a_million_have_no_exponent(value, digits, text):
         (errno.EACCES, InputError, "make the folder writable"),
     ],
 )
-def test_a_page_that_cannot_be_written_says_what_mends_it(number, kind, line, tmp_path, monkeypatch):
-    def refuse(*given, **options):
+def test_an_unwritable_page_is_reported_with_its_remedy(number, kind, line, tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(Path, "write_text", refuse)

@@ -92,7 +92,7 @@ def test_a_worker_that_is_killed_costs_no_row_and_runs_none_twice(cluster, drift
 
 
 @pytest.mark.slow
-def test_an_address_where_nobody_answers_is_status_2(drift, capsys):
+def test_an_address_without_scheduler_is_status_2(drift, capsys):
     arguments = ["--controllers", "pid", "--scheduler", "tcp://127.0.0.1:9", "--out", "c"]
     assert cli.main(["compare", "drift", *arguments]) == 2
     captured = capsys.readouterr()

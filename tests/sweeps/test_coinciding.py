@@ -1,4 +1,4 @@
-"""Which controllers of a comparison did the same, said in a sentence."""
+"""The sentence about coinciding controllers of a comparison."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_nothing_is_said_where_controllers_differ():
     assert coinciding([outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.001)]) == ""
 
 
-def test_of_several_that_coincide_the_share_of_the_one_that_stuck_least_is_said():
+def test_coinciding_controllers_report_the_smallest_share_of_sticking():
     runs = [outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.0, stuck=80.4), outcome("c", 0.8, 1.0)]
     del runs[2].metrics["steps"], runs[2].metrics["solver"]  # a record of another make
     reason = (

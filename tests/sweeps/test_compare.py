@@ -59,8 +59,8 @@ def test_every_combination_is_a_row_in_the_json_in_the_table_and_on_disk(compare
     assert status == 0
     rows = rows_of(out)
     ended = [line for line in err.splitlines() if "%  " in line]  # others say that kernels are being compiled
-    told = sorted(line.partition("%  ")[2] for line in ended)
-    assert told == ["mu 0.1, seed 0: done", "mu 0.1, seed 1: done", "mu inf, seed 0: done", "mu inf, seed 1: done"]
+    shares = sorted(line.partition("%  ")[2] for line in ended)
+    assert shares == ["mu 0.1, seed 0: done", "mu 0.1, seed 1: done", "mu inf, seed 0: done", "mu inf, seed 1: done"]
     assert ended[-1].startswith("100 %")
     assert [(row["mu"], row["seed"]) for row in rows] == [(0.1, 0), (0.1, 1), ("inf", 0), ("inf", 1)]
     assert all(row["experiment"] == "drift" and row["reason"] is None and row["completed"] for row in rows)
@@ -90,7 +90,7 @@ def test_a_failed_run_is_a_row_that_says_why(compare):
 
 
 @pytest.mark.slow
-def test_what_is_done_is_not_run_again_and_what_failed_is(compare, drift):
+def test_only_failed_rows_run_again(compare, drift):
     counts = drift / "counts"
     counts.mkdir()
     fixed = ("--set", f"count_in={counts}", "--out", "c")
@@ -265,25 +265,25 @@ def test_what_cannot_be_used_is_status_2_with_exactly_one_line(compare, argument
     assert [path.name for path in Path("full").iterdir()] == ["notes.txt"]
 
 
-def test_runs_of_a_study_that_name_no_preset_are_those_of_the_default():
-    given = dict.fromkeys(("vary", "controllers", "plants", "mu", "robot", "duration_s", "seeds")) | {"settings": ()}
+def test_runs_of_a_study_without_preset_use_the_default():
+    options = dict.fromkeys(("vary", "controllers", "plants", "mu", "robot", "duration_s", "seeds")) | {"settings": ()}
     runs = [{"seed": 1}, {"seed": 2, "preset": "paper"}]
-    assert [run["seed"] for run in _study_runs(runs, given | {"preset": "default"}, {})] == [1]
-    assert [run["seed"] for run in _study_runs(runs, given | {"preset": "paper"}, {})] == [2]
+    assert [run["seed"] for run in _study_runs(runs, options | {"preset": "default"}, {})] == [1]
+    assert [run["seed"] for run in _study_runs(runs, options | {"preset": "paper"}, {})] == [2]
 
 
 @pytest.mark.slow
 def test_python_compares_as_the_command_does_and_tells_the_command_that_continues(drift, compare):
-    found = idc.compare("drift", ["pid"], vary={"mu": [0.1, float("inf")], "seed": range(2)}, gain=2.0, out="c")
-    assert [(o.setting("mu"), o.setting("seed"), o.done) for o in found.outcomes] == [
+    comparison = idc.compare("drift", ["pid"], vary={"mu": [0.1, float("inf")], "seed": range(2)}, gain=2.0, out="c")
+    assert [(o.setting("mu"), o.setting("seed"), o.done) for o in comparison.outcomes] == [
         (0.1, 0, True), (0.1, 1, True), (float("inf"), 0, True), (float("inf"), 1, True),
     ]  # fmt: skip
-    assert [o.metric("x") for o in found.outcomes] == [0.0, 2.0, 0.0, 2.0]
-    assert found._repr_html_().count(">yes</td>") == 4
-    assert cli.main([*found.command[1:], "--json"]) == 0
-    assert [run.name for run in sorted(Path("c/runs").iterdir())] == sorted(o.row.name for o in found.outcomes)
+    assert [o.metric("x") for o in comparison.outcomes] == [0.0, 2.0, 0.0, 2.0]
+    assert comparison._repr_html_().count(">yes</td>") == 4
+    assert cli.main([*comparison.command[1:], "--json"]) == 0
+    assert [run.name for run in sorted(Path("c/runs").iterdir())] == sorted(o.row.name for o in comparison.outcomes)
     assert idc.compare("drift", ["pid"], vary={"mu": [0.1]}, out="d").outcomes[0].done
-    (found.outcomes[0].folder / "metrics.json").unlink()
+    (comparison.outcomes[0].folder / "metrics.json").unlink()
     with pytest.warns(UserWarning, match="is run again: it has no metrics"):
         again = idc.compare("drift", ["pid"], vary={"mu": [0.1], "seed": [0]}, gain=2.0, out="c")
     assert idc.load(again.outcomes[0].folder).complete
@@ -296,7 +296,7 @@ def test_python_compares_as_the_command_does_and_tells_the_command_that_continue
         (["controller", "mu", "seed", "gain", "plant"], " 50 %  controller pid, seed 3: done in 2.0 s"),
     ],
 )
-def test_the_line_of_a_run_names_what_is_varied_and_of_much_only_what_its_preset_has_otherwise(varied, line, capsys):
+def test_the_line_of_a_run_names_varied_settings_or_differences_from_its_preset(varied, line, capsys):
     config = {"controller": "pid", "mu": 0.8, "seed": 3, "gain": 1.0, "plant": "coulomb-lcp"}
     row = PlannedRun(experiment="drift", preset="default", changes={"seed": 3}, config=config, name="row")
     outcome = record.RunOutcome(row=row, metrics={"wall_s": 2.0}, reason=None, folder=Path("row"))
@@ -313,7 +313,7 @@ def test_the_line_of_a_run_names_what_is_varied_and_of_much_only_what_its_preset
         (None, {"controller": "pdi"}, "no controller 'pdi'"),
     ],
 )
-def test_python_refuses_names_that_nobody_knows_before_anything_is_run(drift, controllers, settings, line):
+def test_unknown_names_are_refused_before_anything_runs(drift, controllers, settings, line):
     with pytest.raises(UnknownName, match=re.escape(line)):
         idc.compare("drift", controllers, out="c", **settings)
     assert not Path("c").exists()

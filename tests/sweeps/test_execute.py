@@ -1,4 +1,4 @@
-"""Who runs which row when, and what becomes of its folder; the processes are played."""
+"""Scheduling of rows and the fate of their folders, with simulated processes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_as_many_rows_run_at_a_time_as_there_are_jobs_and_every_row_once(machine
     assert machine.most == min(jobs, len(ROWS))
     assert Attempt.live == []
     if jobs == 2:
-        assert done.index("row0") > done.index("row1")  # each is told when it has ended, not when it was begun
+        assert done.index("row0") > done.index("row1")  # each row is reported at its end, not at its start
 
 
 def test_each_announcement_of_a_compilation_is_passed_on_once(machine):
@@ -163,11 +163,11 @@ def test_a_row_that_does_not_come_to_its_end_keeps_its_remains_and_says_why(
     ended, tmp_path, returncode, files, said, reason
 ):
     execute._note_failure(planned("row"), tmp_path, "of an older attempt")
-    left = ended(returncode, files, said)
-    assert left == {f"row.failed/{name}": "new" for name in files} | {"row.failed/reason.txt": f"{reason}\n"}
+    remains = ended(returncode, files, said)
+    assert remains == {f"row.failed/{name}": "new" for name in files} | {"row.failed/reason.txt": f"{reason}\n"}
 
 
-def test_what_an_attempt_says_of_its_compilation_is_read_and_closing_it_twice_does_no_harm(tmp_path):
+def test_an_attempt_reports_compilation_and_can_be_closed_twice(tmp_path):
     attempt = execute._Attempt(
         row=planned("row"),
         runs=tmp_path,
@@ -199,8 +199,8 @@ def test_a_worker_makes_the_runs_that_are_not_done(machine, monkeypatch, tmp_pat
 
 def test_a_reason_names_files_where_they_are_kept(ended, tmp_path):
     said = f"idcontrol: see {tmp_path}/.row.0123/traceback.txt"
-    left = ended(1, ["traceback.txt"], said)
-    assert left["row.failed/reason.txt"] == f"see {tmp_path}/row.failed/traceback.txt\n"
+    remains = ended(1, ["traceback.txt"], said)
+    assert remains["row.failed/reason.txt"] == f"see {tmp_path}/row.failed/traceback.txt\n"
 
 
 @dataclass
@@ -255,7 +255,7 @@ def cluster(monkeypatch):
     return played
 
 
-def test_a_row_that_the_cluster_gives_up_says_why_and_rows_that_nobody_waits_for_are_cancelled(cluster, tmp_path):
+def test_a_row_abandoned_by_the_cluster_has_a_reason_and_unwanted_rows_are_cancelled(cluster, tmp_path):
     done = [row.name for row in execute.on_a_cluster(ROWS[:3], tmp_path, "here")]
     assert done == ["row0", "row1"]
     assert [path.name for path in tmp_path.iterdir()] == ["row1.failed"]
@@ -269,7 +269,7 @@ def test_a_row_that_the_cluster_gives_up_says_why_and_rows_that_nobody_waits_for
 
 
 def conduct(out, ends):
-    """A comparison of all rows, each of which ends as `ends` says; returns the shares that were told, and outcomes."""
+    """Make a comparison of rows that end as `ends` says; return the reported shares and the outcomes."""
     shares = []
 
     def make_runs(wanted, runs):
@@ -277,21 +277,23 @@ def conduct(out, ends):
             execute._note_failure(row, runs, ends(row))
             yield row
 
-    found = comparison.conduct(
+    outcomes = comparison.conduct(
         ROWS, out, make_runs, experiment="drift", study=None, command=["idcontrol"], notice=pytest.fail,
         ended=lambda outcome, share: shares.append(share),
     )  # fmt: skip
-    return shares, found
+    return shares, outcomes
 
 
-def test_a_comparison_of_which_some_rows_were_refused_has_outcomes_and_one_of_which_all_were_has_none(tmp_path):
-    _, found = conduct(tmp_path / "c", lambda row: execute.REFUSED + "no such gain" if row.name != "row3" else "fell")
-    assert [o.reason for o in found].count("refused: no such gain") == 4
+def test_a_comparison_raises_only_if_all_rows_are_refused(tmp_path):
+    _, outcomes = conduct(
+        tmp_path / "c", lambda row: execute.REFUSED + "no such gain" if row.name != "row3" else "fell"
+    )
+    assert [o.reason for o in outcomes].count("refused: no such gain") == 4
     with pytest.raises(InputError, match=r"^no such gain"):
         conduct(tmp_path / "d", lambda row: execute.REFUSED + "no such gain")
 
 
-def test_all_controllers_are_compared_where_there_is_that_setting_and_nobody_has_chosen():
+def test_all_controllers_are_compared_by_default():
     with_one, without = SimpleNamespace(controller="pid"), SimpleNamespace(mu=0.8)
     assert "id-coulomb-qp" in comparison.all_controllers(with_one, {"mu"})["controller"]
     assert comparison.all_controllers(with_one, {"controller"}) == {}

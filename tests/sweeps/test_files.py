@@ -1,4 +1,4 @@
-"""The files of a comparison: whose folder it is, what its table holds, which settings tell its rows apart."""
+"""The files of a comparison: its folder, its table, and the settings that distinguish its rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ended(row, metrics, reason=None):
         ([planned()], ["preset"]),
     ],
 )
-def test_the_settings_that_tell_rows_apart_are_those_whose_values_differ(rows, varied):
+def test_rows_are_distinguished_by_settings_with_different_values(rows, varied):
     assert record.varied_keys(rows) == varied
 
 
@@ -62,7 +62,7 @@ def test_settings_and_metrics_have_dotted_keys_and_are_none_if_absent():
     assert ended(planned(), None, "fell").metric("solver.steps") is None
 
 
-def test_the_table_has_a_column_for_each_single_value_and_nothing_where_a_row_has_none(tmp_path):
+def test_the_table_has_a_column_per_single_value_and_empty_cells_for_missing_values(tmp_path):
     done = ended(planned(name="a", kp=3.0, mu=math.inf), {"completed": True, "step_us": {"p50": 3.5}, "path": [1, 2]})
     failed = ended(planned(name="b", kp=4.0), None, "refused: too stiff")
     record.write_rows(tmp_path, [done, failed])
@@ -92,8 +92,8 @@ def test_files_of_killed_attempts_are_removed_and_done_runs_stay(tmp_path):
         (runs / name).mkdir(parents=True)
         (runs / name / "arrays.h5").touch()
     (runs / ".row.1a2b.log").touch()
-    with record.opened(tmp_path / "c", [planned()], **HOW) as found:
-        assert found == runs
+    with record.opened(tmp_path / "c", [planned()], **HOW) as loaded:
+        assert loaded == runs
         assert sorted(path.name for path in runs.iterdir()) == ["other.failed", "row"]
         assert [o.row.name for o in record.load(tmp_path / "c").outcomes] == ["row"]
     assert (runs / "row" / "arrays.h5").exists()
@@ -110,7 +110,7 @@ def test_one_sweep_at_a_time_is_at_work_in_a_folder_and_the_next_one_after_it(tm
         assert runs.is_dir()
 
 
-def test_a_folder_is_taken_if_it_is_new_empty_abandoned_at_once_or_holds_a_comparison(tmp_path):
+def test_a_new_empty_abandoned_or_comparison_folder_is_accepted(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "begun" / "runs").mkdir(parents=True)
     (tmp_path / "begun" / ".lock").touch()
@@ -131,10 +131,10 @@ def test_a_folder_is_taken_if_it_is_new_empty_abandoned_at_once_or_holds_a_compa
 def test_a_comparison_of_a_newer_layout_is_refused_and_ours_names_its_versions(tmp_path):
     with record.opened(tmp_path, [planned(name="a"), planned(name="b")], **(HOW | {"study": "positions"})):
         pass
-    found = record.load(str(tmp_path))
-    assert (found.experiment, found.study, found.folder) == ("drift", "positions", tmp_path)
-    assert found.versions["idcontrol"]
-    assert [(o.row.name, o.reason, o.done) for o in found.outcomes] == [
+    loaded = record.load(str(tmp_path))
+    assert (loaded.experiment, loaded.study, loaded.folder) == ("drift", "positions", tmp_path)
+    assert loaded.versions["idcontrol"]
+    assert [(o.row.name, o.reason, o.done) for o in loaded.outcomes] == [
         ("a", record.NOT_RUN, False), ("b", record.NOT_RUN, False),
     ]  # fmt: skip
     plain = json.loads((tmp_path / "comparison.json").read_text())

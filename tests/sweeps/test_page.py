@@ -1,4 +1,4 @@
-"""The page and the figures of a comparison: what they show, say and leave out."""
+"""Contents of the page and the figures of a comparison."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def folder(tmp_path_factory):
 
 
 def test_a_comparison_is_read_back_as_it_was_planned(folder):
-    found = record.load(folder)
-    assert [o.reason for o in found.outcomes] == [
+    comparison = record.load(folder)
+    assert [o.reason for o in comparison.outcomes] == [
         None, None, None, "fell at 0.70 s", "a fault inside: <b>ouch</b>", "not run yet",
     ]  # fmt: skip
-    assert [o.setting("mu") for o in found.outcomes] == [0.1, 0.1, 0.1, 0.8, 0.8, 0.8]
-    assert found.outcomes[0].metric("step_us.p50") > 0
+    assert [o.setting("mu") for o in comparison.outcomes] == [0.1, 0.1, 0.1, 0.8, 0.8, 0.8]
+    assert comparison.outcomes[0].metric("step_us.p50") > 0
 
 
-def test_a_frame_without_pandas_says_what_to_install(folder, monkeypatch):
+def test_a_frame_without_pandas_names_the_package_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match=re.escape(install_command("notebook"))):
         record.load(folder).frame()
@@ -75,7 +75,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_links_the_pages_of_its_runs_alone_and_escapes_what_it_shows(folder):
+def test_the_page_is_complete_links_only_pages_of_its_runs_and_escapes_text(folder):
     path = page.report(record.load(folder), None)
     text = path.read_text()
     parsed = Page(text)
@@ -122,7 +122,7 @@ def test_what_is_no_comparison_is_refused_in_one_line(tmp_path):
         ({"completed": False, "checks": None}, "did not complete its task"),
     ],
 )
-def test_a_run_that_missed_its_task_says_what_it_missed(tmp_path, metrics, reason):
+def test_a_failed_run_reports_its_reason(tmp_path, metrics, reason):
     (run,) = plan(experiment, [{"controller": "pid"}])
     (tmp_path / run.name).mkdir()
     write_json(tmp_path / run.name / "metrics.json", metrics)
@@ -144,7 +144,7 @@ def test_torques_of_all_runs_lie_over_each_other_on_one_time_axis(folder):
     assert len(plots.moments) == len(outcomes)
 
 
-def test_what_is_laid_over_each_other_is_what_each_run_recorded(folder):
+def test_overlaid_curves_match_each_record(folder):
     outcomes = record.load(folder).outcomes[:2]
     plots = overlay([("one", outcomes[0]), ("other", outcomes[1])])
     torques, rates, forces, errors = plots.sections[0].panels
@@ -156,8 +156,8 @@ def test_what_is_laid_over_each_other_is_what_each_run_recorded(folder):
         joint, foot = walks.LAYOUT.joints[5], walks.LAYOUT.feet[2]
 
         def curve(panel, of):
-            (found,) = [curve.values for curve in panel.curves if curve.of == of]
-            return found
+            (comparison,) = [curve.values for curve in panel.curves if curve.of == of]
+            return comparison
 
         rate = np.diff(arrays["tau"], axis=0) / period_s
         assert curve(rates, (joint, name))[0] == 0.0  # nothing is known of what was before

@@ -51,7 +51,7 @@ def test_equal_configurations_have_one_name_and_others_have_others():
     assert len({same.name, other.name, paper.name}) == 3
 
 
-def test_a_name_is_a_plain_file_name_that_says_what_differs_from_the_preset_as_that_of_a_single_run_does():
+def test_a_row_name_lists_the_differences_from_the_preset_like_a_run_folder():
     (row,) = plan(experiment, [{"controller": "../my controller", "mu": math.inf, "seed": 3}])
     changed = msgspec.structs.replace(Config(), controller="../my controller", mu=math.inf, seed=3)
     assert row.name[:-6] == "drift-muinf-.._my_controller-seed3-"
@@ -60,7 +60,7 @@ def test_a_name_is_a_plain_file_name_that_says_what_differs_from_the_preset_as_t
     assert paper.name[:-6] == "drift-paper-"
 
 
-def test_a_preset_is_what_a_row_begins_with():
+def test_a_row_begins_with_its_preset():
     (row,) = plan(experiment, [{"preset": "paper"}])
     assert row.config["gain"] == 2.0
     assert row.command(Path("out"))[2:4] == ["--preset", "paper"]

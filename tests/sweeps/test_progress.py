@@ -1,4 +1,4 @@
-"""What a long call says of how far it has come, where stderr is no terminal."""
+"""Progress of a long call if stderr is not a terminal."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_the_remaining_time_does_not_count_compiling(clock, capsys):
     assert capsys.readouterr().err == "idcontrol: scaling: 25 %, 30 s left\n"
 
 
-def test_the_first_estimate_does_not_count_what_prepares_the_run(clock, capsys):
+def test_the_first_estimate_leaves_out_the_preparation(clock, capsys):
     with progress.progress_bar("trot") as update:
         clock[0] += 36.0  # kernels are loaded, helpers compile
         for step in range(1, 30_001):

@@ -1,4 +1,4 @@
-"""The doctor names what is missing and how to mend it; the claims of the trust table hold and can fail."""
+"""The doctor names missing parts and their fixes; the claims of the trust table hold and can fail."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def named(findings):
 
 def test_this_machine_is_fit(capsys):
     assert cli.main(["doctor", "--full", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["fit"]
-    seen = {row["topic"] for row in told["findings"]}
+    report = json.loads(capsys.readouterr().out)
+    assert report["fit"]
+    seen = {row["topic"] for row in report["findings"]}
     assert seen == {"versions", "extras", "CPU", "BLAS", "real time", "kernels", "physics"}
-    assert all(row["remedy"] for row in told["findings"] if row["verdict"] != "fine")
+    assert all(row["remedy"] for row in report["findings"] if row["verdict"] != "fine")
 
 
 def test_physics_is_measured_only_where_all_checks_are_asked_for(capsys, monkeypatch):
@@ -102,10 +102,10 @@ def test_what_the_operating_system_refuses_is_advice_with_the_line_that_allows_i
 
     monkeypatch.setattr(doctor, "undisturbed", Refused)
     monkeypatch.setattr(doctor, "LATENCY", tmp_path)  # not every system that tests run on has the file
-    found = named(doctor.examine())
+    diagnoses = named(doctor.examine())
     for name, word in (("priority", "rtprio 40"), ("locked memory", "memlock unlimited"), ("wakeful CPUs", "chmod")):
-        assert found["real time", name].verdict == "advice"
-        assert word in found["real time", name].remedy
+        assert diagnoses["real time", name].verdict == "advice"
+        assert word in diagnoses["real time", name].remedy
 
 
 def test_threads_of_blas_are_noticed(monkeypatch, no_physics):
@@ -128,11 +128,11 @@ def test_wrong_physics_is_a_fault(monkeypatch, capsys):
 
 def test_every_claim_of_the_trust_table_holds(capsys):
     assert cli.main(["trust", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["holds"]
-    assert [row["claim"] for row in told["claims"]] == [claim.statement for claim in ALL]
-    assert all(row["holds"] for row in told["claims"] if row["holds"] is not None)
-    assert all(row["figure"] <= row["limit"] for row in told["claims"] if row["holds"] is not None)
+    report = json.loads(capsys.readouterr().out)
+    assert report["holds"]
+    assert [row["claim"] for row in report["claims"]] == [claim.statement for claim in ALL]
+    assert all(row["holds"] for row in report["claims"] if row["holds"] is not None)
+    assert all(row["figure"] <= row["limit"] for row in report["claims"] if row["holds"] is not None)
 
 
 @pytest.mark.parametrize("figure", [2.0, float("nan"), float("inf")])
@@ -175,7 +175,7 @@ def test_claims_are_measured_against_something_outside(claim, monkeypatch):
     assert not trust.weigh(asked).holds
 
 
-def test_the_extras_that_claims_need_are_those_of_the_package():
+def test_claims_need_only_extras_of_the_package():
     known = importlib.metadata.metadata("idcontrol").get_all("Provides-Extra")
     assert {claim.extra for claim in ALL} - {""} <= set(claims.MODULES) <= set(known)
 

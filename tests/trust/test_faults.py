@@ -52,8 +52,8 @@ FAULTS = {
 def test_a_fault_makes_its_claim_fail(fault, tmp_path):
     """Kernels run as Python, so that none of the copy is compiled."""
     file, right, wrong, claim = FAULTS[fault]
-    left_out = shutil.ignore_patterns("__pycache__", "docs")
-    shutil.copytree(ROOT / "idcontrol", tmp_path / "idcontrol", ignore=left_out)
+    omitted = shutil.ignore_patterns("__pycache__", "docs")
+    shutil.copytree(ROOT / "idcontrol", tmp_path / "idcontrol", ignore=omitted)
     path = tmp_path / "idcontrol" / file
     source = path.read_text()
     assert source.count(right) == 1

@@ -16,7 +16,7 @@ SIGMA, BETA = 1e-3, 1.0
 
 @pytest.fixture(scope="module")
 def problem():
-    """Eight bodies in the fall, some of which slide."""
+    """Eight falling bodies; some slide."""
     plant, start = drop(8, walls=True)
     plant.reset(start)
     for _ in range(40):
@@ -28,15 +28,15 @@ def problem():
 def test_a_general_solver_finds_the_motion_and_the_impulses_of_sap(name, problem):
     pytest.importorskip(name)
     asked = conic.program(problem, SIGMA, BETA)
-    found = conic.SOLVERS[name](asked, 1e-10)
+    outcome = conic.SOLVERS[name](asked, 1e-10)
     expected = sap.solve_sparse(problem, sigma=SIGMA, beta=BETA, tolerance=1e-12)
-    assert found.solved
+    assert outcome.solved
     # costs to 1e-10, and what differs goes with the root of that
     momentum = np.abs(problem.M @ expected.v_plus[..., None]).max()
-    np.testing.assert_allclose(found.v, expected.v_plus.ravel(), rtol=0, atol=1e-3)
-    np.testing.assert_allclose(found.gamma, expected.impulses.ravel(), rtol=0, atol=2e-3 * momentum)
-    assert conic.momentum_error(asked, found) < 1e-4
-    assert conic.slackness(asked, found) < 1e-6
+    np.testing.assert_allclose(outcome.v, expected.v_plus.ravel(), rtol=0, atol=1e-3)
+    np.testing.assert_allclose(outcome.gamma, expected.impulses.ravel(), rtol=0, atol=2e-3 * momentum)
+    assert conic.momentum_error(asked, outcome) < 1e-4
+    assert conic.slackness(asked, outcome) < 1e-6
 
 
 def test_the_condition_is_that_of_the_hessian_by_differences_of_the_momentum(problem):
@@ -55,7 +55,7 @@ def test_the_condition_is_that_of_the_hessian_by_differences_of_the_momentum(pro
 
     step = 1e-7
     H = np.column_stack([(gradient(v + step * e) - gradient(v - step * e)) / (2.0 * step) for e in np.eye(len(v))])
-    # regions may change within the difference: of few contacts, and not in the largest and the smallest direction
+    # cone regions may change within the difference, for a few contacts, outside the largest and smallest directions
     assert conic.condition(asked, v) == pytest.approx(np.linalg.cond(0.5 * (H + H.T)), rel=1e-3)
 
 
@@ -65,14 +65,14 @@ def test_the_momentum_error_is_that_of_the_experiment_and_sap_has_no_slackness(p
     answer = conic.by_sap(problem, solution, 0.0)
     assert conic.momentum_error(asked, answer) == pytest.approx(clutter.momentum_error(problem, solution), rel=1e-6)
     assert conic.slackness(asked, answer) < 1e-14
-    # impulses that do not belong to the velocities are seen
+    # impulses that do not match the velocities are noticed
     assert conic.slackness(asked, answer._replace(gamma=answer.gamma + 1e-3)) > 1e-6
 
 
 def test_solvers_are_put_beside_sap_on_the_same_steps(problem):
-    found = beside([problem, problem], sap.Parameters(tolerance=1e-5), 1e-8)
-    assert all(len(one.us) == 2 for one in found.values())
-    assert found[SAP].momentum_error.max() < 1e-5
-    assert speedup(found, SAP, SAP) == 1.0
-    for name, one in found.items():
+    outcome = beside([problem, problem], sap.Parameters(tolerance=1e-5), 1e-8)
+    assert all(len(one.us) == 2 for one in outcome.values())
+    assert outcome[SAP].momentum_error.max() < 1e-5
+    assert speedup(outcome, SAP, SAP) == 1.0
+    for name, one in outcome.items():
         assert one.distance.max() < 1e-2, name

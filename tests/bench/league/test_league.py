@@ -33,8 +33,8 @@ def test_a_steps_delassus_operator_tells_the_velocities_that_its_impulses_lead_t
     contacts = step.contacts
     u = contacts.jacobian @ solution.v_plus - contacts.surface_velocity
     u[: len(contacts)] += contacts.gap / step.h
-    told = problem.W @ solution.impulses.ravel() + problem.q
-    np.testing.assert_allclose(told, u.reshape(3, -1).T.ravel(), rtol=0, atol=1e-9 * np.abs(problem.q).max())
+    velocities = problem.W @ solution.impulses.ravel() + problem.q
+    np.testing.assert_allclose(velocities, u.reshape(3, -1).T.ravel(), rtol=0, atol=1e-9 * np.abs(problem.q).max())
     assert miss(problem.W, problem.q, problem.mu, solution.impulses.ravel()) < 1e-8
 
 
@@ -49,9 +49,9 @@ def test_our_solver_solves_everything_that_our_trots_and_grasps_have_met():
 
 def test_our_solver_solves_the_public_problems_of_up_to_a_hundred_contacts():
     folder = measured("contactbench/2cubes_t0.npz").parents[1]
-    posed = read([folder / "friction_problems", folder / "contactbench"])
-    assert len(posed) == 25
-    for problem in posed:
+    known = read([folder / "friction_problems", folder / "contactbench"])
+    assert len(known) == 25
+    for problem in known:
         if problem.mu.size > 100:
             continue
         outcome, r = coulomb_cone.solve_delassus(problem.W, problem.q, problem.mu)
@@ -66,14 +66,14 @@ def write(folder, problem):
 
 def test_a_problem_is_read_as_it_was_written(tmp_path):
     write(tmp_path / "mine", ONE)
-    (found,) = read([tmp_path])
-    assert found.name == "mine/one"
-    for told, kept in zip(found[1:], ONE[1:], strict=True):
-        np.testing.assert_array_equal(told, kept)
+    (loaded,) = read([tmp_path])
+    assert loaded.name == "mine/one"
+    for velocities, kept in zip(loaded[1:], ONE[1:], strict=True):
+        np.testing.assert_array_equal(velocities, kept)
 
 
 @pytest.mark.parametrize(
-    ("arrays", "told"),
+    ("arrays", "velocities"),
     [
         ({"W": np.eye(3), "q": np.zeros(3)}, "mu"),
         ({"W": np.eye(3), "q": np.zeros(3), "mu": np.ones(2)}, "2 frictions need"),
@@ -81,9 +81,9 @@ def test_a_problem_is_read_as_it_was_written(tmp_path):
         ({"W": np.full((3, 3), np.nan), "q": np.zeros(3), "mu": np.ones(1)}, "finite"),
     ],
 )
-def test_a_file_that_is_no_problem_is_refused_in_one_line(tmp_path, arrays, told):
+def test_a_file_that_is_no_problem_is_refused_in_one_line(tmp_path, arrays, velocities):
     np.savez(tmp_path / "bad.npz", **arrays)
-    with pytest.raises(InputError, match=told) as refused:
+    with pytest.raises(InputError, match=velocities) as refused:
         read([tmp_path])
     assert "bad.npz" in str(refused.value)
 
@@ -100,9 +100,7 @@ def test_peers_solve_an_easy_problem(solver, monkeypatch):
 @pytest.mark.parametrize(
     ("script", "seconds"), [("import os; os.abort()", np.nan), ("import time; time.sleep(60)", np.inf)]
 )
-def test_a_peer_that_crashes_or_does_not_end_has_solved_nothing_and_the_next_problem_finds_a_new_one(
-    tmp_path, monkeypatch, script, seconds
-):
+def test_a_crashed_or_hanging_peer_is_restarted_for_the_next_problem(tmp_path, monkeypatch, script, seconds):
     (tmp_path / "peers.py").write_text(script)
     monkeypatch.setattr(solvers, "SCRIPT", tmp_path / "peers.py")
     monkeypatch.setattr(solvers, "LIMIT_S", 1.0)
@@ -113,7 +111,7 @@ def test_a_peer_that_crashes_or_does_not_end_has_solved_nothing_and_the_next_pro
         np.testing.assert_equal(answer.seconds, seconds)
 
 
-def test_a_solver_that_lies_is_counted_by_name_and_one_that_gives_up_is_not(monkeypatch):
+def test_false_successes_are_counted_per_solver(monkeypatch):
     field = [
         Solver(OURS, plain(lambda W, q, mu: coulomb_cone.solve_delassus(W, q, mu)[1])),
         Solver("liar", plain(lambda W, q, mu: np.zeros(q.size))),
@@ -121,7 +119,7 @@ def test_a_solver_that_lies_is_counted_by_name_and_one_that_gives_up_is_not(monk
         Solver("small", plain(lambda W, q, mu: None), most=0),
     ]
     monkeypatch.setattr(league, "entered", lambda: field)
-    monkeypatch.setattr(solvers, "PATIENCE_S", 1e-9)  # nobody looks at the times here
+    monkeypatch.setattr(solvers, "PATIENCE_S", 1e-9)  # times do not matter here
     metrics = run(Config(random=0, hostile=0), lambda share: None)
     ours, liar, honest, small = metrics.extra["solvers"]
     assert ours["solved"] == ours["given"] == metrics.extra["problems"] == 48
@@ -151,10 +149,10 @@ def test_the_command_takes_sets_and_solvers_of_the_users(tmp_path, monkeypatch, 
     Path("mine.py").write_text("import numpy as np\ndef solve(W, q, mu):\n    return [2.0, -0.6, -0.8]\n")
     asked = ["--set", 'data=["more"]', "--set", 'solvers=["mine.py:solve"]', "--set", "random=0", "--set", "hostile=0"]
     assert main(["league", "--json", *asked]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["problems"] == 2
-    assert [row["name"] for row in told["solvers"]] == [OURS, "mine.py:solve"]
-    assert all(row["solved"] == 2 and row["false_success"] == 0 for row in told["solvers"])
+    velocities = json.loads(capsys.readouterr().out)
+    assert velocities["problems"] == 2
+    assert [row["name"] for row in velocities["solvers"]] == [OURS, "mine.py:solve"]
+    assert all(row["solved"] == 2 and row["false_success"] == 0 for row in velocities["solvers"])
     assert main(["league", *asked]) == 0
     assert "mine.py:solve" in capsys.readouterr().out
     assert main(["league", "--set", 'data=["nowhere"]']) == 2

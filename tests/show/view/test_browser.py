@@ -95,13 +95,13 @@ def test_what_is_shown_is_sent_only_to_the_page_itself(player):
     ]
     for name, origin in ours + others:
         wire = socket.create_connection((HOST, port), timeout=GUARD_S)
-        given = {"sock": wire, "origin": origin, "subprotocols": [f"viser-v{viser.__version__}"], "max_size": None}
+        options = {"sock": wire, "origin": origin, "subprotocols": [f"viser-v{viser.__version__}"], "max_size": None}
         if (name, origin) in ours:
-            with connect(f"ws://{name}:{port}", **given) as page:
+            with connect(f"ws://{name}:{port}", **options) as page:
                 assert page.recv(timeout=GUARD_S)
             continue
         with wire, pytest.raises(InvalidStatus) as refused:
-            connect(f"ws://{name}:{port}", **given)
+            connect(f"ws://{name}:{port}", **options)
         assert refused.value.response.status_code == 403
 
 
@@ -159,7 +159,7 @@ def test_the_reference_is_a_robot_of_its_own_that_is_hidden_at_first(player):
         np.testing.assert_allclose(node(player, f"/stage/reference/{link}").position, links[link, :3])
 
 
-def test_curves_are_those_around_the_shown_time_on_axes_that_stand_still(player):
+def test_curves_surround_the_shown_time_on_fixed_axes(player):
     player.toggle()
     player.slider.value = player._film.times[7]
     player.advance(0.1)
@@ -201,8 +201,8 @@ def test_a_published_replay_needs_no_server_and_links_its_curves(tmp_path, capsy
 
 def test_a_film_is_a_gif_with_every_picture():
     frames = [np.full((8, 12, 3), shade, np.uint8) for shade in (0, 100, 200)]
-    found = imageio.imread(gif(frames, 20), extension=".gif")
-    np.testing.assert_allclose(found[:, 0, 0, 0], [0, 100, 200], atol=8)
+    gif_pixels = imageio.imread(gif(frames, 20), extension=".gif")
+    np.testing.assert_allclose(gif_pixels[:, 0, 0, 0], [0, 100, 200], atol=8)
 
 
 @pytest.mark.slow

@@ -43,12 +43,12 @@ def rows(q, n):
     }
 
 
-def test_the_last_row_of_the_ring_is_what_is_shown(page):
+def test_the_live_page_shows_the_last_row_of_the_ring(page):
     page, q = page
     show(page, page._stage, rows(q, 1), H)
-    told = rows(q, 5)
-    told["q"][-1, 0] = 0.7
-    show(page, page._stage, told, H)
+    rows_sent = rows(q, 5)
+    rows_sent["q"][-1, 0] = 0.7
+    show(page, page._stage, rows_sent, H)
     assert page.server.scene.get_handle_by_name("/stage/bodies/0 root_joint").position[0] == pytest.approx(0.7)
     # the camera follows: it stays, and the stage moves back as far as the robot went
     assert page.server.scene.get_handle_by_name("/stage").position[0] == pytest.approx(-0.7)
