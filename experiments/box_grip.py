@@ -142,7 +142,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="box-grip",
-    summary="boxes held by squeezing: no slip against Coulomb friction, how long and at what cost",
+    summary="boxes held between two grippers: accuracy and cost of no-slip and Coulomb models",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config(steps=2, trials=1)],

@@ -155,7 +155,7 @@ def run(config: EnduranceConfig, progress: Progress) -> Results:
 
 experiment = Case(
     name="endurance",
-    summary="walks under random commands, pushes and friction, by the million of steps: what broke, what grew",
+    summary="millions of steps of walks under random commands, pushes and friction: failures, growth of memory",
     presets={
         "default": EnduranceConfig(),
         "quick": EnduranceConfig(steps=20_000),

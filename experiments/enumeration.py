@@ -139,7 +139,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="enumeration",
-    summary="the nearest contact solution with proof, beside brute force over bases (Zapolsky & Drumwright 2017, "
+    summary="the provably closest contact solution, against brute force over bases (Zapolsky & Drumwright 2017, "
     "Algorithm 3): time and nodes",
     presets={"default": Config()},
     simulate=run,

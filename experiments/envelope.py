@@ -196,7 +196,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
 
 study = Study(
     experiment="trot",
-    summary="how fast, slippery, hard, heavy, late and noisy a walk may be, for each controller, by bisection",
+    summary="the fastest, most slippery, heaviest, latest and noisiest walk of each controller, by bisection",
     runs=tuple(
         {"duration_s": DURATION_S, **of, **hardship.settings(value)}
         for of in product({"controller": CONTROLLERS})

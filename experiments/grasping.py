@@ -194,7 +194,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
 
 study = Study(
     experiment="grasp",
-    summary="Fig. 18 and Table 6 of Zapolsky & Drumwright 2017: who holds the box at mu inf and 1, and how well",
+    summary="Fig. 18 and Table 6 of Zapolsky & Drumwright 2017: which controllers hold the box at mu inf and 1",
     runs=tuple(product({"preset": ("default",), "controller": CONTROLLERS, "mu": FRICTIONS})),
     tables=tables,
     pictures=pictures,

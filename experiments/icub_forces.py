@@ -297,7 +297,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="icub-forces",
-    summary="forces on a walking humanoid's feet from its motion alone, against measured ones (--set data=PATH)",
+    summary="forces on a walking humanoid's feet from its motion alone, against measured forces (--set data=PATH)",
     presets={"default": Config()},
     simulate=run,
 )

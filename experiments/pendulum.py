@@ -64,7 +64,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="pendulum",
-    summary="a pendulum on a joint of 1e15 N/m: how far the joint opens, what becomes of its energy (Drumwright 2019)",
+    summary="a pendulum on a joint of 1e15 N/m: position error and energy drift (Drumwright 2019)",
     presets={"default": Config(), "as-printed": Config(form="as-printed")},
     simulate=run,
     rehearsals=lambda: [Config(steps_s=(0.1,))],

@@ -151,7 +151,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
 
 study = Study(
     experiment="trot",
-    summary="how smooth the torques of each controller are on each plant, and where their changes come from",
+    summary="smoothness of each controller's torques on each plant, and the causes of their changes",
     runs=tuple(product({"duration_s": (DURATION_S,), "plant": PLANTS, "controller": MODELS})),
     tables=tables,
     pictures=pictures,

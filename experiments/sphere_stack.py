@@ -173,7 +173,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="sphere-stack",
-    summary="steel spheres fall and stand on each other: stability, depth, and time against their number",
+    summary="stacks of steel spheres: stability, penetration, and time against the number of spheres",
     presets={
         "default": Config(),
         "paper": Config(sizes=(5, 10, 20, 40, 70, 100)),

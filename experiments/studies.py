@@ -201,14 +201,14 @@ def _mean_error(outcomes: Sequence[RunOutcome], controller: str) -> float | None
 
 plants = Study(
     experiment="trot",
-    summary="every kind of controller on every plant: what a mismatch of contact models costs",
+    summary="every kind of controller on every plant: the cost of a mismatch of contact models",
     runs=tuple(product({"duration_s": (DURATION_S,), "controller": MODELS, "plant": PLANTS})),
     tables=against("controller", "controller", "plant"),
 )
 
 corrections = Study(
     experiment="trot",
-    summary="what each correction of the paper is worth: each taken away alone, then all",
+    summary="the value of each correction of the paper: each is removed alone, then all",
     runs=tuple(
         {"controller": "id-coulomb-qp", "duration_s": DURATION_S, "mu": mu} | changes
         for mu in (0.1, 0.8, math.inf)
@@ -224,19 +224,19 @@ friction = _robustness(
     f"estimated friction (true: {TRUE_MU:g})",
     tuple(TRUE_MU * factor for factor in (0.25, 0.5, 0.8, 1.0, 1.25, 1.6, 2.0, 4.0)),
     TRUE_MU,
-    summary="the controller counts on another friction than the ground has, by a factor of 0.25 to 4",
+    summary="the controller assumes a wrong friction coefficient, by a factor of 0.25 to 4",
 )
 normals = _robustness(
     "disturbance.normal_error_rad",
     "error of the normals [rad]",
     tuple(round(math.radians(degrees), 6) for degrees in (0.0, 2.0, 5.0, 10.0, 20.0)),
-    summary="contact normals lean by up to 20 degrees, and nobody told the controller",
+    summary="contact normals are tilted by up to 20 degrees, unknown to the controller",
 )
 touchdown = _robustness(
     "disturbance.touchdown_late_s",
     "touchdown late by [s]",
     (-0.05, -0.03, -0.02, -0.01, 0.0, 0.01, 0.02, 0.03, 0.05),
-    summary="feet meet the ground up to 50 ms earlier or later than the controller is told",
+    summary="feet touch the ground up to 50 ms earlier or later than the controller expects",
 )
 delay = _robustness(
     "disturbance.delay_s",
@@ -301,7 +301,7 @@ monte_carlo = Study(
 
 bumps = Study(
     experiment="rough",
-    summary="Zapolsky & Drumwright 2017, Fig. 16: tracking over bumps on another friction with every step",
+    summary="Zapolsky & Drumwright 2017, Fig. 16: tracking over bumps; the friction changes at every step",
     runs=tuple(
         product(
             {

@@ -279,7 +279,7 @@ walk = Case(
 )
 push = Case(
     name="push",
-    summary="a humanoid or a quadruped is pushed and keeps its balance on feet that stand, by whole-body tasks",
+    summary="a humanoid or a quadruped is pushed and keeps its balance on standing feet, by whole-body tasks",
     presets={"default": PUSH},
     simulate=run,
 )

@@ -121,7 +121,7 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
             InputError: The positions of the feet are unknown, as for forces of a plant; see `SphereContacts.soles`.
         """
         if self.soles is None:
-            raise InputError("these forces do not know the soles; take contacts.soles(q).wrenches(forces)")
+            raise InputError("these forces have no poses of soles; take contacts.soles(q).wrenches(forces)")
         soles = self.soles()
         wrench: Array = soles.wrenches(self)[soles.number(sole)]
         return wrench

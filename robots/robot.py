@@ -111,7 +111,7 @@ class Robot:
             InputError: The robot file has no actuators.
         """
         if self.description.actuators is None:
-            raise InputError(f"{self.path}: it says nothing of actuators; add [actuators]")
+            raise InputError(f"{self.path}: it has no actuators; add the table [actuators]")
         return Actuators(*(self._per_joint(where, names) for where in ACTUATORS))
 
     def acceleration_gains(self) -> tuple[float, float]:

@@ -72,7 +72,7 @@ def _line_and_panel(outcome: RunOutcome) -> tuple[str, str]:
 
 study = Study(
     experiment="trot",
-    summary="Zapolsky & Drumwright 2017, Tables 3 to 6: seven controllers on four terrains, beside both presets",
+    summary="Zapolsky & Drumwright 2017, Tables 3 to 6: seven controllers on four terrains, in both presets",
     runs=RUNS,
     tables=tables,
     pictures=figures.pictures,

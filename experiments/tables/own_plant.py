@@ -70,7 +70,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 study = Study(
     experiment="trot",
-    summary="force prediction where the plant has the controller's own contact model: what is off, and why",
+    summary="force prediction if plant and controller have the same contact model: errors and their causes",
     runs=tuple(
         {"controller": controller, "duration_s": DURATION_S, "noise.position_m": noise} | own | treatment
         for noise in NOISE_M

@@ -38,7 +38,7 @@ def judged(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
 
 study = Study(
     experiment="trot",
-    summary="Zapolsky & Drumwright 2017, Table 6: a gait of two feet, who passes on high and low friction",
+    summary="Zapolsky & Drumwright 2017, Table 6: a gait on two feet, with high and low friction",
     runs=tuple(
         product(
             {

@@ -21,17 +21,13 @@ SECTIONS = "solvers|models|controllers|tasks|plants|batch|tick|memory|compiling|
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-@click.command("bench", short_help="Time our code beside that of peers.")
-@click.argument(
-    "section", default="all", metavar="[solvers|models|controllers|tasks|plants|batch|tick|memory|compiling|all]"
-)
+@click.command("bench", short_help="Time this library and other packages.")
+@click.argument("section", default="all", metavar="[SECTION]")
 @click.option("--contacts", metavar="N,N,...", help="Numbers of contacts for solvers and models.")
 @click.option(
-    "--samples", type=click.IntRange(10, 10**6), default=2000, help="Times taken of each job, at most [2000]."
+    "--samples", type=click.IntRange(10, 10**6), default=2000, help="Maximum number of timed calls per job [2000]."
 )
-@click.option(
-    "--budget", type=click.FloatRange(0.01, 3600.0), default=2.0, metavar="S", help="Time spent on a row [2 s]."
-)
+@click.option("--budget", type=click.FloatRange(0.01, 3600.0), default=2.0, metavar="S", help="Time per row [2 s].")
 @click.option("--steps", type=click.IntRange(1000, 10**9), default=100_000, help="Steps of `memory` [100000].")
 @JSON
 def command(section: str, contacts: str | None, samples: int, budget: float, steps: int, as_json: bool) -> int:
@@ -41,7 +37,8 @@ def command(section: str, contacts: str | None, samples: int, budget: float, ste
     peer's median, or of a microsecond, named in the column `of`. For `tasks`, the environment variable TSID_PYTHON
     names an interpreter that has TSID.
 
-    The sections memory and compiling take minutes each and run only if they are named.
+    SECTION is solvers, models, controllers, tasks, plants, batch, tick, memory, compiling or all. The sections memory
+    and compiling take minutes each and run only if they are named.
     """
     if math.isnan(budget):  # auto passes every range check
         raise InputError("--budget nan: give a time in seconds")

@@ -10,12 +10,12 @@ from idcontrol.cli.options import JSON, ROBOT, real
 from idcontrol.config.entries import entry_points
 
 
-@click.command("bus", short_help="Let a loop drive a robot that speaks Unitree's messages on DDS.")
+@click.command("bus", short_help="Connect a loop to a robot with Unitree's messages on DDS.")
 @ROBOT
 @click.option(
-    "--bind", default="127.0.0.1:9002", show_default=True, metavar="HOST:PORT", help="Where the loop finds it."
+    "--bind", default="127.0.0.1:9002", show_default=True, metavar="HOST:PORT", help="Address for the loop's --peer."
 )
-@click.option("--interface", metavar="NAME", help="Network interface to the robot; without, on this computer alone.")
+@click.option("--interface", metavar="NAME", help="Network interface to the robot; by default only this computer.")
 @click.option("--domain", type=click.IntRange(0, 232), default=0, show_default=True, help="Number of the DDS domain.")
 @click.option(
     "--silence",
@@ -24,7 +24,7 @@ from idcontrol.config.entries import entry_points
     default=0.04,
     show_default=True,
     metavar="S",
-    help="Brake after a silence of the loop of this length [s].",
+    help="Brake after the loop has been silent for this time [s].",
 )
 @JSON
 def command(robot: str | None, bind: str, interface: str | None, domain: int, silence_s: float, as_json: bool) -> int:

@@ -15,7 +15,7 @@ from idcontrol.config.configuration import is_number
 from idcontrol.config.entries import library_of
 
 
-@click.command("check", short_help="Say what is wrong with a robot, or that it is fit.")
+@click.command("check", short_help="Check a robot file or URDF.")
 @click.argument("robot", shell_complete=completion.robots)
 @JSON
 def command(robot: str, as_json: bool) -> int:

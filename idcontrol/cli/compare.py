@@ -49,16 +49,16 @@ AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "see
     "--controllers",
     shell_complete=completion.controllers,
     metavar="A,B|all",
-    help="Controllers, or your own as file.py:Class; by default all names.",
+    help="Controllers, or your classes as file.py:Class; by default all names.",
 )
 @click.option(
     "--plants",
     shell_complete=completion.plants,
     metavar="A,B|all",
-    help="Plants, or your own as file.py:Class; by default the experiment's.",
+    help="Plants, or your classes as file.py:Class; by default the experiment's plant.",
 )
-@click.option("--mu", metavar="X,Y", help="Frictions of the ground; inf means that nothing slips.")
-@click.option("--seeds", type=click.IntRange(1, 10**5), metavar="N", help="As many seeds of each.")
+@click.option("--mu", metavar="X,Y", help="Friction coefficients of the ground; inf means no slip.")
+@click.option("--seeds", type=click.IntRange(1, 10**5), metavar="N", help="Number of seeds per combination.")
 @click.option(
     "--vary", multiple=True, metavar="KEY=V,W", help="Values of any other setting, by dotted key or its last part."
 )
@@ -69,9 +69,9 @@ AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "see
     metavar="NAME",
     help="A named comparison with its own tables; see `idcontrol list studies`.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at a time; by default one a core.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Simultaneous runs; by default one per core.")
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers see DIR, instead of this machine.")
-@click.option("--out", type=options.FOLDER, metavar="DIR", help="Folder; one of before is continued.")
+@click.option("--out", type=options.FOLDER, metavar="DIR", help="Folder; an unfinished comparison in it is continued.")
 @options.with_options(options.JSON, options.QUIET)
 def command(
     experiment: str,

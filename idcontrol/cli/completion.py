@@ -25,9 +25,9 @@ VARIABLE = "_IDCONTROL_COMPLETE"
 SHELLS = ("bash", "fish", "zsh")
 
 
-@click.command("completion", short_help="Print what lets the shell complete names.")
+@click.command("completion", short_help="Print the shell's script for completing names.")
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
-@click.option("--print", "printed", is_flag=True, hidden=True, help="The only thing it does; scripts may have it.")
+@click.option("--print", "printed", is_flag=True, hidden=True, help="No effect; for older scripts.")
 @click.pass_context
 def command(context: click.Context, shell: str | None, printed: bool) -> None:
     """Print the script that completes names in SHELL (by default, that of $SHELL)."""

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _STYLE = {"fine": "green", "advice": "yellow", "broken": "bold red"}
 
 
-@click.command("doctor", short_help="Say what this machine lacks, and what mends it.")
-@click.option("--full", is_flag=True, help="Measure physics, too; the first time this compiles kernels for minutes.")
+@click.command("doctor", short_help="Check this machine and list fixes.")
+@click.option("--full", is_flag=True, help="Also check the physics; the first time this compiles kernels for minutes.")
 @JSON
 def command(full: bool, as_json: bool) -> int:
     """Check this machine: report problems and the command that fixes each. Exit status 1 if something is broken."""

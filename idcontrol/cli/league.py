@@ -19,14 +19,14 @@ COLUMNS = {
     "solved": "solved",
     "loose": "loose",
     "false_success": "false successes",
-    "unsolved_though_solvable": "unsolved, though another solves it",
+    "unsolved_though_solvable": "missed, but solved by others",
     "crashed": "crashed",
     "median_us": "median [µs]",
     "fastest": "fastest",
 }
 
 
-@click.command(NAME, short_help="Contact problems through every installed solver.")
+@click.command(NAME, short_help="Run every installed solver on contact problems.")
 @click.option(
     "--set",
     "settings",

@@ -29,21 +29,21 @@ CONNECTION = ("transport", "pacing", "bind", "peer", "arm")
 
 @click.command("loop", short_help="Run a controller at a fixed rate on the wall clock.")
 @options.with_options(options.ROBOT, options.CONTROLLER, options.PLANT, options.MU, options.RATE, options.DURATION)
-@click.option("--experiment", default="trot", metavar="E", help="What to do.")
-@click.option("--transport", metavar="T", help="To the machine: shared (memory), udp or inprocess.")
-@click.option("--pacing", metavar="P", help="real; in process: simulated (not faster than real) or fast.")
-@click.option("--bind", metavar="HOST:PORT", help="Where to listen for UDP; a port of loopback by default.")
-@click.option("--peer", metavar="HOST:PORT", help="The machine, over UDP, instead of a plant of our own.")
-@click.option("--arm", is_flag=True, default=None, help="Arm the machine at --peer as soon as it is ready, unasked.")
+@click.option("--experiment", default="trot", metavar="E", help="Experiment that the loop runs.")
+@click.option("--transport", metavar="T", help="Connection to the machine: shared (memory), udp or inprocess.")
+@click.option("--pacing", metavar="P", help="real; with inprocess also simulated (at most real time) or fast.")
+@click.option("--bind", metavar="HOST:PORT", help="Address to listen on for UDP; by default a port of loopback.")
+@click.option("--peer", metavar="HOST:PORT", help="Address of the machine over UDP, instead of a simulated plant.")
+@click.option("--arm", is_flag=True, default=None, help="Arm the machine at --peer once it is ready, without Enter.")
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Any other setting; those of the loop itself as loop.KEY.",
+    help="Any other setting; KEY is loop.NAME for settings of the loop.",
 )
-@click.option("--view", is_flag=True, help="Serve a page that shows it in 3-D while it runs.")
-@click.option("--port", type=int, metavar="N", help="Port of that page on 127.0.0.1.")
+@click.option("--view", is_flag=True, help="Serve a page with the running loop in 3-D.")
+@click.option("--port", type=int, metavar="N", help="Port of the page on 127.0.0.1.")
 @options.OUT
 @click.option("--header", is_flag=True, help="Only print the datagrams as a header for C and C++.")
 @options.JSON
@@ -132,7 +132,7 @@ def _drive(
 
 TIMES = {
     "period": "period_us",
-    "start after its time": "late_us",
+    "delay of the start": "late_us",
     "computing": "compute_us",
     "  of it on the CPU": "compute_cpu_us",
     "  listening": "read",
@@ -140,7 +140,7 @@ TIMES = {
     "  planner": "plan",
     "  controller": "control",
     "  gate and sending": "gate",
-    "  keeping the row before": "record",
+    "  recording the last row": "record",
 }
 """Times in the table by label: keys of the metrics, or of their `parts_us`."""
 PARTS = {"estimator": "estimate_us", "planner": "plan_us", "controller": "control_us", "gate": "gate_us"}
@@ -154,7 +154,7 @@ def _timing(metrics: dict[str, Any]) -> list[Grid | str]:
         values = metrics.get(key) or metrics["parts_us"].get(key) or {}
         if values.get("max") is not None:
             times.add(label, *(_shown(values.get(name)) for name in ("p50", "p99", "p999", "p9999", "max")))
-    headings = ("longest ticks, at s", "computing µs", "on the CPU", *PARTS, "taken away", "controller, faults")
+    headings = ("longest ticks, at s", "computing µs", "on the CPU", *PARTS, "preempted", "controller, faults")
     worst = Grid(*headings, words=headings[-1:], spare=tuple(PARTS))
     for tick in metrics["worst_ticks"]:
         shown = (_shown(tick[name]) for name in ("compute_us", "cpu_us", *PARTS.values(), "switches"))
@@ -169,8 +169,8 @@ def _timing(metrics: dict[str, Any]) -> list[Grid | str]:
     return [
         times,
         worst,
-        f"{metrics['missed']} ticks were missed; the system took the CPU away {metrics['switches']} times"
-        + ("" if stolen is None else f", and a hypervisor {stolen:.2f} s"),
+        f"{metrics['missed']} ticks were missed; the loop was preempted {metrics['switches']} times"
+        + ("" if stolen is None else f", and lost {stolen:.2f} s to a hypervisor"),
         ", ".join(had),
         *(f"{what}: {why}" for what, why in granted["refused"].items()),
     ]

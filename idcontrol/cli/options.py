@@ -26,22 +26,22 @@ def real(text: str) -> float:
 
 
 FOLDER = click.Path(path_type=Path)
-ROBOT_HELP = "Robot, or the path of a robot file or of a URDF beside one."
+ROBOT_HELP = "Robot, or path of a robot file, or of a URDF next to a robot file."
 
 CONTROLLER = click.option(
     "--controller",
     shell_complete=completion.controllers,
     metavar="C",
-    help="A name (see `idcontrol list`), or your own: file.py:Class.",
+    help="A name (see `idcontrol list`), or your class: file.py:Class.",
 )
 PLANT = click.option(
     "--plant",
     shell_complete=completion.plants,
     metavar="P",
-    help="What stands in for the hardware: a name, or your own: file.py:Class.",
+    help="Simulated hardware: a name, or your class: file.py:Class.",
 )
 ROBOT = click.option("--robot", shell_complete=completion.robots, metavar="R", help=ROBOT_HELP)
-MU = click.option("--mu", type=real, metavar="X", help="Friction of the ground; inf means that nothing slips.")
+MU = click.option("--mu", type=real, metavar="X", help="Friction coefficient of the ground; inf means no slip.")
 DURATION = click.option("--duration", "duration_s", type=real, metavar="S", help="Length of a run [s].")
 RATE = click.option("--rate", "rate_hz", type=real, metavar="HZ", help="Rate of the control loop [Hz].")
 PRESET = click.option(

@@ -21,16 +21,16 @@ from idcontrol.record.interrupts import Terminated
 from idcontrol.sweeps.progress import progress_bar
 
 
-@click.command("run", short_help="Run an experiment, record it, print what came out.")
+@click.command("run", short_help="Run an experiment, record it, print its figures.")
 @click.argument("experiment", shell_complete=completion.experiments)
 @options.with_options(options.CONTROLLER, options.PLANT, options.ROBOT)
 @click.option(
     "--terrain", shell_complete=completion.terrains, metavar="T", help="Ground; see `idcontrol list terrains`."
 )
 @options.with_options(options.MU, options.DURATION, options.RATE)
-@click.option("--seed", type=int, metavar="N", help="Seed of everything that is random.")
+@click.option("--seed", type=int, metavar="N", help="Seed of all random numbers.")
 @options.with_options(options.PRESET, options.SETTINGS, options.OUT, options.JSON)
-@click.option("--view", "watch", is_flag=True, help="Replay it in 3-D in the browser when it has ended.")
+@click.option("--view", "watch", is_flag=True, help="Replay the run in 3-D in the browser at the end.")
 @options.QUIET
 def command(
     experiment: str,

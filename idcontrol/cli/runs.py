@@ -21,9 +21,9 @@ LONGEST = 160
 """Longest list of differences in the table."""
 
 
-@click.command("runs", short_help="List runs and how each differs from its preset.")
+@click.command("runs", short_help="List runs and their changed settings.")
 @click.argument("filters", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--in", "folder", type=FOLDER, default="runs", metavar="DIR", help="Where [runs].")
+@click.option("--in", "folder", type=FOLDER, default="runs", metavar="DIR", help="Folder of the runs [runs].")
 @JSON
 def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
     """List the runs in a folder, runs of comparisons included, with the settings that differ from their presets.

@@ -15,7 +15,7 @@ from idcontrol.config.configuration import jsonable
 from idcontrol.record import quantities
 
 UNITS = {
-    **{"1_s2": "1/s²", "1_s": "1/s", "n_s_m": "N s/m", "n_m": "N/m", "rad_s2": "rad/s²"},
+    **{"1_s2": "1/s²", "1_s": "1/s", "n_s_m": "N s/m", "n_s": "N s", "n_m": "N/m", "rad_s2": "rad/s²"},
     **{"kg_m3": "kg/m³", "pa_m": "Pa/m", "pa": "Pa", "v": "V", "c": "°C"},
     **quantities.UNITS,
 }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from idcontrol.trust import Verdict
 
 
-@click.command("trust", short_help="Measure why one may believe a torque.")
+@click.command("trust", short_help="Measure the evidence for the torques.")
 @click.option("--data", type=FOLDER, help="Folder with measured motions and public problems (reality.md).")
 @JSON
 def command(data: Path | None, as_json: bool) -> int:
@@ -54,7 +54,7 @@ def command(data: Path | None, as_json: bool) -> int:
 def _show(rows: list[tuple[str, Verdict]], took_s: float) -> None:
     from rich.text import Text
 
-    headings, last = ("", "claim, and the tests that hold it", "missed by", "limit", "unit"), ""
+    headings, last = ("", "claim, with its tests", "error", "limit", "unit"), ""
     table = Grid(*headings, words=headings)
     for part, verdict in rows:
         claim = verdict.claim

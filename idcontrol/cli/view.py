@@ -17,7 +17,7 @@ from idcontrol.errors import InputError, install_command
 
 @click.command("view", short_help="Replay a run in 3-D in the browser.")
 @click.argument("folder", type=FOLDER, metavar="DIR")
-@click.option("--port", type=int, metavar="N", help="Port on 127.0.0.1; by default 8080 or the next that is free.")
+@click.option("--port", type=int, metavar="N", help="Port on 127.0.0.1; by default 8080 or the next free port.")
 @click.option("--no-browser", is_flag=True, help="Only serve the page; open it yourself.")
 @click.option(
     "--publish",

@@ -24,7 +24,7 @@ from idcontrol.errors import InputError, UnknownName
     "--into",
     type=click.Path(file_okay=False, writable=True, path_type=Path),
     metavar="DIR",
-    help="Write the kernels there; whoever sets NUMBA_CACHE_DIR=DIR reads them, and may lack the right to write.",
+    help="Write the kernels to DIR; users read them with NUMBA_CACHE_DIR=DIR and need no right to write.",
 )
 @QUIET
 def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> None:

@@ -265,7 +265,7 @@ class WalkScene:
         if config.planner == "paper" and robot.name != "links":
             raise InputError(f"planner=paper is the original of the robot links; {robot.name} needs planner=trot")
         if config.planner == "paper" and (config.gait.kind != "trot" or config.path.gaits):
-            raise InputError("planner=paper has trots alone; other gaits need planner=trot")
+            raise InputError("planner=paper has only trots; other gaits need planner=trot")
         times = [t for t, _ in config.path.gaits]
         if times != sorted(set(times)):
             raise InputError(f"path.gaits: the times must increase; they are {times}")

@@ -187,7 +187,7 @@ class Body:
         """
         self.names = robot.patches
         if robot.description.base != "free-flyer" or len(self.names) < 2:
-            raise InputError(f"robot {robot.name!r} has no floating base or less than two feet; talos, g1 and go1 have")
+            raise InputError(f"robot {robot.name!r} needs a floating base and two feet or more; take talos, g1 or go1")
         self.contacts = robot.contacts(config.mu)
         self.system, self.home = self.contacts.system, robot.standing_state(self.contacts.system)
         patch, n = self.contacts.patch, len(self.names)

@@ -121,7 +121,7 @@ def _processor() -> Iterator[Diagnosis]:
     busy = os.getloadavg()[0] / usable
     result = f"{usable} for this process; load of the last minute {busy:.0%} of them"
     yield _diagnosis(
-        "CPU", "cores", result, "top   # times measured now are those of a busy machine" if busy > 1.0 else ""
+        "CPU", "cores", result, "top   # the machine is busy: measured times are unreliable" if busy > 1.0 else ""
     )
     try:
         governor = _GOVERNOR.read_text().strip()

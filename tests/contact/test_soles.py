@@ -128,7 +128,7 @@ def test_unknown_soles_get_one_line(standing):
     home = robot.standing_state(contacts.system).q
     with pytest.raises(UnknownName, match="no sole 'left_sole'; did you mean 'left_sole_link'"):
         forces([0], UP[None], lambda: contacts.soles(home)).wrench("left_sole")
-    with pytest.raises(InputError, match="do not know the soles"):
+    with pytest.raises(InputError, match="have no poses of soles"):
         forces([0], UP[None]).wrench("left_sole_link")
     arm = SphereContacts(robots.load("arm").system(), (), (), plane(), 0.5)
     assert arm.soles(pin.neutral(arm.system.model)).frames == ()

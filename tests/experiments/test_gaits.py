@@ -82,7 +82,7 @@ def test_gait_settings_change_only_the_gait_and_a_short_duty_gives_flight():
         ({"gait": WalkGait(duty=1.5)}, "duty is 1.5"),
         ({"gait": WalkGait(phase=(0.0, 0.5))}, "2 touchdowns for 4 feet"),
         ({"path": WalkPath(gaits=((2.0, "pace"), (1.0, "trot")))}, "times must increase"),
-        ({"gait": WalkGait(kind="pace"), "planner": "paper"}, "planner=paper has trots alone"),
+        ({"gait": WalkGait(kind="pace"), "planner": "paper"}, "planner=paper has only trots"),
     ],
 )
 def test_a_gait_that_cannot_be_is_refused(settings, what):

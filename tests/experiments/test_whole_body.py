@@ -93,7 +93,7 @@ def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
 @pytest.mark.parametrize(
     ("changes", "error", "line"),
     [
-        ({"robot": "panda"}, InputError, "no floating base or less than two feet"),
+        ({"robot": "panda"}, InputError, "needs a floating base and two feet or more"),
         ({"controller": "pid"}, InputError, "takes no tasks"),
         ({"walk": Steps(count=1, first="middle")}, UnknownName, "middle"),
         ({"walk": Steps(count=1, together=(("left", "right"),))}, InputError, "another one stands"),

@@ -4,7 +4,7 @@ from idcontrol.record import quantities
 
 
 def test_every_key_has_a_label_with_its_unit():
-    assert quantities.label("com_path_err_m") == "centre of mass off its path, mean [mm]"
+    assert quantities.label("com_path_err_m") == "distance of the centre of mass from its path, mean [mm]"
     assert quantities.text("com_path_err_m", 2.117e-5) == "0.0212"
     assert quantities.label("slide_at_mu_m") == "slide at mu [m]"
     assert quantities.label("kd_nm_s_rad") == "kd [N m s/rad]"  # the longest ending, not seconds or radians

@@ -45,5 +45,5 @@ def test_the_controller_uses_the_robot_file_and_the_plant_differs_by_the_error()
 def test_settings_of_ideal_or_unknown_actuators_are_refused():
     with pytest.raises(InputError, match=r"actuators\.error, bandwidth_hz and delay_s are for actuators\.kind=robot"):
         scene({"robot": "go1", "actuators.error": 0.3})
-    with pytest.raises(InputError, match=r"robot\.toml: it says nothing of actuators; add \[actuators\]"):
+    with pytest.raises(InputError, match=r"robot\.toml: it has no actuators; add the table \[actuators\]"):
         scene({"robot": "links", "actuators.kind": "robot"}).simulated()

@@ -492,7 +492,7 @@ def serve(port: int | None, title: str) -> viser.ViserServer:
     """
     wanted = 8080 if port is None else port
     if port is not None and not _free(port):
-        raise InputError(f"--port {port} is taken or not allowed; choose another one or leave it out")
+        raise InputError(f"--port {port} is in use or not allowed; choose another or leave it out")
     # no message when a browser closes its connection
     logging.getLogger("websockets.server").setLevel(logging.CRITICAL)
     with contextlib.redirect_stdout(io.StringIO()), _strangers_refused():  # the command prints the address
