@@ -281,4 +281,4 @@ def _drawing(trials: Mapping[str, Array]) -> Drawing:
         plot.set(yscale="log", ylabel="ten steps [s]")
         plot.set_xticks(place, list(trials))
         plot.legend()
-    return Drawing("What ten steps cost", plot.figure)
+    return Drawing("Time of ten steps", plot.figure)

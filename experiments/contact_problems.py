@@ -408,7 +408,7 @@ def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:
         plot.set(xlabel="share of the problems", xlim=(0.0, 1.0))
         plot.invert_yaxis()
         plot.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(ends), columnspacing=1.0, handlelength=1.0)
-    return Drawing("What became of the problems", plot.figure)
+    return Drawing("Outcomes of the problems", plot.figure)
 
 
 def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]:

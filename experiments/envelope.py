@@ -191,7 +191,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
                 axis.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
         for axis in axes.flat[len(shown) :]:
             axis.set_visible(False)
-        return (picture("What is survived", HEADINGS["envelope"].sentence, figure),)
+        return (picture("Hardest survived values", HEADINGS["envelope"].sentence, figure),)
 
 
 study = Study(

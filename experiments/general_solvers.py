@@ -197,8 +197,8 @@ def heap_drawings(results: Heaps) -> list[Drawing]:
         ("slackness, mean", lambda heap, name: np.nan if name == SAP else float(heap[name].slackness.mean())),
     ]
     return [
-        _by_size("SAP beside general solvers: time (Castro et al. 2022, Fig. 12)", kept, [speed]),
-        _by_size("SAP beside general solvers: errors (Castro et al. 2022, Fig. 13)", kept, errors),
+        _by_size("SAP and general solvers: time (Castro et al. 2022, Fig. 12)", kept, [speed]),
+        _by_size("SAP and general solvers: errors (Castro et al. 2022, Fig. 13)", kept, errors),
     ]
 
 

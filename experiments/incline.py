@@ -290,4 +290,4 @@ def _drawing(config: Config, models: Mapping[str, RampModel], t: Array, slides: 
                 plot.plot(t, slides[_key("slide", name) + "_m"], "--", label=name)
         plot.set(xlabel="time [s]", ylabel="distance [m]")
         plot.legend()
-    return Drawing("How far the box slides", plot.figure)
+    return Drawing("Distance of the box", plot.figure)

@@ -442,7 +442,7 @@ def drawing(asked: list[Situation], rows: list[dict[str, Any]]) -> Drawing:
             plot.set(ylabel=label)
             plot.set_yscale("symlog", linthresh=1e-2)
         plots[0].legend(fontsize="small", ncols=2)
-    return Drawing("What becomes of the answers", plots[0].figure)
+    return Drawing("Errors of the answers", plots[0].figure)
 
 
 def _of(rows: list[dict[str, Any]], package: str, situation: str, key: str) -> float:

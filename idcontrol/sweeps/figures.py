@@ -110,7 +110,7 @@ def pictures(
     scene = _Scene.of(outcomes, grouping)
     with matplotlib.rc_context(STYLE):
         drawn = [
-            *((f"What {key} does", MEANS, _curves(scene, key)) for key in scene.numeric),
+            *((f"Effect of {key}", MEANS, _curves(scene, key)) for key in scene.numeric),
             ("Torque rate", RATES, _torque_rate(scene)),
             ("Tracking error", TRACKING, _tracking(scene)),
             ("Path of the centre of mass", "The centre of mass from above; crosses are waypoints.", _paths(scene)),

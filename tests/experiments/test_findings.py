@@ -120,7 +120,7 @@ def test_a_record_without_series_is_still_a_run(tmp_path):
 
 
 def test_the_page_shows_each_number_its_note_and_the_figures(tmp_path):
-    _save(tmp_path, drawings=[drawing("How far the box slides"), drawing("It slides <down>")])
+    _save(tmp_path, drawings=[drawing("Distance of the box"), drawing("It slides <down>")])
     page = report(tmp_path).read_text()
     for words in (
         "0.6779",
