@@ -29,7 +29,7 @@ class Case:
     """A test case for the command line (`idcontrol.config.entries.Experiment`).
 
     Attributes:
-        name: Its name.
+        name: Name.
         summary: One line.
         presets: Configurations by name, one of them ``"default"``.
         simulate: Runs a configuration; raises `InputError` for an unusable configuration.

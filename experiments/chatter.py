@@ -121,7 +121,9 @@ def run(config: Config, progress: Progress) -> Results:
         raise InputError(f"robot {robot.name!r} has no feet or no floating base: it cannot sway on them")
     h, steps = 1.0 / config.rate_hz, round(config.duration_s * config.rate_hz)
     if steps < 3:
-        raise InputError(f"duration_s={config.duration_s} is shorter than three periods of {config.rate_hz} Hz")
+        raise InputError(
+            f"duration_s={config.duration_s} is shorter than 3 periods of {config.rate_hz} Hz; lengthen it"
+        )
     path = swaying(robot, h, steps, config.speed_m_s)
     names = [name for name in controllers.available() if name.startswith("id-") and "sensed" not in name]
     cases = list(itertools.product(names, (True, False), config.noise_rad_s2))

@@ -75,9 +75,9 @@ class JudgedModel:
 
     Attributes:
         solve: The contact model.
-        law: Its law.
-        velocities: Returns G and r of the condition ``G v + r ≥ 0`` on velocities, for a certificate that none is
-            feasible; None if the model has another condition.
+        law: The contact law of the model.
+        velocities: Returns G and r of the condition ``G v + r ≥ 0`` on velocities, for a certificate that no velocity
+            is feasible; None if the model has another condition.
         lcp: True if a problem without a certificate is searched over the modes of the Coulomb LCP.
         convex: True if a solution exists exactly when a feasible velocity exists.
     """

@@ -109,7 +109,7 @@ def run(config: Config, progress: Progress) -> Results:
     if not robot.description.feet or robot.description.base != "free-flyer":
         raise InputError(f"robot {robot.name!r} has no feet or no floating base: it cannot stand and move on them")
     if np.isinf(config.mu):
-        raise InputError("mu=inf: modes of contacts are those of friction pyramids; give a finite mu")
+        raise InputError("mu=inf: the search is over modes of friction pyramids; give a finite mu")
     feet = robot.contacts(config.mu)
     system = feet.system
     home = robot.standing_state(system).q

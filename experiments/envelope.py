@@ -39,7 +39,7 @@ class Hardship(NamedTuple):
     """A setting that is made harder until a robot fails.
 
     Attributes:
-        name: Its name, with its unit.
+        name: Name, with its unit.
         easy: Value at which the search begins.
         hard: Value beyond every robot; less than `easy` if less is harder.
         settings: Returns the settings of a run for a value.

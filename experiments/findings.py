@@ -45,7 +45,7 @@ class Finding:
         agrees: True if it agrees with the paper's statement in words; None means the same as `holds`.
         beside: True if the paper's number is for these settings.
         paper: The paper's number; None if the paper prints none.
-        source: The place where the paper prints it: "Drumwright 2019, Table 1".
+        source: Place in the paper, such as "Drumwright 2019, Table 1".
         derivation: The page that derives how the number differs from the paper's; "" without such a page.
         unit: Unit as text; "" for the unit at the end of the key.
         note: Meaning of the number, or why the paper's number is wrong.
@@ -169,7 +169,7 @@ def save(
         )
     lengths = {len(one.values) for one in series.values()}
     if len(lengths) > 1:
-        raise InputError(f"{experiment}: series of different lengths {sorted(lengths)} cannot be one record")
+        raise InputError(f"{experiment}: series of different lengths {sorted(lengths)} do not fit one record")
 
     metrics: dict[str, Any] = {
         "completed": all(finding.holds is not False for finding in findings),

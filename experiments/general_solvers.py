@@ -23,7 +23,7 @@ class Beside(NamedTuple):
     """One solver on the steps of a run; all attributes but the name are arrays of shape (steps,).
 
     Attributes:
-        solver: Its name.
+        solver: Name of the solver.
         us: Time, without the setup of general solvers [us].
         iterations: Iterations.
         momentum_error: Castro et al. 2022, eq. 24.

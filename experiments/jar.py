@@ -163,7 +163,7 @@ def complementarity_error(problem: SparseProblem, solution: SparseSolution, para
 def run(config: Config, progress: Progress) -> Results:
     """Play the keyframes and judge the task."""
     if config.keyframes > len(KEYFRAMES):
-        raise InputError(f"keyframes: there are {len(KEYFRAMES)}, not {config.keyframes}")
+        raise InputError(f"keyframes={config.keyframes}: there are only {len(KEYFRAMES)}; give a smaller number")
     parameters = sap.Parameters(sigma=config.sigma, beta=config.beta, tolerance=config.tolerance)
     # loads the kernels, so that no timed step includes it
     _scene(config, parameters).step(1.0, (False, False))

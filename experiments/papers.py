@@ -33,7 +33,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         paper: Author and year.
-        where: Its name in the paper.
+        where: Name of the place in the paper.
         what: Content of the table, figure or section.
         printed: How many numbers and statements it prints.
         command: The command that compares them; "" if there is no such command.
@@ -74,7 +74,7 @@ def judged(folder: Path) -> Iterator[Judged]:
     if (folder / "comparison.json").is_file():
         comparison = record.load(folder)
         if comparison.study is None or comparison.study not in STUDIES:
-            raise InputError(f"{folder} is no comparison with a paper; those are the studies {', '.join(STUDIES)}")
+            raise InputError(f"{folder} is no comparison with a paper; only these studies are: {', '.join(STUDIES)}")
         yield from STUDIES[comparison.study]([o for o in comparison.outcomes if o.reason != record.NOT_RUN])
         return
     metrics = read_metrics(folder)

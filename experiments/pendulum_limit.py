@@ -47,10 +47,10 @@ def run(config: Config, progress: Progress) -> Results:
         InputError: A step is longer than a sample of the record, or the run ends before the first rebound.
     """
     if max(config.steps_s) > config.duration_s / SAMPLES:
-        raise InputError(f"steps_s: {max(config.steps_s):g} s is longer than duration_s / {SAMPLES}")
+        raise InputError(f"steps_s: {max(config.steps_s):g} s is longer than duration_s / {SAMPLES}; shorten it")
     fall = quarter_swing(config)
     if config.duration_s < 1.01 * fall:
-        raise InputError(f"duration_s={config.duration_s:g} ends before the pendulum meets its limit at {fall:.2f} s")
+        raise InputError(f"duration_s={config.duration_s:g} is too short: the pendulum meets its limit at {fall:.2f} s")
     bounces: dict[float, Bounce] = {}
     for done, h in enumerate(config.steps_s):
         bounces[h] = bounce(config, h)

@@ -130,7 +130,7 @@ def _steps(walk: RecordedWalk, contacts: int) -> tuple[Sequence[WalkStep], Job]:
     """Return the problems of a walk with copied feet, and the rigid-body terms (the floor) at the same instants."""
     steps = problems(walk, contacts)
     if not steps:
-        raise InputError(f"the trot of {walk.robot} never has all feet on the ground; take a robot whose does")
+        raise InputError(f"the trot of {walk.robot} never has all feet on the ground; take a robot whose trot does")
     return steps, floor(replace(walk, moments=[walk.moments[each.moment] for each in steps]))
 
 

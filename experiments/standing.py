@@ -83,7 +83,7 @@ class Situation(NamedTuple):
     """A question: which torques accelerate the robot, at rest in `q`, by `a`?
 
     Attributes:
-        name: Its name.
+        name: Name.
         q: Configuration, shape (nq,); the trunk is level.
         a: Demanded accelerations, Pinocchio's layout, shape (nv,).
         normal: Normal of the ground, which passes through all feet, shape (3,).
@@ -133,7 +133,7 @@ class Machine:
         self.data: Any = self.model.createData()
         self.feet = [foot.frame for foot in self.robot.description.feet]
         if len(self.feet) != 4 or self.model.nv != 18:
-            raise InputError(f"robot: {name} has not four legs of three joints; links, solo12, go1 and anymal have")
+            raise InputError(f"robot: {name} needs four legs of three joints; take links, solo12, go1 or anymal")
 
     def at_rest(self, slope: float = 0.0) -> Array:
         """Return the home pose with legs bent so that the feet are on a plane of `slope` [rad], rising along x.

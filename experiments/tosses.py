@@ -282,7 +282,7 @@ def run(config: Config, progress: Progress) -> Results:
     fitted = _spread(_prepared(tracks[::2], cube), config.fit_tosses) if fits else []
     scored = _spread(_prepared(tracks[1::2] if config.score == "odd" else tracks, cube), config.score_tosses)
     if not scored:
-        raise InputError(f"{config.data} has no toss that begins with two rows of flight")
+        raise InputError(f"{config.data} has no toss that begins with two rows of flight; give another file")
     entries = {
         name: entry
         for name, entry in chosen(ENGINES, config.plant).items()

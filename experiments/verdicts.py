@@ -61,7 +61,7 @@ class Judged(NamedTuple):
     """A printed number or statement of a paper, with the number from a run.
 
     Attributes:
-        source: The place where it is printed: "Drumwright 2019, Table 1".
+        source: Place in the paper, such as "Drumwright 2019, Table 1".
         what: Name of the quantity.
         printed: The paper's value as text.
         found: The run's value; None if it is missing.
@@ -76,7 +76,7 @@ class Judged(NamedTuple):
 
 
 def by_source(judged: Iterable[Judged]) -> dict[str, tuple[int, ...]]:
-    """Count each of `VERDICTS` by the place where the number is printed."""
+    """Count each of `VERDICTS` by the number's place in the paper."""
     kinds: dict[str, list[str]] = {}
     for one in judged:
         kinds.setdefault(one.source, []).append(one.verdict)

@@ -94,7 +94,7 @@ class Schedule:
         """
         self._pieces = tuple((float(t), float(v_x), float(v_y), float(omega)) for t, v_x, v_y, omega in pieces)
         if not all(math.isfinite(number) for piece in self._pieces for number in piece):
-            raise InputError(f"a schedule of commands has a number that is not finite: {self._pieces}")
+            raise InputError(f"a schedule of commands needs finite numbers; it is {self._pieces}")
         times = [piece[0] for piece in self._pieces]
         if any(later <= earlier for earlier, later in itertools.pairwise(times)):
             raise InputError(f"the times of a schedule of commands must increase; they are {times}")

@@ -73,7 +73,7 @@ class Gait:
         if not 0.0 < self.duty < 1.0:
             raise InputError(f"gait duty is {self.duty}; it must lie between 0 and 1, e.g. 0.75")
         if not self.touchdown or not all(0.0 <= phase < 1.0 for phase in self.touchdown):
-            raise InputError(f"gait touchdown is {self.touchdown}; give each foot a part of the cycle in [0, 1)")
+            raise InputError(f"gait touchdown is {self.touchdown}; give each foot a share of the cycle in [0, 1)")
         for name in ("step_height_m", "touchdown_speed_m_s", "start_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0.0):

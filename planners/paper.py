@@ -219,7 +219,7 @@ class PaperPlanner:
         """
         m, goals = self._parts.measured, self.goals
         if not m.read(state, self._parts.legs):
-            raise InputError("the planner cannot begin at a state that is not finite")
+            raise InputError("the planner cannot begin at a state with a NaN or an infinity")
         self._commands.reset(m.position.copy())
         self._tick, self._t, self._begin = 0, state.t, state.t + self.gait.start_s
         self._recent[:], self.command[:] = 0.0, 0.0

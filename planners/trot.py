@@ -352,7 +352,7 @@ class TrotPlanner:
         """
         measured, plan, base, ground = self._parts.measured, self.plan, self.base, self._parts.ground
         if not measured.read(state, self._parts.legs):
-            raise InputError("the planner cannot begin at a state that is not finite")
+            raise InputError("the planner cannot begin at a state with a NaN or an infinity")
         self._commands.reset(measured.position.copy())
         self._t, self.standing = state.t, False
         self._asked, self._settles = self._first, -math.inf

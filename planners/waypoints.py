@@ -64,7 +64,7 @@ class Waypoints:
         if self.points.ndim != 2 or self.points.shape[1] != 2 or not np.all(np.isfinite(self.points)):
             raise InputError(f"waypoints must be a list of (x, y) in metres; got {points!r}")
         if len(self.points) > 1 and np.any(np.all(self.points == np.roll(self.points, -1, axis=0), axis=1)):
-            raise InputError(f"a waypoint equals the next one: {points!r}; leave one of them out")
+            raise InputError(f"two waypoints in a row are equal: {points!r}; leave one of them out")
         if not (speed > 0.0 and turn > 0.0):
             raise InputError(f"speed and turn must be positive; they are {speed} m/s and {turn} rad/s")
         self._speed, self._turn, self._stand_from = speed, turn, stand_from_s

@@ -27,7 +27,7 @@ def count(kernel: Callable[..., Any], *arguments: Any) -> Counter[str]:
     Args:
         kernel: A compiled or plain function. Products of matrices (``@``) and functions of numpy other than ``sqrt``
             are not counted; kernels have none.
-        arguments: Its arguments; it writes into them as usual.
+        arguments: Arguments of the kernel, which writes into them as usual.
     """
     counts: Counter[str] = Counter()
     with np.errstate(over="ignore"):  # hashes of 64 bits wrap round

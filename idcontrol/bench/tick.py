@@ -76,6 +76,6 @@ def _loop(robot: str, rate_hz: int, duration_s: float) -> dict[str, Any]:
             check=False, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
     if not said.stdout:
-        raise InputError("bench tick: the loop could not begin; what it says is above")
+        raise InputError("bench tick: the loop could not begin; see its message above")
     metrics: dict[str, Any] = json.loads(said.stdout)
     return metrics

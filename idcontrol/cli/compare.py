@@ -193,7 +193,7 @@ def _combinations(
             raise InputError(f"--{option}: the experiment {experiment} has no such setting; leave it out")
     for key, varied in axes.items():
         if twice := [value for i, value in enumerate(varied) if value in varied[:i]]:
-            raise InputError(f"{key}: {cell(twice[0])} is there twice; write each value once (--seeds N repeats runs)")
+            raise InputError(f"{key}: {cell(twice[0])} appears twice; write each value once (--seeds N repeats runs)")
     return [shared | run for run in product(axes)]
 
 
@@ -202,7 +202,7 @@ def _study_runs(
 ) -> list[dict[str, Any]]:
     """Return the study's runs with the controllers, plants and frictions that the options name, and further seeds."""
     if request["vary"]:
-        raise InputError("--vary: a study says itself what it varies; leave one of them out")
+        raise InputError("--vary and --study exclude each other; leave one of them out")
     wanted = _lists({**request, "plants": None if request["plants"] == "all" else request["plants"]})
     if request["preset"] is not None:
         wanted["preset"] = [request["preset"]]
@@ -213,7 +213,7 @@ def _study_runs(
             raise InputError(f"the study has no runs with {key} {strange[0]}, only with {', '.join(map(str, has))}")
     kept = [run | shared for run in map(dict, runs) if all(run.get(key) in wanted[key] for key in wanted)]
     if not kept:
-        raise InputError("the study has no such runs; ask for other controllers, plants, frictions or presets")
+        raise InputError("the study has no such runs; choose other controllers, plants, frictions or presets")
     return [run | {"seed": seed} for run in kept for seed in range(request["seeds"])] if request["seeds"] else kept
 
 

@@ -30,7 +30,7 @@ SHELLS = ("bash", "fish", "zsh")
 @click.option("--print", "printed", is_flag=True, hidden=True, help="No effect; for older scripts.")
 @click.pass_context
 def command(context: click.Context, shell: str | None, printed: bool) -> None:
-    """Print the script that completes names in SHELL (by default, that of $SHELL)."""
+    """Print the script that completes names in SHELL (by default the shell in $SHELL)."""
     shell = shell or Path(os.environ.get("SHELL", "bash")).name
     kind = get_completion_class(shell)
     if shell not in SHELLS or kind is None:

@@ -119,7 +119,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """Parse ``KEY=VALUE``; the value is read as TOML, else as JSON, else taken as text.
 
     Raises:
-        InputError: There is no ``=``, or nothing before it; a number is too large, or a table has a key twice.
+        InputError: The ``=`` or the key before it is missing; a number is too large, or a table has a key twice.
     """
     key, equals, value = text.partition("=")
     key, value = key.strip(), value.strip()
@@ -155,7 +155,7 @@ def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for key, value in pairs:
         if key in entries:
-            raise ValueError(f"the key {key!r} is there twice")
+            raise ValueError(f"the key {key!r} appears twice")
         entries[key] = value
     return entries
 
@@ -229,7 +229,7 @@ def _explain(message: str, config: type[msgspec.Struct], values: Any, spelling: 
 
 
 def _choices(config: type[msgspec.Struct], key: str) -> list[str]:
-    """Return the values allowed for a key that has a fixed set of them."""
+    """Return the allowed values of a key with a fixed set of values."""
     kind: Any = msgspec.inspect.type_info(config)
     for part in key.split("."):
         kind = next(field.type for field in kind.fields if field.name == part)

@@ -159,7 +159,7 @@ def load_experiment(name: str) -> Experiment:
 
     Raises:
         UnknownName: No experiment has that name.
-        InputError: It needs a package that is not installed.
+        InputError: The experiment needs a missing package.
     """
     entries = entry_points(EXPERIMENTS)
     if name not in entries:

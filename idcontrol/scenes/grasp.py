@@ -99,7 +99,7 @@ class GraspScene:
 
     Attributes:
         config: The configuration.
-        robot: Its robot.
+        robot: Robot of the grasp.
         names: Names of the robot's joints.
         fingers: Joints that move some of the fingertips but not all, shape (a,).
         mount: Name of the joint that carries the hand.

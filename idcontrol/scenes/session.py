@@ -82,9 +82,9 @@ class WalkSession:
             InputError: The robot cannot walk, or `sensing` or `command.ahead_s` is set: the loop has these settings.
         """
         if config.sensing != Sensing():
-            raise InputError("sensing is that of idcontrol run; a loop senses by loop.sensing: --set loop.sensing...")
+            raise InputError("sensing is for idcontrol run; in a loop use --set loop.sensing.KEY=VALUE")
         if config.command.ahead_s != 0.0:
-            raise InputError("command.ahead_s is for idcontrol run alone: a loop on the wall clock does not look ahead")
+            raise InputError("command.ahead_s is only for idcontrol run: a loop does not look ahead; leave it out")
         self._experiment, self._scene = experiment, WalkScene.of(config)
         observer = self._scene.observer()
         self.orders = self._scene.robot.description.orders

@@ -112,5 +112,5 @@ def control_periods(duration_s: float, rate_hz: float) -> int:
     """
     periods = round(duration_s * rate_hz)
     if periods < 1:
-        raise InputError(f"duration_s={duration_s} is shorter than one period of {rate_hz} Hz")
+        raise InputError(f"duration_s={duration_s} is shorter than one period of {rate_hz} Hz; lengthen it")
     return periods

@@ -245,8 +245,8 @@ class WalkScene:
 
     Attributes:
         config: The configuration.
-        robot: Its robot.
-        ground: Its ground.
+        robot: Robot of the walk.
+        ground: Ground under the robot.
     """
 
     config: WalkConfig

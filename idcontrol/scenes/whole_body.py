@@ -215,7 +215,7 @@ class Body:
 
         Raises:
             UnknownName: The foot does not exist.
-            InputError: A foot is in two groups, or no foot stands while a group steps.
+            InputError: A foot is in two groups, or a group includes all feet.
         """
         groups = [(name,) for name in self.names] if walk.together is None else list(walk.together)
         # by default the foot on the side of the motion begins, so that feet do not approach each other
@@ -226,7 +226,7 @@ class Body:
             if name not in self.names:
                 raise UnknownName("foot", name, self.names)
         if len(set(stepping)) < len(stepping) or any(len(group) >= len(self.names) for group in groups):
-            raise InputError(f"walk.together: a foot steps once in a round, and another one stands: {groups}")
+            raise InputError(f"walk.together: name each foot once and never all feet in one group; it is {groups}")
         begin = next((i for i, group in enumerate(groups) if first in group), 0)
         return [tuple(map(self.names.index, group)) for group in (*groups[begin:], *groups[:begin])]
 

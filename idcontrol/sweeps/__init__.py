@@ -6,9 +6,9 @@ locally or on a Dask cluster; each process leaves a run folder. `record` reads t
 
 On disk::
 
-    comparison.json      format, schema, experiment, study, the rows, versions       written when the sweep begins
-    runs/NAME            the folder of a run that came to its end: that row is done  (`idcontrol.record.recording`)
-    runs/NAME.failed     what is left of one that did not, and ``reason.txt``
+    comparison.json      format, schema, experiment, study, rows, versions           written when the sweep begins
+    runs/NAME            the folder of a finished run (`idcontrol.record.recording`)
+    runs/NAME.failed     remains of a failed run, and ``reason.txt``
     rows.json            settings and metrics of every row                            written when the sweep ends
     table.csv            the same, flat
     tables.json, *.csv   tables of the study

@@ -32,7 +32,7 @@ def report(comparison: Comparison, study: Study | None) -> Path:
 
     Args:
         comparison: The comparison.
-        study: Its study; None without a study.
+        study: Study of the comparison; None without a study.
 
     Raises:
         InputError: A record is unreadable, or the folder is not writable.

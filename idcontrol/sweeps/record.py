@@ -161,7 +161,7 @@ def opened(
     try:
         names = {path.name for path in folder.iterdir()} if folder.exists() else set()
         if "comparison.json" not in names and names - {".lock", "runs"}:
-            raise InputError(f"{folder} holds something else than a comparison; choose a fresh folder")
+            raise InputError(f"{folder} is not a comparison; choose a new folder")
         runs.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("w")
     except OSError as error:
@@ -170,7 +170,7 @@ def opened(
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise InputError(f"another comparison is at work in {folder}; wait for it or choose another") from error
+            raise InputError(f"another comparison is running in {folder}; wait or choose another folder") from error
         for path in runs.glob(".*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         write_json(

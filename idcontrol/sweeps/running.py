@@ -88,13 +88,13 @@ class Listed:
     """A run in a list.
 
     Attributes:
-        folder: Its folder.
+        folder: Folder of the run.
         experiment: Name of the experiment.
         began: Start time, local.
         settings: All settings by dotted key.
         changes: Settings that differ from its preset.
         state: Outcome of the run, in words.
-        metrics: Its metrics; None if unfinished.
+        metrics: Metrics of the run; None if unfinished.
     """
 
     folder: Path
@@ -178,7 +178,7 @@ def conduct(
 
     Args:
         experiment: The experiment.
-        config: Its configuration.
+        config: Configuration of the run.
         out: Folder of the record.
         progress: Called with the completed share, 0 to 1.
 

@@ -62,8 +62,8 @@ def test_values_are_read_as_toml_or_json_or_text(text, key, value):
         ("{cap = 1e999}", "1e999 is too large"),
         ("1" * 5000, "5000 digits"),
         ('{"cap": ' + "1" * 5000 + "}", "5000 digits"),
-        ('{"cap": 1, "cap": 2}', "the key 'cap' is there twice"),
-        ('{"a": {"cap": 1, "cap": 2}}', "the key 'cap' is there twice"),
+        ('{"cap": 1, "cap": 2}', "the key 'cap' appears twice"),
+        ('{"a": {"cap": 1, "cap": 2}}', "the key 'cap' appears twice"),
     ],
 )
 def test_numbers_too_large_and_repeated_keys_are_refused_in_one_line(value, line):

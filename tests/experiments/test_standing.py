@@ -58,5 +58,5 @@ def test_an_interpreter_without_tsid_is_refused_in_one_line(machine, asked):
 
 
 def test_a_robot_without_four_legs_is_refused():
-    with pytest.raises(InputError, match="arm has not four legs of three joints"):
+    with pytest.raises(InputError, match="arm needs four legs of three joints"):
         Machine("arm")

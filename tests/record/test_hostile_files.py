@@ -173,7 +173,7 @@ def nested(levels: int) -> str:
         (nested(files.DEPTH + 1), "nested too deeply"),
         ('{"duration_s": NaN}', "NaN is no JSON"),
         ('{"duration_s": 1e999}', "1e999 is too large"),
-        ('{"duration_s": 1.0, "duration_s": 2.0}', "'duration_s' is there twice"),
+        ('{"duration_s": 1.0, "duration_s": 2.0}', "'duration_s' appears twice"),
         ('{"duration_s": ' + "9" * 5000 + "}", "is damaged"),
         ("\udc80", "is damaged"),
     ],

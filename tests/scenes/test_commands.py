@@ -67,5 +67,5 @@ def test_a_known_delay_is_a_whole_number_of_periods():
 
 
 def test_a_loop_on_the_wall_clock_refuses_to_look_ahead():
-    with pytest.raises(InputError, match=r"command\.ahead_s is for idcontrol run alone"):
+    with pytest.raises(InputError, match=r"command\.ahead_s is only for idcontrol run"):
         WalkSession("trot", WalkConfig(command=CommandSettings(ahead_s=0.004)))

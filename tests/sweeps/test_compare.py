@@ -196,7 +196,7 @@ def test_two_sweeps_cannot_share_a_folder(compare, drift):
     wait_for(lambda: list(counts.iterdir()))
     status, out, err = compare("--out", "c")
     assert (status, out) == (2, "")
-    assert "another comparison is at work in c" in err
+    assert "another comparison is running in c" in err
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=GUARD_S)
 
@@ -233,8 +233,8 @@ def test_a_study_writes_its_tables(compare):
         (["--plants", "mud"], "no plant 'mud'"),
         (["--controllers", "pid,pid"], "'pid,pid': write each name once, with one comma between two"),
         (["--controllers", "pid,"], "'pid,': write each name once, with one comma between two"),
-        (["--vary", "mu=1e-1,0.1"], "idcontrol: mu: 0.1 is there twice; write each value once"),
-        (["--mu", "0.1,inf,.1"], "idcontrol: mu: 0.1 is there twice; write each value once"),
+        (["--vary", "mu=1e-1,0.1"], "idcontrol: mu: 0.1 appears twice; write each value once"),
+        (["--mu", "0.1,inf,.1"], "idcontrol: mu: 0.1 appears twice; write each value once"),
         (["--vary", "mu=0.1,a"], 'idcontrol: mu: expected a number, got text; it is "a"'),
         (["--mu", "0.1;0.2"], "--mu 0.1;0.2: '0.1;0.2' is no number; write numbers with commas between them"),
         (["--seeds", "0"], "--seeds"),
@@ -244,13 +244,13 @@ def test_a_study_writes_its_tables(compare):
         (["--preset", "papers"], "no preset 'papers'; did you mean 'paper'?"),
         (["--robot", "links"], "no setting 'robot'"),
         (["--study", "velocities"], "no study 'velocities'"),
-        (["--study", "positions", "--vary", "gain=1"], "--vary: a study says itself what it varies"),
+        (["--study", "positions", "--vary", "gain=1"], "--vary and --study exclude each other"),
         (["--study", "positions", "--preset", "papers"], "no preset 'papers'; did you mean 'paper'?"),
         (["--study", "positions", "--mu", "0.3"], "the study has no such runs"),
         (["--study", "positions", "--controllers", "pid,id-sap"], "no runs with controller id-sap, only with pid"),
         (["--jobs", "2", "--scheduler", "tcp://127.0.0.1:1"], "--jobs is for this machine"),
         (["--seeds", "99999999999999999999"], "is not in the range"),
-        (["--out", "full"], "full holds something else than a comparison"),
+        (["--out", "full"], "full is not a comparison"),
         (["--set", "trouble=refuse", "--out", "c"], "this gain does not fit"),
     ],
 )

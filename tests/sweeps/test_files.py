@@ -102,7 +102,7 @@ def test_files_of_killed_attempts_are_removed_and_done_runs_stay(tmp_path):
 def test_one_sweep_at_a_time_is_at_work_in_a_folder_and_the_next_one_after_it(tmp_path):
     with (
         record.opened(tmp_path / "c", [planned()], **HOW),
-        pytest.raises(InputError, match="another comparison is at work in"),
+        pytest.raises(InputError, match="another comparison is running in"),
         record.opened(tmp_path / "c", [planned()], **HOW),
     ):
         pass
@@ -122,7 +122,7 @@ def test_a_new_empty_abandoned_or_comparison_folder_is_accepted(tmp_path):
         pass
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").touch()
-    with pytest.raises(InputError, match="holds something else"), record.opened(tmp_path / "mine", [], **HOW):
+    with pytest.raises(InputError, match="is not a comparison"), record.opened(tmp_path / "mine", [], **HOW):
         pass
     with pytest.raises(InputError, match="cannot use"), record.opened(tmp_path / "mine" / "notes.txt", [], **HOW):
         pass

@@ -57,7 +57,7 @@ class Solver:
     """An entry of the league.
 
     Attributes:
-        name: Its name.
+        name: Name.
         answer: Solves a problem.
         most: Largest number of contacts that it solves, so that a league ends within minutes.
     """

@@ -56,7 +56,7 @@ class Keyframe(NamedTuple):
     """One step of the task.
 
     Attributes:
-        name: Its name.
+        name: Name.
         duration_s: Time of the motion.
         right: Target pose of the right palm; None means no motion.
         left: Target pose of the left palm; None means no motion.

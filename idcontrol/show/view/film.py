@@ -61,7 +61,7 @@ class Film:
                 known &= np.isfinite(run.arrays[name].reshape(len(known), -1)).all(axis=1)
         self._rows = np.flatnonzero(known)
         if not len(self._rows):
-            raise InputError(f"{run.folder}: every pose is NaN: there is nothing to play")
+            raise InputError(f"{run.folder}: every pose is NaN, so there is nothing to play; record the run again")
         first = run.arrays["q"][self._rows[0]] if scenery.robot else None
         self.stage = Stage(scenery, find_robot, first)
         if not self.stage.floating and (largest := np.nanmax(np.abs(run.arrays.get("force", 0.0)), initial=0.0)) > 0.0:

@@ -57,7 +57,7 @@ class DrawableRobot(Protocol):
     description: DrawableDescription
 
     def system(self) -> System:
-        """Its multibody system."""
+        """Return the multibody system of the robot."""
         ...
 
 
