@@ -18,7 +18,7 @@ Change = Callable[[mujoco.MjSpec], None]
 
 
 def go1() -> mujoco.MjModel:
-    """The compiled model; its feet are sites called FL, FR, RL, RR, and its joints have the makers' names."""
+    """Return the compiled model; its feet are sites FL, FR, RL, RR, and its joints have the makers' names."""
     text = robots.load("go1").urdf.read_text(encoding="utf-8")
     text = re.sub(r"<visual>.*?</visual>", "", text, flags=re.S)  # meshes, which MuJoCo does not find
     text = text.replace('ixy="1e-6" ixz="1e-6" iyy="1e-6" iyz="1e-6"', 'ixy="0" ixz="0" iyy="1e-6" iyz="0"')  # singular
@@ -42,7 +42,7 @@ def go1() -> mujoco.MjModel:
 
 
 def same(*changes: Change, robot: str = "go1") -> mujoco.MjModel:
-    """A robot of ours, to the last digit of masses and lengths, above nothing and without actuators.
+    """Return one of our robots with exact masses and lengths, without ground and without actuators.
 
     Args:
         changes: Applied to the specification before it is compiled; bodies are called as the joints that move them.

@@ -1,4 +1,4 @@
-"""Between a loop and a robot on a bus: nothing is lost, and the robot is never left without a command that moves it."""
+"""The bridge between a loop and a robot on a bus loses no message and always sends the robot a command."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Rig:
         self.rows = np.zeros((5, 12))
 
     def tick(self, mode=None, *, speed=0.0, robot=True):
-        """2 ms: the loop says something, unless `mode` is None, and the robot, unless it is silent."""
+        """Advance 2 ms: the loop sends a command unless `mode` is None, the robot its state unless it is silent."""
         self.now += TICK
         if mode is not None:
             self.loop.post(mode, self.translate.command(self.rows.ravel()), self.now)
@@ -138,7 +138,7 @@ def test_a_torque_beyond_the_limit_never_reaches_the_bus(rig):
 
 @pytest.mark.parametrize("mode", [None, Mode.DAMPED, Mode.STOPPED])
 def test_the_drives_brake_while_joints_move_and_are_turned_off_at_rest(rig, mode):
-    """True if the loop is killed, brakes, or ends: silence is tolerated for 20 periods."""
+    """The robot brakes if the loop is killed, brakes or ends; silence is tolerated for 20 periods."""
     rig.begin()
     for _ in range(22):
         rig.tick(mode, speed=1.0)
@@ -162,7 +162,7 @@ def test_a_robot_that_falls_silent_is_heard_no_more_by_the_loop(rig):
     for _ in range(10):
         rig.tick(Mode.RUNNING, robot=False)
     assert rig.loop.inbox.accepted == heard
-    assert rig.last[0] == {SERVO}  # commands go on, should it hear
+    assert rig.last[0] == {SERVO}  # commands are still sent, in case the robot receives them
 
 
 def test_a_robot_without_the_order_is_refused():
@@ -215,7 +215,7 @@ LAST = 299
 
 @pytest.mark.wallclock
 def test_commands_cross_between_two_processes_in_order():
-    """The bus may lose a message whose receiver is held up, so each is sent until the robot tells that it came."""
+    """Each message is sent until the robot acknowledges it; the bus may lose one whose receiver is delayed."""
     pytest.importorskip("cyclonedds")
     from idcontrol.adapters.bus import Bus
     from idcontrol.adapters.unitree import blank_command, write_command
@@ -245,7 +245,7 @@ def test_commands_cross_between_two_processes_in_order():
 @pytest.mark.slow
 @pytest.mark.wallclock
 def test_go1_trots_over_the_bus_and_no_command_is_lost(tmp_path, capsys):
-    """The commands of the page, with the patience of a computer that others use."""
+    """Run the commands of the page, with time limits for a shared computer."""
     pytest.importorskip("cyclonedds")
     from tests.test_docs import commands
 

@@ -49,7 +49,7 @@ def test_the_environment_ends_where_a_recorded_walk_has_fallen(environment):
 
 
 def test_gravity_is_seen_in_the_axes_of_the_base(environment):
-    """Leaning forward by an angle, gravity has a part along the base's x axis: the sine of the angle."""
+    """If the base leans forward, gravity along its x axis is the sine of the angle."""
     environment.reset(seed=0)
     angle = 0.3
     environment._state.q[3:7] = [0.0, np.sin(angle / 2), 0.0, np.cos(angle / 2)]

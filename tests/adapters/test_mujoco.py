@@ -1,4 +1,4 @@
-"""Controllers of ours on a MuJoCo model that is not ours."""
+"""Controllers on a MuJoCo model from elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def model():
 
 
 def moving(robot) -> State:
-    """A state in which everything turns."""
+    """Return a state in which the base and all joints turn."""
     system, rng = robot.system(), np.random.default_rng(0)
     q = system.integrate(robot.standing_state().q, 0.3 * rng.standard_normal(18), 1.0)
     return State(t=0.0, q=q, v=rng.standard_normal(18))

@@ -1,4 +1,4 @@
-"""The bridge on models with all kinds of actuators and differences: joints get the torques, or the model is refused."""
+"""On models with other actuators or bodies the bridge applies the right joint torques or refuses the model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add(spec, target, trntype=JOINT, *, make=None, **fields):
 
 
 def each(trntype=JOINT, *, names=JOINTS, make=("motor", {}), **fields):
-    """An actuator of this kind on each joint."""
+    """Add an actuator of this kind to each joint."""
 
     def change(spec):
         for name in names:
@@ -54,7 +54,7 @@ def gears(*values):
 
 
 def tendon(*names, **fields):
-    """A fixed tendon over some joints."""
+    """Add a fixed tendon over some joints."""
 
     def change(spec):
         rope = spec.add_tendon(name="rope", **fields)
@@ -65,7 +65,7 @@ def tendon(*names, **fields):
 
 
 def string(spec):
-    """A spatial tendon from the trunk to a calf."""
+    """Add a spatial tendon from the trunk to a calf."""
     spec.body("root_joint").add_site(name="high", pos=[0.2, 0.1, 0.1])
     spec.body(CALF).add_site(name="low", pos=[0.0, 0.0, -0.1])
     rope = spec.add_tendon(name="rope")
@@ -74,7 +74,7 @@ def string(spec):
 
 
 def bungee(spec):
-    """A spring from the world to the trunk."""
+    """Add a spring from the world to the trunk."""
     spec.worldbody.add_site(name="ceiling", pos=[0.0, 0.0, 2.0])
     spec.body("root_joint").add_site(name="hook")
     rope = spec.add_tendon(name="rope", stiffness=[50.0, 0.0, 0.0], springlength=[1.0, 1.0])
@@ -83,7 +83,7 @@ def bungee(spec):
 
 
 def crank(spec):
-    """A slider on the thigh that pushes the calf."""
+    """Add a slider on the thigh that pushes the calf."""
     spec.body(CALF).add_site(name="pin", pos=[0.02, 0.0, -0.02])
     spec.body(THIGH).add_site(name="slider", pos=[0.03, 0.0, -0.1], quat=[1.0, 0.0, 0.0, 0.0])
     drive = add(spec, "pin", mujoco.mjtTrn.mjTRN_SLIDERCRANK, make=("position", {"kp": 50.0}))
@@ -91,7 +91,7 @@ def crank(spec):
 
 
 def tree(spec):
-    """Another machine before the robot, with its own servo, and one after it."""
+    """Add another machine before the robot, with its own servo, and one after it."""
     for side, name in ((-1.0, "door"), (1.0, "gate")):
         body = spec.worldbody.add_body(name=name, pos=[3.0 * side, 0.0, 0.0], mass=1.0, inertia=[0.1, 0.1, 0.1])
         body.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_HINGE)
@@ -305,12 +305,12 @@ def heavier(spec):
 
 
 def between(spec):
-    """A joint on the shoulder that the URDF does not have."""
+    """Add a joint on the shoulder that the URDF does not have."""
     spec.body(THIGH).add_joint(name="extra", type=mujoco.mjtJoint.mjJNT_HINGE, axis=[1.0, 0.0, 0.0])
 
 
 def holding(spec):
-    """A servo that pulls a foot without a control."""
+    """Add a servo that pulls a foot without a control."""
     thruster(spec, biastype=AFFINE["biastype"], biasprm=[5.0] + [0.0] * 9)
 
 

@@ -1,4 +1,4 @@
-"""Unitree's messages: their layout, their checksum, and what a loop makes of them."""
+"""Unitree's messages: layout, checksum, and conversion for a loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def session():
 
 
 def drawn(layout, seed=0):
-    """A message with a number of its own in every field."""
+    """Return a message with a different number in every field."""
     rng, message = np.random.default_rng(seed), np.zeros((), dtype=layout)
 
     def fill(part):
@@ -49,7 +49,7 @@ def drawn(layout, seed=0):
 
 
 def mpeg(data):
-    """CRC-32/MPEG-2 as it is defined, bit by bit."""
+    """Compute CRC-32/MPEG-2 by its definition, bit by bit."""
     register = 0xFFFFFFFF
     for byte in data:
         register ^= byte << 24
@@ -59,7 +59,7 @@ def mpeg(data):
 
 
 def test_the_structures_have_the_sizes_that_the_sdk_packs():
-    """812 and 1180 bytes: unitree_sdk2_python, utils/crc.py."""
+    """Messages have 812 and 1180 bytes, as in unitree_sdk2_python, utils/crc.py."""
     assert LOW_CMD.itemsize == 812
     assert LOW_STATE.itemsize == 1180
 

@@ -1,4 +1,4 @@
-"""Random input, machines and steps: the same ones in every plain run, others and many more in every run of -m slow."""
+"""Random input, machines and steps: fixed seeds in a plain run, many new ones in every run of -m slow."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ EFFORT = pytest.mark.parametrize("effort", [1, pytest.param(30, marks=pytest.mar
 
 
 def explore(law: Callable[[Any], None], inputs: st.SearchStrategy[Any], examples: int, effort: int) -> None:
-    """Ask `law`, which raises where it does not hold, about as many inputs, times the effort."""
+    """Check `law`, which raises where it fails, on this number of inputs times the effort."""
     settings(max_examples=examples * effort, deadline=None, derandomize=effort == 1)(given(inputs)(law))()

@@ -18,7 +18,7 @@ def machines(most: int = 30) -> st.SearchStrategy[tuple[int, int, bool]]:
 
 
 def build(rng: np.random.Generator, joints: int, floating: bool, *, limit: float = 100.0) -> System:
-    """A tree of joints with random axes, placements of some decimetres and links of 1 g to 1 t that bodies can have."""
+    """Return a tree of joints with random axes, offsets of some decimetres and physical links of 1 g to 1 t."""
     model = pin.Model()
     root = 0
     if floating:
@@ -46,13 +46,13 @@ def build(rng: np.random.Generator, joints: int, floating: bool, *, limit: float
 
 
 def turn(rng: np.random.Generator) -> np.ndarray:
-    """A random rotation."""
+    """Return a random rotation."""
     w, x, y, z = rng.normal(size=4)
     return pin.Quaternion(w, x, y, z).normalized().matrix()
 
 
 def link(rng: np.random.Generator) -> pin.Inertia:
-    """A box of random sides about a random centre, 1 g to 1 t."""
+    """Return the inertia of a random box about a random centre, 1 g to 1 t."""
     mass = 10.0 ** rng.uniform(-3.0, 3.0)
     x, y, z = rng.uniform(0.02, 0.3, 3) ** 2
     axes = turn(rng)
@@ -62,13 +62,13 @@ def link(rng: np.random.Generator) -> pin.Inertia:
 
 
 def state(rng: np.random.Generator, system: System, speed: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Any configuration, joints at up to about `speed`; both in Pinocchio's layout."""
+    """Return a random configuration and velocity, joints at up to about `speed`, in Pinocchio's layout."""
     q = pin.integrate(system.model, pin.neutral(system.model), rng.normal(size=system.n_velocities))
     return q, speed * rng.normal(size=system.n_velocities)
 
 
 def contacts(rng: np.random.Generator, system: System, count: int) -> Contacts:
-    """Touching, near or sunk points on any link, any normals, any friction; `system` has been updated."""
+    """Return random contacts on any link, in, on or above the ground, of an updated `system`."""
     joint = rng.integers(1, system.model.njoints, count)
     axes = np.array([turn(rng) for _ in range(count)]).reshape(count, 3, 3)
     point = np.array([system.data.oMi[int(j)].translation for j in joint]).reshape(count, 3) + rng.uniform(

@@ -1,4 +1,4 @@
-"""On random machines in random states every contact model and every controller holds its laws.
+"""Every contact model and controller satisfies its laws on random machines in random states.
 
 Trees of 1 to 30 joints, floating or not, links of 1 g to 1 t, up to six contacts anywhere, at any angle, in or above
 the ground: much of it no machine that anybody would build.
@@ -37,7 +37,7 @@ MANY = st.integers(0, 6)
 
 
 def machine(seed: int, joints: int, floating: bool, **options: float) -> tuple[np.random.Generator, System]:
-    """The machine; where light links carry ones so heavy that M has no digits left it is refused, and so it is here."""
+    """Return the machine; reject it if light links carry links so heavy that M loses all precision."""
     rng = np.random.default_rng(seed)
     try:
         return rng, machines.build(rng, joints, floating, **options)
@@ -91,7 +91,7 @@ def test_a_model_keeps_momentum_cones_and_non_penetration(name, mode, effort):
 
 
 def on_the_ground(rng: np.random.Generator, system: System, feet: int) -> tuple[SphereContacts, State]:
-    """Ball feet on random links of a floating machine, the lowest of them on the ground or 0.1 mm in it."""
+    """Return ball feet on random links of a floating machine, the lowest on the ground or 0.1 mm in it."""
     frames = [str(name) for name in rng.choice(list(system.model.names)[2:], feet)]
     spheres = SphereContacts(system, frames, 0.02, plane(), rng.choice([0.1, 0.5, 1.0]))
     q, v = machines.state(rng, system, speed=0.1)
@@ -102,7 +102,7 @@ def on_the_ground(rng: np.random.Generator, system: System, feet: int) -> tuple[
 
 
 def bits(command) -> bytes:
-    """All numbers of a command."""
+    """Return all numbers of a command."""
     predicted = b"" if command.predicted is None else command.predicted.force.tobytes()
     return command.tau.tobytes() + predicted + bytes([command.status, command.clipped])
 

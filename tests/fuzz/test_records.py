@@ -1,4 +1,4 @@
-"""A recorded folder of which any file was cut at any byte is read, or refused in one line that says what is wrong."""
+"""A recording with a file cut at any byte is read, or refused in one line that names the fault."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHANNELS = {"t": (), "tau": (3,)}
 
 @pytest.fixture(scope="module", params=["finished", "interrupted"])
 def folder(request, tmp_path_factory):
-    """A run of 700 rows with an event, come to its end or not."""
+    """Record a run of 700 rows with an event, finished or interrupted."""
     path = tmp_path_factory.mktemp(request.param) / "run"
     meta = {"experiment": "none"}
     with (
@@ -40,7 +40,7 @@ def folder(request, tmp_path_factory):
 
 
 def read(path: Path) -> tuple[Run | None, str]:
-    """The run, or why it cannot be read."""
+    """Return the run, or the reason why it cannot be read."""
     try:
         return load(path), ""
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Whatever stands in a robot file: lines that name the key, never another exception, and no other file is touched."""
+"""Any robot file gives lines that name the key, no other exception, and opens no other file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOUND = descriptions.ROBOT_FILE
 
 
 def checked(folder, text: str) -> robots.Report:
-    """What the check says of the mule with this robot file: printable lines."""
+    """Return the check of the mule with this robot file; all lines are printable."""
     descriptions.write(folder)
     (folder / "robot.toml").write_bytes(text.encode("utf-8", "surrogatepass"))
     report = robots.check(folder)
@@ -41,7 +41,7 @@ ENTRY = re.compile(r"^(\S+) = (.+)$", re.MULTILINE)
 
 @pytest.mark.parametrize("value", one_fast(VALUES, *VALUES[::5]), ids=range(len(VALUES)))
 def test_no_entry_takes_every_value(tmp_path, value):
-    """Each key of the file in turn; some values fit some keys."""
+    """Replace each key of the file in turn; some values fit some keys."""
     unfit = 0
     for entry in ENTRY.finditer(SOUND):
         unfit += not checked(tmp_path, f"{SOUND[: entry.start(2)]}{value}{SOUND[entry.end(2) :]}").fit
@@ -82,7 +82,7 @@ def test_lines_cut_doubled_or_exchanged_are_reported_or_harmless(tmp_path, effor
 
 @pytest.mark.parametrize("key", ["{} = 1", "[{}]"], ids=["key", "table"])
 def test_a_key_of_absurdly_many_parts_is_refused_at_once(tmp_path, key):
-    """The reader of TOML takes time by the square of the parts: minutes for a file of the size that is allowed."""
+    """The TOML reader takes quadratic time in the parts of a key: minutes for a file of the allowed size."""
     began = time.process_time()
     (line,) = checked(tmp_path, SOUND + key.format(".".join(["gait"] * 100_000))).problems
     assert "more than 1000 dots" in line

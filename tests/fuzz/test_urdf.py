@@ -1,4 +1,4 @@
-"""Whatever stands in a URDF: one clear line for each problem, at once, and nothing else on the machine is touched."""
+"""Any URDF gives one clear line for each problem, promptly, and opens no other file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROMPT = 10.0
 
 @pytest.fixture(scope="module")
 def watched():
-    """Lists in here get the path of every file that Python opens."""
+    """Lists that receive the path of every file that Python opens."""
     lists: list[list[str]] = []
 
     def note(event, arguments):
@@ -38,7 +38,7 @@ def watched():
 
 
 def checked(folder, text: str | bytes) -> robots.Report:
-    """What the check says of the mule with this URDF; whatever it says is printable and on one line each."""
+    """Return the check of the mule with this URDF; all lines are printable."""
     descriptions.write(folder)
     path = folder / "mule.urdf"
     path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
@@ -159,7 +159,7 @@ NAMES = ["l" * 10_000, "\u009b31m", "&#10;two", "&#9;lines", "a/../../b", "%s%n"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_shown_short_and_harmless(tmp_path, name):
-    """No line break, no letters that steer a terminal: `checked` looks at each line."""
+    """Lines contain no line break and no terminal control characters; `checked` tests each line."""
     for text in (
         SOUND.replace('<axis xyz="1 0 0"/>', '<axis xyz="0 0 0"/>', 1).replace("FL_hip", name),
         SOUND.replace('<parent link="trunk"/>', f'<parent link="{name}"/>', 1),
@@ -180,7 +180,7 @@ ELEMENT = re.compile(
 
 
 def fit_runs(folder, text) -> None:
-    """What the check lets pass can be computed with."""
+    """A URDF that the check accepts can be used in computations."""
     if checked(folder, text).fit:
         system = robots.load(folder).system()
         assert (system.M == system.M.T).all()

@@ -1,4 +1,4 @@
-"""Points that meet floors of their own, as a step problem."""
+"""Step problem of points that each meet their own floor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from idcontrol.models.step import StepProblem
 
 
 def point_masses(mass, velocity, gap, mu, *, h=1e-3, push=0.0):
-    """Points that each meet a floor of their own: velocities (x, y, z) each, shape (3 n,)."""
+    """Return the problem of points that each meet their own floor: velocities (x, y, z), shape (3 n,)."""
     n = len(mass)
     rows = np.zeros((3, n, 3 * n))
     for i in range(n):

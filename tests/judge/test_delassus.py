@@ -46,7 +46,7 @@ def test_every_kind_of_wrong_answer_is_seen(q, r):
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6))
 def test_the_miss_has_no_unit(mass, speed):
-    """Impulses scale with mass and speed, and so does what they miss."""
+    """Impulses scale with mass and speed, and so does their error."""
     q, r = np.array([-2.0, 3.0, 4.0]), np.array([2.0, -0.6, -0.7])
     scaled = miss(np.eye(3) / mass, speed * q, np.array([MU]), mass * speed * r)
     assert scaled == pytest.approx(miss(*contact(q), r), rel=1e-9)
@@ -54,7 +54,7 @@ def test_the_miss_has_no_unit(mass, speed):
 
 @given(arrays(np.float64, (4, 3), elements=st.floats(-10.0, 10.0)), st.floats(0.0, 3.0))
 def test_a_projection_onto_the_cone_leaves_what_its_polar_cone_holds(r, mu):
-    """Moreau's decomposition, which only the nearest point has."""
+    """Moreau's decomposition holds for the nearest point only."""
     friction = np.full(4, mu)
     projected = onto_cones(r, friction)
     rest = projected - r  # in the dual cone K*, and orthogonal to the point

@@ -29,7 +29,7 @@ def test_of_hostile_problems_none_is_answered_wrongly(name):
 
 @EVERY
 def test_a_far_contact_does_not_hide_a_wrong_one(name):
-    """A gap of 1000 km was the unit of velocity of all contacts, and friction of 3.5 times its bound passed."""
+    """A gap of 1000 km once scaled velocities of all contacts, and friction of 3.5 times its bound passed."""
     solve, law = MODELS[name], name
     for far in (1e3, 1e6):
         problem = point_masses(

@@ -16,7 +16,7 @@ HALF = np.array([0.15, 0.1, 0.05])
 
 
 def box(mu: float, *, slope: float = 0.0, dt: float = 1e-3, model: ContactModel = coulomb.solve) -> Stepping:
-    """A box of half sizes `HALF` with a contact at each lower corner, on a plane that falls along x by `slope` rad."""
+    """Return a box of half sizes `HALF` with a contact at each lower corner, on a plane that falls by `slope` rad."""
     x, y, z = HALF
     inertia = machines.SLED_MASS / 3.0 * np.diag([y * y + z * z, x * x + z * z, x * x + y * y])
     system = machines.free_body(inertia)
@@ -27,7 +27,7 @@ def box(mu: float, *, slope: float = 0.0, dt: float = 1e-3, model: ContactModel 
 
 
 def box_at_rest(slope: float = 0.0) -> State:
-    """The box with its lower face on that plane."""
+    """Return the state of the box with its lower face on that plane."""
     half = 0.5 * slope
     normal = np.array([np.sin(slope), 0.0, np.cos(slope)])
     q = np.concatenate((HALF[2] * normal, [0.0, np.sin(half), 0.0, np.cos(half)]))
@@ -35,12 +35,12 @@ def box_at_rest(slope: float = 0.0) -> State:
 
 
 def ball(mu: float, *, dt: float = 1e-3) -> Stepping:
-    """A solid ball on level ground."""
+    """Return a solid ball on level ground."""
     setup = machines.ball(mu, dt=dt)
     return Stepping(setup.system, setup.contacts, coulomb.solve, dt)
 
 
 def ball_at(height: float, v: np.ndarray | None = None) -> State:
-    """The ball with its lowest point at `height` [m]."""
+    """Return the state of the ball with its lowest point at `height` [m]."""
     q = np.array([0.0, 0.0, machines.BALL + height, 0.0, 0.0, 0.0, 1.0])
     return State(t=0.0, q=q, v=np.zeros(6) if v is None else v)

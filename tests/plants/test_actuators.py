@@ -1,4 +1,4 @@
-"""Actuators that are not ideal: rotors have inertia, joints friction; torques come late, slowly and less at speed."""
+"""Actuators with rotor inertia, joint friction, delay, lag, and less torque at speed."""
 
 import importlib.util
 
@@ -26,7 +26,7 @@ def actuators(armature=0.0, damping=0.0, friction=0.0, bandwidth=np.inf, delay=0
 
 
 def wheel(drives, limits=None):
-    """A wheel on an upright axle, high above the ground: nothing but its motor and its bearing acts on it."""
+    """Return a wheel on an upright axle, high above the ground; only its motor and its bearing act on it."""
     model = pin.Model()
     hinge = model.addJoint(0, pin.JointModelRZ(), pin.SE3(np.eye(3), np.array([0.0, 0.0, 2.0])), "hinge")
     model.appendBodyToJoint(hinge, pin.Inertia(1.0, np.zeros(3), INERTIA * np.eye(3)), pin.SE3.Identity())
@@ -35,7 +35,7 @@ def wheel(drives, limits=None):
 
 
 def ground(system):
-    """Far below a sphere on the rim: not on the axle, where nothing could push it."""
+    """Return a contact sphere on the rim, far above the ground; at the axle it could not push the wheel."""
     return SphereContacts(system, ("hinge",), 0.01, plane(), 0.5, offsets=[(0.1, 0.0, 0.0)])
 
 
@@ -53,7 +53,7 @@ def turning(v):
 
 
 def speeds(plant, v, tau, steps):
-    """Velocities after each of the steps of H [s] under a constant torque."""
+    """Return the velocities after each step of `H` under a constant torque."""
     plant.reset(turning(v))
     return np.array([plant.step(np.array([tau]), H).v[0] for _ in range(steps)])
 
@@ -77,13 +77,13 @@ def test_viscous_friction_lets_the_speed_decay(name):
     damping = 0.1
     v = speeds(plant_of(name, actuators(damping=damping)), 3.0, 0.0, 4000)
     t = H * np.arange(1, 4001)
-    # implicit or explicit, a step is off by (h d / I)²/2, which adds up to h d / I = 5e-4 times t d / I = 2
+    # the error of an implicit or explicit step is (h d / I)²/2, which adds up to h d / I = 5e-4 times t d / I = 2
     np.testing.assert_allclose(v, 3.0 * np.exp(-damping * t / INERTIA), rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_dry_friction_stops_a_joint_in_due_time_and_it_stays_at_rest(name):
-    """Speed is v₀ - F t / I, then nothing: no energy comes back, the joint does not turn round."""
+    """Speed is v₀ - F t / I until the joint stops; the joint does not turn back."""
     friction, start = 0.2, 2.0
     stop = start * INERTIA / friction
     v = speeds(plant_of(name, actuators(friction=friction)), start, 0.0, round(1.5 * stop / H))

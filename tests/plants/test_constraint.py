@@ -26,7 +26,7 @@ def make(**settings):
 
 
 def held(seconds, plant):
-    """The last command and state of the robot standing on the plant under stiff position control."""
+    """Return the last command and state of a robot that stands on the plant under stiff position control."""
     system = scenes.links()
     controller = controllers.build("id-constraint", controllers.Setup(system=system, contacts=feet(system), h=1e-3))
     state = plant.reset(State(t=0.0, q=scenes.home(system), v=np.zeros(18)))
@@ -49,7 +49,7 @@ def test_a_robot_stands_on_nearly_rigid_ground_with_the_predicted_forces():
 
 
 def sunk(state):
-    """Mean depth of the feet in the ground."""
+    """Return the mean depth of the feet in the ground [m]."""
     system = scenes.links()
     system.update(state.q, state.v)
     return -feet(system).detect(1.0).gap.mean()

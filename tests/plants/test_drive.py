@@ -1,4 +1,4 @@
-"""Drives close the loop within a control period: the motion is that of a spring and a damper, the limits hold."""
+"""Drives that close a loop within a control period move like a spring and a damper, within torque limits."""
 
 import numpy as np
 import pinocchio as pin
@@ -18,7 +18,7 @@ INERTIA = MASS * LENGTH**2
 
 
 def pendulum(limit=10.0, joint=pin.JointModelRY):
-    """A point mass on a rod that hangs high above the ground, with a drive in its hinge."""
+    """Return a point mass on a rod that hangs high above the ground, with a drive in its hinge."""
     model = pin.Model()
     at = pin.SE3(np.eye(3), np.array([0.0, 0.0, 2.0]))
     hinge = model.addJoint(0, joint(), at, "hinge")
@@ -41,7 +41,7 @@ def state(q, v=0.0):
 
 @pytest.mark.parametrize("period", [1e-3, 4e-3, 0.1])
 def test_a_driven_pendulum_swings_like_a_spring_and_damper_at_any_command_period(period):
-    """I q̈ = -(kp + m g l) q - kd q̇ at small angles, of one command for each `period`."""
+    """At small angles I q̈ = -(kp + m g l) q - kd q̇, with one command for each `period`."""
     kp, kd, start = 3.0, 0.05, 1e-3  # sin q = q to 2e-10
     decay, stiffness = kd / (2 * INERTIA), (kp + MASS * G * LENGTH) / INERTIA
     frequency = np.sqrt(stiffness - decay**2)
@@ -55,7 +55,7 @@ def test_a_driven_pendulum_swings_like_a_spring_and_damper_at_any_command_period
 
 
 def test_a_continuous_joint_goes_the_shorter_way_round():
-    """Its angle jumps from π to -π: it is as far from -3.1 rad as a joint with ends is from 2π - 3.1 rad."""
+    """A joint without ends jumps from π to -π; -3.1 rad is as far as 2π - 3.1 rad is for a joint with ends."""
     circle, line, start, wanted = pendulum(joint=pin.JointModelRUBY), pendulum(), 3.1, -3.1
     circle.reset(State(t=0.0, q=np.array([np.cos(start), np.sin(start)]), v=np.zeros(1)))
     line.reset(state(start))

@@ -45,7 +45,7 @@ def rotation(q: np.ndarray) -> np.ndarray:
 
 
 def flying(system: System, seed: int) -> State:
-    """A random configuration in the air with a random velocity."""
+    """Return a random configuration in the air with a random velocity."""
     rng = np.random.default_rng(seed)
     q = pin.integrate(system.model, scenes.home(system), 0.5 * rng.normal(size=18))
     q[2] = 1.0
@@ -54,7 +54,7 @@ def flying(system: System, seed: int) -> State:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_in_the_air_joint_torques_move_links_by_the_multibody_terms(name, quadruped):
-    """v⁺ = v + h M⁻¹ (Pᵀτ - c). For external simulators this tests that they simulate the same machine.
+    """v⁺ = v + h M⁻¹ (Pᵀτ - c). For external simulators this tests that they load the same machine.
 
     Plants that keep the momenta in the pose at the end differ from it by h² in the base, and in the base alone.
     """
@@ -136,7 +136,7 @@ def test_friction_stays_in_its_cone(name):
 
 @pytest.mark.parametrize("name", COULOMB)
 def test_feet_at_the_end_of_legs_have_their_set_friction(name):
-    """Some simulators treat the base unlike the other links; so here feet on links slide, with limp joints."""
+    """Feet on links slide while the joints have no torque; some simulators treat the base unlike other links."""
     mu = 0.05
     setup = quadruped_setup(mu)
     plant = make(name, setup)
@@ -169,7 +169,7 @@ def test_without_friction_nothing_holds_along_the_ground(name):
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in OUTSIDE])
 def test_a_sled_that_begins_in_the_ground_is_pushed_out_slowly(name):
-    """It gains the weight times the depth, and the energy of 0.1 m/s."""
+    """The energy grows at most by the weight times the depth and the kinetic energy at 0.1 m/s."""
     depth, speed = 1e-2, 0.1
     plant = make(name, machines.sled(plane(), 0.5))
     start = plant.reset(machines.sled_state(0.0, gap=-depth))
@@ -180,7 +180,7 @@ def test_a_sled_that_begins_in_the_ground_is_pushed_out_slowly(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_thrown_sled_only_loses_energy_and_comes_to_rest(name):
-    """Springs may give back the energy that they store, so the total never exceeds its value with slack springs."""
+    """Springs return at most the energy that they store; the total never exceeds its value with slack springs."""
     plant = make(name, machines.sled(plane(), 0.5))
     start = machines.sled_state(0.0, gap=5e-3)
     state = plant.reset(State(t=0.0, q=start.q, v=np.array([0.5, 0.3, -0.5, 1.0, -1.0, 1.0])))
@@ -193,7 +193,7 @@ def test_a_thrown_sled_only_loses_energy_and_comes_to_rest(name):
     if name in (*SOFT, "sap", "constraint"):
         assert max(energies) <= energies[0]
     elif name == "pybullet":
-        # undoes penetration at a share of it in each step, and pays for the lift
+        # corrects a share of the penetration in each step, which lifts the robot and adds energy
         assert rise < 2e-3 * fall
     else:
         # a millionth of a penetration undone is the solvers' own error
@@ -245,7 +245,7 @@ def test_the_sled_stands_on_a_height_map_where_our_terrain_is(name):
     # facets of 5 mm turn by at most 5 mm over the radius of curvature, 1/0.18 m
     np.testing.assert_allclose(forces.normal, normals, rtol=0, atol=2e-3)
     total = forces.force.sum(axis=0)
-    if name != "viscous":  # which slides for ever
+    if name != "viscous":  # which never stops sliding
         np.testing.assert_allclose(total, [0, 0, machines.SLED_MASS * G], rtol=0, atol=1e-3 * machines.SLED_MASS * G)
 
 
@@ -253,7 +253,7 @@ POINTS = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
 
 
 def pointed(ground) -> plants.Setup:
-    """The sled on four points."""
+    """Return the sled on four points."""
     system = machines.free_body(np.diag(machines.SLED_INERTIA))
     return plants.Setup(
         system=system, contacts=SphereContacts(system, ("body",) * 4, 0.0, ground, 0.5, offsets=POINTS), dt=H
@@ -343,7 +343,7 @@ def test_unusable_torques_and_times_are_refused_in_one_line(name):
     for push in ([np.nan, 0.0, 0.0], [1.0, 0.0], "hard"):
         with pytest.raises(InputError, match="the velocity of a push"):
             plant.push(push)
-    # and it is none the worse for it
+    # the plant still works afterwards
     assert np.isfinite(plant.step(np.zeros(12), H).q).all()
     for dt in (0.0, -H, np.nan):
         with pytest.raises(InputError, match="longest substep of a plant must be a positive number"):
@@ -351,7 +351,7 @@ def test_unusable_torques_and_times_are_refused_in_one_line(name):
 
 
 def spoiled(field, at, value):
-    """A state at home with some entries of one of its arrays replaced."""
+    """Return a state at home with some entries of one of its arrays replaced."""
     state = State(t=0.0, q=scenes.home(scenes.links()), v=np.zeros(18))
     getattr(state, field)[at] = value
     return state

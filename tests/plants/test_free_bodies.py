@@ -78,7 +78,7 @@ def test_balls_that_meet_go_on_together_with_their_momentum(model: ContactModel)
 
 @pytest.mark.parametrize("model", EVERY)
 def test_collisions_in_free_space_keep_both_momenta_and_lose_energy(model: ContactModel) -> None:
-    """Action is reaction, at one point, also between boxes, at any orientation."""
+    """Forces between two boxes are equal and opposite and act at one point, at any orientation."""
     rng = np.random.default_rng(0)
     bodies = [cube(f"cube{i}") if i % 2 else ball(f"ball{i}") for i in range(6)]
     plant = FreeBodies(bodies, dense(model), gravity=(0.0, 0.0, 0.0))
@@ -103,7 +103,7 @@ def test_collisions_in_free_space_keep_both_momenta_and_lose_energy(model: Conta
 
 
 def test_a_ball_between_walls_comes_to_rest_on_both() -> None:
-    """A V of two fixed slabs at 45 degrees: each carries m g / √2."""
+    """Two fixed slabs at 45 degrees form a V; each carries m g / √2."""
     half = np.pi / 8
     walls = [
         Obstacle(
@@ -190,7 +190,7 @@ def test_a_model_that_returns_no_number_is_detected() -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_contacts_are_solved_and_carry_the_weight() -> None:
-    """2500 cubes side by side; a step takes less than a second."""
+    """A step of 2500 cubes side by side takes less than a second."""
     cubes = FreeBodies([cube(f"cube{i}") for i in range(2500)], lambda p, c: sap.solve_sparse(p), terrain=plane())
     place = np.array([[0.15 * (i % 50), 0.15 * (i // 50), 0.05] for i in range(2500)])
     cubes.reset(BodyState.at_rest(place))
@@ -204,7 +204,7 @@ def test_ten_thousand_contacts_are_solved_and_carry_the_weight() -> None:
 
 
 def test_a_problem_has_the_impulses_of_the_last_step() -> None:
-    """Of two cubes one rests on the ground, the other lands on it; no contact, no impulse."""
+    """One cube rests on the ground and another lands on it; without contact there is no impulse."""
     problems: list[SparseProblem] = []
 
     def solve(problem: SparseProblem, contacts: BodyContacts) -> SparseSolution:
@@ -233,7 +233,7 @@ def test_a_problem_has_the_impulses_of_the_last_step() -> None:
 
 
 def test_a_step_of_sap_in_one_call_is_the_step_by_parts() -> None:
-    """Bodies that fall onto each other: states, contacts, problems, solutions and forces to the last bit."""
+    """Bodies that fall onto each other have bit-equal states, contacts, problems, solutions and forces."""
     parameters = sap.Parameters(tolerance=1e-6)
 
     def by_parts(problem: SparseProblem, contacts: BodyContacts) -> SparseSolution:

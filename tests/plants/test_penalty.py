@@ -32,12 +32,12 @@ def drop(**ground: float) -> Penalty:
 
 
 def depth(state: State) -> float:
-    """Depth of level feet in the ground [m]."""
+    """Return the depth of level feet in the ground [m]."""
     return float(machines.SLED_HEIGHT - state.q[2])
 
 
 def test_a_machine_sinks_by_a_millimetre_into_its_default_ground_without_overshoot():
-    """The formula of critical damping: 1 mm times 1 - (1 + ω t) exp(-ω t) with ω² = g / 1 mm."""
+    """Depth with critical damping is 1 mm times 1 - (1 + ω t) exp(-ω t) with ω² = g / 1 mm."""
     setup = machines.sled(plane(), 0.5, dt=1e-4)
     plant = plants.build("penalty", setup)
     plant.reset(machines.sled_state(0.0))
@@ -74,7 +74,7 @@ def test_endless_friction_holds_where_the_sled_would_slide():
 
 
 def test_with_drag_the_sled_slides_at_the_terminal_speed():
-    """At n D v = m g sin α; friction coefficients play no part, as in the original simulator."""
+    """Speed follows n D v = m g sin α, independent of friction coefficients, as in the original simulator."""
     slope = np.deg2rad(15.0)
     settings = plants.GroundSettings(penalty_friction="viscous", drag_n_s_m=50.0)
     speeds = []
@@ -93,7 +93,7 @@ def test_with_drag_the_sled_slides_at_the_terminal_speed():
 @given(st.floats(1e2, 1e6), st.floats(0.0, 1e4), st.floats(0.1, 100.0))
 def test_the_longest_stable_step_is_where_the_spectral_radius_passes_one(k, b, w):
     def radius(h: float) -> float:
-        """Spectral radius of (gap, velocity) -> v⁺ = v - h w (k gap + b v), gap⁺ = gap + h v⁺."""
+        """Return the spectral radius of (gap, velocity) -> v⁺ = v - h w (k gap + b v), gap⁺ = gap + h v⁺."""
         row = [-h * w * k, 1.0 - h * w * b]
         return float(np.abs(np.linalg.eigvals([[1.0 + h * row[0], h * row[1]], row])).max())
 
@@ -105,7 +105,7 @@ def test_the_longest_stable_step_is_where_the_spectral_radius_passes_one(k, b, w
 
 
 def reference(points, ground, springs, h, count):
-    """The fine steps in plain NumPy, contact by contact."""
+    """Compute the fine steps in plain NumPy, contact by contact."""
     velocity, acceleration, A, gap, mu = points
     stretch, touching = springs
     k, b, drag = ground

@@ -1,4 +1,4 @@
-"""The compiled plant step: whose contacts it takes, and what it leaves to the model in Python."""
+"""The compiled plant step: which contact detectors and models it serves, and when Python steps instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODELS = {
 
 
 class ThreeFeet(SphereContacts):
-    """Foot spheres of which the last is never found."""
+    """Foot spheres whose last contact is never detected."""
 
     def detect(self, margin):
         candidates = super().detect(margin)
@@ -74,11 +74,11 @@ def test_a_machine_that_falls_and_slides_moves_as_the_model_says(quadruped, name
 
 
 class AllFeet(SphereContacts):
-    """A detector of a user's own, for which nothing is done in one call."""
+    """A user's own detector, which the compiled step does not serve."""
 
 
 def test_one_call_moves_a_machine_with_stops_and_friction_as_its_parts_do(quadruped):
-    """It falls, lands, jumps, and bends its knees to their ends; each step begins where the parts have ended."""
+    """A robot falls, lands, jumps and bends its knees to their ends; both steps start from the same state."""
     home = scenes.home(quadruped)
     q, a = home.copy(), 12
     q[2] += 0.01

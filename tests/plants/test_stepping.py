@@ -75,7 +75,7 @@ def test_a_dropped_ball_lands_when_it_must_and_does_not_bounce():
 
 
 def flown(system, contacts, q, v, h, duration=1.0):
-    """Spin momentum and kinetic energy about the centre of mass, and the centre, before and after a flight."""
+    """Return spin momentum and kinetic energy about the centre of mass, and the centre, before and after a flight."""
     plant = Stepping(system, contacts, coulomb.solve, h)
     state = plant.reset(State(t=0.0, q=q, v=v))
     data, seen = system.model.createData(), []
@@ -91,7 +91,7 @@ def flown(system, contacts, q, v, h, duration=1.0):
 
 
 def test_a_machine_whose_joints_move_keeps_its_momenta_in_flight(quadruped):
-    """Its energy drifts at first order in h: 0.4 % in 0.3 s at 1 ms, with joints at 3 rad/s."""
+    """Energy drifts at first order in h; 0.4 % in 0.3 s at 1 ms, with joints at 3 rad/s."""
     contacts = SphereContacts(quadruped, scenes.FEET, scenes.RADIUS, plane(), 0.5)
     rng, q, drift = np.random.default_rng(0), scenes.home(quadruped).copy(), []
     q[2] = 20.0
@@ -120,7 +120,7 @@ def test_with_endless_friction_a_box_holds_on_a_slope_that_it_does_not_topple_fr
 
 
 def test_feet_that_cannot_all_hold_on_rough_ground_stay_above_it():
-    """Each foot asks for its own way out of the ground, and any two that stick leave one turn to the others."""
+    """Each foot needs its own way out of the ground; any two that stick leave the others one axis to turn about."""
     ground = height_map(0.02 * np.random.default_rng(0).uniform(size=(21, 21)), 0.05)
     setup = machines.sled(ground, machines.HOLDING)
     plant = plants.build("noslip", setup)
@@ -165,7 +165,7 @@ def test_forces_are_averages_over_the_period():
 
 
 def test_a_plant_gets_warm_whose_model_refuses_numbers_that_are_not_finite(quadruped):
-    """As SciPy does: the loop could not start."""
+    """SciPy refuses such numbers, and a loop could not start."""
 
     def model(problem, warm):
         if not np.isfinite(problem.kappa).all():

@@ -33,7 +33,7 @@ def go1():
 
 
 def thrown(name, torque, steps):
-    """go1 in the air with constant torques: the plant's states, and what it said of each step."""
+    """Return states of go1 in the air under constant torques, with forces and outcome of each step."""
     require(name)
     robot = go1()
     plant = plants.make(name, robot, mu=0.7)
@@ -47,13 +47,13 @@ def thrown(name, torque, steps):
 
 
 def bent(name):
-    """All calves driven against the ends of their joints."""
+    """Return torques that drive all calves against the ends of their joints."""
     return thrown(name, np.tile([0.0, 0.0, -6.0], 4), 250)
 
 
 @functools.cache
 def pendulum() -> tuple[System, SphereContacts]:
-    """1 kg at the end of 0.5 m, hanging from a hinge that ends at 0.5 rad."""
+    """Return a pendulum of 1 kg and 0.5 m, with a hinge that ends at 0.5 rad."""
     model = pin.Model()
     hinge = model.addJoint(0, pin.JointModelRY(), pin.SE3(np.eye(3), np.array([0.0, 0.0, 3.0])), "swing")
     inertia = pin.Inertia(1.0, np.array([0.0, 0.0, -0.5]), 0.01 * np.eye(3))
@@ -64,13 +64,13 @@ def pendulum() -> tuple[System, SphereContacts]:
 
 
 def beyond(system, states) -> float:
-    """How far joints pass their ends at most [rad]."""
+    """Return how far joints pass their ends at most [rad]."""
     angle = np.array([system.joint_positions(state.q) for state in states])
     return float(np.maximum(angle - system.limits.upper, system.limits.lower - angle).max())
 
 
 def fastest(system, states) -> float:
-    """The largest speed of a joint [rad/s]."""
+    """Return the largest speed of a joint [rad/s]."""
     return float(np.abs([system.joint_velocities(state.v) for state in states]).max())
 
 
@@ -83,7 +83,7 @@ def test_a_driven_pendulum_stays_at_the_end_of_its_hinge(name, torque):
     states = [plant.reset(State(t=0.0, q=np.zeros(1), v=np.zeros(1)))]
     for _ in range(400):
         states.append(plant.step(np.array([torque]), H))
-    # engines outside notice an end when it has been passed, at most by the way of one step
+    # external engines detect an end only after it is passed, by the motion of one step at most
     give = H * fastest(system, states) if name in OUTSIDE else 1e-7 * torque
     assert beyond(system, states) < give
     assert states[-1].q[0] == pytest.approx(0.5, abs=5e-6 * torque)
@@ -106,7 +106,7 @@ def test_a_joint_that_starts_beyond_its_end_is_not_thrown_back(name):
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize(("robot", "share"), [pytest.param("go1", 1.0, marks=pytest.mark.slow), ("links", 0.05)])
 def test_hostile_torques_do_not_take_joints_beyond_their_ends(name, robot, share):
-    """All motors at a share of their limits, in directions that change ten times a second."""
+    """All motors run at a share of their limits, in directions that change ten times a second."""
     require(name)
     robot, rng = robots.load(robot), np.random.default_rng(0)
     system, plant = robot.system(), plants.make(name, robot, mu=0.7)
@@ -149,7 +149,7 @@ def test_a_joint_comes_to_rest_at_its_end(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_stops_push_the_two_links_of_their_joint_and_nothing_else(name):
-    """So they change no momentum, and are no contact forces."""
+    """Ends of joints change no momentum and are no contact forces."""
     system = go1().system()
     states, notes = bent(name)
     data = system.model.createData()

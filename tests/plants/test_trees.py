@@ -1,4 +1,4 @@
-"""Machines and bodies under one roof: weights are carried, springs act within the step, momentum is kept."""
+"""Machines and bodies in one plant: weights are carried, springs act within the step, momentum is kept."""
 
 import coal
 import numpy as np
@@ -16,7 +16,7 @@ G, H = 9.81, 5e-3
 
 
 def lift() -> System:
-    """A platform of 2 kg that slides along z."""
+    """Return a platform of 2 kg that slides along z."""
     model = pin.Model()
     joint = model.addJoint(0, pin.JointModelPZ(), pin.SE3.Identity(), "lift")
     model.addJointFrame(joint)
@@ -25,7 +25,7 @@ def lift() -> System:
 
 
 def scene(stiffness: float, tolerance: float = 1e-8) -> tuple[Trees, Drive]:
-    """A cube of 1 kg on the platform, and the drive that holds the platform at 0."""
+    """Return a cube of 1 kg on the platform, and the drive that holds the platform at 0."""
     machine = lift()
     platform = Part(
         name="platform",

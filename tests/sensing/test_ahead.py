@@ -12,7 +12,7 @@ H = 1e-3
 
 
 class Mass:
-    """A unit mass on a line, and the gravity that it falls with."""
+    """A unit mass that falls on a vertical line."""
 
     last = None
 

@@ -1,4 +1,4 @@
-"""Which feet stand: by plan, geometry, force, and by their majority."""
+"""Which feet stand by plan, by geometry, by force, and by a majority of these."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UP = np.array([0.0, 0.0, 1.0])
 
 
 def felt(loads):
-    """A state in which foot i is pressed with loads[i] newtons; zero is no contact."""
+    """Return a state in which foot i is loaded with loads[i] newtons; zero is no contact."""
     feet = np.flatnonzero(loads)
     forces = ContactForces(identity=feet, force=np.outer(np.array(loads)[feet], UP), normal=np.tile(UP, (len(feet), 1)))
     return State(t=0.0, q=np.zeros(0), v=np.zeros(0), forces=forces)

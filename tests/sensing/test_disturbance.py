@@ -1,4 +1,4 @@
-"""Delay, bias and noise: as much as was asked for."""
+"""Delay, bias and noise have the requested size."""
 
 from __future__ import annotations
 

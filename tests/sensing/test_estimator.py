@@ -33,7 +33,7 @@ def skew(a):
 
 
 def plainly(x, z, h):
-    """The same filter with matrices: F and Q, feet that land, then all measurements at once."""
+    """Compute the same filter with dense matrices: F and Q, feet that land, then all measurements at once."""
     r, v, C, b_f, b_w, p, P, stood = (np.array(part) for part in x)
     k, felt, w = len(P), C @ (z.f - b_f), z.w - b_w
     F, Q = np.eye(k), np.zeros((k, k))
@@ -107,7 +107,7 @@ def standing_state(system, t):
 
 
 def resting(system, seconds, gyro=(0.0, 0.0, 0.0), accelerometer=(0.0, 0.0, 0.0), move=None):
-    """The filter, and what it finds, after a machine has stood still; the plant lies about all of its base."""
+    """Return the filter and its estimate after a machine has stood still; the plant reports a wrong base."""
     start = standing_state(system, 0.0)
     if move is not None:
         start = structs.replace(start, q=move(start.q))
@@ -132,7 +132,7 @@ def test_at_rest_the_bias_of_the_gyroscope_is_learnt(quadruped):
     # 1 mm per reading of feet 0.2 m from the middle, over 4 s: far below 1e-3 rad/s
     np.testing.assert_allclose(believes.estimate.b_w, bias, atol=5e-4)
     np.testing.assert_allclose(result.v[3:6], 0.0, atol=5e-4)
-    # it turned by the bias until it was known
+    # the estimate turned by the bias until the bias was estimated
     assert 2 * np.linalg.norm(result.q[3:6] - start.q[3:6]) < 2e-3
 
 
@@ -163,7 +163,7 @@ def test_results_do_not_depend_on_position_and_heading(quadruped):
 
 
 def turned(system, seed):
-    """A configuration near home, tilted and turned, and the rotation of its base."""
+    """Return a configuration near home, tilted and turned, and the rotation of its base."""
     q = pin.integrate(system.model, scenes.home(system), 0.3 * np.random.default_rng(seed).normal(size=18))
     return q, pin.Quaternion(q[6], q[3], q[4], q[5]).matrix()
 
@@ -207,7 +207,7 @@ def test_an_estimate_begins_with_the_feet_of_the_initial_state(quadruped):
 
 
 def test_the_accelerometer_feels_gravity_at_rest_and_nothing_in_free_fall(quadruped):
-    """In axes that turn with the base."""
+    """The axes of measurement turn with the base."""
     rng = np.random.default_rng(0)
     q = pin.integrate(quadruped.model, scenes.home(quadruped), rng.normal(size=18))
     R = pin.Quaternion(q[6], q[3], q[4], q[5]).matrix()
@@ -276,7 +276,7 @@ def test_a_trot_knows_itself_without_sensors_in_its_feet(tmp_path, robot):
 
 @pytest.mark.slow
 def test_forces_by_torque_know_the_rotors_of_the_joints(tmp_path):
-    """Without them feet were taken to carry what turns the rotors: the estimate was off by 5 cm/s, and leaned."""
+    """Without rotor inertia the torque that turns rotors counts as foot force; the velocity error was 5 cm/s."""
     sensing = Sensing(base="estimated", forces="estimated")
     config = WalkConfig(robot="go1", duration_s=1.0, sensing=sensing, actuators=ActuatorSettings(kind="robot"))
     metrics = record_walk(WalkScene.of(config), tmp_path / "run")

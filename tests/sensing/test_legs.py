@@ -1,4 +1,4 @@
-"""What the legs tell: where feet are, how they turn, and what they carry."""
+"""Positions, turning and loads of feet, from joint measurements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def feet():
 
 
 def drawn(system, seed):
-    """Configuration, velocity, acceleration and orientation of a machine that tumbles."""
+    """Return configuration, velocity, acceleration and orientation of a machine that tumbles."""
     rng = np.random.default_rng(seed)
     q = pin.integrate(system.model, scenes.home(system), 0.3 * rng.normal(size=18))
     return q, rng.normal(size=18), 5.0 * rng.normal(size=18), orientation(q)

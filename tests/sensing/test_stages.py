@@ -1,4 +1,4 @@
-"""What a loop asks of sensing: stages in their order, and a source of contacts."""
+"""Sensing stages in their order, and a source of contacts, as a loop uses them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Moving(NamedTuple):
         contacts: Its feet.
         q: Configuration in Pinocchio's layout.
         v: Velocity, whose order is the system's for these robots, shape (m,).
-        at: Where its joints are.
+        at: Positions of its joints.
     """
 
     system: System
@@ -34,7 +34,7 @@ class Moving(NamedTuple):
 
 
 def moving(rng: np.random.Generator, robot: str = "go1", *, bend: float = 0.1, speed: float = 1.0) -> Moving:
-    """Return a robot near its home pose, anywhere in the world, in any motion."""
+    """Return a robot near its home pose, with a random base position and velocity."""
     description = robots.load(robot)
     contacts = description.contacts(0.6)
     system = contacts.system

@@ -1,4 +1,4 @@
-"""The motion that tasks ask for, against its optimality conditions and a general solver."""
+"""The accelerations that tasks demand, against optimality conditions and a general solver."""
 
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ def contact_rows(of: Moving, stand):
 
 
 def problem(rng, of: Moving, stand, *, strict: bool = False):
-    """Rows of tasks that contradict each other, joints' reference and contact rows with their accelerations."""
+    """Return contradicting task rows, the joints' reference, and contact rows with their accelerations."""
     base, foot = tasks.Frame("trunk", strict=strict), tasks.Frame("FR_foot", "position", weight=[3.0, 0.0, 0.5])
     targets, joint_weight = gather([base, foot, tasks.CoM(weight=0.3), tasks.Posture(weight=0.02)], of.system, of.q)
     targets.position[:] += 0.1 * rng.standard_normal(targets.position.shape)
@@ -43,7 +43,7 @@ def problem(rng, of: Moving, stand, *, strict: bool = False):
 
 
 def oracle(rows: Rows, strict, constants):
-    """The joints' accelerations of the program without inequalities, by a null space and least squares."""
+    """Return joint accelerations of the program without inequalities, by a null space and least squares."""
     m, a = strict.shape[1], rows.joints.size
     hard = np.isinf(rows.weight)
     strict, constants = np.vstack([strict, rows.A[hard]]), np.r_[constants, rows.y[hard]]
@@ -107,7 +107,7 @@ def limited(of: Moving, J, d, limit) -> Dynamics:
 
 
 class Program(NamedTuple):
-    """The program over x = (a, F / unit): ½ xᵀP x + qᵀx + constant with E x = e and C x ≥ c."""
+    """Return the program over x = (a, F / unit): ½ xᵀP x + qᵀx + constant with E x = e and C x ≥ c."""
 
     P: Array
     q: Array
@@ -122,7 +122,7 @@ class Program(NamedTuple):
 
 
 def stated(dynamics: Dynamics, rows: Rows, unit) -> Program:
-    """The program as `idcontrol.tasks.program` states it, written anew."""
+    """Return the program that `idcontrol.tasks.program` states, written independently."""
     M, J, mu = dynamics.M, dynamics.J, (1.0 - INSIDE) * dynamics.mu
     (r, m), n, a = J.shape, mu.size, rows.joints.size
     hard, joint = np.isinf(rows.weight), np.eye(m, m + r)[m - a :]
@@ -148,7 +148,7 @@ def stated(dynamics: Dynamics, rows: Rows, unit) -> Program:
 
 
 def by_clarabel(program: Program):
-    """Its solution, None where there is none, and whether Clarabel is sure."""
+    """Return the solution, None where there is none, and whether Clarabel reports full accuracy."""
     clarabel, sparse = pytest.importorskip("clarabel"), pytest.importorskip("scipy.sparse")
     settings = clarabel.DefaultSettings()
     settings.verbose = False

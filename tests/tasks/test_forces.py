@@ -1,4 +1,4 @@
-"""Targets of contact forces: which forces are chosen, and that the motion stays."""
+"""Targets of contact forces: which forces are chosen, with the motion unchanged."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ H, FOOT = 1e-3, "left_sole_link"
 
 
 def talos(load, name="id-coulomb-qp", **settings):
-    """A standing talos with a force task, and its weight."""
+    """Return a standing talos with a force task, and its weight."""
     robot = robots.load("talos")
     trunk = [tasks.CoM(), tasks.Frame("torso_2_link", "orientation"), tasks.Posture(kp=30.0, weight=1e-4)]
     built = controllers.make(name, robot, mu=0.6, tasks=[*trunk, load], settings=InverseSettings(**settings))
@@ -22,7 +22,7 @@ def talos(load, name="id-coulomb-qp", **settings):
 
 
 def motion(robot, mu, state, command):
-    """Velocities after a period, from torques and predicted forces by the equations of motion, shape (m,)."""
+    """Return velocities after a period, by the equations of motion with predicted forces, shape (m,)."""
     contacts = robot.contacts(mu)
     system = contacts.system
     system.update(state.q, state.v)
@@ -73,7 +73,7 @@ def test_a_wrench_about_a_sole_is_reached():
 
 
 def nearest(robot, mu, state, load, target, limit, a):
-    """The force on a foot that is nearest to a target among all that give accelerations a, by Clarabel [N]."""
+    """Return the foot force nearest to a target among all that give accelerations a, by Clarabel [N]."""
     cp = pytest.importorskip("cvxpy")
     contacts = robot.contacts(mu)
     system = contacts.system

@@ -1,4 +1,4 @@
-"""Rows of tasks against Pinocchio's Jacobians and drifts, and against what motion does."""
+"""Rows of tasks against Pinocchio's Jacobians and drifts, and against finite differences of motion."""
 
 import numpy as np
 import pinocchio as pin
@@ -22,14 +22,14 @@ def rows(of: Moving, *listed: tasks.Task):
 
 
 def standing_axes(of: Moving):
-    """Acceleration of a base's linear velocity in fixed axes, for v̇ = 0 in the axes of the body."""
+    """Return the acceleration of a base's linear velocity in fixed axes, for v̇ = 0 in the axes of the body."""
     turn = np.zeros(of.v.size)
     turn[:3] = np.cross(of.v[3:6], of.v[:3])
     return turn
 
 
 def fresh(of: Moving):
-    """Pinocchio's data at the state, with accelerations at v̇ = 0."""
+    """Return Pinocchio's data at the state, with accelerations at v̇ = 0."""
     data = of.system.model.createData()
     pin.forwardKinematics(of.system.model, data, of.q, of.v, np.zeros(of.v.size))
     pin.updateFramePlacements(of.system.model, data)
@@ -112,7 +112,7 @@ def test_a_motion_that_obeys_the_rows_follows_the_reference():
 
 
 def relative(of: Moving, q, v, frame: str, base: str):
-    """Where a frame is in another one, and how it moves there: v and ω in the other's axes, shape (6,)."""
+    """Return the pose of a frame in another one, and its v and ω there in the other's axes, shape (6,)."""
     model, data = of.system.model, of.system.model.createData()
     pin.forwardKinematics(model, data, q, v)
     pin.updateFramePlacements(model, data)
