@@ -618,17 +618,31 @@ def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArray
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
-def ramp_weights(identity: Integers, inputs: Inputs, ramp_s: float, arena: Arena) -> Array:
+def ramp_weights(identity: Integers, patch: Integers, inputs: Inputs, ramp_s: float, arena: Arena) -> Array:
     """Return weights on the impulses of feet close to lift-off or touchdown, shape (n,) (planner.md, section 7).
 
-    ``RAMP_WEIGHT (1 - t / ramp_s)³`` with t to lift-off or since touchdown; zeros if `ramp_s` is 0.
+    ``k RAMP_WEIGHT (1 - t / ramp_s)³`` with t to lift-off or since touchdown and k contacts of the same foot; zeros if
+    `ramp_s` is 0.
+
+    Args:
+        identity: The n contacts.
+        patch: Foot that each belongs to, by its identity; empty if each is its own foot.
+        inputs: Provides the times.
+        ramp_s: Length of a ramp [s].
+        arena: Arena for all arrays.
     """
-    out: Array = zeros(arena, identity.shape[0])
+    n = identity.shape[0]
+    out: Array = zeros(arena, n)
     if ramp_s > 0.0:
-        for i in range(identity.shape[0]):
+        for i in range(n):
             t = min(inputs.to_liftoff[identity[i]], inputs.since_touchdown[identity[i]])
             share = min(max(1.0 - t / ramp_s, 0.0), 1.0)
             out[i] = RAMP_WEIGHT * share * share * share
+            # k corners with a k-th of the load each cost a k-th of what one contact with the whole load does
+            corners = 1 if patch.shape[0] == 0 else 0
+            for k in range(n if patch.shape[0] > 0 else 0):
+                corners += patch[identity[k]] == patch[identity[i]]
+            out[i] *= corners
     return out
 
 
@@ -781,7 +795,7 @@ def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> Assembl
     J, goal, known = contacts.jacobian, target, vector(arena, 0)
     if machine.patch.shape[0] > 0:
         J, goal = as_rigid(contacts, machine.patch, terms.free.shape[0], target, arena)
-    weight = ramp_weights(contacts.identity, inputs, machine.rule.ramp_s, arena)
+    weight = ramp_weights(contacts.identity, machine.patch, inputs, machine.rule.ramp_s, arena)
 
     if machine.tasks.targets.kind.shape[0] > 0:
         b = free_velocities(machine.tasks, terms.M, terms.bias, wished(machine, v, b, J, goal, arena), arena)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from idcontrol.controllers import InverseSettings, schemes, step
 from idcontrol.controllers.feedback import Gains, nearing
 from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.inverse import InverseDynamics
-from idcontrol.controllers.step import JointLaw, MachineTerms, demand
+from idcontrol.controllers.step import RAMP_WEIGHT, JointLaw, MachineTerms, demand, ramp_weights
 from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.kernels.arena import HEAP
 from idcontrol.types import Status
@@ -218,6 +219,18 @@ def test_a_foot_that_has_settled_rests(quadruped):
         for state, reference in steps(quadruped, np.random.default_rng(3))
     ]
     assert np.median(differences) > 1e-3
+
+
+def test_ramp_counts_the_load_of_a_sole_as_that_of_a_point_foot():
+    """Corners that share a load F evenly cost ``Σ w_i (F/k)²``: as much as one contact with the load F."""
+    times = SimpleNamespace(to_liftoff=np.full(5, np.inf), since_touchdown=np.full(5, 0.01))
+    point = ramp_weights.py_func(np.array([2]), np.zeros(0, dtype=np.int64), times, 0.025, HEAP)
+    assert point == pytest.approx([RAMP_WEIGHT * 0.6**3])
+    for standing in ([0, 1, 2, 3, 4], [0, 3, 4]):  # the last one is a point foot beside a sole of four corners
+        weight = ramp_weights.py_func(np.array(standing), np.array([0, 0, 0, 0, 1]), times, 0.025, HEAP)
+        corners = weight[:-1]
+        assert corners.sum() / corners.size**2 == pytest.approx(point[0])
+        assert weight[-1] == pytest.approx(point[0])
 
 
 @pytest.mark.parametrize("name", SCHEMES)
