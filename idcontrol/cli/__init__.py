@@ -94,7 +94,7 @@ class Grouped(click.Group):
 @click.version_option(package_name="idcontrol", message="%(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Motor torques for robots in contact: run experiments, inspect their records, check robots."""
+    """Motor torques for robots in contact: run and inspect experiments, check robots."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
