@@ -84,7 +84,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
     with contextlib.redirect_stdout(io.StringIO()) as said:
         for _, text in (block for block in blocks("python") if block[0] == page):
             exec(compile(text, page, "exec"), names)
-    for promised in re.findall(r"^print\(.*#> (.*)$", PAGES[page], flags=re.M):
+    for promised in re.findall(r"^print\(.*# > (.*)$", PAGES[page], flags=re.M):
         assert promised in said.getvalue()
 
 

@@ -34,7 +34,7 @@ DOCS = Path(__file__).parent
 COMMANDS = {
     "trot": "idcontrol run trot --duration 4",
     "rough": "idcontrol run rough --duration 4",
-    "walk": "idcontrol run walk",
+    "walk": "idcontrol run walk --robot g1",
     "sway": "idcontrol run sway --robot g1",
     "squat": "idcontrol run squat",
     "lift": "idcontrol run lift",
@@ -68,8 +68,10 @@ DATA = {"standing": "tsid/bin/python", "tosses": "cube_tosses.npz", "icub-forces
 """Data files that commands read; if a file is missing, the existing picture is kept."""
 SIZE = (360, 540)
 """Height and width of a picture in pixels."""
-IN_3D = {"trot": SIZE, "rough": SIZE, "grasp": SIZE, "jar": (1080, 1620)}
+IN_3D = {"trot": SIZE, "rough": SIZE, "walk": (1200, 1200), "grasp": SIZE, "jar": (1080, 1620)}
 """Experiments shown in 3-D, with height and width in pixels before cropping."""
+CROPPED = {"walk": (330, 400, 830, 850)}
+"""Experiments whose picture is cropped to a box: left, top, right, bottom [pixels]."""
 FILM_FROM_S, FILM_S, FILM_SPEED, FILM_FRAMES_PER_S = 1.0, 0.6, 0.25, 10
 """Film of the trot: start and length in the run's time [s], speed, frames per second."""
 
@@ -128,8 +130,11 @@ def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
     t = run.arrays["t"]
     (frame,) = rendered(folder, [float(t[len(t) // 2])], profile, IN_3D[name])
     image = Image.fromarray(frame)
+    image = image.crop(CROPPED.get(name, (0, 0, *image.size)))
     blank = Image.new(image.mode, image.size, image.getpixel((0, 0)))
-    image.crop(ImageChops.difference(image, blank).getbbox()).quantize(128).save(out / f"{name}.png", optimize=True)
+    image = image.crop(ImageChops.difference(image, blank).getbbox())
+    # an octree keeps rare colours, here those of the arrows; the median cut drops them
+    image.quantize(128, method=Image.Quantize.FASTOCTREE).save(out / f"{name}.png", optimize=True)
     return out / f"{name}.png"
 
 
