@@ -21,19 +21,29 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def settings() -> str:
-    """Return every setting of the loop and of experiments: one table per configuration, the trot's first."""
+    """Return one table per configuration: the trot's, the loop's, then the others without rows of the trot's."""
     sharing: dict[type, list[str]] = {}
     for name in sorted(entry_points(EXPERIMENTS), key=lambda name: (name != "trot", name)):
         sharing.setdefault(type(load_experiment(name).presets["default"]), []).append(name)
-    walks, *others = (
-        _settings_of(", ".join(names), load_experiment(names[0]).presets["default"]) for names in sharing.values()
-    )
-    return "\n\n".join((walks, _settings_of("The loop", LoopSettings(), "loop."), *others))
+    tables = {", ".join(names): _rows(load_experiment(names[0]).presets["default"]) for names in sharing.values()}
+    first, *others = tables
+    parts = [_section(first, tables[first]), _section("The loop", _rows(LoopSettings(), "loop."))]
+    for heading in others:
+        same = [row for row in tables[heading] if row in tables[first]]
+        parts.append(_section(heading, [row for row in tables[heading] if row not in same]))
+        if same:
+            parts.append(f"As for the trot: {', '.join(row[0] for row in same)}.")
+    return "\n\n".join(parts)
 
 
-def _settings_of(heading: str, config: Any, prefix: str = "") -> str:
-    """Return a table with one row for each value of a configuration."""
-    rows = (
+def _section(heading: str, rows: Sequence[Sequence[str]]) -> str:
+    """Return a heading and a table of settings."""
+    return f"## {heading}\n\n" + markdown(("setting", "default", "range", "meaning"), rows)
+
+
+def _rows(config: Any, prefix: str = "") -> list[tuple[str, ...]]:
+    """Return one row for each value of a configuration."""
+    return [
         (
             f"`{one.key}`",
             (f"`{one.default}`" if one.default else "") + (f" [{one.unit}]" if one.unit else ""),
@@ -41,8 +51,7 @@ def _settings_of(heading: str, config: Any, prefix: str = "") -> str:
             _cell(one.meaning),
         )
         for one in each_setting(config, prefix)
-    )
-    return f"## {heading}\n\n" + markdown(("setting", "default", "range", "meaning"), rows)
+    ]
 
 
 def _markdown(text: str) -> str:

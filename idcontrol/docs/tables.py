@@ -73,11 +73,11 @@ def _bench_row(row: dict[str, Any]) -> list[str]:
 
 
 def machine() -> str:
-    """Return computer and date of the times of `bench`."""
+    """Return computer and commit of the times of `bench`."""
     bench = _bench()
     of = bench["machine"]
     return (
-        f"Taken on {of['when'][:10]} at commit `{of['commit']}`: {of['processor']}, {of['cores']} cores, "
+        f"Taken at commit `{of['commit']}`: {of['processor']}, {of['cores']} cores, "
         f"load {of['load']:.1f}, Python {of['python']}. The floor was {bench['floor_us']:.1f} µs."
     )
 
