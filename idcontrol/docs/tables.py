@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ def differing() -> str:
             if one["source"] == source and not one["verdict"].startswith("agrees")
         ]
         if rows:
-            parts += [f"### {source}", markdown(["", "printed", "found", "verdict"], rows)]
+            parts += [f"### {source}", markdown(["", "printed", "found", "differs"], rows)]
     return "\n\n".join(parts)
 
 
@@ -129,12 +130,15 @@ def _papers() -> dict[str, Any]:
 
 
 def _value(value: Any) -> str:
-    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+    """Return a number or text in a cell; a walk that missed its path keeps the count of waypoints alone."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "–" if value is None else re.sub(r": came [^;]*", "", str(value)).replace("|", "\\|")
 
 
 def _linked(verdict: str) -> str:
-    """Return the verdict with its page, in brackets, as a link."""
-    kind, bracket, page = verdict.partition(" (")
+    """Return "derived", with a link to the page in brackets, or "unexplained"."""
+    kind, bracket, page = verdict.removeprefix("differs, ").removeprefix("as ").partition(" (")
     return f"[{kind}]({page.removesuffix(')')})" if bracket else kind
 
 
