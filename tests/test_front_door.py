@@ -158,7 +158,7 @@ def test_a_run_describes_itself_and_draws_requested_plots(monkeypatch, tmp_path)
         run.plot.torques(joints=["knee"])
     with pytest.raises(InputError, match="has no row; the run lasts"):
         run.plot.torques(window=(5.0, 6.0))
-    with pytest.raises(InputError, match="is no walk"):
+    with pytest.raises(InputError, match="is not a walk"):
         idc.run("pendulum", duration_s=0.01).plot  # noqa: B018
 
 

@@ -157,7 +157,7 @@ def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
     if settings.peer is not None and not settings.arm and not sys.stdin.isatty():
         _open(settings).close()  # refuse an unusable address before anything starts
         raise InputError(
-            f"the machine at {settings.peer} moves only once somebody arms it: run at a terminal and press Enter, "
+            f"the machine at {settings.peer} moves only after it is armed: run at a terminal and press Enter, "
             "or give --arm to have it armed as soon as it is ready"
         )
     if viewer is not None and settings.transport == "inprocess":
@@ -297,7 +297,7 @@ class _Work:
         assert process.stdout is not None
         if not process.stdout.readline():
             process.communicate()
-            raise InputError("the view of the loop could not start; what it says is above")
+            raise InputError("the view of the loop could not start; its messages are above")
         return process
 
     def _rehearse(self, parts: Parts) -> State:
@@ -469,7 +469,7 @@ class _Work:
             raise InputError(line)
         if self.wire.floating and self.settings.sensing.base == "plant" and not newest.values[1:4].any():
             raise InputError(
-                f"the machine at {self.settings.peer} does not know where its base is: "
+                f"the machine at {self.settings.peer} does not report its base position: "
                 "--set loop.sensing.base=estimated, and --set loop.sensing.forces=estimated where its feet feel nothing"
             )
 

@@ -50,13 +50,13 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
     """
     names = system.actuated_names
     if system.joint_circle.any():
-        raise InputError("a robot whose joints turn without end cannot be put into another order")
+        raise InputError("a robot with continuous joints cannot have another order of joints; leave loop.joints out")
     # position p of the machine is joint `listed[p]`; joint i is at position `place[i]`
     listed = _permutation("joints", names, order.joints)
     walked = _permutation("feet", feet, order.feet or feet)
     for name in (*order.turned, *order.offset_rad):
         if name not in names:
-            raise InputError(f"{name} is no joint of {wire.robot}; its joints are {', '.join(names)}")
+            raise InputError(f"{name} is not a joint of {wire.robot}; its joints are {', '.join(names)}")
     place, a = np.argsort(listed), len(names)
     sign = np.array([-1.0 if name in order.turned else 1.0 for name in names])
     offset = np.array([order.offset_rad.get(name, 0.0) for name in names])

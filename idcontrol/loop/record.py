@@ -279,7 +279,7 @@ class Scribe:
     def _end_speed(self, recorded: Mapping[str, Array]) -> float | None:
         """Return the largest speed of the base after the last torque of the drives.
 
-        None if no such tick is recorded.
+        The speed is None if no such tick is recorded.
         """
         ends = recorded["mode"] >= Mode.DAMPED
         if not (self._session.system.floats and ends.any()):

@@ -61,10 +61,10 @@ class Signal(enum.Enum):
     ARM = "the operator allows torques"
     START = "torques may flow"
     DONE = "the machine carries itself"
-    RECOVER = "the operator wants to begin anew, and there is no fault"
+    RECOVER = "the operator requests a restart, and there is no fault"
     REST = "the machine rests, or has braked for long enough"
     DAMP = "brake"
-    STOP = "end at once"
+    STOP = "stop immediately"
 
 
 TRANSITIONS: Mapping[tuple[Mode, Signal], Mode] = MappingProxyType(
@@ -137,8 +137,8 @@ NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() fo
 MEANINGS: Mapping[Fault, str] = MappingProxyType(
     {
         Fault.OVERRUN: "ticks took longer than their period, or cycles were missed",
-        Fault.SILENT: "nothing was heard of the other side for too long",
-        Fault.NOT_FINITE: "torques or states were no finite numbers",
+        Fault.SILENT: "no datagram came from the other side for too long",
+        Fault.NOT_FINITE: "torques or states were not finite",
         Fault.RAISED: "planner or controller raised an error",
         Fault.HUNG: "planner or controller did not return in time",
         Fault.FALLBACK: "the controller found no solution and fell back",
@@ -154,7 +154,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.VOLTAGE: "the supply's voltage was too low or too high",
         Fault.ESTOP: "the emergency stop was pressed",
         Fault.QUATERNION: "the base's quaternion was not of unit norm",
-        Fault.POSE: "the machine cannot begin from where its joints are",
+        Fault.POSE: "the machine cannot start from its joint positions",
     }
 )
 """The faults in words, for reports."""

@@ -424,7 +424,7 @@ def _firming(
 def _onto_cones(mu: Array, part: float, f: Array) -> bool:  # pragma: no cover - compiled
     """Project impulses onto cones with the fraction `part` of the friction.
 
-    Return True if they were within the full cones.
+    Returns True if the impulses were within the full cones.
     """
     n, within = mu.shape[0], True
     for i in range(n):

@@ -46,9 +46,9 @@ differ by less takes large, useless forces (math.md, section 4.2). Faster rows c
 
 MOVING: Final = "rows that should hold move"
 """Note: the roles are consistent, but rows that were dropped as nearly dependent move."""
-UNSETTLED: Final = "which contacts stick did not settle"
+UNSETTLED: Final = "the set of sticking contacts is undecided"
 """Note: the search ended before every set was decided."""
-CONTRADICTED: Final = "whichever contacts stick, one of them slips or parts, or another presses"
+CONTRADICTED: Final = "no set of sticking contacts is consistent"
 """Note: no set of sticking contacts is consistent; all sets were tried."""
 
 _NOTES: Final = ("", MOVING, SQUEEZE, CONTRADICTED, UNSETTLED)

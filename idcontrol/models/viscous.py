@@ -124,7 +124,7 @@ def _drag(problem: StepProblem) -> tuple[Integers, Integers, Array]:
     """Return the tangent axis (1 or 2), contact and h μ_v of every row with drag."""
     contacts = problem.contacts
     if not np.isfinite(contacts.damping).all():
-        raise InputError("viscous model: drag must be finite; use the model no_slip where nothing slips")
+        raise InputError("viscous model: drag must be finite; use the model no_slip for contacts that never slip")
     closed = np.flatnonzero((contacts.gap <= CLOSED_GAP) & (contacts.damping > 0.0))
     return np.repeat([1, 2], closed.size), np.tile(closed, 2), problem.h * np.tile(contacts.damping[closed], 2)
 

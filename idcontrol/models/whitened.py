@@ -293,7 +293,7 @@ def _recover_finite(
     return v_plus, impulse, finite, balances(w.M, w.kappa, w.rows, w.free, v_plus, f)
 
 
-INEXACT: Final = "some contact obeys its law to fewer digits than is called solved"
+INEXACT: Final = "a contact obeys its law to fewer digits than the tolerance"
 """Note: the impulses are kept although a contact misses the tolerance in its own scale; with zero impulses a robot
 would fall through the ground.
 """

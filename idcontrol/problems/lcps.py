@@ -52,7 +52,7 @@ def normal_rows(problem: StepProblem) -> tuple[Array, Array]:
 def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
     """Return the whitened edge rows of the friction pyramids and their constants (math.md, 7.3).
 
-    Row N alone if μ = 0.
+    A contact with μ = 0 has only its row N.
     """
     reduction, mu = whiten(problem), problem.contacts.mu
     rough, n = mu > 0.0, mu.size
@@ -71,7 +71,7 @@ def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
 def excluded(rows: Array, r: Array) -> bool | None:
     """True if no y has ρ y + r ≥ 0; None if undecided.
 
-    A linear program searches a certificate c ≥ 0 with ρᵀc = 0 and r·c < 0.
+    A linear program searches for a certificate c ≥ 0 with ρᵀc = 0 and r·c < 0.
     """
     lengths = np.linalg.norm(rows, axis=1)
     lengths[lengths < 1e-9 * max(float(lengths.max()), 1e-300)] = 1.0

@@ -135,7 +135,7 @@ def walk(robot: str, plant: str, periods: int) -> RecordedWalk:
         for tick in itertools.islice(simulated.ticks(SETTLING + periods), SETTLING, None)
     ]
     if moments[-1].state.q[2] < 0.5 * simulated.start.q[2]:
-        raise InputError(f"{robot} falls on the plant {plant}: a bench needs a walk")
+        raise InputError(f"{robot} falls on the plant {plant}; choose a plant on which it walks")
 
     def machine() -> tuple[System, SphereContacts]:
         observer = scene.observer()

@@ -109,15 +109,15 @@ def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
             refuse_newer({"schema": facts.schema}, path)
             datasets = {name: _dataset(file, name) for name in file}
             if sum(dataset.nbytes for dataset in datasets.values()) > DEFLATION * path.stat().st_size:
-                raise InputError(f"{path} is damaged or not ours: it holds less than its datasets claim")
+                raise InputError(f"{path} is damaged or not a record: it holds less than its datasets claim")
             arrays = {name: np.ascontiguousarray(dataset[...]) for name, dataset in datasets.items()}
             units = {name: str(dataset.attrs.get("units", "")) for name, dataset in datasets.items()}
     except (OSError, KeyError, ValueError, TypeError, RuntimeError, MemoryError) as error:  # h5py raises all of these
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path} is damaged or not ours: {str(error).partition(chr(10))[0]}") from error
+        raise InputError(f"{path} is damaged or not a record: {str(error).partition(chr(10))[0]}") from error
     if len({len(array) for array in arrays.values()}) > 1:
-        raise InputError(f"{path} is damaged or not ours: its channels have different numbers of rows")
+        raise InputError(f"{path} is damaged or not a record: its channels have different numbers of rows")
     return facts, arrays, units
 
 
@@ -133,7 +133,7 @@ def _dataset(file: h5py.File, name: str) -> h5py.Dataset:
     elif file[name].dtype != np.float64 or not file[name].shape:
         what = "no array of float64"
     if what is not None:
-        raise InputError(f"{file.filename} is damaged or not ours: {name!r} is {what}")
+        raise InputError(f"{file.filename} is damaged or not a record: {name!r} is {what}")
     return file[name]
 
 
@@ -146,4 +146,4 @@ def _deeper(value: Any, levels: int) -> bool:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

@@ -59,7 +59,7 @@ class Plots:
             InputError: The run is not a walk, or is too short.
         """
         if layout is None or len(arrays["t"]) < 3:
-            raise InputError(f"{where} is no walk of three rows or more, which is what these plots show")
+            raise InputError(f"{where} is not a walk of three rows or more, which these plots need")
         self._walk = figures.Walk(arrays, layout)
 
     def __dir__(self) -> list[str]:

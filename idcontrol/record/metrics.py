@@ -609,7 +609,7 @@ def distance(base: Array, stride: int) -> float | None:
 def percentiles(values: Array) -> dict[str, float | None]:
     """Return median, 99th, 99.9th, 99.99th percentile and maximum of the finite `values` (rows,).
 
-    None if there are none.
+    All are None if no value is finite.
     """
     values = values[np.isfinite(values)]
     touchdowns = np.percentile(values, [50.0, 99.0, 99.9, 99.99, 100.0]).tolist() if values.size else [None] * 5

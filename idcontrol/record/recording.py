@@ -98,7 +98,7 @@ class Run:
             InputError: The run has no such channel, or pandas is not installed.
         """
         if channel not in self.arrays:
-            raise InputError(f"{channel!r} is no channel of this run; it has {', '.join(self.arrays)}")
+            raise InputError(f"{channel!r} is not a channel of this run; it has {', '.join(self.arrays)}")
         try:
             import pandas
         except ModuleNotFoundError as error:
@@ -181,7 +181,7 @@ class Recorder:
         for what, names in (("units", units), ("wall_time", wall_time)):
             for name in names:
                 if name not in self._channels:
-                    raise InputError(f"{what} names {name!r}, which is no channel of this record")
+                    raise InputError(f"{what} names {name!r}, which is not a channel of this record")
         claim(self.folder)
         config = {} if config is None else config
         header = {
@@ -224,7 +224,7 @@ class Recorder:
                 self._views[name][i] = value
         except (KeyError, ValueError, TypeError) as error:
             if name not in self._views:
-                raise InputError(f"{name!r} is no channel of this record; it has {', '.join(self._views)}") from None
+                raise InputError(f"{name!r} is not a channel of this record; it has {', '.join(self._views)}") from None
             wanted = self._channels[name]
             raise InputError(f"channel {name!r} takes numbers of shape {wanted}, not {np.shape(value)}") from error
         self._position = (offset, i + 1)
@@ -393,7 +393,7 @@ def fresh_folder(parent: str | Path, stem: str) -> Path:
             folder.mkdir(parents=True)
         except FileExistsError as error:
             if not folder.exists():
-                raise InputError(f"{parent} is no folder; choose another one for the run") from error
+                raise InputError(f"{parent} is not a folder; choose another folder for the run") from error
             n += 1
         except OSError as error:
             raise InputError(f"cannot make {folder}: {error.strerror}; choose another folder for the run") from error

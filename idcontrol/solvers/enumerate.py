@@ -732,9 +732,7 @@ def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 
             f"(t,), (t,), (3n,) with n = {n} contacts and t = {t} torques"
         )
     if not bool(np.all((p.mu >= 0.0) & np.isfinite(p.mu))):
-        raise InputError(
-            "nearest solution: μ must be finite and not negative: use the no-slip model where it is infinite"
-        )
+        raise InputError("nearest solution: μ must be finite and not negative: use the no-slip model for infinite μ")
     contiguous = NearestProblem(*(np.ascontiguousarray(array, dtype=np.float64) for array in problem))
     result: NearestResult = nearest_kernel(contiguous, np.ascontiguousarray(start, dtype=np.float64), max_nodes, HEAP)
     return result

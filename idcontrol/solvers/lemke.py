@@ -309,7 +309,7 @@ def _is_ray(problem: _Scaled, u: Array) -> bool:
 def _equilibrate(Q: Array, scale: Array) -> None:
     """Compute factors that make each diagonal entry 1.
 
-    If it is 0, the largest entry that couples the row to another row.
+    For a diagonal entry of 0, the largest entry that couples the row to another row becomes 1.
     """
     n = scale.size
     for i in range(n):

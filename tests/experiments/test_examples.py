@@ -291,7 +291,7 @@ def test_a_loop_that_needs_the_base_refuses_an_unknown_one(speaking, tmp_path, m
     unknown = session.start.q.copy()
     unknown[:3] = 0.0
     _, settings = speaking(state_of(session, wire_format(session), unknown))
-    with pytest.raises(InputError, match=r"does not know where its base is: --set loop\.sensing\.base=estimated"):
+    with pytest.raises(InputError, match=r"does not report its base position: --set loop\.sensing\.base=estimated"):
         launch.run("idcontrol.experiments.live:loop", config, settings, tmp_path / "run")
 
 

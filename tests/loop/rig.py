@@ -26,18 +26,18 @@ from idcontrol.types import Command, ContactForces, Reference, State
 PERIOD = NS // 1000
 H = 1e-3
 LOOK = PERIOD // 100
-"""How often it is looked whether news have come [ns]."""
+"""Time between two checks for new datagrams [ns]."""
 TORQUE, RATE = np.array([30.0, 8.0]), np.array([3000.0, 1000.0])
 KP, KD = np.array([200.0, 60.0]), np.array([20.0, 5.0])
 
 
 QUICK = Policy(damp_s=0.1)
-"""The default policy, but for a shorter braking."""
+"""The default policy with a shorter braking time."""
 
 PATIENCE_S = 60.0
-"""How long a process may be held up: longer than anything holds up a computer that others use, too [s]."""
+"""Time for which a process may be held up: longer than any delay on a shared computer [s]."""
 HELD = ("overrun", "clock", "encoder", "astray")
-"""Faults of a process that is held up: it misses beats, and the arm swings on meanwhile."""
+"""Faults of a process that is held up: it misses cycles while the arm continues to swing."""
 
 PATIENT = Policy(
     start_s=PATIENCE_S, late_s=PATIENCE_S, hang_s=PATIENCE_S, damp_s=0.2, **dict.fromkeys(HELD, Rule(then="hold"))
@@ -52,11 +52,11 @@ PATIENCE = [
         *(f"policy.{name}.then=hold" for name in HELD),
     )
 ]
-"""The same on the command line."""
+"""The same policy on the command line."""
 
 
 def arm() -> System:
-    """Two links of half a metre, 1 kg each, that hang down and swing about y."""
+    """Return two links of half a metre, 1 kg each, that hang down and swing about y."""
     model = pin.Model()
     joint = 0
     for name, place in (("shoulder", np.zeros(3)), ("elbow", np.array([0.0, 0.0, -0.5]))):
@@ -74,10 +74,10 @@ def limits() -> Limits:
 
 
 def missed_brake(q, v, tau) -> float:
-    """Largest difference of an arm's torques from the damper ``τ = -D q̇⁺`` of the velocities they lead to [N m].
+    """Return the largest difference between an arm's torques and ``-D q̇⁺`` of the resulting velocities [N m].
 
-    The torques `tau`, shape (n, 2), each begin at the state `q`, `v`, shape (n, 2). The brake leaves gravity out of
-    account. Where a torque is at its limit, it must only be against the motion.
+    The torques `tau`, shape (n, 2), each begin at the state `q`, `v`, shape (n, 2). The brake neglects gravity. A
+    torque at its limit must only oppose the motion.
     """
     system, bounds, missed = arm(), limits(), []
     for q_before, v_before, applied in zip(q, v, tau, strict=True):
@@ -111,7 +111,7 @@ class Swing:
 
 
 class Pd:
-    """A controller; what it does wrong is written into it by `wrong`, which may look at the tick's number."""
+    """A controller; `wrong` writes its errors, and may depend on the number of the tick."""
 
     def __init__(self, setup=None, wrong=None):
         self.wrong, self.calls = wrong, 0
@@ -158,7 +158,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ArmSession:
-    """The session that the loops of these tests run."""
+    """The session of the loops in these tests."""
 
     def __init__(self, config: Config | None = None):
         self.config = config or Config()
@@ -210,7 +210,8 @@ class Weather:
 
     Attributes:
         drop, twice, damage: Probabilities.
-        delay_s: Least and largest delay; each datagram has its own, so that later ones may come first.
+        delay_s: Smallest and largest delay; each datagram has a different delay, so that a later datagram may arrive
+            first.
     """
 
     drop: float = 0.0
@@ -220,7 +221,7 @@ class Weather:
 
 
 class Cable:
-    """A link through bad weather."""
+    """A link with these faults."""
 
     def __init__(self, link, clock, weather, rng):
         self.link, self.clock, self.weather, self.rng, self.cut = link, clock, weather, rng, False
@@ -250,7 +251,7 @@ class Cable:
 
 
 class Row:
-    """The channels of a tick; they are looked up when they are asked for, since of most nobody asks."""
+    """The channels of a tick; a channel is looked up on access, since most are not used."""
 
     __slots__ = ("_values", "_where")
 
@@ -262,7 +263,7 @@ class Row:
 
 
 def where(channels) -> dict[str, np.ndarray | int]:
-    """Where each channel is in a row."""
+    """Return the position of each channel in a row."""
     return {name: at if at.shape else int(at) for name, at in views(np.arange(width(channels)), channels).items()}
 
 
@@ -270,9 +271,9 @@ def where(channels) -> dict[str, np.ndarray | int]:
 class Rig:
     """Loop and machine on one virtual clock; every row of both is kept.
 
-    The machine begins at `start`, by default that of its session; `system` is the loop's own, and `parts` are further
-    parts of the loop. The machine's clock beats every `machine_period` [ns] of the loop's, and the loop `follows` it
-    where it is told to.
+    The machine begins at `start`, by default the start of its session; `system` is the system of the loop, and `parts`
+    are further parts of the loop. The machine's clock ticks every `machine_period` [ns] of the loop's time. If
+    `follows`, the loop follows the machine's clock.
     """
 
     controller: object = field(default_factory=Pd)
@@ -334,7 +335,8 @@ class Rig:
     def run(self, damp_at: float = np.inf, unrecorded_at: float = np.inf, acts=()):
         """Run until the loop has stopped.
 
-        The end is asked for at `damp_at` [s], and somebody acts as soon after the times `acts` [s] as it is waited for.
+        The end is requested at `damp_at` [s]. After each of the times `acts` [s] the operator acts as soon as the loop
+        waits for an act.
         """
         due = sorted(round(act * NS) for act in acts)
         assert self.loop.connect(1.0)
@@ -350,23 +352,23 @@ class Rig:
             acts=lambda: bool(due) and self.clock.now() >= due[0] and bool(due.pop(0)),
             heard=self._heard if self.follows else None,
         )  # fmt: skip
-        self.clock.spend(NS // 10)  # the machine ends its own farewell
+        self.clock.spend(NS // 10)  # the machine finishes its announcements of the stop
         return self
 
     def modes(self, rows=None) -> list[Mode]:
-        """The modes that were gone through."""
-        found: list[Mode] = []
+        """Return the sequence of modes."""
+        sequence: list[Mode] = []
         for row in self.rows if rows is None else rows:
             mode = Mode(int(row["mode"]))
-            if not found or found[-1] is not mode:
-                found.append(mode)
-        return found
+            if not sequence or sequence[-1] is not mode:
+                sequence.append(mode)
+        return sequence
 
     def ticks(self, mode) -> int:
         return sum(int(row["mode"]) == mode for row in self.rows)
 
     def faults(self) -> int:
-        """All faults of the running ticks and of the one that ended them."""
+        """Return all faults of the running ticks and of the tick that ended them."""
         seen = 0
         for before, row in zip([None, *self.rows], self.rows, strict=False):
             if int(row["mode"]) == Mode.RUNNING or (before is not None and int(before["mode"]) == Mode.RUNNING):

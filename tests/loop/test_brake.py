@@ -1,4 +1,4 @@
-"""The brake: takes energy out at any damping, any period, any pose; within the torque limits."""
+"""The brake removes energy at any damping, any period and any pose, within the torque limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def kinetic(system, q, v):
 @pytest.mark.parametrize("damping", [0.01, 1.0, 100.0, 1e6])
 @pytest.mark.parametrize("h", [1e-4, 1e-3, 1e-2])
 def test_without_gravity_the_brake_always_takes_energy_out(damping, h):
-    """Explicit damping adds energy from h D / I = 2 on; here it goes to 1e7."""
+    """Explicit damping adds energy from h D / I = 2 on; here h D / I goes to 1e7."""
     system, rng = arm(), np.random.default_rng(0)
     strong = replace(limits(), torque=np.full(2, np.inf), damping=np.full(2, damping))
     for _ in range(20):
@@ -29,7 +29,7 @@ def test_without_gravity_the_brake_always_takes_energy_out(damping, h):
         tau = brake(system, strong, State(t=0.0, q=q, v=v), h)
         after = v + h * np.linalg.solve(system.M, tau)
         assert kinetic(system, q, after) < before
-        # it is the damper of the velocity that it leads to
+        # the brake is the damper of the resulting velocity
         np.testing.assert_allclose(tau, -damping * after, rtol=1e-6, atol=1e-9 * damping)
 
 

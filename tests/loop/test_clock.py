@@ -1,4 +1,4 @@
-"""Cycles: absolute deadlines, missed ones counted and skipped, never bunched."""
+"""Cycles: absolute deadlines; missed cycles are counted and skipped, never bunched."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def test_cycles_are_due_at_multiples_of_the_period_whatever_each_one_costs():
     clock.spend(12_345)
     pacer, rng = Pacer(clock, P), np.random.default_rng(0)
     for k in range(1, 1000):
-        beat = pacer.wait()
-        assert (beat.index, beat.due, beat.woke, beat.missed) == (k, 12_345 + k * P, 12_345 + k * P, 0)
+        cycle = pacer.wait()
+        assert (cycle.index, cycle.due, cycle.woke, cycle.missed) == (k, 12_345 + k * P, 12_345 + k * P, 0)
         clock.spend(int(rng.integers(0, P)))
 
 
@@ -31,10 +31,10 @@ def test_cycles_are_spaced_and_kept_or_counted():
     pacer = Pacer(clock, P)
     woke, index, missed = [], [], 0
     for _ in range(2000):
-        beat = pacer.wait()
-        woke.append(beat.woke)
-        index.append(beat.index)
-        missed += beat.missed
+        cycle = pacer.wait()
+        woke.append(cycle.woke)
+        index.append(cycle.index)
+        missed += cycle.missed
         clock.spend(int(rng.exponential(P)))
     assert np.diff(woke).min() >= P // 2
     assert missed == index[-1] - len(index)
@@ -49,9 +49,9 @@ def test_a_cycle_that_is_late_by_more_than_half_a_period_is_skipped(late, index)
     pacer = Pacer(clock, P)
     pacer.wait()
     clock.spend(P + late)
-    beat = pacer.wait()
-    assert (beat.index, beat.missed, beat.due) == (index, index - 2, index * P)
-    assert beat.woke == max(2 * P + late, index * P)
+    cycle = pacer.wait()
+    assert (cycle.index, cycle.missed, cycle.due) == (index, index - 2, index * P)
+    assert cycle.woke == max(2 * P + late, index * P)
 
 
 @pytest.mark.parametrize(("by", "jumped"), [(-1, True), (0, False), (NS, False), (NS + 1, True)])
@@ -69,7 +69,7 @@ def test_things_happen_in_the_order_of_time():
     clock.every(2, lambda: seen.append(("two", clock.now())))
     clock.at(5, lambda: seen.append(("five", clock.now())))
     clock.sleep_until(6)
-    # of those that are due at once, what was entered first comes first
+    # simultaneous calls are made in the order in which they were registered
     assert seen == [("two", 2), ("three", 3), ("two", 4), ("five", 5), ("three", 6), ("two", 6)]
 
 
@@ -100,7 +100,7 @@ def test_a_clock_that_keeps_awake_leaves_half_of_a_wait_to_others():
 
 
 class Undisturbed:
-    """Functions of `time` on a computer whose sleeps end when they are to; a look at its clock takes 1 µs."""
+    """Functions of `time` on a computer whose sleeps end on time; each read of its clock takes 1 µs."""
 
     def __init__(self):
         self.ns = 0
@@ -119,7 +119,7 @@ def test_a_clock_does_something_else_while_it_spins_but_not_while_it_sleeps(monk
     clock.meanwhile = lambda: calls.append(undisturbed.ns)
     deadline = clock.now() + 20 * AWAKE_NS
     clock.sleep_until(deadline)
-    assert len(calls) == AWAKE_NS // 1000 - 1  # the last look finds the deadline reached
+    assert len(calls) == AWAKE_NS // 1000 - 1  # at the last read the deadline is reached
     assert deadline - AWAKE_NS <= calls[0] <= calls[-1] < deadline
 
 
@@ -135,93 +135,93 @@ def test_a_clock_does_something_once_in_each_wait_before_it_spins():
 
 
 def test_the_wall_clock_keeps_its_mean_period():
-    """However late single beats are on a busy machine: deadlines are absolute."""
+    """The mean holds however late single cycles are on a busy computer, because deadlines are absolute."""
     pacer = Pacer(WallClock(), P)
-    beats = [pacer.wait() for _ in range(200)]
-    for before, after in itertools.pairwise(beats):
+    cycles = [pacer.wait() for _ in range(200)]
+    for before, after in itertools.pairwise(cycles):
         assert after.due - before.due == (after.index - before.index) * P
-    assert all(beat.woke >= beat.due for beat in beats)
+    assert all(cycle.woke >= cycle.due for cycle in cycles)
 
 
-# --- beats that follow news ---
+# --- cycles that follow datagrams ---
 
 
-def followed(news, beats, cost=P // 3):
-    """Beats that follow `news` [ns], rising, and for each the time at which the newest of them came (None: none yet).
+def followed(news, cycles, cost=P // 3):
+    """Return cycles that follow `news` [ns], rising, each with the time of the newest datagram (None before the first).
 
-    A tick takes `cost` [ns], or what `cost()` says.
+    A tick takes `cost` [ns], or `cost()` [ns].
     """
-    clock, left, taken, found = VirtualClock(), deque(news), None, []
+    clock, waiting, taken, log = VirtualClock(), deque(news), None, []
 
     def heard(deadline):
         nonlocal taken
-        clock.sleep_until(max(clock.now(), min(deadline, left[0] if left else deadline)))
+        clock.sleep_until(max(clock.now(), min(deadline, waiting[0] if waiting else deadline)))
         fresh = False
-        while left and left[0] <= clock.now():
-            taken, fresh = left.popleft(), True
+        while waiting and waiting[0] <= clock.now():
+            taken, fresh = waiting.popleft(), True
         return fresh
 
     pacer = Pacer(clock, P, heard)
-    for _ in range(beats):
-        found.append((pacer.wait(), taken))
+    for _ in range(cycles):
+        log.append((pacer.wait(), taken))
         clock.spend(cost() if callable(cost) else cost)
-    return found
+    return log
 
 
 LOCKED = 150
-"""Beats after which they follow, from wherever they began: a period at a hundredth in each, and 50 to settle."""
+"""Number of cycles until they follow, from any start: one period at a hundredth per cycle, and 50 to converge."""
 
 
 @given(phase=st.integers(0, P - 1), drift=st.floats(-1e-3, 1e-3), cost=st.integers(0, P // 2), seed=st.integers(0, 99))
 def test_each_datagram_is_taken_on_arrival_for_any_phase_and_drift(phase, drift, cost, seed):
-    """Jitter is up to 0.15 periods; news are in order, and each beat takes the one that belongs to it."""
+    """Jitter is up to 0.15 periods; datagrams are in order, and each cycle takes the datagram that belongs to it."""
     late = np.random.default_rng(seed).uniform(-0.15, 0.15, 400)
     news = (phase + (1.0 + drift) * P * (1 + np.arange(400)) + P * late).astype(int)
-    beats = followed(news.tolist(), 300, cost)[LOCKED:]
-    assert all(beat.woke == came for beat, came in beats)
-    assert sum(beat.missed for beat, _ in beats) == 0
-    assert (np.diff([came for _, came in beats]) > 0).all()
+    cycles = followed(news.tolist(), 300, cost)[LOCKED:]
+    assert all(cycle.woke == came for cycle, came in cycles)
+    assert sum(cycle.missed for cycle, _ in cycles) == 0
+    assert (np.diff([came for _, came in cycles]) > 0).all()
 
 
 def test_cycles_without_news_go_on_and_the_next_news_are_taken_at_once():
     rng = np.random.default_rng(1)
     lost = rng.random(1000) < 0.2
     news = 0.4 * P + 1.0005 * P * np.arange(1000)
-    beats = followed(news[~lost].astype(int).tolist(), 800)[LOCKED:]
-    fresh = np.array([beat.woke == came for beat, came in beats])
+    cycles = followed(news[~lost].astype(int).tolist(), 800)[LOCKED:]
+    fresh = np.array([cycle.woke == came for cycle, came in cycles])
     assert abs(fresh.mean() - 0.8) < 0.05
-    waited = [beat.woke - beat.due for (beat, _), new in zip(beats, fresh, strict=True) if not new]
-    assert set(waited) == {P // 4}  # as long as it is patient
-    assert sum(beat.missed for beat, _ in beats) == 0
+    waited = [cycle.woke - cycle.due for (cycle, _), new in zip(cycles, fresh, strict=True) if not new]
+    assert set(waited) == {P // 4}  # as long as its patience
+    assert sum(cycle.missed for cycle, _ in cycles) == 0
 
 
 def test_news_too_late_for_a_tick_are_taken_by_the_next():
     news = (0.4 * P + P * np.arange(300)).astype(int)
     news[200] += int(0.6 * P)
     late = followed(news.tolist(), 280)
-    found = [came for _, came in late]
-    assert found.count(news[199]) == 2
-    assert news[200] not in found  # that of the next beat came soon after, and is newer
-    assert news[201] in found
+    times = [came for _, came in late]
+    assert times.count(news[199]) == 2
+    assert news[200] not in times  # the datagram of the next cycle came soon after, and is newer
+    assert news[201] in times
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 1.6, 2.0, 3.7])
 def test_a_loop_keeps_its_rate_whatever_that_of_its_machine(ratio):
-    """`ratio` is in news per period; the beats yield by a hundredth of a period at most."""
+    """`ratio` is in datagrams per period; the cycles yield by at most a hundredth of a period."""
     news = (P * np.arange(1, 1 + int(1200 * ratio)) / ratio).astype(int).tolist() if ratio else []
-    beats = [beat for beat, _ in followed(news, 1000)]
-    mean = (beats[-1].woke - beats[LOCKED].woke) / (beats[-1].index - beats[LOCKED].index)
+    cycles = [cycle for cycle, _ in followed(news, 1000)]
+    mean = (cycles[-1].woke - cycles[LOCKED].woke) / (cycles[-1].index - cycles[LOCKED].index)
     assert abs(mean / P - 1.0) < (1e-3 if ratio in (0.0, 0.5, 2.0) else 0.0101)
-    assert sum(beat.missed for beat in beats) == 0
+    assert sum(cycle.missed for cycle in cycles) == 0
 
 
 @given(seed=st.integers(0, 1000))
 def test_following_cycles_are_spaced_and_kept_or_counted(seed):
     rng = np.random.default_rng(seed)
     news = np.cumsum(rng.exponential(P, 300)).astype(int).tolist()
-    beats = [beat for beat, _ in followed(news, 200, lambda: int(rng.exponential(0.7 * P)))]
-    assert np.diff([beat.woke for beat in beats]).min() >= P // 2
-    assert sum(beat.missed for beat in beats) == beats[-1].index - len(beats)
+    cycles = [cycle for cycle, _ in followed(news, 200, lambda: int(rng.exponential(0.7 * P)))]
+    assert np.diff([cycle.woke for cycle in cycles]).min() >= P // 2
+    assert sum(cycle.missed for cycle in cycles) == cycles[-1].index - len(cycles)
 
 
 @pytest.mark.parametrize("by", [-NS, -P, 5 * NS])
@@ -237,8 +237,8 @@ def test_cycles_go_on_after_a_jump_of_the_clock(by, follows):
     for _ in range(10):
         pacer.wait()
     clock.jump(by)
-    now, beat = clock.now(), pacer.wait()
-    assert beat.jumped
-    assert (beat.index, beat.missed, beat.due) == (11, 0, now + P)
+    now, cycle = clock.now(), pacer.wait()
+    assert cycle.jumped
+    assert (cycle.index, cycle.missed, cycle.due) == (11, 0, now + P)
     after = pacer.wait()
     assert (after.jumped, after.due) == (False, now + 2 * P)

@@ -1,4 +1,4 @@
-"""``idcontrol loop`` from end to end, with an arm in place of a robot; in simulated time, so that it takes none."""
+"""``idcontrol loop`` from end to end, with an arm instead of a robot, in simulated time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr("idcontrol.cli.loop.entry_points", lambda group: {"arm": Entry("tests.loop.rig:offer")})
     monkeypatch.chdir(ROOT)
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")  # so that what the command sets is taken back
+        monkeypatch.setenv(name, "1")  # so that the settings of the command are reset
 
     def run(*arguments):
         fast = ("--experiment", "arm", "--transport", "inprocess", "--pacing", "fast", "--out", str(tmp_path / "run"))
@@ -48,20 +48,20 @@ def command(monkeypatch, capsys, tmp_path):
 def test_json_has_the_keys_of_the_contract(command, tmp_path):
     status, out, _ = command("--duration", "0.2", "--json")
     assert status == 0
-    found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert set(found["period_us"]) == {"p50", "p99", "p999", "p9999", "max"}
-    assert set(found["parts_us"]) == {"read", "estimate", "plan", "control", "gate", "record"}
-    assert found["period_mean_us"] == pytest.approx(1000.0)
-    assert found["memory_mb"] is None  # of a process of its own only
+    metrics = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert set(metrics["period_us"]) == {"p50", "p99", "p999", "p9999", "max"}
+    assert set(metrics["parts_us"]) == {"read", "estimate", "plan", "control", "gate", "record"}
+    assert metrics["period_mean_us"] == pytest.approx(1000.0)
+    assert metrics["memory_mb"] is None  # only for a separate process
     for key in ("overruns", "missed", "fault_events"):
-        assert found[key] == 0
-    assert found["realtime"] == {  # in simulated time the operating system is asked for nothing
+        assert metrics[key] == 0
+    assert metrics["realtime"] == {  # in simulated time no privileges are requested
         "scheduler": "SCHED_OTHER", "priority": 0, "cpu": None, "memory_locked": False, "cpu_awake": False,
         "gc_frozen": False, "threads": 1, "refused": {},
     }  # fmt: skip
-    assert found["completed"] is True
-    assert (found["controller"], found["rate_hz"], found["duration_s"]) == ("tests.loop.rig:Pd", 1000.0, 0.2)
-    assert found["out"] == str(tmp_path / "run")
+    assert metrics["completed"] is True
+    assert (metrics["controller"], metrics["rate_hz"], metrics["duration_s"]) == ("tests.loop.rig:Pd", 1000.0, 0.2)
+    assert metrics["out"] == str(tmp_path / "run")
     assert load(tmp_path / "run").complete
 
 
@@ -107,7 +107,7 @@ def test_an_error_of_a_users_controller_gives_status_2_and_a_traceback_file(as_j
 
 
 def test_an_answer_that_is_no_command_ends_the_loop_in_a_line(command):
-    """The first calls rehearse, when a wrong answer is refused before anything moves."""
+    """The first calls rehearse: a wrong answer is refused before anything moves."""
     status, _, err = command("--controller", "tests.loop.test_command:Short", "--json")
     assert status == 2
     assert re.match(

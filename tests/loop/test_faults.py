@@ -1,4 +1,4 @@
-"""The loop and its machine when things go wrong: each fault ends in the state that is written down for it.
+"""The loop and its machine under faults: each fault ends in the documented state.
 
 Both sides run on a virtual clock; the machine is an arm that swings. In every row of every run: torques within limits,
 changes of torque within the rate.
@@ -48,7 +48,7 @@ WHOLE = [Mode.READY, Mode.ARMED, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
 
 
 def check_torques(rig):
-    """No torque beyond its limit on either side, no change beyond its rate, no torque when none may flow."""
+    """Check torques within limits and rates on both sides, and no torque in modes without torque."""
     last = np.zeros(2)
     for row in rig.rows:
         assert (np.abs(row["tau"]) <= TORQUE).all()
@@ -89,11 +89,11 @@ def test_without_faults_the_reference_is_tracked_until_the_end(runs):
     assert rig.loop.counts.complete
     assert rig.faults() == Fault.NONE
     error = [np.abs(row["q"] - row["q_des"]).max() for row in rig.rows[250:400]]
-    assert max(error) < 0.05  # gravity, which the PD law knows nothing of, over its stiffness
+    assert max(error) < 0.05  # gravity, which the PD law does not compensate, over its stiffness
 
 
 def brake_missed_by(rig) -> float:
-    """How far the machine's torques are from those of the brake while it is damped [N m]."""
+    """Return the distance of the machine's torques from the torques of the brake while it is damped [N m]."""
     rows, modes = rig.machine_rows, [int(row["mode"]) for row in rig.machine_rows]
     first, end = modes.index(Mode.DAMPED), modes.index(Mode.STOPPED)
     q, v = (np.array([row[name] for row in rows[first - 1 : end - 1]]) for name in ("q", "v"))
@@ -101,7 +101,7 @@ def brake_missed_by(rig) -> float:
 
 
 def brake_missed_by_loop(rig) -> float:
-    """The same of the torques that the loop sends, for machines that apply them."""
+    """Return the same distance for the torques that the loop sends, for machines that apply them."""
     damped = [row for row in rig.rows if int(row["mode"]) == Mode.DAMPED]
     return missed_brake(*(np.array([row[name] for row in damped]) for name in ("q", "v", "tau_wanted")))
 
@@ -112,7 +112,7 @@ def test_an_end_on_request_is_a_damped_one_on_both_sides(runs):
     assert rig.modes(rig.machine_rows)[-3:] == WHOLE[-3:]
     assert rig.machine.finished
     assert not rig.loop.counts.complete
-    assert brake_missed_by(rig) < 1e-9  # rounding of torques of some N m
+    assert brake_missed_by(rig) < 1e-9  # rounding of torques of several N m
     assert brake_missed_by_loop(rig) < 1e-9
     at_rest = rig.machine_rows[-1]["v"]
     assert np.abs(at_rest).max() < 3.0  # braked: a free double pendulum of half a metre exceeds this
@@ -128,7 +128,7 @@ def test_lost_datagrams_are_held_over(runs, side, share):
 
 @pytest.mark.parametrize("period", one_fast((1.001, 0.999), 1.001))
 def test_a_loop_that_follows_its_machine_has_a_new_state_in_each_tick(runs, period):
-    """Its clock is off by a thousandth, ten times as much as one of quartz, and datagrams take 0.2 to 0.4 ms."""
+    """The machine's clock is off by a thousandth, ten times as much as quartz, and datagrams take 0.2 to 0.4 ms."""
     machine_period, late = round(period * PERIOD), Weather(delay_s=(2e-4, 4e-4))
 
     def steps(follows):
@@ -137,11 +137,12 @@ def test_a_loop_that_follows_its_machine_has_a_new_state_in_each_tick(runs, peri
         assert not any(int(row["missed"]) for row in of)
         return rig, np.diff([float(row["t"]) for row in of]) / H
 
-    rig, told = steps(follows=True)
-    np.testing.assert_allclose(told, 1.0, rtol=1e-6)
+    rig, ratios = steps(follows=True)
+    np.testing.assert_allclose(ratios, 1.0, rtol=1e-6)
     ages = [float(row["age_us"]) for row in rig.rows if int(row["mode"]) == Mode.RUNNING][150:]
-    assert max(ages) <= 1.1e3 * period + 2e2  # of a round trip: the machine took the last command when a period began
-    assert not np.allclose(steps(follows=False)[1], 1.0)  # a loop that beats on its own
+    # age of a round trip: the machine received the last command at the start of a period
+    assert max(ages) <= 1.1e3 * period + 2e2
+    assert not np.allclose(steps(follows=False)[1], 1.0)  # a loop with its own clock
 
 
 def test_a_loop_that_follows_its_machine_notices_its_silence_as_any(runs):
@@ -161,7 +162,7 @@ def test_states_that_come_in_any_order_within_20_ms_keep_it_running(runs):
 
 
 def test_a_steady_delay_of_20_ms_is_measured_by_the_echo_and_braked(runs):
-    """No clock is shared, and every datagram comes in time after the last: only the echo knows."""
+    """No clock is shared, and datagrams arrive regularly: only the echo shows the delay."""
 
     def before(rig):
         rig.clock.at(NS // 5, lambda: setattr(rig.states, "delay_s", (0.02, 0.02)))
@@ -187,7 +188,7 @@ def test_repeated_and_damaged_datagrams_are_dropped_and_counted(runs, bad, why):
 
 
 class Timed(Pd):
-    """A controller in whose calls something happens to the rig's clock."""
+    """A controller whose calls change the rig's clock."""
 
     def __init__(self, happens):
         super().__init__()
@@ -204,7 +205,7 @@ def give_clock(rig):
 
 
 def slow(by_ns):
-    """A controller that takes its time from the 101st call on."""
+    """Return a controller that is slow from the 101st call on."""
     return Timed(lambda call, clock: clock.spend(by_ns * (call > 100)))
 
 
@@ -212,7 +213,7 @@ def test_a_slow_controller_is_tolerated_for_a_while_then_braked(runs):
     rig = runs(controller=slow(PERIOD * 3 // 2), before=give_clock)
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.OVERRUN
-    # one period and a half each: two thirds of the cycles are kept
+    # each takes one and a half periods: two thirds of the cycles are kept
     assert rig.loop.counts.overruns == Policy().overrun.tolerate + 1
     assert rig.loop.counts.missed >= Policy().overrun.tolerate // 2
 
@@ -245,7 +246,7 @@ def fail(error):
 
 
 WRONGS = {
-    # what a controller does from its 200th call on; the fault, the words of the error, the ticks that are tolerated
+    # behaviour of a controller from its 200th call on; fault, words of the error, tolerated ticks
     "raises": (lambda c: fail(ZeroDivisionError("gain is zero")), Fault.RAISED, "gain is zero", 0),
     "exits": (lambda c: fail(SystemExit(0)), Fault.RAISED, "SystemExit", 0),
     "closes": (lambda c: fail(GeneratorExit()), Fault.RAISED, "GeneratorExit", 0),
@@ -267,7 +268,7 @@ def test_a_controller_that_goes_wrong_is_tolerated_for_a_while_then_braked(runs,
     assert rig.faults() == fault
     assert rig.ticks(Mode.RUNNING) == 199 + tolerated
     assert words in rig.loop.counts.error
-    if fault in (Fault.NOT_FINITE, Fault.FAILED):  # the last torque is held meanwhile
+    if fault in (Fault.NOT_FINITE, Fault.FAILED):  # meanwhile the last torque holds
         held = [row["tau"] for row in running(rig) if int(row["faults"])]
         assert len(held) == tolerated
         assert len({tuple(tau) for tau in held}) == 1
@@ -275,7 +276,7 @@ def test_a_controller_that_goes_wrong_is_tolerated_for_a_while_then_braked(runs,
 
 
 class Lying(ArmSession):
-    """An arm whose sensors tell `lie(state)` from `LIE_AT` on."""
+    """An arm whose sensors report `lie(state)` from `LIE_AT` on."""
 
     LIE_AT = 0.25
 
@@ -285,10 +286,10 @@ class Lying(ArmSession):
 
     def plant(self, dt):
         arm, lie = Arm(dt), self.lie
-        told = arm.step
+        true_step = arm.step
 
         def step(tau, dt):
-            true = told(tau, dt)
+            true = true_step(tau, dt)
             return lie(true) if true.t > self.LIE_AT else true
 
         arm.step = step
@@ -296,7 +297,7 @@ class Lying(ArmSession):
 
 
 class Limp:
-    """A controller that asks for nothing."""
+    """A controller without torque."""
 
     def reset(self):
         pass
@@ -306,7 +307,7 @@ class Limp:
 
 
 def largest_change(rig) -> float:
-    """Of the torques that were sent in running ticks [N m]."""
+    """Return the largest change of torque between running ticks [N m]."""
     return np.abs(np.diff([row["tau"] for row in running(rig)][30:], axis=0)).max()
 
 
@@ -338,8 +339,8 @@ def test_an_encoder_that_stands_still_while_it_says_that_it_moves_is_braked(runs
     rig = runs(session=Lying(lie))
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.ENCODER
-    told = round((Lying.LIE_AT + Policy().frozen_s) / H) + Policy().encoder.tolerate
-    assert rig.ticks(Mode.RUNNING) == pytest.approx(told, abs=10)  # it starts some ticks late
+    expected = round((Lying.LIE_AT + Policy().frozen_s) / H) + Policy().encoder.tolerate
+    assert rig.ticks(Mode.RUNNING) == pytest.approx(expected, abs=10)  # it starts several ticks late
 
 
 def test_a_joint_that_stays_away_from_its_reference_is_braked(runs):
@@ -349,7 +350,7 @@ def test_a_joint_that_stays_away_from_its_reference_is_braked(runs):
 
 
 class Toppling(ArmSession):
-    """An arm on a base that floats, and leans about x by `begin` + 3 rad/s."""
+    """An arm on a floating base that leans about x by `begin` + 3 rad/s."""
 
     def __init__(self, begin=0.0):
         super().__init__()
@@ -410,11 +411,11 @@ def test_what_a_controller_writes_into_the_state_does_not_reach_the_brake(runs):
     rig = runs(controller=Writing())
     assert rig.faults() == Fault.RAISED
     assert "read-only" in rig.loop.counts.error
-    assert brake_missed_by_loop(rig) < 1e-9  # rounding of torques of some N m
+    assert brake_missed_by_loop(rig) < 1e-9  # rounding of torques of several N m
 
 
 def test_the_torque_of_a_fallback_is_sent(runs):
-    """Within its limits: the gate lets a slow wave through as it is."""
+    """The gate passes a slow wave within its limits unchanged."""
     sent = []
 
     def wrong(call, command):
@@ -424,12 +425,12 @@ def test_the_torque_of_a_fallback_is_sent(runs):
     policy = structs.replace(QUICK, fallback=Rule(then="hold"), soft_start_s=0.0, tracking=np.inf)
     rig = runs(controller=Pd(wrong=wrong), policy=policy)
     tau = [row["tau"] for row in running(rig)]
-    np.testing.assert_array_equal(tau, sent[-len(tau) - 1 : -1])  # the last one ends it
+    np.testing.assert_array_equal(tau, sent[-len(tau) - 1 : -1])  # the last torque ends it
     assert rig.faults() == Fault.FALLBACK
 
 
 def test_occasional_failures_of_a_controller_do_not_stop_the_loop(runs):
-    """Each time it gives no torque at all; the machine is held in the meantime."""
+    """Each time the controller returns no torque; the machine is held in the meantime."""
     calls = []
 
     def wrong(call, command):
@@ -486,7 +487,7 @@ def test_a_killed_machine_is_noticed_and_the_loop_ends(runs):
 
 
 def killed_after(ticks):
-    """A rig whose loop was killed after some ticks, and the number of the machine's rows at that time."""
+    """Return a rig whose loop was killed after `ticks` ticks, and the number of the machine's rows at that time."""
     rig = Rig()
     assert rig.loop.connect(1.0)
     for k in range(1, 1 + ticks):
@@ -504,11 +505,11 @@ def test_a_machine_whose_loop_was_killed_brakes_and_stops():
     assert after.index(Mode.DAMPED) <= 21
     assert after[-1] is Mode.STOPPED
     assert (np.abs([row["tau"] for row in rig.machine_rows]) <= TORQUE).all()
-    assert brake_missed_by(rig) < 1e-9  # rounding of torques of some N m
+    assert brake_missed_by(rig) < 1e-9  # rounding of torques of several N m
 
 
 def test_a_machine_that_braked_by_itself_ends_the_loop(runs):
-    """Commands are lost for 50 ms while states come through; it has less patience than the loop."""
+    """Commands are lost for 50 ms while states arrive; the machine has less patience than the loop."""
 
     def before(rig):
         rig.clock.at(NS // 5, lambda: setattr(rig.to_machine, "cut", True))
@@ -544,7 +545,7 @@ def test_torques_grow_from_zero_over_the_soft_start(runs):
 
 
 def test_a_plant_that_diverges_stops_and_tells_the_loop():
-    """As an unstable controller makes it do; the brake could only answer with a NaN."""
+    """An unstable controller has this effect; the torque of the brake would be NaN."""
     rig = Rig()
     explodes = rig.machine._plant.step
 
@@ -582,7 +583,7 @@ def test_a_loop_that_has_heard_nothing_asks_for_no_torque():
     rig.machine_alive = False
     rig.to_machine.send = lambda data: sent.append(bytes(data))
     assert not rig.loop.connect(0.05)
-    assert len(sent) >= 5  # one each 10 ms
+    assert len(sent) >= 5  # one every 10 ms
     for data in sent:
         np.testing.assert_array_equal(np.frombuffer(data, offset=HEAD_BYTES), np.zeros(10))
 
@@ -594,7 +595,7 @@ def test_a_stop_is_announced_often_enough_for_lost_datagrams():
 
 
 def test_durations_of_ticks_are_recorded_in_microseconds(runs):
-    """Ticks of 1.4 periods: every second one begins 0.4 periods late, and a beat is skipped after it."""
+    """Ticks take 1.4 periods: every second tick starts 0.4 periods late, and a cycle is skipped after it."""
     rig = runs(controller=slow(PERIOD * 7 // 5), before=give_clock, duration_s=0.13)
     assert np.isnan(rig.rows[0]["period_us"])  # there was no tick before
     rows = running(rig)
@@ -610,7 +611,7 @@ def test_durations_of_ticks_are_recorded_in_microseconds(runs):
 
 def test_feet_of_which_sensing_says_nothing_are_recorded_without_a_force():
     wire = Format(robot="four feet", nq=19, nv=18, floating=True, torque_limit=np.full(2, 20.0), n_feet=4)
-    told = np.arange(1.0, 1.0 + wire.state_values)  # the machine feels all of its feet
+    sent_values = np.arange(1.0, 1.0 + wire.state_values)  # the machine senses all of its feet
 
     def sense(sensed):
         forces = sensed.state.forces
@@ -621,20 +622,20 @@ def test_feet_of_which_sensing_says_nothing_are_recorded_without_a_force():
         planner=None, controller=None, system=arm(), wire=wire, limits=limits(), sense=lambda: sense
     )  # fmt: skip
     observer = Observer(parts, QUICK, row := Telemetry(wire, 0))
-    newest = Datagram(sequence=1, mode=Mode.READY, stamp=0, echo=0, values=told)
+    newest = Datagram(sequence=1, mode=Mode.READY, stamp=0, echo=0, values=sent_values)
     observer.read(newest, running=False, working=False)
     observer.warm()
-    of, felt = row.row.of, told[43:67].reshape(2, 4, 3)  # after time, q, v, two torques and the accelerometer
+    of, felt = row.row.of, sent_values[43:67].reshape(2, 4, 3)  # after time, q, v, two torques and the accelerometer
     for _ in range(2):
         observer.read(newest, running=True, working=True)
-        np.testing.assert_array_equal(of["q"], -told[1:20])
+        np.testing.assert_array_equal(of["q"], -sent_values[1:20])
         for channel, values in zip(("force_sensed", "normal_sensed"), felt, strict=True):
             np.testing.assert_array_equal(of[channel], np.where(np.arange(4)[:, None] == 2, values, 0.0))
 
 
 @pytest.fixture
 def stopwatch(monkeypatch):
-    """The clock by which both sides measure what their work takes; it moves when time is spent."""
+    """Return the clock with which both sides measure their work; it moves when time is spent."""
     clock = VirtualClock()
     for side in (machine, telemetry):
         monkeypatch.setattr(side, "time", SimpleNamespace(perf_counter_ns=clock.now, thread_time_ns=clock.now))
@@ -687,7 +688,7 @@ def test_the_duration_of_a_plant_step_is_recorded_in_microseconds(stopwatch):
 def test_the_age_of_the_newest_state_is_at_least_its_delay(runs, delay):
     rows = running(runs(states=Weather(delay_s=(1e-3 * delay, 1e-3 * delay)), duration_s=0.1))
     ages = [float(row["age_us"]) for row in rows[20:]]
-    # the loop's own datagram waits for a tick of the machine, whose answer waits for a tick of the loop
+    # the loop's datagram waits for a tick of the machine, whose answer waits for a tick of the loop
     assert min(ages) >= 1e3 * delay
     assert max(ages) <= 1e3 * (delay + 2)
 
@@ -708,7 +709,7 @@ def test_a_controller_that_is_interrupted_brakes_and_its_traceback_tells_where(r
         return command
 
     rig = Rig(controller=Pd(wrong=wrong))
-    rig.loop.on_alarm()  # nobody is asked: nothing is disturbed
+    rig.loop.on_alarm()  # no call is active: nothing is disturbed
     rig.run()
     check_torques(rig)
     assert rig.modes() == WHOLE
@@ -719,7 +720,7 @@ def test_a_controller_that_is_interrupted_brakes_and_its_traceback_tells_where(r
 
 
 def interruptible(wrong, hang_s):
-    """A rig that has run, in which SIGALRM interrupts a controller that goes wrong."""
+    """Return a rig that has run, in which SIGALRM interrupts a faulty controller."""
     rig = Rig(controller=Pd(wrong=wrong), policy=structs.replace(QUICK, hang_s=hang_s), interrupt=True, duration_s=1.0)
     with Stop() as stop:
         stop.on_alarm = rig.loop.on_alarm
@@ -741,7 +742,7 @@ def test_a_hanging_controller_is_interrupted_after_hang_s():
 
 
 AILMENTS = [
-    # which value of health, what it says, the fault, how many ticks in a row are survived
+    # index in health, value, fault, tolerated ticks in a row
     (1, 4.0, Fault.DRIVE, 0),
     (3, 80.5, Fault.HOT, 100),
     (4, 20.9, Fault.VOLTAGE, 100),
@@ -762,7 +763,7 @@ def test_what_is_wrong_with_drives_and_supply_brakes_once_it_lasts(runs, place, 
     check_torques(rig)
     assert rig.modes() == WHOLE
     assert rig.loop.safety.ended_by == fault
-    # the news is told one tick later at the earliest, and heard one tick after that
+    # a state is sent at least one tick later, and read one tick after that
     assert 150 + survived <= rig.ticks(Mode.RUNNING) <= 153 + survived
 
 
@@ -784,7 +785,7 @@ def test_a_drive_error_or_emergency_stop_prevents_the_start(place, value, fault)
 
 
 class OffUnit(Toppling):
-    """A base at rest whose quaternion is of this norm from 0.1 s on; it has no other fault."""
+    """A base at rest whose quaternion has the norm `norm` from 0.1 s on, without other faults."""
 
     def __init__(self, norm=1.0):
         self.norm = norm

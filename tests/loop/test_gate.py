@@ -1,4 +1,4 @@
-"""The answers of planner and controller are recorded as they are, whatever arrays they come in, or refused."""
+"""Results of planner and controller are recorded unchanged, for any type of array, or refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORCES = ContactForces(identity=np.array([3, 0]), force=np.arange(6.0).reshape(2
 
 
 def record(reference, predicted=None):
-    """The row into which an answer for three joints and four feet was written."""
+    """Return the row into which a reference and command for three joints and four feet were written."""
     wire = Format(robot="dog", nq=10, nv=9, floating=True, torque_limit=np.ones(3), n_feet=4)
     telemetry = Telemetry(wire, 0)
     telemetry.record(reference, Command(tau=np.zeros(3), predicted=predicted))
@@ -59,38 +59,38 @@ def test_predicted_forces_at_corners_are_recorded_by_sole():
 @pytest.mark.parametrize("name", ["q", "v", "a", "base_position", "stance", "feet"])
 def test_a_reference_with_an_array_of_another_shape_is_refused(name):
     array = getattr(reference(), name)
-    for misfit in (array[:-1], array[None], array[:1], 0.0):  # NumPy would repeat the last two
+    for misfit in (array[:-1], array[None], array[:1], 0.0):  # NumPy would broadcast the last two
         with pytest.raises(ValueError, match=f"reference.{name} "):
             record(reference(**{name: misfit}))
 
 
 class Odd(Swing):
-    """A planner that gives its demand in other arrays."""
+    """A planner that returns its demand in other types of arrays."""
 
-    def __init__(self, made):
+    def __init__(self, convert):
         super().__init__()
-        self.made = made
+        self.convert = convert
 
     def __call__(self, state):
         planned = super().__call__(state)
-        return structs.replace(planned, q=self.made(planned.q), v=self.made(planned.v))
+        return structs.replace(planned, q=self.convert(planned.q), v=self.convert(planned.v))
 
 
 class OddSession(ArmSession):
-    made = staticmethod(np.array)
+    convert = staticmethod(np.array)
 
     def planner(self):
-        return Odd(self.made)
+        return Odd(self.convert)
 
 
-@pytest.mark.parametrize("made", [np.float32, list, lambda x: np.stack((x, x), axis=1)[:, 0], np.ma.array])
-def test_a_users_planner_may_give_any_arrays_that_numbers_can_be_read_from(made):
+@pytest.mark.parametrize("convert", [np.float32, list, lambda x: np.stack((x, x), axis=1)[:, 0], np.ma.array])
+def test_a_users_planner_may_give_any_arrays_that_numbers_can_be_read_from(convert):
     rows = {}
-    for kind in (np.array, made):
+    for kind in (np.array, convert):
         session = OddSession()
-        session.made = kind
+        session.convert = kind
         rig = Rig(session=session, duration_s=0.1)
         rig.run()
         assert not rig.loop.counts.error
         rows[kind] = np.array([row["q_des"] for row in rig.rows])
-    np.testing.assert_allclose(rows[made], rows[np.array], atol=1e-7, rtol=0.0)  # as exact as single precision is
+    np.testing.assert_allclose(rows[convert], rows[np.array], atol=1e-7, rtol=0.0)  # as exact as single precision is

@@ -1,4 +1,4 @@
-"""The header for C and C++: what it seals and takes, byte for byte, is what `idcontrol.loop.wire` does."""
+"""The header for C and C++ seals and accepts the same bytes as `idcontrol.loop.wire`."""
 
 from __future__ import annotations
 
@@ -171,10 +171,10 @@ def test_it_takes_drops_and_counts_the_same(header, sent, session):
         assert [header.counted(ctypes.c_int(drop)) for drop in Drop] == list(ours.dropped)
         if expected is not None:
             np.testing.assert_array_equal(got, expected.values)
-            told = np.zeros(4, np.uint64)
-            header.heads(pointer(told))
+            sizes = np.zeros(4, np.uint64)
+            header.heads(pointer(sizes))
             said = [expected.mode, expected.sequence, expected.stamp % 2**64, expected.echo]
-            assert list(map(int, told)) == said
+            assert list(map(int, sizes)) == said
 
 
 @pytest.mark.parametrize("sizes", [(19, 18, 12, 4, 1), (2, 2, 2, 0, 0), (7, 7, 7, 1, 0)])
@@ -188,7 +188,7 @@ def test_it_knows_the_places_and_the_ranges_of_all_values(header, sizes):
     )
     np.testing.assert_array_equal(state, form.state_range())
     np.testing.assert_array_equal(command, form.command_range())
-    # each part begins where the one before ends, in the order of the description
+    # each part begins at the end of the previous part, in the order of the description
     parts = [1, nq, nv, joints, 3, 3 * feet, 3 * feet, joints, joints, 1, 1, 4, 1, 1, 1]
     np.testing.assert_array_equal(places, np.cumsum([0, *parts]))
     assert places[-1] == form.state_values

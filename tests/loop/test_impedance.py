@@ -1,4 +1,4 @@
-"""Impedance commands through a loop: the drives of the machine hold them within limits, and over a silence."""
+"""Impedance commands through a loop: the machine's drives hold them within limits, and during a silence."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ class DrivenSession(ArmSession):
 
 
 class Stiff(Pd):
-    """The law of `Pd`, left to the drives."""
+    """The law of `Pd`, computed by the drives."""
 
     def __call__(self, state, reference):
         self.calls += 1
@@ -30,7 +30,7 @@ class Stiff(Pd):
 
 
 def driven(change=None, **changes):
-    """A loop with drives; `change` is applied to the commands, and gets the number of the call, too."""
+    """Return a loop with drives; `change` is applied to the commands, and also gets the number of the call."""
     return Rig(controller=Stiff(wrong=change), **({"session": DrivenSession()} | changes))
 
 
@@ -47,8 +47,8 @@ def sent_in(rig, mode=Mode.RUNNING):
     return np.array([np.frombuffer(data, offset=HEAD_BYTES).reshape(5, 2) for data in sent if data[6] == mode])
 
 
-def told(rig):
-    """What the machine has of the loop."""
+def machine_command(rig):
+    """Return the last command that the machine has received."""
     return rig.machine.endpoint.newest.values.reshape(5, 2)
 
 
@@ -59,7 +59,7 @@ def test_drives_follow_a_reference_as_the_controller_would():
         assert rig.loop.counts.complete
         late = [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING][300:]
         errors.append(np.mean([np.abs(row["q"] - row["q_des"]) for row in late]))
-    # the drives hold the same law without the loop's delay of a tick
+    # the drives apply the same law without the loop's delay of a tick
     assert errors[0] < 1.1 * errors[1]
 
 
@@ -70,9 +70,9 @@ def test_in_a_silence_drives_hold_the_last_command_then_brake():
     rows = rig.machine_rows
     silent = [k for k, row in enumerate(rows) if row["silence_us"] > 0.0 and int(row["mode"]) == Mode.RUNNING]
     assert len(silent) == 20
-    tau, q_des, v_des, kp, kd = told(rig)
+    tau, q_des, v_des, kp, kd = machine_command(rig)
     assert (kp == KP).all()
-    for k in silent:  # the state before a row is that of the row before it
+    for k in silent:  # the state before a row is the state of the previous row
         before = rows[k - 1]
         wanted = tau + kp * (q_des - before["q"]) + kd * (v_des - before["v"])
         np.testing.assert_allclose(rows[k]["tau"], np.clip(wanted, -TORQUE, TORQUE), rtol=0, atol=1e-12)

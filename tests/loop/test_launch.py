@@ -1,4 +1,4 @@
-"""A loop, its machine and its recorder as the processes that they are: ends in order, and ends by force."""
+"""A loop, its machine and its recorder as separate processes: normal ends and forced ends."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ SETTINGS = LoopSettings(plant_silence_s=PATIENCE_S, policy=PATIENT)
 UNMOVED = LoopSettings(
     plant_silence_s=0.5, policy=structs.replace(PATIENT, peer=Rule(then="hold"), silent=Rule(then="hold"))
 )
-"""Of a loop that goes on, whatever its machine does; the machine brakes as soon as the loop falls silent."""
+"""Settings of a loop that continues whatever its machine does; the machine brakes as soon as the loop is silent."""
 FOREVER = Config(duration_s=GUARD_S)
-"""What would not end within the time that a test may take."""
+"""A duration longer than the time limit of a test."""
 BEYOND_REHEARSAL = 800
-"""A call of a controller that comes when the loop is running: the rehearsal makes 600, and the start 20."""
+"""A call of a controller that comes while the loop is running: the rehearsal makes 600 calls, and the start 20."""
 
 
 class Spinning(Pd):
@@ -54,7 +54,7 @@ class Spinning(Pd):
 
 
 class Terminated(Pd):
-    """Sends its own process a signal in the middle of the run, however long that takes."""
+    """Sends its own process a signal in the middle of the run."""
 
     number = signal.SIGTERM
 
@@ -90,11 +90,11 @@ class Broken(Pd):
 @pytest.fixture(autouse=True)
 def at_root(monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # where the processes find this file's module
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # so that the processes find this module
 
 
 def what(run):
-    """The events of a run but for the faults that a computer that others use causes by itself."""
+    """Return the events of a run without faults that a busy computer causes."""
     return [event["what"] for event in run.events if event["what"] not in {f"fault: {name}" for name in HELD}]
 
 
@@ -116,11 +116,11 @@ def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
     assert what(run)[-3:] == ["the loop is running", "the loop is damped", "the loop is stopped"]
     assert what(body)[-3:] == ["the machine is running", "the machine is damped", "the machine is stopped"]
     assert (np.abs(run.arrays["tau"]) <= TORQUE).all()
-    # every tick is there: those that ran, and no other
+    # every running tick is recorded, and no other tick
     ticks, late = run.arrays["tick"], run.arrays["late_us"]
     np.testing.assert_array_equal(np.diff(ticks), 1 + run.arrays["missed"][1:])
-    # deadlines are absolute: lateness makes a period longer and the next one shorter; unless the process was held up
-    # for a second, after which they begin anew
+    # deadlines are absolute: lateness makes one period longer and the next one shorter, unless the process was held up
+    # for a second, after which the deadlines restart
     steady = run.arrays["faults"][1:].astype(int) & Fault.CLOCK == 0
     period = (1000.0 * np.diff(ticks) + np.diff(late))[steady]
     np.testing.assert_allclose(run.arrays["period_us"][1:][steady], period, atol=1e-3)
@@ -142,7 +142,7 @@ def test_the_plant_may_run_at_a_rate_of_its_own(tmp_path):
     ("rate_hz", "plant_rate_hz"), [(40.0, 1000.0), pytest.param(1000.0, 40.0, marks=pytest.mark.slow)]
 )
 def test_each_side_waits_for_a_slower_one(tmp_path, rate_hz, plant_rate_hz):
-    """Neither takes a period of the other for silence, nor news that are as old as that for late."""
+    """Neither side takes a period of the other side for silence, nor a datagram of that age for a late one."""
     settings = LoopSettings(transport="inprocess", pacing="fast", plant_rate_hz=plant_rate_hz)
     metrics = launch.run(TARGET, Config(rate_hz=rate_hz), settings, tmp_path / "run")
     assert metrics["completed"]
@@ -150,12 +150,12 @@ def test_each_side_waits_for_a_slower_one(tmp_path, rate_hz, plant_rate_hz):
 
 
 def in_the_plant() -> bool:
-    """True if this is the process of a plant, not that of its loop or recorder."""
+    """True in the process of a plant, False in the process of its loop or recorder."""
     return "plant_process" in sys.argv[0]
 
 
 class MuteOffer(Offer):
-    """A loop whose plant never gets ready."""
+    """A loop whose plant never becomes ready."""
 
     def session(self, config):
         if in_the_plant():
@@ -182,7 +182,8 @@ def test_paced_simulation_takes_its_time(tmp_path):
 
 @pytest.mark.wallclock
 def test_a_controller_that_never_returns_is_interrupted_and_the_machine_braked(tmp_path):
-    # no longer than a test that runs beside it is held up: under SCHED_FIFO it spins before all others on its CPU
+    # short, because a parallel test is held up as long: under SCHED_FIFO this process spins before all others on its
+    # CPU
     settings = structs.replace(SETTINGS, policy=structs.replace(PATIENT, hang_s=0.2))
     config = structs.replace(FOREVER, controller="tests.loop.test_launch:Spinning")
     metrics = launch.run(TARGET, config, settings, tmp_path / "run")
@@ -194,7 +195,7 @@ def test_a_controller_that_never_returns_is_interrupted_and_the_machine_braked(t
 
 
 class Unstable(Pd):
-    """Pushes each joint the way that it moves."""
+    """Pushes each joint in the direction of its motion."""
 
     def __init__(self):
         super().__init__(wrong=lambda call, command: Command(tau=-1e6 * command.tau))
@@ -215,13 +216,14 @@ def test_an_error_of_the_controller_is_in_the_metrics(tmp_path):
 
 def children(pid: int, module: str) -> list[int]:
     """Process numbers of the children of `pid` that run `module`."""
-    found = []
+    pids = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread or child that ends meanwhile
+        # a thread or child that ends during the search
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             for child in (task / "children").read_text().split():
                 if module in Path(f"/proc/{child}/cmdline").read_text():
-                    found.append(int(child))
-    return found
+                    pids.append(int(child))
+    return pids
 
 
 def wait_for_event(folder: Path, text: str) -> None:
@@ -236,7 +238,7 @@ def wait_for_event(folder: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def signalled(module: str, number: signal.Signals, folder: Path) -> Iterator[None]:
-    """Send a signal to the child that runs `module` as soon as the loop that is recorded in `folder` is running."""
+    """Send a signal to the child that runs `module` as soon as the loop recorded in `folder` is running."""
 
     def send():
         wait_for_event(folder, "the loop is running")
@@ -252,7 +254,7 @@ def signalled(module: str, number: signal.Signals, folder: Path) -> Iterator[Non
 
 
 class Mortal(Arm):
-    """A plant whose process is killed once it has moved for 0.1 s, which is longer than it is warmed up."""
+    """A plant whose process is killed after it has moved for 0.1 s, which is longer than its warm-up."""
 
     def step(self, tau, dt):
         if in_the_plant() and self.state.t > 0.1:
@@ -281,7 +283,7 @@ def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
     assert metrics["ended"] == "fault"
     assert metrics["faults"]["silent"] > 0
     assert metrics["fault"] == "silent"
-    assert metrics["error"] == "nothing was heard of the other side for too long"
+    assert metrics["error"] == "no datagram came from the other side for too long"
     run = load(out)
     assert run.complete
     assert what(run)[-3:] == ["fault: silent", "the loop is damped", "the loop is stopped"]
@@ -320,7 +322,7 @@ def test_a_recorder_that_is_held_up_ends_the_loop_and_is_not_waited_for(tmp_path
 
 
 class FullDisk(ArmSession):
-    """A session in whose record there is room for 100 rows."""
+    """A session whose record has room for 100 rows."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -346,13 +348,13 @@ def test_a_loop_whose_disk_is_full_brakes_and_says_so(tmp_path, capfd):
     out = tmp_path / "run"
     with pytest.raises(OSError, match=r"No space left on device, and the machine was braked") as error:
         launch.run("tests.loop.test_launch:full_disk", FOREVER, SETTINGS, out)
-    assert error.value.errno == errno.ENOSPC  # which the command takes for no fault inside: status 2
+    assert error.value.errno == errno.ENOSPC  # the command reports it as status 2, not as an internal fault
     assert capfd.readouterr().err == f"idcontrol: the recorder cannot write {out}: No space left on device\n"
     assert not load(out).complete
 
 
 def separate(out: Path) -> subprocess.Popen:
-    """A loop in a process of its own that goes on until it is killed, whatever its machine does."""
+    """Return a loop in a separate process that runs until it is killed, whatever its machine does."""
     code = (
         "from pathlib import Path; from idcontrol.loop import launch; "
         "from tests.loop.test_launch import FOREVER, UNMOVED; "
@@ -362,7 +364,7 @@ def separate(out: Path) -> subprocess.Popen:
 
 
 def gone(pid: int) -> bool:
-    """True if a process has ended; one that nobody has waited for yet has no command line any more."""
+    """True if a process has ended; a zombie has no command line."""
     try:
         return not Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -373,7 +375,7 @@ def gone(pid: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
 @pytest.mark.parametrize("number", one_fast((signal.SIGKILL, signal.SIGTERM), signal.SIGKILL))
 def test_a_loop_that_ends_before_anything_moved_leaves_no_process_behind(tmp_path, number):
-    """Its plant has only begun to import what it needs by then."""
+    """The plant has only begun its imports by then."""
     process = separate(tmp_path / "run")
     deadline = time.monotonic() + GUARD_S
     while not children(process.pid, "plant_process") and time.monotonic() < deadline:
@@ -389,17 +391,17 @@ def test_a_loop_that_ends_before_anything_moved_leaves_no_process_behind(tmp_pat
 
 
 def test_a_loop_may_run_in_a_thread(tmp_path):
-    """Signals are not its business there."""
-    found = []
+    """Signals are not handled there."""
+    results = []
 
     def work():
         settings = LoopSettings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.1))
-        found.append(launch.run(TARGET, Config(duration_s=0.1), settings, tmp_path / "run"))
+        results.append(launch.run(TARGET, Config(duration_s=0.1), settings, tmp_path / "run"))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found[0]["completed"]
+    assert results[0]["completed"]
 
 
 @pytest.mark.wallclock
@@ -425,7 +427,7 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
     (plant,) = children(process.pid, "plant_process")
     process.kill()
     process.wait()
-    os.kill(plant, signal.SIGSTOP)  # held up by others before it notices
+    os.kill(plant, signal.SIGSTOP)  # held up before it notices
     time.sleep(1.0)
     os.kill(plant, signal.SIGCONT)
     wait_for_event(out / "machine", "the machine is stopped")
@@ -446,8 +448,8 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
         (LoopSettings(pacing="fast"), "pacing"),
         (LoopSettings(transport="udp", peer="nowhere", arm=True), "HOST:PORT"),
         (LoopSettings(transport="shared", peer="127.0.0.1:7500"), "udp"),
-        (LoopSettings(transport="udp", peer="127.0.0.1:7500"), "moves only once somebody arms it"),
-        (LoopSettings(transport="udp", peer="7500"), "'7500' is no address"),
+        (LoopSettings(transport="udp", peer="127.0.0.1:7500"), "moves only after it is armed"),
+        (LoopSettings(transport="udp", peer="7500"), "'7500' is not an address"),
         (LoopSettings(transport="udp", peer="127.0.0.1:0"), "cannot reach the machine at 127.0.0.1:0"),
     ],
 )

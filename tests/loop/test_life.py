@@ -1,4 +1,4 @@
-"""From the first torque to the last: a machine stands up, works, lies down; and comes back once it was braked."""
+"""From the first torque to the last: a machine stands up, works and lies down, and recovers after braking."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PHASES = [f"the loop is {name}" for name in ("standing up", "working", "halting"
 
 @pytest.fixture(scope="module")
 def life(tmp_path_factory):
-    """Makes a life of a robot, once; gives its metrics and the folder of its record."""
+    """Make a life of a robot, once; return its metrics and the folder of its record."""
 
     @functools.cache
     def live(robot):
@@ -44,7 +44,7 @@ def life(tmp_path_factory):
 def test_a_robot_stands_up_walks_and_lies_down_before_torques_end(robot, life):
     metrics, folder = life(robot)
     assert metrics["completed"]
-    assert metrics["steps"] == pytest.approx(400, abs=1)  # of work
+    assert metrics["steps"] == pytest.approx(400, abs=1)  # ticks of work
     assert metrics["end_speed_m_s"] < 0.01
     assert 2.0 <= metrics["phases_s"]["standing_up"] <= 3.0
     run, body = load(folder), load(folder / "machine").arrays
@@ -58,7 +58,7 @@ def test_a_robot_stands_up_walks_and_lies_down_before_torques_end(robot, life):
         assert np.linalg.norm(of["v"][of["phase"] == phase, :3], axis=1).max() < 0.4
         assert np.abs(of["q"][of["phase"] == phase, 3:5]).max() < 0.01  # level
     ended = int(np.argmax(body["mode"] >= Mode.DAMPED))
-    assert height[ended:].max() - height[ended:].min() < 1e-3  # it is carried by its body before torques end
+    assert height[ended:].max() - height[ended:].min() < 1e-3  # its body carries it before torques end
     assert height[-1] == pytest.approx(height[0], abs=1e-3)
 
 
@@ -67,7 +67,7 @@ def test_no_torque_jumps_at_handovers_between_path_and_controller(life):
     steps = np.abs(np.diff(of["tau_applied"], axis=0)).max(axis=1)
     for phase in (Phase.WORKING, Phase.LYING_DOWN):
         begins = int(np.argmax(of["phase"] == phase))
-        # they differ by some N m, and are mixed over a hundred periods
+        # the commands differ by several N m, and are mixed over a hundred periods
         assert steps[begins : begins + 100].max() < 0.3
 
 
@@ -83,7 +83,7 @@ def test_a_robot_that_stands_is_taken_over_at_once(tmp_path):
 def test_a_signal_while_it_stands_up_makes_it_lie_down_again(tmp_path, monkeypatch):
     monkeypatch.setattr(launch._Work, "_asked", lambda work: work.parts.system is not None)  # from the first tick on
     metrics = launch.run(TARGET, WalkConfig(robot="go1", duration_s=0.4), FAST, tmp_path / "run")
-    assert metrics["ended"] == "fault"  # no signal, and not its duration
+    assert metrics["ended"] == "fault"  # no signal, and not the end of the duration
     assert load(tmp_path / "run").arrays["mode"][-1] == Mode.STOPPED
     assert metrics["phases_s"]["working"] == 0.0
     assert metrics["steps"] == 0
@@ -116,7 +116,7 @@ def test_a_way_begins_and_ends_at_rest():
 # --- armed, braked, recovered ---
 
 ESTOP = 5
-"""Place of the emergency stop in `Machine.health` of an arm of two joints."""
+"""Index of the emergency stop in `Machine.health` of an arm of two joints."""
 
 
 def test_a_loop_that_somebody_attends_gives_no_torque_before_it_is_armed():
@@ -140,19 +140,19 @@ def test_one_act_recovers_a_braked_machine_and_the_next_arms_it():
     recovered = next(k for k in range(damped[0], len(rig.rows)) if int(rig.rows[k]["mode"]) == Mode.READY)
     assert rig.rows[recovered]["tick"] * H == pytest.approx(1.5, abs=0.02)
     assert rig.loop.counts.complete
-    assert rig.loop.safety.ended_by == Fault.NONE  # its second life ended as it should
-    # meanwhile the machine went on braking, and what it was told in between did not move it
+    assert rig.loop.safety.ended_by == Fault.NONE  # its second life ended normally
+    # meanwhile the machine continued to brake, and commands did not move it
     modes = rig.modes(rig.machine_rows)
     assert modes[-6:] == [Mode.RUNNING, Mode.DAMPED, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
 
 
 def test_each_arming_has_a_new_estimator():
-    """Making one takes so long that the machine would have been silent meanwhile."""
-    made = []
+    """Making an estimator takes so long that the machine would count as silent."""
+    estimators = []
 
     def make():
-        number = len(made)
-        made.append((rig.loop.safety.mode, used := []))
+        number = len(estimators)
+        estimators.append((rig.loop.safety.mode, used := []))
 
         def sense(sensed):
             used.append(number)
@@ -166,8 +166,8 @@ def test_each_arming_has_a_new_estimator():
     rig.clock.at(round(1.0 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 0.0))
     rig.run(acts=[0.01, 1.5, 2.0])  # arm, recover, arm
     assert rig.loop.counts.complete
-    modes, used = zip(*made, strict=True)
-    assert modes == (Mode.IDLE, Mode.IDLE, Mode.READY)  # the first one only warms
+    modes, used = zip(*estimators, strict=True)
+    assert modes == (Mode.IDLE, Mode.IDLE, Mode.READY)  # the first estimator only warms
     assert len(used[0]) == 1
     assert len(used[1]) > 100
     assert len(used[2]) > 200
@@ -183,7 +183,7 @@ def test_whoever_asks_for_the_end_of_a_braked_machine_gets_it():
 
 
 class Folded(ArmSession):
-    """An arm that begins 1.2 rad from where its planner wants it."""
+    """An arm that starts 1.2 rad from its planned position."""
 
     def __init__(self, config=None):
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""Whatever the processes of a loop need is loaded before the first tick on the wall clock."""
+"""All kernels that the processes of a loop need are loaded before the first tick on the wall clock."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ BUMPS = {"terrain": "heightmap", "height_map": "bumps"}
 
 
 def loaded() -> list[str]:
-    """A list to which all kernels are added that are compiled or loaded from now on."""
+    """Return a list of all kernels that are compiled or loaded from now on."""
     names: list[str] = []
     load = Cache.load_overload
-    Cache.load_overload = lambda cache, *given: names.append(str(cache._py_func)) or load(cache, *given)
+    Cache.load_overload = lambda cache, *arguments: names.append(str(cache._py_func)) or load(cache, *arguments)
     return names
 
 
 def by_a_plant(**keywords: str) -> list[str]:
-    """Kernels that a warm plant loads as it flies, falls, bends its joints to their ends, and diverges."""
+    """Return the kernels that a warm plant loads when it flies, falls, bends joints to their limits, and diverges."""
     session = loops.walk.session(WalkConfig(**keywords))
     plant, start, limit = session.plant(H), session.start, session.system.effort_limit
     warm(plant, session, start, H)
@@ -49,7 +49,7 @@ def by_a_plant(**keywords: str) -> list[str]:
 
 
 def by_a_recorder() -> list[str]:
-    """Kernels that the recorder loads with the first row."""
+    """Return the kernels that the recorder loads with the first row."""
     session = loops.walk.session(WalkConfig())
     shapes, _ = session.channels()
     row = {name: np.zeros(shape) for name, shape in shapes.items()} | {"notes": np.zeros(session.notes)}
@@ -59,7 +59,7 @@ def by_a_recorder() -> list[str]:
 
 
 def in_a_process(call: str) -> list[str]:
-    """What a call loads in a process of its own: other tests have loaded much."""
+    """Return the kernels that a call loads in a separate process, because other tests have loaded many kernels."""
     code = f"from {__name__} import *\nfor name in {call}: print(name)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()

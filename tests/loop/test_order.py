@@ -1,4 +1,4 @@
-"""Machines whose joints are in another order than the model's: what is told and asked is put right, or refused."""
+"""Machines whose joint order differs from the model: states and commands are converted, or the order is refused."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.loop.rig import ArmSession
 from tests.scenes import loops
 
 UNITREE = [f"{leg}_{joint}_joint" for leg in ("FR", "FL", "RR", "RL") for joint in ("hip", "thigh", "calf")]
-"""As `unitree_legged_sdk/quadruped.h` numbers them: FR_0 = 0, FR_1 = 1, ... RL_2 = 11."""
+"""Numbering of `unitree_legged_sdk/quadruped.h`: FR_0 = 0, FR_1 = 1, ... RL_2 = 11."""
 MOTORS = [0, 3, 2, 1, 5, 4, 6, 9, 8, 7, 11, 10]
 REVERSED = [True, False, True, True, False, False] * 2
-"""As in ``demos/config_solo12.yaml`` of odri_control_interface, by joints of the URDF."""
+"""Signs of ``demos/config_solo12.yaml`` of odri_control_interface, by joints of the URDF."""
 
 
 @pytest.fixture(scope="module", params=["go1", "solo12"])
@@ -47,7 +47,7 @@ def test_the_map_of_solo12_is_that_of_its_master_board():
 
 
 def test_each_number_of_a_state_comes_to_the_joint_that_the_machine_means(shipped):
-    """A state is written once as the loop means it, once by hand as the machine says it."""
+    """A state is written once in the loop's order, and once by hand in the machine's order."""
     session, order = shipped
     wire, names, rng = wire_format(session), session.system.actuated_names, np.random.default_rng(0)
     order = structs.replace(order, offset_rad={names[4]: 0.3})
@@ -64,33 +64,33 @@ def test_each_number_of_a_state_comes_to_the_joint_that_the_machine_means(shippe
         own[:8], (sign * (q - zero))[at], own[20:26], (sign * v)[at], (sign * tau)[at], own[50:53],
         force[feet].ravel(), normal[feet].ravel(), errors[at], heat[at], rest,
     ]  # fmt: skip
-    made = translation(order, session.system, session.feet, wire)
-    np.testing.assert_allclose(made.state(theirs), ours, rtol=0, atol=1e-15)  # rounding of the offset
+    maps = translation(order, session.system, session.feet, wire)
+    np.testing.assert_allclose(maps.state(theirs), ours, rtol=0, atol=1e-15)  # rounding of the offset
 
     command = np.stack((tau, q, v, rng.random(12), rng.random(12)))
     asked = np.stack((sign * tau, sign * (q - zero), sign * v, command[3], command[4]))[:, at]
-    np.testing.assert_allclose(made.command(command.ravel()), asked.ravel(), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(maps.command(command.ravel()), asked.ravel(), rtol=0, atol=1e-15)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.permutations(["shoulder", "elbow"]), st.sets(st.sampled_from(["shoulder", "elbow"])), st.floats(-3, 3))
 def test_what_a_drive_makes_of_a_command_is_the_same_in_any_order(joints, turned, offset):
-    """The torque of the impedance law, which the machine computes of its own numbers, is the one that was meant."""
+    """The torque of the impedance law, which the machine computes in its own order, equals the intended torque."""
     session = ArmSession()
     order = MachineOrder(joints=tuple(joints), turned=tuple(turned), offset_rad={"elbow": offset})
-    made = translation(order, session.system, (), wire_format(session))
+    maps = translation(order, session.system, (), wire_format(session))
     rng = np.random.default_rng(0)
     theirs = np.r_[0.0, rng.normal(size=6), np.zeros(3), np.full(11, np.nan), np.nan, np.nan]
-    ours = made.state(theirs)
+    ours = maps.state(theirs)
     command = np.abs(rng.normal(size=(5, 2)))
 
     def torque(rows, values):
         return rows[0] + rows[3] * (rows[1] - values[1:3]) + rows[4] * (rows[2] - values[3:5])
 
     meant = torque(command, ours)
-    applied = torque(made.command(command.ravel()).reshape(5, 2), theirs)
-    told = made.state(np.r_[theirs[:5], applied, theirs[7:]])
-    np.testing.assert_allclose(told[5:7], meant, rtol=0, atol=1e-12)
+    applied = torque(maps.command(command.ravel()).reshape(5, 2), theirs)
+    report = maps.state(np.r_[theirs[:5], applied, theirs[7:]])
+    np.testing.assert_allclose(report[5:7], meant, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_what_a_drive_makes_of_a_command_is_the_same_in_any_order(joints, turned
     [
         ({"joints": ("elbow",)}, "must name each of shoulder, elbow once"),
         ({"joints": ("elbow", "elbow")}, "must name each of shoulder, elbow once"),
-        ({"turned": ("wrist",)}, "wrist is no joint of arm"),
-        ({"offset_rad": {"wrist": 0.1}}, "wrist is no joint of arm"),
+        ({"turned": ("wrist",)}, "wrist is not a joint of arm"),
+        ({"offset_rad": {"wrist": 0.1}}, "wrist is not a joint of arm"),
         ({"feet": ("LF",)}, "feet"),
     ],
 )

@@ -1,4 +1,7 @@
-"""Privileges that the operating system grants or refuses are reported; tested in child processes, which they change."""
+"""Privileges that the operating system grants or refuses are reported.
+
+Child processes run the tests, which change them.
+"""
 
 from __future__ import annotations
 
@@ -48,17 +51,17 @@ def prepared(before=""):
 
 
 def test_what_is_said_is_what_the_kernel_says():
-    found = prepared()
-    granted = found["granted"]
-    assert (granted["scheduler"] == "SCHED_FIFO") == (found["scheduler"] == 1)
-    assert (granted["cpu"] is not None) == (found["cpus"] == 1) or found["cpus"] == 1
-    assert granted["memory_locked"] == (int(found["locked"]) > 0)
-    assert granted["cpu_awake"] == (str(realtime.LATENCY) in found["held"])
-    assert str(realtime.LATENCY) not in found["let_go"]
-    assert found["frozen"] > 0
-    assert found["after"] == [0, 0, True]
-    assert found["slack_ns"] <= 1000  # 50 000 is what an ordinary process has, 0 what one with SCHED_FIFO has
-    assert granted["priority"] == (realtime.PRIORITY if found["scheduler"] == 1 else 0)
+    report = prepared()
+    granted = report["granted"]
+    assert (granted["scheduler"] == "SCHED_FIFO") == (report["scheduler"] == 1)
+    assert (granted["cpu"] is not None) == (report["cpus"] == 1) or report["cpus"] == 1
+    assert granted["memory_locked"] == (int(report["locked"]) > 0)
+    assert granted["cpu_awake"] == (str(realtime.LATENCY) in report["held"])
+    assert str(realtime.LATENCY) not in report["let_go"]
+    assert report["frozen"] > 0
+    assert report["after"] == [0, 0, True]
+    assert report["slack_ns"] <= 1000  # 50 000 for an ordinary process, 0 with SCHED_FIFO
+    assert granted["priority"] == (realtime.PRIORITY if report["scheduler"] == 1 else 0)
     assert granted["gc_frozen"]
 
 
@@ -66,7 +69,7 @@ def test_refused_privileges_are_reported_with_their_remedy():
     granted = prepared(REFUSING)["granted"]
     assert granted["scheduler"] == "SCHED_OTHER"
     assert granted["priority"] == 0
-    assert granted["cpu"] is None  # not bound to a CPU that others may hold
+    assert granted["cpu"] is None  # not bound to a CPU that other processes may hold
     assert "limits.conf" in granted["refused"]["scheduler"]
     assert "priority" in granted["refused"]["cpu"]
     assert not granted["cpu_awake"]
@@ -74,8 +77,8 @@ def test_refused_privileges_are_reported_with_their_remedy():
 
 
 def test_no_two_loops_hold_one_cpu():
-    """Under SCHED_FIFO, two that are bound to one CPU would wait for each other while other CPUs are idle."""
-    cpus = [10_000 * os.getpid(), 10_000 * os.getpid() + 1]  # which no loop holds that runs beside this test
+    """Under SCHED_FIFO, two loops bound to one CPU would wait for each other while other CPUs are idle."""
+    cpus = [10_000 * os.getpid(), 10_000 * os.getpid() + 1]  # no loop of a parallel test holds these CPUs
     (first, holder), (second, other) = realtime._claim(cpus), realtime._claim(cpus)
     assert [first, second] == cpus
     assert realtime._claim(cpus) is None
@@ -105,5 +108,5 @@ def test_a_file_that_opens_but_takes_no_latency_is_closed_again(monkeypatch):
 def test_resident_memory_is_what_the_kernel_counts():
     words = Path("/proc/self/status").read_text().split()
     kernel_mb = 1.024e-3 * float(words[words.index("VmRSS:") + 1])
-    # pages come and go between the two looks, and the kernel sums its counters up now and then
+    # pages change between the two reads, and the kernel updates its counters only at intervals
     assert realtime.resident_mb() == pytest.approx(kernel_mb, rel=0.1)

@@ -1,4 +1,4 @@
-"""From telemetry to the record: what is written does not depend on how the rows came."""
+"""From telemetry to the record: the record does not depend on how the rows arrived."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OUTCOME = Ending(ended="duration", overruns=0, missed=0, realtime={})
 
 
 class TouchingArm(ArmSession):
-    """An arm whose tip feels forces, and of which something is derived."""
+    """An arm whose tip senses forces, with a derived channel."""
 
     def __init__(self):
         super().__init__()
@@ -47,7 +47,7 @@ def loop_channels(session):
 
 
 def telemetry(channels, seed):
-    """30 rows: 4 before the start, 20 of running with an overrun in two of them, 6 of braking."""
+    """Return 30 rows: 4 before the start, 20 of running with an overrun in two of them, 6 of braking."""
     rows = np.random.default_rng(seed).standard_normal((30, width(channels)))
     of = views(rows, channels)
     of["mode"][:] = np.repeat([Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED], [2, 2, 20, 6])
@@ -63,7 +63,7 @@ def telemetry(channels, seed):
 
 
 def scribe_of_a_run(out):
-    """A scribe that has been given the rows of a loop, and none of its machine."""
+    """Return a scribe that has the rows of a loop, and no rows of its machine."""
     session = TouchingArm()
     scribe = Scribe(session, out, {}, H, machine_too=True)
     scribe.loop_rows(telemetry(loop_channels(session), 0))
@@ -71,7 +71,7 @@ def scribe_of_a_run(out):
 
 
 def machine_rows(modes, faults=Fault.NONE):
-    """Rows of the machine in these modes, one each; the faults belong to the last one."""
+    """Return one row of the machine for each mode; the faults belong to the last row."""
     channels = machine.channels(wire_format(TouchingArm()))
     rows = np.zeros((len(modes), width(channels)))
     of = views(rows, channels)
@@ -93,8 +93,8 @@ def test_the_record_of_a_machine_tells_every_change_of_its_mode(tmp_path):
     scribe = scribe_of_a_run(tmp_path / "run")
     scribe.machine_rows(machine_rows(modes, Fault.SILENT))
     scribe.close(OUTCOME)
-    told = [event["what"] for event in load(tmp_path / "run" / "machine").events]
-    assert told == [
+    log = [event["what"] for event in load(tmp_path / "run" / "machine").events]
+    assert log == [
         *(f"the machine is {mode.name.lower()}" for mode in modes[:-1]),
         "fault: silent",
         "the machine is stopped",
@@ -104,9 +104,9 @@ def test_the_record_of_a_machine_tells_every_change_of_its_mode(tmp_path):
 @pytest.mark.parametrize(
     ("faults", "at_machine", "fault", "words"),
     [
-        (Fault.SILENT, Fault.NONE, "silent", "nothing was heard"),
+        (Fault.SILENT, Fault.NONE, "silent", "no datagram came"),
         (Fault.OVERRUN | Fault.FAILED, Fault.NONE, "overrun, failed", "could not use its input"),
-        (Fault.PEER, Fault.NOT_FINITE, "peer", "at the machine, torques or states were no finite numbers"),
+        (Fault.PEER, Fault.NOT_FINITE, "peer", "at the machine, torques or states were not finite"),
         (Fault.NONE, Fault.NONE, None, "was not ready within loop.policy.start_s"),
     ],
 )
@@ -158,12 +158,12 @@ def test_the_record_begins_with_the_first_torque_and_its_forces(tmp_path):
     np.testing.assert_array_equal(arrays["t_machine"], sent["t"][4:])
     np.testing.assert_array_equal(arrays["q"], sent["q"][4:])
     np.testing.assert_array_equal(arrays["reach"], sent["q"][4:].sum(axis=1))
-    # a state tells the forces of the period before; after the last there is none
+    # a state contains the forces of the previous period; after the last state there is none
     np.testing.assert_array_equal(arrays["force"], sent["force_sensed"][[*range(5, 30), 29]])
     assert run.metrics is not None
-    assert run.metrics["steps"] == 20  # those of running
-    told = [(event["what"], event["t"]) for event in run.events]
-    assert told == [
+    assert run.metrics["steps"] == 20  # only running ticks
+    log = [(event["what"], event["t"]) for event in run.events]
+    assert log == [
         ("the loop is ready", 0.0),
         ("the loop is running", 0.0),
         ("fault: overrun", pytest.approx(5 * H)),
@@ -178,17 +178,17 @@ def test_metrics_cover_running_ticks_and_faults_up_to_the_end(tmp_path):
     of = views(rows, channels)
     running = of["mode"] == Mode.RUNNING
     of["period_us"][:] = np.where(running, 1000.0, 9999.0)
-    of["period_us"][5] = np.nan  # as in a first tick, before which there was none
+    of["period_us"][5] = np.nan  # like a first tick, which has no predecessor
     of["compute_us"][:], of["cut"][:] = np.where(running, 200.0, 9999.0), np.where(running, 0.0, 8.0)
     of["compute_us"][7], of["cut"][7] = 800.0, 1.0
     of["plan_us"][:], of["switches"][:] = 30.0, 0.0
     of["plan_us"][7], of["switches"][7], of["status"][8] = 300.0, 2.0, np.nan
-    of["compute_us"][[8, 9]] = 700.0, 600.0  # the latter an overrun
-    of["faults"][24] = Fault.PEER  # the first row of braking tells what ended the running
-    of["faults"][[2, 28]] = Fault.SILENT  # before and after, nobody is harmed
+    of["compute_us"][[8, 9]] = 700.0, 600.0  # the second tick is an overrun
+    of["faults"][24] = Fault.PEER  # the first row of braking contains the fault that ended the run
+    of["faults"][[2, 28]] = Fault.SILENT  # faults before and after the run do no harm
     of["dropped"][:] = np.arange(30)[:, None] * np.arange(6)
     scribe = Scribe(session, tmp_path / "run", {}, H, machine_too=False)
-    scribe.machine_rows(machine_rows([Mode.RUNNING]))  # nobody asked for them
+    scribe.machine_rows(machine_rows([Mode.RUNNING]))  # rows that were not requested
     scribe.loop_rows(rows)
     ending = Ending(
         ended="signal", overruns=2, missed=3, realtime={"cpu": 1}, signal=15, memory_mb=(10.0, 11.0), steal_s=0.5
@@ -198,20 +198,20 @@ def test_metrics_cover_running_ticks_and_faults_up_to_the_end(tmp_path):
     assert metrics["period_us"]["max"] == metrics["period_mean_us"] == 1000.0
     assert (metrics["compute_us"]["p50"], metrics["compute_us"]["max"]) == (200.0, 800.0)
     assert {name: count for name, count in metrics["faults"].items() if count} == {"overrun": 2, "peer": 1}
-    assert metrics["fault_events"] == 1  # overruns are counted apart
+    assert metrics["fault_events"] == 1  # overruns are counted separately
     assert metrics["gate_ticks"] == 1
     assert metrics["dropped"] == {"size": 0, "damaged": 29, "foreign": 58, "old": 87, "range": 116, "version": 145}
     assert metrics["memory_mb"] == {"start": 10.0, "end": 11.0}
     assert (metrics["parts_us"]["plan"]["p50"], metrics["parts_us"]["plan"]["max"]) == (30.0, 300.0)
     assert (metrics["switches"], metrics["steal_s"]) == (2, 0.5)
-    found = [(tick["compute_us"], tick["plan_us"], tick["switches"], tick["status"], tick["faults"])
+    ticks = [(tick["compute_us"], tick["plan_us"], tick["switches"], tick["status"], tick["faults"])
              for tick in metrics["worst_ticks"][:4]]  # fmt: skip
-    assert found == [
+    assert ticks == [
         (800.0, 300.0, 2.0, "solved", []), (700.0, 30.0, 0.0, None, []), (600.0, 30.0, 0.0, "solved", ["overrun"]),
         (200.0, 30.0, 0.0, "solved", []),
     ]  # fmt: skip
-    told = ("ended", "signal", "overruns", "missed", "realtime", "error", "completed")
-    assert [metrics[name] for name in told] == ["signal", 15, 2, 3, {"cpu": 1}, None, False]
+    keys = ("ended", "signal", "overruns", "missed", "realtime", "error", "completed")
+    assert [metrics[name] for name in keys] == ["signal", 15, 2, 3, {"cpu": 1}, None, False]
     run = load(tmp_path / "run")
     assert not (tmp_path / "run" / "machine").exists()
     assert [event["what"] for event in run.events if "fault" in event["what"]] == ["fault: overrun", "fault: peer"]
@@ -219,7 +219,7 @@ def test_metrics_cover_running_ticks_and_faults_up_to_the_end(tmp_path):
 
 
 class Counted(TouchingArm):
-    """Whose metrics exist of any number of rows."""
+    """A session whose metrics accept any number of rows."""
 
     def metrics(self, arrays):
         return {"steps": len(arrays["t"])}
@@ -278,7 +278,7 @@ def test_the_process_of_the_recorder_keeps_every_row_and_prints_the_metrics(tmp_
         ring.push(row)
     out, _ = recorder.communicate(encode(OUTCOME))
     metrics = json.loads(out)
-    assert (recorder.returncode, metrics["steps"], metrics["rows_lost"]) == (0, 20, 0)  # of running
+    assert (recorder.returncode, metrics["steps"], metrics["rows_lost"]) == (0, 20, 0)  # running ticks
     run = load(tmp_path / "run")
     np.testing.assert_array_equal(run.arrays["q"], views(rows, channels)["q"][4:])
     assert run.config["loop"] == job.settings

@@ -1,4 +1,4 @@
-"""A rehearsal goes through whole ticks, leaves the loop on the stage alone, and takes no time that a beat needs."""
+"""A rehearsal runs whole ticks, does not change the real loop, and takes no time that a cycle needs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tests.loop.rig import PERIOD, ArmSession, Pd
 TARGET = "idcontrol.experiments.live:loop"
 STANDING = LoopSettings(transport="inprocess", pacing="fast", start="standing")
 TAKES = 100_000
-"""Time of a tick [ns]."""
+"""Duration of a tick [ns]."""
 WALKS = 6 * NS // 10
-"""How long the walk lasts, with standing up [ns]."""
+"""Duration of the walk, including standing up [ns]."""
 
 
 def rehearsed(controller: Pd, clock: Clock, hang_s: float = 0.1, *, interrupt: bool = False) -> Rehearsal:
@@ -72,9 +72,9 @@ def test_parts_too_long_before_a_tick_are_not_rehearsed():
     controller = Slow(clock)
     rehearsal = rehearsed(controller, clock)
     assert controller.calls == WARM_TICKS
-    for left, calls in ((TAKES, 0), (3 * TAKES // 2, 0), (3 * TAKES // 2 + 1, 1), (PERIOD, 1)):
+    for remainder, calls in ((TAKES, 0), (3 * TAKES // 2, 0), (3 * TAKES // 2 + 1, 1), (PERIOD, 1)):
         before = controller.calls
-        rehearsal(clock.now() + left)
+        rehearsal(clock.now() + remainder)
         assert controller.calls - before == calls
 
 
@@ -103,7 +103,7 @@ class Enough(Exception):
 
 
 def arrays(folder: Path, *, rehearse: bool, monkeypatch) -> bytes:
-    """What the begin of a walk in simulated time records, with or without a rehearsal before each tick."""
+    """Return the record of the start of a walk in simulated time, with or without a rehearsal before each tick."""
     config = WalkConfig(robot="go1")
     with monkeypatch.context() as patched, Stop() as stop:
         work, sleep, rehearsals = (

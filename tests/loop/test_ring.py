@@ -1,4 +1,4 @@
-"""Telemetry: rows come out as they went in, in order; what was too late is counted."""
+"""Telemetry: rows come out unchanged and in order; rows read too late are counted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_late_reader_loses_the_oldest_and_knows_how_many():
     assert rows[-1, 0] == 99
     np.testing.assert_array_equal(np.diff(rows[:, 0]), 1)
     assert reader.lost + len(rows) == 100
-    assert len(rows) == 15  # one place is kept for the row that may be being written
+    assert len(rows) == 15  # one slot is reserved for the row that may be in writing
 
 
 def test_the_writer_sees_the_lag_of_the_recorder_but_not_of_viewers():

@@ -1,4 +1,4 @@
-"""The state machine against an independent statement of what it may do, and the gate against a reference."""
+"""The state machine against an independent statement of its transitions, and the gate against a reference."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def test_random_sequences_of_faults_make_only_allowed_transitions():
             before = safety
             _, lost, damp, stop, slow, held, disarmed, done, recover, wait = draw
             since_calm = 0 if not slow else since_calm or now
-            told = Inputs(
+            inputs = Inputs(
                 faults, heard=not lost, damp=damp, stop=stop, slow=slow, start=not held, arm=not disarmed, done=done,
                 recover=recover, wait=wait,
             )  # fmt: skip
-            safety = advance(before, policy, now, told)
+            safety = advance(before, policy, now, inputs)
             assert safety.mode is before.mode or safety.mode in ALLOWED[before.mode]
             if stop:
                 assert safety.mode is Mode.STOPPED
@@ -77,12 +77,12 @@ def test_random_sequences_of_faults_make_only_allowed_transitions():
             if before.mode is Mode.RUNNING and not (faults or damp or stop or done):
                 assert safety.mode is Mode.RUNNING
             if before.mode is Mode.DAMPED and safety.mode is not Mode.DAMPED and not stop:
-                # braked until it rests, or for as long as it may last
+                # braked until it rests, or for the maximum time
                 assert now - before.since >= 5 * MS or now - max(since_calm, before.since + MS) >= 2 * MS
                 assert not (safety.mode is Mode.STOPPED and wait)
                 assert not (safety.mode is Mode.READY and (faults or not recover))
             entered.add((before.mode, safety.mode))
-    # and the sequences were wild enough to go every way that there is
+    # and the sequences visited every allowed transition
     assert entered >= {(a, b) for a, reached in ALLOWED.items() for b in reached}
 
 
@@ -139,14 +139,14 @@ def test_a_braked_machine_is_recovered_only_by_an_act_without_faults():
 def test_an_end_that_was_planned_is_not_braked():
     ended = advance(Safety(mode=Mode.RUNNING), Policy(), 0, Inputs(heard=True, done=True))
     assert (ended.mode, ended.ended_by) == (Mode.STOPPED, Fault.NONE)
-    # but a fault in the same tick goes before it
+    # but a fault in the same tick takes priority
     failed = advance(Safety(mode=Mode.RUNNING), Policy(), 0, Inputs(Fault.ESTOP, heard=True, done=True))
     assert failed.mode is Mode.DAMPED
 
 
 def test_the_package_says_what_its_default_policy_does():
     """People read the table of `idcontrol.loop` to know when a machine brakes."""
-    policy, told = Policy(), " ".join(loop.__doc__.split())
+    policy, text = Policy(), " ".join(loop.__doc__.split())
     silence = f"{patience(1.0):g} periods and {1e3 * patience(0.0):g} ms"
     for words in (
         f"braked if the newest datagram is older than {silence}",
@@ -161,9 +161,9 @@ def test_the_package_says_what_its_default_policy_does():
         f"joint {policy.tracking:g} rad off its reference the torque is sent; braked after {policy.astray.tolerate}",
         f"brakes itself after {silence} without a command",
     ):
-        assert words in told
+        assert words in text
     assert policy.damp_s == 1.0
-    assert "ends in *stopped* when the joints rest, or after a second" in told
+    assert "ends in *stopped* when the joints rest, or after a second" in text
     for rule in (policy.raised, policy.hung, policy.clock, policy.peer, policy.recorder, policy.silent):
         assert rule == Rule(tolerate=0, then="damp")
 
@@ -228,13 +228,13 @@ def test_beyond_a_joint_limit_only_torque_that_leads_back_passes(side, push):
 
 
 def one(**changes):
-    """Limits of one joint that nothing limits, but for the changes."""
+    """Return limits of one joint that limit only the changes."""
     free = {"torque": np.inf, "torque_rate": np.inf, "low": -np.inf, "high": np.inf, "speed": np.inf, "damping": 1.0}
     return Limits(**{name: np.array([value]) for name, value in (free | changes).items()})
 
 
 HAIR = 1e-9
-"""Far below a hundredth, by which a wrong limit might be off, and far above the rounding of these numbers."""
+"""Far below a hundredth, the scale of a wrong limit, and far above the rounding of these numbers."""
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def test_a_walk_follows_the_joystick_of_its_machine_and_stands_without_one():
     planner(session.start)
     np.testing.assert_array_equal(planner.notes()[:3], 0.0)
     planner.steer(np.array([0.5, -1.0, 1.0, 0.0]))
-    for t in (0.001, 1.0):  # it does not begin to walk at once
+    for t in (0.001, 1.0):  # it does not start to walk immediately
         planner(structs.replace(session.start, t=session.start.t + t))
-    # half of the speed ahead, all of it to the right, all of the turn: 0.4 m/s and 0.6 rad/s are the robot file's
+    # half of the speed ahead, the full speed to the right, the full turn: the robot file has 0.4 m/s and 0.6 rad/s
     np.testing.assert_allclose(planner.notes()[:3], [0.2, -0.4, 0.6])
     planner.steer(np.full(4, np.nan))
     planner(structs.replace(session.start, t=session.start.t + 1.001))

@@ -1,4 +1,4 @@
-"""The loop on a simulated clock: who is called when, with what, and at which time."""
+"""The loop on a simulated clock: order, arguments and times of the calls."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ def state(t, x):
 
 @dataclass
 class Diary:
-    """A plant, a planner and a controller that write down what they are asked, in order."""
+    """A plant, a planner and a controller that log their calls in order."""
 
     calls: list = field(default_factory=list)
     position: float = 0.0
@@ -79,7 +79,7 @@ def test_each_tick_begins_where_the_last_one_ended():
 
 def test_time_is_a_multiple_of_the_period_after_any_number_of_steps():
     n = 3000
-    assert sum([H] * n) != n * H  # what a clock that adds up would show
+    assert sum([H] * n) != n * H  # the time of a clock that adds up
     last = None
     for tick in run(Diary(), n):
         last = tick
@@ -102,7 +102,7 @@ def test_planner_and_controller_see_only_what_is_sensed():
 
 
 def test_the_state_carries_the_forces_of_the_period_before():
-    """Controllers with force sensors feel what was, not what will be."""
+    """Controllers with force sensors sense past forces, not future forces."""
     first, second = run(Diary(), 2)
     assert first.state.forces is None
     assert first.after.forces is first.forces

@@ -1,4 +1,4 @@
-"""Plant, planner and controller together, at the smallest: a machine that stands, and sways, on its feet."""
+"""Plant, planner and controller together in the smallest case: a machine that stands and sways on its feet."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_predicted_forces_are_those_that_the_plant_delivers(quadruped):
     for tick in ticks(plant(), lambda seen: reference, walker.controller(), start, h=scenes.H, steps=200):
         assert tick.command.status is Status.SOLVED
         assert tick.forces.force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=1e-6)
-        # how four feet share is free in the plant; what they do together is not
+        # the distribution over four feet is free in the plant; their sum is not
         predicted, delivered = tick.command.predicted.force.sum(axis=0), tick.forces.force.sum(axis=0)
         np.testing.assert_allclose(predicted, delivered, rtol=0, atol=1e-6 * walker.WEIGHT)
     assert np.abs(tick.after.q - start.q).max() < 1e-6
@@ -34,10 +34,10 @@ def test_predicted_forces_are_those_that_the_plant_delivers(quadruped):
 
 @pytest.mark.parametrize("name", one_fast(("sap", "mujoco", "penalty"), "penalty"))
 def test_standing_on_compliant_ground_is_quiet(name, quadruped):
-    """The feet sink as they settle, which dies away as the joints' feedback has it, with 20/s, and so do the torques.
+    """The feet sink and converge with the joints' feedback at 20/s, and so do the torques.
 
-    After 25 of these time constants nothing of it is left; 0.01 N m/s is a thousandth of what a walk asks for. A
-    controller that stops feet within one period swings up with such ground (math.md, section 12.6).
+    After 25 of these time constants nothing remains; 0.01 N m/s is a thousandth of the torque rate of a walk. A
+    controller that stops feet within one period becomes unstable on such ground (math.md, section 12.6).
     """
     if name == "mujoco":
         pytest.importorskip(name)

@@ -1,4 +1,4 @@
-"""Signals that ask for the end of a loop: raised before anything moves, kept afterwards."""
+"""Signals that request the end of a loop: raised before anything moves, stored afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_signal_before_anything_moves_raises():
 
 
 def test_a_signal_lost_or_renamed_by_the_interrupted_code_is_recovered():
-    """A compiler's callbacks in C swallow what a signal raises, and what follows is an error of its own."""
+    """A compiler's callbacks in C swallow the exception of a signal, and a different error follows."""
 
     def prepare(then):
         with Stop() as stop:
@@ -77,7 +77,7 @@ def test_a_terminal_that_closes_is_no_signal_to_what_nohup_started():
 def test_an_alarm_is_passed_on_and_none_remains():
     rung = []
     with Stop() as stop:
-        signal.raise_signal(signal.SIGALRM)  # to nobody yet
+        signal.raise_signal(signal.SIGALRM)  # no handler is called yet
         stop.on_alarm = lambda: rung.append(True)
         signal.raise_signal(signal.SIGALRM)
         signal.setitimer(signal.ITIMER_REAL, 100.0)

@@ -1,4 +1,4 @@
-"""Storms of faults: whatever happens to a running machine, it is left in order."""
+"""Storms of faults: a running machine always ends in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WALK = "idcontrol.experiments.live:loop"
 
 
 class Moody:
-    """A controller that does one of these on a whim."""
+    """A controller that randomly does one of these actions."""
 
     def __init__(self, controller, rng, joints):
         self.whim = 0
@@ -44,14 +44,14 @@ class Moody:
 
 @dataclass
 class Weather:
-    """When a storm ends, and when the machine is asked to end [s]."""
+    """Time at which a storm ends, and time at which the end is requested [s]."""
 
     calm_s: float
     end_s: float
 
 
 def brew(rig, rng, weather, push):
-    """Faults at random times; meanwhile somebody tries now and then to recover and to arm the machine."""
+    """Return faults at random times, and acts of an operator who tries to recover and arm the machine."""
     a = rig.session.limits.torque.size
     health = rig.machine.health
     calm = health.copy()
@@ -90,13 +90,13 @@ def brew(rig, rng, weather, push):
 
 
 def policy(rng, **settings):
-    """A policy in which all faults have a cause that is gone some time."""
+    """Return a policy in which the cause of every fault ends."""
     silent = Rule(tolerate=int(rng.integers(0, 20)))
     return Policy(start_s=10.0, voltage_v=(20.0, 30.0), silent=silent, **settings)
 
 
 def check_torques(rig):
-    """No torque is beyond its limit, and a loop that does not run asks for none."""
+    """Check that no torque exceeds its limit, and that a loop that does not run commands no torque."""
     limit = rig.session.limits.torque
     for row in rig.rows:
         assert (np.abs(row["tau"]) <= limit).all()
@@ -106,7 +106,7 @@ def check_torques(rig):
 
 
 def check_end(rig):
-    """There is a way out of whatever happened: both sides come to their end."""
+    """Check that both sides end after any faults."""
     for _ in range(50):
         if rig.machine.finished:
             break
@@ -116,7 +116,7 @@ def check_end(rig):
 
 
 def lives(rig):
-    """How often torques began."""
+    """Return how often torques began."""
     return rig.modes().count(Mode.RUNNING)
 
 
@@ -135,13 +135,13 @@ def storm(seed):
 
 
 def check_storm(rig):
-    """No torque beyond its limit, none that ends while a joint moves, and a way out of whatever happened."""
+    """Check that no torque exceeds its limit or ends while a joint moves, and that both sides end."""
     check_torques(rig)
     check_end(rig)
     body = rig.machine_rows
     modes = np.array([int(row["mode"]) for row in body])
     begun = np.flatnonzero(modes == Mode.RUNNING)
-    if begun.size:  # it was braked before it went limp, until it rested or for as long as it may take
+    if begun.size:  # it was braked before torques ended, until it rested or for the maximum time
         ends = int(np.argmax(modes == Mode.STOPPED))
         braked = ends - 1 - int(np.flatnonzero(modes[:ends] == Mode.RUNNING)[-1])
         speed = np.array([np.abs(row["v"]).max() for row in body[max(ends - 300, 0) : ends]])
@@ -154,8 +154,8 @@ def test_storms_of_faults_end_in_order_whatever_happened():
         rig = storm(seed)
         check_storm(rig)
         lived += lives(rig) > 1
-    gc.collect()  # their rows, which are many, are held by circles
-    assert lived == 2  # and somebody has recovered it meanwhile
+    gc.collect()  # reference cycles hold the many rows
+    assert lived == 2  # and the operator has recovered it
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_a_thousand_storms_of_faults_end_in_order():
 
 
 def storm_on_legs(robot, seed):
-    """A robot that walks, or is about to stand up, in a storm of 1.5 s; pushes are up to 0.5 m/s and 1 rad/s."""
+    """Return a robot that walks, or is about to stand up, in a storm of 1.5 s; pushes are up to 0.5 m/s and 1 rad/s."""
     rng = np.random.default_rng(seed)
     kind, place = ("torque", "impedance")[seed % 2], ("standing", "lying")[seed // 2 % 2]
     config = WalkConfig(robot=robot, duration_s=30.0, command=CommandSettings(kind=kind), seed=seed)
@@ -191,7 +191,10 @@ def storm_on_legs(robot, seed):
 
 
 def check_storm_on_legs(rig):
-    """As of an arm; and its body carries it when torques end, so that it does not fall in the 20 ticks after."""
+    """Check as for an arm.
+
+    In addition, the body carries the robot when torques end, so that it does not fall in 20 ticks.
+    """
     check_torques(rig)
     check_end(rig)
     modes = np.array([int(row["mode"]) for row in rig.machine_rows])
@@ -207,7 +210,7 @@ def check_storm_on_legs(rig):
 def test_a_robot_is_never_limp_while_its_legs_carry_it_whatever_happened(robot):
     rig = storm_on_legs(robot, 1)
     check_storm_on_legs(rig)
-    assert lives(rig) == 2  # it was recovered, stood up from where it lay, and lay down again
+    assert lives(rig) == 2  # it was recovered, stood up from its lying position, and lay down again
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Links: what goes in at one end comes out at the other, and the endpoint tells how old it is."""
+"""Links: the data sent at one end arrive at the other end, and the endpoint reports their age."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_shared_memory_holds_the_newest():
 def test_a_writer_that_was_killed_half_way_is_waited_for_then_got_over():
     with ends("shared") as (a, b):
         a.send(memoryview(b"whole"))
-        a._out._head[0] += 1  # it was about to write again
+        a._out._head[0] += 1  # as if the writer had begun the next write
         assert b.receive() is None
         a.send(memoryview(b"again"))
         assert b.receive() == b"again"
@@ -109,7 +109,7 @@ def test_a_stranger_who_speaks_first_does_not_keep_the_machine_out():
     here = Endpoint(loop, Inbox(Kind.STATE, "r", low, high, session=2), Outbox(Kind.COMMAND, "r", 1, 1))
     there = Endpoint(plant, Inbox(Kind.COMMAND, "r", low, high, session=1), Outbox(Kind.STATE, "r", 1, 2))
     stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    forged = Outbox(Kind.STATE, "r", 1, 3)  # all of it is right but the session's number
+    forged = Outbox(Kind.STATE, "r", 1, 3)  # everything is right except the number of the session
     for count, data in enumerate((b"x", bytes(forged.seal(2, 0, 0))), 1):
         stranger.sendto(data, loop.local)
         deadline = time.monotonic() + GUARD_S
@@ -216,7 +216,7 @@ def test_age_is_measured_by_the_echo():
     a.post(2, VALUE, 0)
     assert b.poll(1 * MS)
     b.post(2, VALUE, 1 * MS)
-    assert a.poll(30 * MS)  # it was on its way for 29 ms
+    assert a.poll(30 * MS)  # it was in transit for 29 ms
     assert a.silence(30 * MS) == 0
     assert a.age(30 * MS) == 30 * MS
 

@@ -1,4 +1,4 @@
-"""Datagrams: what is written is read, and whatever is not sound is dropped and counted."""
+"""Datagrams: written values are read back, and unsound datagrams are dropped and counted."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LOW, HIGH = np.full(3, -10.0), np.full(3, 10.0)
 
 
 def outbox(**changes):
-    given = {"kind": Kind.COMMAND, "robot": "go1", "count": 3, "session": 5} | changes
-    return Outbox(**given)
+    fields = {"kind": Kind.COMMAND, "robot": "go1", "count": 3, "session": 5} | changes
+    return Outbox(**fields)
 
 
 def inbox():
@@ -43,7 +43,7 @@ def sealed(values=(1.0, 2.0, 3.0), sender=None, mode=2, **changes):
 
 
 def of_version(magic, data):
-    """A datagram that is whole, and begins with `magic`."""
+    """Return a datagram that is whole, and begins with `magic`."""
     data = magic + data[4:]
     return data[:44] + struct.pack("<I", zlib.crc32(data[:44] + data[48:])) + data[48:]
 
@@ -55,7 +55,7 @@ def test_what_is_sent_is_received():
 
 
 def test_the_bytes_are_those_of_the_description():
-    """Written down once more, field by field, as a program in another language would."""
+    """Written again, field by field, like a program in another language."""
     data = sealed()
     assert len(data) == 48 + 3 * 8
     assert data[0:4] == b"IDC2"
@@ -177,7 +177,7 @@ def test_a_state_comes_through_whole():
     form.write_state(values, state, tau, felt)
     low, high = form.state_range()
     assert within(low, values, high)
-    assert all(np.isnan(part).all() for part in form.health(values))  # nobody has measured it
+    assert all(np.isnan(part).all() for part in form.health(values))  # no value is measured
     read = form.read_state(values)
     assert read.state.t == 1.5
     np.testing.assert_array_equal(read.state.q, q)
@@ -195,7 +195,7 @@ def test_a_command_may_be_as_large_as_its_limit_and_no_larger():
     low, high = form.command_range()
     assert form.command_values == len(low) == 15
     receiver, sender = Inbox(Kind.COMMAND, "go1", low, high), outbox(count=15)
-    # tau, q, v, kp, kd: positions and velocities of any sign, gains that are not negative
+    # tau, q, v, kp, kd: positions and velocities of any sign, nonnegative gains
     widest = np.r_[20.0, -5.0, 1e9, [-1e4] * 3, [-1e3] * 3, [1e6] * 6]
     assert receiver.accept(sealed(widest, sender))
     torques = {0: np.nextafter(20.0, 21.0), 1: np.nextafter(-5.0, -6.0)}
@@ -210,7 +210,7 @@ def test_a_command_may_be_as_large_as_its_limit_and_no_larger():
 def test_the_range_of_a_state_is_what_no_machine_of_this_world_exceeds():
     form = Format(robot="go1", nq=8, nv=7, floating=True, torque_limit=np.array([20.0]), n_feet=1)
     low, high = form.state_range()
-    # t, place of the base, its quaternion, a joint; velocities; torque, accelerometer, force and normal of a foot
+    # t, position of the base, its quaternion, a joint; velocities; torque, accelerometer, force and normal of a foot
     bounds = np.r_[np.finfo(float).max, [1e4] * 3, [1.0] * 4, 1e4, [1e3] * 7, [1e6] * 10]
     # drive error, temperature, voltage, emergency stop, joystick, joints, model
     words = 2.0**32 - 1.0
@@ -228,7 +228,7 @@ def test_what_may_be_not_measured_is_nan_or_within_its_range(value, fits):
 
 
 def test_the_health_of_a_machine_has_its_place_in_a_state():
-    """Written down once more, field by field, as a program in another language would."""
+    """Written again, field by field, like a program in another language."""
     form = Format(
         robot="arm", nq=2, nv=2, floating=False, torque_limit=np.full(2, 20.0), n_feet=0, joints=7.0, model=9.0
     )

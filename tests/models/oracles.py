@@ -8,7 +8,7 @@ import numpy as np
 
 
 def tied(problem):
-    """Rows A, right side d and compliance C of everything bilateral: prescribed velocities, then bilateral rows."""
+    """Return rows A, right side d and compliance C of prescribed velocities, then of bilateral rows."""
     m = problem.M.shape[0]
     A, d, C = np.zeros((0, m)), np.zeros(0), np.zeros(0)
     if problem.prescribed is not None:
@@ -35,7 +35,7 @@ def response(problem, A, d, C):
 
 
 def psd_lcp(Q, r):
-    """The first solution of LCP(r, Q) among all active sets; None if there is none."""
+    """Return the first solution of LCP(r, Q) among all active sets; None if there is no solution."""
     n = r.size
     scale = np.abs(r).max(initial=1e-300)
     for size in range(n + 1):
@@ -54,7 +54,7 @@ def psd_lcp(Q, r):
 
 
 def constants(problem):
-    """What J v⁺ is measured with: φ/h on normals (clipped), minus the surface's velocity; block order."""
+    """Return the constants of J v⁺: φ/h on normals (clipped), minus the velocity of the surface; block order."""
     contacts = problem.contacts
     offset = -contacts.surface_velocity
     offset[: len(contacts)] += np.maximum(contacts.gap / problem.h, -0.1)
@@ -62,7 +62,7 @@ def constants(problem):
 
 
 def no_slip(problem):
-    """v⁺ and the kept tangential rows of math.md 4 in general form; None where the normals have no solution."""
+    """Return v⁺ and the kept tangential rows of math.md 4 in general form; None if the normals have no solution."""
     contacts, J, offset = problem.contacts, problem.contacts.jacobian, constants(problem)
     n = len(contacts)
     A, d, C = tied(problem)
@@ -77,7 +77,7 @@ def no_slip(problem):
     opening = 1e-6 * np.abs(free.reshape(3, n)[:, closed]).max(initial=0.0)
 
     def attempt(stick):
-        """v⁺, kept rows, impulses (None without a solution), and which contacts part."""
+        """Return v⁺, kept rows, impulses (None without a solution), and the contacts that open."""
         A, d, C = base
         gamma, v_free = gamma_base, v_base
         kept = []
@@ -94,20 +94,20 @@ def no_slip(problem):
         z = psd_lcp(Q, r)
         if z is None:
             return None, None, held & (r > opening)
-        found = v_free + gamma @ J[:n].T @ z, [name for name in kept if name is not None]
-        return found, z, (Q @ z + r > opening) & (z == 0.0)
+        motion = v_free + gamma @ J[:n].T @ z, [name for name in kept if name is not None]
+        return motion, z, (Q @ z + r > opening) & (z == 0.0)
 
     stick = closed.copy()
     for trial in range(4 * n + 4):
-        found, z, parts = attempt(stick)
+        motion, z, parts = attempt(stick)
         back = closed & (trial < n + 2) & ~stick & (False if z is None else z > 0.0)
         wanted = (stick & ~parts) | back
         if (wanted == stick).all():
             break
         stick = wanted
-    # what presses without friction is held, if impulses can
+    # a contact that presses without friction is held, if impulses can hold it
     while z is not None and (closed & ~stick & (z > 0.0)).any():
         stick = stick | (closed & (z > 0.0))
         other, z, _ = attempt(stick)
-        found = found if z is None else other
-    return found
+        motion = motion if z is None else other
+    return motion

@@ -1,4 +1,4 @@
-r"""The convex contact problems as stated in math.md, solved by a general library: an oracle of the fast models.
+r"""The convex contact problems as stated in math.md, solved by a general library: an oracle for the fast models.
 
 Over the whitened change of velocity x (`idcontrol.models.whitened`), with ``J v⁺ = ρ x + c``, and math.md's sections on
 the right:
@@ -8,8 +8,8 @@ the right:
     `no_slip`          min ½|x|²            s.t.  N v⁺ + φ/h ≥ 0,  S v⁺ = T v⁺ = 0 at closed contacts  (4 and 7.6)
     `smallest_torque`  min ½|hτ(y)|² over the impulses y of the same motion, within the edge rule      (7.4)
 
-The multipliers of the rows are the contact impulses. Clarabel solves them, or ECOS, if installed, where Clarabel fails;
-a step takes tens of milliseconds and is accurate to about six digits.
+The multipliers of the rows are the contact impulses. Clarabel solves the programs; if Clarabel fails and ECOS is
+installed, ECOS solves them. A step takes tens of milliseconds and is accurate to about six digits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SOLVERS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
 
 
 def dissipation(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Solve stage I of maximal dissipation: v⁺ is unique for fixed held contacts, its impulses are not.
+    """Solve stage I of maximal dissipation: v⁺ is unique for fixed held contacts, the impulses are not.
 
     Args:
         problem: The step, forward or inverse.
@@ -71,7 +71,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
 
 
 def no_slip(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Solve the projection without slip: opening contacts lose their tangential rows, pressing ones have them.
+    """Solve the projection without slip: only contacts that press keep their tangential rows.
 
     Args:
         problem: The step, forward or inverse.
@@ -180,12 +180,15 @@ def _without_slip(problem: StepProblem, closed: Booleans, mu: Array, epsilon: fl
 
 
 def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float, out: Booleans) -> StepSolution:
-    """Solve the first three programs of the module; `mu` bounds friction that is not held, `out` are excluded."""
+    """Solve the first three programs of the module.
+
+    `mu` bounds friction at contacts that are not held, `out` are excluded.
+    """
     r, n, h = whiten(problem), len(problem.contacts), problem.h
     edges = _edges(np.where(held, 0.0, mu))
     edges = edges[:, ~(edges[:n][out] > 0.0).any(axis=0)]
     delta = _delta(r, n, epsilon)
-    # held rows that only δ distinguishes share the load: they are not dependent
+    # δ alone distinguishes held rows that share the load, so they are not dependent
     rho = np.hstack((r.rho, np.sqrt(delta) * np.eye(r.rho.shape[0], 3 * n))) if delta else r.rho
     tolerance = 1e-6 * epsilon if delta else HELD_RANK_TOLERANCE
     kept = hold(r._replace(rho=rho), held_rows(r, held), tolerance).kept
@@ -193,7 +196,7 @@ def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float,
     G, c = edges.T @ rho[: 3 * n], edges.T @ r.c[: 3 * n]
     length = np.linalg.norm(G, axis=1)
     length[length == 0.0] = 1.0
-    # accelerations instead of velocities: the multipliers are then forces, and all numbers of similar size
+    # accelerations instead of velocities: the multipliers are then forces, and all numbers have a similar size
     x = cvxpy.Variable(rho.shape[1])
     conditions: list[Any] = []
     if length.size:
@@ -216,7 +219,7 @@ def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float,
 
 
 def _solved(program: Any) -> bool:
-    """True if Clarabel, or else ECOS if installed, solves the program."""
+    """True if Clarabel, or ECOS after Clarabel has failed, solves the program."""
     for solver, options in _SOLVERS:
         try:
             with warnings.catch_warnings():

@@ -33,7 +33,7 @@ def rows(system, q, v, feet):
 
 
 def random_instant(system, rng, mu, *, feet=(0, 1, 2, 3), rolling=0.5):
-    """A moving machine whose feet on the ground roll with the given probability and slide otherwise; none falls."""
+    """Return a moving machine whose feet on the ground roll with the given probability and otherwise slide."""
     q = pin.integrate(system.model, scenes.home(system), 0.15 * rng.normal(size=system.model.nv))
     v = 0.5 * rng.normal(size=18)
     n = len(feet)
@@ -59,7 +59,7 @@ def inverse(system, v, contacts, offset, joint_acceleration):
 
 
 def assert_lawful(problem, forces, a_contact):
-    """Coulomb's law as Trinkle et al. 1997 have it, on contact forces (n, 3) and accelerations (3, n)."""
+    """Check Coulomb's law in the form of Trinkle et al. 1997 for contact forces (n, 3) and accelerations (3, n)."""
     contacts = problem.contacts
     v_n, v_t, v_o = (contacts.jacobian @ problem.v).reshape(3, -1)
     # accelerations reach 1e3 m/s², forces 1e3 N: 1e-8 is eleven digits
@@ -109,7 +109,7 @@ def test_forces_obey_coulombs_law_forward_and_inverse(quadruped, mu):
             np.testing.assert_allclose(solution.acceleration[6:], problem.prescribed.velocity, atol=1e-12)
         assert np.abs(balance).max() < 1e-9 * max(1.0, np.abs(solution.forces).max())
         assert_lawful(problem, solution.forces, contact_acceleration(problem, solution.acceleration))
-    # what has no solution is a squeeze of the joints, or friction too large for the pose
+    # a problem without a solution has conflicting velocities, or friction too large for the pose
     assert solved >= 55
     assert 0.2 < np.mean(slides) < 0.8
 
@@ -119,26 +119,29 @@ def test_the_inverse_solves_the_forward_problem(quadruped):
     for _ in range(40):
         _, v, contacts, offset = random_instant(quadruped, rng, 0.2)
         wanted = inverse(quadruped, v, contacts, offset, rng.normal(scale=10.0, size=12))
-        found = acceleration.solve(wanted)
-        if found.status is Status.FALLBACK:
+        inverse_solution = acceleration.solve(wanted)
+        if inverse_solution.status is Status.FALLBACK:
             continue
-        problem = forward(quadruped, v, contacts, offset, found.torque)
-        v_dot = np.linalg.solve(problem.M, problem.force + contacts.jacobian.T @ found.forces.T.ravel())
-        scale = max(1.0, np.abs(found.forces).max())
-        np.testing.assert_allclose(v_dot, found.acceleration, rtol=0, atol=1e-7 * scale)
+        problem = forward(quadruped, v, contacts, offset, inverse_solution.torque)
+        v_dot = np.linalg.solve(problem.M, problem.force + contacts.jacobian.T @ inverse_solution.forces.T.ravel())
+        scale = max(1.0, np.abs(inverse_solution.forces).max())
+        np.testing.assert_allclose(v_dot, inverse_solution.acceleration, rtol=0, atol=1e-7 * scale)
         again = acceleration.solve(problem)
         assert again.status is Status.SOLVED
         # with small friction the forward solution is unique
-        np.testing.assert_allclose(again.acceleration, found.acceleration, rtol=0, atol=1e-6 * scale)
+        np.testing.assert_allclose(again.acceleration, inverse_solution.acceleration, rtol=0, atol=1e-6 * scale)
 
 
 def test_drift_is_the_acceleration_of_the_material_point_without_its_centripetal_part(quadruped):
-    """math.md 9: of the sphere's centre, classical, minus R α × n; differences agree to their own error."""
+    """math.md 9: the classical acceleration of the sphere's centre, minus R α × n.
+
+    The differences are as accurate as the central difference.
+    """
     rng = np.random.default_rng(42)
     q, v, contacts, offset = random_instant(quadruped, rng, 0.5)
     model, data = quadruped.model, quadruped.model.createData()
     spatial = np.zeros(18)
-    spatial[:3] = -np.cross(v[3:6], v[:3])  # Pinocchio's for a base whose classical acceleration is 0
+    spatial[:3] = -np.cross(v[3:6], v[:3])  # Pinocchio's acceleration for a base whose classical acceleration is 0
     pin.forwardKinematics(model, data, q, quadruped.to_pinocchio(v), spatial)
     for i, name in enumerate(scenes.FEET):
         frame = model.getFrameId(name)
@@ -151,9 +154,9 @@ def test_drift_is_the_acceleration_of_the_material_point_without_its_centripetal
 
 @pytest.mark.parametrize("model", [no_slip.solve, coulomb.solve])
 def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
-    """math.md 16, test 4. The velocity is what the step before leaves: rows of q₀ held, used where it leads.
+    """math.md 16, test 4. The velocity results from the previous step: rows at q₀ are held, and used at the next pose.
 
-    On one foot, where the torque is unique.
+    Only one foot touches, so that the torque is unique.
     """
     rng = np.random.default_rng(44)
     q0, foot = scenes.home(quadruped), (0,)
@@ -186,7 +189,7 @@ def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
 
 
 def block(mu, *, v=0.0, degrees=15.0, mass=2.0):
-    """A block on an incline, order: along the slope (down), across, away from it."""
+    """Return a block on an incline, order: along the slope (down), across, normal to it."""
     slope = np.radians(degrees)
     contacts = Contacts(
         identity=np.zeros(1, dtype=np.int64),
@@ -207,14 +210,14 @@ def block(mu, *, v=0.0, degrees=15.0, mass=2.0):
 
 @pytest.mark.parametrize(("mu", "v"), [(0.1, 0.0), (0.2, 0.5), (0.2679, 0.0), (0.4, 0.5), (0.4, -0.5)])
 def test_a_block_on_an_incline_slides_as_the_textbook_says(mu, v):
-    """At g (sin - μ cos) down the slope; friction opposes the motion where there is one."""
+    """The acceleration is g (sin - μ cos) down the slope; friction opposes the motion if there is one."""
     direction = np.sign(v) if v else 1.0
     expected = GRAVITY * (np.sin(np.radians(15.0)) - direction * mu * np.cos(np.radians(15.0)))
     np.testing.assert_allclose(acceleration.solve(block(mu, v=v)).acceleration, [expected, 0.0, 0.0], atol=1e-12)
 
 
 def rod(mu, theta, v):
-    """Painlevé's rod: 1 m, 1 kg, its lower end slides at v; order: x, z, angle."""
+    """Return Painlevé's rod: 1 m, 1 kg, its lower end slides at v; order: x, z, angle."""
     x, z = -0.5 * np.cos(theta), -0.5 * np.sin(theta)
     contacts = Contacts(
         identity=np.zeros(1, dtype=np.int64),
@@ -234,7 +237,7 @@ def rod(mu, theta, v):
 
 
 def test_painleves_rod_has_no_force_when_friction_is_large_and_the_ray_proves_it():
-    """It digs in where 1 + 3 cos θ (cos θ - μ sin θ) < 0: every normal force makes its end accelerate down."""
+    """The rod digs in if 1 + 3 cos θ (cos θ - μ sin θ) < 0: every normal force accelerates its end downwards."""
     theta = np.radians(60.0)
     assert 1.0 + 3.0 * np.cos(theta) * (np.cos(theta) - 2.0 * np.sin(theta)) < 0.0
     problem = rod(2.0, theta, -1.0)
@@ -246,7 +249,7 @@ def test_painleves_rod_has_no_force_when_friction_is_large_and_the_ray_proves_it
     lcp = acceleration.pyramid_lcp(problem, held)
     assert lcp.Q[0, 0] < 0.0 > lcp.r[0]
     assert proves_infeasible(lcp.Q, lcp.r, solution.ray)
-    # the other way, or with less friction, there is a force
+    # in the opposite direction, or with less friction, a force exists
     for other in (rod(2.0, theta, 1.0), rod(0.5, theta, -1.0)):
         assert acceleration.solve(other).status is Status.SOLVED
 
@@ -259,7 +262,7 @@ def test_infinite_friction_and_shapes_that_do_not_fit_are_refused():
 
 
 def test_a_ray_of_lemkes_method_is_not_the_end_where_there_is_a_solution():
-    """Up to three contacts slide, with friction up to 2; where none was found every basis is tried."""
+    """Up to three contacts slide, with friction coefficients up to 2; after a failure every basis is tried."""
     unsolved, searched = 0, 0
     for seed in range(600, 1100):
         problem = sliding(np.random.default_rng(seed))
@@ -281,7 +284,7 @@ def test_a_ray_of_lemkes_method_is_not_the_end_where_there_is_a_solution():
 
 
 def sliding(rng):
-    """Contacts that touch and slide, on a machine at random."""
+    """Return contacts that touch and slide, on a random machine."""
     n, m = int(rng.integers(1, 4)), int(rng.integers(3, 7))
     L = np.tril(rng.normal(size=(m, m)), -1) + np.diag(rng.uniform(0.5, 2.0, m))
     J, v = rng.normal(size=(3 * n, m)), rng.normal(size=m)

@@ -31,17 +31,17 @@ every_model = pytest.mark.parametrize("name", MODELS)
 both_directions = pytest.mark.parametrize("inverse", [False, True], ids=["forward", "inverse"])
 
 PUSHED = 0.02
-"""What the loops are to do [m/s]."""
+"""Target speed of the loops [m/s]."""
 
 
 def loop(system, compliance, target=PUSHED):
-    """The left front foot tied, along x, to a cart that moves: one row, of the base and of the leg."""
+    """Return the left front foot tied, along x, to a moving cart: one row over base and leg."""
     contacts = scenes.foot_contacts(system, 0.7, feet=(0,))
     return Bilateral(rows=contacts.S.copy(), target=np.array([target]), compliance=np.array([compliance]))
 
 
 def step(system, inverse, mu=0.7):
-    """Standing on three feet, the fourth tied; joints keep still (inverse) or are slack (forward)."""
+    """Return a step on three feet with the fourth tied; joints keep still (inverse) or are slack (forward)."""
     v = scenes.moving(system, np.random.default_rng(2), speed=0.02)
     v[2] -= 0.1  # feet press
     contacts = replace(scenes.foot_contacts(system, mu, feet=(1, 2, 3)), damping=np.full(3, 40.0))
@@ -51,7 +51,7 @@ def step(system, inverse, mu=0.7):
 
 
 def tie_impulse(problem, solution):
-    """The impulse of the one row, from the momentum balance of the unknown velocities, and what the balance misses."""
+    """Return the impulse of the row by the momentum balance of the unknown velocities, and the balance error."""
     free = np.arange(problem.M.shape[0])
     if problem.prescribed is not None:
         free = np.setdiff1d(free, problem.prescribed.index)
@@ -67,7 +67,7 @@ def test_a_closed_loop_holds_beside_contacts_and_momentum_is_balanced(quadruped,
     problem = step(quadruped, inverse)
     problem = replace(problem, bilateral=loop(quadruped, 0.0))
     solution = MODELS[name](problem, None)
-    # three feet and a tie are more than a body with still joints can always obey without slip: then it is said
+    # three feet and a tie are more than a body with still joints can always obey without slip; the status reports it
     assert solution.status in ((Status.SOLVED, Status.REPAIRED) if name.startswith("no slip") else (Status.SOLVED,))
     assert problem.bilateral.rows @ solution.v_plus == pytest.approx([PUSHED], abs=1e-9)
     assert solution.impulses[:, 0].max() > 0.0
@@ -87,13 +87,13 @@ def test_a_soft_loop_yields_by_its_compliance_times_its_impulse(quadruped, name,
         missed[problem.prescribed.index] -= solution.multipliers
     assert np.abs(missed).max() <= 1e-9 * np.abs(problem.kappa).max()
     gave = PUSHED - float(problem.bilateral.rows[0] @ solution.v_plus)
-    # the row of unit length asks for some 1e-2 m/s: rounding of the balance, through compliance
+    # the row of unit length has about 1e-2 m/s: rounding of the balance, through the compliance
     assert gave == pytest.approx(compliance * g, rel=1e-6, abs=1e-10)
     assert abs(g) > 1e-9
 
 
 def test_the_printed_objective_pulls_a_soft_row_to_rest_however_stiff_it_is(quadruped):
-    """Half (row v⁺)² / C is part of the energy that it counts; of a moving target it knows by the rows alone."""
+    """Half (row v⁺)² / C is part of the objective, which depends on a moving target only through the rows."""
     problem = step(quadruped, inverse=True)
     rigid, stiff, stiffer = (
         dissipation.solve_printed(replace(problem, bilateral=loop(quadruped, compliance))).v_plus
@@ -125,5 +125,5 @@ def test_loops_at_acceleration_level_hold_or_yield(quadruped, standing, inverse,
     rest -= row * g
     if inverse:
         rest[6:] -= solution.torque
-    assert np.abs(rest).max() < 1e-7  # of forces of some 50 N
+    assert np.abs(rest).max() < 1e-7  # forces are about 50 N
     assert 0.5 - row @ solution.acceleration == pytest.approx(compliance * g, rel=1e-6, abs=1e-8)

@@ -25,7 +25,7 @@ G = 9.81
 
 
 def points(n):
-    """What contacts need to know of places and axes, for machines whose rows are written by hand."""
+    """Return positions and axes of contacts, for machines whose rows are written by hand."""
     return {"identity": np.arange(n), "point": np.zeros((n, 3)), "axes": np.tile(np.eye(3), (n, 1, 1))}
 
 
@@ -55,13 +55,13 @@ def test_the_kernel_for_closed_contacts_finds_what_solve_finds(mu):
         problem = StepProblem(h=1e-3, M=M, kappa=-M @ v - 1e-3 * force, contacts=contacts)
         f = np.zeros(6)
         solver.closed_kernel(1e-3, (stiffness, damping), whiten(problem), contacts.mu, f, HEAP)
-        found = constraint.solve(problem)
-        np.testing.assert_allclose(f.reshape(3, 2).T, found.impulses, rtol=0, atol=1e-9 * np.abs(f).max(initial=1.0))
-        assert mu == 0.0 or not found.impulses[:, 0].any() or found.impulses[:, 1:].any()
+        dense = constraint.solve(problem)
+        np.testing.assert_allclose(f.reshape(3, 2).T, dense.impulses, rtol=0, atol=1e-9 * np.abs(f).max(initial=1.0))
+        assert mu == 0.0 or not dense.impulses[:, 0].any() or dense.impulses[:, 1:].any()
 
 
 def test_a_body_at_rest_stays_held_next_to_a_body_a_thousand_kilometres_deep():
-    """Pivoting alone takes the other's motion for rounding; its weight is 9.81 mN s a step, its drag half of that."""
+    """Pivoting alone takes this body's motion for rounding; its weight is 9.81 mN s per step, its drag half of that."""
     stiffness, g, slope, v = 1e9, np.array([0.0, 0.0, -9.81] * 2), 0.5, np.array([0.1, 0.0, 0.0, 0.1, 0.05, 0.0])
     J = np.zeros((6, 6))
     J[[0, 2, 4], [2, 0, 1]] = J[[1, 3, 5], [5, 3, 4]] = 1.0  # normals along z, tangents along x and y
@@ -69,9 +69,9 @@ def test_a_body_at_rest_stays_held_next_to_a_body_a_thousand_kilometres_deep():
         **points(2), gap=np.array([-1e6, -9.81 / stiffness]), mu=np.full(2, slope), jacobian=J,
         stiffness=np.full(2, stiffness), damping=np.zeros(2),
     )  # fmt: skip
-    found = constraint.solve(StepProblem(h=1e-3, M=np.eye(6), kappa=-v - 1e-3 * g, contacts=contacts))
-    assert found.status is Status.SOLVED
-    np.testing.assert_allclose(found.impulses[1], [9.81e-3, -4.905e-3, 0.0], rtol=1e-6, atol=1e-12)
+    dense = constraint.solve(StepProblem(h=1e-3, M=np.eye(6), kappa=-v - 1e-3 * g, contacts=contacts))
+    assert dense.status is Status.SOLVED
+    np.testing.assert_allclose(dense.impulses[1], [9.81e-3, -4.905e-3, 0.0], rtol=1e-6, atol=1e-12)
 
 
 # -- bilateral --------------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_a_mass_on_a_spring_moves_as_implicit_euler_has_it(stiffness, h):
         h=h, M=np.array([[m]]), kappa=np.array([-m * v - h * f]), contacts=Contacts.none(1), bilateral=ties
     )
     solution = constraint.solve(problem)
-    # v⁺ is the sum of terms of the size of v: rounding of those, whatever K is
+    # v⁺ is the sum of terms of the size of v: their rounding, for any K
     assert solution.v_plus[0] == pytest.approx(float(exact), rel=1e-13, abs=4e-16 * abs(v))
 
 
@@ -117,7 +117,7 @@ def test_coupled_springs_push_by_their_law_at_the_end_of_the_step():
 
 
 def test_the_same_bilateral_constraint_twice_shares_its_load():
-    """Drumwright 2019, 4.3: indeterminacy is resolved by compliance; (G M⁻¹Gᵀ)⁻¹ does not exist here."""
+    """Drumwright 2019, 4.3: compliance resolves indeterminacy; (G M⁻¹Gᵀ)⁻¹ does not exist here."""
     h, x = 0.1, 1e-3
     problem = StepProblem(h=h, M=np.eye(1), kappa=np.zeros(1), contacts=Contacts.none(1))
     twice = constraint.spring_rows(np.ones((2, 1)), np.full(2, x), h, 1e15, 1.0)
@@ -143,7 +143,7 @@ def test_the_symmetric_lcp_is_the_nonnegative_least_squares_problem(seed):
     assert residual <= 1e-8
     A = np.hstack((rho, np.diag(np.sqrt(C))))
     expected, _ = nnls(A.T, -np.linalg.lstsq(A, c, rcond=None)[0])
-    # Λ is unique; its condition number is that of ρρᵀ + C, up to some 1e6 here
+    # Λ is unique; its condition number is that of ρρᵀ + C, up to about 1e6 here
     np.testing.assert_allclose(z, expected, rtol=0, atol=1e-8 * np.abs(expected).max(initial=1e-300))
 
 
@@ -163,7 +163,7 @@ def test_coupled_unilateral_springs_push_by_the_law_max_0():
         impulses = solution.impulses[:, 0]
         assert impulses.min() >= 0.0
         touched += int((impulses > 0.0).sum())
-        # -Kφ⁺ loses the digits that K h v⁺ has more than the force: compare the velocities that they stand for
+        # -Kφ⁺ loses the digits by which K h v⁺ exceeds the force: compare the corresponding velocities
         compliance = 1.0 / (h * h * K + h * B)
         scale = np.abs(rows @ v).max() + 1.0
         np.testing.assert_allclose(compliance * impulses, compliance * h * force, rtol=0, atol=1e-11 * scale)
@@ -187,7 +187,7 @@ def particle(height, speed, h, *, K, B, mass=2.0, mu=0.0):
 @pytest.mark.parametrize("K", [0.0, 1e3, 1e10, np.inf])
 @pytest.mark.parametrize("B", [0.0, 1e6])
 def test_nothing_pushes_before_it_touches(K, B):
-    """Neither spring nor damper acts at a distance: force only where the step ends in the ground."""
+    """Neither spring nor damper acts at a distance: a force appears only if the step ends in the ground."""
     falls_short = constraint.solve(particle(1e-3, -0.5, 1e-3, K=K, B=B))
     assert falls_short.impulses[0, 0] == 0.0
     touches = constraint.solve(particle(1e-3, -2.0, 1e-3, K=K, B=B))
@@ -197,7 +197,7 @@ def test_nothing_pushes_before_it_touches(K, B):
 
 
 def test_a_contact_that_another_one_pushes_closed_is_caught_in_the_same_step():
-    """Freely the second would open; stopped by the floor, the point runs into the slope."""
+    """Without the first contact the second would open; stopped by the floor, the point moves into the slope."""
     h, v_free = 1e-2, np.array([-0.5, -1.0])
     floor, slope = [0.0, 1.0], [1.0, -2.0]
     contacts = unilateral_rows(np.array([floor, slope]), np.array([0.0, 1e-3]), np.full(2, 1e12), np.full(2, 1e3))
@@ -228,7 +228,7 @@ def test_a_body_at_rest_sinks_by_its_weight_over_the_stiffness():
 
 
 def test_hertz_comes_to_rest_at_its_own_depth():
-    """Exactly where 4/3 E* √r d^{3/2} carries it, though each step is its tangent only (math.md 11.3)."""
+    """At this depth 4/3 E* √r d^{3/2} carries the weight, though each step uses only the tangent (math.md 11.3)."""
     E, r, h = 7.5e6, 0.01, 1e-2
     model = constraint.compliant(constraint.hertz(E, r, damping=10.0))
     v, x = 0.0, 0.0
@@ -250,7 +250,7 @@ def test_an_elastic_foundation_is_as_stiff_as_the_column_under_each_contact():
 
 
 def laws_missed(problem, solution):
-    """How far a solution is from momentum balance, the springs' law and Coulomb's, relative (math.md 13.3)."""
+    """Return the relative errors of momentum balance, of the springs' law and of Coulomb's law (math.md 13.3)."""
     contacts, f, v = problem.contacts, solution.impulses.T, solution.v_plus
     n = len(contacts)
     compliance, rest = solver.contact_law(contacts, problem.h)
@@ -275,7 +275,7 @@ def laws_missed(problem, solution):
 
 
 def stiffened(problem, rng):
-    """The problem on ground of random stiffness and damping, each contact its own; some rigid, some moving."""
+    """Return the problem on ground of random stiffness and damping at each contact; some rigid, some moving."""
     n = len(problem.contacts)
     K = 10.0 ** rng.uniform(4, 12, n)
     K[rng.uniform(size=n) < 0.2] = np.inf
@@ -346,7 +346,7 @@ CORNERS = np.array([[x, y, -0.025] for x in (0.1, -0.1) for y in (0.05, -0.05)])
 
 
 def slide(mu, h, law, seconds=1.0, model=constraint.solve):
-    """Drumwright 2019's block (1 kg, 0.2 x 0.1 x 0.05 m) on corners, down 15°: distance, velocity, last forces."""
+    """Slide Drumwright 2019's block (1 kg, 0.2 x 0.1 x 0.05 m) down 15°: distance, velocity, last forces."""
     M = np.diag([1.0, 1.0, 1.0, *((0.1**2 + 0.05**2, 0.2**2 + 0.05**2, 0.2**2 + 0.1**2) / np.float64(12.0))])
     weight = G * np.array([np.sin(TILT), 0.0, -np.cos(TILT), 0.0, 0.0, 0.0])
     jacobian = np.zeros((12, 6))
@@ -381,7 +381,7 @@ def test_the_block_slides_as_far_as_the_closed_form_says(mu, h, distance):
 @pytest.mark.parametrize("law", [constraint.NEARLY_RIGID, constraint.hertz(1e11, 0.01, 1.0)], ids=["springs", "hertz"])
 @pytest.mark.parametrize("h", [1e-2, 1e-3])
 def test_the_block_sticks_just_above_tan_15_degrees_and_slides_just_below(law, h):
-    """And creeps at CREEP of the speed that gravity gives it in a step."""
+    """A sticking block creeps at CREEP of the speed that gravity adds in a step."""
     assert slide(0.2679, h, law, 0.2)[1][0] > 5e-5  # g (sin - μ cos) t = 9e-5 m/s
     for mu in (0.268, 0.375):
         creep = slide(mu, h, law, 0.2)[1][0]

@@ -1,4 +1,4 @@
-"""Drumwright 2019's programs as printed: what they get right, and what math.md 11 says that they get wrong."""
+"""Drumwright 2019's programs as printed: correct results, and the errors that math.md 11 derives."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tests.models.test_constraint import TILT, G, particle, random_machine, slid
 
 
 def test_the_printed_bilateral_force_loses_digits_as_springs_stiffen():
-    """Relative error of (53) about 1e-16 K h²/m (math.md 11.1: 4e-6 at 1e15), of the compliance form 1e-16."""
+    """The relative error of (53) is about 1e-16 K h²/m (math.md 11.1: 4e-6 at 1e15), of the compliance form 1e-16."""
     h, x, v, f = 1e-2, 1e-3, -0.3, 4.0
     lost = []
     for K in (1e4, 1e12, 1e15):
@@ -69,14 +69,17 @@ def block(mu, h):
 
 
 def test_the_printed_friction_program_holds_a_block_that_should_stick(cone_solver):
-    """There the normal force need not grow; it is what the default model finds."""
+    """The normal force need not grow for sticking; it equals the force of the default model."""
     first = block(0.375, 1e-2)
     assert first.status is Status.SOLVED
     assert first.impulses[:, 0].sum() / 1e-2 == pytest.approx(G * np.cos(TILT), rel=1e-3)
 
 
 def test_the_printed_friction_program_throws_a_sliding_point_off(cone_solver):
-    """At μ = 0.125 it presses with m g sin α / μ, twice the weight, friction can hold, and it takes off."""
+    """At μ = 0.125 the normal force is m g sin α / μ, twice the weight.
+
+    Friction then holds, and the point takes off.
+    """
     mu, h, m = 0.125, 1e-2, 2.0
     at_rest = particle(0.0, 0.0, h, K=1e10, B=1.0, mass=m, mu=mu)
     ramp = replace(at_rest, kappa=-h * m * G * np.array([np.sin(TILT), 0.0, -np.cos(TILT)]))
@@ -85,7 +88,7 @@ def test_the_printed_friction_program_throws_a_sliding_point_off(cone_solver):
     assert thrown.impulses[0, 0] / h == pytest.approx(m * G * np.sin(TILT) / mu, rel=1e-3)
     assert thrown.v_plus[2] == pytest.approx(h * G * (np.sin(TILT) / mu - np.cos(TILT)), rel=1e-3)
     assert abs(thrown.v_plus[0]) < 1e-3 * slides.v_plus[0]
-    # the ground yields in the first step: by m/(h²K) = 2e-6 of what it will carry
+    # the ground yields in the first step by m/(h²K) = 2e-6 of the force that it will carry
     assert slides.v_plus[0] == pytest.approx(h * G * (np.sin(TILT) - mu * np.cos(TILT)), rel=1e-5)
     assert abs(slides.v_plus[2]) < 1e-6
 
@@ -93,8 +96,8 @@ def test_the_printed_friction_program_throws_a_sliding_point_off(cone_solver):
 def test_without_friction_both_solvers_of_cones_agree_with_the_law(cone_solver):
     problem = particle(-1e-6, -0.2, 1e-2, K=1e6, B=1.0)
     for backend in ("CLARABEL", "ECOS"):
-        found = printed.solve(problem, backend=backend)
-        assert found.impulses[0, 0] == pytest.approx(constraint.solve(problem).impulses[0, 0], rel=1e-5)
+        solution = printed.solve(problem, backend=backend)
+        assert solution.impulses[0, 0] == pytest.approx(constraint.solve(problem).impulses[0, 0], rel=1e-5)
 
 
 def test_what_it_cannot_take_is_refused(quadruped, standing):

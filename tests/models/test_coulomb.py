@@ -25,15 +25,15 @@ from tests import scenes
 
 
 def unbalanced(problem):
-    """The rows of a step of rigid contacts, as they are, and their LCP."""
+    """Return the rows of a step of rigid contacts, not balanced, and their LCP."""
     whitened, mu = whiten(problem), problem.contacts.mu
     compliance, frictional = np.zeros(3 * mu.size), friction_lcp.frictional_contacts(mu, HEAP)
-    posed = friction_lcp.Unbalanced(whitened.rho, whitened.c, whitened.roundoff, compliance, mu, frictional)
-    return posed, friction_lcp.assemble(posed.rho, posed.c, compliance, mu, frictional, HEAP)
+    original = friction_lcp.Unbalanced(whitened.rho, whitened.c, whitened.roundoff, compliance, mu, frictional)
+    return original, friction_lcp.assemble(original.rho, original.c, compliance, mu, frictional, HEAP)
 
 
 def violation(problem, solution):
-    """How far a solution is from momentum balance and from its law, relative (math.md, section 13.3)."""
+    """Return the relative errors of momentum balance and of the law (math.md, section 13.3)."""
     momentum = np.abs(judge.unbalanced(problem, solution)).max() / np.abs(problem.kappa).max()
     return max(momentum, judge.missed("coulomb", problem, solution.impulses))
 
@@ -87,7 +87,7 @@ def by_enumeration(problem):
     G, c = J[:, free] @ response, J @ v_free
     c[::3] += contacts.gap / problem.h
     scale = np.abs(c).max()
-    found = []
+    velocities = []
     for modes in itertools.product(MODES, repeat=n):
         A, B = np.zeros((3 * n, 3 * n)), np.zeros((3 * n, 3 * n))
         for i, mode in enumerate(modes):
@@ -112,8 +112,8 @@ def by_enumeration(problem):
         ):
             v = v_free.copy()
             v[free] += response @ f
-            found.append(v)
-    return found
+            velocities.append(v)
+    return velocities
 
 
 @pytest.mark.parametrize(("n", "inverse", "count"), [(1, False, 30), (1, True, 30), (2, False, 10)])
@@ -136,32 +136,32 @@ def test_the_velocity_is_one_that_enumeration_of_all_contact_modes_finds(quadrup
         solution = coulomb.solve(problem)
         candidates = by_enumeration(problem)
         assert candidates
-        # both solve the same linear equations of their mode: ten digits are left of them
+        # both solve the same linear equations of their mode, which leave ten digits
         nearest = min(np.abs(solution.v_plus - v_plus).max() for v_plus in candidates)
         assert nearest < 1e-8 * np.abs(solution.v_plus).max()
 
 
 def tumbling_box(rng, side):
-    """A box that moves in any way, side² contacts on its bottom, some beyond the edge of a step in the ground."""
+    """Return a moving box with side² contacts on its bottom, some beyond the edge of a step in the ground."""
     system, ground, start = patch(side)
     v = rng.normal(size=6) * rng.choice([1e-3, 0.1, 1.0])
     system.update(start.q, v)
-    near = ground.detect(1.0)
-    gap = np.where(near.point[:, 0] > rng.uniform(-0.05, 0.15), rng.uniform(0.0, 5e-4), 0.0)
+    touching = ground.detect(1.0)
+    gap = np.where(touching.point[:, 0] > rng.uniform(-0.05, 0.15), rng.uniform(0.0, 5e-4), 0.0)
     mu = rng.choice([0.0, 0.2, 0.8]) * rng.uniform(0.5, 1.0, gap.size)
     axes = axes_of(scenes.tilted(rng, gap.size, rng.choice([0.0, 0.1])), rng.uniform(0.0, np.pi))
-    rows = np.concatenate([np.einsum("nd,ndm->nm", axes[:, k], columns(near)) for k in range(3)])
-    return forward_step(system, v, np.zeros(0), replace(near, gap=gap, mu=mu, axes=axes, jacobian=rows))
+    rows = np.concatenate([np.einsum("nd,ndm->nm", axes[:, k], columns(touching)) for k in range(3)])
+    return forward_step(system, v, np.zeros(0), replace(touching, gap=gap, mu=mu, axes=axes, jacobian=rows))
 
 
-def columns(near):
-    """How contact points move along the world's axes, shape (n, 3, m)."""
-    by_axis = near.jacobian.reshape(3, len(near), -1).transpose(1, 0, 2)
-    return np.einsum("nad,nam->ndm", near.axes, by_axis)
+def columns(touching):
+    """Return the velocities of contact points along the world's axes, shape (n, 3, m)."""
+    by_axis = touching.jacobian.reshape(3, len(touching), -1).transpose(1, 0, 2)
+    return np.einsum("nad,nam->ndm", touching.axes, by_axis)
 
 
 def test_of_many_contacts_few_are_solved_for_and_all_obey_the_law():
-    """A box has six velocities, and a few of its contacts carry it; v⁺ need not be unique, so the law is the judge."""
+    """A box has six velocities, and a few contacts carry it; v⁺ need not be unique, so the law is the judge."""
     rng, pressed, kept = np.random.default_rng(8), 0, 0
     for _ in range(40):
         problem = tumbling_box(rng, 6)
@@ -174,12 +174,12 @@ def test_of_many_contacts_few_are_solved_for_and_all_obey_the_law():
         assert again.status is Status.SOLVED
         assert violation(problem, again) <= 1e-11
         kept += again.iterations == 0
-    assert kept > 30  # not where contacts that press depend on one another: then Lemke's method takes them anew
+    assert kept > 30  # contacts with an impulse that depend on each other are solved again by Lemke's method
     assert pressed > 20
 
 
 def test_conflicting_fingers_with_many_contacts_are_reported_infeasible():
-    """Few contacts without a solution prove nothing of all; all of them are tried, and the proof is theirs."""
+    """A subset without a solution proves nothing for all contacts; all contacts are tried, and give the proof."""
     solution = coulomb.solve(copied(scenes.squeeze(0.5), 14))
     assert solution.status is Status.FALLBACK
     assert solution.note == "squeeze"
@@ -194,7 +194,7 @@ def hand_of_boxes(seed, contacts):
     [hand_of_boxes(2160, 4), hand_of_boxes(558, 8), *(numbered_step(k) for k in (3843, 5559))],
 )
 def test_a_second_path_solves_after_the_first_ends_on_a_ray(problem):
-    """Rays of this matrix prove nothing: few of many contacts, other paths, or the search over modes find more."""
+    """Rays of this matrix prove nothing: subsets of the contacts, other paths, or the search over modes find more."""
     w, mu = whiten(problem), problem.contacts.mu
     n = mu.size
     status, _, _ = coulomb.friction_lcp_kernel(w.rho, w.c, w.roundoff, mu, 0.0, np.zeros(3 * n), HEAP)
@@ -206,7 +206,7 @@ def test_a_second_path_solves_after_the_first_ends_on_a_ray(problem):
 
 
 def test_solved_means_that_unbalanced_velocities_obey_the_law():
-    """38 contacts of boxes whose contacts move 750-fold differently."""
+    """38 contacts of boxes whose mobilities differ 750-fold."""
     problem = numbered_step(82881)
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED
@@ -242,12 +242,12 @@ def test_more_contacts_than_lemke_can_hold_are_refused(quadruped):
 
 
 def swaying_demand(system, k):
-    """Standing feet under a base that is to move a little differently at each of the steps k."""
+    """Return demands of a base that moves slightly differently at each of the steps k, over standing feet."""
     system.update(scenes.home(system), np.zeros(18))
     contacts = scenes.foot_contacts(system, 0.7)
     base = 0.01 * np.array([np.sin(0.9 * k), np.sin(1.3 * k), 0.3 * np.sin(1.7 * k), 0.0, 0.0, np.sin(1.1 * k)])
     J = contacts.jacobian
-    # what the feet allow, to rounding: they stick, and many impulses give the one motion
+    # the feet allow this motion to rounding: they stick, and many impulses give it
     b = np.linalg.lstsq(J[:, 6:], -J[:, :6] @ base, rcond=None)[0]
     return inverse_step(system, np.r_[base, b], b, contacts)
 
@@ -260,15 +260,18 @@ def test_of_failed_restarts_the_best_is_kept(monkeypatch):
         return int(SolverStatus.INACCURATE), 1, f[0]
 
     monkeypatch.setattr(friction_lcp, "solve_lcp", fails)
-    posed, lcp = unbalanced(numbered_step(3))
-    f = np.empty(posed.c.size)
-    status, _, least = friction_lcp.restarted(lcp, posed, f)
+    original, lcp = unbalanced(numbered_step(3))
+    f = np.empty(original.c.size)
+    status, _, least = friction_lcp.restarted(lcp, original, f)
     assert (status, least) == (SolverStatus.INACCURATE, 1e-3)
     np.testing.assert_array_equal(f, 1e-3)
 
 
 def falls_back(monkeypatch, first, *, restarted=SolverStatus.INACCURATE, regularized=(), searched=None, settled=True):
-    """`_after_failure` of one contact that presses, where its means end as told; the outcome and the impulses."""
+    """Run `_after_failure` for one contact that presses, with the given outcomes of its methods.
+
+    Returns the outcome and the impulses.
+    """
     rho, c, mu, f = np.eye(3), np.array([-1.0, 0.3, 0.0]), np.array([0.5]), np.full(3, 7.0)
     ends = iter(regularized)
 
@@ -341,7 +344,7 @@ def test_the_vertex_of_the_last_step_is_kept_while_it_is_a_solution(quadruped):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_that_no_roles_fit_is_a_proof_only_where_no_contact_may_slide(quadruped, seed):
-    """Three feet that hold on tilted ground are more than the joints allow; the fourth has no friction, or some."""
+    """Three feet that hold on tilted ground conflict with the joints; the fourth foot has no friction, or some."""
 
     def note(fourth):
         rng = np.random.default_rng(seed)
@@ -358,7 +361,7 @@ def test_that_no_roles_fit_is_a_proof_only_where_no_contact_may_slide(quadruped,
 
 
 def test_what_only_failures_need_is_loaded_with_the_first_step(monkeypatch):
-    """In a loop on the wall clock the machine would hear nothing meanwhile, and brake."""
+    """In a loop on the wall clock, the machine would get no command during the loading, and brake."""
     called = set()
 
     def noted(name):

@@ -31,7 +31,7 @@ def block(v, mu=MU, turn=0.0, push=(0.0, 0.0)):
 
 
 def pinched(seed, miss=1e-5, mu=1.0):
-    """A free box between two fingers that close on it, whose contacts are apart by `miss` [m] more or less than its."""
+    """Return a free box between two closing fingers, whose distance differs from the box's width by `miss` [m]."""
     rng = np.random.default_rng(seed)
     rows = np.zeros((3, 4, 18))
     for i, (side, y) in enumerate([(1.0, 0.02), (1.0, -0.02), (-1.0, 0.02), (-1.0, -0.02)]):
@@ -55,7 +55,7 @@ def pinched(seed, miss=1e-5, mu=1.0):
 
 
 def carried(seed, mu):
-    """A box between four fingertips that move as one body, on which it all but rests."""
+    """Return a box between four fingertips that move as one body, on which it nearly rests."""
     rng = np.random.default_rng(seed)
     rows = np.zeros((3, 4, 6))
     for i, (side, y) in enumerate([(1.0, 0.015), (1.0, -0.015), (-1.0, 0.015), (-1.0, -0.015)]):
@@ -85,7 +85,7 @@ def test_a_block_pushed_at_any_angle_keeps_its_direction_and_is_slowed_by_mu_g(a
         solution = coulomb_cone.solve(block(v), warm)
         assert (solution.status, solution.note) == (Status.SOLVED, "")
         v, warm = solution.v_plus[:2], solution.warm
-        # a millionth of a micrometre a second: seven digits above rounding
+        # a millionth of a micrometre per second: seven digits above rounding
         assert abs(direction[0] * v[1] - direction[1] * v[0]) < 1e-9
         np.testing.assert_allclose(v @ direction, 1.0 - MU * G * H * step, rtol=0, atol=1e-9)
         assert np.abs(solution.v_plus[2:]).max() < 1e-9
@@ -115,7 +115,7 @@ def test_cone_and_pyramid_agree_where_their_laws_do(v, mu, push):
 
 
 def test_a_block_at_rest_loads_its_corners_alike():
-    """Of the many distributions the smallest, which does not jump from corner to corner."""
+    """Of the many distributions the smallest is selected; it does not jump from corner to corner."""
     solution = coulomb_cone.solve(block((0.0, 0.0)))
     expected = np.tile([MASS * G * H / 4.0, 0.0, 0.0], (4, 1))
     np.testing.assert_allclose(solution.impulses, expected, rtol=0, atol=1e-6 * MASS * G * H)
@@ -123,7 +123,7 @@ def test_a_block_at_rest_loads_its_corners_alike():
 
 @pytest.mark.parametrize(("miss", "mu"), [(1e-5, 1.0), (1e-3, 1.5)])
 def test_fingers_that_do_not_fit_a_box_exactly_hold_it(miss, mu):
-    """They creep on it by micrometres a second, with all of the friction that there is."""
+    """The fingers creep on the box by micrometres per second, with the full friction force."""
     for seed in range(60):
         problem = pinched(seed, miss, mu)
         solution = coulomb_cone.solve(problem)
@@ -133,7 +133,7 @@ def test_fingers_that_do_not_fit_a_box_exactly_hold_it(miss, mu):
 
 @pytest.mark.parametrize("mu", [0.5, 1.0])
 def test_fingers_press_a_box_by_little_more_than_holding_it_takes(mu):
-    """They may press by any force: 14 of 60 such steps were answered with 10 to 50 times as much."""
+    """The fingers may press with any force; other methods answered 14 of 60 such steps with 10 to 50 times as much."""
     held = 0
     for seed in range(100):
         problem, hand = carried(seed, mu)
@@ -142,13 +142,14 @@ def test_fingers_press_a_box_by_little_more_than_holding_it_takes(mu):
         assert judge.missed("coulomb_cone", problem, solution.impulses) < 2e-8, seed
         if np.allclose(solution.v_plus, hand, rtol=0.0, atol=1e-9):
             held += 1
-            enough = np.abs(dissipation.one_stage(problem).impulses).max()  # the smallest within pyramids, nearly
+            # about the smallest impulses within pyramids
+            enough = np.abs(dissipation.one_stage(problem).impulses).max()
             assert np.abs(solution.impulses).max() < coulomb_cone.PRESSED * enough, seed
     assert held > 10
 
 
 def test_a_box_on_which_fingers_creep_is_held_from_more_friction():
-    """At any other start Newton's method does not find which of them slide, by micrometres a second."""
+    """From any other start, Newton's method does not find the fingers that slide, by micrometres per second."""
     problem = pinched(31, 1e-5, 1.2)
     solution = coulomb_cone.solve(problem)
     assert solution.status is Status.SOLVED
@@ -159,5 +160,5 @@ def test_the_last_steps_modes_solve_the_next_step_at_once():
     v = np.array([0.6, -0.8])
     first = coulomb_cone.solve(block(v))
     second = coulomb_cone.solve(block(first.v_plus[:2]), first.warm)
-    assert second.iterations <= 2  # a guess that is off takes three
+    assert second.iterations <= 2  # a wrong guess takes three
     np.testing.assert_allclose(second.impulses, first.impulses, rtol=0, atol=1e-6 * MASS * G * H)

@@ -1,4 +1,4 @@
-"""Degenerate cases (math.md 13.6): every model, forward and inverse, beside what must come out."""
+"""Degenerate cases (math.md 13.6): every model, forward and inverse, with the required result."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ MODELS = RIGID | COMPLIANT
 WITHOUT_FRICTION_BOUND = ("no slip", "no slip, dual", "viscous")
 """Models that do not read friction coefficients."""
 GIVES_WAY = {"dissipation, one stage": 1e-6, "sap": scenes.H * 9.81, "constraint": 1e-5}
-"""How fast a contact may yield though nothing should move [m/s]: δ y, R γ or C Λ of the model; others are exact.
+"""Speed at which a contact may yield although nothing should move [m/s]: δ y, R γ or C Λ of the model; other models are
+exact.
 
-SAP's dissipation time is of the length of a step: from rest it gives way, but more slowly than it would fall.
+SAP's dissipation time has the length of a step: from rest a contact yields, but more slowly than it would fall.
 """
 
 ROUNDING = 1e-12 * scenes.H * 4.8 * 9.81
-"""An impulse that is none: a trillionth of the weight's [N s]."""
+"""An impulse below this is zero: a trillionth of the weight [N s]."""
 
 every_model = pytest.mark.parametrize("name", MODELS)
 every_rigid_model = pytest.mark.parametrize("name", RIGID)
@@ -97,7 +98,7 @@ def test_penetration_is_undone_at_a_bounded_speed(quadruped, standing, name, inv
     normal = problem.contacts.N @ solution.v_plus
     tolerance = max(1e-9, GIVES_WAY.get(name, 0.0))
     assert normal.min() >= out - tolerance
-    if inverse:  # the body moves as one
+    if inverse:  # the body moves rigidly
         np.testing.assert_allclose(normal, out, atol=tolerance)
     assert_balanced(problem, solution)
 
@@ -118,14 +119,14 @@ def test_without_friction_there_are_no_tangential_impulses(quadruped, name, inve
         gamma, free = oracles.response(problem, *oracles.tied(problem))
         Q, r = contacts.N @ gamma @ contacts.N.T, contacts.N @ free
         expected = free + gamma @ contacts.N.T @ oracles.psd_lcp(Q, r)
-        # the ridge of one stage yields at 1e-2 ε m/s; legs of 15 cm make it ten times that in rad/s
+        # the ridge of one stage yields at 1e-2 ε m/s; legs of 15 cm multiply that by ten in rad/s
         np.testing.assert_allclose(solution.v_plus, expected, atol=1e-8 if name != "dissipation, one stage" else 1e-4)
 
 
 @pytest.mark.parametrize("name", ["coulomb", "coulomb, cone", "dissipation"])
 @both_directions
 def test_infinite_friction_is_no_slip(quadruped, name, inverse):
-    """Not a large number: what presses does not slip, to rounding."""
+    """No slip holds to rounding, not only as for a large coefficient."""
     rng = np.random.default_rng(3)
     pressed = 0
     for _ in range(10):
@@ -133,7 +134,7 @@ def test_infinite_friction_is_no_slip(quadruped, name, inverse):
         v[2] -= 0.3
         contacts = scenes.foot_contacts(quadruped, np.inf, feet=(0, 3))
         problem = step(quadruped, v, contacts, inverse)
-        if inverse:  # joints told what the feet allow: otherwise they win
+        if inverse:  # the joints move as the feet allow; otherwise the joints take priority
             b = project(quadruped.M, contacts.jacobian, np.zeros(6), v[6:])
             problem = inverse_step(quadruped, v, b, contacts)
         solution = MODELS[name](problem, None)
@@ -162,12 +163,12 @@ def test_duplicates_of_a_contact_are_one_contact(quadruped, name, inverse, copie
     assert single.status is Status.SOLVED
     assert shared.status is Status.SOLVED
     assert single.impulses[0, 0] > 0.0
-    if name in COMPLIANT:  # many springs yield less than one
+    if name in COMPLIANT:  # many springs yield less than a single spring
         gave, gives = (contact_velocity(p, s)[0].min() for p, s in ((one, single), (several, shared)))
         assert gives >= gave - 1e-12
         assert shared.impulses[:, 0].sum() >= single.impulses[0, 0]
         return
-    # legs of 15 cm turn the micrometres a second of one stage into ten times that in rad/s
+    # legs of 15 cm multiply the micrometres per second of one stage by ten in rad/s
     tolerance = 1e-8 if name != "dissipation, one stage" else 1e-4
     np.testing.assert_allclose(shared.v_plus, single.v_plus, atol=tolerance)
     np.testing.assert_allclose(shared.multipliers, single.multipliers, atol=tolerance)
@@ -200,7 +201,7 @@ def test_coplanar_feet_whose_normals_depend_on_each_other_are_solved(quadruped, 
     if inverse:
         weight = scenes.H * quadruped.mass * 9.81
         carried = solution.impulses[:, 0].sum()
-        if name == "sap":  # what its dissipation lets through in one step from rest
+        if name == "sap":  # its dissipation allows this motion in one step from rest
             assert 0.5 * weight < carried < weight
         else:
             assert carried == pytest.approx(weight, rel=1e-3 if name == "constraint" else 1e-5)
@@ -237,7 +238,7 @@ def test_conflicting_velocities_are_reported_without_impulses(name):
 
 @every_model
 def test_conflicting_velocities_end_with_a_status_and_finite_numbers(name):
-    """The compliant models have an answer, of large forces."""
+    """The compliant models have a solution with large forces."""
     solution = MODELS[name](gripper(0.1), None)
     assert solution.status is (Status.SOLVED if name in COMPLIANT else Status.FALLBACK)
     assert np.isfinite(solution.v_plus).all()
@@ -245,7 +246,7 @@ def test_conflicting_velocities_end_with_a_status_and_finite_numbers(name):
 
 
 def touching_finger(closing):
-    """A finger that is prescribed to move at `closing` into a wall, and a box that touches nothing; no b part."""
+    """Return a finger prescribed to move at `closing` into a wall, and a box that touches nothing; no b part."""
     problem = gripper(0.0)
     jacobian = np.zeros((3, 3))
     jacobian[0, 1] = -1.0
@@ -263,7 +264,10 @@ def touching_finger(closing):
 
 @every_rigid_model
 def test_a_contact_that_nothing_free_can_move_is_only_tested(name):
-    """It gets no force; told to press into the wall, the demand is a planning error, and said to be one."""
+    """The contact gets no force.
+
+    If it is prescribed to press into the wall, the demand is reported as a planning error.
+    """
     apart = RIGID[name](touching_finger(-0.1), None)
     assert apart.status is Status.SOLVED
     assert not apart.impulses.any()
@@ -336,7 +340,7 @@ def test_nan_never_comes_out_as_solved(quadruped, standing, name, inverse, where
 @both_directions
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_tangent_row_that_is_not_finite_never_comes_out_as_an_answer(quadruped, standing, name, inverse, value):
-    """Not where the velocity is zero, the contact is open, or has no friction either."""
+    """This also holds if the velocity is zero, the contact is open, or has no friction."""
     for mu in (0.0, 0.7, np.inf):
         for gap in (0.0, 0.05):
             for row in (4, 11):
@@ -370,7 +374,7 @@ def instant(system, contacts, inverse):
 
 @both_directions
 def test_the_acceleration_level_takes_duplicates_feet_in_line_and_open_contacts(quadruped, standing, inverse):
-    """With friction and without."""
+    """With and without friction."""
     for mu in (0.0, 0.3):
         for contacts in (
             scenes.foot_contacts(quadruped, mu, feet=(0, 3)),
@@ -388,7 +392,7 @@ def test_the_acceleration_level_takes_duplicates_feet_in_line_and_open_contacts(
             balance -= contacts.jacobian.T @ solution.forces.T.ravel()
             if inverse:
                 balance[6:] -= solution.torque
-            # forces of some 50 N
+            # forces are about 50 N
             assert np.abs(balance).max() < 1e-7
 
 
@@ -466,7 +470,7 @@ def test_the_least_and_the_largest_friction_answer_like_none_and_no_slip(quadrup
 @pytest.mark.parametrize("model", [sap.solve, coulomb.solve, dissipation.solve, no_slip.solve])
 @pytest.mark.parametrize("rows", [[[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]])
 def test_rows_that_contradict_each_other_are_not_called_solved(model, rows):
-    """One speed is to be 0 and 1 m/s at once; or nothing is to move at 1 m/s."""
+    """One speed is prescribed as 0 and as 1 m/s; or an immovable row is prescribed to move at 1 m/s."""
     ties = Bilateral(rows=np.array(rows), target=np.array([0.0, 1.0]), compliance=np.zeros(2))
     solution = model(
         StepProblem(h=1e-3, M=np.eye(3), kappa=np.zeros(3), contacts=Contacts.none(3), bilateral=ties), None

@@ -15,7 +15,10 @@ from tests import scenes
 
 
 def random_problem(system, rng, *, inverse, mu=None):
-    """A moving quadruped on ground that is not flat; some feet in the air, friction of each foot its own."""
+    """Return a moving quadruped on uneven ground.
+
+    Some feet are in the air, and each foot has a different friction coefficient.
+    """
     v = scenes.moving(system, rng)
     n = int(rng.integers(1, 5))
     contacts = scenes.foot_contacts(
@@ -32,7 +35,7 @@ def random_problem(system, rng, *, inverse, mu=None):
 
 
 def test_a_loaded_contact_lifts_as_it_slides_and_only_then(quadruped):
-    """The price of convexity (math.md 7.3): N v⁺ + φ/h = μ max(|v_S|, |v_T|), to rounding."""
+    """The artefact of convexity (math.md 7.3): N v⁺ + φ/h = μ max(|v_S|, |v_T|), to rounding."""
     rng = np.random.default_rng(40)
     sliding = 0
     for _ in range(50):
@@ -45,7 +48,7 @@ def test_a_loaded_contact_lifts_as_it_slides_and_only_then(quadruped):
         loaded = solution.impulses[:, 0] > 1e-6
         np.testing.assert_allclose(normal[loaded], 0.3 * slip[loaded], rtol=0, atol=1e-10)
         sliding += int((slip[loaded] > 1e-3).sum())
-    assert sliding > 10  # or the law was not put to the test
+    assert sliding > 10  # otherwise the law was not tested
 
 
 def test_rigid_rows_join_the_projection(quadruped):
@@ -75,7 +78,7 @@ def test_rigid_rows_join_the_projection(quadruped):
 
 @pytest.mark.parametrize(("closing", "note"), [(0.0, "jam"), (0.1, "squeeze")])
 def test_a_plate_dragged_between_walls_jams_unless_the_walls_close_on_it(closing, note):
-    """It need not approach either wall, but sliding lifts it off one and has no room at the other."""
+    """The plate need not approach either wall, but sliding lifts it off one wall and has no room at the other."""
     jacobian = np.zeros((6, 3))  # the plate across the walls, which is free, and along them; the second wall
     jacobian[0] = [1.0, 0.0, 0.0]
     jacobian[1] = [-1.0, 0.0, -1.0]
@@ -96,7 +99,7 @@ def test_a_plate_dragged_between_walls_jams_unless_the_walls_close_on_it(closing
 
 
 def test_normals_that_held_tangents_have_used_up_take_no_force(quadruped):
-    """Tilted normals: tangents of rank 6 hold the body, and what is left of the normals is rounding (math.md 4.3)."""
+    """Tilted normals: tangents of rank 6 hold the body, and the remainder of the normals is rounding (math.md 4.3)."""
     rng = np.random.default_rng(7)
     for _ in range(20):
         v = scenes.moving(quadruped, rng, speed=0.02)
@@ -104,7 +107,7 @@ def test_normals_that_held_tangents_have_used_up_take_no_force(quadruped):
         b = project(quadruped.M, contacts.jacobian, np.zeros(12), v[6:])
         solution = dissipation.solve(inverse_step(quadruped, v, b, contacts))
         assert solution.status is Status.SOLVED
-        # the step moves no faster than what was asked of it, some 0.02 rad/s
+        # the step moves no faster than its demand, about 0.02 rad/s
         assert np.abs(solution.v_plus).max() < 1.0
         assert np.abs(contacts.jacobian @ solution.v_plus).max() < 1e-6
 

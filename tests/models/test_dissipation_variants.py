@@ -1,4 +1,4 @@
-"""Maximal dissipation in one stage, without slip, and as printed: against Clarabel, and what each is known for."""
+"""Maximal dissipation in one stage, without slip, and as printed: against Clarabel, and known properties."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def with_friction(problem, mu):
 
 
 def dense(problem):
-    """J Γ Jᵀ and J v° + φ/h of the general form; whatever is tied is in Γ."""
+    """Return J Γ Jᵀ and J v° + φ/h of the general form; Γ includes all tied velocities."""
     gamma, v_free = oracles.response(problem, *oracles.tied(problem))
     J = problem.contacts.jacobian
     return J @ gamma @ J.T, J @ v_free + oracles.constants(problem)
@@ -48,7 +48,7 @@ def test_one_stage_is_the_minimum_of_the_ridge_problem(quadruped, mu, inverse):
         problem = with_friction(moving_problem(quadruped, rng, inverse=inverse, airborne=0.0), mu)
         solution = dissipation.one_stage(problem, epsilon=epsilon)
         if np.isinf(mu) and solution.status is Status.REPAIRED:
-            continue  # no choice of contacts that stick is right
+            continue  # no choice of sticking contacts is consistent
         solved += 1
         assert solution.status is Status.SOLVED
         assert solution.regularization == epsilon
@@ -80,13 +80,13 @@ def test_one_stage_fed_to_the_forward_model_moves_as_predicted(quadruped):
         v = np.linalg.solve(problem.M, scenes.H * quadruped.bias - problem.kappa)
         inverse = dissipation.one_stage(problem, epsilon=1e-9)
         forward = dissipation.solve(forward_step(quadruped, v, inverse.multipliers, problem.contacts))
-        # the forward model has no ridge: its answer is off by the speed δ y at which contacts yield, through a
+        # the forward model has no ridge: its answer differs by the speed δ y at which contacts yield, through a
         # Jacobian that may be near singular
         np.testing.assert_allclose(forward.v_plus, inverse.v_plus, rtol=0, atol=1e-5)
 
 
 def test_one_stage_gives_no_impulse_to_an_opening_foot_of_infinite_friction():
-    """A point mass of 1 kg that is drawn up at 20 N and aside at 1 kN."""
+    """A point mass of 1 kg that is pulled up with 20 N and sideways with 1 kN."""
     contacts = Contacts(
         identity=np.arange(1),
         point=np.zeros((1, 3)),
@@ -170,7 +170,7 @@ def falling_point():
 
 
 def test_the_printed_forward_model_stops_in_the_air_what_is_about_to_land():
-    """And the consistent one does not: φ/h belongs into the objective (math.md 7.2)."""
+    """The consistent model does not: φ/h belongs in the objective (math.md 7.2)."""
     problem = falling_point()
     np.testing.assert_allclose(dissipation.solve_printed(problem).v_plus, 0.0, atol=1e-12)
     np.testing.assert_allclose(dissipation.solve(problem).v_plus, [0.0, 0.0, -0.5], atol=1e-12)

@@ -46,7 +46,7 @@ def redistribute(problem, first, reference=None, **options):
 
 
 def random_problem(system, rng, *, projected, speed=0.3, mu=None, lifted=True):
-    """A moving quadruped on ground that is not flat, one foot 5 mm up or none; demands projected or not."""
+    """Return a moving quadruped on uneven ground, with one foot 5 mm up or none; demands projected or not."""
     v = scenes.moving(system, rng, speed)
     gap = np.zeros(4)
     gap[rng.integers(4)] = 5e-3 if lifted else 0.0
@@ -62,7 +62,7 @@ def random_problem(system, rng, *, projected, speed=0.3, mu=None, lifted=True):
 
 
 def standing_problem(system, rng, **contacts):
-    """At rest on four feet, asked for accelerations of a few rad/s² that the feet allow."""
+    """Return a standing robot on four feet, with demanded accelerations of a few rad/s² that the feet allow."""
     system.update(scenes.home(system), np.zeros(18))
     feet = scenes.foot_contacts(system, **{"mu": 0.7, **contacts})
     rows = feet.jacobian
@@ -91,16 +91,16 @@ def test_impulses_and_torque_are_those_that_clarabel_finds(quadruped, projected)
 
 
 def test_motors_stay_within_their_bounds_if_the_motion_allows_it(quadruped):
-    """Against Clarabel, and against the program without bounds where there are no such impulses."""
+    """Compared with Clarabel, and with the program without bounds if no such impulses exist."""
     rng = np.random.default_rng(5)
-    met = left = 0
+    met = dropped = 0
     for _ in range(40):
         problem = standing_problem(quadruped, rng)
         first = dissipation.solve(problem)
         free = redistribute(problem, first, weight=rng.uniform(0.0, 1.0, 4))
         weights = rng.uniform(0.0, 1.0, 4)
         y_1, reduction = first.impulses.T.ravel(), whiten(problem)
-        # the four joints with the largest torques may give a little less, or far less
+        # the four joints with the largest torques may give slightly less, or much less
         room = np.full(12, np.inf)
         most = np.argsort(np.abs(free[2]))[-4:]
         room[most] = rng.choice([0.1, 0.95]) * np.abs(free[2][most])
@@ -115,11 +115,11 @@ def test_motors_stay_within_their_bounds_if_the_motion_allows_it(quadruped):
         if within(bounds, motor_impulse):
             met += 1
         else:
-            left += 1
+            dropped += 1
             y, _ = smallest_torque(reduction, cones(problem, weight=weights), y_1, first.multipliers)
             np.testing.assert_array_equal(motor_impulse, recover(reduction, y)[1])
     assert met > 10
-    assert left > 2
+    assert dropped > 2
 
 
 PLUS_S, MINUS_S, PLUS_T, MINUS_T = 1, 2, 4, 8
@@ -128,13 +128,13 @@ PLUS_S, MINUS_S, PLUS_T, MINUS_T = 1, 2, 4, 8
 @pytest.mark.parametrize(
     ("law", "u", "edges"),
     [
-        (distribution.DISSIPATION, (0.01, -0.02, 0.01), PLUS_S),  # u_N = μ max|u_T|: it parts as it slides
+        (distribution.DISSIPATION, (0.01, -0.02, 0.01), PLUS_S),  # u_N = μ max|u_T|: the contact opens as it slides
         (distribution.DISSIPATION, (0.01, -0.02, 0.02), PLUS_S + MINUS_T),
         (distribution.DISSIPATION, (0.01, -0.02, 0.0199), PLUS_S),  # slower along T by less than v_tol
         (distribution.DISSIPATION, (4e-4, -8e-4, 8e-4), PLUS_S + MINUS_S + PLUS_T + MINUS_T),  # at rest
         (distribution.COULOMB, (0.0, -0.02, 0.01), PLUS_S),
         (distribution.COULOMB, (0.0, -0.02, 0.02), PLUS_S + MINUS_T),
-        (distribution.COULOMB, (0.01, -0.02, 0.0), 0),  # open, though maximal dissipation would have it slide
+        (distribution.COULOMB, (0.01, -0.02, 0.0), 0),  # open, though maximal dissipation would let it slide
         (distribution.COULOMB, (0.0, 0.0, 5e-4), PLUS_S + MINUS_S + PLUS_T + MINUS_T),
         (distribution.CIRCLE, (0.0, -0.02, 0.0), 0),
         (distribution.CIRCLE, (0.0, 0.0, 5e-4), PLUS_S + MINUS_S + PLUS_T + MINUS_T),
@@ -142,7 +142,7 @@ PLUS_S, MINUS_S, PLUS_T, MINUS_T = 1, 2, 4, 8
 )
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_contact_keeps_the_pressing_edges_of_its_law_and_all_close_to_rest(law, u, edges, exact):
-    """With v_tol = 0 the last digits decide: a slip of 0.5 mm/s is one, and friction opposes it."""
+    """With v_tol = 0 the last digits decide: a slip of 0.5 mm/s counts as slip, and friction opposes it."""
     cone = np.zeros(1, dtype=np.int64)
     cones = Cones(np.array([0.5]), np.array([False]), np.zeros(1), 0.0 if exact else 1e-3, law)
     distribution._allowed(np.array([0.1, 0.1, 0.1]), np.array(u), cones, cone)
@@ -154,7 +154,7 @@ def test_a_contact_keeps_the_pressing_edges_of_its_law_and_all_close_to_rest(law
 def test_impulses_that_rounding_puts_outside_come_back_into_their_cones():
     y = np.array([2.0, -1e-9, 1.0, 3.0, 1.2, 0.1, 50.0, 0.1, -0.6, 0.0, -60.0, 0.0])
     distribution.into_cones(np.array([0.6, 0.6, 0.6, 0.6]), np.array([False, False, True, False]), y)
-    # the first keeps its direction, the second has none left, the third is held, the last is inside
+    # the first keeps its direction, the second has no force left, the third is held, the last is inside
     np.testing.assert_allclose(y, [2.0, 0.0, 1.0, 3.0, 0.8, 0.0, 50.0, 0.1, -0.4, 0.0, -60.0, 0.0], rtol=1e-15)
 
 
@@ -164,7 +164,8 @@ def test_impulses_keep_a_motion_relative_to_its_length_or_to_what_is_typical(qua
     y = np.linalg.solve(rho.T, x + distribution.KEPT * np.array([0.0, 10.0 * miss]))
     step = whiten(standing_problem(quadruped, np.random.default_rng(0)))
     w = step._replace(rho=rho, c=np.array([0.0, fastest]))
-    assert distribution._keeps(w, y, x, 4.0, HEAP) == keeps  # the longest column is 2 long: 40 m/s are 20 typically
+    # the longest column has length 2: 40 m/s correspond to a typical 20
+    assert distribution._keeps(w, y, x, 4.0, HEAP) == keeps
 
 
 @pytest.mark.parametrize(("y", "x"), [((np.nan, 0.0), (4.0, -10.0)), ((0.0, 0.0), (np.nan, np.nan))])
@@ -175,7 +176,7 @@ def test_impulses_and_motions_that_are_not_finite_do_not_keep_a_motion(quadruped
 
 
 def test_motor_impulses_answer_to_contacts_as_the_whole_machine_does(quadruped):
-    """Lτ against finite differences of `recover`, which are exact: it is linear."""
+    """Lτ is compared with finite differences of `recover`, which are exact because it is linear."""
     w = whiten(standing_problem(quadruped, np.random.default_rng(1)))
     y = np.random.default_rng(2).normal(size=12)
     change = recover(w, y)[1] - recover(w, np.zeros(12))[1]
@@ -183,7 +184,7 @@ def test_motor_impulses_answer_to_contacts_as_the_whole_machine_does(quadruped):
 
 
 def test_two_bounds_of_a_motor_are_two_rows_without_compilation():
-    """A tool that runs them so counted True + True as one row, and wrote the second beyond the array."""
+    """Run without compilation, the kernel counted True + True as one row, and wrote the second beyond the array."""
     bounds = Bounds(np.array([-1.0, -np.inf, -2.0, -np.inf]), np.array([3.0, 4.0, np.inf, np.inf]))
     A, TB, rest = np.ones((2, 3)), np.arange(12.0).reshape(4, 3), np.array([0.1, 0.2, 0.3, 0.4])
     for kernel in (distribution._with_bounds, getattr(distribution._with_bounds, "py_func", distribution._with_bounds)):
@@ -200,13 +201,13 @@ def test_a_motor_that_is_bounded_on_one_side_stays_on_it(quadruped, side):
     y, _ = smallest_torque(reduction, cones(problem), y_1, first.multipliers)
     free = recover(reduction, y)[1]
     motor = np.argmax(side * (free - first.multipliers))
-    between = 0.5 * (free + first.multipliers)[motor]  # some impulses give it: those of stage I give more
+    between = 0.5 * (free + first.multipliers)[motor]  # some impulses give less torque: those from stage I give more
     bounds = unbounded(12)
     (bounds.least if side < 0.0 else bounds.most)[motor] = between
     y, better = smallest_torque(reduction, cones(problem), y_1, first.multipliers, None, bounds)
     bounded = recover(reduction, y)[1]
     assert better
-    assert bounded[motor] == pytest.approx(between, rel=1e-6)  # no further from the smallest than it must be
+    assert bounded[motor] == pytest.approx(between, rel=1e-6)  # no further from the smallest torque than necessary
     assert bounded @ bounded > free @ free
 
 
@@ -216,7 +217,7 @@ def test_a_motor_that_is_bounded_on_one_side_stays_on_it(quadruped, side):
     ids=["mixed", "sticky", "dry", "slick"],
 )
 def test_many_contacts_get_the_torque_that_clarabel_finds(quadruped, mu, weighted):
-    """In as many unknowns as there are motors, on those faces of cones that are reached; else in those of all edges."""
+    """There are as many unknowns as motors, on the reached faces of cones, or on the spans of all edges."""
     rng, n = np.random.default_rng(12), 40 if mu == 0.3 else 20
     reduced = 0
     for _ in range(6):
@@ -230,7 +231,7 @@ def test_many_contacts_get_the_torque_that_clarabel_finds(quadruped, mu, weighte
         y_1 = first.impulses.T.ravel()
         free, _ = smallest_torque(w, cones(problem, weight=weights), y_1, first.multipliers)
         largest = np.abs(recover(w, free)[1])
-        for room in (np.inf, 0.95):  # of the largest torque
+        for room in (np.inf, 0.95):  # fractions of the largest torque
             motor = np.argmax(largest)
             bounds.most[motor] = room * largest[motor]
             bounds.least[motor] = -bounds.most[motor]
@@ -255,12 +256,12 @@ def test_friction_of_held_feet_has_no_bound_but_they_only_press(quadruped):
     bounded = standing_problem(quadruped, np.random.default_rng(8), mu=0.3)
     _, v_bounded, within = redistribute(bounded, dissipation.solve(bounded))
     np.testing.assert_allclose(v_bounded, v_plus, rtol=0, atol=1e-9)  # nothing slips here
-    # a smaller set of forces cannot have a smaller best torque
+    # a smaller set of forces cannot contain a smaller best torque
     assert np.linalg.norm(free) <= np.linalg.norm(within) * (1.0 + 1e-6)
 
 
 def test_on_straight_legs_the_answer_is_finite_and_the_same_from_everywhere(quadruped):
-    """Straight legs carry without torque: what torque leaves open the ridge decides (math.md 13.6)."""
+    """Straight legs carry load without torque: the ridge determines their impulses (math.md 13.6)."""
     joints = np.zeros(12)
     quadruped.update(quadruped.configuration(joints, np.array([0, 0, 0.3, 0, 0, 0, 1.0])), np.zeros(18))
     problem = inverse_step(quadruped, np.zeros(18), np.zeros(12), scenes.foot_contacts(quadruped, 0.7))
@@ -285,7 +286,7 @@ def test_without_contacts_there_is_nothing_to_distribute(quadruped):
 
 
 def test_impulses_that_would_not_keep_the_motion_are_not_taken(quadruped):
-    """Feet that stick at no normal force: their friction has no generators, and what it did would be left out."""
+    """Feet that stick without normal force: their friction has no generators, so its effect would be lost."""
     rng = np.random.default_rng(11)
     kept = refused = 0
     for _ in range(400):
@@ -297,7 +298,7 @@ def test_impulses_that_would_not_keep_the_motion_are_not_taken(quadruped):
         reduction = whiten(problem)
         y, better = smallest_torque(reduction, cones(problem), first.impulses.T.ravel(), first.multipliers)
         v_plus, _ = recover(reduction, y)
-        # some of the refused would lose a tenth of the velocities and more
+        # some of the refused answers would lose a tenth of the velocities and more
         np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-6 * np.abs(first.v_plus).max())
         kept, refused = kept + better, refused + (not better)
     assert kept > 200
@@ -305,7 +306,7 @@ def test_impulses_that_would_not_keep_the_motion_are_not_taken(quadruped):
 
 
 def test_contacts_that_transmit_no_torque_share_their_impulses(quadruped):
-    """All of the weight rests on an unactuated body: no torque depends on the impulses, which still become even."""
+    """The whole weight rests on an unactuated body: no torque depends on the impulses, which still become even."""
     reduction = whiten(standing_problem(quadruped, np.random.default_rng(0)))
     k, n = reduction.rho.shape[1], 4
     weightless = TorqueMap(np.zeros((12, 3 * n)), np.zeros(12))

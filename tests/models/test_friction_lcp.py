@@ -1,4 +1,4 @@
-"""The friction LCP piece by piece: its matrix, its factors, its points, and its judge on one point mass."""
+"""The parts of the friction LCP: its matrix, its factors, its points, and its judge on one point mass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MASS = 2.0
 
 
 def point(c, *, mu=0.5, compliance=0.0, roundoff=0.0):
-    """A point mass on one contact, whose rows have the velocities c without impulses."""
+    """Return a point mass on one contact, whose rows have the velocities c without impulses."""
     frictional = np.array([0] if 0.0 < mu < np.inf else [], dtype=np.int64)
     soft = np.array([compliance, compliance, compliance])
     return Unbalanced(np.eye(3) / np.sqrt(MASS), np.array(c), np.full(3, roundoff), soft, np.array([mu]), frictional)
@@ -67,12 +67,12 @@ def test_a_soft_contact_yields_by_its_compliance():
     problem = point((-1.0, 0.3, 0.0), compliance=0.5)
     right = np.array([1.0, -0.3, 0.0])  # c + f / m + f / 2
     assert friction_lcp.judged(problem, right, HEAP) <= 1e-15
-    # 0.9 leaves 0.1 m/s of 1 (at rest) + 0.45 (moved) + 0.45 (given way)
+    # 0.9 leaves 0.1 m/s of 1 (at rest) + 0.45 (moved) + 0.45 (yielded)
     assert friction_lcp.judged(problem, np.array([0.9, -0.3, 0.0]), HEAP) == pytest.approx(0.1 / 1.9)
 
 
 def test_impulses_that_cancel_leave_no_digit_to_be_called_solved():
-    """Two fingers on one point: 1e9 N s against each other, of which rounding leaves more than the motion."""
+    """Two fingers press on one point with 1e9 N s; the rounding of these impulses exceeds the motion."""
     rho = np.array([[1.0], [-1.0], [0.0], [0.0], [0.0], [0.0]])
     c, zero = np.array([-1e-9, 1e-9, 0.0, 0.0, 0.0, 0.0]), np.zeros(6)
     problem = Unbalanced(rho, c, zero, zero, np.zeros(2), np.zeros(0, dtype=np.int64))

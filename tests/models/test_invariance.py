@@ -1,4 +1,4 @@
-"""What no velocity may depend on: the unit of mass, order and axes of contacts, and what is remembered of them."""
+"""Velocities must not depend on the unit of mass, on order and axes of contacts, or on their memory."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ every_model = pytest.mark.parametrize(
 both_directions = pytest.mark.parametrize("inverse", [False, True], ids=["forward", "inverse"])
 
 MILLIGRAM, TONNE = 4.0**-10, 4.0**5
-"""Units of mass in which a machine's masses are powers of four times those in kg: square roots are exact, too."""
+"""Units of mass in which a machine's masses are powers of four times those in kg, so that square roots are exact."""
 other_units = pytest.mark.parametrize("unit", [MILLIGRAM, TONNE], ids=["milligram", "tonne"])
 
 
 def walking(system, name, inverse, seed):
-    """Feet that stick, slide, part, sink and hover on uneven ground, with springs and dampers where a model has any."""
+    """Return feet that stick, slide, open, sink and hover on uneven ground; compliant models have springs."""
     rng = np.random.default_rng(seed)
     v = scenes.moving(system, rng, 0.3)
     v[2] -= 0.3
@@ -35,7 +35,7 @@ def walking(system, name, inverse, seed):
 
 
 def of_mass(problem, unit):
-    """The same machine with its masses, and all that is proportional to them, `unit` times as large."""
+    """Return the same machine with masses, and all quantities proportional to mass, multiplied by `unit`."""
     contacts = problem.contacts
     contacts = replace(contacts, stiffness=unit * contacts.stiffness, damping=unit * contacts.damping)
     return replace(problem, M=unit * problem.M, kappa=unit * problem.kappa, contacts=contacts)

@@ -1,4 +1,4 @@
-"""The laws that every model keeps: its contact law, energy, the right inverse, moving ground, axes (math.md 16)."""
+"""The laws that every model obeys: its contact law, energy, the right inverse, moving ground, axes (math.md 16)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.parameters import one_fast
 
 every_law = pytest.mark.parametrize("law", MODELS)
 UNIQUE = ("dissipation", "viscous", "sap")
-"""Laws with one motion where friction is finite."""
+"""Laws with a unique motion if friction is finite."""
 CONVEX = [(dissipation, "dissipation"), (sap, "sap")]
 
 
 def random_inverse(system, rng):
-    """A moving state, normals tilted up to 15°, friction of each foot its own, one foot 5 mm up, violent demands."""
+    """Return a moving state with tilted normals (15°), friction that varies, one foot 5 mm up, large demands."""
     v = scenes.moving(system, rng)
     gap = np.array([0.0, 0.0, 0.0, 5e-3])[rng.permutation(4)] + rng.uniform(0, 2e-4, 4)
     contacts = scenes.foot_contacts(
@@ -39,7 +39,7 @@ def random_inverse(system, rng):
 
 
 def moving_quadruped(system, rng, law, *, inverse):
-    """A step of `random_inverse` with its demands, or under random torques and with feet of no or infinite friction."""
+    """Return a step of `random_inverse`, or a forward step with random torques and extreme friction."""
     v, b, contacts = random_inverse(system, rng)
     mu = np.where(rng.random(4) < 0.2, rng.choice([0.0, np.inf]), contacts.mu)
     contacts = replace(contacts, mu=contacts.mu if inverse else mu, damping=np.full(4, 30.0 * (law == "viscous")))
@@ -49,7 +49,7 @@ def moving_quadruped(system, rng, law, *, inverse):
 
 
 def driven(problem, solution):
-    """The forward problem under the torques of an inverse one, and the predicted motion as its answer."""
+    """Return the forward problem under the torques of an inverse solution, and the predicted motion as its answer."""
     kappa = problem.kappa.copy()
     kappa[problem.prescribed.index] -= solution.multipliers
     return replace(problem, kappa=kappa, prescribed=None), structs.replace(solution, multipliers=np.zeros(0))
@@ -62,7 +62,8 @@ def test_forward_steps_are_solved_obey_the_law_and_gain_no_energy(quadruped, law
     for _ in range(count):
         problem = moving_quadruped(quadruped, rng, law, inverse=False)
         solution = MODELS[law](problem, None)
-        if solution.status is not Status.SOLVED:  # a foot that never slips may part if it sticks and press if it slips
+        # a foot that never slips may lift off if it sticks and press if it slips
+        if solution.status is not Status.SOLVED:
             assert law == "no_slip" or np.isinf(problem.contacts.mu).any()
             continue
         solved += 1
@@ -84,7 +85,10 @@ def test_hostile_forward_steps_are_solved_and_obey_the_law(law):
 
 @every_law
 def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped, law):
-    """Under the torques that it returned; a law with one motion moves so, of several the prediction is one."""
+    """Under the returned torques, a law with a unique motion gives this motion.
+
+    Otherwise the prediction is one of several.
+    """
     rng, compared = np.random.default_rng(1), 0
     quadrupeds = (moving_quadruped(quadruped, rng, law, inverse=True) for _ in range(80))
     feet = (numbered_step(k, most_contacts=8) for k in range(240) if kind_of(k) == (True, True))
@@ -99,7 +103,7 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped, law):
         if law in UNIQUE:
             again = MODELS[law](forward, None)
             assert again.status is Status.SOLVED
-            # 1e-10 is math.md 16's figure; inertias of the numbered steps differ by up to 1e6
+            # math.md 16 gives 1e-10; inertias of the numbered steps differ by up to 1e6
             accuracy = 1e-10 if problem.M.shape == (18, 18) and problem.h == scenes.H else 1e-5
             size = max(np.abs(inverse.v_plus).max(), 1e-3)
             assert np.abs(again.v_plus - inverse.v_plus).max() <= accuracy * size
@@ -108,7 +112,7 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped, law):
 
 @every_law
 def test_standing_feet_carry_the_weight_of_a_walking_base(quadruped, law):
-    """Constant velocity, 0.2 m/s: weight and nothing else; what stands is not moved (math.md 7.2, 16)."""
+    """At a constant velocity of 0.2 m/s only the weight acts; standing feet are not moved (math.md 7.2, 16)."""
     v = np.zeros(18)
     v[0] = 0.2
     quadruped.update(scenes.home(quadruped), np.zeros(18))
@@ -158,7 +162,7 @@ def test_tangents_of_a_circular_cone_are_the_callers_choice(quadruped, model):
 
 @pytest.mark.parametrize(("model", "law"), CONVEX, ids=["dissipation", "sap"])
 def test_a_contact_with_infinite_friction_may_stick_or_part_and_both_are_right(model, law):
-    """The body leaves the contact at 0.1 m/s, but presses on it once the contact's tangent is held."""
+    """The body leaves the contact at 0.1 m/s, but presses on it if the contact's tangent is held."""
     contacts = Contacts(
         identity=np.zeros(1, dtype=np.int64),
         point=np.zeros((1, 3)),

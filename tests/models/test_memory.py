@@ -1,4 +1,4 @@
-"""The memory of the last step finds contacts by their identity, whatever their order and number."""
+"""The memory of the last step identifies contacts by their identity, for any order and number."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def test_contacts_are_recalled_as_from_a_dictionary(before, now):
     warm = {identity: 7 * identity + 1 for identity in before}
     store(last, warm)
     assert as_warm_start(last) == warm
-    found = recall(last, np.array(now, dtype=np.int64), HEAP)
-    assert found.tolist() == [warm.get(identity, 0) for identity in now]
+    bits = recall(last, np.array(now, dtype=np.int64), HEAP)
+    assert bits.tolist() == [warm.get(identity, 0) for identity in now]
 
 
 def test_contacts_beyond_the_memory_start_cold():
     last, identity = memory(), np.arange(MOST + 5)
     remember(last, identity, np.ones(MOST + 5, dtype=np.int64))
-    found = recall(last, identity, HEAP)
-    assert found[:MOST].all()
-    assert not found[MOST:].any()
+    bits = recall(last, identity, HEAP)
+    assert bits[:MOST].all()
+    assert not bits[MOST:].any()

@@ -22,13 +22,16 @@ from tests.models import oracles
 
 
 def allowed(system, v, contacts, b):
-    """b, projected onto the velocities for which closed contacts rest (math.md 12.1)."""
+    """Return b projected onto the velocities for which closed contacts rest (math.md 12.1)."""
     closed = contacts.take(contacts.gap <= 1e-5)
     return project(system.M, closed.jacobian, closed.surface_velocity, b)
 
 
 def moving_problem(system, rng, *, tilt=0.26, inverse=True, feet=(0, 1, 2, 3), airborne=0.25):
-    """A moving state on ground that is not flat, violent demands; each foot is airborne with that probability."""
+    """Return a moving state on uneven ground with large demands.
+
+    Each foot is airborne with the probability `airborne`.
+    """
     v = scenes.moving(system, rng)
     n = len(feet)
     gap = np.where(rng.random(n) < airborne, rng.uniform(1e-4, 5e-3, n), 0.0)
@@ -78,7 +81,7 @@ def test_velocity_is_that_of_the_general_form_and_the_torque_balances_it(quadrup
 @pytest.mark.parametrize("inverse", [True, False])
 @pytest.mark.parametrize("compliance", [(0.0, 0.0), (0.3, 2.0), (0.0, 0.5, 0.0)])
 def test_bilateral_rows_enter_as_in_the_general_form(quadruped, compliance, inverse):
-    """Rigid ones join the basis first, soft ones the inertia (math.md 3, 11.4)."""
+    """Rigid rows join the basis first, soft rows join the inertia (math.md 3, 11.4)."""
     rng = np.random.default_rng(1)
     k = len(compliance)
     for _ in range(10):
@@ -95,7 +98,7 @@ def test_bilateral_rows_enter_as_in_the_general_form(quadruped, compliance, inve
         if expected is not None:
             v_plus, _ = expected
             np.testing.assert_allclose(solution.v_plus, v_plus, rtol=0, atol=1e-8 * max(1.0, np.abs(v_plus).max()))
-        else:  # trying has no answer, the search has one
+        else:  # trying roles finds no answer, the search finds one
             assert solution.status is Status.SOLVED
             motion = (problem.contacts.jacobian @ solution.v_plus).reshape(3, -1)
             assert np.abs(motion[:, solution.impulses[:, 0] > 0.0]).max(initial=0.0) < 1e-8
@@ -121,8 +124,8 @@ def test_normal_velocities_alone_are_those_of_the_whole_solution(quadruped, inve
         problem = moving_problem(quadruped, rng, inverse=inverse, airborne=0.5)
         contacts, w = problem.contacts, whiten(problem)
         expected = contacts.jacobian[: len(contacts)] @ no_slip.solve(problem).v_plus + contacts.gap / problem.h
-        found = no_slip.normal_velocities(problem, w, None)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max() + 1e-12)
+        velocities = no_slip.normal_velocities(problem, w, None)
+        np.testing.assert_allclose(velocities, expected, rtol=0, atol=1e-9 * np.abs(expected).max() + 1e-12)
 
 
 @pytest.mark.parametrize("degrees", [1.0, 5.0])
@@ -142,7 +145,7 @@ def test_on_tilted_ground_only_distributed_forces_carry_the_weight(quadruped, st
         torque.append(np.abs(motor).max() / scenes.H)
     np.testing.assert_allclose(spread, weight, rtol=0.10)
     assert min(raw) < 0.9 * weight
-    # torques are those of standing on level ground, not of bracing: 0.72 N m in math.md's table for half the weight
+    # torques are as large as for standing on level ground, 0.72 N m in math.md's table for half the weight
     assert max(torque) < 3.0
 
 
@@ -175,7 +178,7 @@ def test_footholds_that_the_joints_contradict_are_reported(quadruped, standing):
     assert solution.note == MOVING
 
 
-# --- degenerate cases of its own; those of every model are in test_degenerate ---
+# --- degenerate cases of this model; common cases are in test_degenerate ---
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.7, np.inf])
@@ -187,7 +190,7 @@ def test_friction_coefficients_are_not_used(quadruped, mu):
 
 
 def gripper(closing):
-    """A box of 1 kg on a line between two prescribed fingers that close at `closing` [m/s]; order: box, fingers."""
+    """Return a box of 1 kg between two prescribed fingers that close at `closing` [m/s]; order: box, fingers."""
     jacobian = np.zeros((6, 3))
     jacobian[0] = [1.0, -1.0, 0.0]
     jacobian[1] = [-1.0, 0.0, 1.0]
@@ -214,9 +217,9 @@ def test_conflicting_velocities_have_no_normal_velocities():
 
 @pytest.mark.parametrize("dual", [False, True], ids=["pivoting", "dual"])
 def test_a_lifted_foot_frees_a_foot_with_conflicting_tangents(dual):
-    """The first foot drags a body at x = 0.1, which lifts the second off its wall.
+    """The first foot drags a body at x = 0.1, which lifts the second foot off its wall.
 
-    If that one did not part, it would drag the body at y = 0.1, against the third, another wall.
+    If the second foot did not lift off, it would drag the body at y = 0.1 against the third foot's wall.
     """
     x, y, z, none = *np.eye(3), np.zeros(3)
     rho = np.array([z, x, -y, x, y, none, none, none, none])
@@ -229,7 +232,7 @@ def test_a_lifted_foot_frees_a_foot_with_conflicting_tangents(dual):
 
 
 def test_a_loop_that_the_prescribed_joints_break_is_reported(quadruped, standing):
-    """A rigid row without b part and with another target than the joints have cannot hold."""
+    """A rigid row without b part, whose target differs from the joint velocities, cannot hold."""
     row = np.zeros((1, 18))
     row[0, 7] = 1.0
     ties = Bilateral(rows=row, target=np.array([0.5]), compliance=np.zeros(1))

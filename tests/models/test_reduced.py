@@ -1,4 +1,4 @@
-"""Stage II with many contacts: the program of all impulses in as many unknowns as there are motors."""
+"""Stage II with many contacts: the program over all impulses, in as many unknowns as there are motors."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ K, P = 6, 4
 
 
 def spanned(cone, mu):
-    """Directions (3, d) that span a cone; not orthonormal."""
+    """Return directions (3, d) that span a cone; not orthonormal."""
     if cone == PRESSES:
         return np.eye(3)
     if cone == HOLDS:
@@ -23,7 +23,7 @@ def spanned(cone, mu):
 
 
 def smallest(rho, x, T, t, B, weight):
-    """The y = B ξ with ρᵀy = x of least ½ |T y + t|² + ½ Σ w |y|², by least squares in the null space of the motion."""
+    """Return y = B ξ with ρᵀy = x and minimal ½ |T y + t|² + ½ Σ w |y|², by least squares in a null space."""
     M, root = rho.T @ B, np.sqrt(weight)[:, None] * B
     first, *_ = np.linalg.lstsq(M, x, rcond=1e-10)
     _, lengths, V = np.linalg.svd(M)
@@ -45,12 +45,12 @@ def solved(reduced):
 
 @pytest.mark.parametrize("torques", [P, 2, 0], ids=["all", "two", "none"])
 def test_the_reduced_program_has_the_answer_of_the_whole_one(torques):
-    """Whatever edges the contacts have, however torques depend on one another, and with weights apart by 1e3."""
+    """For any edges of the contacts and any dependence of the torques, with weights that differ by 1e3."""
     rng = np.random.default_rng(torques)
     for n in (3, 8, 40):
         for _ in range(20):
             cone = rng.choice([0, 1, 2, 4, 8, 3, 12, 5, 6, 9, 10, 7, 13, ALL_EDGES, ALL_EDGES, PRESSES, HOLDS], n)
-            cone[:2] = ALL_EDGES  # six directions at least: any motion can be had
+            cone[:2] = ALL_EDGES  # at least six directions: any motion is possible
             mu = np.where(cone >= PRESSES, np.inf, rng.choice([0.1, 1.0], n))
             smooth = rng.random(n) < 0.2
             cone[2:][smooth[2:]], mu[2:][smooth[2:]] = 1, 0.0
@@ -62,7 +62,7 @@ def test_the_reduced_program_has_the_answer_of_the_whole_one(torques):
             rho, x = rng.normal(size=(3 * n, K)), rng.normal(size=K)
             T = rng.normal(size=(P, torques)) @ rng.normal(size=(torques, 3 * n))
             t, weight = rng.normal(size=P), 10.0 ** rng.uniform(-3, 0, n)
-            # a basis of the span: edges may depend on one another
+            # a basis of the span, since edges may depend on each other
             U, lengths, _ = np.linalg.svd(B, full_matrices=False)
             expected = smallest(rho, x, T, t, U[:, lengths > 1e-8], np.tile(weight, 3))
             y = solved(reduce_kernel(rho, x, T, t, cone, mu, weight, HEAP))
@@ -83,7 +83,7 @@ def test_the_nearest_point_of_a_cone_lies_in_the_reported_face(cone):
         face = _nearest(nearest, MU, cone, np.empty(4))
         np.testing.assert_allclose(nearest, edges @ share if cone else 0.0, rtol=0, atol=1e-14)
         assert face & ~cone == 0
-        # it is in the span of that face, and so is the nearest point of it
+        # the point is in the span of that face, and it is the nearest point in the span
         span = spanned(face, MU)
         assert np.linalg.matrix_rank(np.column_stack((span, nearest)), tol=1e-12) == np.linalg.matrix_rank(span)
         assert face == cone or not np.allclose(nearest, point, rtol=0, atol=1e-14) or cone in (3, 12, 5, 6, 9, 10)

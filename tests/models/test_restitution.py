@@ -1,4 +1,4 @@
-"""Impacts that rebound: exact where a body has one contact, and never with more energy than they began with."""
+"""Impacts that rebound: exact for a body with one contact, and never with more energy than before the impact."""
 
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ MODELS = {"coulomb": coulomb.solve, "dissipation": dissipation.solve, "no_slip":
 
 
 def falling_sled(seed, mu):
-    """A step of a sled that is about to hit the ground with some of its feet, and its velocity without contact."""
+    """Return a step in which some feet of a sled hit the ground, and its velocity without contact."""
     rng = np.random.default_rng(seed)
     setup = machines.sled(plane(), mu)
     system = setup.system
@@ -40,14 +40,14 @@ def test_no_impact_gains_energy_and_none_ends_in_an_approach(name):
     for seed in range(20):
         problem, free = falling_sled(seed, mu)
         restitution = np.random.default_rng(seed).uniform()
-        found = rebounding(MODELS[name], restitution)(problem)
-        before, after = (v @ problem.M @ v for v in (free, found.v_plus))
+        impact = rebounding(MODELS[name], restitution)(problem)
+        before, after = (v @ problem.M @ v for v in (free, impact.v_plus))
         assert after <= before * (1.0 + 1e-9)  # ten digits of the solvers
         hits = problem.contacts.N @ free < -SLOWEST
         touching = hits & (H * (problem.contacts.N @ free) + problem.contacts.gap < 0.0)
         # SAP lets a contact sink by 1e-5 of an approach of up to 2 m/s
-        assert (problem.contacts.N @ found.v_plus)[touching].min(initial=0.0) > (-5e-5 if name == "sap" else -1e-9)
-        balance = problem.M @ (found.v_plus - free) - problem.contacts.jacobian.T @ found.impulses.T.ravel()
+        assert (problem.contacts.N @ impact.v_plus)[touching].min(initial=0.0) > (-5e-5 if name == "sap" else -1e-9)
+        balance = problem.M @ (impact.v_plus - free) - problem.contacts.jacobian.T @ impact.impulses.T.ravel()
         np.testing.assert_allclose(balance, 0.0, atol=1e-9)
 
 
@@ -57,10 +57,10 @@ def test_a_ball_that_falls_leaves_with_its_restitution(name, restitution):
     if name == "pybullet":
         pytest.importorskip(name)
     setup = machines.ball()
-    told = plants.Setup(
+    assembly = plants.Setup(
         system=setup.system, contacts=setup.contacts, dt=H, settings=plants.GroundSettings(restitution=restitution)
     )
-    plant = plants.build(name, told)
+    plant = plants.build(name, assembly)
     state = plant.reset(machines.State(t=0.0, q=np.array([0, 0, machines.BALL + 0.05, 0, 0, 0, 1.0]), v=np.zeros(6)))
     speeds = [state.v[2]]
     while state.t < 0.15:
@@ -103,16 +103,16 @@ PUSHING_OUT = MODELS | {"sap": sap.solve, "cone": coulomb_cone.solve, "rigid con
 
 @pytest.mark.parametrize("name", PUSHING_OUT)
 def test_correcting_penetration_adds_limited_energy(name):
-    """E(v⁺) - E(v*) = fᵀu⁺ - ½ fᵀWf, and u_N⁺ is at most the speed of pushing out."""
+    """E(v⁺) - E(v*) = fᵀu⁺ - ½ fᵀWf, and u_N⁺ is at most the push-out speed."""
     grew = 0
     for seed in range(20):
         problem, free = falling_sled(seed, np.inf if name == "no_slip" else 0.4)
         free = 0.1 * free
         overlap = np.random.default_rng(seed).uniform(0.0, 1e-2, 4)
         contacts = replace(problem.contacts, gap=-overlap[: len(problem.contacts)])
-        found = PUSHING_OUT[name](replace(problem, contacts=contacts, kappa=-problem.M @ free), None)
-        gained = 0.5 * (found.v_plus @ problem.M @ found.v_plus - free @ problem.M @ free)
-        bound = found.impulses[:, 0] @ np.minimum(-contacts.gap / H, PUSH_OUT_SPEED)
+        impact = PUSHING_OUT[name](replace(problem, contacts=contacts, kappa=-problem.M @ free), None)
+        gained = 0.5 * (impact.v_plus @ problem.M @ impact.v_plus - free @ problem.M @ free)
+        bound = impact.impulses[:, 0] @ np.minimum(-contacts.gap / H, PUSH_OUT_SPEED)
         assert gained <= bound + 1e-9
         grew += gained > 0.0
     assert grew > 0

@@ -35,7 +35,7 @@ def projected(u, mu, R_n, R_t):
 
 
 def reference(u, mu, R_n, R_t):
-    """Castro et al. 2022 (18), as printed, in vectors; half space for μ = inf."""
+    """Return the projection of Castro et al. 2022 (18), as printed, in vectors; the half space for μ = inf."""
     y = -np.asarray(u) / (R_n, R_t, R_t)
     y_n, y_t = y[0], y[1:]
     y_r = np.linalg.norm(y_t)
@@ -65,23 +65,23 @@ def test_the_impulse_is_the_printed_projection_and_lies_in_the_cone(u, mu, R_n, 
 @settings(deadline=None)
 @given(
     u=st.tuples(speeds, speeds, speeds),
-    near=st.tuples(speeds, speeds, speeds),
+    guess=st.tuples(speeds, speeds, speeds),
     mu=frictions,
     R_n=regularizations,
     R_t=regularizations,
 )
-def test_the_velocity_of_an_impulse_gives_the_same_impulse_and_mode(u, near, mu, R_n, R_t):
+def test_the_velocity_of_an_impulse_gives_the_same_impulse_and_mode(u, guess, mu, R_n, R_t):
     gamma, mode = projected(u, mu, R_n, R_t)
-    there = cone.answered(*gamma, near, mu, R_n, R_t)
+    there = cone.answered(*gamma, guess, mu, R_n, R_t)
     again, _ = projected(there, mu, R_n, R_t)
-    # an impulse at the edge of the cone is one of sliding that is a part of 1e-9 away; velocities are up to 1 m/s
+    # an impulse at the edge of the cone slides if it is within 1e-9; velocities are up to 1 m/s
     np.testing.assert_allclose(again, gamma, rtol=3e-9, atol=1e-12 / min(R_n, R_t))
     if mode == cone.OPEN:
         np.testing.assert_array_equal(again[0], 0.0)
     if mode == cone.SLIDE and 0.0 < mu < np.inf and np.hypot(*gamma[1:]) > 1e-6 * gamma[0]:
         turned = gamma[1] * there[2] - gamma[2] * there[1]
         assert abs(turned) <= 1e-9 * np.hypot(*gamma[1:]) * np.hypot(*there[1:])
-        assert np.hypot(*there[1:]) >= np.hypot(*near[1:]) * (1.0 - 1e-9)
+        assert np.hypot(*there[1:]) >= np.hypot(*guess[1:]) * (1.0 - 1e-9)
 
 
 @settings(deadline=None)
@@ -89,12 +89,12 @@ def test_the_velocity_of_an_impulse_gives_the_same_impulse_and_mode(u, near, mu,
 def test_the_derivative_is_never_negative(u, mu, R_n, R_t):
     nn, ns, nt, ss, st, tt = cone.derivative(*u, mu, R_n, R_t)
     D = np.array([[nn, ns, nt], [ns, ss, st], [nt, st, tt]])
-    assert bool(nn or ss) == bool(D.any())  # by these two a contact that is open is known
+    assert bool(nn or ss) == bool(D.any())  # these two entries show whether a contact is open
     assert np.linalg.eigvalsh(D).min() >= -1e-12 * np.abs(D).max()
 
 
 def random_whitened(rng):
-    """Rows, constants and law of a problem with contacts in all three regions, and of scalar rows."""
+    """Return rows, constants and law of a problem with contacts in all three regions, and of scalar rows."""
     n, e, k = int(rng.integers(1, 5)), int(rng.integers(0, 3)), 7
     rho = rng.normal(size=(3 * n + e, k))
     c = rng.normal(size=3 * n + e)
@@ -121,7 +121,7 @@ def gradient(z, rho, c, law):
 
 
 def distance_to_kinks(z, rho, c, law):
-    """How far the velocities are from where the second derivative jumps."""
+    """Return the distance of the velocities from jumps of the second derivative."""
     u = c + rho @ z
     n, far = len(law.mu), np.inf
     for i in range(n):
@@ -157,7 +157,7 @@ def test_gradient_and_hessian_are_the_central_differences_of_the_cost():
 
 
 def by_clarabel(problem, parameters):
-    """Castro et al. 2022 (15) as a second-order cone program in whitened velocities and the slack that it calls σ."""
+    """Solve Castro et al. 2022 (15) as a second-order cone program in whitened velocities and the slack σ."""
     r, contacts = whiten(problem), problem.contacts
     n, h = len(contacts), problem.h
     whole = np.linalg.cholesky(problem.M)
@@ -171,7 +171,7 @@ def by_clarabel(problem, parameters):
         v_hat = min(-contacts.gap[i] / (h + tau_d), 0.1)
         R = np.array([parameters.beta**2 * w / (4 * np.pi**2), parameters.sigma * w, parameters.sigma * w])
         u = r.rho[[i, n + i, 2 * n + i]] @ x + r.c[[i, n + i, 2 * n + i]] - np.array([offset[i] + v_hat, 0, 0])
-        # (15) with s = R^(1/2) σ, so that all unknowns are of one size
+        # (15) with s = R^(1/2) σ, so that all unknowns have the same size
         s = cvxpy.Variable(3)
         g = u + cvxpy.multiply(np.sqrt(R), s)
         cost += cvxpy.sum_squares(s)
@@ -199,7 +199,7 @@ def test_the_velocity_is_the_cone_program_that_clarabel_solves(quadruped, invers
         solution = sap.solve(problem)
         assert solution.status is Status.SOLVED
         expected = by_clarabel(problem, Parameters())
-        # Clarabel is asked for 1e-11 in the objective: half as many digits are sure in the velocity
+        # Clarabel reaches 1e-11 in the objective, which determines half as many digits of the velocity
         np.testing.assert_allclose(solution.v_plus, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
@@ -216,7 +216,7 @@ def test_without_sliding_the_last_modes_give_the_solution_in_one_step(quadruped)
         checked += 1
         assert sap.solve(problem, cold.warm, once).iterations <= 1
         shortened += cold.iterations > 1
-    assert shortened  # or the start was not put to the test
+    assert shortened  # otherwise the start was not tested
 
 
 def point_mass(mass, h, mu, slope=0.0, v=None, gap=0.0, stiffness=np.inf, damping=0.0, force=None):
@@ -312,7 +312,7 @@ def test_bounded_rows_are_bilateral_until_their_limit(quadruped):
     np.testing.assert_allclose(
         limited, np.clip((target - rows @ solution.v_plus) / compliance, -limit, limit), rtol=1e-9
     )
-    # what one row gives up the other must partly take over, so that not both need be at their limit
+    # when one row reaches its limit the other row takes over part of its load, so not both need be at their limit
     assert np.isclose(np.abs(limited), limit).any()
 
 
@@ -321,7 +321,7 @@ def test_conflicting_joint_velocities_give_large_torques_and_no_exception():
     solution = sap.solve(scenes.squeeze(0.5))
     assert solution.status is Status.SOLVED
     np.testing.assert_allclose(solution.multipliers[0], -solution.multipliers[1], rtol=1e-9)
-    # each contact yields by 0.1 m/s: that over R_n, beside the fingers' own momentum
+    # each contact yields by 0.1 m/s: this over R_n, plus the fingers' own momentum
     W = np.sqrt(4.0 + 1.0 + 1.0) / 3.0
     assert solution.impulses[:, 0] == pytest.approx(0.1 * 4.0 * np.pi**2 / W, rel=1e-9)
 

@@ -1,4 +1,4 @@
-"""Rows with limited impulse in SAP: motors with effort limits, joint stops, beside contact (Castro et al. 2022, XI)."""
+"""Rows with limited impulse in SAP, with contact: motors with effort limits, joint stops (Castro et al. 2022, XI)."""
 
 from dataclasses import replace
 
@@ -44,12 +44,12 @@ def test_only_finite_stops_have_rows_and_both_push_inwards():
     v = np.array([1.0, 1.0, -1.0])
     solution, impulse = sap.solve_bounded(joints(M, v, np.zeros(3)), stops)
     assert (impulse > 0.0).all()
-    # near-rigid: a twenty-fifth of the impact is left for the next step
+    # near-rigid: a twenty-fifth of the impact remains for the next step
     np.testing.assert_allclose(solution.v_plus, [1.0 / (1.0 + 4.0 * np.pi**2), 1.0, -1.0 / (1.0 + 4.0 * np.pi**2)])
 
 
 def test_contact_motors_and_stops_are_one_optimum(quadruped):
-    """The gradient of the whole cost vanishes: momentum with every impulse in it balances."""
+    """The gradient of the whole cost vanishes: momentum including every impulse balances."""
     rng = np.random.default_rng(0)
     for _ in range(20):
         problem = random_problem(quadruped, rng, inverse=False)
@@ -70,7 +70,7 @@ def test_contact_motors_and_stops_are_one_optimum(quadruped):
 
 
 def test_rigid_rows_hold_exactly_beside_contact_and_rows_with_a_limit(quadruped):
-    """Momentum balances where no joint is held, whatever the start, and the row with a limit obeys its law."""
+    """Momentum balances for joints that are not held, from any start, and the row with a limit obeys its law."""
     rng, pressed = np.random.default_rng(2), 0
     for _ in range(10):
         problem = random_problem(quadruped, rng, inverse=False)
@@ -94,7 +94,7 @@ def test_rigid_rows_hold_exactly_beside_contact_and_rows_with_a_limit(quadruped)
 @pytest.mark.parametrize("presses", [True, False])
 @pytest.mark.parametrize(("apart", "known"), [(1e-6, True), (1e-10, False)])
 def test_a_contact_that_presses_on_a_nearly_singular_inertia_is_not_called_solved(apart, known, presses):
-    """Its inverse mass is known to ε over `apart`; of a contact that does not press, and of a motor, nothing is lost.
+    """Its inverse mass has the relative error ε over `apart`; contacts without impulse and motors lose no digits.
 
     Oracle: the reason of `sap.ACCEPTED`, 1e-7 of the momentum.
     """

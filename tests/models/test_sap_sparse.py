@@ -58,7 +58,7 @@ def flat(problem, values):
 
 
 def dense(problem, mu=None):
-    """The same step for the model of one machine."""
+    """Return the same step for the model of one machine."""
     n, M = len(problem.gap), dense_inertia(problem)
     contacts = Contacts(
         identity=np.arange(n),
@@ -85,7 +85,7 @@ def test_sparse_and_dense_find_the_same_motion_and_impulses(sizes):
         solution = sap.solve_sparse(problem, tolerance=1e-12)
         expected = sap.solve(dense(problem))
         assert solution.status is expected.status is Status.SOLVED
-        # both are solved to 1e-12 of the momentum, whose square is the cost; stiffness is 1e4 times the inertia at most
+        # both are solved to 1e-12 of the momentum, whose square is the cost; stiffness is at most 1e4 times the inertia
         size = np.abs(expected.v_plus).max()
         np.testing.assert_allclose(flat(problem, solution.v_plus), expected.v_plus, rtol=0, atol=1e-9 * size)
         np.testing.assert_allclose(solution.impulses, expected.impulses, rtol=0, atol=1e-7 * size)

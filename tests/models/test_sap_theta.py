@@ -32,7 +32,7 @@ def advance(theta, q, v, h, damping=D, push=PUSH):
     "theta", [Theta(q=a, v=b, vq=c) for a in (0, 0.5, 1) for b in (0, 0.3, 1) for c in (0, 0.7, 1)]
 )
 def test_the_step_balances_momentum_at_its_own_instants(theta):
-    """M (v⁺ - v) = h (-K q^θq - D v^θv + f), whatever the θ."""
+    """M (v⁺ - v) = h (-K q^θq - D v^θv + f) holds for any θ."""
     rng = np.random.default_rng(0)
     q, v, h = rng.normal(size=2), rng.normal(size=2), 0.05
     q_plus, v_plus = advance(theta, q, v, h)
@@ -67,15 +67,15 @@ def energy(q, v):
 
 def test_the_midpoint_rule_keeps_the_energy_of_springs_and_implicit_euler_takes_it():
     start = energy(np.array([0.1, -0.05]), np.zeros(2))
-    left = {}
+    ratio = {}
     for theta in (MIDPOINT, IMPLICIT_EULER, EXPLICIT_EULER):
         q, v = np.array([0.1, -0.05]), np.zeros(2)
         for _ in range(300):
             q, v = advance(theta, q, v, 0.02, damping=np.zeros((2, 2)), push=np.zeros(2))
-        left[theta] = energy(q, v) / start
-    assert left[MIDPOINT] == pytest.approx(1.0, abs=1e-11)  # 300 steps of rounding
-    assert left[IMPLICIT_EULER] < 0.2
-    assert left[EXPLICIT_EULER] > 5.0
+        ratio[theta] = energy(q, v) / start
+    assert ratio[MIDPOINT] == pytest.approx(1.0, abs=1e-11)  # 300 steps of rounding
+    assert ratio[IMPLICIT_EULER] < 0.2
+    assert ratio[EXPLICIT_EULER] > 5.0
 
 
 def test_contact_acts_on_the_inertia_that_springs_add_to():

@@ -1,4 +1,4 @@
-"""The executable specification and the fast models: two ways to the same motion."""
+"""The executable specification and the fast models compute the same motion."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PAIRS = {
 
 
 def random_problem(system, rng, *, inverse, mu):
-    """Feet of a moving quadruped on ground that is not flat, one of them perhaps in the air."""
+    """Return feet of a moving quadruped on uneven ground, one of them perhaps in the air."""
     v = scenes.moving(system, rng, speed=rng.choice([0.02, 0.2]))
-    v[2] -= 0.5  # feet press: without slip there may be two motions otherwise
+    v[2] -= 0.5  # feet press; otherwise there may be two motions without slip
     contacts = scenes.foot_contacts(
         system, mu, normals=scenes.tilted(rng, 4, 0.1), gap=rng.choice([0.0, 0.0, 5e-3], 4), angle=rng.uniform(0, np.pi)
     )
@@ -50,7 +50,7 @@ def test_the_fast_model_finds_the_motion_that_the_specification_does(quadruped, 
         assert expected.status is Status.SOLVED
         if (
             solution.status is Status.REPAIRED
-        ):  # without slip: the fast model tells of dependent rows, this one does not
+        ):  # without slip, the fast model reports dependent rows, the specification does not
             assert name == "no slip"
         # tolerances of 1e-12 on an objective give half as many digits of the velocity
         tolerance = 1e-5 * np.abs(solution.v_plus).max()

@@ -1,4 +1,7 @@
-"""Roles of contacts with infinite friction: found by trying; what has none holds at a normal force that vanishes."""
+"""Roles of contacts with infinite friction are found by trying.
+
+A contact without a consistent role holds along its tangents without a normal force.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -64,15 +67,16 @@ CREEP = {
     dissipation.solve: 1e-6,
     no_slip.solve: 1e-6,
     coulomb.solve: 1e-6,
-    constraint.solve: 1e-5,  # 1e-6 of the speed without friction, which impacts at knees make some metres a second
-    sap.solve: 1e-2,  # 1e-3 of it
+    # 1e-6 of the speed without friction, which impacts at knees raise to several metres per second
+    constraint.solve: 1e-5,
+    sap.solve: 1e-2,  # 1e-3 of that speed
 }
 """Speeds of contacts that stick, by model [m/s]."""
 
 
 @pytest.mark.parametrize("solve", CREEP)
 def test_feet_that_land_together_never_press_without_friction(quadruped, solve):
-    """Of quadrupeds that fall on their feet at random, some jam; no foot of any presses and slides."""
+    """Random quadrupeds fall on their feet; some steps jam, but no foot presses and slides."""
     rng = np.random.default_rng(0)
     jammed = 0
     for _ in range(25):
@@ -91,7 +95,7 @@ def test_feet_that_land_together_never_press_without_friction(quadruped, solve):
 
 RIGID = (no_slip.solve, dissipation.solve, coulomb.solve, coulomb_cone.solve)
 STICKS_OPEN = (coulomb.solve, coulomb_cone.solve, constraint.solve)
-"""Models in which what is open when the step begins sticks if it then presses."""
+"""Models in which an initially open contact sticks if it then presses."""
 
 
 def contacts_with(J, gap=None):
@@ -109,7 +113,7 @@ def contacts_with(J, gap=None):
 
 @pytest.mark.parametrize("solve", [*RIGID, constraint.solve])
 def test_two_contacts_that_contradict_each_other_when_they_stick_both_part(solve):
-    """Free x and z, prescribed p and q: without impulses both contacts open at 1 m/s, so zero impulses are right."""
+    """Free x and z, prescribed p and q: without impulses both contacts open at 1 m/s, which is the solution."""
     J = np.array([[0, 1, 0, 0], [1, 0, 0, 1], [1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]], dtype=float)
     demand = Prescribed(index=np.array([2, 3]), velocity=np.array([2.0, 0.0]))
     kappa = np.array([-1.0, -1.0, 0.0, 0.0])
@@ -121,7 +125,7 @@ def test_two_contacts_that_contradict_each_other_when_they_stick_both_part(solve
 
 @pytest.mark.parametrize(("speed", "waits"), [(-2e-8, False), (-5e-9, True)])
 def test_contacts_that_approach_beyond_the_tolerance_are_included(speed, waits):
-    """Nearly rigid contacts creep, and bring others closer by as little as that."""
+    """Nearly rigid contacts creep, and thereby bring other contacts closer."""
     J = np.array([[0, 1], [0, 1], [1, 0], [0, 0], [0, 0], [0, 0]], dtype=float)
     step = whiten(StepProblem(h=1e-3, M=np.eye(2), kappa=np.array([0.0, 1.0]), contacts=contacts_with(J)))
     f, first = np.array([1.0 + 2.0 * speed, 0.0, 0.0, 0.0, 0.0, 0.0]), np.array([True, False])
@@ -131,7 +135,7 @@ def test_contacts_that_approach_beyond_the_tolerance_are_included(speed, waits):
 
 @pytest.mark.parametrize("solve", RIGID)
 def test_rows_that_a_light_body_makes_one_in_momentum_are_two_in_velocity(solve):
-    """Of both tangents, beside a body of 10 mg, hardly more is left than its own motion; both hold."""
+    """Next to a body of 10 mg, only its own motion remains of both tangents; both hold."""
     J = np.array([[0, 0, 0, 1], [1, 1, 0, 0], [1, 0, 1, 0]], dtype=float)
     M = np.diag([1e-5, 1.0, 1.0, 1.0])
     solution = solve(StepProblem(h=1e-3, M=M, kappa=-M @ [0.0, 1.0, -1.0, -1.0], contacts=contacts_with(J)), None)
@@ -150,7 +154,10 @@ def test_a_foot_with_prescribed_slip_under_load_is_not_solved(solve):
 
 
 def some_problem(rng, contacts):
-    """A step with that many contacts at most, forward or inverse: rows of small integers depend on each other."""
+    """Return a step with at most that many contacts, forward or inverse.
+
+    Rows of small integers depend on each other.
+    """
     n, m = int(rng.integers(1, contacts + 1)), int(rng.integers(1, 9))
     J = rng.integers(-1, 2, size=(3 * n, m)).astype(float) if rng.uniform() < 0.5 else rng.normal(size=(3 * n, m))
     if n > 1 and rng.uniform() < 0.3:
@@ -173,10 +180,10 @@ def some_problem(rng, contacts):
 
 
 def has_solution(problem, solve):
-    """True if one of all roles, apart or pressing, has a solution: a linear program for each.
+    """True if any assignment of roles, open or pressing, has a solution, by a linear program for each.
 
-    Contacts that are nearly rigid creep along their tangents, and do not stick where that takes them too far. They
-    creep by 1e-6 of their velocities: a program that takes rows within its usual 1e-7 for met finds wrong roles.
+    Contacts that are nearly rigid creep along their tangents, and do not stick if the creep is too fast. They creep at
+    1e-6 of their velocities, so a program with the usual tolerance of 1e-7 on rows would find wrong roles.
     """
     w, contacts = whiten(problem), problem.contacts
     n = len(contacts)
@@ -207,7 +214,7 @@ def has_solution(problem, solve):
 
 
 def breaks_the_law(problem, solve, solution):
-    """True if a contact approaches, pulls, presses while it parts, or presses or holds while it slips."""
+    """True if a contact approaches, pulls, presses while it opens, or presses or holds while it slips."""
     contacts, n = problem.contacts, len(problem.contacts)
     u = contacts.jacobian @ solution.v_plus - contacts.surface_velocity
     u[:n] += contacts.gap / problem.h
@@ -238,7 +245,7 @@ def test_the_search_over_all_roles_finds_a_right_one_or_proves_none(solve, probl
 
 @pytest.mark.parametrize("n", [7, 64, 70])
 def test_sets_that_were_not_all_tried_prove_nothing(n):
-    """Ground under n feet of a slider moves apart, so that no set is right: 2ⁿ of them, also where 2ⁿ overflows."""
+    """Ground under n feet of a slider moves apart, so that none of the 2ⁿ sets is consistent, even if 2ⁿ overflows."""
     J, moving = np.zeros((3 * n, 2)), np.zeros(3 * n)
     J[:n, 1] = J[n : 2 * n, 0] = 1.0
     moving[n : 2 * n] = np.linspace(-1.0, 1.0, n)
@@ -266,7 +273,7 @@ def test_nearly_conflicting_tangents_do_not_hide_a_consistent_contact():
 
 
 def twins(seed):
-    """A body on a contact that may not slip, and one that may 1e-12 to 1e-9 beside it; it hardly slips without them."""
+    """Return a body on a contact that may not slip, and on a contact with friction 1e-12 to 1e-9 m away."""
     rng = np.random.default_rng(seed)
     first, apart = rng.normal(size=(3, 1, 6)), 10.0 ** rng.uniform(-12.0, -9.0)
     rows = np.concatenate((first, first + apart * rng.normal(size=(3, 1, 6))), axis=1)
@@ -291,7 +298,7 @@ def twins(seed):
     ids=["diamond", "cone"],
 )
 def test_friction_next_to_a_sticking_contact_must_oppose_its_slip(solve, law):
-    """Held tangents leave nothing of the other's, whose slip of nanometres a second is then taken for rest."""
+    """Held tangents use up the other contact's tangents, whose slip of nanometres per second looks like rest."""
     endings = Counter()
     for seed in range(60):
         problem = twins(seed)

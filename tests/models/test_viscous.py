@@ -1,4 +1,4 @@
-"""Viscous friction: the implicit and the explicit form, each a right inverse of itself."""
+"""Viscous friction in implicit and explicit form; each inverse is a right inverse of its forward form."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ FORMS = ["implicit", "explicit"]
 
 
 def velocity(system, problem):
-    """The velocity v at the beginning of a problem that `moving_problem` made in inverse mode."""
+    """Return the velocity v at the start of a problem that `moving_problem` made in inverse mode."""
     return np.linalg.solve(problem.M, scenes.H * system.bias - problem.kappa)
 
 
@@ -29,7 +29,7 @@ def solve(form, problem, v):
 
 
 def dragged(problem, damping, rng=None):
-    """The problem with drag at its contacts, and ground that moves where a generator is given."""
+    """Return the problem with drag at its contacts, and with moving ground if a generator is passed."""
     n = len(problem.contacts)
     surface = np.zeros(3 * n) if rng is None else 0.1 * rng.normal(size=3 * n)
     contacts = replace(
@@ -39,7 +39,7 @@ def dragged(problem, damping, rng=None):
 
 
 def test_the_explicit_inverse_fed_to_the_forward_model_moves_as_it_predicted(quadruped):
-    """math.md 8: 1e-13 with μ_v = 50 N s/m; tilted ground that moves, feet in the air, violent demands."""
+    """math.md 8: 1e-13 with μ_v = 50 N s/m; tilted moving ground, feet in the air, large demands."""
     rng = np.random.default_rng(30)
     for _ in range(60):
         problem = dragged(moving_problem(quadruped, rng), rng.uniform(0.0, 50.0, 4), rng)
@@ -56,7 +56,7 @@ def test_the_explicit_inverse_fed_to_the_forward_model_moves_as_it_predicted(qua
 @pytest.mark.parametrize("inverse", [True, False])
 @pytest.mark.parametrize("form", FORMS)
 def test_momentum_balances_with_the_drag_that_is_reported(quadruped, form, inverse):
-    """And the drag is -h μ_v times slip, at the end or at the beginning of the step; none where the contact is open."""
+    """The drag is -h μ_v times slip, at the end or at the start of the step; zero if the contact is open."""
     rng = np.random.default_rng(31)
     for _ in range(50):
         problem = dragged(moving_problem(quadruped, rng, inverse=inverse), rng.uniform(0.0, 50.0, 4), rng)

@@ -16,7 +16,7 @@ from tests import scenes
 
 
 def random_problem(system, seed, *, inverse, gaps=(0.0, 2e-3)):
-    """Some feet of a moving quadruped on ground that is not flat, with a velocity of its own."""
+    """Return feet of a moving quadruped on uneven ground, with a random velocity."""
     rng = np.random.default_rng(seed)
     v = scenes.moving(system, rng)
     feet = tuple(rng.permutation(4)[: rng.integers(1, 5)])
@@ -60,7 +60,7 @@ def test_velocity_and_torque_are_those_of_the_general_form(quadruped, seed, inve
     f = 0.01 * rng.normal(size=problem.contacts.jacobian.shape[0])
     v_plus, impulse = recover(whiten(problem), f)
     v_general, impulse_general = general_form(problem, problem.contacts.jacobian, f)
-    # X has condition 1e6 or so: ten digits of its inverse are good
+    # X has a condition number of about 1e6: ten digits of its inverse are correct
     np.testing.assert_allclose(v_plus, v_general, rtol=0, atol=1e-10 * max(1.0, np.abs(v_general).max()))
     np.testing.assert_allclose(impulse, impulse_general, rtol=0, atol=1e-10)
 
@@ -101,7 +101,7 @@ def test_bilateral_rows_hold_with_their_compliance(quadruped, model, inverse, co
     expected = np.linalg.solve(X, np.concatenate((-problem.kappa, b, ties.target)))
     solution = model.solve(problem)
     assert solution.status is Status.SOLVED
-    # random rows ask for large impulses of light links: X has condition 1e7
+    # random rows need large impulses of light links: X has the condition number 1e7
     np.testing.assert_allclose(solution.v_plus, expected[:18], rtol=0, atol=1e-9 * np.abs(expected[:18]).max())
     if not np.any(ties.compliance == 0.0):
         np.testing.assert_allclose(solution.multipliers, expected[18 : 18 + p], rtol=1e-8, atol=1e-10)
@@ -122,7 +122,7 @@ def exact_velocities(M, momentum, J):
 
 @pytest.mark.parametrize("condition", [1e1, 1e3, 1e6])
 def test_what_an_inertia_makes_of_the_rounding_of_momenta_is_bounded(condition):
-    """Bodies that fall together: rows see no velocity but what is left of momenta that cancel."""
+    """Bodies fall together: the only velocity in the rows is the remainder of momenta that cancel."""
     rng = np.random.default_rng(0)
     for _ in range(20):
         m = 4

@@ -1,4 +1,4 @@
-"""Random piles of bodies: their contacts, inertias, contact rows and drift are those of rigid bodies that touch."""
+"""Random piles of bodies: contacts, inertias, contact rows and drift belong to rigid bodies that touch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_body_of_a_pile_is_touched_and_its_inertia_is_one(pile):
 
 
 def moved(pile, v, t):
-    """Point and axes of each contact after the bodies have moved for t with constant velocities."""
+    """Return point and axes of each contact after the bodies have moved for the time t with constant velocities."""
     n = len(pile.contacts)
     turn = [pin.exp3(t * v[6 * b + 3 : 6 * b + 6]) for b in range(pile.position.shape[0])]
     position = pile.position + t * v.reshape(-1, 6)[:, :3]
@@ -48,12 +48,12 @@ def moved(pile, v, t):
 
 
 def test_drift_is_how_the_rows_change_along_the_motion(pile):
-    """Central differences; also at a velocity that contacts would not allow, where every term counts."""
+    """Central differences, also at a velocity that contacts would not allow, so that every term counts."""
     rng = np.random.default_rng(1)
     for v in (pile.v, rng.normal(size=24)):
         ahead, behind = (piles.rows(pile.pairs, *moved(pile, v, t)) @ v for t in (1e-5, -1e-5))
         drift = piles.drift(pile.pairs, pile.contacts.point, pile.contacts.axes, pile.radius, pile.position, v)
-        # second-order differences over 2e-5 s of accelerations of some 10 m/s²
+        # second-order differences over 2e-5 s of accelerations of about 10 m/s²
         np.testing.assert_allclose(drift, (ahead - behind) / 2e-5, atol=1e-7)
 
 

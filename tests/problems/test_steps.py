@@ -25,7 +25,7 @@ def test_random_steps_have_the_documented_properties(feet, inverse):
         assert 0.0 <= problem.contacts.mu.min() <= problem.contacts.mu.max() <= 1.5
         np.testing.assert_allclose(problem.M, problem.M.T, atol=1e-12)
         conditions.append(np.linalg.cond(problem.M))
-        if inverse:  # every contact can move what is free
+        if inverse:  # every contact can move a free body
             free = np.setdiff1d(np.arange(problem.M.shape[0]), problem.prescribed.index)
             assert np.abs(problem.contacts.jacobian[:, free]).max(axis=1).min() > 0.0
     assert max(conditions) <= WORST_CONDITION

@@ -1,4 +1,4 @@
-"""The states that the bench runs on."""
+"""The states on which the bench runs."""
 
 import itertools
 
@@ -57,7 +57,7 @@ def test_the_sliding_distance_of_a_box_does_not_depend_on_its_contact_count():
         assert len(ground.detect(1e-6)) == side * side
         assert np.abs(state.v).max() < 1e-9
         ends.append(state.q)
-    # a box that turns as well brakes more slowly along its way than v²/2μg says, and pyramids are narrower than cones
+    # a box that also turns slows down less along its path than v²/2μg, and pyramids are narrower than cones
     way, straight = np.linalg.norm(ends[0][:2]), PATCH_M_S**2 / (2.0 * PATCH_MU * 9.81)
     assert straight < way < 1.5 * straight
     for end in ends[1:]:

@@ -1,4 +1,4 @@
-"""Folders that were made to do harm: each is one line, and nothing outside of the folder is read or written."""
+"""Hostile folders: each is refused in one line, and nothing outside the folder is read or written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = b"root:x:0:0:a secret of 24 B\n" * 8
 
 @pytest.fixture
 def secret(tmp_path):
-    """A file outside of the run, of which no byte may be shown."""
+    """Return a file outside the run, whose content must not be shown."""
     path = tmp_path / "passwd"
     path.write_bytes(SECRET)
     return path
@@ -34,7 +34,7 @@ def secret(tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    """A short walk with one body that can be viewed, a figure of its own and an event."""
+    """Return a short walk with one visible body, a figure and an event."""
     data = {name: values[:40] for name, values in walks.arrays(0.1).items()}
     folder = walks.record(tmp_path / "run", data=data, metrics={"completed": True, "fell_at_s": None})
     meta = json.loads((folder / "run.json").read_text())
@@ -70,10 +70,10 @@ def link(to):
     return put
 
 
-def replaced(**made):
+def replaced(**keywords):
     def put(file, name, secret):
         del file[name]
-        file.create_dataset(name, **made)
+        file.create_dataset(name, **keywords)
 
     return put
 
@@ -102,15 +102,15 @@ HOSTILE_H5 = {
     "a petabyte": (replaced(shape=(10**6, 10**8), dtype="<f8", chunks=(1000, 1000)), "less than its datasets claim"),
     "too few rows": (replaced(data=np.zeros((3, 12))), "different numbers of rows"),
     "a schema of words": (attribute("schema", "one"), "Expected `int`"),
-    "many schemas": (attribute("schema", np.arange(3)), "damaged or not ours"),
+    "many schemas": (attribute("schema", np.arange(3)), "damaged or not a record"),
     "a newer schema": (attribute("schema", 2), "newer idcontrol"),
     "complete in words": (attribute("complete", "yes"), "Expected `bool`"),
 }
 
 
 def refused(folder: Path, command: str, capsys) -> str:
-    """The one line with which a command refuses a folder."""
-    if command == "view":  # what the command makes before it serves the page
+    """Return the one line with which a command refuses a folder."""
+    if command == "view":  # the command makes these before it serves the page
         with pytest.raises(InputError) as error:
             Film(load(folder), find_robot)
         assert "\n" not in str(error.value)
@@ -171,7 +171,7 @@ def nested(levels: int) -> str:
     [
         (nested(5000), "nested too deeply"),
         (nested(files.DEPTH + 1), "nested too deeply"),
-        ('{"duration_s": NaN}', "NaN is no JSON"),
+        ('{"duration_s": NaN}', "NaN is not JSON"),
         ('{"duration_s": 1e999}', "1e999 is too large"),
         ('{"duration_s": 1.0, "duration_s": 2.0}', "'duration_s' appears twice"),
         ('{"duration_s": ' + "9" * 5000 + "}", "is damaged"),
@@ -186,7 +186,7 @@ def test_what_is_no_plain_json_is_refused(run, name, text, line, capsys):
 
 
 def changed(path: Path, *keys: str):
-    """A function that sets one value of a JSON file."""
+    """Return a function that sets one value of a JSON file."""
 
     def change(run, value):
         whole = json.loads((run / path).read_text())

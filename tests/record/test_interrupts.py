@@ -1,4 +1,4 @@
-"""Signals that come while a kernel is compiled end the program as at any other moment."""
+"""Signals during the compilation of a kernel end the program like signals at any other time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from idcontrol.record.recording import Recorder, load
 
 @pytest.fixture
 def compile_and_signal(capfd):
-    """Compiles a kernel, sends a signal from within the compiler's callback, and waits for what comes of it."""
-    # the first compilation loads numba's tables; cut off there, they would stay half-loaded for all other tests
+    """Compile a kernel, send a signal from within the compiler's callback, and wait for the result."""
+    # the first compilation loads Numba's tables; interrupted there, they would stay half-loaded for all other tests
     assert numba.njit(lambda x: x.shape[0])(np.zeros(3)) == 3
 
     def work(number):

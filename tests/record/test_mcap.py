@@ -1,4 +1,4 @@
-"""A run that is exported is read back by the library of the format: the same numbers, at the same times, by name."""
+"""The library of the format reads an exported run back: the same numbers, at the same times, by name."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from idcontrol.types import Event
 
 
 def messages(path, topic):
-    """Times [ns] and values of the messages of a topic."""
+    """Return times [ns] and values of the messages of a topic."""
     with path.open("rb") as file:
-        found = [(m.log_time, json.loads(m.data)) for _, _, m in make_reader(file).iter_messages(topics=[topic])]
-    return [time for time, _ in found], [value for _, value in found]
+        pairs = [(m.log_time, json.loads(m.data)) for _, _, m in make_reader(file).iter_messages(topics=[topic])]
+    return [time for time, _ in pairs], [value for _, value in pairs]
 
 
 def at(value, name):
-    """The number with a name of one or two words."""
+    """Return the number with a name of one or two words."""
     for word in (name,) if isinstance(name, str) else name:
         value = value[word]
     return np.nan if value is None else value
@@ -77,7 +77,7 @@ def test_settings_and_metrics_of_a_run_are_attached(walk, tmp_path):
 
 @pytest.fixture
 def recorded(tmp_path):
-    """A run of three rows in which something happened, and nobody knows when something else did."""
+    """Return a run of three rows with two events, one of them at an unknown time."""
     with Recorder(tmp_path / "run", {"t": (), "x": (2, 2)}, {"t": "s", "x": "m"}, {}) as record:
         for k in range(3):
             record.append(t=0.5 * k, x=[[k, np.inf], [np.nan, -k]])

@@ -1,4 +1,4 @@
-"""Metrics of synthetic signals whose answers are known in closed form."""
+"""Metrics of synthetic signals with known values in closed form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAYOUT = Layout(
 
 
 def standing(duration_s: float = 2.0) -> dict[str, np.ndarray]:
-    """A machine that stands exactly where it should on two feet of 5 N each, predicted exactly."""
+    """Return a machine that stands exactly at its reference on two feet of 5 N each, predicted exactly."""
     n = round(duration_s / H)
     arrays = {
         "t": H * np.arange(n),
@@ -98,7 +98,7 @@ def test_the_torque_of_a_ramp_and_a_jump():
     assert got["tau_mean_nm"] == pytest.approx((1.5 + 2.0 * 501 / 1001) / 2)
     assert got["dtau_mean_nm_s"] == pytest.approx((3.0 + 2.0) / 2)  # mean |rate| of a jump of 2 N m within 1 s is 2
     assert got["dtau_max_nm_s"] == pytest.approx(2000.0)
-    assert got["dtau_p50_nm_s"] == pytest.approx(3.0)  # 999 steps have none
+    assert got["dtau_p50_nm_s"] == pytest.approx(3.0)  # 999 steps have no jump
     assert got["dtau_p99_nm_s"] == got["dtau_p999_nm_s"] == pytest.approx(3.0)
     assert got["dtau_rms_nm_s"] == pytest.approx(np.sqrt((1000 * 3.0**2 + 2000.0**2) / 2000))
 
@@ -106,7 +106,8 @@ def test_the_torque_of_a_ramp_and_a_jump():
 @pytest.mark.parametrize("joints", [1, 3])
 def test_the_power_of_the_torque_rate_lies_where_its_frequencies_are(joints):
     t = H * np.arange(2001)
-    slow, quick = np.sin(2.0 * np.pi * 10.0 * t) / 10.0, 2.0 * np.sin(2.0 * np.pi * 60.0 * t) / 60.0  # rates as 1 to 2
+    # rates in the ratio 1 to 2
+    slow, quick = np.sin(2.0 * np.pi * 10.0 * t) / 10.0, 2.0 * np.sin(2.0 * np.pi * 60.0 * t) / 60.0
     got = metrics.torques(np.tile((slow + quick)[:, None], joints), H)["dtau_power_above"]
     assert got == pytest.approx({"20": 0.8, "50": 0.8, "100": 0.0}, abs=2e-3)
     assert metrics.torques(np.zeros((5, joints)), H)["dtau_power_above"] == dict.fromkeys(got)
@@ -126,7 +127,7 @@ def test_force_errors_are_those_of_the_sum_over_feet():
 def test_unpredicted_landings_are_separate_from_errors_while_feet_stand():
     arrays = standing()
     arrays["force_pred"][:, 0, 2] += 0.1  # 1 % of the load, all the time
-    arrays["force_pred"][:200, 1] = 0.0  # a tenth of the time a foot bears its 5 N unpredicted
+    arrays["force_pred"][:200, 1] = 0.0  # for a tenth of the time a foot carries its 5 N without a prediction
     got = of(arrays)
     assert got["force_err_rel"] == pytest.approx(0.9 * 0.01 + 0.1 * 0.49)
     assert got["force_err_same_feet_rel"] == pytest.approx(0.01)
@@ -136,7 +137,7 @@ def test_unpredicted_landings_are_separate_from_errors_while_feet_stand():
 def test_ticks_without_a_prediction_do_not_count():
     arrays = standing()
     arrays["force_pred"][:1000] = np.nan
-    arrays["force_pred"][1000:, 1] = np.nan  # this foot was left out of the prediction: it counts as 0
+    arrays["force_pred"][1000:, 1] = np.nan  # this foot is missing in the prediction: it counts as 0
     got = of(arrays)
     assert got["force_err_n"] == pytest.approx(5.0)
     arrays["force_pred"][:] = np.nan
@@ -156,7 +157,7 @@ def test_a_base_that_wanders_off_its_feet_drifts_even_with_its_reference():
     assert of(arrays, 6.0)["standing_drift_m"] == pytest.approx(0.002 * (3.0 - H))
     arrays["feet"][:, :, 1] += 0.002 * arrays["t"][:, None]
     assert of(arrays, 6.0)["standing_drift_m"] == pytest.approx(0.0, abs=1e-12)
-    arrays["stance"][::2000, 1] = 0  # it steps every two seconds
+    arrays["stance"][::2000, 1] = 0  # a foot steps every two seconds
     assert of(arrays, 6.0)["standing_drift_m"] is None
 
 
@@ -253,7 +254,7 @@ def test_ground_that_rises_with_the_reference_is_no_fall():
 
 
 def commanded(command, moved, *, duration_s=2.0, turned=0.0, share=1.0):
-    """A machine that is granted a share of a constant command and moves and turns evenly, so far in all."""
+    """Return a machine that is granted a share of a constant command, and the uniform motion and turn that it makes."""
     arrays = standing(duration_s)
     n = len(arrays["t"])
     part = np.linspace(0.0, 1.0, n)
@@ -290,7 +291,7 @@ def test_a_walk_granted_too_little_does_not_complete_its_command(share):
 
 
 def test_the_distance_that_accelerating_takes_is_not_missed():
-    """From rest to 0.5 m/s at 0.5 m/s² takes 1 s, in which it goes 0.25 m less; of 5 m/s it reaches 1 m/s in 2 s."""
+    """From rest to 0.5 m/s at 0.5 m/s² takes 1 s and costs 0.25 m; of 5 m/s it reaches 1 m/s in 2 s."""
     slow = msgspec.structs.replace(LAYOUT, acceleration_m_s2=0.5)
     for command, moved in ((0.5, 0.75), (5.0, 1.0)):
         arrays = commanded((command, 0.0, 0.0), (moved, 0.0))
@@ -309,7 +310,7 @@ def test_a_turn_is_completed_if_it_goes_round_as_far_as_commanded():
 def test_a_walk_in_circles_about_a_waypoint_is_not_completed():
     layout = msgspec.structs.replace(LAYOUT, waypoints=((0.5, 0.0), (0.5, 0.5)))
     arrays = commanded((0.5, 0.0, 0.0), (1.0, 0.0))
-    assert not done(arrays, layout)  # a metre, and past a point at half a metre
+    assert not done(arrays, layout)  # a metre, and beyond a waypoint at half a metre
     arrays = commanded((0.5, 0.0, 0.0), (0.5, 0.45))
     arrays["waypoints"][1000:] = 1.0
     assert done(arrays, layout)
@@ -366,7 +367,7 @@ def test_steps_at_a_position_or_speed_limit_are_counted():
     q[5:10, 1] -= 0.6
     v[:4, 0], v[:, 1] = -3.0, 99.0
     assert metrics.at_limits(q, v, limits) == {"position_limit_steps": 10, "speed_limit_steps": 4}
-    # records of before say nothing of limits
+    # records of older versions do not contain the limits
     assert metrics.at_limits(q, v, LAYOUT) == {"position_limit_steps": None, "speed_limit_steps": None}
 
 
@@ -374,9 +375,9 @@ def test_every_number_of_a_run_is_in_the_table_that_people_see():
     got = of(standing())
     shown = {quantity.key.split(".")[0] for quantity in QUANTITIES}
     assert set(got) - shown == {"steps", "missed"}
-    counted = {"wall_s", "cpu_s", "realtime_factor", "unreachable_steps"}  # by the run itself
-    counted |= {quantity.key for quantity in QUANTITIES if quantity.topic == "Loop"}  # by a loop
-    counted |= {"wrench_err_rel", "cop_err_m"}  # on soles alone
+    counted = {"wall_s", "cpu_s", "realtime_factor", "unreachable_steps"}  # counted by the run itself
+    counted |= {quantity.key for quantity in QUANTITIES if quantity.topic == "Loop"}  # counted by a loop
+    counted |= {"wrench_err_rel", "cop_err_m"}  # only on soles
     assert {quantity.key.split(".")[0] for quantity in QUANTITIES if quantity.key not in counted} <= set(got)
 
 

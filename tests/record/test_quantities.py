@@ -1,4 +1,4 @@
-"""Labels and units of what tables show."""
+"""Labels and units in tables."""
 
 from idcontrol.record import quantities
 

@@ -1,4 +1,4 @@
-"""The folder of a run can be read back, whole or cut off anywhere."""
+"""The folder of a run can be read back, whole or cut off at any point."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_finished_run_reads_back_to_the_last_bit(tmp_path, n):
 def test_other_tools_find_one_dataset_with_its_unit_for_each_channel(tmp_path):
     record(tmp_path / "run", rows(5))
     with h5py.File(tmp_path / "run" / "arrays.h5") as file:
-        assert set(file) == {"t", "q", "feet"}  # wall time is elsewhere
+        assert set(file) == {"t", "q", "feet"}  # wall time is in another file
         assert file["feet"].shape == (5, 2, 3)
         assert file["q"].attrs["units"] == "rad"
         assert file["q"].dtype == np.float64
@@ -82,7 +82,7 @@ def test_equal_runs_give_equal_bytes_whatever_the_wall_time_was(tmp_path):
 
 @pytest.fixture(scope="module")
 def cut_off(tmp_path_factory):
-    """A folder whose log holds three small blocks, its bytes, and where each block ends."""
+    """Return a folder whose log contains three small blocks, its bytes, and the end of each block."""
     folder = tmp_path_factory.mktemp("cut") / "run"
     data = rows(6)
     recorder = record(folder, {name: values[:0] for name, values in data.items()}, finish=False)
@@ -91,7 +91,7 @@ def cut_off(tmp_path_factory):
     for i in range(6):
         recorder.append(**{name: values[i] for name, values in data.items()})
         if i % 2:
-            recorder.arrays()  # flushes the rows so far: a block of two rows
+            recorder.arrays()  # flush the rows so far: a block of two rows
             ends.append(log.stat().st_size)
     whole = log.read_bytes()
     assert ends[-1] == len(whole)
@@ -173,7 +173,7 @@ def test_a_killed_process_leaves_a_readable_folder(tmp_path, signum):
         child.wait(30)
     run = load(tmp_path / "run")
     n = len(run.arrays["t"])
-    # after SIGKILL up to one block is lost; after the others nothing is
+    # after SIGKILL up to one block is lost, after other signals nothing
     assert n >= (2500 if signum == signal.SIGKILL else 2601)
     assert np.array_equal(run.arrays["t"], np.arange(n))
     assert not run.complete
@@ -236,7 +236,7 @@ def test_rows_of_another_width_are_refused(tmp_path):
 
 def test_a_wrong_name_or_shape_is_named_and_leaves_no_row(tmp_path):
     with Recorder(tmp_path / "run", CHANNELS, UNITS, {}) as recorder:
-        with pytest.raises(InputError, match=r"'feat' is no channel.*feet"):
+        with pytest.raises(InputError, match=r"'feat' is not a channel.*feet"):
             recorder.append(feat=1.0)
         with pytest.raises(InputError, match=r"'feet' takes numbers of shape \(2, 3\), not \(4, 3\)"):
             recorder.append(feet=np.zeros((4, 3)))
@@ -245,7 +245,7 @@ def test_a_wrong_name_or_shape_is_named_and_leaves_no_row(tmp_path):
 
 
 def test_a_unit_of_no_channel_is_refused(tmp_path):
-    with pytest.raises(InputError, match="'torque', which is no channel"):
+    with pytest.raises(InputError, match="'torque', which is not a channel"):
         Recorder(tmp_path / "run", CHANNELS, {"torque": "N m"}, {})
 
 
@@ -253,7 +253,7 @@ def test_events_are_on_disk_as_they_happen(tmp_path):
     with Recorder(tmp_path / "run", CHANNELS, UNITS, {}) as recorder:
         recorder.event(Event(t=0.5, what="late touchdown", detail={"foot": "LF", "gap_m": np.float64(2e-3)}))
         with (tmp_path / "run" / "events.jsonl").open("a") as file:
-            file.write('{"t": 0.6, "wh')  # as a crash would leave it
+            file.write('{"t": 0.6, "wh')  # as after a crash
         events = load(tmp_path / "run").events
     assert events == ({"t": 0.5, "what": "late touchdown", "detail": {"foot": "LF", "gap_m": 0.002}},)
 

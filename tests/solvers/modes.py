@@ -69,7 +69,7 @@ def nearest_of_all_modes(problem):
         if any(mode > 1 and problem.mu[i] == 0.0 for i, mode in enumerate(modes)):
             continue
         equal, above = polyhedron(problem, modes)
-        # orthonormal equalities: those of a mode often depend on each other (math.md, section 6.3)
+        # orthonormal equalities, since those in a mode often depend on each other (math.md, section 6.3)
         E, e = np.array([row for row, _ in equal]), -np.array([c for _, c in equal])
         lengths = np.maximum(np.linalg.norm(E, axis=1), 1e-12)
         U, sigma, Vt = np.linalg.svd(E / lengths[:, None], full_matrices=False)
@@ -85,7 +85,7 @@ def nearest_of_all_modes(problem):
 
 
 def by_daqp(H, g, A, b, E, e):
-    """The minimizer of ½xᵀHx + gᵀx over A x ≥ b, E x = e; None where DAQP finds none."""
+    """Return the minimizer of ½xᵀHx + gᵀx over A x ≥ b, E x = e; None if DAQP does not find it."""
     size, lengths = np.abs(H).max(), np.maximum(np.linalg.norm(A, axis=1), 1e-12)  # its tolerances are absolute
     rows, lower = np.vstack((E, A / lengths[:, None])), np.concatenate((e, b / lengths))
     upper = np.concatenate((e, np.full(b.size, 1e30)))
@@ -95,9 +95,9 @@ def by_daqp(H, g, A, b, E, e):
 
 
 def random_problem(rng, n, mu, tilt=0.0, speed=0.1, standing=False):
-    """A problem under one rigid body, a target near the torque of its Lemke solution, and that solution.
+    """Return a problem on one rigid body, a target near the torque of its Lemke solution, and that solution.
 
-    A standing body is brought to rest by impulses inside the pyramids: where there are several feet, by many.
+    Impulses inside the pyramids bring a standing body to rest; with several feet many such impulses exist.
     """
     while True:
         N, S, T = standing_feet(rng, n, tilt)

@@ -1,4 +1,4 @@
-"""Answers found without the solvers under test, and problems whose structure is that of contact."""
+"""Solutions computed without the solvers under test, and problems with the structure of contact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from idcontrol.types import Array
 def all_lcp_bases(Q: Array, r: Array, tolerance: float = 1e-9) -> list[Array]:
     """Every solution z of 0 ≤ z ⊥ Qz + r ≥ 0 that belongs to a nonsingular basis, by trying all 2^n bases."""
     n = r.size
-    found = []
+    solutions = []
     for size in range(n + 1):
         for basis in itertools.combinations(range(n), size):
             B = list(basis)
@@ -24,8 +24,8 @@ def all_lcp_bases(Q: Array, r: Array, tolerance: float = 1e-9) -> list[Array]:
                 z[B] = np.linalg.solve(block, -r[B])
             w = Q @ z + r
             if z.min(initial=0.0) >= -tolerance * (1.0 + np.abs(z).max()) and w.min() >= -tolerance * np.abs(r).max():
-                found.append(z)
-    return found
+                solutions.append(z)
+    return solutions
 
 
 def standing_feet(rng: np.random.Generator, n: int, tilt: float = 0.0) -> tuple[Array, Array, Array]:
@@ -42,7 +42,7 @@ def standing_feet(rng: np.random.Generator, n: int, tilt: float = 0.0) -> tuple[
 
 
 def body_velocity(rng: np.random.Generator, speed: float = 0.1) -> Array:
-    """Whitened velocity of that body, moving at random and falling."""
+    """Return the whitened velocity of that body, moving at random and falling."""
     v = speed * np.r_[rng.normal(size=3), rng.normal(size=3)] - np.r_[0.0, 0.0, speed, 0.0, 0.0, 0.0]
     return v * np.r_[[2.5**0.5] * 3, 0.02**0.5, 0.04**0.5, 0.05**0.5]
 

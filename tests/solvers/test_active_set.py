@@ -19,7 +19,7 @@ from idcontrol.solvers.status import TOLERANCE, SolverStatus
 
 
 def feasible_program(rng, k, m, p, condition=1.0):
-    """A least-squares program with a known feasible point, some rows tight there, one equality implied by others."""
+    """Return a least-squares program with a feasible point, tight rows, and an equality implied by other rows."""
     root = rng.normal(size=(k, k)) * np.logspace(0.0, -np.log10(condition) / 2, k)
     H = root @ root.T + np.eye(k) / condition
     E = rng.normal(size=(m, k))
@@ -62,7 +62,8 @@ def test_every_feasible_program_is_solved_to_its_optimality_conditions(seed, k, 
     H, g, A, b, E, e = feasible_program(rng, k, min(m, k), p, 10.0**power)
     result = solve_qp(H, g, A, b, E, e)
     assert result.status is SolverStatus.SOLVED
-    # the conditions again, in NumPy; lengths and gradients are of order one, multipliers of the size of the condition
+    # the optimality conditions again, in NumPy; lengths and gradients are about one, multipliers as large as the
+    # condition
     u, v, x = result.multipliers, result.equality_multipliers, result.x
     size = max(np.abs(H @ x).max(), np.abs(g).max(), np.abs(A.T @ u + E.T @ v).max())
     reach = max(np.linalg.norm(x), np.linalg.norm(g) / np.diag(H).max())
@@ -95,7 +96,7 @@ def test_equalities_that_contradict_each_other_are_proved_infeasible():
 def test_rows_that_contradict_each_other_come_with_their_certificate(seed, k, m, p):
     rng = np.random.default_rng(seed)
     H, g, A, b, E, e = feasible_program(rng, k, min(m, k - 1), p)
-    # one more row that says the opposite of a positive combination of the others, by a margin
+    # one more row that contradicts a positive combination of the other rows by a margin
     weights = rng.uniform(0.1, 1.0, p) * rng.integers(0, 2, p)
     weights[0] = 1.0
     A = np.vstack([A, -(weights @ A) + (E.T @ rng.normal(size=e.size) if e.size else 0.0)])
@@ -148,10 +149,10 @@ def test_multipliers_too_large_for_double_precision_are_rounded_together(number)
     rows, r = edge_rows(numbered_step(number))
     result = project(rows, r)
     assert result.status is SolverStatus.SOLVED
-    # each multiplier rounded by itself would miss by as much as it does in double precision
+    # multipliers rounded one by one would have the violation of double precision
     in_double = np.minimum(result.z / result.z.max(), (rows @ (rows.T @ result.z) + r) / np.abs(r).max())
     assert np.abs(in_double).max() > TOLERANCE
-    # the conditions again, in rational numbers: no rounding but that of the answer
+    # the conditions again, in rational numbers: only the answer is rounded
     exact = [[Fraction(x) for x in row] for row in rows.tolist()]
     z = [Fraction(x) for x in result.z.tolist()]
     y = [sum((z[i] * row[d] for i, row in enumerate(exact) if z[i]), Fraction(0)) for d in range(rows.shape[1])]
@@ -162,6 +163,6 @@ def test_multipliers_too_large_for_double_precision_are_rounded_together(number)
         ]
     )
     assert result.z.min() >= 0.0
-    # in units of the problem; a row's own may be a hundredth of them, and rounding of the others' part of it is excused
+    # in units of the problem; the unit of a row may be a hundredth of this, and the rounding of other terms is excused
     missed = np.abs(np.minimum(result.z / result.z.max(), w / np.abs(r).max())).max()
     assert missed <= TOLERANCE

@@ -9,7 +9,7 @@ from idcontrol.solvers.block_cholesky import BLOCK, analyze, factorize, slot, so
 
 
 def laid_out(structure, A):
-    """Blocks of a dense matrix as `factorize` wants them, and the order of elimination."""
+    """Return the blocks of a dense matrix in the layout of `factorize`, and the order of elimination."""
     order = np.argsort(structure.place)
     n = len(order)
     blocks = A.reshape(n, BLOCK, n, BLOCK).transpose(0, 2, 1, 3)
@@ -53,9 +53,11 @@ def test_it_solves_what_dense_algebra_solves(graph):
     right = rng.normal(size=(n, BLOCK))
     x = right[order]
     solve(structure, diagonal, upper, x)
-    found = x[structure.place]
+    ordered = x[structure.place]
     # backward stable: the residual is rounding of |A||x|, whatever the order of elimination
-    assert np.abs(A @ found.ravel() - right.ravel()).max() <= 1e-13 * n * BLOCK * np.abs(A).max() * np.abs(found).max()
+    assert (
+        np.abs(A @ ordered.ravel() - right.ravel()).max() <= 1e-13 * n * BLOCK * np.abs(A).max() * np.abs(ordered).max()
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -65,19 +67,19 @@ def test_the_structure_holds_every_block_of_the_factor_and_no_other(graph):
     n, edges, _ = graph
     structure = analyze(n, np.array(edges, dtype=np.int64).reshape(-1, 2))
     assert sorted(structure.place) == list(range(n))
-    near = [set() for _ in range(n)]
+    neighbours = [set() for _ in range(n)]
     for i, j in edges:
         if i != j:
-            near[structure.place[i]].add(int(structure.place[j]))
-            near[structure.place[j]].add(int(structure.place[i]))
+            neighbours[structure.place[i]].add(int(structure.place[j]))
+            neighbours[structure.place[j]].add(int(structure.place[i]))
     for k in range(n):
-        later = sorted(j for j in near[k] if j > k)
+        later = sorted(j for j in neighbours[k] if j > k)
         np.testing.assert_array_equal(structure.column[structure.start[k] : structure.start[k + 1]], later)
         for at, j in enumerate(later):
             assert slot(structure, k, j) == structure.start[k] + at
-            near[j].update(i for i in later if i != j)
-        # nobody left has fewer neighbours left
-        assert all(len(later) <= len({j for j in near[i] if j >= k} - {i}) for i in range(k + 1, n))
+            neighbours[j].update(i for i in later if i != j)
+        # no remaining node has fewer remaining neighbours
+        assert all(len(later) <= len({j for j in neighbours[i] if j >= k} - {i}) for i in range(k + 1, n))
 
 
 def test_a_tree_is_factorized_without_fill():

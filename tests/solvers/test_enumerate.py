@@ -1,4 +1,4 @@
-"""The solution nearest to a target: against brute force over contact modes, and as a solution in its own right."""
+"""The solution closest to a target: against brute force over contact modes, and against the contact law."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from tests.solvers.oracles import all_lcp_bases, coulomb_lcp
 
 
 def assert_coulomb(problem, y):
-    """No penetration, pyramid, complementarity, maximal dissipation along the pyramid; modes are told apart to 1e-9."""
+    """Check no penetration, pyramid, complementarity and maximal dissipation along the pyramid.
+
+    Modes differ by 1e-9.
+    """
     n = problem.mu.size
     v = problem.V @ y + problem.v0
     f_n, f_s, f_t = y[:n], y[n : 2 * n], y[2 * n :]
     speed = np.abs(problem.v0).max()
-    # a problem without impulses leaves the rounding of a dozen terms, some 1e-15 of what gives the contacts their speed
+    # a problem without impulses leaves the rounding of a dozen terms, about 1e-15 of the cause of the contacts' speed
     impulse = max(np.abs(y).max(), 1e-5 * speed / np.diag(problem.V).max())
     assert f_n.min() >= -1e-9 * impulse
     assert v[:n].min() >= -1e-9 * speed
@@ -42,7 +45,7 @@ def test_the_search_finds_what_brute_force_over_all_modes_finds(n, cases, mu, st
         best = nearest_of_all_modes(problem)
         assert result.proved
         assert result.lower_bound == pytest.approx(result.value, rel=1e-8)
-        # the oracle's equalities hold to 1e-9 m/s of some 0.1 m/s
+        # the oracle's equalities hold to 1e-9 m/s of about 0.1 m/s
         assert result.value == pytest.approx(best, rel=1e-6, abs=1e-10)
         assert_coulomb(problem, result.y)
 
@@ -60,7 +63,7 @@ def test_results_obey_coulombs_law_with_every_budget(n, standing):
             assert_coulomb(problem, result.y)
             assert result.lower_bound <= result.value
         values, bounds = [r.value for r in results], [r.lower_bound for r in results]
-        # more nodes never do worse, and no bound is above what a longer search found
+        # more nodes never give a worse solution, and no bound exceeds the value of a longer search
         assert values == sorted(values, reverse=True)
         assert results[-1].proved
         assert max(bounds) <= values[-1] * (1.0 + 1e-8) + 1e-12
@@ -68,7 +71,7 @@ def test_results_obey_coulombs_law_with_every_budget(n, standing):
 
 
 def test_the_two_ends_of_a_bar_share_the_internal_force_of_the_target():
-    """Closed form: two sticking contacts on one line, f_T free up to a common push that the motion does not see."""
+    """Closed form: two sticking contacts on one line, f_T free up to an internal force."""
     rho = np.array(
         [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]
     )  # N, N, S, S on a body that translates in the plane
@@ -85,9 +88,10 @@ def test_the_two_ends_of_a_bar_share_the_internal_force_of_the_target():
     )
     result = nearest_solution(problem, np.array([2.0, 0.0, 0.0, 0.0, 0.0, 0.0]))
     assert result.proved
-    # the ridge of 1e-8 moves it by as much
+    # the ridge of 1e-8 shifts the solution by as much
     np.testing.assert_allclose(result.y, [1.5, 0.5, 0.2, -0.2, 0.0, 0.0], atol=1e-7)
-    # a push beyond the second foot's friction ends on its pyramid: nearest point of f_S2 = -0.5 f_N2, f_S1 = -f_S2
+    # an internal force beyond the second foot's friction ends on its pyramid: nearest point of f_S2 = -0.5 f_N2, f_S1 =
+    # -f_S2
     far = NearestProblem(
         V=problem.V,
         v0=v0,
@@ -122,7 +126,7 @@ def test_no_vertex_of_the_papers_enumeration_is_closer():
         assert z is not None
         assert result.value <= value * (1.0 + 1e-6)
         farther += value > result.value * (1.0 + 1e-3)
-    # two sticking feet: the nearest point is inside a face (math.md, section 6.2 has 7 of 12)
+    # two sticking feet: the closest point is inside a face (math.md, section 6.2 has 7 of 12)
     assert farther >= 3
 
 
@@ -133,7 +137,7 @@ def test_the_enumeration_of_bases_without_solution_returns_none():
 
 @pytest.mark.parametrize("seed", [24, 29])
 def test_the_search_leaves_a_start_that_is_not_the_nearest_motion(seed):
-    """Two feet that could stand, or slide: the target is far from the torque of the start, whatever that is."""
+    """Two feet can stand or slide: the target is far from the torque of any start."""
     rng = np.random.default_rng([21, seed])
     problem, start = random_problem(rng, 2, np.full(2, 2.0), 0.3, standing=True)
     problem = problem._replace(target=problem.target + 10.0 * np.abs(start).max() * rng.normal(size=12))
@@ -142,7 +146,7 @@ def test_the_search_leaves_a_start_that_is_not_the_nearest_motion(seed):
     assert last.value < first.value * (1.0 - 1e-6)
     assert_coulomb(problem, last.y)
     assert last.value == pytest.approx(nearest_of_all_modes(problem), rel=1e-6)
-    # for the motion of the start the first program has the nearest
+    # for the motion of the start, the first program has the closest torque
     assert np.abs(problem.V @ (last.y - first.y)).max() > 1e-3 * np.abs(problem.v0).max()
 
 
@@ -151,13 +155,13 @@ def test_the_gap_says_how_much_nearer_another_solution_may_be():
         problem, start = random_problem(np.random.default_rng([21, seed]), 4, np.full(4, 0.1), 0.3)
         distance = []
         for nodes in (1, 3, 10, 10000):
-            found = nearest_solution(problem, start, max_nodes=nodes)
-            distance.append((float(np.sqrt(2.0 * found.value)), gap(found)))
-            assert gap(found) >= 0.0
+            closest = nearest_solution(problem, start, max_nodes=nodes)
+            distance.append((float(np.sqrt(2.0 * closest.value)), gap(closest)))
+            assert gap(closest) >= 0.0
         nearest = distance[-1][0]
         assert distance[-1][1] == 0.0
-        for far, left in distance:
-            assert far - left <= nearest * (1.0 + 1e-8)
+        for far, margin in distance:
+            assert far - margin <= nearest * (1.0 + 1e-8)
 
 
 def test_a_problem_that_is_not_finite_proves_nothing():
@@ -186,7 +190,10 @@ def test_what_does_not_fit_is_refused():
 
 
 def squeezed(rng, n, mu):
-    """Contacts on a body that can move in one or two directions only, as between fingers: often without a solution."""
+    """Return contacts on a body that can move in one or two directions only, as between fingers.
+
+    Such a problem often has no solution.
+    """
     N, S, T = rng.normal(size=(3, n, int(rng.integers(1, 3))))
     v0 = rng.normal(size=3 * n)
     J = np.r_[N, S, T]
@@ -212,7 +219,10 @@ def test_enumeration_finds_a_solution_exactly_if_a_basis_is_one():
 
 
 def test_contacts_that_do_not_act_on_each_other_are_searched_apart():
-    """The work of two islands is the sum of theirs, not the product; one without a solution settles the whole."""
+    """The work of two islands is the sum of their work, not the product.
+
+    One island without a solution decides the whole.
+    """
     rng = np.random.default_rng(9)
     outcomes = set()
     for _ in range(12):

@@ -29,7 +29,7 @@ def test_a_solution_exists_where_some_basis_is_one(seed, n, kind):
 
 
 def test_a_feasible_problem_without_solution_takes_several_linear_programs():
-    """w₁ ≥ 0 needs z₂ > 0, but w₂ = w₁ + 2 then is not zero."""
+    """w₁ ≥ 0 needs z₂ > 0, but then w₂ = w₁ + 2 is not zero."""
     Q, r = np.array([[-1.0, 1.0], [-1.0, 1.0]]), np.array([-1.0, 1.0])
     assert all_lcp_bases(Q, r) == []
     decision = decide(Q, r, np.ones(2))

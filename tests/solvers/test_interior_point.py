@@ -1,4 +1,4 @@
-"""The interior point of Trinkle et al. 1997 on its own kind of problem, against Lemke's method."""
+"""The interior point method of Trinkle et al. 1997 on its own class of problems, against Lemke's method."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_rolling_and_sliding_contacts_are_solved_as_lemke_does(sliding):
         assert (Q @ start + r).min() > 0.0
         result = solve_interior_point(Q, r, start)
         assert result.status is SolverStatus.SOLVED
-        # Trinkle et al. 1997 needed 14 Newton steps in the median and 18 at most (math.md, chapter 9)
+        # Trinkle et al. 1997 needed a median of 14 and at most 18 Newton steps (math.md, chapter 9)
         assert result.iterations <= 25
         w = Q @ result.z + r
         assert np.abs(np.minimum(result.z / result.z.max(), w / np.abs(r).max())).max() <= 1e-8
         lemke = solve_lemke(Q, r)
         assert lemke.status is SolverStatus.SOLVED
-        # the path ends 1e-11 from the boundary; the worst of these matrices amplify that by 1e4
+        # the path ends 1e-11 from the boundary; the worst of these matrices amplify this distance by 1e4
         assert np.abs(result.z[:n] - lemke.z[:n]).max() <= 1e-6 * max(lemke.z[:n].max(), 1e-3)
 
 

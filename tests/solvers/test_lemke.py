@@ -19,10 +19,10 @@ from tests.solvers.oracles import all_lcp_bases, body_velocity, coulomb_lcp, sta
 
 
 def assert_complementary(Q, r, result):
-    """No sign is wrong and z ⊥ w, in the units of Q and r.
+    """Check that no sign is wrong and z ⊥ w, in the units of Q and r.
 
-    The final basis is solved afresh, so what is left is its rounding: 1e-11 where masses differ by thousands. The
-    solver promises 1e-8 (math.md, section 13.3).
+    The final basis is solved again, so the residual is its rounding: 1e-11 if masses differ by thousands. The solver
+    guarantees 1e-8 (math.md, section 13.3).
     """
     w = Q @ result.z + r
     assert result.z.min(initial=0.0) >= 0.0
@@ -42,7 +42,7 @@ def test_a_positive_definite_problem_has_the_solution_that_enumeration_finds(see
     result = solve_lemke(Q, r)
     assert result.status is SolverStatus.SOLVED
     (only,) = all_lcp_bases(Q, r)[:1]
-    # cond(Q) is below 1e4 here: twelve digits of sixteen are sure, one is for n sums
+    # cond(Q) is below 1e4 here: twelve digits of sixteen are correct, and one is for n sums
     np.testing.assert_allclose(result.z, only, atol=1e-11 * (1.0 + np.abs(only).max()))
 
 
@@ -104,7 +104,7 @@ def test_a_problem_with_exponentially_many_pivots_is_solved_or_reported():
     assert result.status is SolverStatus.SOLVED
     assert result.iterations == 2**n
     np.testing.assert_allclose(result.z, np.eye(n)[0], atol=1e-14)
-    # too few for that path: another covering vector has a shorter one; too few for any
+    # too few pivots for that path: another covering vector has a shorter path; then too few for any path
     other = solve_lemke(Q, r, np.ones(n), max_pivots=2**n - 1)
     assert other.status is SolverStatus.SOLVED
     assert other.iterations > 2**n - 1
@@ -127,7 +127,7 @@ def test_a_nan_is_never_called_solved(where):
 
 
 def test_along_a_column_that_is_not_finite_no_variable_reaches_zero():
-    """Rows that no ratio can be told of left the number of the row as memory had it, and pivots wrote anywhere."""
+    """Without a comparable ratio, the row number was uninitialized memory, and pivots wrote anywhere."""
     tableau = np.ones((2, 4))
     tableau[:, 0] = -np.inf
     basic, nonbasic, place = np.arange(2), np.array([2, 3, 4]), np.array([-1, -2, 0, 1, 2])
@@ -144,7 +144,7 @@ def test_shapes_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("number", [2613, 4561, 4629, 5081])
 def test_bodies_whose_masses_differ_by_thousands_are_solved_without_regularization(number):
-    """Piles on which the path with one factor for all variables is lost to rounding; masses span up to 10^6."""
+    """With one factor for all variables, rounding loses the path on these piles; masses span up to 10^6."""
     rng = np.random.default_rng([0, number])
     problem = random_step(rng, feet=False, inverse=False, contacts=int(rng.integers(8, 24)))
     reduction = whiten(problem)
@@ -156,7 +156,7 @@ def test_bodies_whose_masses_differ_by_thousands_are_solved_without_regularizati
 
 
 def test_the_default_scale_solves_what_one_factor_for_all_would_call_infeasible():
-    """Variables whose units differ by millions: with one factor the path ended on a ray, and the ray "proved" it."""
+    """Units of variables differ by millions: with one factor the path ended on a ray as a false "proof"."""
     Q, r = np.array([[6.77e-6, -2.16], [-2.16, 4.05e6]]), np.array([-0.003, -3000.0])
     result = solve_lemke(Q, r)
     assert result.status is SolverStatus.SOLVED
@@ -166,7 +166,7 @@ def test_the_default_scale_solves_what_one_factor_for_all_would_call_infeasible(
 
 
 def test_no_choice_of_units_makes_a_proof_of_rounding():
-    """Of such problems, all of them solvable, 3 in 100 had a false proof."""
+    """3 in 100 of such problems, all of them solvable, had a false proof."""
     rng = np.random.default_rng(0)
     for _ in range(300):
         n = int(rng.integers(1, 7))

@@ -1,4 +1,4 @@
-"""LCP(r, ρρᵀ): principal pivoting, the dual active set and the two together, against each other and oracles."""
+"""LCP(r, ρρᵀ): principal pivoting, the dual active set and both together, against each other and oracles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FINITE = ["active set", "all"]  # principal pivoting alone may cycle on semidefi
 
 
 def assert_solution(rho, r, result):
-    """Complementarity computed here, to rounding and four digits for conditioning (promised: 1e-8); y is z's image."""
+    """Check complementarity, to rounding and four digits for conditioning (guaranteed: 1e-8), and y = ρᵀz."""
     w = rho @ (rho.T @ result.z) + r
     z_max, r_max = np.abs(result.z).max(initial=1e-300), np.abs(r).max(initial=1e-300)
     rounding = 1e-15 * (np.abs(rho) @ (np.abs(rho).T @ result.z)) / r_max
@@ -45,7 +45,7 @@ def assert_proof(rho, r, certificate):
 
 
 def dual_by_clarabel(rho, r):
-    """The unique y of min ½|y|² s.t. ρy + r ≥ 0, or None if there is none."""
+    """Return the unique y of min ½|y|² s.t. ρy + r ≥ 0, or None if there is no such y."""
     y = cvxpy.Variable(rho.shape[1])
     problem = cvxpy.Problem(cvxpy.Minimize(0.5 * cvxpy.sum_squares(y)), [rho @ y + r >= 0])
     problem.solve(solver=cvxpy.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
@@ -62,7 +62,7 @@ def test_integer_rows_full_of_ties_are_solved_or_proved_infeasible(solver, seed,
     bases = all_lcp_bases(rho @ rho.T, r)
     if result.status is SolverStatus.SOLVED:
         assert_solution(rho, r, result)
-        # y is unique though z is not; the oracle may have met no basis that is far from singular, hence `any`
+        # y is unique though z is not; every basis of the oracle may be nearly singular, hence `any`
         assert any(np.abs(rho.T @ z - result.y).max() <= 1e-9 * (1.0 + np.abs(z).max()) for z in bases)
     else:
         assert result.status is SolverStatus.INFEASIBLE
@@ -101,7 +101,7 @@ def test_edge_rows_of_every_friction_are_solved(mu, tilt, n):
         for result in (together, dual):
             assert result.status is SolverStatus.SOLVED
             assert_solution(rho, r, result)
-        # rows N ± μS at μ = 1e4 are parallel to 1e-4: four digits of 1e-13 go
+        # rows N ± μS at μ = 1e4 are parallel to 1e-4: four digits of 1e-13 are lost
         np.testing.assert_allclose(together.y, dual.y, atol=1e-9 * np.abs(dual.y).max(initial=1e-12))
 
 
@@ -128,7 +128,7 @@ def test_rank_deficient_ill_conditioned_and_repeated_rows_are_all_solved(seed, n
     rho[n // 2 :] = rho[rng.integers(0, n // 2, size=n - n // 2)] * rng.choice([1.0, 2.0], size=(n - n // 2, 1))
     r = rho @ rng.normal(size=6) + rng.uniform(0.0, 0.1, n) * rng.integers(0, 2, n)  # feasible: y = -(that normal)
     result = solve_psd_lcp(rho, r)
-    # impulses so large that no float64 z meets the residual may be reported, not called solved
+    # impulses so large that no float64 z reaches the residual may be reported, but not as solved
     unit_in_last_place = 1e-16 * (np.abs(rho) @ (np.abs(rho).T @ result.z)).max() / np.abs(r).max()
     if unit_in_last_place < 1e-9:
         assert result.status is SolverStatus.SOLVED
@@ -150,7 +150,10 @@ def test_a_problem_without_a_solution_comes_with_its_certificate(solver, rho):
 
 @pytest.mark.parametrize("solver", FINITE)
 def test_contradictions_within_the_tolerance_prove_nothing(solver):
-    """-1 ≤ y ≤ -1 - δ: at δ = 1e-9 an answer is within the tolerance, beyond it there is a proof that there is none."""
+    """-1 ≤ y ≤ -1 - δ: at δ = 1e-9 an answer is within the tolerance.
+
+    At larger δ a proof shows that no answer exists.
+    """
     rho = np.array([[1.0], [-1.0], [2.0]])
     for slight, status in ((1e-9, SolverStatus.SOLVED), (1e-7, SolverStatus.INFEASIBLE)):
         r = np.array([1.0, -1.0 - slight, 4.0])
@@ -230,7 +233,7 @@ def test_shapes_that_do_not_fit_are_refused(solver):
 
 @pytest.mark.parametrize(("r", "roundoff"), [(np.nan, 0.0), (np.inf, 0.0), (-1.0, np.nan), (-1.0, np.inf)])
 def test_what_is_not_finite_is_never_a_solution(r, roundoff):
-    """One row that approaches, beside one that is solved: its constant, or what rounding leaves of it, is no number."""
+    """One approaching row next to a solved row has a constant, or a rounding bound, that is not a number."""
     rho, z, y, w = np.eye(2), np.array([1.0, 0.0]), np.zeros(2), np.zeros(2)
     assert gram_residual(rho, np.array([-1.0, r]), np.array([0.0, roundoff]), z, y, w) == np.inf
 

@@ -1,4 +1,4 @@
-"""FIND-INDICES: which tangential rows are kept, and that eliminating them is the Schur complement of the papers."""
+"""FIND-INDICES: the kept tangential rows, and elimination as the Schur complement of the papers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def tangents(S, T):
 def test_feet_on_a_plane_have_two_translations_and_one_yaw(n):
     _, S, T = standing_feet(np.random.default_rng(n), n)
     rows = tangents(S, T)
-    found = find_indices(rows, np.zeros(2 * n))
-    assert found.kept.size == 3 == np.linalg.matrix_rank(rows)
-    assert set(found.kept[:2]) == {0, 1}
-    assert found.kept[2] in (2, 3)
+    independent = find_indices(rows, np.zeros(2 * n))
+    assert independent.kept.size == 3 == np.linalg.matrix_rank(rows)
+    assert set(independent.kept[:2]) == {0, 1}
+    assert independent.kept[2] in (2, 3)
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 12), rank=st.integers(1, 6))
@@ -33,16 +33,18 @@ def test_feet_on_a_plane_have_two_translations_and_one_yaw(n):
 def test_as_many_rows_are_kept_as_the_rank_and_they_are_independent(seed, n, rank):
     rng = np.random.default_rng(seed)
     rho = rng.integers(-3, 4, size=(n, rank)).astype(float) @ rng.integers(-3, 4, size=(rank, 6)).astype(float)
-    found = find_indices(rho, np.zeros(n), tolerance=1e-16)
-    assert found.kept.size == np.linalg.matrix_rank(rho)
-    np.testing.assert_allclose(found.basis @ found.basis.T, np.eye(found.kept.size), atol=1e-13)
-    np.testing.assert_allclose(found.upper.T @ found.basis, rho[found.kept], atol=1e-12 * np.abs(rho).max(initial=1.0))
+    independent = find_indices(rho, np.zeros(n), tolerance=1e-16)
+    assert independent.kept.size == np.linalg.matrix_rank(rho)
+    np.testing.assert_allclose(independent.basis @ independent.basis.T, np.eye(independent.kept.size), atol=1e-13)
+    np.testing.assert_allclose(
+        independent.upper.T @ independent.basis, rho[independent.kept], atol=1e-12 * np.abs(rho).max(initial=1.0)
+    )
 
 
 def test_a_row_that_differs_by_less_than_the_model_is_true_is_dropped():
     row = np.array([1.0, 0, 0, 0, 0, 0])
-    near, far = row + 0.005 * np.eye(6)[1], row + 0.02 * np.eye(6)[1]  # 0.5 % and 2 %: ε_rank is 1 % in velocity
-    assert find_indices(np.array([row, near]), np.zeros(2)).kept.tolist() == [0]
+    close, far = row + 0.005 * np.eye(6)[1], row + 0.02 * np.eye(6)[1]  # 0.5 % and 2 %: ε_rank is 1 % in velocity
+    assert find_indices(np.array([row, close]), np.zeros(2)).kept.tolist() == [0]
     assert find_indices(np.array([row, far]), np.zeros(2)).kept.tolist() == [0, 1]
 
 
@@ -53,15 +55,15 @@ def test_elimination_is_the_projection_of_the_general_form(seed, held):
     rng = np.random.default_rng(seed)
     A, a = rng.normal(size=(held, 6)), rng.normal(size=held)
     rho, c, y = rng.normal(size=(7, 6)), rng.normal(size=7), rng.normal(size=6)
-    found = find_indices(A, a, tolerance=1e-12)
-    projected, constants = found.eliminate(rho, c)
+    independent = find_indices(A, a, tolerance=1e-12)
+    projected, constants = independent.eliminate(rho, c)
     gram = np.linalg.inv(A @ A.T)
     scale = np.linalg.cond(A)
     gamma = np.eye(6) - A.T @ gram @ A
     start = y - A.T @ gram @ (A @ y + a)
     np.testing.assert_allclose(projected @ projected.T, rho @ gamma @ rho.T, atol=1e-13 * scale**2)
-    np.testing.assert_allclose(found.hold(y), start, atol=1e-13 * scale**2)
-    # on the held conditions the constants carry what was taken out of the rows
+    np.testing.assert_allclose(independent.hold(y), start, atol=1e-13 * scale**2)
+    # at the held conditions the constants contain the eliminated part of the rows
     np.testing.assert_allclose(projected @ start + constants, rho @ start + c, atol=1e-12 * scale**2)
 
 
@@ -69,9 +71,11 @@ def test_multipliers_of_the_kept_rows_give_the_push_that_is_asked_for():
     rng = np.random.default_rng(3)
     _, S, T = standing_feet(rng, 4, 0.1)
     rows = tangents(S, T)
-    found = find_indices(rows, np.zeros(8))
-    push = rows[found.kept].T @ rng.normal(size=found.kept.size)
-    np.testing.assert_allclose(rows[found.kept].T @ found.multipliers(push), push, atol=1e-11 * np.abs(push).max())
+    independent = find_indices(rows, np.zeros(8))
+    push = rows[independent.kept].T @ rng.normal(size=independent.kept.size)
+    np.testing.assert_allclose(
+        rows[independent.kept].T @ independent.multipliers(push), push, atol=1e-11 * np.abs(push).max()
+    )
 
 
 def test_rows_of_the_last_step_are_kept_while_they_are_independent():
@@ -83,14 +87,14 @@ def test_rows_of_the_last_step_are_kept_while_they_are_independent():
     assert set(first.kept) != set(find_indices(rows, np.zeros(8)).kept)
     again = find_indices(rows + 1e-6 * rng.normal(size=rows.shape), np.zeros(8), last=first.kept)
     np.testing.assert_array_equal(again.kept, first.kept)
-    # a row of the last step that is no longer among the candidates is forgotten
+    # a row of the last step that is no longer a candidate is skipped
     fewer = find_indices(rows, np.zeros(8), np.arange(6), last=first.kept)
     assert set(fewer.kept) <= set(range(6))
 
 
 @given(
     seed=st.integers(0, 2**32 - 1),
-    # on squares: rows that are off the kept ones by this part of their length
+    # on squares: rows whose distance from the kept rows is this fraction of their length
     off=st.sampled_from([0.0, 1e-9, 5e-3, 9e-3, 1.1e-2, 2e-2, 1e-1, 1.0]),
     tolerance=st.sampled_from([1e-4, 1e-8, 0.0]),
 )
@@ -109,7 +113,7 @@ def test_a_row_is_kept_if_its_remainder_exceeds_the_tolerance(seed, off, toleran
 
 @pytest.mark.parametrize(("n", "k", "rank"), [(1, 3, 1), (40, 6, 6), (40, 6, 3), (3, 12, 3), (200, 12, 7)])
 def test_an_orthonormal_basis_has_the_solutions_of_all_rows(n, k, rank):
-    """Copies of rows, rows that nearly are, zeros, and rows in general: many short ones and few long ones."""
+    """Copies of rows, near copies, zeros, and general rows: many short rows and a few long rows."""
     rng = np.random.default_rng(n + k)
     rows = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, k))
     rows = np.vstack((rows, rows[::2], rows[::3] * (1.0 + 1e-9 * rng.normal(size=k)), np.zeros((2, k))))
@@ -123,7 +127,7 @@ def test_an_orthonormal_basis_has_the_solutions_of_all_rows(n, k, rank):
 
 @pytest.mark.parametrize(("n", "k", "rank"), [(6, 12, 6), (6, 12, 5), (6, 6, 5), (6, 3, 3), (3, 1, 1), (0, 3, 0)])
 def test_every_solution_is_the_shortest_plus_ways_that_change_no_row(n, k, rank):
-    """Against the pseudoinverse, and with rows that depend on others but for rounding."""
+    """Compared with the pseudoinverse, also for rows that depend on other rows except for rounding."""
     rng = np.random.default_rng(n + k + rank)
     rows = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, k))
     extra = rows @ rng.normal(size=k)

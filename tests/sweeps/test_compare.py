@@ -112,7 +112,7 @@ def _cut(path):
         ("metrics.json", lambda path: path.write_text("{"), "metrics.json is damaged: "),
         ("metrics.json", lambda path: path.write_text("[]"), "it should hold a JSON object"),
         ("metrics.json", Path.unlink, "it has no metrics"),
-        ("arrays.h5", _cut, "arrays.h5 is damaged or not ours: "),
+        ("arrays.h5", _cut, "arrays.h5 is damaged or not a record: "),
         ("arrays.h5", Path.unlink, "neither arrays.h5 nor record.log is there"),
         ("record.log", Path.touch, "record.log has no readable header"),
     ],

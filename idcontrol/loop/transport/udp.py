@@ -28,7 +28,7 @@ def address(text: str) -> Address:
     """
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise InputError(f"{text!r} is no address: write it as HOST:PORT, e.g. {LOOPBACK}:7500")
+        raise InputError(f"{text!r} is not an address: write it as HOST:PORT, e.g. {LOOPBACK}:7500")
     return host, int(port)
 
 

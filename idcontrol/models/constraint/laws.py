@@ -32,7 +32,7 @@ one step and throw it back in the next. The value is about a third of the static
 def _refuse_negative(**values: npt.ArrayLike) -> None:
     for name, value in values.items():
         if not (np.asarray(value) >= 0.0).all():
-            raise InputError(f"{name} of a constraint is {value!s}; it must not be negative")
+            raise InputError(f"{name} of a constraint is {value!s}; it must be 0 or more")
 
 
 def springs(stiffness: float, damping: float = 0.0) -> ContactLaw:

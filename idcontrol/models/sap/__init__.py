@@ -395,7 +395,7 @@ def solve_bounded(
         f = held.impulses(whitened, np.insert(gamma, np.full(rigid.size, 3 * n), 0.0))
     status, note = _outcome(code, residual)
     if status is Status.SOLVED and error > ACCEPTED and gamma[: 3 * n].any():
-        status, note = Status.REPAIRED, "the inertia is too nearly singular to tell what contacts weigh"
+        status, note = Status.REPAIRED, "the inertia is too nearly singular for the inverse mass of contacts"
     if status is Status.SOLVED and held is not None and held.contradicts:
         status, note = Status.REPAIRED, MOVING
     solution = finish(problem, whitened, f, Ending(status, residual, iterations, parameters.sigma, note), mode)

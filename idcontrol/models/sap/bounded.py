@@ -42,9 +42,9 @@ class Bounded:
 
     def __post_init__(self) -> None:
         if not (self.compliance > 0.0).all():
-            raise InputError("bounded rows need a positive compliance; use `Bilateral` for rigid ones")
+            raise InputError("bounded rows need a positive compliance; use `Bilateral` for rigid rows")
         if not (self.lower <= self.upper).all():
-            raise InputError("bounded rows: a lower limit of the impulse is above the upper one")
+            raise InputError("bounded rows: a lower limit of the impulse is above the upper limit")
 
     def __add__(self, other: Bounded) -> Bounded:
         """Return the rows of both, with the rows of `other` last."""
