@@ -16,6 +16,7 @@ from numba.core.codegen import CPUCodeLibrary
 from idcontrol.loop.stop import Interrupted, Stop
 from idcontrol.record.interrupts import Terminated, ctrl_c_is_heard, sigterm_is_heard
 from idcontrol.record.recording import Recorder, load
+from tests import GUARD_S
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def compile_and_signal(capfd):
         try:
             assert numba.njit(lambda x: x + 1.0)(np.float64(2.0)) == 3.0
             assert sent
-            time.sleep(2.0)
+            time.sleep(GUARD_S)  # which the signal ends
         finally:
             engine.set_object_cache(original, CPUCodeLibrary._object_getbuffer_hook)
             assert "Exception ignored" not in capfd.readouterr().err
@@ -86,7 +87,7 @@ def test_a_signal_whose_exception_python_drops_comes_again(capfd, lost, number, 
 
     def work():
         lost(lambda: signal.raise_signal(number))
-        time.sleep(2.0)
+        time.sleep(GUARD_S)  # which the signal ends
 
     with pytest.raises(kind), heard():
         work()

@@ -20,6 +20,7 @@ from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError
 from idcontrol.record.recording import BLOCK_ROWS, Recorder, fresh_folder, load
 from idcontrol.types import Event
+from tests import GUARD_S
 
 CHANNELS = {"t": (), "q": (3,), "feet": (2, 3), "step_us": ()}
 UNITS = {"t": "s", "q": "rad", "feet": "m", "step_us": "us"}
@@ -170,7 +171,7 @@ def test_a_killed_process_leaves_a_readable_folder(tmp_path, signum):
         assert child.stdout is not None
         child.stdout.readline()
         child.send_signal(signum)
-        child.wait(30)
+        child.wait(GUARD_S)
     run = load(tmp_path / "run")
     n = len(run.arrays["t"])
     # after SIGKILL up to one block is lost, after other signals nothing

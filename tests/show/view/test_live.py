@@ -17,6 +17,7 @@ from idcontrol.loop.safety import Mode
 from idcontrol.record.scenery import Scenery
 from idcontrol.show.view.page import Page, serve, stop
 from idcontrol.show.view.stage import Stage
+from tests import GUARD_S
 
 H = 1e-3
 
@@ -81,9 +82,9 @@ def test_a_running_loop_is_shown_on_loopback_and_ends_as_without_a_page(tmp_path
         [sys.executable, "-m", "idcontrol", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     address = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline()).group()
-    with urllib.request.urlopen(address, timeout=20) as answer:
+    with urllib.request.urlopen(address, timeout=GUARD_S) as answer:
         assert answer.status == 200
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=GUARD_S)
     metrics = json.loads(out)
     assert metrics["ended"] == "duration"
     assert metrics["rows_lost"] == 0  # the page takes no row from the recorder
