@@ -1,4 +1,4 @@
-"""A humanoid walks: vertical forces on its feet, predicted from the motion and compared with measured forces.
+"""A humanoid walks or sways: vertical forces on its feet, from the motion alone, beside measured forces.
 
 Inverse dynamics of the motion gives the wrench of the ground (six numbers), which the two soles share. A single foot on
 the ground carries the whole wrench. With two, the split is indeterminate: each sole is a patch of four corners, and the
@@ -7,6 +7,8 @@ smallest corner forces that make the wrench are chosen, with corners above the f
 The log was published by Ramadoss et al. 2021
 (github.com/ami-iit/paper_ramadoss_2021_icra_proprioceptive-base-estimator, matlab/resources, BSD 3-clause). It is in a
 file ``icub_walk.npz``, with the robot's ``icub.urdf`` in the same folder.
+The sway is that of Ramadoss et al. 2022 (github.com/ami-iit/paper_ramadoss-2022-iros-humanoid-base-estimation, BSD
+3-clause), in ``icub_sway.npz``.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Settings of the prediction.
 
     Attributes:
-        data: Path of ``icub_walk.npz``, with ``icub.urdf`` in the same folder; required.
+        data: Path of ``icub_walk.npz`` or ``icub_sway.npz``, with ``icub.urdf`` in the same folder; required.
         period_s: Time between two rows. The time stamps of the log are not used: they jitter by more than a period.
         motion_hz: Cut-off of the smoothing of positions, before two differentiations: Butterworth, second order,
             forward and backward.
@@ -75,6 +77,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ridge: Positive = 0.1
 
 
+SWAY = Config(period_s=0.01005, floor_m=-0.0117, floor_slope=0.0, sole_noise_m=2e-3)
+"""Both soles stay on the floor; the motion capture has them 2 mm apart in height."""
 MISSING = (
     "icub-forces needs icub_walk.npz with icub.urdf beside it, the walk of github.com/ami-iit/"
     "paper_ramadoss_2021_icra_proprioceptive-base-estimator (matlab/resources) in one file: joint_names, q, "
@@ -216,13 +220,39 @@ def predict(config: Config, wrench: Array, corners: Array) -> Array:
     return np.array([share(w, c, g, config.ridge) for w, c, g in zip(wrench, corners, weight, strict=True)])
 
 
-def naive(wrench: Array, corners: Array) -> Array:
-    """Split the force by the position of the centre of pressure between the soles' middles, shape (rows, 2) [N]."""
+def across(wrench: Array, corners: Array) -> tuple[Array, Array]:
+    """Return the place of the centre of pressure on the line between the middles of the soles.
+
+    Returns:
+        Its share of the way from the right sole to the left one, and the length of the way [m], shape (rows,) each.
+    """
     left, right = (corners[:, foot, :, :2].mean(axis=1) for foot in (0, 1))
     pressure = np.column_stack((-wrench[:, 4], wrench[:, 3])) / wrench[:, 2:3]
-    across = left - right
-    part = np.clip(((pressure - right) * across).sum(axis=1) / (across * across).sum(axis=1), 0.0, 1.0)
+    way = left - right
+    apart = np.linalg.norm(way, axis=1)
+    return ((pressure - right) * way).sum(axis=1) / apart**2, apart
+
+
+def naive(wrench: Array, corners: Array) -> Array:
+    """Split the force by the position of the centre of pressure between the soles' middles, shape (rows, 2) [N]."""
+    part = np.clip(across(wrench, corners)[0], 0.0, 1.0)
     return wrench[:, 2:3] * np.column_stack((part, 1.0 - part))
+
+
+def lateral(wrench: Array, corners: Array, measured: Array) -> dict[str, float]:
+    """Compare the lateral centre of pressure with the one of soles that are loaded in their middles.
+
+    The soles may be loaded off their middles, by half of their width at most: this much the motion leaves open.
+
+    Returns:
+        Correlation `cop_r`; `cop_share`, the part of the motion of the centre of pressure for which the measured split
+        accounts; and the largest difference `cop_off_max_m`.
+    """
+    part, apart = across(wrench, corners)
+    split = measured[:, 0] / measured.sum(axis=1)
+    slope = float(np.polyfit(apart * part, apart * split, 1)[0])
+    off = float(np.abs(apart * (part - split)).max())
+    return {"cop_r": float(np.corrcoef(apart * part, apart * split)[0, 1]), "cop_share": slope, "cop_off_max_m": off}
 
 
 def delay(total: Array, measured: Array, period: float) -> int:
@@ -283,7 +313,11 @@ def run(config: Config, progress: Progress) -> Results:
     reach = config.sole_m[3] - config.sole_m[2]
     apart = float(np.linalg.norm(corners[0, 0].mean(axis=0) - corners[0, 1].mean(axis=0)))
     return Results(
-        findings=_findings(ways, log, lag * h, 0.5 * reach / apart * float(wrench[0, 2])),
+        findings=[
+            *_findings(ways, log, lag * h, 0.5 * reach / apart * float(wrench[0, 2])),
+            Finding("total_err_n", float((measured.sum(axis=1) - wrench[:, 2]).mean())),
+            *(Finding(key, value) for key, value in lateral(wrench, corners, measured).items()),
+        ],
         series={
             "t": Series(t, "s"),
             "measured": Series(measured, "N"),
@@ -298,7 +332,7 @@ def run(config: Config, progress: Progress) -> Results:
 experiment = Case(
     name="icub-forces",
     summary="forces on a walking humanoid's feet from its motion alone, against measured forces (--set data=PATH)",
-    presets={"default": Config()},
+    presets={"default": Config(), "sway": SWAY},
     simulate=run,
 )
 

@@ -1,5 +1,6 @@
 """Forces on feet from motion: statics, what soles share, delays; and the measured walk where it is at hand."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -29,6 +30,20 @@ def test_feet_share_the_weight_evenly_when_the_pressure_is_between_them():
 def test_a_foot_above_the_floor_carries_nothing_wherever_the_pressure_seems_to_be():
     lifted = np.array([[1e-12] * 4, [1.0] * 4])
     np.testing.assert_allclose(icub_forces.share(pressed((0.025, 0.05)), FEET, lifted, 0.1), [0.0, 324.0], atol=1e-3)
+
+
+def test_split_accounts_for_the_pressure_that_soles_loaded_in_their_middles_have():
+    rng = np.random.default_rng(0)
+    split = rng.uniform(0.3, 0.7, 50)
+    corners, measured_n = np.tile(FEET, (50, 1, 1, 1)), 324.0 * np.column_stack((split, 1.0 - split))
+    middle = 0.08 * split - 0.08 * (1.0 - split)
+    within = 0.01 * (2.0 * split - 1.0)  # both soles are loaded as far off their middles
+    for off, share in ((0.0, 1.0), (within, 0.16 / 0.18)):
+        wrench = np.array([pressed((0.025, y)) for y in middle + off])
+        compared = icub_forces.lateral(wrench, corners, measured_n)
+        assert compared["cop_r"] == pytest.approx(1.0)
+        assert compared["cop_share"] == pytest.approx(share)
+        assert compared["cop_off_max_m"] == pytest.approx(np.abs(off).max(), abs=1e-12)
 
 
 def test_standing_still_the_ground_carries_the_weight_below_the_mass_centre():
@@ -79,3 +94,14 @@ def test_measured_forces_of_a_walking_humanoid_are_predicted(tmp_path):
     assert ways["weighed"]["r"] > 0.97
     assert ways["weighed"]["rms_n"] < 24.0
     assert ways["naive"]["r"] < ways["alone"]["r"] < ways["aligned"]["r"] < ways["weighed"]["r"]
+
+
+def test_lateral_pressure_of_a_swaying_humanoid_is_predicted_to_half_a_sole(tmp_path):
+    path = measured("icub_sway.npz")
+    config = msgspec.structs.replace(icub_forces.SWAY, data=str(path))
+    metrics = icub_forces.experiment.run(config, tmp_path, lambda share: None)
+    half_sole = 0.5 * (config.sole_m[3] - config.sole_m[2])
+    assert metrics["cop_r"] > 0.95
+    assert metrics["cop_off_max_m"] < half_sole  # what the motion leaves open
+    assert 0.5 < metrics["cop_share"] < 0.65  # it is used: the split alone would account for all
+    assert metrics["total_err_n"] == pytest.approx(10.1, abs=0.5)  # offsets of the sensors
