@@ -30,7 +30,11 @@ BENT_RAD, MOVING_RAD_S = 0.1, 0.5
 
 
 class Bridge:
-    """Reads the state of a robot from a MuJoCo model and applies torques to its joints."""
+    """Reads the state of a robot from a MuJoCo model and applies torques to its joints.
+
+    Attributes:
+        differences: A line for each link whose masses differ from the robot's.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class Bridge:
         *,
         joints: Mapping[str, str] | None = None,
         feet: Mapping[str, str] | None = None,
+        other_masses: bool = False,
     ) -> None:
         """Map the joints of `robot` to joints of `model`, and compare both.
 
@@ -53,6 +58,8 @@ class Bridge:
             feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name; contact forces on
                 its body are the foot's. None uses sites, geoms and bodies with the names of the feet or their frames,
                 and senses no forces if one is missing.
+            other_masses: True to accept links with masses, centres of mass or inertias unlike the robot file, which
+                the controller goes on assuming.
 
         Raises:
             UnknownName: A joint, or a foot that was named, is not in `model`.
@@ -73,7 +80,7 @@ class Bridge:
         mapped = Mapped(model=model, robot=robot, system=self._system, joints=np.array(numbers), root=self._root)
         data, home = mujoco.MjData(model), robot.standing_state(self._system)
         self.place(data, home)
-        require_same(mapped, data, home)
+        self.differences = require_same(mapped, data, home, other_masses=other_masses)
         self._motors = Motors(mapped, data)
         bent = self._system.integrate(home.q, np.full(self._system.model.nv, BENT_RAD), 1.0)
         moving = np.full(self._system.model.nv, MOVING_RAD_S)

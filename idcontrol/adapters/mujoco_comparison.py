@@ -1,12 +1,13 @@
 """Comparison of a MuJoCo model with the URDF of a robot.
 
 `require_same` compares all that inverse dynamics depends on, and raises at the first difference: gravity, joints,
-masses, and forces that a URDF cannot describe. Damping, dry friction, rotors, joint limits and the ground may differ.
+masses, and forces that a URDF cannot describe. The caller may accept other masses. Damping, dry friction, rotors, joint
+limits and the ground may differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,7 @@ INERTIA_SHARE = 0.3
 """Largest relative difference of rotational inertias about the centre of mass that count as equal."""
 LIGHT_SHARE = 1e-3
 """Share of the robot's mass below which a link is not compared."""
+ACCEPT = "or accept it with Bridge(..., other_masses=True)"
 WAY_ON = "make both files agree, or change the model after the bridge is made to simulate another robot than the URDF's"
 
 
@@ -87,13 +89,14 @@ class Mapped:
         return owner
 
 
-def require_same(mapped: Mapped, data: mujoco.MjData, state: State) -> None:
-    """Compare the model with the robot, both in `state`.
+def require_same(mapped: Mapped, data: mujoco.MjData, state: State, *, other_masses: bool) -> tuple[str, ...]:
+    """Compare the model with the robot, both in `state`; return a line for each link with other masses.
 
     Args:
         mapped: The robot in the model.
         data: Data of the model, forwarded in `state`.
         state: Home pose of the robot, at rest.
+        other_masses: True to accept links with other masses.
 
     Raises:
         InputError: The model and the robot differ.
@@ -103,8 +106,11 @@ def require_same(mapped: Mapped, data: mujoco.MjData, state: State) -> None:
     _require_gravity(mapped)
     _require_joints(mapped, data, ours, state.q)
     _require_tree(mapped)
-    _require_bodies(mapped, data, ours)
+    different = tuple(_different_bodies(mapped, data, ours))
+    if different and not other_masses:
+        raise InputError(f"{different[0]}; {WAY_ON}, {ACCEPT}")
     _require_no_equalities(mapped, data)
+    return different
 
 
 def _require_gravity(mapped: Mapped) -> None:
@@ -181,7 +187,7 @@ def _carrier(model: mujoco.MjModel, joint: int) -> int:
     return -1
 
 
-def _require_bodies(mapped: Mapped, data: mujoco.MjData, ours: pin.Data) -> None:
+def _different_bodies(mapped: Mapped, data: mujoco.MjData, ours: pin.Data) -> Iterator[str]:
     """Compare mass, centre of mass and inertia of the links, in the axes of the URDF's joints."""
     model, owner, light = mapped.model, mapped.owners(), LIGHT_SHARE * mapped.system.mass
     for joint in range(1, mapped.system.model.njoints):
@@ -194,24 +200,23 @@ def _require_bodies(mapped: Mapped, data: mujoco.MjData, ours: pin.Data) -> None
         who = f"{names} of the MuJoCo model and {moved} have"
         largest = max(mass, here.mass)
         if abs(mass - here.mass) > MASS_SHARE * largest + light:
-            raise InputError(
-                f"{who} different masses: {mass:.4g} kg in the model, {here.mass:.4g} kg in the URDF; {WAY_ON}"
-            )
+            yield f"{who} different masses: {mass:.4g} kg in the model, {here.mass:.4g} kg in the URDF"
+            continue
         if largest < light:
             continue
         apart = 1e3 * float(np.linalg.norm(centre - here.lever))
         if apart > 1e3 * CENTRE_M:
-            raise InputError(
+            yield (
                 f"{who} their centres of mass {apart:.0f} mm apart: {_vector(centre)} m in the model, "
-                f"{_vector(here.lever)} m in the URDF, in the joint's axes: other masses, or another zero of the "
-                f"joint; {WAY_ON}"
+                f"{_vector(here.lever)} m in the URDF, in the joint's axes: other masses, or another zero of the joint"
             )
+            continue
         sizes = [float(np.linalg.norm(each, 2)) for each in (inertia - here.inertia, inertia, here.inertia)]
         if sizes[0] > INERTIA_SHARE * max(sizes[1:]) + light * MOVED_M**2:
-            raise InputError(
+            yield (
                 f"{who} different inertias: {_vector(np.linalg.eigvalsh(inertia))} kg m² in the model, "
                 f"{_vector(np.linalg.eigvalsh(here.inertia))} kg m² in the URDF about their principal axes, and "
-                f"{sizes[0]:.2g} kg m² between them; {WAY_ON}"
+                f"{sizes[0]:.2g} kg m² between them"
             )
 
 

@@ -117,6 +117,37 @@ def test_a_model_in_which_names_mean_something_else_is_refused(model, robot, spo
     assert "\n" not in str(refused.value)
 
 
+def merged(model: mujoco.MjModel, robot) -> mujoco.MjModel:
+    """The same robot of other hands: calves twice as heavy, joints and actuators the other way round, gears of 9."""
+    for calf in ("FL_calf", "FR_calf", "RL_calf", "RR_calf"):
+        model.body(calf).mass *= 2.0
+    model.actuator_trnid[:, 0] = model.actuator_trnid[::-1, 0].copy()
+    model.actuator_gear[:, 0] = -9.0
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    return model
+
+
+def test_other_masses_are_named_and_accepted_on_demand(model, robot):
+    with pytest.raises(InputError, match=r"FL_calf .* different masses: .* other_masses=True") as refused:
+        Bridge(merged(model, robot), robot)
+    assert "\n" not in str(refused.value)
+    model = merged(foreign.go1(), robot)
+    bridge, data, tau = Bridge(model, robot, other_masses=True), mujoco.MjData(model), np.linspace(-9.0, 9.0, 12)
+    assert [line.split()[0] for line in bridge.differences] == ["FL_calf", "FR_calf", "RL_calf", "RR_calf"]
+    assert all("different masses" in line for line in bridge.differences)
+    bridge.place(data, robot.standing_state())
+    bridge.actuate(data, tau)
+    mujoco.mj_forward(model, data)
+    joints = [model.joint(name).dofadr[0] for name in robot.system().actuated_names]
+    np.testing.assert_allclose(data.qfrc_actuator[joints], tau)
+
+
+def test_accepted_masses_hide_no_other_axis(model, robot):
+    model.jnt_axis[2] *= -1.0
+    with pytest.raises(InputError, match="another axis"):
+        Bridge(model, robot, other_masses=True)
+
+
 def test_a_robot_whose_base_floats_needs_a_free_joint(robot):
     spec = mujoco.MjSpec()
     body = spec.worldbody.add_body(name="leg")
