@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from idcontrol import controllers
+from idcontrol import controllers, robots
 from idcontrol.contact.soles import Soles
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.settings import InverseSettings
@@ -21,13 +21,17 @@ from idcontrol.experiments.findings import Drawing, Finding, Results, axes, hist
 from idcontrol.loop.simulated import Tick
 from idcontrol.planners.dcm import Steps
 from idcontrol.record import metrics
-from idcontrol.scenes.whole_body import Body, Oscillation, Push, Reach, Walk, WholeBodyConfig, WholeBodyScene
+from idcontrol.scenes.body import Body
+from idcontrol.scenes.motions import Oscillation, Reach, Walk
+from idcontrol.scenes.whole_body import Push, WholeBodyConfig, WholeBodyScene
 from idcontrol.types import TOUCHING_N, Array, Booleans, ContactForces
 
 FALLEN_SHARE: Final = 0.6
-"""A machine whose base is below this share of its height in the home pose has fallen."""
+"""A machine whose base is below this share of the height that its reference asks for has fallen."""
+JUMP_SHARE: Final = 0.25
+"""Largest jump of a torque from tick to tick, relative to its limit, of a machine that is not pushed."""
 SLIPPED_M: Final = 0.02
-"""Largest motion of a standing foot that has not slipped [m]."""
+"""A standing foot has slipped if a corner has moved farther along the ground. Rolling is no slip."""
 DRAWN_EVERY: Final = 20
 """Number of rows of the record per drawn point."""
 LANDING_S: Final = 0.03
@@ -45,7 +49,7 @@ LIFT: Final = WholeBodyConfig(
     begin_s=2.0,
     inverse=RAMPED,
 )
-WALK: Final = WholeBodyConfig(walk=Steps(count=10), lower_m=0.02, com_kp_1_s2=60.0, inverse=RAMPED)
+WALK: Final = WholeBodyConfig(walk=Steps(count=10, reach_m=0.4), lower_m=0.02, com_kp_1_s2=60.0, inverse=RAMPED)
 TROT: Final = WholeBodyConfig(
     robot="go1",
     walk=Steps(
@@ -60,13 +64,19 @@ TROT: Final = WholeBodyConfig(
     foot_kp_1_s2=600.0,
 )
 REACH: Final = WholeBodyConfig(reach=Reach(frame="gripper_left_base_link"), duration_s=4.0)
-PUSH: Final = WholeBodyConfig(push=Push(at_s=0.5), duration_s=3.0, com_kp_1_s2=30.0)
+PUSH: Final = WholeBodyConfig(
+    push=Push(at_s=1.0),
+    duration_s=5.0,
+    com_kp_1_s2=30.0,
+    walk=Steps(single_s=0.35, double_s=0.1, reach_m=0.6),
+    lower_m=0.03,
+)
 
 UNITS: Final = {
     **dict.fromkeys(("com", "com_err", "hand_err", "feet", "gap", "cop", "cop_pred"), "m"),
     **dict.fromkeys(("tau", "moment", "moment_pred"), "N m"),
     **dict.fromkeys(("force", "force_pred"), "N"),
-    **{"t": "s", "trunk_err": "rad", "slip": "m/s", "step_us": "us"},
+    **{"t": "s", "trunk_err": "rad", "slip": "m/s", "slide": "m/s", "step_us": "us"},
 }
 """Units of the channels that have one."""
 
@@ -85,8 +95,8 @@ class Row:
         patch, n = observer.patch, len(body.names)
         touching = np.zeros(patch.size, dtype=np.bool_)
         touching[tick.forces.identity] = np.linalg.norm(tick.forces.force, axis=1) > TOUCHING_N
-        slip, gap = np.zeros(n), np.full(n, np.inf)
-        np.maximum.at(slip, patch, np.where(touching, observer.slip(observer.system.from_pinocchio(state.v)), 0.0))
+        slip, gap, slide = np.zeros(n), np.full(n, np.inf), np.where(touching[:, None], self._slide(state.v), 0.0)
+        np.maximum.at(slip, patch, np.linalg.norm(slide, axis=1))
         np.minimum.at(gap, patch, observer.gap)
         soles = observer.soles(state.q)
         return {
@@ -102,6 +112,7 @@ class Row:
             "feet": [observer.point[patch == foot].mean(axis=0) for foot in range(n)],
             "gap": gap,
             "slip": slip,
+            "slide": slide,
             **wrenches("", tick.forces, soles),
             **wrenches("_pred", command.predicted, soles),
             "demand": DEMANDS.index(command.demand),
@@ -110,6 +121,12 @@ class Row:
             "solved_by": metrics.solver_number(command.solved_by),
             "step_us": 1e6 * tick.controller_s,
         }
+
+    def _slide(self, v: Array) -> Array:
+        """Return the velocities of all contact points along the ground, world axes, shape (k, 2) [m/s]."""
+        corners, k = self._observer.first(self._observer.patch.size), self._observer.patch.size
+        along = (corners.jacobian @ self._observer.system.from_pinocchio(v))[k:].reshape(2, k)
+        return np.asarray(np.einsum("ak,kai->ki", along, corners.axes[:, 1:, :2]))
 
 
 def wrenches(suffix: str, forces: ContactForces | None, soles: Soles) -> dict[str, Array]:
@@ -138,14 +155,16 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
         InputError: The settings do not fit together.
     """
     scene = WholeBodyScene(config)
-    row, lowest = Row(scene.body, scene.robot.contacts(config.mu)), FALLEN_SHARE * scene.body.home.q[2]
+    row, body = Row(scene.body, scene.robot.contacts(config.mu)), scene.body
+    base, com = body.home.q[2], body.system.com(body.home.q)[2]
     rows: list[dict[str, Any]] = []
     steps = scene.duration_s * config.rate_hz
     for tick in scene.ticks():
         rows.append(row(tick))
         if len(rows) % 100 == 0:
             progress(len(rows) / steps)
-        if not tick.after.q[2] > lowest:  # NaN, too
+        asked = rows[-1]["com"][2] + rows[-1]["com_err"][2] - com
+        if not tick.after.q[2] > FALLEN_SHARE * (base + asked):  # NaN, too
             break
     progress(1.0)
     arrays = {key: np.array([each[key] for each in rows], dtype=np.float64) for key in rows[0]}
@@ -168,10 +187,11 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
     config, body, motion = scene.config, scene.body, scene.motion
     ended = len(arrays["t"]) >= scene.duration_s * config.rate_hz - 1.5
     error = np.linalg.norm(arrays["com_err"], axis=1)
-    stands = arrays["stance"] > 0.5
+    stands, patch = arrays["stance"] > 0.5, body.contacts.patch
     share = np.abs(arrays["tau"]) / body.system.effort_limit
-    settles = round(LANDING_S * config.rate_hz)
-    slipped = max(_moved(arrays["feet"][:, i], stands[:, i], settles) for i in range(len(body.names)))
+    slid = arrays["slide"] / config.rate_hz * settled(stands, round(LANDING_S * config.rate_hz))[:, patch, None]
+    slipped = max(_moved(slid[:, k], stands[:, foot]) for k, foot in enumerate(patch))
+    jump = float((np.abs(np.diff(arrays["tau"], axis=0)) / body.system.effort_limit).max(initial=0.0))
     pushed = config.push.at_s is not None
     hand = float(np.linalg.norm(arrays["hand_err"], axis=1).max())
     out = [
@@ -185,6 +205,7 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
         Finding("slip_mean_m_s", float(arrays["slip"][stands].mean())),
         Finding("slipped_m", slipped, holds=slipped < SLIPPED_M),
         Finding("torque_share_max", float(share.max())),
+        Finding("torque_jump_share_max", jump, holds=None if pushed else jump < JUMP_SHARE),
         *(
             Finding(f"demand_{name}_share", float(np.mean(arrays["demand"] == number)))
             for number, name in enumerate(DEMANDS)
@@ -193,12 +214,19 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
     return [*out, *_landings(motion, arrays)] if isinstance(motion, Walk) else out
 
 
-def _moved(foot: Array, stands: Booleans, settles: int) -> float:
-    """Return the largest horizontal motion of a standing foot after the first `settles` rows from touchdown [m]."""
+def settled(stands: Booleans, settles: int) -> Booleans:
+    """True where a foot has stood for more than `settles` rows, shape of `stands`, (rows, n)."""
+    out = stands.copy()
+    for k in range(1, settles + 1):
+        out[k:] &= stands[:-k]
+    return out
+
+
+def _moved(steps: Array, stands: Booleans) -> float:
+    """Return how far a point goes from where it was at touchdown, at most [m], by its steps, shape (rows, 2) [m]."""
     begins = np.flatnonzero(np.diff(stands, prepend=False) & stands)
-    ends = np.flatnonzero(np.diff(stands, append=False) & stands) + 1
-    stances = (foot[min(a + settles, e - 1) : e, :2] for a, e in zip(begins, ends, strict=True))
-    return max((float(np.linalg.norm(at - at[0], axis=1).max()) for at in stances), default=0.0)
+    ways = (np.cumsum(stance, axis=0) for stance in np.split(steps, begins))
+    return max((float(np.linalg.norm(way, axis=1).max()) for way in ways if len(way)), default=0.0)
 
 
 def _landings(walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
@@ -251,6 +279,20 @@ def _rehearsals(preset: WholeBodyConfig) -> Callable[[], Sequence[WholeBodyConfi
     return lambda: [msgspec.structs.replace(preset, controller=name, duration_s=0.01) for name in names]
 
 
+def by_feet(config: WholeBodyConfig) -> WholeBodyConfig:
+    """Let a robot on four feet trot: settings that are those of `WALK` become those of `TROT`."""
+    return config if len(robots.load(config.robot).patches) <= 2 else _exchanged(config, WALK, TROT)
+
+
+def _exchanged(config: Any, old: Any, new: Any) -> Any:
+    """Replace what a configuration has in common with `old` by what `new` has there, except the robot."""
+    if not isinstance(config, msgspec.Struct):
+        return new if config == old else config
+    names = [name for name in config.__struct_fields__ if name != "robot"]
+    parts = {name: _exchanged(*(getattr(each, name) for each in (config, old, new))) for name in names}
+    return msgspec.structs.replace(config, **parts)
+
+
 sway = Case(
     name="sway",
     summary="a humanoid or a quadruped sways over its feet, by whole-body tasks",
@@ -275,11 +317,11 @@ walk = Case(
     name="walk",
     summary="a humanoid walks on its soles, or a quadruped trots, by whole-body tasks",
     presets={"default": WALK, "trot": TROT},
-    simulate=run,
+    simulate=lambda config, progress: run(by_feet(config), progress),
 )
 push = Case(
     name="push",
-    summary="a humanoid or a quadruped is pushed and keeps its balance on standing feet, by whole-body tasks",
+    summary="a humanoid or a quadruped is pushed and keeps its balance, by steps if need be, by whole-body tasks",
     presets={"default": PUSH},
     simulate=run,
 )

@@ -2,17 +2,20 @@
 
 Each file has one concept, from timing through places to joints:
 
-    gait       when each foot stands and swings                      commands   velocity commands, limited waypoints  a
-    command that follows a list of points               base       where the base should be momentum   a base that moves
-    with the reaction of swinging legs   feet       footholds, swings, stance anchors legs       kinematics of one leg
-    and its inverse                 measured   where base and feet are joints     from feet to joints
-    push       how feet push a base that sways balance    optional righting by the stance legs trot       all of them,
-    once per control period                  packing    all their arrays as one argument paper      the original planner
-    of the paper, for comparison stand      nothing but a pose, for robots of any legs
+    gait       when each foot stands and swings                      commands   velocity commands, limited
+    waypoints  a command that follows a list of points               base       where the base should be
+    momentum   a base that moves with the reaction of swinging legs  feet       footholds, swings, stance anchors
+    legs       kinematics of one leg and its inverse                 measured   where base and feet are
+    joints     from feet to joints                                   push       how feet push a base that sways
+    balance    optional righting by the stance legs
+    trot       all of them, once per control period                  packing    all their arrays as one argument
+    paper      the original planner of the paper, for comparison
+    stand      nothing but a pose, for robots of any legs
 
 For machines under whole-body tasks:
 
     dcm        footsteps, and a motion of the centre of mass that standing feet can carry
+    capture    steps that catch a machine which was pushed
 
 For hands that hold a body:
 

@@ -44,6 +44,8 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         double_s: Time of double support between steps.
         height_m: Height of a swing.
         touchdown_m_s: Downward speed of a foot at touchdown.
+        reach_m: How far from its place beside the standing feet a foot may land to catch a machine that was pushed
+            (`idcontrol.planners.capture`); a machine that stands then steps, too. 0 keeps every step in its place.
     """
 
     count: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -56,6 +58,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     double_s: Positive = 0.3
     height_m: Positive = 0.05
     touchdown_m_s: NotNegative = 0.03
+    reach_m: NotNegative = 0.0
 
 
 class Footstep(NamedTuple):
@@ -150,7 +153,8 @@ def zmp_knots(steps: Sequence[Footstep], feet: Array, double_s: float, begin_s: 
         shift, are in the middle of all feet.
     """
     feet = feet[:, :2].copy()
-    times, zmp = [begin_s, steps[0].lift_s - double_s], [feet.mean(axis=0)] * 2
+    times = [begin_s, steps[0].lift_s - double_s if steps else begin_s + double_s]
+    zmp = [feet.mean(axis=0)] * 2
     for step in steps:
         times += [step.lift_s, step.land_s]
         zmp += [np.delete(feet, step.feet, axis=0).mean(axis=0)] * 2
@@ -158,11 +162,23 @@ def zmp_knots(steps: Sequence[Footstep], feet: Array, double_s: float, begin_s: 
     return np.array([*times, times[-1] + double_s]), np.array([*zmp, feet.mean(axis=0)])
 
 
-def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array) -> DcmPlan:
+def dcm_at_knots(times: Array, zmp: Array, omega: float) -> Array:
+    """Return the divergent component at knots of a zero-moment point that rests at the last one, shape of `zmp` [m].
+
+    It is linear in `zmp`, shape (k, ...): the identity gives the weights of the knots, row by row.
+    """
+    xi, decay = zmp.copy(), np.exp(-omega * np.diff(times))
+    for i in reversed(range(len(decay))):
+        ahead = (zmp[i + 1] - zmp[i]) / (times[i + 1] - times[i]) / omega
+        xi[i] = zmp[i] + ahead + (xi[i + 1] - zmp[i + 1] - ahead) * decay[i]
+    return xi
+
+
+def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array, free: Sequence[int] = (1,)) -> DcmPlan:
     """Return the motion whose zero-moment point passes through knots and rests at the last knot.
 
-    The second knot is moved so that the motion begins with the divergent component `dcm`: to start to the left, the
-    zero-moment point first moves to the right.
+    Some knots are moved so that the motion begins with the divergent component `dcm`: to walk off to the left, the
+    zero-moment point first goes to the right.
 
     Args:
         times: Times of knots, increasing, shape (k,) [s].
@@ -170,21 +186,11 @@ def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array) -> 
         omega: ω [1/s].
         com: Centre of mass at the start, shape (2,) [m].
         dcm: Divergent component at the start, shape (2,) [m].
+        free: The knots that are moved, all by the same.
     """
-    decay = np.exp(-omega * np.diff(times))
-
-    def backwards(zmp: Array) -> Array:
-        """Return ξ at all knots."""
-        xi = zmp.copy()
-        for i in reversed(range(len(decay))):
-            ahead = (zmp[i + 1] - zmp[i]) / (times[i + 1] - times[i]) / omega
-            xi[i] = zmp[i] + ahead + (xi[i + 1] - zmp[i + 1] - ahead) * decay[i]
-        return xi
-
-    moved, unit = zmp.copy(), np.zeros_like(zmp)
-    unit[1] = 1.0
-    moved[1] += (dcm - backwards(zmp)[0]) / backwards(unit)[0]  # ξ is linear in the knots
-    xi = backwards(moved)
+    moved, weights = zmp.copy(), dcm_at_knots(times, np.eye(len(times)), omega)[0]
+    moved[list(free)] += (dcm - weights @ zmp) / weights[list(free)].sum()
+    xi, decay = dcm_at_knots(times, moved, omega), np.exp(-omega * np.diff(times))
     slope = np.vstack([np.diff(moved, axis=0) / np.diff(times)[:, None], np.zeros((1, 2))])
     growing = np.vstack([xi[1:] - moved[1:] - slope[:-1] / omega, np.zeros((1, 2))])
     fading, x = np.empty_like(moved), np.array(com, dtype=np.float64)
@@ -221,6 +227,19 @@ def blend(a: Array, b: Array, begin_s: float, end_s: float, t: float) -> Motion:
     T = end_s - begin_s
     s, ds, dds = smooth((t - begin_s) / T)
     return Motion(a + s * (b - a), ds / T * (b - a), dds / T**2 * (b - a))
+
+
+def toward(begin: Motion, goal: Array, begin_s: float, end_s: float, t: float) -> Motion:
+    """Go on from a motion, and come to rest at `goal`, by the polynomial of the fifth degree."""
+    T = end_s - begin_s
+    s = min((t - begin_s) / T, 1.0)
+    way, v, a = goal - begin.value, T * begin.velocity, 0.5 * T**2 * begin.acceleration
+    c3, c4, c5 = 10.0 * way - 6.0 * v - 3.0 * a, 8.0 * v - 15.0 * way + 3.0 * a, 6.0 * way - 3.0 * v - a
+    return Motion(
+        begin.value + s * (v + s * (a + s * (c3 + s * (c4 + s * c5)))),
+        (v + s * (2.0 * a + s * (3.0 * c3 + s * (4.0 * c4 + s * 5.0 * c5)))) / T,
+        (2.0 * a + s * (6.0 * c3 + s * (12.0 * c4 + s * 20.0 * c5))) / T**2,
+    )
 
 
 def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, float]:

@@ -280,6 +280,7 @@ def _summary(robot: Robot, system: System) -> dict[str, Any]:
     q = robot.standing_state(system).q
     floating = robot.description.base == "free-flyer"
     feet = list(zip(robot.spheres, foot_centres(robot, system, q), legs(robot, system), strict=True))
+    by_foot = {name: [corner for corner in feet if corner[0].name == name] for name in robot.patches}
     system.update(q, np.zeros(system.n_velocities))
     return {
         "file": str(robot.path),
@@ -294,13 +295,14 @@ def _summary(robot: Robot, system: System) -> dict[str, Any]:
         **_actuators(robot, names),
         "feet": [
             {
-                "foot": foot.name,
-                "frame": foot.frame,
-                "radius_m": foot.radius_m,
-                "centre_m": centre.tolist(),
-                "joints": [names[i] for i in leg],
+                "foot": name,
+                "frame": corners[0][0].frame,
+                **({"corners": len(corners)} if len(corners) > 1 else {}),
+                "radius_m": corners[0][0].radius_m,
+                "centre_m": np.mean([centre for _, centre, _ in corners], axis=0).tolist(),
+                "joints": [names[i] for i in corners[0][2]],
             }
-            for foot, centre, leg in feet
+            for name, corners in by_foot.items()
         ],
     }
 

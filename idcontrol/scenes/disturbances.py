@@ -328,6 +328,18 @@ def loaded(system: System, share: float) -> System:
     base = model.inertias[1]
     base += pin.Inertia(share * system.mass, base.lever, np.zeros((3, 3)))
     model.inertias[1] = base
+    return _of_model(system, model)
+
+
+def scaled(system: System, factor: float) -> System:
+    """Copy a robot with masses and inertias of all links multiplied by `factor`."""
+    model = system.model.copy()
+    for joint, inertia in enumerate(model.inertias.tolist()):
+        model.inertias[joint] = pin.Inertia(factor * inertia.mass, inertia.lever, factor * inertia.inertia)
+    return _of_model(system, model)
+
+
+def _of_model(system: System, model: pin.Model) -> System:
     return System(
         model,
         actuated=list(system.actuated_names),

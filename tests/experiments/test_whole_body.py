@@ -2,15 +2,21 @@
 
 import msgspec
 import numpy as np
+import pinocchio as pin
 import pytest
 
 from idcontrol import robots
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.experiments import whole_body
-from idcontrol.experiments.whole_body import LIFT, SWAY, TROT, WALK
+from idcontrol.experiments.whole_body import LIFT, PUSH, SQUAT, SWAY, TROT, WALK, by_feet, findings
 from idcontrol.planners.dcm import Steps
 from idcontrol.record.recording import load
-from idcontrol.scenes.whole_body import Body, Reach, Walk, WholeBodyConfig, trunk_frames
+from idcontrol.scenes.body import Body, trunk_frames
+from idcontrol.scenes.disturbances import scaled
+from idcontrol.scenes.motions import Oscillation, Reach, Walk
+from idcontrol.scenes.whole_body import Push, WholeBodyScene
+from idcontrol.sensing import Sensing
+from idcontrol.sensing.disturbance import BiasLevel, NoiseLevel
 from idcontrol.show.view.film import Film
 from idcontrol.types import ContactForces, State
 from tests.parameters import one_fast
@@ -72,9 +78,8 @@ def test_trunk_is_the_base_and_the_torso_that_carries_the_arms(robot, links):
 def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
     """Early, on time and late; a force just after lift-off comes from a foot that grazes the ground."""
     robot = robots.load("talos")
-    config = WholeBodyConfig(walk=ON_SPOT, begin_s=0.5)
-    body = Body(robot, config)
-    walk = Walk(body, config)
+    body = Body(robot, mu=0.6, rate_hz=1000.0)
+    walk = Walk(body, ON_SPOT, begin_s=0.5)
     pressed = ContactForces(
         identity=np.array([0]), force=np.array([[0.0, 0.0, 50.0]]), normal=np.array([[0.0, 0.0, 1.0]])
     )
@@ -95,17 +100,134 @@ def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
     [
         ({"robot": "panda"}, InputError, "needs a floating base and two feet or more"),
         ({"controller": "pid"}, InputError, "takes no tasks"),
-        ({"walk": Steps(count=1, first="middle")}, UnknownName, "middle"),
-        ({"walk": Steps(count=1, together=(("left", "right"),))}, InputError, "another one stands"),
+        ({"sway": Oscillation(), "walk": Steps(count=1, first="middle")}, UnknownName, "middle"),
+        (
+            {"sway": Oscillation(), "walk": Steps(count=1, together=(("left", "right"),))},
+            InputError,
+            "never all feet in one group",
+        ),
+        ({"sensing": Sensing(base="estimated")}, InputError, "sensing.noise alone"),
         ({"plant": "glue"}, UnknownName, "glue"),
         ({"reach": Reach(frame="base_link", through_m=())}, InputError, "has no point"),
         ({"reach": Reach(frame="base_link"), "walk": Steps(count=1)}, InputError, "set walk.count=0"),
+        ({"walk": Steps(count=1)}, InputError, "sway is for a machine that stands"),
+        ({"lower_m": 0.02}, InputError, "lower_m is for a machine that steps"),
+        ({"push": Push(at_s=6.0)}, InputError, "push.at_s takes until 6 s, but the run ends at 6 s"),
+        ({"reach": Reach(frame="base_link", each_s=2.5)}, InputError, "reach takes until 7.5 s"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_in_one_line(tmp_path, changes, error, line):
     with pytest.raises(error, match=line) as refused:
         run(tmp_path / "run", SWAY, **changes)
     assert "\n" not in str(refused.value)
+
+
+def test_machine_on_four_feet_trots_unless_its_settings_say_otherwise():
+    quadruped = msgspec.structs.replace(WALK, robot="go1")
+    assert by_feet(quadruped) == TROT
+    changed = msgspec.structs.replace(quadruped, plant="sap", walk=msgspec.structs.replace(WALK.walk, length_m=0.05))
+    assert (by_feet(changed).plant, by_feet(changed).walk.length_m) == ("sap", 0.05)
+    assert by_feet(changed).walk.together == TROT.walk.together
+    assert by_feet(WALK) == WALK
+
+
+def verdicts(record, **changes):
+    arrays = {name: values.copy() for name, values in record.arrays.items()}
+    for name, change in changes.items():
+        change(arrays[name])
+    scene = WholeBodyScene(msgspec.structs.replace(SWAY, duration_s=0.6))
+    return {finding.key: finding for finding in findings(scene, arrays)}
+
+
+def test_torque_that_jumps_by_half_its_limit_is_no_completed_run(swayed):
+    limit = robots.load("talos").system().effort_limit
+
+    def jump(tau):
+        tau[300:, 3] += 0.5 * limit[3]
+
+    assert verdicts(swayed[1])["torque_jump_share_max"].holds
+    jumped = verdicts(swayed[1], tau=jump)["torque_jump_share_max"]
+    assert jumped.value == pytest.approx(0.5, abs=0.01)
+    assert not jumped.holds
+
+
+def test_sole_that_turns_about_its_centre_has_slipped_with_its_corners(swayed):
+    def turn(slide):
+        slide[100:400, :4] = 0.3 * np.array([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [-1.0, 0.0]])
+
+    twisted = verdicts(swayed[1], slide=turn)["slipped_m"]
+    assert verdicts(swayed[1])["slipped_m"].value < 1e-5
+    assert twisted.value == pytest.approx(0.09, rel=1e-3)  # 0.3 m/s for 0.3 s
+    assert not twisted.holds
+
+
+def test_foot_that_rolls_does_not_slip(tmp_path):
+    metrics = run(tmp_path / "run", SQUAT, robot="go1", duration_s=1.0, sway=Oscillation(centre_m=(0.0, 0.0, -0.16)))
+    record = load(tmp_path / "run").arrays
+    assert record["q"][-1, 2] < 0.6 * record["q"][0, 2]  # lower than a fall from its height, as it is asked
+    assert metrics["fell_at_s"] is None
+    assert np.linalg.norm(record["feet"][-1] - record["feet"][0], axis=1).max() > 3e-3
+    assert metrics["slipped_m"] < 5e-4
+
+
+def test_landed_foot_is_held_by_its_task_until_all_corners_stand():
+    body = Body(robots.load("talos"), mu=0.6, rate_hz=1000.0)
+    place = body.places(body.home.q)[body.feet[0].frame]
+    body.lift(0)
+    body.land(0, place)
+    weights = []
+    for _ in range(30):
+        body.reference()
+        weights.append(body.feet[0].weight.max())
+    assert weights == [1.0] * 20 + [0.0] * 10
+
+
+def test_sole_that_tips_over_its_edge_is_put_flat_again():
+    body = Body(robots.load("talos"), mu=0.6, rate_hz=1000.0)
+    walk = Walk(body, Steps(reach_m=0.5))
+    q = body.home.q.copy()
+    q[7 + 4] += 0.05  # the left ankle pitches
+    walk(State(t=0.5, q=q, v=body.home.v))
+    assert [foot.weight.max() for foot in body.feet] == [1.0, 0.0]
+    walk(State(t=0.501, q=body.home.q, v=body.home.v))
+    assert [foot.weight.max() for foot in body.feet] == [0.0, 0.0]
+
+
+def test_planner_and_controller_sense_what_the_plant_does_not_do():
+    bias, noise = BiasLevel(attitude_rad=0.01), NoiseLevel(joint_rad_s=1e-3)
+    scene = WholeBodyScene(msgspec.structs.replace(SWAY, robot="go1", sensing=Sensing(bias=bias, noise=noise)))
+    tick = next(scene.ticks())
+    assert pin.log3(pin.Quaternion(tick.sensed.q[3:7]).matrix()) @ [0.0, 0.0, 1.0] == pytest.approx(0.0, abs=1e-9)
+    assert np.linalg.norm(pin.log3(pin.Quaternion(tick.sensed.q[3:7]).matrix())) == pytest.approx(0.01)
+    assert 0.0 < np.abs(tick.sensed.v[6:] - tick.state.v[6:]).max() < 1e-2
+
+
+def test_wrong_masses_scale_all_dynamics_of_the_plant():
+    system = robots.load("go1").system()
+    heavier, q = scaled(system, 1.03), robots.load("go1").standing_state(system).q
+    v = np.linspace(-0.5, 0.5, system.n_velocities)
+    for each in (system, heavier):
+        each.update(q, v)
+    np.testing.assert_allclose(heavier.M, 1.03 * system.M, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(heavier.bias, 1.03 * system.bias, rtol=1e-12, atol=1e-12)
+    assert heavier.mass == pytest.approx(1.03 * system.mass)
+
+
+def test_push_adds_the_same_speed_to_heavy_and_light_machines():
+    talos = WholeBodyScene(PUSH)
+    assert np.linalg.norm(np.array([0.0, 0.22, 0.0]) * talos.body.system.mass) == pytest.approx(20.0, abs=0.2)
+    for robot in ("talos", "g1"):
+        plant = WholeBodyScene(msgspec.structs.replace(PUSH, robot=robot)).plant
+        np.testing.assert_allclose(plant.velocity, [0.0, 0.22, 0.0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("angle", range(0, 360, 60))
+def test_humanoid_survives_a_push_of_40_n_s_by_stepping(tmp_path, angle):
+    impulse = (40.0 * np.cos(np.radians(angle)), 40.0 * np.sin(np.radians(angle)), 0.0)
+    metrics = run(tmp_path / "run", PUSH, push=Push(at_s=1.0, impulse_n_s=impulse))
+    assert metrics["fell_at_s"] is None
+    assert metrics["com_err_end_m"] < 0.02
 
 
 @pytest.mark.slow

@@ -351,3 +351,11 @@ def test_every_robot_that_comes_along_is_fit(name):
     assert report.problems == ()
     assert report.robot == name
     assert len(report.summary["joints"]) == {"arm": 11, "bolt": 6, "g1": 29, "panda": 9, "talos": 32}.get(name, 12)
+
+
+def test_feet_of_a_summary_are_soles_with_their_corners_or_points():
+    sole, point = (robots.check(name).summary["feet"] for name in ("talos", "go1"))
+    assert [(foot["foot"], foot["corners"]) for foot in sole] == [("left", 4), ("right", 4)]
+    assert [foot["centre_m"][1] for foot in sole] == pytest.approx([0.085, -0.085], abs=1e-9)
+    assert len(point) == 4
+    assert "corners" not in point[0]

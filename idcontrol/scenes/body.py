@@ -1,0 +1,194 @@
+"""The body of a machine that is moved by whole-body tasks: its tasks, and which of its feet stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+
+from idcontrol import robots
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.dynamics.system import System
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.planners import dcm
+from idcontrol.planners.dcm import Steps
+from idcontrol.tasks import CoM, Frame, Posture, Task
+from idcontrol.types import Array, ContactForces, Reference, State
+
+LANDED_S: Final = 0.02
+"""Time after touchdown in which the task of a foot holds it where it landed [s]."""
+
+
+def turned(yaw: float) -> Array:
+    """Return the rotation about the vertical by an angle [rad], shape (3, 3)."""
+    return np.asarray(pin.exp3(np.array([0.0, 0.0, yaw])))
+
+
+def trunk_frames(system: System, contacts: SphereContacts) -> tuple[str, ...]:
+    """Return the links to keep upright: the base, and the torso if joints separate it from the base.
+
+    The torso is the link, going outwards from the base, at which the heaviest limb without a foot branches off.
+    """
+    model = system.model
+    walking = {int(j) for joint in contacts.mounting()[0] for j in model.supports[int(joint)]}
+    data = model.createData()
+    pin.computeSubtreeMasses(model, data)
+
+    def limbs(joint: int) -> list[int]:
+        return [int(child) for child in model.children[joint] if int(child) not in walking]
+
+    torso = max(limbs(1), key=lambda child: data.mass[child], default=1)
+    while len(limbs(torso)) == 1:
+        (torso,) = limbs(torso)
+    joints = (1, torso) if limbs(torso) and torso != 1 else (1,)
+    bodies = [frame for frame in model.frames if frame.type == pin.BODY]
+    return tuple(next(str(frame.name) for frame in bodies if frame.parentJoint == joint) for joint in joints)
+
+
+class Body:
+    """The tasks of a machine, and the stance of its n feet.
+
+    Attributes:
+        names: Names of the feet.
+        home: State in the home pose.
+        contacts: Corners of its feet, on a separate system.
+        com: Task on the centre of mass.
+        trunk: Tasks on the orientations of base and torso.
+        feet: Tasks on the feet; without weight while a foot stands.
+        hand: Task on the position of a hand; None if no hand moves.
+        centre: Centre of each foot's corners in its frame, shape (n, 3) [m].
+        stance: True for feet in stance, shape (n,).
+        to_liftoff: Time until each foot leaves the ground, shape (n,) [s]; inf without a planned liftoff.
+    """
+
+    def __init__(
+        self,
+        robot: robots.Robot,
+        *,
+        mu: float,
+        rate_hz: float,
+        com_kp_1_s2: float = 100.0,
+        foot_kp_1_s2: float = 300.0,
+        hand: str | None = None,
+    ) -> None:
+        """Make the tasks of `robot`.
+
+        Args:
+            robot: The machine.
+            mu: Friction of the ground.
+            rate_hz: Rate of the control loop.
+            com_kp_1_s2: Stiffness of the task on the centre of mass.
+            foot_kp_1_s2: Stiffness of the task on a foot in the air.
+            hand: Frame of a hand to be moved.
+
+        Raises:
+            InputError: The robot has no floating base or fewer than two feet.
+        """
+        self.names = robot.patches
+        if robot.description.base != "free-flyer" or len(self.names) < 2:
+            raise InputError(f"robot {robot.name!r} needs a floating base and two feet or more; take talos, g1 or go1")
+        self.contacts = robot.contacts(mu)
+        self.system, self.home = self.contacts.system, robot.standing_state(self.contacts.system)
+        patch, n = self.contacts.patch, len(self.names)
+        frames = [robot.spheres[int(np.flatnonzero(patch == i)[0])].frame for i in range(n)]
+        offsets = np.array([sphere.offset_m for sphere in robot.spheres])
+        self._corners = [offsets[patch == i] for i in range(n)]
+        self.centre = np.array([corners.mean(axis=0) for corners in self._corners])
+        self.com = CoM(kp=com_kp_1_s2)
+        self.trunk = tuple(Frame(name, "orientation") for name in trunk_frames(self.system, self.contacts))
+        self.feet = tuple(
+            Frame(
+                frame,
+                "pose" if np.count_nonzero(patch == i) > 1 else "position",
+                kp=foot_kp_1_s2,
+                weight=0.0,
+            )
+            for i, frame in enumerate(frames)
+        )
+        self.hand = None if hand is None else Frame(hand, "position")
+        self._h, self._held = 1.0 / rate_hz, robot.standing_reference()
+        self.stance = np.ones(n, dtype=np.bool_)
+        self._since, self.to_liftoff = np.full(n, np.inf), np.full(n, np.inf)
+
+    def groups(self, walk: Steps) -> list[tuple[int, ...]]:
+        """Return the groups of feet that step together, in order.
+
+        Raises:
+            UnknownName: The foot does not exist.
+            InputError: A foot is in two groups, or a group includes all feet.
+        """
+        groups = [(name,) for name in self.names] if walk.together is None else list(walk.together)
+        # by default the foot on the side of the motion begins, so that feet do not approach each other
+        right = (walk.sideways_m, walk.turn_rad) < (0.0, 0.0)
+        first = self.names[1 if right else 0] if walk.first is None else walk.first
+        stepping = [name for group in groups for name in group]
+        for name in (*stepping, first):
+            if name not in self.names:
+                raise UnknownName("foot", name, self.names)
+        if len(set(stepping)) < len(stepping) or any(len(group) >= len(self.names) for group in groups):
+            raise InputError(f"walk.together: name each foot once and never all feet in one group; it is {groups}")
+        begin = next((i for i, group in enumerate(groups) if first in group), 0)
+        return [tuple(map(self.names.index, group)) for group in (*groups[begin:], *groups[:begin])]
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Return all tasks for the controller."""
+        hand = () if self.hand is None else (self.hand,)
+        return (self.com, *self.trunk, *self.feet, *hand, Posture(kp=30.0, weight=1e-6))
+
+    def corners(self, q: Array, feet: Sequence[int]) -> Array:
+        """Return where the corners of some feet are on the ground in configuration `q`, shape (k, 2) [m]."""
+        places = self.places(q)
+        return np.vstack([[places[self.feet[i].frame].act(at)[:2] for at in self._corners[i]] for i in feet])
+
+    def moving_com(self, state: State) -> dcm.Motion:
+        """Return place and velocity of the centre of mass, horizontally; the acceleration is zero."""
+        data = self.system.scratch
+        pin.centerOfMass(self.system.model, data, state.q, state.v)
+        return dcm.Motion(data.com[0][:2].copy(), data.vcom[0][:2].copy(), np.zeros(2))
+
+    def places(self, q: Array) -> dict[str, Any]:
+        """Return the placements of trunk and feet by frame, ``pinocchio.SE3``, in configuration `q`."""
+        model, data = self.system.model, self.system.scratch
+        pin.framesForwardKinematics(model, data, q)
+        return {task.frame: data.oMf[self.system.frame(task.frame)].copy() for task in (*self.trunk, *self.feet)}
+
+    def follow(self, task: CoM | Frame, place: Any, velocity: Array, acceleration: Array) -> None:
+        """Set a task to a motion; controllers use the mean velocity over the period that ends at an instant."""
+        task.set(place, velocity - 0.5 * self._h * acceleration, acceleration)
+
+    def lift(self, foot: int) -> None:
+        """Let a foot leave the ground."""
+        self.stance[foot], self._since[foot], self.to_liftoff[foot] = False, np.inf, np.inf
+        self.feet[foot].weight = 1.0
+
+    def land(self, foot: int, place: Any) -> None:
+        """Let a foot stand from this instant on, where it is.
+
+        Its task holds it until all of its corners carry load: otherwise the posture would pull the leg meanwhile.
+        """
+        self.stance[foot], self._since[foot] = True, -self._h
+        still = np.zeros(3 if self.feet[foot].kind == "position" else 6)
+        self.follow(self.feet[foot], place.translation if self.feet[foot].kind == "position" else place, still, still)
+
+    def pressed(self, forces: ContactForces | None) -> Array:
+        """Return the sensed vertical force on each foot, shape (n,) [N]; zero without contact."""
+        load = np.zeros(len(self.names))
+        if forces is not None:
+            load[forces.identity] = forces.force[:, 2]
+        return load
+
+    def reference(self) -> Reference:
+        """Return the home pose and the stance feet, one period after the last call."""
+        self._since += self._h
+        for foot in np.flatnonzero(self.stance & (np.abs(self._since - LANDED_S) < 0.5 * self._h)):
+            self.feet[foot].weight = 0.0
+        stance = {
+            "stance": self.stance.copy(),
+            "since_touchdown": self._since.copy(),
+            "to_liftoff": self.to_liftoff.copy(),
+        }
+        return msgspec.structs.replace(self._held, **stance)

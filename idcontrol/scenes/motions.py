@@ -1,0 +1,306 @@
+"""Motions of a `Body`: it stands and sways, or walks. A motion is a planner for `idcontrol.loop.simulated.ticks`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+from scipy.interpolate import CubicSpline
+
+from idcontrol.config.configuration import Positive
+from idcontrol.planners import capture, dcm
+from idcontrol.planners.dcm import Steps
+from idcontrol.scenes.body import Body, turned
+from idcontrol.types import Array, Reference, State
+
+TOUCH_SHARE: Final = 0.02
+"""A foot has landed when the force on it exceeds this share of the weight."""
+EARLIEST: Final = 0.5
+"""Share of a swing before which no force counts as touchdown, as the foot may still graze the ground at liftoff."""
+LEAVES_M: Final = 0.02
+"""Distance of the divergent component of motion from its path at which steps are placed anew [m]."""
+SURE: Final = 0.9
+"""Part of the soles, about their middle, on which a divergent component is caught without a step."""
+TIPS_RAD: Final = 0.01
+"""A sole that stands and is tilted by more tips over an edge [rad]."""
+BESIDE_M: Final = 0.02
+"""Feet that stand farther than this from where they should be, beside each other, take one more step [m]."""
+
+
+class Oscillation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A motion of the centre of mass relative to the home pose, ``centre + amplitude sin 2πft``.
+
+    Attributes:
+        amplitude_m: Amplitude along x, y and z.
+        centre_m: Centre of the oscillation.
+        frequency_hz: Frequency of the oscillation.
+        ramp_s: Time in which the motion builds up from rest.
+    """
+
+    amplitude_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    centre_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    frequency_hz: Positive = 0.5
+    ramp_s: Positive = 1.0
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A hand moves through points, smoothly and from rest to rest.
+
+    Attributes:
+        frame: Frame of the hand; null for no motion.
+        through_m: The points relative to the hand in the home pose, world axes.
+        each_s: Mean time from point to point.
+    """
+
+    frame: str | None = None
+    through_m: tuple[tuple[float, float, float], ...] = ((0.15, 0.0, 0.15), (0.2, 0.1, 0.25), (0.0, 0.0, 0.0))
+    each_s: Positive = 1.2
+
+
+class Stand:
+    """A planner: all feet stand, the centre of mass oscillates, and a hand may move through points."""
+
+    def __init__(self, body: Body, sway: Oscillation, reach: Reach) -> None:
+        """Sway `body`, and let its hand reach if it has one.
+
+        Raises:
+            UnknownName: The hand is no frame of the robot.
+        """
+        self._body, self._sway, self._start = body, sway, body.system.com(body.home.q)
+        for task in body.trunk:
+            task.set(body.places(body.home.q)[task.frame])
+        if body.hand is not None:
+            body.system.frame(body.hand.frame)
+            hand = body.system.scratch.oMf[body.system.frame(body.hand.frame)].translation
+            points = hand + np.array([(0.0, 0.0, 0.0), *reach.through_m])
+            self._way, self._reach_s = (
+                CubicSpline(np.linspace(0.0, 1.0, len(points)), points),
+                len(reach.through_m) * reach.each_s,
+            )
+
+    def __call__(self, state: State) -> Reference:
+        """Set centre of mass and hand for this instant."""
+        own, body = self._sway, self._body
+        r, dr, ddr = dcm.smooth(state.t / own.ramp_s)
+        dr, ddr = dr / own.ramp_s, ddr / own.ramp_s**2
+        w = 2.0 * np.pi * own.frequency_hz
+        amplitude, sin, cos = np.array(own.amplitude_m), np.sin(w * state.t), np.cos(w * state.t)
+        x, dx, ddx = np.array(own.centre_m) + amplitude * sin, w * amplitude * cos, -(w**2) * amplitude * sin
+        body.follow(body.com, self._start + r * x, dr * x + r * dx, ddr * x + 2.0 * dr * dx + r * ddx)
+        if body.hand is not None:
+            s, ds, dds = dcm.smooth(state.t / self._reach_s)
+            ds, dds, way = ds / self._reach_s, dds / self._reach_s**2, self._way
+            body.follow(body.hand, way(s), ds * way(s, 1), ds**2 * way(s, 2) + dds * way(s, 1))
+        return body.reference()
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A touchdown.
+
+    Attributes:
+        foot: The foot.
+        late_s: Delay of the sensed touchdown after the plan [s].
+        off_m: Distance of the foot's centre from its planned position [m].
+    """
+
+    foot: int
+    late_s: float
+    off_m: float
+
+
+class Walk:
+    """A planner: steps, with a motion of the centre of mass that stance feet can support (`idcontrol.planners.dcm`).
+
+    A foot in the air follows its path, and goes on downwards until a force is sensed on it; then it stands. If the
+    steps have a reach, they are placed anew where the measured centre of mass leaves its path
+    (`idcontrol.planners.capture`). A machine that stands takes steps when its soles do not suffice, and one more where
+    its feet are not beside each other.
+
+    Attributes:
+        steps: The steps; more are added as they are needed.
+        plan: The horizontal motion of the centre of mass.
+        landings: The touchdowns so far.
+        caught: Number of times that steps were placed anew.
+        end_s: Time at which the walk comes to rest [s].
+    """
+
+    def __init__(self, body: Body, walk: Steps, *, begin_s: float = 1.0, lower_m: float = 0.0) -> None:
+        """Plan the walk from the home pose, which faces along the x axis.
+
+        Args:
+            body: What walks.
+            walk: The steps.
+            begin_s: Time before the first step, in which the load shifts [s].
+            lower_m: How far the centre of mass is lowered in this time [m].
+
+        Raises:
+            UnknownName: `walk.first` is not a foot of the robot.
+        """
+        self._body, self._walk, self._home = body, walk, body.places(body.home.q)
+        self._feet, self._groups = self._centres(self._home), body.groups(walk)
+        self.steps = dcm.footsteps(walk, self._feet, self._groups, begin_s)
+        shift = min(walk.double_s, 0.5 * begin_s)
+        times, zmp = dcm.zmp_knots(self.steps, self._feet, shift, 0.0)
+        *zmp[0], height = start = body.system.com(body.home.q)
+        self._heights, self._lowered_s = (np.array(height), np.array(height - lower_m)), begin_s - shift
+        omega = float(np.sqrt(dcm.GRAVITY / self._heights[1]))
+        self.plan = dcm.dcm_plan(times, zmp, omega, start[:2], start[:2])
+        self.end_s = float(times[-1]) + dcm.SETTLE_S
+        self.landings: list[Landing] = []
+        self.caught, self._tipped = 0, set[int]()
+        self._done, self._starts, self._ways = 0, dict[int, Any](), dict[int, tuple[float, dcm.Motion]]()
+
+    def __call__(self, state: State) -> Reference:
+        """Set all tasks for this instant."""
+        body, t = self._body, state.t
+        if self._walk.reach_m > 0.0:
+            self._catch(state)
+        ahead, up = dcm.com_at(self.plan, t), dcm.blend(*self._heights, 0.0, self._lowered_s, t)
+        body.follow(body.com, *(np.append(xy, z) for xy, z in zip(ahead, up, strict=True)))
+        yaw, rate, turning = dcm.heading_at(self.steps, self._feet, t)
+        spin = np.array([0.0, 0.0, 1.0])
+        for task in body.trunk:
+            body.follow(task, turned(yaw) @ self._home[task.frame].rotation, rate * spin, turning * spin)
+        if self._done < len(self.steps):
+            self._step(state, self.steps[self._done])
+        return body.reference()
+
+    def _catch(self, state: State) -> None:
+        """Go on from the measured centre of mass if it has left its path."""
+        self._flatten(state)
+        com, t, omega = self._body.moving_com(state), state.t, self.plan.omega
+        planned, ahead = dcm.com_at(self.plan, t), self.steps[self._done :]
+        off = com.value - planned.value + (com.velocity - planned.velocity) / omega
+        if ahead and t >= ahead[0].land_s - capture.LAST_S:
+            return
+        if np.linalg.norm(off) < LEAVES_M:
+            if not ahead and t > self.plan.begin[-1] and (closing := self._closing(state)):
+                self._go_on(self._best([closing], state, com), t)
+            return
+        feet = self._centres(self._body.places(state.q))
+        if ahead and ((going := self._best([ahead], state, com)).missing == 0.0 or self._starts):
+            self._go_on(going, t)
+            return
+        if not ahead:
+            soles = self._body.corners(state.q, range(len(feet)))
+            centre = soles.mean(axis=0)
+            if (leant := capture.leant(feet, centre + SURE * (soles - centre), self.plan, t, com)) is not None:
+                self.plan = leant
+                return
+        orders = [self._groups[k:] + self._groups[:k] for k in range(len(self._groups))]
+        walks = [capture.on_the_spot(self._walk, feet, order, t + capture.STARTS_S) for order in orders]
+        self._go_on(self._best([*walks, *([ahead] if ahead else [])], state, com), t)
+
+    def _flatten(self, state: State) -> None:
+        """Put soles that tip over an edge back onto the ground."""
+        body, frames = self._body, self._body.places(state.q)
+        feet = self._centres(frames)
+        for foot in np.flatnonzero(body.stance):
+            task, frame = body.feet[foot], frames[body.feet[foot].frame]
+            flat = turned(feet[foot, 2]) @ self._home[task.frame].rotation
+            if task.kind == "pose" and np.linalg.norm(pin.log3(flat.T @ frame.rotation)) > TIPS_RAD:
+                at = frame.act(body.centre[foot])
+                at[2] = self._home[task.frame].act(body.centre[foot])[2]
+                body.follow(task, pin.SE3(flat, at - flat @ body.centre[foot]), np.zeros(6), np.zeros(6))
+                task.weight = 1.0
+                self._tipped.add(int(foot))
+            elif foot in self._tipped:
+                task.weight = 0.0
+                self._tipped.remove(int(foot))
+
+    def _best(self, walks: Sequence[list[dcm.Footstep]], state: State, com: dcm.Motion) -> capture.Caught:
+        """Return the walk that catches most, with the least effort, with its steps placed anew."""
+        body, feet, found = self._body, self._centres(self._body.places(state.q)), []
+        for steps in walks:
+            standing = [foot for foot in range(len(feet)) if foot not in steps[0].feet]
+            soles = body.corners(state.q, standing)
+            centre = soles.mean(axis=0)
+            ground = capture.Ground(feet, centre + SURE * (soles - centre), self._feet)
+            found.append(capture.caught(steps, ground, self._walk, self.plan, state.t, com))
+        return min(found, key=lambda one: (one.missing, one.effort))
+
+    def _go_on(self, caught: capture.Caught, t: float) -> None:
+        """Take the steps from the present one on, and the motion; feet in the air change their ways."""
+        for foot in self._starts:
+            step = self.steps[self._done]
+            self._ways[foot] = t, self._way(foot, step.places[step.feet.index(foot)], step, t)
+        self.steps[self._done :], self.plan = caught.steps, caught.plan
+        self.caught += 1
+
+    def _closing(self, state: State) -> list[dcm.Footstep]:
+        """Return the step that brings the feet beside each other again; none where they are."""
+        feet, home = self._centres(self._body.places(state.q)), self._feet
+        group = self._groups[len(self.steps) % len(self._groups)]
+        others = [foot for foot in range(len(feet)) if foot not in group]
+        middle, beside = feet[others].mean(axis=0), home - home[others].mean(axis=0)
+        places = np.array([dcm.compose(middle, beside[foot]) for foot in group])
+        if np.abs(places - feet[list(group)])[:, :2].max() < BESIDE_M:
+            return []
+        lift = state.t + self._walk.double_s
+        return [dcm.Footstep(group, lift, lift + self._walk.single_s, places)]
+
+    def _step(self, state: State, step: dcm.Footstep) -> None:
+        """Announce, begin or continue a step, which ends when all of its feet have landed."""
+        body, t = self._body, state.t
+        if t < step.lift_s:
+            body.to_liftoff[list(step.feet)] = step.lift_s - t
+            return
+        here, load = body.places(state.q), body.pressed(state.forces)
+        if not self._starts:
+            for foot in step.feet:
+                start = self._starts[foot] = here[body.feet[foot].frame]
+                still = np.zeros(2)
+                self._ways[foot] = step.lift_s, dcm.Motion(start.act(body.centre[foot])[:2], still, still)
+                body.lift(foot)
+        enough = TOUCH_SHARE * body.system.mass * dcm.GRAVITY
+        for foot, place in zip(step.feet, step.places, strict=True):
+            if foot not in self._starts:
+                continue
+            if t > step.lift_s + EARLIEST * (step.land_s - step.lift_s) and load[foot] > enough:
+                off = float(np.linalg.norm(self._centres(here)[foot, :2] - place[:2]))
+                self.landings.append(Landing(foot, t - step.land_s, off))
+                body.land(foot, here[body.feet[foot].frame])
+                del self._starts[foot]
+            else:
+                self._swing(foot, place, step, t)
+        if not self._starts:
+            self._done += 1
+            if self._walk.reach_m > 0.0 and t > step.land_s and self._done < len(self.steps):
+                later = self.steps[self._done].land_s + t - step.land_s
+                self.steps[self._done :] = capture.retimed(self.steps[self._done :], later, t)
+
+    def _way(self, foot: int, place: Array, step: dcm.Footstep, t: float) -> dcm.Motion:
+        """Return the way of a foot in the air, horizontally: to rest at `place`, from where that was set."""
+        since, begin = self._ways[foot]
+        return dcm.toward(begin, place[:2], since, step.land_s, t)
+
+    def _swing(self, foot: int, place: Array, step: dcm.Footstep, t: float) -> None:
+        """Set the task of a foot in the air that moves to `place`."""
+        body, start = self._body, self._starts[foot]
+        centre = body.centre[foot]
+        angle = pin.log3(start.rotation.T @ turned(place[2]) @ self._home[body.feet[foot].frame].rotation)
+        turn = dcm.blend(np.zeros(3), angle, step.lift_s, step.land_s, t)
+        rotation = start.rotation @ pin.exp3(turn.value)
+        spin, spin_up = start.rotation @ turn.velocity, start.rotation @ turn.acceleration
+        z = dcm.swing_height(self._walk, step, t)
+        x, v, a = (np.append(xy, up) for xy, up in zip(self._way(foot, place, step, t), z, strict=True))
+        x[2] += start.act(centre)[2]
+        arm = -rotation @ centre  # converts the sole's centre to the frame's origin
+        v = v + np.cross(spin, arm)
+        a = a + np.cross(spin_up, arm) + np.cross(spin, np.cross(spin, arm))
+        if body.feet[foot].kind == "position":
+            body.follow(body.feet[foot], x + arm, v, a)
+        else:
+            body.follow(body.feet[foot], pin.SE3(rotation, x + arm), np.append(v, spin), np.append(a, spin_up))
+
+    def _centres(self, frames: dict[str, Any]) -> Array:
+        """Return the centres of all feet, x, y, and how far they are turned from the home pose, shape (n, 3)."""
+        body = self._body
+        centres = [frames[task.frame].act(at)[:2] for task, at in zip(body.feet, body.centre, strict=True)]
+        turns = [frames[task.frame].rotation @ self._home[task.frame].rotation.T for task in body.feet]
+        return np.column_stack([centres, [np.arctan2(turn[1, 0], turn[0, 0]) for turn in turns]])

@@ -1,0 +1,189 @@
+"""Steps that catch a machine which was pushed: where and when its divergent component of motion demands.
+
+With the zero-moment point p at rest the component runs away from it, ``ξ(T) = p + (ξ - p) e^{ωT}``; the machine comes
+to rest if p follows. A machine leans on the edge of its soles as far as that suffices, and steps to where it does not
+(Koolen, de Boer, Rebula, Goswami & Pratt 2012, Capturability-based analysis and control of legged locomotion).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.planners.dcm import DcmPlan, Footstep, Motion, Steps, compose, dcm_at_knots, dcm_plan, zmp_knots
+from idcontrol.types import Array
+
+SOONEST: Final = 0.75
+"""Least time of a step that is taken sooner, relative to the one on one foot."""
+LAST_S: Final = 0.1
+"""Time before a landing in which it is not moved any more [s]."""
+SOONER_S: Final = 0.02
+"""Differences of the times of landing that are compared [s]."""
+APART: Final = 0.8
+"""Least distance of two feet along the line between them at home, relative to the distance there."""
+LEANS_S: Final = (0.2, 0.4, 0.7, 1.0)
+"""Times that a machine which was pushed may lean on the edge of its soles [s]."""
+RETURNS_S: Final = 0.4
+"""Time in which its zero-moment point then returns [s]."""
+STARTS_S: Final = 0.05
+"""Time in which a foot is unloaded before a step that was not planned [s]."""
+HURRY_M_S: Final = 1.0
+"""A step lands sooner if it is shorter by this for each second [m/s]."""
+SLIGHT_M: Final = 0.002
+"""A smaller part of the divergent component need not be caught [m]."""
+
+
+class Ground(NamedTuple):
+    """What a machine stands on while it takes a step.
+
+    Attributes:
+        feet: Places of the n feet, shape (n, 3).
+        corners: Contact points that stay on the ground during the next step, shape (k, 2) [m].
+        home: Places of the feet in the home pose, shape (n, 3).
+    """
+
+    feet: Array
+    corners: Array
+    home: Array
+
+
+class Caught(NamedTuple):
+    """Steps, and a motion of the centre of mass, that go on from a measured state.
+
+    Attributes:
+        steps: The steps from the next one, or the one in the air, on.
+        plan: The motion.
+        missing: Divergent component beyond `SLIGHT_M` that neither soles nor steps catch [m].
+        effort: Length by which the next step moves, and more for one that lands sooner [m].
+    """
+
+    steps: list[Footstep]
+    plan: DcmPlan
+    missing: float
+    effort: float
+
+
+def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t: float, com: Motion) -> Caught:
+    """Place the next steps so that they catch the centre of mass: where and when its divergent component demands.
+
+    The zero-moment point moves within the sole. The next landing moves by the error that remains, and all later ones by
+    the same (Englsberger, Ott & Albu-Schäffer 2015). The error grows until then by ``e^{ωt}``, so it also lands sooner
+    (Khadiv, Herzog, Moosavian & Righetti 2020, Walking control based on step timing adaptation).
+
+    Args:
+        steps: The steps from the next one, or the one in the air, on.
+        ground: What the machine stands on.
+        walk: Provides the times of a walk and the reach.
+        plan: Provides ω.
+        t: Now [s].
+        com: The measured centre of mass, shape (2,); its acceleration is not used.
+    """
+    dcm, best = com.value + com.velocity / plan.omega, (np.inf, np.inf)
+    latest, soonest = steps[0].land_s, max(min(steps[0].lift_s, t + STARTS_S) + SOONEST * walk.single_s, t + LAST_S)
+    for land_s in np.arange(latest, min(soonest, latest) - 1e-9, -SOONER_S):
+        timed = retimed(steps, float(land_s), t)
+        times, zmp = _knots_from(timed, ground.feet, walk.double_s, t)
+        weights, stands = dcm_at_knots(times, np.eye(len(times)), plan.omega)[0], times <= land_s
+        share, centre = weights[stands].sum(), zmp[stands][-1]
+        error = dcm - weights @ zmp
+        error = error - share * (closest(ground.corners, centre + error / share) - centre)
+        aside = _knots_from(moved_by(timed, np.array([1.0, 0.0])), ground.feet, walk.double_s, t)[1]
+        gain = weights @ (aside - zmp)[:, 0]
+        shift = _allowed(error / gain, timed[0], ground, walk.reach_m)
+        missing = float(np.linalg.norm(error - gain * shift))
+        # a component that is missed counts first, then a long step, then a hurried one
+        cost = max(missing - SLIGHT_M, 0.0), float(np.linalg.norm(shift)) + HURRY_M_S * (latest - land_s)
+        if cost < best:
+            best, chosen, free = cost, moved_by(timed, shift), np.flatnonzero(stands).tolist()
+    times, zmp = _knots_from(chosen, ground.feet, walk.double_s, t)
+    return Caught(chosen, dcm_plan(times, zmp, plan.omega, com.value, dcm, free), *best)
+
+
+def on_the_spot(walk: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begin_s: float) -> list[Footstep]:
+    """Let each group of feet step once where it stands, from `begin_s` on."""
+    lifts = [begin_s + k * (walk.single_s + walk.double_s) for k in range(len(groups))]
+    return [
+        Footstep(group, lift, lift + walk.single_s, feet[list(group)])
+        for group, lift in zip(groups, lifts, strict=True)
+    ]
+
+
+def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> DcmPlan | None:
+    """Return the motion that brings a machine that stands to rest amid its feet; None if its soles do not suffice.
+
+    Args:
+        feet: Places of the n feet, shape (n, 3).
+        corners: Corners of the soles, shape (k, 2) [m].
+        plan: Provides ω.
+        t: Now [s].
+        com: The measured centre of mass, shape (2,); its acceleration is not used.
+    """
+    amid, dcm = feet[:, :2].mean(axis=0), com.value + com.velocity / plan.omega
+    for lasts_s in LEANS_S:
+        times, zmp = t + np.array([0.0, lasts_s, lasts_s + RETURNS_S]), np.array([amid] * 3)
+        found = dcm_plan(times, zmp, plan.omega, com.value, dcm, free=(0, 1))
+        if np.linalg.norm(closest(corners, found.zmp[0]) - found.zmp[0]) < SLIGHT_M:
+            return found
+    return None
+
+
+def retimed(steps: Sequence[Footstep], land_s: float, t: float) -> list[Footstep]:
+    """Let the first step land at `land_s`, and later ones follow as before.
+
+    It lifts off as much sooner or later, or as soon as it can; a foot that swings at `t` keeps its phase.
+    """
+    first, later = steps[0], land_s - steps[0].land_s
+    lift_s = max(min(first.lift_s, t + STARTS_S), first.lift_s + later) if t < first.lift_s else first.lift_s
+    if lift_s < t < first.land_s and later != 0.0:
+        phase = (t - lift_s) / (first.land_s - lift_s)
+        lift_s = (t - phase * land_s) / (1.0 - phase)
+    rest = [step._replace(lift_s=step.lift_s + later, land_s=step.land_s + later) for step in steps[1:]]
+    return [first._replace(lift_s=lift_s, land_s=land_s), *rest]
+
+
+def moved_by(steps: Sequence[Footstep], shift: Array) -> list[Footstep]:
+    """Move all landings by `shift`, shape (2,) [m]."""
+    return [step._replace(places=step.places + np.append(shift, 0.0)) for step in steps]
+
+
+def closest(corners: Array, point: Array) -> Array:
+    """Return the point of the convex hull of `corners`, shape (k, 2), that is closest to `point`, shape (2,)."""
+    others = corners[None, :, :] - corners[:, None, :]
+    out, least = corners[0], np.inf
+    inside = len(corners) > 2
+    for a, way in zip(corners, others, strict=True):
+        for edge in way[np.abs(way).max(axis=1) > 0.0]:
+            left = edge[0] * way[:, 1] - edge[1] * way[:, 0]
+            if (left < -1e-12).any():
+                continue  # not an edge of the hull, counterclockwise
+            beyond = edge[0] * (point - a)[1] - edge[1] * (point - a)[0]
+            inside = inside and beyond >= 0.0
+            there = a + min(max(edge @ (point - a) / (edge @ edge), 0.0), 1.0) * edge
+            if (distance := float(np.linalg.norm(there - point))) < least:
+                out, least = there, distance
+    return np.asarray(point if inside else out)
+
+
+def _knots_from(steps: Sequence[Footstep], feet: Array, double_s: float, t: float) -> tuple[Array, Array]:
+    """As `zmp_knots`, from `t` on."""
+    times, zmp = zmp_knots(steps, feet, double_s, min(t, steps[0].lift_s - 2.0 * double_s))
+    now = np.array([np.interp(t, times, axis) for axis in zmp.T])
+    ahead = times > t + 1e-9
+    return np.append(t, times[ahead]), np.vstack([now, zmp[ahead]])
+
+
+def _allowed(shift: Array, step: Footstep, ground: Ground, reach_m: float) -> Array:
+    """Return the shift of a step with which feet land within reach and do not cross, shape (2,) [m]."""
+    stands = [foot for foot in range(len(ground.feet)) if foot not in step.feet]
+    amid, home = ground.feet[stands].mean(axis=0), ground.home[stands].mean(axis=0)
+    off = shift + step.places[:, :2].mean(axis=0)
+    off -= np.mean([compose(amid, ground.home[foot] - home)[:2] for foot in step.feet], axis=0)
+    shift = shift - off * max(1.0 - reach_m / max(float(np.linalg.norm(off)), 1e-9), 0.0)
+    for (foot, place), other in itertools.product(zip(step.feet, step.places, strict=True), stands):
+        way = compose(amid, ground.home[foot] - ground.home[other])[:2] - amid[:2]
+        least, along = APART * float(way @ way), place[:2] + shift - ground.feet[other, :2]
+        shift = shift + max(least - float(way @ along), 0.0) / float(way @ way) * way
+    return np.asarray(shift)
