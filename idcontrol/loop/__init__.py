@@ -64,7 +64,13 @@ plant diverges                    it stops at its last state within bounds; the 
 a joint is 0.1 rad from its       the message is not used; braked after 5 ticks in a row
 predicted position; or it stands
 still for 20 ms while it reports
-a velocity
+a velocity and should have moved
+by 0.01 rad; the base's
+orientation likewise
+commanded torques cut by the gate braked after 0.2 s
+to limits or rates in every tick
+datagrams repeat an old state:    braked after 20 periods and 20 ms
+the machine's time stands still
 base leans by more than 1 rad     the torque is sent; braked after 5 ticks in a row; before torques flow, the start is
                                   refused
 joint 0.5 rad off its reference   the torque is sent; braked after 100 ticks in a row; before torques flow, the start
@@ -80,7 +86,7 @@ quaternion's norm 0.001 off 1     the message is not used; braked after 5 ticks 
 joints in another order, another  the start is refused; one line gives the expected order
 model
 clock jumps, process suspended,   braked
-the machine's time goes back
+the machine's time jumps
 recorder killed, disk full,       braked, and the exit status is 3 (2 if the disk is full);
 recorder 10 s behind              ``--set loop.policy.recorder.then=hold`` continues without a record
 SIGINT, SIGTERM, SIGHUP, end      the machine comes to rest, lies down, and stops; a machine that cannot lie is
@@ -89,8 +95,8 @@ of the run                        braked. The record is complete; if nothing has
 
 Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after a second. The machine continues to
 brake by itself until its joints rest, or for three seconds. A loop with an operator (a machine at ``--peer``, without
-``--arm``) stays braked until the operator presses Enter. If there is no fault it is then ready again, and the next
-Enter arms it. Torques never exceed their limits or rates, whatever is commanded (`safety.admit`).
+``--arm``) stays braked until the operator types ``recover``. If there is no fault it is then ready again, and
+``arm`` arms it. Torques never exceed their limits or rates, whatever is commanded (`safety.admit`).
 
 To connect another robot, let its driver use `wire` over UDP (``--peer HOST:PORT``), or write a `transport.Link`;
 ``idcontrol bus`` is the driver of robots with Unitree's messages. To run an experiment other than the trot, register an

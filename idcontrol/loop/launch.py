@@ -13,10 +13,11 @@ import secrets
 import select
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 import numpy as np
@@ -34,7 +35,7 @@ from idcontrol.loop.order import Translation, translation
 from idcontrol.loop.real import ControlLoop
 from idcontrol.loop.rehearsal import Rehearsal
 from idcontrol.loop.ring import Ring, ring_bytes
-from idcontrol.loop.safety import Fault, Policy, patience
+from idcontrol.loop.safety import Fault, Mode, Policy, patience
 from idcontrol.loop.session import Parts, Sense, begins, resolve, wire_format
 from idcontrol.loop.simulated import ticks
 from idcontrol.loop.stop import Stop
@@ -74,8 +75,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         plant_rate_hz: Rate of the plant; null means the rate of the loop.
         plant_silence_s: Silence of the loop after which the plant brakes; null means `patience` with the longer period.
         start: Initial pose of the plant; a robot whose file has no lying pose stands.
-        arm: True arms the machine at `peer` as soon as it is ready. If False, Enter at the terminal arms the machine,
-            and recovers it after braking. A plant that the loop starts is always armed automatically.
+        arm: True arms the machine at `peer` as soon as it is ready. If False, the operator types ``arm`` at the
+            terminal, and ``recover`` after braking. A plant that the loop starts is always armed automatically.
         policy: Faults that the loop tolerates, and for how long.
         sensing: How the loop senses the machine's state.
     """
@@ -157,7 +158,7 @@ def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
     if settings.peer is not None and not settings.arm and not sys.stdin.isatty():
         _open(settings).close()  # refuse an unusable address before anything starts
         raise InputError(
-            f"the machine at {settings.peer} moves only after it is armed: run at a terminal and press Enter, "
+            f"the machine at {settings.peer} moves only after it is armed: run at a terminal and type 'arm', "
             "or give --arm to have it armed as soon as it is ready"
         )
     if viewer is not None and settings.transport == "inprocess":
@@ -355,7 +356,7 @@ class _Work:
                 real.run(
                     loop, clock, self.period, ring.push, self._asked,
                     recorded=lambda: recorder.poll() is None and not ring.overrun,
-                    acts=_entered if attended else lambda: False,
+                    acts=Terminal(sys.stdin.fileno()) if attended else lambda mode: False,
                     heard=None if plant is not None else _listening(loop, link, clock),
                 )  # fmt: skip
                 taken = {
@@ -513,6 +514,31 @@ def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int], b
     return heard
 
 
-def _entered() -> bool:
-    """Return True if Enter was pressed."""
-    return bool(select.select([sys.stdin], [], [], 0.0)[0]) and bool(sys.stdin.readline())
+WORDS: Final = {Mode.READY: "arm", Mode.DAMPED: "recover"}
+"""The word by which the operator leaves a mode."""
+EFFECTS: Final = {Mode.READY: "let the machine move", Mode.DAMPED: "make it ready again, once it rests without a fault"}
+"""The effect of the word."""
+
+
+class Terminal:
+    """Reads the operator's words from a terminal.
+
+    Input typed before a mode was entered is discarded: a key pressed too early must not move the machine.
+    """
+
+    def __init__(self, file: int) -> None:
+        """Read the terminal with this file descriptor."""
+        self._file, self._mode = file, Mode.IDLE
+
+    def __call__(self, mode: Mode) -> bool:
+        """Return True if the operator has typed the word that leaves this mode; ask for it when the mode is entered."""
+        word = WORDS.get(mode)
+        if mode is not self._mode:
+            self._mode = mode
+            if word is not None:
+                termios.tcflush(self._file, termios.TCIFLUSH)
+                print(f"Type {word} and press Enter to {EFFECTS[mode]}.", file=sys.stderr, flush=True)
+            return False
+        if word is None or not select.select([self._file], [], [], 0.0)[0]:
+            return False
+        return os.read(self._file, 1024).decode(errors="replace").strip().lower() == word

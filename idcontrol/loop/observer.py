@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol.kernels.bound import bind, entry
+from idcontrol.loop.clock import NS
 from idcontrol.loop.plausible import UNUSED, Bearable, Joints, Judge, Trust, judge, nothing, see, tilt
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import Parts, Sense, Steered
@@ -22,23 +23,25 @@ class Observer:
         datagram: The last datagram that was read; None before the first.
         faults: Faults of that datagram.
         message: The last message that was used; None before the first.
+        advanced: Time at which the machine's clock last advanced [ns].
         state: State for planner and controller, from the message or estimated; None before the first.
         joints: Positions and velocities of the joints in that state.
     """
 
-    def __init__(self, parts: Parts, policy: Policy, telemetry: Telemetry) -> None:
+    def __init__(self, parts: Parts, policy: Policy, telemetry: Telemetry, late: int) -> None:
         """Start without observations; every state that is read is written into the row of the `telemetry`."""
-        self._parts, self._policy, self._telemetry = parts, policy, telemetry
+        self._parts, self._policy, self._telemetry, self._late = parts, policy, telemetry, late
         self.datagram: Datagram | None = None
         self.faults = Fault.NONE
         self.message: Sensed | None = None
         self.state: State | None = None
+        self.advanced = 0
         self._sense: Sense | None = None
         self._used, self._epoch = False, 0.0
         self._steered = parts.planner if isinstance(parts.planner, Steered) else None
         system, said = parts.system, telemetry.state
         of, a = views(said, parts.wire.state), system.n_actuated
-        self._axes = of["axes"]
+        self._axes, self._buttons = of["axes"], of["buttons"]
         self.joints = Joints(
             at_q=system.joint_q,
             circle=system.joint_circle,
@@ -52,7 +55,7 @@ class Observer:
                 floats=system.floats,
                 joints=self.joints,
                 heard=self._heard,
-                trust=Trust(jump=policy.jump, speed=policy.rest_speed, still=policy.frozen_s),
+                trust=Trust(policy.jump, policy.rest_speed, policy.frozen_s, policy.frozen),
                 bearable=Bearable(policy.hot_c, *policy.voltage_v),
                 tilt_rad=policy.tilt_rad,
                 values=said,
@@ -63,7 +66,7 @@ class Observer:
         )
         self._judged = entry(judge, self._judge, said, 0.0, False)
 
-    def read(self, datagram: Datagram, *, running: bool, working: bool) -> None:
+    def read(self, datagram: Datagram, now: int, *, running: bool, working: bool) -> None:
         """Read a state and judge it.
 
         Args:
@@ -78,8 +81,11 @@ class Observer:
         if flags & UNUSED:
             self.faults = Fault(flags)
             return
-        if last is not None and message.state.t < last.state.t:
+        ahead = 1.0 if last is None else message.state.t - last.state.t
+        if ahead < 0.0 or (running and ahead * NS > now - self.advanced + self._late):
             flags |= Fault.CLOCK
+        if ahead != 0.0:
+            self.advanced = now
         self.message, self.state = message, message.state
         if working and self._sense is not None:
             self.state = self._estimate(self._sense, message)
@@ -118,6 +124,12 @@ class Observer:
         self.state = self.message.state
         if self._sense is not None:
             self.state = self._estimate(self._sense, self.message)
+
+    @property
+    def stops(self) -> bool:
+        """True if the operator presses the joystick's `Policy.stop_button`."""
+        buttons = float(self._buttons)
+        return buttons > 0.0 and bool(int(buttons) >> self._policy.stop_button & 1)  # NaN without a joystick
 
     def slow(self) -> bool:
         """Return True if all joints are slower than `Policy.rest_speed`."""

@@ -1,4 +1,4 @@
-"""Plausibility of a machine's state: joints that jump or stand still, a base that tips over.
+"""Plausibility of a machine's state: coordinates that jump or stand still, a base that tips over.
 
 Cyclic redundancy checks detect damage in transmission; these checks detect errors made before sending.
 """
@@ -19,57 +19,88 @@ from idcontrol.types import Array, Booleans, Integers
 
 
 class Heard(NamedTuple):
-    """The last plausible state of the joints, overwritten by the next plausible state."""
+    """The last plausible state of the joints and the base's orientation, overwritten by the next one."""
 
     t: Array
     """Time of the state, shape (1,) [s]; NaN before the first message."""
     q: Array
-    """Positions, shape (a,) [rad or m]; for continuous joints their cosine, which changes no faster than the angle."""
+    """Positions of the joints, shape (a,) [rad or m]; for continuous joints their cosines."""
+    turned: Array
+    """Orientation of the base as a quaternion, shape (4,)."""
     v: Array
-    """Velocities, shape (a,) [rad/s or m/s]."""
+    """Velocities of the joints, and half the base's angular speed, shape (a + 1,) [rad/s or m/s]."""
     still: Array
-    """Time for which each position has been bitwise constant despite its velocity, shape (a,) [s]."""
+    """Time for which each coordinate has been bitwise constant despite its velocity, shape (a + 1,) [s]."""
+    way: Array
+    """Integral of the velocity over that time, shape (a + 1,) [rad or m]."""
 
 
 class Trust(NamedTuple):
-    """Limits within which encoders are trusted."""
+    """Limits within which encoders and the orientation are trusted."""
 
     jump: float
     """Largest distance of a joint from the position predicted by its velocities [rad or m]."""
     speed: float
     """Velocity above which the position of a joint must change [rad/s or m/s]."""
     still: float
-    """Time within which the position must change [s]."""
+    """Time within which the position must change [s] ..."""
+    way: float
+    """... if the integral of the velocity exceeds this distance [rad or m]."""
 
 
 def nothing(joints: int) -> Heard:
     """Return the memory of `joints` joints before their first state."""
-    return Heard(t=np.full(1, np.nan), q=np.zeros(joints), v=np.zeros(joints), still=np.zeros(joints))
+    v, still, way = np.zeros((3, joints + 1))
+    return Heard(t=np.full(1, np.nan), q=np.zeros(joints), turned=np.zeros(4), v=v, still=still, way=way)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def believable(heard: Heard, trust: Trust, t: float, q: Array, v: Array) -> bool:  # pragma: no cover - compiled
-    """Return True if joints may be at `q` with velocities `v`, shape (a,), at time t; then `heard` is overwritten.
+def follows(heard: Heard, trust: Trust, i: int, moved: float, v: float, after: float) -> bool:  # pragma: no cover
+    """True if coordinate i may move by `moved` within the time `after` at velocity v; count its time at rest."""
+    if moved == 0.0 and abs(v) > trust.speed:
+        heard.still[i] += after
+        heard.way[i] += v * after
+    elif after > 0.0:
+        heard.still[i] = heard.way[i] = 0.0
+    frozen = heard.still[i] > trust.still and abs(heard.way[i]) > trust.way
+    return moved <= trust.jump + max(abs(v), abs(heard.v[i])) * after and not frozen
 
-    Between two states a joint may move by the larger of its two velocities times the time between them, plus
+
+@njit(cache=True, inner=True, error_model="numpy")
+def believable(
+    heard: Heard, trust: Trust, t: float, q: Array, v: Array, turned: Array
+) -> bool:  # pragma: no cover - compiled
+    """True if a machine may be in this state at time t; then overwrite `heard`.
+
+    Between two states a coordinate may move by the larger of its two velocities times the time between them, plus
     `Trust.jump`. An implausible state is not stored: a single state therefore does no harm, and a lasting offset stays
     implausible. The first state is accepted. So is the first state after the machine's clock went back, which is a
     separate fault.
+
+    Args:
+        heard: The last plausible state.
+        trust: Limits.
+        t: Time [s].
+        q: Positions of the joints, shape (a,).
+        v: Velocities, as in `Heard.v`, shape (a + 1,).
+        turned: Orientation of the base, as a quaternion of either sign, shape (4,).
     """
     after, believed = t - heard.t[0], True
     if after >= 0.0:
         for i in range(q.shape[0]):
-            moved = abs(q[i] - heard.q[i])
-            if after > 0.0:
-                heard.still[i] = heard.still[i] + after if moved == 0.0 and abs(v[i]) > trust.speed else 0.0
-            if moved > trust.jump + max(abs(v[i]), abs(heard.v[i])) * after or heard.still[i] > trust.still:
-                believed = False
+            believed = follows(heard, trust, i, abs(q[i] - heard.q[i]), v[i], after) and believed
+        same, opposite = 0.0, 0.0
+        for i in range(4):
+            same = max(same, abs(turned[i] - heard.turned[i]))
+            opposite = max(opposite, abs(turned[i] + heard.turned[i]))
+        believed = follows(heard, trust, q.shape[0], min(same, opposite), v[q.shape[0]], after) and believed
     else:
-        heard.still[:] = 0.0
+        heard.still[:] = heard.way[:] = 0.0
     if believed:
         heard.t[0] = t
         assign(heard.q, q)
         assign(heard.v, v)
+        assign(heard.turned, turned)
     return believed
 
 
@@ -209,10 +240,15 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
         return faults | QUATERNION
     if fresh:
         by.heard.t[0] = np.nan
-    q, v = np.empty(by.joints.q.shape[0]), np.empty(by.joints.q.shape[0])
-    for j in range(q.shape[0]):
+    a = by.joints.q.shape[0]
+    q, v, turned = np.empty(a), np.zeros(a + 1), np.zeros(4)
+    for j in range(a):
         q[j], v[j] = by.q[by.joints.at_q[j]], by.v[by.joints.at_v[j]]
-    if not believable(by.heard, by.trust, t, q, v):
+    if by.floats:
+        assign(turned, by.q[3:7])
+        # no component of a quaternion changes faster than by half the angular speed
+        v[a] = 0.5 * math.sqrt(by.v[3] ** 2 + by.v[4] ** 2 + by.v[5] ** 2)
+    if not believable(by.heard, by.trust, t, q, v, turned):
         return faults | ENCODER
     see(by.joints, by.q, by.v)
     if by.floats and tilt(by.q[3:7]) > by.tilt_rad:

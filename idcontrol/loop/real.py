@@ -97,9 +97,10 @@ class ControlLoop:
         self._timing = Timing(period, duration, policy.late_ns(period / NS))
         self.endpoint = Endpoint.of_loop(link, parts.wire, numbers)
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
+        self._cut_since: int | None = None  # the gate has cut the torques of all ticks since then
         self._telemetry = Telemetry(parts.wire, parts.notes)
         self.endpoint.inbox.dropped = self.row.of["dropped"]  # counted in the row that is recorded
-        self._observer = Observer(parts, policy, self._telemetry)
+        self._observer = Observer(parts, policy, self._telemetry, self._timing.late)
         self._setpoints = Setpoints(self.row.of, self._observer.joints, parts.limits)
         guard = Guard(self.counts, policy.hang_s if interrupt else None)
         self._control = Control(parts, policy, self._observer, self._setpoints, self._telemetry, guard)
@@ -136,7 +137,7 @@ class ControlLoop:
             self._post(Mode.IDLE)
             self._clock.sleep_until(self._clock.now() + NS // 100)
         assert self.endpoint.newest is not None
-        self._observer.read(self.endpoint.newest, running=False, working=False)
+        self._observer.read(self.endpoint.newest, self._clock.now(), running=False, working=False)
         state = self._observer.warm()
         if self._life is not None:
             self._life.problem(self._parts.system.joint_positions(state.q))
@@ -172,6 +173,7 @@ class ControlLoop:
         age = self.endpoint.age(cycle.woke)
         if detected := self._judge(cycle, age):
             faults |= detected
+        end = end or self._observer.stops
         faults, damp, start, done = self._command(cycle, faults, end=end)
         self._advance(
             Inputs(
@@ -188,6 +190,10 @@ class ControlLoop:
             cycle,
         )
         cut = self._gate(cycle)
+        if not (cut & (Cut.RATE | Cut.TORQUE) and self.safety.mode is Mode.RUNNING):
+            self._cut_since = None
+        elif self._cut_since is None:
+            self._cut_since = cycle.woke
         self._post(self.safety.mode)
         telemetry.lap("gate")
         peer = self.endpoint.newest
@@ -207,7 +213,7 @@ class ControlLoop:
         observer, newest, running = self._observer, self.endpoint.newest, self.safety.mode is Mode.RUNNING
         fresh = newest is not observer.datagram
         if fresh and newest is not None:
-            observer.read(newest, running=running, working=running and self.phase not in ON_THE_WAY)
+            observer.read(newest, cycle.woke, running=running, working=running and self.phase not in ON_THE_WAY)
         # while torques flow, a fault counts once per state, so that the number of faulty states in a row is counted
         return observer.faults if fresh or not running else Fault.NONE
 
@@ -216,6 +222,10 @@ class ControlLoop:
         faults, mode, newest = Fault.NONE, self.safety.mode, self.endpoint.newest
         if age > self._timing.late:
             faults |= Fault.SILENT
+        elif mode is Mode.RUNNING and cycle.woke - max(self._observer.advanced, self.safety.since) > self._timing.late:
+            faults |= Fault.STALE
+        if self._cut_since is not None and cycle.woke - self._cut_since > self._policy.cut_s * NS:
+            faults |= Fault.CUT
         if cycle.jumped:
             faults |= Fault.CLOCK
         peer = Mode.IDLE if newest is None else newest.mode
@@ -338,7 +348,7 @@ def run(
     push: Callable[[Array], None],
     asked: Callable[[], bool],
     recorded: Callable[[], bool] = lambda: True,
-    acts: Callable[[], bool] = lambda: False,
+    acts: Callable[[Mode], bool] = lambda mode: False,
     heard: Callable[[int], bool] | None = None,
 ) -> None:
     """Tick in every period until the loop has stopped.
@@ -350,14 +360,14 @@ def run(
         push: Stores the telemetry of each tick.
         asked: Returns True once the end is requested.
         recorded: Returns True while the telemetry is recorded.
-        acts: Returns True if the operator has just acted; called only while the loop waits for the operator.
+        acts: Returns True if the operator has just allowed the next step from the loop's mode.
         heard: Waits for a datagram of the machine, which the ticks follow (`Pacer`). None means that ticks follow only
             the clock.
     """
     pacer = Pacer(clock, period, heard)
     while not loop.finished:
         faults = Fault.NONE if recorded() else Fault.RECORDER
-        act = loop.safety.mode in (Mode.READY, Mode.DAMPED) and acts()
+        act = acts(loop.safety.mode)
         loop.tick(pacer.wait(), end=asked(), act=act, faults=faults)
         push(loop.row.values)
         loop.kept()

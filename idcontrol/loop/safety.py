@@ -105,7 +105,7 @@ class Fault(enum.IntFlag):
     FALLBACK = 32
     """The controller's status is fallback; its torque is sent."""
     CLOCK = 64
-    """The clock jumped because the process or the computer was suspended, or the machine's time went back."""
+    """The clock jumped because the process or the computer was suspended, or the machine's time jumped."""
     PEER = 128
     """The other side braked or stopped by itself."""
     FAILED = 256
@@ -113,7 +113,8 @@ class Fault(enum.IntFlag):
     RECORDER = 512
     """The recorder has ended (its disk is full, or it was killed), or it lags by the whole length of its ring."""
     ENCODER = 1024
-    """A joint jumped, or stood still despite its velocity (`idcontrol.loop.plausible`); the state is not used."""
+    """A joint or the base's orientation jumped, or stood still despite its velocity (`idcontrol.loop.plausible`); the
+    state is not used."""
     TIPPED = 2048
     """The base leans by more than `Policy.tilt_rad`; before torques flow, the start is refused."""
     ASTRAY = 4096
@@ -130,6 +131,10 @@ class Fault(enum.IntFlag):
     """The norm of the base's quaternion differs from 1 by more than 0.001; the state is not used."""
     POSE = 262144
     """The machine cannot start from its joint positions; only before the start."""
+    STALE = 524288
+    """Datagrams come, but the machine's time has stood still for longer than `Policy.late_s`."""
+    CUT = 1048576
+    """The gate has cut torques to their limits or rates in all ticks for longer than `Policy.cut_s`."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -142,11 +147,11 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.RAISED: "planner or controller raised an error",
         Fault.HUNG: "planner or controller did not return in time",
         Fault.FALLBACK: "the controller found no solution and fell back",
-        Fault.CLOCK: "the clock jumped, or the machine's time went back",
+        Fault.CLOCK: "the clock or the machine's time jumped",
         Fault.PEER: "the machine braked or stopped by itself",
         Fault.FAILED: "the controller could not use its input",
         Fault.RECORDER: "the recorder has ended or cannot keep up",
-        Fault.ENCODER: "a joint's angle jumped, or stood still while its velocity said that it moved",
+        Fault.ENCODER: "a joint or the base's orientation jumped, or stood still despite its velocity",
         Fault.TIPPED: "the base leaned too far",
         Fault.ASTRAY: "a joint was too far from its reference",
         Fault.DRIVE: "a drive reported an error",
@@ -155,6 +160,8 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.ESTOP: "the emergency stop was pressed",
         Fault.QUATERNION: "the base's quaternion was not of unit norm",
         Fault.POSE: "the machine cannot start from its joint positions",
+        Fault.STALE: "the machine repeated an old state: its time stood still",
+        Fault.CUT: "the commanded torques were beyond the limits or rates of the motors for too long",
     }
 )
 """The faults in words, for reports."""
@@ -189,7 +196,7 @@ def patience(period_s: float) -> float:
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The faults that a side tolerates.
 
-    The first nineteen attributes are the rules for each `Fault`.
+    The first twenty-one attributes are the rules for each `Fault`.
 
     Attributes:
         overrun: Rule for `Fault.OVERRUN`.
@@ -211,6 +218,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         estop: Rule for `Fault.ESTOP`.
         quaternion: Rule for `Fault.QUATERNION`.
         pose: Rule for `Fault.POSE`.
+        stale: Rule for `Fault.STALE`.
+        cut: Rule for `Fault.CUT`.
         start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
         late_s: Age of the newest datagram above which the other side counts as silent; null means `patience`.
         hang_s: Time after which planner or controller is interrupted.
@@ -221,9 +230,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         damp_s: Braking time after which the machine counts as at rest even if joints move, because the legs of a lying
             machine may continue to sink for a long time.
         jump: Largest distance of a joint from the position predicted by its velocities [rad or m].
-        frozen_s: Longest time for which a joint may stand still despite a measured velocity.
+        frozen_s: Longest time for which a joint or the base's orientation may stand still despite its velocity, ...
+        frozen: ... if that velocity leads farther than this [rad or m]; coarse encoders need it.
         tilt_rad: Largest angle of the base from upright.
         tracking: Largest distance of a joint from its reference [rad or m].
+        cut_s: Longest time for which the gate may cut torques in every tick.
+        stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
         hot_c: Highest temperature of a drive [°C].
         voltage_v: Lowest and highest supply voltage; robots differ, so the default accepts any voltage.
     """
@@ -247,6 +259,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     estop: Rule = Rule()
     quaternion: Rule = Rule(tolerate=5)
     pose: Rule = Rule()
+    stale: Rule = Rule()
+    cut: Rule = Rule()
     start_s: Duration = 5.0
     late_s: Duration | None = None
     hang_s: Duration = 0.1
@@ -256,8 +270,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     damp_s: Duration = 1.0
     jump: Positive = 0.1
     frozen_s: Duration = 0.02
+    frozen: Positive = 0.01
     tilt_rad: Positive = 1.0
     tracking: Positive = 0.5
+    cut_s: Duration = 0.2
+    stop_button: Annotated[int, msgspec.Meta(ge=0, le=31)] = 0
     hot_c: Positive = 80.0
     voltage_v: tuple[NotNegative, Positive] = (0.0, 1e6)
 

@@ -25,10 +25,10 @@ from idcontrol.sensing import Sensing
 from idcontrol.types import Array, Plant, Reference, State
 
 TORQUE_RATE = 400.0
-"""Largest torque rate as a multiple of the torque limit [1/s], for robots with an effective limit."""
+"""Largest torque rate as a multiple of the torque limit [1/s], for joints with an effective limit of torque only."""
 
 FREE_TORQUE_RATE_NM_S = 5000.0
-"""Largest torque rate without an effective limit: more than twice the fastest change of a clean trot of `links` [N
+"""Largest torque rate without effective limits: more than twice the fastest change of a clean trot of `links` [N
 m/s]."""
 
 NO_LIMIT_NM = 1e3
@@ -183,9 +183,10 @@ class WalkSession:
     def _limits(self) -> Limits:
         torque, limits = self.system.effort_limit, self.system.limits
         _, damping = self._scene.robot.torque_gains(self.system.actuated_names)
+        by_torque = np.where(torque < NO_LIMIT_NM, TORQUE_RATE * torque, FREE_TORQUE_RATE_NM_S)
         return Limits(
             torque=torque,
-            torque_rate=np.where(torque < NO_LIMIT_NM, TORQUE_RATE * torque, FREE_TORQUE_RATE_NM_S),
+            torque_rate=np.where(np.isfinite(limits.torque_rate), limits.torque_rate, by_torque),
             low=limits.lower,
             high=limits.upper,
             speed=limits.speed,

@@ -349,7 +349,9 @@ class Rig:
         run(
             self.loop, self.clock, PERIOD, keep, lambda: self.clock.now() > damp_at * NS,
             recorded=lambda: self.clock.now() <= unrecorded_at * NS,
-            acts=lambda: bool(due) and self.clock.now() >= due[0] and bool(due.pop(0)),
+            acts=lambda mode: (
+                mode in (Mode.READY, Mode.DAMPED) and bool(due) and self.clock.now() >= due[0] and bool(due.pop(0))
+            ),
             heard=self._heard if self.follows else None,
         )  # fmt: skip
         self.clock.spend(NS // 10)  # the machine finishes its announcements of the stop

@@ -19,12 +19,13 @@ from idcontrol.dynamics.system import System
 from idcontrol.loop import machine, telemetry
 from idcontrol.loop.clock import NS, Cycle, VirtualClock
 from idcontrol.loop.observer import Observer
-from idcontrol.loop.safety import Fault, Mode, Policy, Rule
-from idcontrol.loop.session import Parts
+from idcontrol.loop.safety import PATIENCE, Fault, Mode, Policy, Rule
+from idcontrol.loop.session import Parts, wire_format
 from idcontrol.loop.stop import Stop
 from idcontrol.loop.telemetry import Telemetry
 from idcontrol.loop.transport import FAREWELL
 from idcontrol.loop.wire import HEAD_BYTES, Datagram, Drop, Format
+from idcontrol.record.channels import views
 from idcontrol.types import Command, ContactForces, State, Status
 from tests.loop.rig import (
     PERIOD,
@@ -343,6 +344,54 @@ def test_an_encoder_that_stands_still_while_it_says_that_it_moves_is_braked(runs
     assert rig.ticks(Mode.RUNNING) == pytest.approx(expected, abs=10)  # it starts several ticks late
 
 
+def sends(change):
+    """Let the machine of a rig change what it sends from a quarter of a second on."""
+
+    def before(rig):
+        post = rig.machine.endpoint.post
+
+        def changed(mode, values, now):
+            post(mode, change(values.copy()) if now > NS // 4 else values, now)
+
+        rig.machine.endpoint.post = changed
+
+    return before
+
+
+def test_a_machine_that_repeats_its_last_state_in_new_datagrams_is_braked_like_a_silent_one(runs):
+    last = []
+
+    def repeat(values):
+        last.append(values)
+        return last[0]
+
+    rig = runs(before=sends(repeat))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.STALE
+    assert rig.ticks(Mode.RUNNING) == pytest.approx(250 + PATIENCE, abs=15)  # it starts some ticks late
+
+
+@pytest.mark.parametrize("by_s", [0.05, 10.0, -0.1])
+def test_a_machine_whose_time_jumps_is_braked(runs, by_s):
+    at = views(np.arange(wire_format(ArmSession()).state_values), wire_format(ArmSession()).state)["t"]
+
+    def jump(values):
+        values[at] += by_s
+        return values
+
+    rig = runs(before=sends(jump))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.CLOCK
+
+
+def test_a_controller_that_asks_for_more_than_the_motors_can_give_for_long_is_braked(runs):
+    greedy = Pd(wrong=lambda call, command: Command(tau=2.0 * TORQUE) if call > 100 else command)
+    rig = runs(controller=greedy, policy=structs.replace(QUICK, tracking=1e3))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.CUT
+    assert rig.ticks(Mode.RUNNING) == pytest.approx(100 + QUICK.cut_s / H, abs=10)
+
+
 def test_a_joint_that_stays_away_from_its_reference_is_braked(runs):
     rig = runs(controller=Limp(), policy=structs.replace(QUICK, tracking=0.2))
     assert rig.modes() == WHOLE
@@ -621,13 +670,13 @@ def test_feet_of_which_sensing_says_nothing_are_recorded_without_a_force():
     parts = Parts(
         planner=None, controller=None, system=arm(), wire=wire, limits=limits(), sense=lambda: sense
     )  # fmt: skip
-    observer = Observer(parts, QUICK, row := Telemetry(wire, 0))
+    observer = Observer(parts, QUICK, row := Telemetry(wire, 0), PERIOD)
     newest = Datagram(sequence=1, mode=Mode.READY, stamp=0, echo=0, values=sent_values)
-    observer.read(newest, running=False, working=False)
+    observer.read(newest, 0, running=False, working=False)
     observer.warm()
     of, felt = row.row.of, sent_values[43:67].reshape(2, 4, 3)  # after time, q, v, two torques and the accelerometer
     for _ in range(2):
-        observer.read(newest, running=True, working=True)
+        observer.read(newest, 0, running=True, working=True)
         np.testing.assert_array_equal(of["q"], -sent_values[1:20])
         for channel, values in zip(("force_sensed", "normal_sensed"), felt, strict=True):
             np.testing.assert_array_equal(of[channel], np.where(np.arange(4)[:, None] == 2, values, 0.0))

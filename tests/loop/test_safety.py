@@ -156,7 +156,9 @@ def test_the_package_says_what_its_default_policy_does():
         f"the last torque holds; braked after {policy.failed.tolerate} ticks in a row",
         f"its torque is sent; braked after {policy.fallback.tolerate} ticks in a row",
         f"a joint is {policy.jump:g} rad from its the message is not used; braked after {policy.encoder.tolerate}",
-        f"stands still for {1e3 * policy.frozen_s:g} ms while it reports a velocity",
+        f"stands still for {1e3 * policy.frozen_s:g} ms while it reports a velocity and should have moved "
+        f"by {policy.frozen:g} rad",
+        f"commanded torques cut by the gate braked after {policy.cut_s:g} s",
         f"leans by more than {policy.tilt_rad:g} rad the torque is sent; braked after {policy.tipped.tolerate} ticks",
         f"joint {policy.tracking:g} rad off its reference the torque is sent; braked after {policy.astray.tolerate}",
         f"brakes itself after {silence} without a command",
@@ -164,7 +166,8 @@ def test_the_package_says_what_its_default_policy_does():
         assert words in text
     assert policy.damp_s == 1.0
     assert "ends in *stopped* when the joints rest, or after a second" in text
-    for rule in (policy.raised, policy.hung, policy.clock, policy.peer, policy.recorder, policy.silent):
+    immediate = ("raised", "hung", "clock", "peer", "recorder", "silent", "stale", "cut")
+    for rule in (getattr(policy, name) for name in immediate):
         assert rule == Rule(tolerate=0, then="damp")
 
 

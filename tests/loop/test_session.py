@@ -34,7 +34,7 @@ def test_the_gate_of_a_robot_has_the_limits_that_its_makers_give():
     limits, torque = session.limits, np.tile([23.7, 23.7, 35.55], 4)
     np.testing.assert_array_equal(limits.torque, torque)
     np.testing.assert_array_equal(wire_format(session).torque_limit, torque)
-    np.testing.assert_array_equal(limits.torque_rate, 400.0 * torque)
+    np.testing.assert_array_equal(limits.torque_rate, np.full(12, 2000.0))  # of the robot file
     np.testing.assert_array_equal(limits.speed, np.tile([30.1, 30.1, 20.06], 4))
     np.testing.assert_array_equal(limits.low, np.tile([-0.863, -0.686, -2.818], 4))
     np.testing.assert_array_equal(limits.high, np.tile([0.863, 4.501, -0.888], 4))

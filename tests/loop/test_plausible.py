@@ -1,0 +1,58 @@
+"""Judging encoders and the orientation of the base: what stands still, what jumps, and what is only coarse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idcontrol.loop.plausible import Trust, believable, nothing
+from idcontrol.loop.safety import Policy
+
+H = 1e-3
+TRUST = Trust(Policy().jump, Policy().rest_speed, Policy().frozen_s, Policy().frozen)
+
+
+def turning(angle, axis=2):
+    """The orientation after a turn about an axis [rad]."""
+    quaternion = np.zeros(4)
+    quaternion[axis], quaternion[3] = np.sin(0.5 * angle), np.cos(0.5 * angle)
+    return quaternion
+
+
+def first_doubt(states):
+    """Time at which a machine is first not believed [s]; None if it always is. States are q, v and an orientation."""
+    heard = nothing(1)
+    for k, (q, v, orientation) in enumerate(states):
+        if not believable(heard, TRUST, k * H, np.array([q]), np.array(v), orientation):
+            return k * H
+    return None
+
+
+@pytest.mark.parametrize("speed", [0.06, 0.5, 5.0, 30.0])
+@pytest.mark.parametrize("bits", [10, 12, 14])
+def test_a_coarse_encoder_with_an_exact_velocity_is_believed(speed, bits):
+    count = 2.0 * np.pi / 2**bits
+    assert first_doubt((count * (speed * k * H // count), [speed, 0.0], turning(0.0)) for k in range(2000)) is None
+
+
+@pytest.mark.parametrize("speed", [0.2, 1.0, 10.0])
+def test_an_encoder_that_stands_still_is_doubted_once_its_velocity_has_led_it_away(speed):
+    expected = max(TRUST.still, TRUST.way / speed)
+    assert first_doubt((0.3, [speed, 0.0], turning(0.0)) for _ in range(2000)) == pytest.approx(expected, abs=2 * H)
+
+
+@pytest.mark.parametrize("rate", [0.2, 3.0])  # of the base [rad/s]
+def test_an_orientation_that_stands_still_while_the_gyroscope_turns_is_doubted(rate):
+    states = [(0.0, [0.0, 0.5 * rate], turning(rate * k * H if k < 100 else 0.1 * rate)) for k in range(1000)]
+    assert first_doubt(states) == pytest.approx(0.1 + max(TRUST.still, 2.0 * TRUST.way / rate), abs=3 * H)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_an_orientation_that_turns_about_one_axis_or_changes_its_sign_is_believed(axis):
+    states = [(0.0, [0.0, 1.5], (-1) ** (k // 7) * turning(3.0 * k * H, axis)) for k in range(3000)]
+    assert first_doubt(states) is None
+
+
+def test_an_orientation_that_jumps_is_doubted():
+    states = [(0.0, [0.0, 0.0], turning(0.0 if k < 10 else 0.3)) for k in range(20)]
+    assert first_doubt(states) == 10 * H

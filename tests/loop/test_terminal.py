@@ -1,0 +1,36 @@
+"""The operator at a terminal: a word for each step, typed after it was asked for."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from idcontrol.loop.launch import Terminal
+from idcontrol.loop.safety import Mode
+
+
+def typed(keyboard, text):
+    """Type, and wait until the terminal has it."""
+    os.write(keyboard, text.encode())
+    time.sleep(0.05)
+
+
+def test_keys_pressed_before_a_step_is_asked_for_do_nothing(capfd):
+    keyboard, terminal = os.openpty()
+    asks = Terminal(terminal)
+    typed(keyboard, "arm\n\narm\n")
+    assert not any(asks(Mode.READY) for _ in range(5))
+    assert "Type arm" in capfd.readouterr().err
+    typed(keyboard, "\n")
+    assert not asks(Mode.READY)
+    typed(keyboard, "recover\n")
+    assert not asks(Mode.READY)
+    typed(keyboard, "arm\narm\nrecover\n")
+    assert asks(Mode.READY)
+    assert not any(asks(mode) for mode in (Mode.ARMED, Mode.RUNNING, Mode.DAMPED, Mode.DAMPED, Mode.DAMPED))
+    assert "Type recover" in capfd.readouterr().err
+    typed(keyboard, "recover\nrecover\narm\n")
+    assert asks(Mode.DAMPED)
+    assert not any(asks(Mode.READY) for _ in range(5))  # the last two words came before the question
+    os.close(keyboard)
+    os.close(terminal)
