@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -117,6 +117,10 @@ class Schedule:
         return VelocityCommand(walk=False)
 
 
+DEAD_BAND: Final = 0.05
+"""Deflection below which an axis of a joystick counts as released; sticks at rest report up to 0.02."""
+
+
 class Joystick:
     """Commands by a joystick; the robot stands while no axis is moved, or without a joystick."""
 
@@ -127,7 +131,8 @@ class Joystick:
 
     def steer(self, axes: Array) -> None:
         """Set the axes: forward, left, turn to the left, further axes, -1 to 1; NaN for missing axes."""
-        self._asked[:] = np.nan_to_num(axes[:3]) * self._most
+        stick = np.nan_to_num(axes[:3])
+        self._asked[:] = np.sign(stick) * np.maximum(np.abs(stick) - DEAD_BAND, 0.0) / (1.0 - DEAD_BAND) * self._most
 
     def reset(self, position: Array) -> None:
         """Do nothing: the next `steer` updates the axes."""

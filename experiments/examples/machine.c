@@ -2,7 +2,8 @@
  *
  *     idcontrol loop --header > idcontrol_wire.h
  *     cc -O2 -o machine machine.c -lm
- *     ./machine [-f FEET] [-j NAME,NAME,...] [-q Q,Q,...] [-r HZ] [-p PATIENCE] ROBOT JOINTS OWN_PORT LOOP_PORT
+ *     ./machine [-f FEET] [-j NAME,NAME,...] [-q Q,Q,...] [-r HZ] [-p PATIENCE] [-l LIMIT]
+ *               ROBOT JOINTS OWN_PORT LOOP_PORT
  *
  * It speaks the datagrams of idcontrol_wire.h on loopback, in real time where that is permitted (it says where not), and
  * does what the electronics of a robot do: hold still until torques are asked for, follow the newest command until a
@@ -12,7 +13,7 @@
  *
  * With -f it is a robot on legs that hangs from a hoist: its base stands still, its FEET feel nothing. Without, it is an
  * arm. Joints begin at Q, or at zero. With -j it tells the NAMEs of its joints in its order, so that a loop that counts on
- * another one refuses it.
+ * another one refuses it. Commands beyond LIMIT (40) [N m] are dropped.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
@@ -35,7 +36,7 @@ enum { MOST_JOINTS = 64, MOST_FEET = 16, FAREWELL = 20, PRIORITY = 80 };
 enum { MOST_VALUES = 1 + 7 + 6 + 5 * MOST_JOINTS + 3 + 6 * MOST_FEET + 9 };
 
 static const double INERTIA = 0.1; /* of every joint [kg m2] */
-static const double LIMIT = 1e3;   /* of every joint [N m] */
+static double LIMIT = 40.0;        /* of every joint [N m]; -l replaces it */
 static const double DRIVE = 1e-4;  /* longest period of the drives [s] */
 static const double DAMPING = 1.0; /* of the brake [N m s/rad] */
 static const double REST = 0.05;   /* all joints slower than this may be at rest [rad/s] */
@@ -180,16 +181,17 @@ int main(int argc, char **argv) {
     struct machine machine = {.names = NAN};
     const char *begin = NULL;
     long hz = 1000, patience = 20;
-    for (int option; (option = getopt(argc, argv, "f:j:q:r:p:")) != -1;) {
+    for (int option; (option = getopt(argc, argv, "f:j:q:r:p:l:")) != -1;) {
         if (option == 'f') machine.feet = (uint32_t)number(optarg, "FEET", 1, MOST_FEET);
         if (option == 'j') machine.names = idc_number(optarg);
         if (option == 'q') begin = optarg;
         if (option == 'r') hz = number(optarg, "HZ", 1, 100000);
         if (option == 'p') patience = number(optarg, "PATIENCE", 1, 1000000);
+        if (option == 'l') LIMIT = (double)number(optarg, "LIMIT", 1, 1000);
         if (option == '?') return 2;
     }
     if (argc - optind != 4) {
-        fprintf(stderr, "usage: machine [-f FEET] [-j NAME,NAME,...] [-q Q,Q,...] [-r HZ] [-p PATIENCE] "
+        fprintf(stderr, "usage: machine [-f FEET] [-j NAME,NAME,...] [-q Q,Q,...] [-r HZ] [-p PATIENCE] [-l LIMIT] "
                         "ROBOT JOINTS OWN_PORT LOOP_PORT\n");
         return 2;
     }

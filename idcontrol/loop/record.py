@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ from idcontrol.loop.jobs import RecordJob, decode
 from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
-from idcontrol.loop.safety import MEANINGS, NAMES, NOT_BEGUN, Fault, Mode
+from idcontrol.loop.safety import MEANINGS, NAMES, NOT_BEGUN, PATIENCE, Fault, Mode
 from idcontrol.loop.session import Session, resolve, wire_format
 from idcontrol.loop.telemetry import COURSE, PARTS, channels
 from idcontrol.loop.wire import Drop
@@ -254,7 +254,7 @@ class Scribe:
             "end_speed_m_s": self._end_speed(recorded),
             "fault": ", ".join(NAMES[fault] for fault in Fault(ending.faults)) or None,
             "signal": ending.signal,
-            "error": ending.error or (self._error(ending, arrays["compute_us"]) if ending.ended == "fault" else None),
+            "error": ending.error or self._error(ending, arrays["compute_us"], dropped),
             **_times(arrays),
             "steal_s": ending.steal_s,
             "overruns": ending.overruns,
@@ -286,21 +286,36 @@ class Scribe:
             return None
         return float(np.linalg.norm(recorded["v"][int(ends.argmax()) :, :3], axis=1).max())
 
-    def _error(self, ending: Ending, compute_us: Array) -> str:
-        """Return one line about the end of a loop without an exception.
+    def _error(self, ending: Ending, compute_us: Array, dropped: Array) -> str | None:
+        """Return one line about the fault that ended a loop without an exception; None without a fault.
 
-        `compute_us` are the times of its running ticks.
+        Args:
+            ending: The end.
+            compute_us: Times of its running ticks.
+            dropped: Number of dropped datagrams for each `Drop`.
         """
+        if ending.ended != "fault":
+            return None
         if not ending.faults:
             return "nothing was begun: the machine was not ready within loop.policy.start_s"
         faults = Fault(ending.faults)
         causes = [MEANINGS[fault] for fault in faults]
         if not len(compute_us):
             causes[0] = f"nothing was begun: {causes[0]}"
+        if Fault.SILENT in faults and dropped.max() >= PATIENCE:
+            causes.append(f"{dropped.max():g} of its datagrams were dropped: {DROPPED[Drop(int(dropped.argmax()))]}")
         if Fault.PEER in faults:
             causes += [f"at the machine, {MEANINGS[fault]}" for fault in Fault(self._machine_ended_by)]
         slow = too_slow(compute_us, self._h) if Fault.OVERRUN in faults else None
         return "; ".join(causes if slow is None else [*causes, slow])
+
+
+DROPPED: Final = {
+    Drop.SIZE: "of a wrong length", Drop.DAMAGED: "damaged", Drop.FOREIGN: "of another robot or session",
+    Drop.OLD: "older than the one before", Drop.RANGE: "a value is NaN or out of range",
+    Drop.VERSION: "of another version of the format",
+}  # fmt: skip
+"""Reasons for dropping datagrams, in words."""
 
 
 class _Row(Mapping[str, Array]):

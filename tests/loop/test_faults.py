@@ -870,3 +870,13 @@ def test_a_joystick_of_the_machine_steers_the_planner():
     rig.run()
     np.testing.assert_array_equal(rig.planner.axes, [0.5, -1.0, 0.25, 0.0])
     assert rig.faults() == Fault.NONE
+
+
+@pytest.mark.parametrize(("buttons", "ends"), [(0b1, True), (0b101, True), (0b100, False), (np.nan, False)])
+def test_the_stop_button_of_the_joystick_ends_the_work(buttons, ends):
+    rig = Rig(duration_s=0.3)
+    rig.clock.at(NS // 5, lambda: rig.machine.health.__setitem__(10, buttons))
+    rig.run()
+    assert rig.loop.counts.complete is not ends
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.NONE

@@ -18,6 +18,7 @@ from idcontrol.loop.record import READY, WRITTEN_AT_ONCE, Ending, Scribe, _Drain
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
+from idcontrol.loop.wire import Drop
 from idcontrol.record.channels import views, width
 from idcontrol.record.recording import load
 from idcontrol.types import Status
@@ -117,6 +118,17 @@ def test_the_fault_that_ended_a_loop_is_named(tmp_path, faults, at_machine, faul
     assert metrics["fault"] == fault
     assert words in metrics["error"]
     assert "\n" not in metrics["error"]
+
+
+def test_the_end_of_a_loop_whose_machine_sent_nan_says_why_nothing_was_heard(tmp_path):
+    session = TouchingArm()
+    channels = loop_channels(session)
+    rows = telemetry(channels, 0)
+    views(rows, channels)["dropped"][:] = 25.0 * (np.arange(len(Drop)) == Drop.RANGE)
+    scribe = Scribe(session, tmp_path / "run", {}, H, machine_too=False)
+    scribe.loop_rows(rows)
+    metrics = scribe.close(Ending(ended="fault", faults=Fault.SILENT, overruns=0, missed=0, realtime={}))
+    assert "25 of its datagrams were dropped: a value is NaN or out of range" in metrics["error"]
 
 
 def test_metrics_of_a_recovered_loop_cover_its_last_stretch_of_work(tmp_path):

@@ -51,7 +51,10 @@ def test_a_walk_follows_the_joystick_of_its_machine_and_stands_without_one():
     planner.reset(session.start)
     planner(session.start)
     np.testing.assert_array_equal(planner.notes()[:3], 0.0)
-    planner.steer(np.array([0.5, -1.0, 1.0, 0.0]))
+    planner.steer(np.array([0.004, -0.03, 0.049, 0.0]))  # a released stick
+    planner(structs.replace(session.start, t=session.start.t + 0.0005))
+    np.testing.assert_array_equal(planner.notes()[:3], 0.0)
+    planner.steer(np.array([0.525, -1.0, 1.0, 0.0]))  # halfway between the dead band of 0.05 and the end
     for t in (0.001, 1.0):  # it does not start to walk immediately
         planner(structs.replace(session.start, t=session.start.t + t))
     # half of the speed ahead, the full speed to the right, the full turn: the robot file has 0.4 m/s and 0.6 rad/s
