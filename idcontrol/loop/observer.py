@@ -71,6 +71,7 @@ class Observer:
 
         Args:
             datagram: The state, which is not used if it is implausible.
+            now: Time [ns].
             running: True if torques flow, so that joints cannot jump.
             working: True if planner and controller are called, so that the state is estimated.
         """
