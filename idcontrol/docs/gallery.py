@@ -133,7 +133,7 @@ def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
     image = image.crop(CROPPED.get(name, (0, 0, *image.size)))
     blank = Image.new(image.mode, image.size, image.getpixel((0, 0)))
     image = image.crop(ImageChops.difference(image, blank).getbbox())
-    # an octree keeps rare colours, here those of the arrows; the median cut drops them
+    # an octree keeps rare colours (here the arrows); the median cut drops them
     image.quantize(128, method=Image.Quantize.FASTOCTREE).save(out / f"{name}.png", optimize=True)
     return out / f"{name}.png"
 
