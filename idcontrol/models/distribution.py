@@ -710,24 +710,11 @@ def _with_targets(
     return TorqueMap(rows, constant), Bounds(least, most)
 
 
-@linked
 @njit(cache=True, inner=True, error_model="numpy")
-def share_kernel(
+def _share(
     w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
-    """Solve the program of the module for a motion x, without known impulses y₁; return True if the motion is kept.
-
-    Args:
-        w: The whitened problem, whose first 3 n rows belong to the contacts.
-        cones: Cones of the impulses.
-        bounds: Bounds of hτ - hτ_ref.
-        x: The whitened velocity change ρᵀy to keep, shape (k,).
-        torque: Motor impulses as a function of y.
-        out: Result, shape (3 n,).
-        arena: Arena for all arrays.
-    """
-    if cones.targets.constant.shape[0] > 0:
-        torque, bounds = _with_targets(cones.targets, torque, bounds, arena)
+    """Run `share_kernel` without targets, or with targets as rows of the torque."""
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
     u, cone = vector(arena, n3), indices(arena, n3 // 3)
     for r in range(n3):
@@ -757,6 +744,34 @@ def share_kernel(
         out[B.other[j]] += B.weight[j] * xi[j]
     into_cones(cones.mu, cones.held, out)
     return _keeps(w, out, x, longest, arena)
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def share_kernel(
+    w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena
+) -> bool:  # pragma: no cover - compiled
+    """Solve the program of the module for a motion x, without known impulses y₁; return True if the motion is kept.
+
+    Args:
+        w: The whitened problem, whose first 3 n rows belong to the contacts.
+        cones: Cones of the impulses.
+        bounds: Bounds of hτ - hτ_ref.
+        x: The whitened velocity change ρᵀy to keep, shape (k,).
+        torque: Motor impulses as a function of y.
+        out: Result, shape (3 n,).
+        arena: Arena for all arrays.
+    """
+    if cones.targets.constant.shape[0] > 0:
+        aimed, wide = _with_targets(cones.targets, torque, bounds, arena)
+        if _share(w, cones, wide, x, aimed, out, arena):
+            impulse = vector(arena, torque.constant.shape[0])
+            for a in range(impulse.shape[0]):
+                impulse[a] = torque.constant[a] + dot(torque.matrix[a], out)
+            if within(bounds, impulse):
+                return True
+        # targets outweigh torques a million times, which costs digits where cones hardly have a point: the motion first
+    return bool(_share(w, cones, bounds, x, torque, out, arena))
 
 
 @njit(cache=True, inner=True, error_model="numpy")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from idcontrol import controllers, plants, robots, tasks
 from idcontrol.contact.spheres import SphereContacts
@@ -119,6 +120,26 @@ def test_an_infeasible_force_target_is_approached_within_cones_and_limits(name, 
     assert np.linalg.norm(load.error) > 1.0
     best = nearest(robot, mu, state, load, target, system.effort_limit, moved / H)
     np.testing.assert_allclose(wrench, best, atol=1e-3)
+
+
+def test_targets_leave_the_motion_where_friction_hardly_holds_it():
+    robot, mu = robots.load("go1"), 0.02
+    com, load = tasks.CoM(kp=0.0), tasks.Force("FL_foot")
+    trunk = [com, tasks.Posture(kp=30.0)]
+    aims, free = (controllers.make("id-coulomb-qp", robot, mu=mu, tasks=listed) for listed in ([load, *trunk], trunk))
+    state, standing, weight = robot.standing_state(), robot.standing_reference(), robot.system().mass * 9.81
+    for seed in range(0, 16, 2):
+        rng = np.random.default_rng(seed)
+        reference = structs.replace(standing, a=150.0 * rng.standard_normal(12))
+        com.set(np.zeros(3), acceleration=rng.standard_normal(3) * [0.5, 0.5, 0.3])
+        load.set(weight * (rng.standard_normal(3) * [0.1, 0.1, 0.3] + [0.0, 0.0, 0.4]))
+        aims.reset()
+        free.reset()
+        command, wanted = aims(state, reference), free(state, reference)
+        assert (command.solved_by, command.status) == (wanted.solved_by, wanted.status)
+        np.testing.assert_allclose(
+            motion(robot, mu, state, command), motion(robot, mu, state, wanted), rtol=0.0, atol=1e-12
+        )
 
 
 def test_a_load_that_jumps_is_approached_no_faster_than_torques_may_change():
