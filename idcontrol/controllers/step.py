@@ -35,6 +35,7 @@ from idcontrol.controllers.lagging import lagging
 from idcontrol.controllers.projection import projection_kernel
 from idcontrol.controllers.tasks import (
     INFEASIBLE,
+    Limits,
     TaskTerms,
     Wish,
     bounded_velocities,
@@ -732,15 +733,16 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def wished(machine: Machine, v: Array, b: Array, J: Array, target: Array, arena: Arena) -> Wish:
-    """Gather the demands in addition to `TaskTerms`: the joints' reference b, and the contacts in stance."""
-    a = b.shape[0]
-    slowest, fastest = vector(arena, a), vector(arena, a)
+def limits_of_tasks(machine: Machine, mu: Array, bounds: Bounds, arena: Arena) -> Limits:
+    """Return the limits of tasks for contacts with friction mu (n,), and motors with these bounds of impulses."""
+    h, a = machine.h, bounds.least.shape[0]
+    least, most, slowest, fastest = vector(arena, a), vector(arena, a), vector(arena, a), vector(arena, a)
     for j in range(a):
         angle, _ = joint_error(machine.terms, machine.inputs, j)
-        slowest[j] = nearing(angle, machine.joints.room.lower[j], machine.h)
-        fastest[j] = nearing(angle, machine.joints.room.upper[j], machine.h)
-    return Wish(v, b, slowest, fastest, J, target, machine.h)
+        least[j], most[j] = bounds.least[j] / h, bounds.most[j] / h
+        slowest[j] = nearing(angle, machine.joints.room.lower[j], h)
+        fastest[j] = nearing(angle, machine.joints.room.upper[j], h)
+    return Limits(mu, least, most, slowest, fastest)
 
 
 @late(lambda bound, step, arena: step)
@@ -752,18 +754,16 @@ def within_limits(bound: Bound, step: AssembledStep, arena: Arena) -> AssembledS
     """
     machine = bound.borrowed
     terms, tasks, h = machine.terms, machine.tasks, machine.h
-    n, a = step.which.shape[0], step.b.shape[0]
-    v, b, least, most = velocity(machine, arena), vector(arena, a), vector(arena, a), vector(arena, a)
-    demand(terms, machine.joints, h, machine.inputs, v, b)
+    n, a, short = step.which.shape[0], step.b.shape[0], True
+    limits = limits_of_tasks(machine, step.cones.mu, step.bounds, arena)
     for j in range(a):
-        least[j], most[j] = step.bounds.least[j] / h, step.bounds.most[j] / h
-    wish = wished(machine, v, b, step.contacts.jacobian, step.target, arena)
-    short = True
-    for j in range(a):
-        short = short and wish.slowest[j] - END_SLACK / h <= step.b[j] <= wish.fastest[j] + END_SLACK / h
+        short = short and limits.slowest[j] - END_SLACK / h <= step.b[j] <= limits.fastest[j] + END_SLACK / h
     if short and ask(tasks.certificate, (step, zeros(arena, 3 * n), arena)).ending == SOLVED:
         return step
-    b = bounded_velocities(tasks, terms.M, terms.bias, wish, step.cones.mu, least, most, arena)
+    v, b = velocity(machine, arena), vector(arena, a)
+    demand(terms, machine.joints, h, machine.inputs, v, b)
+    wish = Wish(v, b, step.contacts.jacobian, step.target, h)
+    b = bounded_velocities(tasks, terms.M, terms.bias, wish, limits, arena)
     if tasks.outcome[0] == INFEASIBLE:
         return step
     w, _ = whiten_rows_kernel(step.w.M, step.w.kappa, step.w.free, step.w.fixed, b, step.contacts.jacobian, arena)
@@ -798,7 +798,7 @@ def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> Assembl
     weight = ramp_weights(contacts.identity, machine.patch, inputs, machine.rule.ramp_s, arena)
 
     if machine.tasks.targets.kind.shape[0] > 0:
-        b = free_velocities(machine.tasks, terms.M, terms.bias, wished(machine, v, b, J, goal, arena), arena)
+        b = free_velocities(machine.tasks, terms.M, terms.bias, Wish(v, b, J, goal, h), arena)
         known = vector(arena, 3 * n + b.shape[0] + 1)
         known[:] = np.nan
     elif machine.projects and n > 0:

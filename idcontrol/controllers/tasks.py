@@ -61,8 +61,6 @@ class Wish(NamedTuple):
     Attributes:
         v: Velocity in the system's order, shape (m,).
         b: Desired joint velocities, shape (a,) [rad/s].
-        slowest: Smallest velocities that the joints' stops allow, shape (a,) [rad/s].
-        fastest: Largest velocities that the joints' stops allow, shape (a,) [rad/s].
         J: Rows of the contacts, shape (3 n, m).
         target: Target velocities of these rows, shape (3 n,) [m/s].
         h: Control period [s].
@@ -70,11 +68,27 @@ class Wish(NamedTuple):
 
     v: Array
     b: Array
-    slowest: Array
-    fastest: Array
     J: Array
     target: Array
     h: float
+
+
+class Limits(NamedTuple):
+    """Limits of contacts and joints.
+
+    Attributes:
+        mu: Friction of the contacts, shape (n,).
+        least: Smallest torques, shape (a,) [N m].
+        most: Largest torques, shape (a,) [N m].
+        slowest: Smallest velocities that the joints' stops allow, shape (a,) [rad/s].
+        fastest: Largest ones, shape (a,) [rad/s].
+    """
+
+    mu: Array
+    least: Array
+    most: Array
+    slowest: Array
+    fastest: Array
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -140,9 +154,7 @@ def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: 
 
 @late(lambda tasks, M, bias, wish, *_: bias)
 @njit(cache=True, inner=True, error_model="numpy")
-def bounded_velocities(
-    tasks: TaskTerms, M: Array, bias: Array, wish: Wish, mu: Array, least: Array, most: Array, arena: Arena
-) -> Array:
+def bounded_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, limits: Limits, arena: Arena) -> Array:
     """Compute the joint velocities that tasks demand within all limits; return `wish.b` if there are none.
 
     Args:
@@ -150,9 +162,7 @@ def bounded_velocities(
         M: Inertia, shape (m, m).
         bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
         wish: Reference of the joints, and the contacts.
-        mu: Friction of the contacts, shape (n,).
-        least: Smallest torques, shape (a,) [N m].
-        most: Largest torques, shape (a,) [N m].
+        limits: Limits of contacts and joints.
         arena: Arena for all arrays.
     """
     rows, d = _rows(tasks, M, bias, wish, arena)
@@ -163,8 +173,8 @@ def bounded_velocities(
         weight += (M[0, 0] * tasks.placement.gravity[x]) ** 2
     for j in range(a):
         now = wish.v[m - a + j]
-        slowest[j], fastest[j] = (wish.slowest[j] - now) / h, (wish.fastest[j] - now) / h
-    dynamics = Dynamics(M, bias, wish.J, d, mu, least, most, slowest, fastest)
+        slowest[j], fastest[j] = (limits.slowest[j] - now) / h, (limits.fastest[j] - now) / h
+    dynamics = Dynamics(M, bias, wish.J, d, limits.mu, limits.least, limits.most, slowest, fastest)
     solved, x = bounded_demand(dynamics, rows, max(np.sqrt(weight), 1.0), arena)
     if not solved:
         tasks.outcome[0] = INFEASIBLE

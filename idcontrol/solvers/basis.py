@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from idcontrol.kernels.arena import Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
-from idcontrol.kernels.linear import add, assign
+from idcontrol.kernels.linear import add, assign, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.types import Array
 
 
@@ -140,20 +142,31 @@ def column_basis(
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
-    """Triangularize the first `wide` columns by Householder with column pivoting, down to the length `smallest`.
+def reflect(G: Array, wide: int, first: int, last: int, smallest: float, arena: Arena) -> int:
+    """Triangularize the first `wide` columns, by reflections of the rows `first` to `last`, down to length `smallest`.
 
-    G holds the columns as rows. It becomes G Qᵀ with Q orthogonal, so that those columns are zero (or shorter than
-    `smallest`) below the first rank entries. Returns the rank.
+    Householder with column pivoting; G holds the columns as rows. Rows from `last` on are not mixed: multiples of the
+    others are subtracted from them.
+
+    Args:
+        G: In and out, shape (columns, rows): afterwards these columns are zero, or that short, below the rank.
+        wide: Number of columns to triangularize.
+        first: Rows above have been reflected.
+        last: Rows below are only reduced.
+        smallest: Columns that are no longer than this count as zero.
+        arena: Arena for all arrays.
+
+    Returns:
+        The rank, `first` included.
     """
-    columns, rows = G.shape
-    v, used = vector(arena, rows), indices(arena, wide)
+    columns = G.shape[0]
+    v, used, shares = vector(arena, last), indices(arena, wide), vector(arena, G.shape[1] - last)
     used[:] = 0
-    rank = 0
-    while rank < min(rows, wide):
+    rank = first
+    while rank < min(last, wide):
         best, square = 0, 0.0
         for c in range(wide):
-            tail = G[c][rank:]
+            tail = G[c][rank:last]
             size = 0.0 if used[c] else dot(tail, tail)
             if size > square:
                 best, square = c, size
@@ -162,11 +175,67 @@ def reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
             break
         used[best] = 1
         mirror = v[rank:]
-        assign(mirror, G[best][rank:])
+        assign(mirror, G[best][rank:last])
         mirror[0] += norm if mirror[0] >= 0.0 else -norm
         weight = 1.0 / (norm * abs(mirror[0]))
         for c in range(columns):
-            tail = G[c][rank:]
+            tail = G[c][rank:last]
             add(tail, -weight * dot(mirror, tail), mirror)
+        if last < G.shape[1]:
+            for i in range(shares.shape[0]):
+                shares[i] = G[best, last + i] / G[best, rank]
+            for c in range(columns):
+                add(G[c][last:], -G[c, rank], shares)
         rank += 1
     return rank
+
+
+WELL_CONDITIONED: Final = 1e-3
+"""Smallest pivot of `shortest`, relative to the longest row: one refinement then corrects the squared condition."""
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def shortest(rows: Array, extra: Array, smallest: float, arena: Arena) -> Array:
+    """Find the shortest x with rows x = extra.
+
+    By the Gram matrix of the rows, refined once; rows that depend on each other, or nearly, are solved by
+    `column_basis`.
+
+    Args:
+        rows: Shape (n, k).
+        extra: Shape (n,).
+        smallest: A row whose remainder is no longer than this depends on the others and is skipped.
+        arena: Arena for all arrays.
+
+    Returns:
+        Shape (k,).
+    """
+    n, k = rows.shape
+    x: Array = zeros(arena, k)
+    gram, longest, least = matrix(arena, n, n), 0.0, np.inf
+    for i in range(n):
+        for j in range(i + 1):
+            gram[i, j] = dot(rows[i], rows[j])
+        longest = max(longest, gram[i, i])
+    positive = cholesky(gram, gram)
+    for i in range(n):
+        least = min(least, gram[i, i])
+    if positive and least > WELL_CONDITIONED * np.sqrt(longest):
+        multipliers = vector(arena, n)
+        for _ in range(2):
+            for i in range(n):
+                multipliers[i] = extra[i] - dot(rows[i], x)
+            solve_lower(gram, multipliers)
+            solve_lower_transposed(gram, multipliers)
+            for i in range(n):
+                add(x, multipliers[i], rows[i])
+        return x
+    columns, carried = matrix(arena, k, n), vector(arena, n)
+    for d in range(k):
+        for i in range(n):
+            columns[d, i] = rows[i, d]
+    assign(carried, extra)
+    basis, constants = column_basis(columns, carried, smallest, arena)
+    for i in range(constants.shape[0]):
+        add(x, constants[i], basis[i])
+    return x

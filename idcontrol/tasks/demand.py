@@ -24,7 +24,7 @@ from idcontrol.kernels.arena import Arena, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add, assign
-from idcontrol.solvers.basis import column_basis, reflect
+from idcontrol.solvers.basis import reflect, shortest
 from idcontrol.types import Array
 
 RANK_TOLERANCE: Final = 1e-8
@@ -46,23 +46,24 @@ def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple
         Rows, shape (k, m), and constants, shape (k,), divided by the robot's mass; N has k columns.
     """
     r, m = J.shape
-    # the columns of J_bᵀ, M_b and c_b, stored as rows: a reflection combines the entries of a column
-    G = matrix(arena, r + m + 1, u)
+    # the columns of J_bᵀ and of the identity as rows: a reflection mixes the entries of each
+    G = matrix(arena, r + u, u)
+    G[r:] = 0.0
     widest = 0.0
     for i in range(r):
         for k in range(u):
             G[i, k] = J[i, k]
         widest = max(widest, dot(G[i], G[i]))
     for k in range(u):
-        for i in range(m):
-            G[r + i, k] = M[k, i]
-        G[r + m, k] = bias[k]
-    rank = reflect(G, r, RANK_TOLERANCE * np.sqrt(widest), arena) if r > 0 else 0
-    rows, constants = matrix(arena, u - rank, m), vector(arena, u - rank)
-    for k in range(u - rank):
-        for i in range(m):
-            rows[k, i] = G[r + i, rank + k] / M[0, 0]
-        constants[k] = -G[r + m, rank + k] / M[0, 0]
+        G[r + k, k] = 1.0
+    rank = reflect(G, r, 0, u, RANK_TOLERANCE * np.sqrt(widest), arena) if r > 0 else 0
+    rows, constants = matrix(arena, u - rank, m), zeros(arena, u - rank)
+    rows[:] = 0.0
+    for i in range(u - rank):
+        for k in range(u):
+            factor = G[r + k, rank + i] / M[0, 0]
+            add(rows[i], factor, M[k])
+            constants[i] -= factor * bias[k]
     return rows, constants
 
 
@@ -87,42 +88,45 @@ def free_demand(
     """
     (r, m), p, a = strict.shape, A.shape[0], joints.shape[0]
     u, rows = m - a, r + p
-    # columns, stored as rows: unactuated velocities, joints over the root of their weight, slacks, constants
-    G = matrix(arena, m + p + 1, rows)
+    # columns as rows: unactuated velocities, joints divided by the root of their weight, constants, slacks
+    G, root = matrix(arena, m + 1 + p, rows), vector(arena, a)
     G[m:] = 0.0
-    for k in range(m):
-        scale = 1.0 if k < u else 1.0 / np.sqrt(joint_weight[k - u])
-        for i in range(r):
-            G[k, i] = scale * strict[i, k]
-        for i in range(p):
-            G[k, r + i] = scale * A[i, k]
-    for i in range(r):
-        G[m + p, i] = d[i]
-    for i in range(p):
-        # a slack longer than its row would make all other rows relatively short
-        scale = min(1.0, np.sqrt(weight[i]))
-        for k in range(m):
-            G[k, r + i] *= scale
-        G[m + i, r + i], G[m + p, r + i] = scale / np.sqrt(weight[i]), scale * y[i]
+    for j in range(a):
+        root[j] = np.sqrt(joint_weight[j])
+    for i in range(rows):
+        row, scale = strict[i] if i < r else A[i - r], 1.0
+        if i >= r:
+            # a slack longer than its row would make all other rows seem short
+            scale = min(1.0, np.sqrt(weight[i - r]))
+            G[m + 1 + i - r, i] = scale / np.sqrt(weight[i - r])
+        for k in range(u):
+            G[k, i] = scale * row[k]
+        for j in range(a):
+            G[u + j, i] = scale * row[u + j] / root[j]
+        G[m, i] = scale * (d[i] if i < r else y[i - r])
     widest, longest, squares = 0.0, 0.0, zeros(arena, rows)
     for k in range(u):
         widest = max(widest, dot(G[k], G[k]))
     for j in range(a):
-        add(G[m + p], -joints[j] * np.sqrt(joint_weight[j]), G[u + j])
-    for k in range(u, m + p):
+        add(G[m], -joints[j] * root[j], G[u + j])
+    for i in range(p):
+        squares[r + i] = G[m + 1 + i, r + i] * G[m + 1 + i, r + i]
+    for k in range(u, m):
         for i in range(rows):
             squares[i] += G[k, i] * G[k, i]
     for i in range(rows):
         longest = max(longest, squares[i])
-    rank = reflect(G, u, RANK_TOLERANCE * np.sqrt(widest), arena)
-    independent, e = matrix(arena, a + p, rows - rank), vector(arena, rows - rank)
-    assign(e, G[m + p][rank:])
-    for k in range(a + p):
-        assign(independent[k], G[u + k][rank:])
-    basis, constants = column_basis(independent, e, RANK_TOLERANCE * np.sqrt(longest), arena)
-    out: Array = zeros(arena, a)
-    for i in range(constants.shape[0]):
-        add(out, constants[i], basis[i])
+    # contacts and balance decide the unactuated velocities, unless they are nearly dependent; so slacks stay apart
+    rank = reflect(G[: m + 1], u, 0, r, RANK_TOLERANCE * np.sqrt(widest), arena)
+    rank = reflect(G, u, rank, rows, RANK_TOLERANCE * np.sqrt(widest), arena)
+    independent, e = matrix(arena, rows - rank, a + p), vector(arena, rows - rank)
+    assign(e, G[m][rank:])
+    for i in range(rows - rank):
+        for k in range(a):
+            independent[i, k] = G[u + k, rank + i]
+        for k in range(p):
+            independent[i, a + k] = G[m + 1 + k, rank + i]
+    out: Array = shortest(independent, e, RANK_TOLERANCE * np.sqrt(longest), arena)[:a]
     for j in range(a):
-        out[j] = joints[j] + out[j] / np.sqrt(joint_weight[j])
+        out[j] = joints[j] + out[j] / root[j]
     return out
