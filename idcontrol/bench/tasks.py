@@ -1,18 +1,14 @@
 """Times of control steps with whole-body tasks, and times of TSID if ``TSID_PYTHON`` names an interpreter with TSID.
 
-TSID needs a different version of Pinocchio (`INSTALL`), so it runs and measures its times in a separate process, on the
-same robot at rest with the same tasks, weights, friction and torque limits. Both take turns of `TURN` steps.
+TSID runs and measures its times in a process of its own (`idcontrol.adapters.tsid_controller`), on the same robot at
+rest with the same tasks, weights, friction and torque limits. Both take turns of `TURN` steps.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -20,25 +16,21 @@ import pinocchio as pin
 from msgspec import structs
 
 from idcontrol import controllers, robots, tasks
+from idcontrol.adapters.tsid_controller import Tsid
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, terms
 from idcontrol.bench.timing import in_turns, percentiles
-from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers import Gains
 from idcontrol.dynamics.system import System
-from idcontrol.errors import InputError
 from idcontrol.problems.walks import RecordedWalk
 from idcontrol.types import Array, Reference, State
 
-INSTALL: Final = "pip install tsid==1.7.0 'numpy<2' cmeel-boost==1.82.0"
 CONTROLLER, MU, H, TURN = "id-coulomb-qp", 0.6, 1e-3, 25
-KP, POSTURE, FORCE_WEIGHT = 100.0, {"kp": 30.0, "weight": 1e-2}, 1e-8
+KP, POSTURE = 100.0, {"kp": 30.0, "weight": 1e-2}
 PUSH: Final = np.array([0.1, 0.2, 0.1, 0.0, 0.0, 0.0])
 """Demanded acceleration of the first task [m/s²]."""
 LIFT_M, NEWTON = 0.05, 20
 SAME: Final = 1e-5
 """Largest difference of joint accelerations between equal answers, relative to the largest acceleration."""
-START_S: Final = 60.0
-"""Time limit for the first answer of TSID's process [s]."""
 
 
 class Case(NamedTuple):
@@ -94,45 +86,37 @@ class Step:
         standing = [foot for foot, stands in zip(self.feet, case.stands, strict=True) if stands]
         if soles and len(standing) == 1:
             q = leaning(self.system, q, standing[0], next(foot for foot in self.feet if foot not in standing))
-        listed, asked = self._tasks(case, q)
-        self.controller: Any = self._controller(robot, contacts, listed)
+        stiffness, damping = robot.acceleration_gains()
+        self.setup = controllers.Setup(
+            system=self.system,
+            contacts=contacts,
+            h=H,
+            acceleration_gains=Gains(kp=stiffness, kd=damping),
+            robot=robot,
+            mu=MU,
+            tasks=self._tasks(case, q),
+        )
+        self.controller: Any = controllers.build(CONTROLLER, self.setup)
         self.state = State(t=0.0, q=q, v=np.zeros(self.system.n_velocities))
         standing_still = Reference.standing(self.system.joint_positions(q), feet=len(self.feet))
         self.reference = structs.replace(standing_still, stance=np.array(case.stands))
-        self.problem = {
-            "urdf": str(robot.urdf), "q": q.tolist(), "mu": MU, "torque_limit": self.system.effort_limit.tolist(),
-            "corners": [list(corner) for corner in soles[0].corners_m] if soles else None, "feet": standing,
-            "force_weight": FORCE_WEIGHT, "tasks": asked, "posture": POSTURE,
-        }  # fmt: skip
 
-    def _tasks(self, case: Case, q: Array) -> tuple[list[tasks.Task], list[dict[str, Any]]]:
-        """Return tasks that hold their place with an added acceleration, for us and for TSID."""
+    def _tasks(self, case: Case, q: Array) -> list[tasks.Task]:
+        """Return tasks that hold their place with an added acceleration."""
         model, data = self.system.model, self.system.scratch
         pin.framesForwardKinematics(model, data, q)
         listed: list[tasks.Task] = []
-        asked: list[dict[str, Any]] = []
         for i, (name, kind) in enumerate(case.tasks):
-            acceleration, mask, part = PUSH if i == 0 else np.zeros(6), np.zeros(6), tasks.KINDS[kind]
-            mask[part] = 1.0
+            acceleration, part = PUSH if i == 0 else np.zeros(6), tasks.KINDS[kind]
             if name is None:
-                place, task = pin.SE3(np.eye(3), self.system.com(q)), tasks.CoM(kp=KP)
-                task.set(place.translation, acceleration=acceleration[:3])
-                listed.append(task)
+                com = tasks.CoM(kp=KP)
+                com.set(self.system.com(q), acceleration=acceleration[part])
+                listed.append(com)
             else:
-                place, frame = data.oMf[model.getFrameId(name)], tasks.Frame(name, kind, kp=KP)
-                frame.set(place, acceleration=acceleration[part])
+                frame = tasks.Frame(name, kind, kp=KP)
+                frame.set(data.oMf[model.getFrameId(name)], acceleration=acceleration[part])
                 listed.append(frame)
-            asked.append({
-                "frame": name, "mask": mask.tolist(), "place": [place.translation.tolist(), place.rotation.tolist()],
-                "acceleration": acceleration.tolist(), "kp": KP, "weight": 1.0,
-            })  # fmt: skip
-        return [*listed, tasks.Posture(**POSTURE)] if listed else [], asked
-
-    def _controller(self, robot: robots.Robot, contacts: SphereContacts, listed: list[tasks.Task]) -> Any:
-        stiffness, damping = robot.acceleration_gains()
-        gains = Gains(kp=stiffness, kd=damping)
-        setup = controllers.Setup(system=self.system, contacts=contacts, h=H, acceleration_gains=gains, tasks=listed)
-        return controllers.build(CONTROLLER, setup)
+        return [*listed, tasks.Posture(**POSTURE)] if listed else []
 
     def times(self, count: int) -> Array:
         """Take `count` steps and return their times [us]."""
@@ -144,63 +128,26 @@ class Step:
         return 1e-3 * times
 
 
-class Tsid:
-    """TSID on the same problem, in its own process."""
-
-    def __init__(self, python: str, problem: dict[str, Any]) -> None:
-        """Start TSID's process; `answer` has its version and accelerations.
-
-        Raises:
-            InputError: The process does not answer.
-        """
-        script = Path(__file__).with_name("tasks_tsid.py")
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-        try:
-            self._process = subprocess.Popen([python, str(script)], **pipes)
-        except OSError as error:
-            raise InputError(f"TSID_PYTHON={python} does not run TSID: {error}") from None
-        try:
-            self.answer = self._ask(problem)
-        except (OSError, ValueError):
-            with contextlib.suppress(OSError):  # the process has ended
-                self.stop()
-            raise InputError(f"TSID_PYTHON={python} does not run TSID: {INSTALL}") from None
-
-    def _ask(self, question: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def times(self, count: int) -> Array:
-        """Take `count` steps and return their times [us]."""
-        return np.array(self._ask(count))
-
-    def stop(self) -> None:
-        """End the process."""
-        self._process.communicate(timeout=START_S)
-
-
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     """Return rows of all `CASES`; the floor is for the case's robot.
 
     Raises:
         InputError: ``TSID_PYTHON`` is not an interpreter with TSID.
     """
-    python = os.environ.get("TSID_PYTHON")
     for case in CASES:
-        yield _row(case, effort, python)
+        yield _row(case, effort)
 
 
-def _row(case: Case, effort: Effort, python: str | None) -> TimingRow:
+def _row(case: Case, effort: Effort) -> TimingRow:
     """Compare answers, then time both alternately."""
     step = Step(case)
     floor, _ = in_turns([terms(step.system, step.feet, [step.state])], 1, effort.samples, effort.budget_s)
     command = step.controller(step.state, step.reference)
     a = step.controller.problem(step.state, step.reference).b / H
     note = f"demand {command.demand}, {command.solved_by}" if command.demand else command.solved_by
-    peer = Tsid(python, step.problem) if python and case.tasks else None
+    peer = Tsid(step.setup) if os.environ.get("TSID_PYTHON") and case.tasks else None
+    if peer is not None:
+        peer(step.state, step.reference)
     ours, theirs, end = [step.times(TURN)], [], time.perf_counter() + effort.budget_s
     while len(ours) * TURN < effort.samples and time.perf_counter() < end:
         ours.append(step.times(TURN))
@@ -209,10 +156,10 @@ def _row(case: Case, effort: Effort, python: str | None) -> TimingRow:
     us = percentiles(np.concatenate(ours))
     beside: dict[str, Any] = {}
     if peer is not None:
-        theirs_a, peer_us = peer.answer["a"], percentiles(np.concatenate(theirs))
+        theirs_a, peer_us = peer.acceleration, percentiles(np.concatenate(theirs))
         miss = np.inf if theirs_a is None else float(np.abs(a - theirs_a[6:]).max() / np.abs(a).max())
         beside = {
-            "peer": f"TSID {peer.answer['version']}", "peer_us": peer_us, "peer_ratio": us["p50"] / peer_us["p50"],
+            "peer": f"TSID {peer.version}", "peer_us": peer_us, "peer_ratio": us["p50"] / peer_us["p50"],
             "difference": f"{miss:.1e} of {SAME:.0e} of the largest joint acceleration", "agrees": miss <= SAME,
             "peer_unsolved": int(theirs_a is None),
         }  # fmt: skip

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 
 _SHOWN = (
     "q_err_rad",
+    "com_err_rms_m",
     "dtau_mean_nm_s",
     "force_err_rel",
+    "wrench_err_rel",
     "slip_m_s",
+    "slip_mean_m_s",
     "dtau_max_nm_s",
     "qd_err_rad_s",
     "com_path_err_m",
@@ -39,6 +42,8 @@ _SHOWN = (
 """Quantities of the table on the terminal, as many as fit, in this order; the files have all."""
 FEW = 4
 """If more settings vary, a run's row names only those that differ from its preset."""
+PEERS_ON = "coulomb-lcp,sap,mujoco"
+"""Plants on which a peer runs beside us unless others are named."""
 AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}
 """Options that take several values, by the setting that they vary."""
 
@@ -56,6 +61,11 @@ AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "see
     shell_complete=completion.plants,
     metavar="A,B|all",
     help="Plants, or your classes as file.py:Class; by default the experiment's plant.",
+)
+@click.option(
+    "--peers",
+    type=click.Choice(["tsid"]),
+    help=f"Another package's controller beside ours; by default on {PEERS_ON}. TSID_PYTHON names TSID's Python.",
 )
 @click.option("--mu", metavar="X,Y", help="Friction coefficients of the ground; inf means no slip.")
 @click.option("--seeds", type=click.IntRange(1, 10**5), metavar="N", help="Number of seeds per combination.")
@@ -94,6 +104,7 @@ def command(
     if jobs is not None and scheduler is not None:
         raise InputError("--jobs is for this machine, --scheduler for a cluster; leave one of them out")
     named = None if study is None else load_study(study, experiment)
+    request |= _beside(request.pop("peers"), experiment, request)
     planned = _plan_runs(experiment, named, request)
     if out is None:
         out = fresh_folder("runs", f"compare-{experiment}" + (f"-{study}" if study else ""))
@@ -159,6 +170,25 @@ def _plan_runs(
     options_of = AXES | {"duration_s": "duration_s"}
     spelling = {key: f"--{name.removesuffix('_s')}" for key, name in options_of.items() if request[name] is not None}
     return plan(chosen, runs, spelling)
+
+
+def _beside(peer: str | None, experiment: str, request: Mapping[str, Any]) -> dict[str, str]:
+    """Return controllers and plants of a comparison with a peer.
+
+    Raises:
+        InputError: The peer cannot run, or the experiment has no controller.
+    """
+    if peer is None:
+        return {}
+    from idcontrol.adapters.tsid_controller import interpreter
+    from idcontrol.config.changes import start_of
+
+    interpreter()
+    start = start_of(load_experiment(experiment), request["preset"] or "default")
+    ours = request["controllers"] or getattr(start, "controller", None)
+    if ours is None:
+        raise InputError(f"--peers: the experiment {experiment} has no controller; take sway, squat or lift")
+    return {"controllers": f"{ours},{peer}", "plants": request["plants"] or PEERS_ON}
 
 
 def _lists(request: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -40,7 +40,7 @@ from idcontrol.controllers.warming import StandingRobot, remember, warm
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.tasks import Posture, Task
-from idcontrol.types import Array, Controller
+from idcontrol.types import Array, ContactLaw, Controller
 
 __all__ = ["Gains", "InverseSettings", "Setup", "available", "build", "make", "register", "warm"]
 
@@ -78,7 +78,7 @@ class Setup:
         drive_gains: Gains of the drives for impedance commands [N m/rad, N m s/rad]; None sends torques. The drives of
             `pid` get `torque_gains`.
         beside: True if `torque_gains` act in addition to inverse dynamics.
-        tasks: Whole-body tasks of inverse-dynamics controllers (`idcontrol.tasks`).
+        tasks: Whole-body tasks (`idcontrol.tasks`) of controllers whose attribute `takes_tasks` is True.
     """
 
     system: System
@@ -107,7 +107,19 @@ KIND = places.Kind(
 Factory = Callable[[Setup], Controller]
 REGISTRY: Final[Registry[Setup, Controller]] = Registry(KIND)
 register, available = REGISTRY.register, REGISTRY.available
-factory, contact_law = REGISTRY.factory, REGISTRY.contact_law
+
+PEERS: Final = {"tsid": "idcontrol.adapters.tsid_controller:Tsid"}
+"""Places of other packages' controllers by name, for comparisons; they need programs of their own."""
+
+
+def factory(name: str) -> Factory:
+    """Return the function that makes a controller from a setup, by a name of `PEERS` or as `Registry.factory`."""
+    return REGISTRY.factory(PEERS.get(name, name))
+
+
+def contact_law(name: str) -> ContactLaw:
+    """Return the contact law of a controller, by the same names."""
+    return REGISTRY.contact_law(PEERS.get(name, name))
 
 
 def make(
@@ -165,7 +177,7 @@ def build(name: str, setup: Setup) -> Controller:
         InputError: The place has no controller, or the controller cannot be built or takes no tasks.
     """
     controller = factory(name)(setup)
-    if setup.tasks and not isinstance(controller, InverseDynamics):
+    if setup.tasks and not getattr(controller, "takes_tasks", False):
         raise InputError(f"controller {name!r} takes no tasks; take one of inverse dynamics with predicted forces")
     if setup.tasks and setup.drive_gains is not None:
         raise InputError("drives that hold joint positions take no tasks; send torques, without drive_gains")

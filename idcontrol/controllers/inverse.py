@@ -70,7 +70,13 @@ FEET = 16
 
 
 class InverseDynamics:
-    """ID(t_i): inverse dynamics that solves for torques and contact forces together."""
+    """ID(t_i): inverse dynamics that solves for torques and contact forces together.
+
+    Attributes:
+        takes_tasks: True, for `idcontrol.controllers.build`.
+    """
+
+    takes_tasks = True
 
     def __init__(
         self,

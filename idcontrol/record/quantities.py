@@ -138,6 +138,8 @@ QUANTITIES = (
     Quantity("Body and feet", "estimate_height_m", "estimated height, largest error", "mm", 1e3),
     Quantity("Body and feet", "estimate_velocity_m_s", "estimated velocity, root mean square error", "mm/s", 1e3),
     Quantity("Body and feet", "estimate_yaw_rad", "estimated heading, error at the end", "mrad", 1e3),
+    Quantity("Body and feet", "com_err_rms_m", "centre of mass, root mean square error", "µm", 1e6),
+    Quantity("Body and feet", "slip_mean_m_s", "slip of standing feet, mean", "mm/s", 1e3),
     Quantity("Body and feet", "foot_err_m", "foot position error, mean", "mm", 1e3),
     Quantity("Body and feet", "standing_drift_m", "drift of the base while all feet stand, largest", "mm", 1e3),
     Quantity("Body and feet", "slip_m_s", "slip of stance feet, mean", "mm/s", 1e3),
