@@ -280,7 +280,7 @@ def _rehearsals(preset: WholeBodyConfig) -> Callable[[], Sequence[WholeBodyConfi
 
 
 def by_feet(config: WholeBodyConfig) -> WholeBodyConfig:
-    """Let a robot on four feet trot: settings that are those of `WALK` become those of `TROT`."""
+    """Let a robot on four feet trot: settings that equal `WALK` get the values of `TROT`."""
     return config if len(robots.load(config.robot).patches) <= 2 else _exchanged(config, WALK, TROT)
 
 

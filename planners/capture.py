@@ -124,9 +124,9 @@ def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> 
     amid, dcm = feet[:, :2].mean(axis=0), com.value + com.velocity / plan.omega
     for lasts_s in LEANS_S:
         times, zmp = t + np.array([0.0, lasts_s, lasts_s + RETURNS_S]), np.array([amid] * 3)
-        found = dcm_plan(times, zmp, plan.omega, com.value, dcm, free=(0, 1))
-        if np.linalg.norm(closest(corners, found.zmp[0]) - found.zmp[0]) < SLIGHT_M:
-            return found
+        motion = dcm_plan(times, zmp, plan.omega, com.value, dcm, free=(0, 1))
+        if np.linalg.norm(closest(corners, motion.zmp[0]) - motion.zmp[0]) < SLIGHT_M:
+            return motion
     return None
 
 
@@ -156,8 +156,8 @@ def closest(corners: Array, point: Array) -> Array:
     inside = len(corners) > 2
     for a, way in zip(corners, others, strict=True):
         for edge in way[np.abs(way).max(axis=1) > 0.0]:
-            left = edge[0] * way[:, 1] - edge[1] * way[:, 0]
-            if (left < -1e-12).any():
+            side = edge[0] * way[:, 1] - edge[1] * way[:, 0]
+            if (side < -1e-12).any():
                 continue  # not an edge of the hull, counterclockwise
             beyond = edge[0] * (point - a)[1] - edge[1] * (point - a)[0]
             inside = inside and beyond >= 0.0

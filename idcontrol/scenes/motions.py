@@ -215,14 +215,14 @@ class Walk:
 
     def _best(self, walks: Sequence[list[dcm.Footstep]], state: State, com: dcm.Motion) -> capture.Caught:
         """Return the walk that catches most, with the least effort, with its steps placed anew."""
-        body, feet, found = self._body, self._centres(self._body.places(state.q)), []
+        body, feet, options = self._body, self._centres(self._body.places(state.q)), []
         for steps in walks:
             standing = [foot for foot in range(len(feet)) if foot not in steps[0].feet]
             soles = body.corners(state.q, standing)
             centre = soles.mean(axis=0)
             ground = capture.Ground(feet, centre + SURE * (soles - centre), self._feet)
-            found.append(capture.caught(steps, ground, self._walk, self.plan, state.t, com))
-        return min(found, key=lambda one: (one.missing, one.effort))
+            options.append(capture.caught(steps, ground, self._walk, self.plan, state.t, com))
+        return min(options, key=lambda option: (option.missing, option.effort))
 
     def _go_on(self, caught: capture.Caught, t: float) -> None:
         """Take the steps from the present one on, and the motion; feet in the air change their ways."""

@@ -34,10 +34,10 @@ def caught(com, first=0, t=1.0):
 )
 def test_closest_point_of_a_hull_is_in_it_and_nothing_of_it_is_closer(seed, corners, point):
     hull, point = np.random.default_rng(seed).normal(size=(corners, 2)), np.array(point)
-    found = capture.closest(hull, point)
-    _, residual = nnls(np.vstack([hull.T, np.ones(corners)]), np.append(found, 1.0))  # a mean of corners
+    nearest = capture.closest(hull, point)
+    _, residual = nnls(np.vstack([hull.T, np.ones(corners)]), np.append(nearest, 1.0))  # a mean of corners
     assert residual < 1e-9
-    assert ((hull - found) @ (point - found) < 1e-9).all()  # the variational inequality of a projection
+    assert ((hull - nearest) @ (point - nearest) < 1e-9).all()  # the variational inequality of a projection
 
 
 def test_weights_of_knots_add_up_to_one():
@@ -48,23 +48,23 @@ def test_weights_of_knots_add_up_to_one():
 @pytest.mark.parametrize(("x", "y"), [(0.7, 0.0), (-0.7, 0.0), (0.5, 0.3), (0.0, 0.45)])
 def test_pushed_pendulum_comes_to_rest_amid_the_feet_after_two_steps(x, y):
     """The motion begins with the measured state, and its zero-moment point stays on the soles that stand."""
-    found = caught(pushed(x, y))
-    assert found.missing == 0.0
-    begin, end = dcm.com_at(found.plan, 1.0), dcm.com_at(found.plan, 30.0)
+    catch = caught(pushed(x, y))
+    assert catch.missing == 0.0
+    begin, end = dcm.com_at(catch.plan, 1.0), dcm.com_at(catch.plan, 30.0)
     np.testing.assert_allclose(begin.value, 0.0, atol=1e-14)
     np.testing.assert_allclose(begin.velocity, [x, y], atol=1e-13)
-    first, second = found.steps
+    first, second = catch.steps
     np.testing.assert_allclose(end.value, 0.5 * (first.places[0] + second.places[0])[:2], atol=1e-12)
     for t in np.linspace(first.lift_s, first.land_s, 9):
-        assert (np.abs(dcm.zmp_at(found.plan, t) - FEET[1, :2]) <= [0.1 + 1e-3, 0.06 + 1e-3]).all()
+        assert (np.abs(dcm.zmp_at(catch.plan, t) - FEET[1, :2]) <= [0.1 + 1e-3, 0.06 + 1e-3]).all()
     for t in np.linspace(second.lift_s, second.land_s, 9):
-        np.testing.assert_allclose(dcm.zmp_at(found.plan, t), first.places[0, :2], atol=1e-12)
+        np.testing.assert_allclose(dcm.zmp_at(catch.plan, t), first.places[0, :2], atol=1e-12)
 
 
 def test_step_is_as_far_as_the_pendulum_needs():
     """With p at the toe while the foot swings, ξ grows by e^{ωT}; the foot lands ahead by what the shift leaves."""
-    found = caught(pushed(0.7, 0.0))
-    (first, _), w = found.steps, OMEGA
+    catch = caught(pushed(0.7, 0.0))
+    (first, _), w = catch.steps, OMEGA
     xi = 0.1 + (0.7 / w - 0.1) * np.exp(w * (first.land_s - 1.0))
     gain = (1.0 - np.exp(-0.1 * w)) / (0.1 * w)  # of a foot that takes over evenly within 0.1 s
     # p is on its way from amid the feet to the sole in the first 50 ms; ahead, that is no way
@@ -72,16 +72,16 @@ def test_step_is_as_far_as_the_pendulum_needs():
 
 
 def test_step_goes_nowhere_where_leaning_suffices():
-    found = caught(pushed(0.1, 0.0))
-    assert abs(found.steps[0].places[0, 0]) < 1e-12
-    assert found.missing == 0.0
+    catch = caught(pushed(0.1, 0.0))
+    assert abs(catch.steps[0].places[0, 0]) < 1e-12
+    assert catch.missing == 0.0
 
 
 @pytest.mark.parametrize(("x", "y"), [(0.0, -0.6), (3.0, 0.0), (2.0, -2.0)])
 def test_feet_neither_cross_nor_leave_their_reach(x, y):
-    found = caught(pushed(x, y))
-    assert found.missing > 0.0
-    place = found.steps[0].places[0]
+    catch = caught(pushed(x, y))
+    assert catch.missing > 0.0
+    place = catch.steps[0].places[0]
     assert place[1] - FEET[1, 1] >= 0.8 * 0.17 - 1e-9
     assert np.linalg.norm(place[:2] - FEET[0, :2]) <= 0.6 + 0.17
 
