@@ -1,7 +1,7 @@
 """Install robots/, planners/ and experiments/, next to idcontrol/ in the repository, as idcontrol.robots and so on.
 
-The links with these names in idcontrol/ are for editors and type checkers. An installation does not need them: a zip
-download, or a clone without symbolic links, has text files instead.
+The symbolic links with these names in idcontrol/ serve editors and type checkers. An installation does not need them: a
+zip download, or a clone without symbolic links, has text files instead.
 """
 
 from pathlib import Path

@@ -116,7 +116,7 @@ def run(config: Config, progress: Progress) -> Results:
     """Solve all data sets and compare with the paper's table.
 
     Raises:
-        InputError: A size is not one of the paper's, or there is none.
+        InputError: No size is given, or a size is not among the paper's sizes.
     """
     known = [row["size"] for row in TABLE_1]
     if not config.sizes or not set(config.sizes) <= set(known):

@@ -29,7 +29,7 @@ from idcontrol.sweeps.record import RunOutcome
 
 
 class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table, a figure, or a section whose numbers belong to none.
+    """A table, a figure, or a section with numbers outside tables and figures.
 
     Attributes:
         paper: Author and year.

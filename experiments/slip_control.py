@@ -336,7 +336,7 @@ def _sizes(config: Config, history: GripHistory) -> list[Finding]:
             Finding(
                 f"contacts_{name}",
                 count,
-                # cells are inside or outside: the error is about the number of cells along the rim
+                # a cell counts fully or not at all, so the error is about the number of cells along the rim
                 holds=bool(abs(count - expected) <= 2.0 * 2.0 * np.pi * radius / config.cell_m * 0.5),
             )
         )

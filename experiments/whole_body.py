@@ -243,7 +243,7 @@ def _landings(walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
 
 
 def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing]:
-    """Draw the path of the centre of mass over the soles, forces and heights of the feet, and the error."""
+    """Draw the centre of mass's path over the soles; the forces and heights of the feet; and the error."""
     arrays = {key: values[::DRAWN_EVERY] for key, values in arrays.items()}
     t, names = arrays["t"], scene.body.names
     with axes(size=(7.0, 3.0)) as above:

@@ -118,7 +118,7 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             UnknownName: No foot is on that frame.
-            InputError: The positions of the feet are unknown, as for forces of a plant; see `SphereContacts.soles`.
+            InputError: The positions of the feet are unknown (a plant does not give them); see `SphereContacts.soles`.
         """
         if self.soles is None:
             raise InputError("these forces have no poses of soles; take contacts.soles(q).wrenches(forces)")

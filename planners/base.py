@@ -178,10 +178,10 @@ def sway_base(
     """Move the reference with the forces of a gait that cannot hold the base level (planner.md 4.5).
 
     A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed share of its stance; the
-    average over a cycle is m g/n. The deviation from m g/n accelerates the base, and its integrals of mean zero are the
-    motion. In addition the base rotates against the swinging legs. The motion builds up within a cycle, before a foot
-    lifts: all feet together can push the base as required, but the first stance feet could not hold it level. It also
-    fades within a cycle.
+    average over a cycle is m g/n. The deviation from m g/n accelerates the base; integrated twice, with mean zero, it
+    is the motion. In addition the base rotates against the swinging legs. The motion builds up within a cycle, before a
+    foot lifts: all feet together can push the base as required, but the first stance feet could not hold it level. It
+    also fades within a cycle.
 
     Args:
         phase: Time since the gait began, in cycles [-].

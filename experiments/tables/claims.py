@@ -53,7 +53,7 @@ def _order(results: Results, terrain: str, title: str) -> Iterator[Judged]:
 
     yield Judged(
         source=SOURCE.format("Table 3, as a whole"),
-        what=f"on {title} the preset paper has the paper's order of joint errors",
+        what=f"on {title} joint errors in the preset `paper` have the order of the paper",
         printed=ranking({c: paper[c] for c in (ours if pairs else CONTROLLERS) if c in paper}),
         found=ranking(ours) or "none walks its path",
         verdict=verdict(bool(pairs) and all((paper[a] < paper[b]) is (ours[a] < ours[b]) for a, b in pairs)),

@@ -98,7 +98,7 @@ def places(layout: np.dtype[Any]) -> Integers:
 
 @functools.cache
 def idl_type(layout: np.dtype[Any]) -> Any:
-    """Return the type that Cyclone DDS announces for a `layout` of `NAMES`; objects of it are too slow to use."""
+    """Return the type that Cyclone DDS announces for a `layout` of `NAMES`; its objects are too slow for messages."""
     from cyclonedds.idl import annotations, make_idl_struct, types
 
     if layout.subdtype is not None:

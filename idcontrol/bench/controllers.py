@@ -32,8 +32,8 @@ SENSING = ("id-sensed-1", "id-sensed-2")
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     """Return rows of the controllers that need no sensed forces, over the instants at which all feet are loaded.
 
-    If the steps of a controller stick, it has a second row without the shortcut for sticking, in which it solves its
-    own contact problem.
+    If a controller solves its step by the shortcut for sticking, it gets a second row without this shortcut, in which
+    it solves its own contact problem.
     """
     counted = np.array([moment.pressing == len(walk.feet) for moment in walk.moments])
     for name in controllers.available():

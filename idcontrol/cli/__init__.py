@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status.
 
     Args:
-        arguments: Words of the command line; None for the process's.
+        arguments: Words of the command line; None for the arguments of the process.
     """
     try:
         with ctrl_c_is_heard():

@@ -248,7 +248,7 @@ def _study_runs(
 
 
 def _names(text: str, registry: Any) -> list[str]:
-    """Return the names of a list with commas, or all of a registry (`idcontrol.controllers`, `idcontrol.plants`)."""
+    """Return the comma-separated names, or all names of a registry (`idcontrol.controllers`, `idcontrol.plants`)."""
     if text == "all":
         return list(registry.available())
     names = [name.strip() for name in text.split(",")]

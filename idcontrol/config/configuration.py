@@ -192,7 +192,7 @@ def period(rate_hz: float) -> float:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the value of a dotted key; None if it does not exist."""
+    """Return nested values as one mapping with dotted keys, each of which begins with `prefix`."""
     entries: dict[str, Any] = {}
     for key, value in values.items():
         entries |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}

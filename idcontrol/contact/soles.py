@@ -101,7 +101,7 @@ def _add_wrenches(identity: Integers, force: Array, patch: Integers, corner: Arr
 
 @njit(cache=True, error_model="numpy")
 def centre_of_pressure(wrench: Array, normal: Array, ground: Array) -> Array:
-    """Return the points of planes about which wrenches have no moment along the plane, shape (n, 3) [m].
+    """Return the point of each plane about which its wrench has no moment along the plane, shape (n, 3) [m].
 
     Without load the result is the point nearest to the wrench's origin, so it is always finite. Source: Sardain and
     Bessonnet (2004), "Forces acting on a biped robot. Center of pressure - zero moment point".

@@ -279,7 +279,7 @@ class SphereContacts:
 
     @cached_property
     def _elsewhere(self) -> tuple[Bound, Mounted, Placed]:
-        """Spheres at the joint placements of the system's scratch data: bound, as a record, and their placement."""
+        """Spheres at the joint placements of the system's scratch data: a bound argument, a record, a placement."""
         position, rotation = placement_views(self.system.scratch.oMi)
         placed = Placed(*map(np.zeros_like, (self.centre, self.gap, self.point, self.axes)))
         mounted = self._mounted()._replace(joint_position=position, joint_rotation=rotation)

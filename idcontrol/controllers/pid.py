@@ -82,7 +82,7 @@ class Beside:
         self._controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return torques for the period that begins at `state.t`; the controller's alone if it has failed."""
+        """Return torques for the period that begins at `state.t`; without the feedback if the controller has failed."""
         command, system = self._controller(state, reference), self._system
         check_command(command, self._controller, state, system.n_actuated)
         if command.status is Status.FAILED:

@@ -153,7 +153,7 @@ def certify(p: AssembledStep, f: Array, arena: Arena) -> Answer:
 @late(lambda *_: ANSWER)
 @njit(cache=True, error_model="numpy")
 def share(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Run stage II: the impulses of the same motion whose torque is closest to `p.held` (`models.distribution`)."""
+    """Run stage II: take the impulses of this motion with the torque closest to `p.held` (`models.distribution`)."""
     if f.shape[0] == 0:
         return answer
     y, away = vector(arena, f.shape[0]), vector(arena, answer.impulse.shape[0])

@@ -22,8 +22,8 @@ class InverseSettings:
             ground faster than `approach_speed_m_s` or slides faster than `slide_speed_m_s`, it is no contact. Its
             impact is allowed, since no torque can prevent it; a command to stop within one period would disturb the
             whole robot.
-        approach_speed_m_s: See `landing_s`.
-        slide_speed_m_s: See `landing_s`.
+        approach_speed_m_s: Speed towards the ground above which a landing foot is no contact; see `landing_s`.
+        slide_speed_m_s: Speed along the ground above which a landing foot is no contact; see `landing_s`.
         landing: Transition of a contact from its landing velocity to rest.
         project: True to project the desired velocity onto what the contacts allow, if the scheme does (math.md, section
             12.1).

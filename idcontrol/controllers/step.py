@@ -627,7 +627,7 @@ def ramp_weights(identity: Integers, patch: Integers, inputs: Inputs, ramp_s: fl
 
     Args:
         identity: The n contacts.
-        patch: Foot that each belongs to, by its identity; empty if each is its own foot.
+        patch: Foot of each contact, indexed by the identity of the contact; empty if each contact is a foot.
         inputs: Provides the times.
         ramp_s: Length of a ramp [s].
         arena: Arena for all arrays.
@@ -639,7 +639,7 @@ def ramp_weights(identity: Integers, patch: Integers, inputs: Inputs, ramp_s: fl
             t = min(inputs.to_liftoff[identity[i]], inputs.since_touchdown[identity[i]])
             share = min(max(1.0 - t / ramp_s, 0.0), 1.0)
             out[i] = RAMP_WEIGHT * share * share * share
-            # k corners with a k-th of the load each cost a k-th of what one contact with the whole load does
+            # without this factor k corners that share a load equally would cost a k-th of one contact with all of it
             corners = 1 if patch.shape[0] == 0 else 0
             for k in range(n if patch.shape[0] > 0 else 0):
                 corners += patch[identity[k]] == patch[identity[i]]
@@ -1104,5 +1104,5 @@ def assemble_bound(bound: Bound, candidates: Packed, arena: Arena) -> AssembledS
     step = assemble(bound.values, ContactArrays(*candidates), arena)
     if bound.values.tasks.targets.kind.shape[0] > 0:
         step = within_limits(bound, step, arena)
-    uncertain(step.w, arena)  # most of the following Python code needs it
+    uncertain(step.w, arena)  # most of the interpreted code that follows needs the rounding bounds
     return step

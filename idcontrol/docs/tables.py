@@ -130,7 +130,7 @@ def _papers() -> dict[str, Any]:
 
 
 def _value(value: Any) -> str:
-    """Return a number or text in a cell; a walk that missed its path keeps the count of waypoints alone."""
+    """Return the text of a cell; of a walk that missed its path, only the number of waypoints is shown."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return "–" if value is None else re.sub(r": came [^;]*", "", str(value)).replace("|", "\\|")

@@ -166,8 +166,8 @@ def _sap(problem: StepProblem, solution: StepSolution, speed: Array) -> Array:
         sticks, slides = along <= mu * y_n, (y_n + hat * along) / (1.0 + mu * hat)
         normal = np.maximum(np.where(sticks | (mu == 0.0) | (mu == np.inf), y_n, slides), 0.0)
         share = np.where(sticks, 1.0, mu * normal / np.where(along > 0.0, along, 1.0))
-        # with infinite friction the cone is the half space: opening contacts are released, or held if they would press
-        # when released
+        # with infinite friction the cone is the half space: an opening contact is released, unless it would then press;
+        # in that case it is held
         share = np.where(mu == np.inf, (y_n > 0.0) | f[:, 1:].any(axis=1), share)
         wanted = np.column_stack((normal, share[:, None] * y_t))
         unit = np.maximum(np.abs(f).max(axis=1, keepdims=True), _quotient(speed, R))

@@ -152,7 +152,7 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
 
 @njit(cache=True)
 def bind(values: tuple[Any, ...]) -> Bound:
-    """Return one argument for arrays, numbers, and tuples of them."""
+    """Combine arrays, numbers, and tuples of them in one argument."""
     bound: Bound = _build(values)
     return bound
 

@@ -204,8 +204,8 @@ class Pacer:
     def _follow(self, heard: Callable[[int], bool], due: int, opens: int) -> int:
         """Wait for the datagram of a cycle that may begin from the time `opens` on; return the shift of the deadline.
 
-        If a datagram comes before that time, the cycle begins at its deadline at the latest. If the machine sends more
-        than once per period, a newer datagram comes in time.
+        If a datagram comes before that time, the cycle waits for a newer one, at most until its deadline. A machine
+        that sends more than once per period sends a newer one in time.
         """
         clock, came = self._clock, None
         while clock.now() < opens and heard(opens):

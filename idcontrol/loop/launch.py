@@ -73,7 +73,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null means the order of
             the model.
         plant_rate_hz: Rate of the plant; null means the rate of the loop.
-        plant_silence_s: Silence of the loop after which the plant brakes; null means `patience` with the longer period.
+        plant_silence_s: Silence of the loop after which the plant brakes; null means 20 of the longer periods of loop
+            and plant, and at least 20 ms (`patience`).
         start: Initial pose of the plant; a robot whose file has no lying pose stands.
         arm: True arms the machine at `peer` as soon as it is ready. If False, the operator types ``arm`` at the
             terminal, and ``recover`` after braking. A plant that the loop starts is always armed automatically.

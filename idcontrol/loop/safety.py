@@ -221,7 +221,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         stale: Rule for `Fault.STALE`.
         cut: Rule for `Fault.CUT`.
         start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
-        late_s: Age of the newest datagram above which the other side counts as silent; null means `patience`.
+        late_s: Age of the newest datagram above which the other side counts as silent; null means 20 periods, and at
+            least 20 ms (`patience`).
         hang_s: Time after which planner or controller is interrupted.
         soft_start_s: Time over which torques grow from zero to the commanded torques.
         rest_speed: Joint speed below which the machine may be at rest [rad/s].
@@ -230,8 +231,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         damp_s: Braking time after which the machine counts as at rest even if joints move, because the legs of a lying
             machine may continue to sink for a long time.
         jump: Largest distance of a joint from the position predicted by its velocities [rad or m].
-        frozen_s: Longest time for which a joint or the base's orientation may stand still despite its velocity, ...
-        frozen: ... if that velocity leads farther than this [rad or m]; coarse encoders need it.
+        frozen_s: Longest time for which a joint or the base's orientation may stand still although its velocity leads
+            farther than `frozen`.
+        frozen: Distance up to which a velocity may lead while the joint or base stands still [rad or m]; coarse
+            encoders need it.
         tilt_rad: Largest angle of the base from upright.
         tracking: Largest distance of a joint from its reference [rad or m].
         cut_s: Longest time for which the gate may cut torques in every tick.

@@ -586,7 +586,7 @@ def _rests(p: Cones, f: Array, u: Array, i: int) -> bool:  # pragma: no cover - 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _smallest_within(p: Cones, m: Modes, least: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Overwrite `least` (3 n,) with the smallest impulses of a motion at rest within the cones; return True on success.
+    """Overwrite `least` (3 n,) with the smallest impulses in the cones that keep contacts at rest; True on success.
 
     Alternating projections (Boyle & Dykstra 1986) start at the smallest impulses without cones. The cones are narrowed
     by a tenth, so that the iteration ends.

@@ -284,7 +284,7 @@ def _facets(
 ) -> int:  # pragma: no cover - compiled
     """Write rows A z ≥ least that keep ξ + waysᵀ z within the cones of `_allowed`; return their number.
 
-    A row that depends on no way is set to zero: its rounding error would make the program unbounded.
+    A row that no z changes is set to zero: its rounding error would make the program unbounded.
     """
     d, rows = 0, 0
     for i in range(mu.shape[0]):

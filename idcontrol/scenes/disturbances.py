@@ -146,7 +146,7 @@ class Delayed(DisturbedPlant):
 
 
 def delay_periods(what: str, delay_s: float, h: float) -> int:
-    """Return the number of control periods of `h` [s] in a delay, the setting `what`.
+    """Return the delay of the setting `what` as a number of control periods of `h` [s].
 
     Raises:
         InputError: The delay is not a whole number of control periods.

@@ -118,8 +118,8 @@ class Walk:
 
     A foot in the air follows its path, and goes on downwards until a force is sensed on it; then it stands. If the
     steps have a reach, they are placed anew where the measured centre of mass leaves its path
-    (`idcontrol.planners.capture`). A machine that stands takes steps when its soles do not suffice, and one more where
-    its feet are not beside each other.
+    (`idcontrol.planners.capture`). A machine that stands takes steps when its soles cannot balance it, and one more if
+    its feet are then not beside each other.
 
     Attributes:
         steps: The steps; more are added as they are needed.

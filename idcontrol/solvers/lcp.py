@@ -143,8 +143,8 @@ def sum_rounding(roundoff: float, count: int, size: float, reach: float) -> floa
     """Bound the rounding error of a velocity (a constant plus a sum), with a cap for strong cancellation.
 
     Impulses may cancel until less than 8 digits of the motion remain, e.g. when two fingers press with 1e7 N s. The
-    bound must not hide motion, so it is capped at `SLIGHT` of the speed that the impulses could cause; that is half of
-    the violation that a judge without the contact model may allow.
+    bound must not hide motion, so it is capped at `SLIGHT` times the speed that the impulses could cause. `SLIGHT` is
+    half of the violation that a judge without the contact model may allow.
 
     Args:
         roundoff: Rounding bound of the constant.

@@ -315,7 +315,7 @@ class Posture:
 
         Args:
             kp: Stiffness [1/s²]; None for the value of the robot file.
-            kd: Damping [1/s]; None for critical damping, ``2 √kp``. If kp is None, too, the value of the robot file.
+            kd: Damping [1/s]; None for critical damping, ``2 √kp``, or for the value of the robot file if kp is None.
             weight: Positive weight, one number or one for each actuated joint.
 
         Raises:
@@ -344,7 +344,7 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
     Args:
         tasks: The tasks; `Force` tasks are ignored, see `gather_forces`.
         system: The robot.
-        q: Configuration from which tasks without a reference take one, shape (nq,).
+        q: Configuration that gives a reference to tasks without one, shape (nq,).
 
     Returns:
         The rows of all tasks, and the weights of the joints' reference, shape (a,).
@@ -407,7 +407,7 @@ def gather_forces(tasks: Sequence[Task], contacts: Detector) -> ForceTerms:
 
     Raises:
         UnknownName: A task's frame has no contact sphere.
-        InputError: The detector is not of spheres, or two tasks are on one frame.
+        InputError: The detector does not detect spheres, or two tasks are on one frame.
     """
     wanted = [task for task in tasks if isinstance(task, Force)]
     targets, nothing = no_targets(len(wanted)), np.zeros(0, dtype=np.int64)

@@ -152,7 +152,7 @@ def _real_time() -> Iterator[Diagnosis]:
     yield _diagnosis(topic, "priority", result, limit.format(f"rtprio {PRIORITY}") if refused else "")
     refused = granted.refused.get("memory_lock", "")
     yield _diagnosis(topic, "locked memory", refused or "granted", limit.format("memlock unlimited") if refused else "")
-    if LATENCY.exists():  # otherwise a container or another operating system, which no command can fix from inside
+    if LATENCY.exists():  # otherwise this is a container or another operating system: no command run here can help
         refused = granted.refused.get("cpu_awake", "")
         mend = f"sudo chmod o+w {LATENCY}   # until the next start" if refused else ""
         yield _diagnosis(topic, "wakeful CPUs", refused or "granted", mend)

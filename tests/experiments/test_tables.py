@@ -176,7 +176,7 @@ def test_a_terrain_without_two_walking_controllers_has_no_order(walk):
         return {"fell_at_s": 0.5} if run["preset"] == "paper" else {}
 
     rows = claims_of(walk, change)
-    row = rows["on rigid, µ ∞ the preset paper has the paper's order of joint errors"]
+    row = rows["on rigid, µ ∞ joint errors in the preset `paper` have the order of the paper"]
     assert row[1].startswith("id-coulomb-lcp < id-noslip-lcp < id-coulomb-qp")
     assert row[2] == "none walks its path"
     assert row[3] == UNEXPLAINED

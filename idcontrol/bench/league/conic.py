@@ -99,7 +99,7 @@ def of_step(step: StepProblem, v: Array, impulse: Array) -> SparseProblem:
     """Return a forward step of one machine as a sparse problem of a single tree.
 
     Args:
-        step: The step, whose ties are left out.
+        step: The step; its bilateral rows are left out.
         v: Velocities at its beginning, shape (m,).
         impulse: Impulses of motors and of all rows other than contacts, shape (m,) [N s, N m s].
     """
