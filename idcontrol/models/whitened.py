@@ -388,7 +388,7 @@ class Held:
     contradicts: bool
 
     def impulses(self, whitened: Whitened, f: Array) -> Array:
-        """Return all impulses, shape (3 n + e,); `f` has the impulses of the rows that are not held, and zeros elsewhere."""
+        """Return all impulses, shape (3 n + e,); `f` has the impulses of rows that are not held, else zeros."""
         x = self.rho.T @ f - self.basis.T @ self.constants
         g = self.basis @ (x - whitened.rho.T @ f)
         out = f.copy()
