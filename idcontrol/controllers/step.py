@@ -451,7 +451,7 @@ def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_s
     return meets
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def land_corners(machine: Machine, contacts: ContactArrays, v: Array) -> None:
     """Clear the marks of lifted corners that have landed, once in a control step, before its problem is assembled.
 

@@ -144,7 +144,7 @@ def test_other_masses_are_named_and_accepted_on_demand(model, robot):
 
 def test_accepted_masses_hide_no_other_axis(model, robot):
     model.jnt_axis[2] *= -1.0
-    with pytest.raises(InputError, match="another axis"):
+    with pytest.raises(InputError, match="a different axis"):
         Bridge(model, robot, other_masses=True)
 
 

@@ -44,7 +44,7 @@ def test_a_schedule_stands_then_holds_each_piece_until_the_next():
 def test_schedules_and_limits_that_make_no_sense_are_refused():
     with pytest.raises(InputError, match="increase"):
         Schedule([(1.0, 0.0, 0.0, 0.0), (1.0, 0.1, 0.0, 0.0)])
-    with pytest.raises(InputError, match="not finite"):
+    with pytest.raises(InputError, match="needs finite numbers"):
         Schedule([(0.0, math.nan, 0.0, 0.0)])
     with pytest.raises(InputError, match="angular_rad_s2"):
         CommandLimits(angular_rad_s2=0.0)

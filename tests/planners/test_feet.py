@@ -276,7 +276,7 @@ def test_a_foot_does_not_lift_while_its_replacement_searches_for_the_ground(stan
 
 
 def noticed(*, height, velocity, until, planned=0.011, phase=SWINGING):
-    """True if a swinging foot with `left` [s] to its planned touchdown is let stand; its clock, too."""
+    """True if a swinging foot with `until` [s] to its planned touchdown is let stand; its clock, too."""
     timing, plan, measured = Timing.of(1), FootPlan.of(1), Measured.of(1)
     timing.stance[0], timing.since_touchdown[0], timing.to_liftoff[0] = False, np.inf, np.inf
     timing.since_liftoff[0], timing.to_touchdown[0] = SWING - until, until
@@ -297,9 +297,9 @@ def test_a_foot_that_meets_the_ground_early_stands_at_once():
 @pytest.mark.parametrize(
     "swinging",
     [
-        {"height": 0.0101, "velocity": -0.09, "left": 0.1 * SWING},  # still descending
-        {"height": 0.0110, "velocity": 0.0, "left": 0.1 * SWING},  # above the ground
-        {"height": 0.0101, "velocity": 0.0, "left": 0.5 * SWING},  # has only just left it
+        {"height": 0.0101, "velocity": -0.09, "until": 0.1 * SWING},  # still descending
+        {"height": 0.0110, "velocity": 0.0, "until": 0.1 * SWING},  # above the ground
+        {"height": 0.0101, "velocity": 0.0, "until": 0.5 * SWING},  # has only just left it
     ],
 )
 def test_a_foot_still_on_its_way_swings_on(swinging):

@@ -200,7 +200,7 @@ def test_a_state_with_a_nan_is_passed_over():
 def test_a_planner_cannot_begin_at_a_nan():
     m = machine("links")
     state = m.standing(0.17)
-    with pytest.raises(InputError, match="not finite"):
+    with pytest.raises(InputError, match="a NaN or an infinity"):
         m.planner(Schedule.constant(0.2)).reset(State(t=0.0, q=state.q * np.nan, v=state.v))
 
 
