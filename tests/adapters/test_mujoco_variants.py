@@ -356,7 +356,10 @@ REFUSED = {
         (each(), option(disableflags=mujoco.mjtDisableBit.mjDSBL_ACTUATION)),
         r"apply 0 N m to FL_hip_joint for a command of 23.7 N m; .* clear model.opt.disableflags",
     ),
-    "disabled group": ((each(group=3), option(disableactuator=8)), "apply 0 N m to FL_hip_joint for a command of 23.7 N m.*disableactuator"),
+    "disabled group": (
+        (each(group=3), option(disableactuator=8)),
+        "apply 0 N m to FL_hip_joint for a command of 23.7 N m.*disableactuator",
+    ),
     "site that pulls": ((each(), holding), "N m to .* for a command of 0 N m; remove actuators"),
     "hoist": ((each(), hoist), "apply 90 N m to the base for a command of 0 N m"),
     "gravity of the moon": ((option(gravity=[0.0, 0.0, -1.6]),), r"\(0, 0, -1.6\) m/s² in .* \(0, 0, -9.81\) m/s² for"),
