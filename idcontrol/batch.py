@@ -3,11 +3,11 @@
 Input and output arrays have one row per robot. No Python code runs per robot: a compiled loop computes the multibody
 terms of a row (`idcontrol.dynamics.multibody`), detects its contacts and takes the control step. It releases the
 interpreter's lock, so threads share the rows. If a step is not solved at the first attempt, the controller in Python
-takes it again and relaxes a demand.
+repeats it and relaxes a demand.
 
 The result of a row is bitwise equal to the result of `Controllers.single`, a controller for one robot.
 
-The loop receives the address of the scheme's step, so it is compiled once for all schemes.
+The loop receives the address of the scheme's step, so one compiled loop serves all schemes.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Commands(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The memory of each robot's controller, as in `InverseDynamics`; first axis n, k feet."""
+    """Memories of the n robots' controllers, as in `InverseDynamics`, one row per robot; k is the number of feet."""
 
     identity: Integers
     active: Integers
@@ -235,7 +235,7 @@ class Controllers:
         self._busy = Lock()
 
     def single(self, mu: float) -> InverseDynamics:
-        """Return a controller for one robot, with exactly the commands of a row with friction `mu`."""
+        """Return a controller for one robot that gives exactly the commands of a row with friction `mu`."""
         name, robot, h, terrain, settings = self._settings
         contacts = robot.contacts(mu, terrain, CompiledSystem.of(robot.system()))
         if not 0 < len(robot.description.feet) <= MOST_FEET:
@@ -416,7 +416,7 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _steps(worker: _Worker, rows: _Rows, call: _Call, out: Commands, begin: int, end: int) -> None:
-    """Step the rows from `begin` to `end`; a row without a first solution stays unchanged, with status FALLBACK."""
+    """Step the rows from `begin` to `end`; a row not solved at first attempt stays unchanged, with status FALLBACK."""
     references, machine = call.references, worker.whole.borrowed.machine.borrowed
     for i in range(begin, end):
         row = (

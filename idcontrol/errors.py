@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Numbers of an `OSError` for a full disk or an exhausted quota: not an internal error."""
+"""Error numbers of an `OSError` that reports a full disk or an exhausted quota: no internal error."""
 MANY = 20
 """If more names than this are known, a message lists only `EXAMPLES` names."""
 EXAMPLES = 5
@@ -62,7 +62,7 @@ class DuplicateName(IdControlError, ValueError):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of idcontrol from the source of its installation.
+    """Return the command that installs an extra of idcontrol, from the source from which idcontrol was installed.
 
     idcontrol is not on a package index, so the source is read from ``direct_url.json`` (PEP 610).
     """

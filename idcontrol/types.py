@@ -61,7 +61,7 @@ CONES: Final = ("none", "pyramid", "circle")
 
 
 class ContactLaw(NamedTuple):
-    """Properties of a controller's or plant's contact model that an experiment needs before it makes the object.
+    """Properties of a controller's or plant's contact model that an experiment needs before it builds either.
 
     A user's controller or plant may define it as the attribute ``contact_law``.
 
@@ -252,10 +252,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             Torque limits and friction cones are never relaxed.
         solved_by: ``"sticking"`` if all contacts stick and no contact problem was solved; otherwise the contact model,
             by the name of its plant; None without a contact model.
-        gap: Bound on how much closer to the last torques another solution of the contact problem may be than the
-            closest known solution, as a norm of torques [N m]: 0 if the search proved that no solution is closer; NaN
-            if the controller does not search. `tau` has the motion of the closest known solution, with impulses
-            redistributed relative to decaying last torques (docs/theory/coulomb.md).
+        gap: Bound on an improvement [N m]: of the solutions of the contact problem, the controller searches for the one
+            closest to the last torques, in a norm of torques. An undiscovered solution is closer than the closest known
+            solution by at most `gap`. 0 if the search proved that no solution is closer; NaN if the controller does not
+            search. `tau` gives the motion of the closest known solution, but its impulses are redistributed towards
+            decaying last torques (docs/theory/coulomb.md).
         demand: How the motion for whole-body tasks was computed: ``"free"`` if limits of friction and motors are
             inactive; ``"qp"`` if a quadratic program respects these limits; ``"infeasible"`` if they allow no motion
             without slip; empty without tasks.
@@ -280,14 +281,14 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     kd: Array | None = None
 
     def __repr__(self) -> str:
-        """Include the reason if a command has no torque, as its zeros would look like a result."""
+        """If a command has no torques, include the reason: zeros alone would look like a result."""
         if self.status is Status.FAILED:
             return f"<Command: FAILED, no torque: {'; '.join(self.dropped)}>"
         return super().__repr__()
 
     @property
     def driven(self) -> Array:
-        """Return the motors' setpoints: `tau`, or for an impedance command rows tau, q, v, kp, kd, shape (5, a)."""
+        """Return the motors' setpoints: `tau`; for an impedance command, the rows tau, q, v, kp, kd, shape (5, a)."""
         if self.q is None or self.v is None or self.kp is None or self.kd is None:
             return self.tau
         return np.stack((self.tau, self.q, self.v, self.kp, self.kd))
@@ -314,7 +315,7 @@ class Plant(Protocol):
     """Replaces the hardware in simulation."""
 
     def reset(self, state: State) -> State:
-        """Put the machine into `state`; return the state for a controller."""
+        """Put the machine into `state`; return the first state that a controller gets."""
         ...
 
     def step(self, tau: Array, dt: float) -> State:

@@ -43,7 +43,7 @@ class Report:
     Attributes:
         robot: Name of the robot, or the argument of the check.
         problems: One line per problem: what, where, how to fix it.
-        warnings: One line per warning; the robot runs.
+        warnings: One line per warning; the robot can run despite it.
         summary: Mass, height, joints with their limits, feet; plain numbers and text. Empty if there are problems.
         needs: The command that installs the URDF, if it is missing.
     """
@@ -159,7 +159,7 @@ def _frame_problems(raw: Mapping[str, Any], findings: urdf.Findings) -> list[str
         if not isinstance(name, str) or not isinstance(frame, str) or not findings.frames:
             continue
         if frame not in findings.frames:
-            # feet need distinct frames, however similar the names; supports may share a frame
+            # every foot needs its own frame, so do not suggest frames of other feet; supports may share a frame
             taken = frames if where == "feet" else ()
             known = [known for known in findings.frames if known not in taken] or findings.frames
             suggestions = difflib.get_close_matches(frame, known, n=MOST_GUESSES, cutoff=0.0)

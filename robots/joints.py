@@ -1,4 +1,4 @@
-"""Per-joint values by name or pattern; in ``{"*" = 20, "*_HAA" = 23, "LF_HAA" = 5}`` the more specific applies."""
+"""Per-joint values by name or pattern; in ``{"*" = 20, "*_HAA" = 23, "LF_HAA" = 5}`` specific keys prevail."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, d
         Shape (len(joints),).
 
     Raises:
-        InputError: The table has a problem; the message describes the first.
+        InputError: The table has mistakes; the message describes the first mistake.
     """
     mistakes = problems(values, joints, where, complete=default is None)
     if mistakes:

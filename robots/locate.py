@@ -1,7 +1,7 @@
 """Locate robot files and their URDFs; no paths are hard-coded.
 
-Files are checked with `os.path`, which returns False for names that are too long or contain a zero byte, where pathlib
-raises.
+Files are checked with `os.path`, which returns False for names that are too long or contain a zero byte; pathlib would
+raise an exception.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def robot_file(name_or_path: str | Path) -> Path:
     """Return the robot file of a name, or of a path to the file, its folder, or a URDF next to it.
 
     Raises:
-        UnknownName: It is neither a known robot nor an existing path.
+        UnknownName: `name_or_path` is neither a known robot nor an existing path.
         InputError: The path exists but has no robot file.
     """
     text = str(name_or_path)

@@ -34,7 +34,7 @@ TABLES = {
     "actuators.bandwidth_hz": np.inf,
     "actuators.delay_s": 0.0,
 }
-"""The per-joint tables of a robot file, and the value of joints without an entry; None means that all need an entry."""
+"""The per-joint tables of a robot file, and the value of joints without an entry; None: every joint needs one."""
 
 ACTUATORS = tuple(where for where in TABLES if where.startswith("actuators."))
 """The tables of actuators, in the order of `Actuators`."""
@@ -236,7 +236,7 @@ def urdf_of(named: str, path: Path, asked: str | Path) -> Path:
     """Return the URDF of a robot file; if a URDF was requested, it must be the same file.
 
     Raises:
-        InputError: It does not exist, or the robot file next to the requested URDF names a different URDF.
+        InputError: The URDF does not exist, or the robot file next to the requested URDF names a different URDF.
     """
     urdf_path = locate.urdf_file(named, path)
     if Path(asked).suffix.lower() == ".urdf" and not Path(asked).samefile(urdf_path):
@@ -288,7 +288,7 @@ def foot_gaps(robot: Robot, system: System, q: Array) -> Array:
 def legs(robot: Robot, system: System) -> tuple[Integers, ...]:
     """Return the actuated joints that move each foot, from the base outwards: indices into `System.actuated_names`.
 
-    The legs are read from the kinematic tree, as the order of a list does not determine them.
+    The legs are read from the kinematic tree: no order of joints or feet tells which joints belong to which foot.
     """
     chains = []
     for foot in robot.spheres:

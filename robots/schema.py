@@ -1,6 +1,6 @@
 """The format of a robot file: TOML parsed into frozen structs, with units in the names of its keys.
 
-Per-joint tables map a joint's name, or a pattern with ``*``, to a number; the more specific applies
+Per-joint tables map a joint's name, or a pattern with ``*``, to a number; the most specific key applies
 (`idcontrol.robots.joints`).
 """
 
@@ -77,7 +77,7 @@ class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Lying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lying pose of the robot: level, with its feet on the ground at its sides; the angles of its legs follow.
+    """Lying pose of the robot: level, with its feet on the ground at its sides; the angles of its legs are computed.
 
     Attributes:
         supports: Spheres under its body that carry it.
@@ -93,11 +93,11 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         torque_nm: Largest torque by joint [N m], or force [N] of a sliding joint.
-        velocity_rad_s: Largest speed by joint [rad/s], or [m/s].
+        velocity_rad_s: Largest speed by joint [rad/s], or [m/s] of a sliding joint.
         torque_rate_nm_s: Largest rate of the torque by joint [N m/s], or of the force [N/s]; other joints have no
             limit.
         no_load_rad_s: Speed by joint at which the motor has no torque left [rad/s], or [m/s]: above `velocity_rad_s`
-            its torque falls linearly. Joints without an entry have full torque at all speeds.
+            the torque falls linearly to zero. Joints without an entry have full torque at all speeds.
     """
 
     torque_nm: dict[str, Positive]
@@ -126,12 +126,12 @@ class ActuatorFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class MachineOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A machine's order, directions and zeros of joints.
+    """Order, directions and zeros of the joints in a machine's own interface.
 
     Attributes:
         joints: Names of all actuated joints in the machine's order.
-        turned: Joints whose direction is opposite in the machine.
-        offset_rad: Angle of a joint at the machine's zero; zero without an entry.
+        turned: Joints whose positive direction is opposite in the machine's interface.
+        offset_rad: Angle of each joint where the machine reports zero; zero without an entry.
         feet: Names of all feet in the machine's order; empty for the order of the robot file.
     """
 
@@ -142,7 +142,7 @@ class MachineOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class AccelerationGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Error feedback of inverse dynamics in accelerations, so one pair for all joints (planner.md, section 6).
+    """Error feedback of inverse dynamics, as accelerations: one pair of gains serves all joints (planner.md 6).
 
     Attributes:
         kp_1_s2: Stiffness [1/s²].
@@ -158,8 +158,8 @@ class TorqueGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         kp_nm_rad: Stiffness by joint [N m/rad].
-        kd_nm_s_rad: Damping by joint [N m s/rad]; explicit damping is stable up to half of the joint's inertia divided
-            by the period.
+        kd_nm_s_rad: Damping by joint [N m s/rad]. It acts explicitly, so it is stable only up to half of the joint's
+            inertia divided by the control period.
     """
 
     kp_nm_rad: dict[str, NotNegative]
@@ -178,7 +178,7 @@ class DefaultGait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         period_s: Duration of one stride [s].
-        duty: Stance share of the period.
+        duty: Share of the period that each foot spends in stance.
         touchdown: Fraction of the period at which each foot lands, by foot name.
         step_height_m: Height of a step above the ground [m].
         touchdown_speed_m_s: Planned downward speed of a foot at touchdown [m/s].

@@ -19,17 +19,17 @@ GRAVITY = 9.81
 MU = 0.6
 """Friction coefficient with which a robot must be able to stand: rubber on a dry floor."""
 LEAST_LEAN_RAD = 0.02
-"""A robot that tips over at a smaller lean does not stand: no controller holds its base as still."""
+"""A robot that already tips over at a smaller lean cannot stand: no controller holds its base still enough."""
 MOST_LEAN_RAD = 0.15
-"""A robot that leans by more than this within a stance falls; this is a quarter of the lean of a fall."""
+"""A robot that leans more than this at the end of a stance will fall; at four times this lean it counts as fallen."""
 ON_EDGE = 1e-3
-"""A mass centre less than this inside the support polygon is on its edge [m].
+"""A centre of mass inside the support polygon, but closer than this to its edge, counts as on the edge [m].
 
-`support_margin` of two feet is up to 0.2 mm too large, as it samples `DIRECTIONS`."""
+For two feet `support_margin` is up to 0.2 mm too large, because it only samples `DIRECTIONS`."""
 MOST_RADIUS = 0.5
 """Largest radius of a foot, as a share of the length of its leg; a larger foot would reach the knee."""
 MOST_GROWTH = 100.0
-"""Bound on an exponent, so that a stance of hours does not overflow."""
+"""Bound on the exponent of the growing lean, so that it does not overflow in a stance of hours."""
 DIRECTIONS = np.stack([f(np.linspace(0.0, 2.0 * np.pi, 3600, endpoint=False)) for f in (np.cos, np.sin)])
 """Unit vectors in the plane, shape (2, 3600)."""
 
@@ -109,7 +109,7 @@ def support_margin(feet: Array) -> float:
 
 
 def torque_share(robot: Robot, system: System) -> float:
-    """Return the largest share of a torque limit, minimized over contact forces, with which a robot stands at home.
+    """Return how much of its torque limit the most loaded joint needs at home, with the most favourable contact forces.
 
     Args:
         robot: The robot.
@@ -120,7 +120,9 @@ def torque_share(robot: Robot, system: System) -> float:
 
 
 def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice) -> float:
-    """Return the largest share of a torque limit, minimized over contact forces, at rest; inf if impossible.
+    """Return how much of its torque limit the most loaded joint needs at rest; inf if the machine cannot be at rest.
+
+    Contact forces are the most favourable.
 
     The linear program in the contact forces f and the share s is: min s, J_uᵀ f = c_u, |c_a - J_aᵀ f| <= s τ_max, with
     f in friction pyramids.
@@ -129,7 +131,7 @@ def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice)
         system: The machine at rest; c is its bias.
         contacts: The n stance feet.
         limit: Torque limits τ_max, shape (a,) [N m].
-        rows: Number of balanced unactuated rows: six for a base at rest, three for a carried base that may rotate.
+        rows: Unactuated rows that contact forces must balance: six for a base at rest, three if the base may rotate.
     """
     n, u, J = len(contacts), system.n_unactuated, contacts.jacobian
     across, c = -J[:, u:].T, system.bias[u:]
@@ -153,7 +155,7 @@ def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice)
 
 
 def stances(gait: Gait) -> list[tuple[Booleans, float]]:
-    """List the stances of a gait cycle in order: stance feet, shape (n,), and duration [s]."""
+    """List the stances of a gait cycle in order; each has True for feet in stance, shape (n,), and a duration [s]."""
     touchdown = np.array(gait.touchdown)
     changes = np.unique(np.concatenate([touchdown, (touchdown + gait.duty) % 1.0]).round(9))
     lengths = np.diff(np.append(changes, changes[0] + 1.0))
@@ -165,12 +167,12 @@ def stances(gait: Gait) -> list[tuple[Booleans, float]]:
 
 
 def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
-    """Name the stance that tips the robot over fastest, or the weakest stance that cannot carry it.
+    """Name the stance in which the robot tips over fastest; if none, the stance that exceeds torque limits most.
 
     A point mass at height h, at the horizontal distance d from its support, tips by d/h (cosh(t √(g/h)) - 1) in time t.
     """
     default, names = robot.description.gait, [foot.name for foot in robot.spheres]
-    assert default is not None  # a late import, only for robots that walk
+    assert default is not None  # this function is called only for robots that walk
     gait = Gait(
         period_s=default.period_s, duty=default.duty, touchdown=tuple(default.touchdown[name] for name in names)
     )
@@ -203,7 +205,7 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
 
 
 def implausible_inertias(robot: Robot, system: System) -> list[str]:
-    """Warn of each moving body whose inertia would need a body larger than the whole robot."""
+    """Warn of each moving body with an inertia that only a body larger than the whole robot can have."""
     q = robot.standing_state(system).q
     data = system.model.createData()
     pin.framesForwardKinematics(system.model, data, q)

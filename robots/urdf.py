@@ -55,7 +55,7 @@ _RESERVED = ("universe", "root_joint")
 """Pinocchio's names for the world and for the joint under a floating base."""
 
 MOST_BYTES = 1 << 24
-"""Largest size of a URDF [bytes]; humanoids have a hundredth of that."""
+"""Largest size of a URDF [bytes]; URDFs of humanoids have a hundredth of this size."""
 MOST_LINKS = 1000
 MOST_MOVING = 300
 """Largest number of moving joints; the time of a control step grows with their third power."""
@@ -163,7 +163,7 @@ def mesh_file(filename: str, urdf: Path) -> Path:
         marked = (f for f in urdf.parents if (f / "package.xml").is_file() or (f / "robot.toml").is_file())
         package = next(marked, urdf.parent)
         path = Path(os.path.normpath(urdf.parent / plain))
-    # by name, not by resolved links, as package installers link to the actual files
+    # compare paths as written: symbolic links are not resolved, as package installers link to files elsewhere
     if not path.is_relative_to(package):
         raise InputError(f"it leaves the package folder {package.name}; move the file into it")
     if not os.path.isfile(path):
@@ -343,7 +343,7 @@ def _ends(joint: ET.Element) -> tuple[str, str]:
 
 
 def _few(names: list[str]) -> str:
-    """Return the first names of many."""
+    """Return names as one text: at most ten, and the number of remaining names."""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return ", ".join(shown(name) for name in names[:10]) + more
 
@@ -401,7 +401,7 @@ def _bad_inertials(document: _Document) -> Iterator[str]:
 
 
 def _ignored(document: _Document) -> Iterator[str]:
-    """Return statements about joints that are ignored or probably unintended: mimics, and limits without a range."""
+    """Return warnings of URDF elements that have no effect here: <mimic>, and <limit> without a range."""
     for joint in document.root.findall("joint"):
         mimic, limit = joint.find("mimic"), joint.find("limit")
         if leader := mimic.get("joint") if mimic is not None else None:
@@ -413,7 +413,7 @@ def _ignored(document: _Document) -> Iterator[str]:
 
 
 def _range(limit: ET.Element | None) -> tuple[float, float]:
-    """Return the numbers of a <limit>; missing numbers are zero."""
+    """Return the lower and the upper number of a <limit>; missing numbers are zero."""
     return float(_numbers(limit, "lower", (0.0,))[0]), float(_numbers(limit, "upper", (0.0,))[0])
 
 
@@ -437,7 +437,9 @@ def _unphysical_inertias(document: _Document) -> Iterator[str]:
 
 
 def _massless(document: _Document, free_flyer: bool) -> tuple[list[str], list[str]]:
-    """Return moving links without mass, with fixed children: first links whose descendants have no mass, then others.
+    """Return problems and warnings about moving links that have no mass, not even in links fixed to them.
+
+    A link is a problem if none of its descendants has mass, or if it is the root of a floating robot.
 
     Consecutive joints, as in a ball joint, have massless links between them: the mass of the last link is sufficient.
     """

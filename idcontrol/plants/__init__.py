@@ -101,7 +101,7 @@ class Setup:
         dt: Longest step [s].
         settings: Settings of the ground.
         robot: The robot, for a plant constructed from (robot, mu, rate); None if the robot has no file.
-        mu: The true friction coefficient; None if it is not one number.
+        mu: The true friction coefficient; None if there is no single value.
     """
 
     system: System
@@ -142,7 +142,7 @@ def make(
         robot: As returned by `idcontrol.robots.load`.
         mu: Friction coefficient of the ground; inf means no slip. It is required.
         rate_hz: Smallest stepping rate of the plant [Hz].
-        **unknown: None; another argument raises an error that suggests the nearest name.
+        **unknown: Must be empty; another argument raises an error that suggests the nearest name.
 
     Raises:
         UnknownName: The plant or the argument does not exist.
@@ -159,7 +159,7 @@ def build(name: str, setup: Setup) -> SimulatedPlant:
 
     Raises:
         UnknownName: The plant does not exist.
-        InputError: The place has no plant, or the plant cannot be built.
+        InputError: The place in `name` holds no plant, or the plant cannot be built.
     """
     return factory(name)(setup)
 

@@ -33,7 +33,7 @@ Ended: TypeAlias = tuple[int, int, float, int]
 """Outcome of SAP, iterations, residual and number of islands, as returned by `solve_all`."""
 
 MARGIN = 1e-3
-"""Gap below which contacts are listed [m], in addition to the bodies' motion within the step."""
+"""Gap below which contacts are listed [m]; to this the motion of the bodies within the step is added."""
 
 FASTEST = 3e8
 """Speed of light [m/s]. A faster body shows a wrong force, mass or step size."""
@@ -110,7 +110,7 @@ def values(after: Bound) -> StepResult:
 def reaches_in(h: float, v_star: Array, radius: Array) -> Array:
     """Return a bound on the motion of bodies with velocities `v_star` (n, 6) and radii (n,) in `h` [s], (n,) [m].
 
-    The bound of a body uses only its own velocity: contact with a faster body may be listed a step late.
+    The bound of a body uses only its own velocity, so a contact with a faster body may be listed one step too late.
     """
     return reaches(v_star, radius, h, 0.5 * MARGIN)
 
@@ -142,8 +142,8 @@ def step_with_sap(
         h: Length of the step [s].
 
     Returns:
-        Final state; result of the step; True if it is valid, otherwise the step by parts reports the error; outcome of
-        SAP.
+        Final state; result of the step; True if this result is valid (if not, the step by parts reports the error);
+        outcome of SAP.
     """
     world, last = bound.borrowed, before.borrowed
     rotation = rotations(state.orientation)

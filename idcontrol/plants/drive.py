@@ -55,7 +55,7 @@ class Motors:
         self._torque: Array | None = None
 
     def __call__(self, asked: Array, v: Array, h: float) -> Array:
-        """Return the joint torques for `h` [s] while `asked` is commanded, shape (a,) [N m], at velocities `v`.
+        """Return the joint torques, shape (a,) [N m], for `h` [s] at commanded torques `asked` and velocities `v`.
 
         Delays are rounded to whole numbers of `h`; the lag is exact for torques held for `h`.
         """
@@ -88,7 +88,7 @@ def at_speed(limit: Array, room: ActuatorLimits, v: Array) -> tuple[Array, Array
 
 
 class Driven:
-    """A `SimulatedPlant` with drives, which take impedance commands and torques, and with the motors of its system.
+    """A `SimulatedPlant` behind motors and their drives, which accept impedance commands as well as torques.
 
     Attributes:
         torque: Torques of the last `step`, averaged over it, shape (a,) [N m].

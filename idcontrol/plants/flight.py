@@ -34,7 +34,7 @@ exact after each."""
 
 
 class Flight(NamedTuple):
-    """The n flying bases at the step's beginning, and the momenta of each with all its links at the step's end.
+    """The n flying bases at the step's beginning; at the step's end, the momenta of each base and all its links.
 
     Attributes:
         at_q: First index of each base in Pinocchio's configuration, shape (n,).
@@ -66,7 +66,7 @@ def untouched(system: System, contacts: Contacts, impulses: Array) -> Integers:
 
 
 def fly(system: System, q: Array, v: Array, v_plus: Array, h: float, flying: Integers) -> tuple[Array, Array]:
-    """Run `System.advance` for a robot with free-flyers that touch nothing, with all their links.
+    """Run `System.advance` for a robot, but free-flyers that, with all their links, touch nothing fly freely.
 
     Args:
         system: The robot, updated at q and v.

@@ -23,7 +23,7 @@ def require_positive(what: str, value: float) -> float:
     """Return `value` if it is a positive finite number.
 
     Raises:
-        InputError: It is not; the message calls it `what`.
+        InputError: The value is no positive finite number; the message calls the value `what`.
     """
     if not (is_number(value) and 0.0 < value < math.inf):
         raise InputError(f"the {what} of a plant must be a positive number, not {value}")
@@ -34,7 +34,7 @@ def require_not_negative(what: str, value: float) -> float:
     """Return `value` if it is finite and not negative.
 
     Raises:
-        InputError: It is not; the message calls it `what`.
+        InputError: The value is negative or not finite; the message calls the value `what`.
     """
     if not (is_number(value) and 0.0 <= value < math.inf):
         raise InputError(f"the {what} of a plant must be finite and not negative, not {value}")

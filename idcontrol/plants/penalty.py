@@ -55,7 +55,7 @@ MOST_FINE_STEPS = 100_000
 motion diverges."""
 
 STABLE_SHARE = 0.5
-"""Largest fine step, relative to the longest stable step, at which damping would vanish."""
+"""Largest fine step, as a share of the longest stable step: with a step that is just stable, damping would vanish."""
 
 
 class SpringGround(NamedTuple):

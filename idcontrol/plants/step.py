@@ -191,7 +191,7 @@ def substep(bound: Bound, h: float) -> tuple[int, int, int, float, int, bool]:
     """Move the robot of the `Moving` in `bound` for `h` [s].
 
     Returns:
-        `MOVED`, `FLIES`, `UNSOLVED` or `STOPPED`; the number of contacts; then the values of `Stepped` after its first.
+        `MOVED`, `FLIES`, `UNSOLVED` or `STOPPED`; the number of contacts; then all values of `Stepped` but its first.
     """
     moving = bound.borrowed
     q, v, machine = moving.q, moving.v, moving.machine.borrowed

@@ -45,7 +45,7 @@ from idcontrol.plants.step import (
 from idcontrol.types import Array, ContactForces, Integers, State, Status
 
 _Ended: TypeAlias = tuple[int, int, float, int, bool]
-"""Number of contacts of a solved compiled step, then the values of `idcontrol.plants.step.Stepped` after its first."""
+"""Number of contacts of a solved compiled step, then `idcontrol.plants.step.Stepped` without its first value."""
 
 
 class Stepping:
@@ -149,11 +149,11 @@ class Stepping:
         return self._last
 
     def warm(self, state: State) -> None:
-        """Load all code by substeps from `state`, at rest and moving, including failures of the compiled step.
+        """Load all code by substeps from `state`, at rest and moving, also the code for failures of the compiled step.
 
-        The last substeps diverge on purpose. Exceptions of a user's model are ignored, except divergence.
+        The last substeps diverge on purpose; all exceptions in them are ignored, as a user's model may raise any.
         """
-        # without it a plant on the wall clock would pause to load code, longer than its loop waits
+        # otherwise a plant on the wall clock would pause later to load code, for longer than its loop waits
         rng = np.random.default_rng(0)
         for draw in range(DRAWS):
             v = state.v + FASTEST_M_S * draw / DRAWS * rng.standard_normal(state.v.size)
@@ -183,7 +183,7 @@ class Stepping:
         if moving is None or tau.shape != self._shape:
             self._in_parts(tau, h, STOPPED, None)
             return
-        moving.tau[:] = tau  # passing an array takes a handle from the heap
+        moving.tau[:] = tau  # written in place, as passing an array allocates memory
         ending, n, iterations, residual, pressing, ordered = self._move(self._whole, h)
         ended = n, iterations, residual, pressing, ordered
         self._forces = self._last = None

@@ -33,7 +33,7 @@ from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
 from idcontrol.types import Array, Booleans, Integers
 
 MARGIN = 1e-3
-"""Gap below which contacts are listed [m], in addition to the parts' motion within the step."""
+"""Gap below which contacts are listed [m]; to this the motion of the parts within the step is added."""
 
 HAND_SPEED = 0.5
 """Speed of a link up to which its contacts are listed in time [m/s]."""

@@ -17,7 +17,7 @@ from idcontrol.record.files import checked, within
 
 _WIDTH = 10.0  # inches; the page shows them at 96 px
 LEGEND_LETTERS = 130
-"""Letters that fit into one line of a legend."""
+"""Number of letters that fit into one line of a legend."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # distinguishable by colour-blind readers
 
 STYLE = {

@@ -42,7 +42,7 @@ class Walk(NamedTuple):
 
     @property
     def torque_rate(self) -> Array:
-        """Change of the torques since the last row over the control period, shape (rows, joints) [N m/s]."""
+        """Change of the torques since the last row, divided by the control period, shape (rows, joints) [N m/s]."""
         tau = self.arrays["tau"]
         return np.diff(tau, axis=0, prepend=tau[:1]) / self.layout.period_s
 

@@ -1,7 +1,7 @@
 """Files of a record, read without trust in their origin.
 
-A record may come from anywhere. Therefore a one-line error refuses links out of its folder, virtual and external data,
-deep nesting, and arrays larger than their compressed files allow.
+A record may come from anywhere. Therefore links out of its folder, virtual and external data, deep nesting, and arrays
+larger than their compressed files allow are refused, with a one-line error.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def postponed(number: int, frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def ctrl_c_is_heard() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt outside such callbacks; have no effect outside the main thread."""
+    """Let Ctrl-C raise KeyboardInterrupt outside callbacks from C; have no effect outside the main thread."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         with _raised(signal.SIGINT, KeyboardInterrupt):
             yield
@@ -50,7 +50,7 @@ def ctrl_c_is_heard() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sigterm_is_heard() -> Iterator[None]:
-    """Let SIGTERM raise `Terminated` outside such callbacks; have no effect outside the main thread."""
+    """Let SIGTERM raise `Terminated` outside callbacks from C; have no effect outside the main thread."""
     with _raised(signal.SIGTERM, Terminated):
         yield
 

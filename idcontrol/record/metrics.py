@@ -21,8 +21,8 @@ actuated joints and `nf` feet (shape of one row, unit)::
     status, residual, clipped ()     as in the controller's `idcontrol.types.Command`
     rate_off ()                      1 if the torque-rate limit was dropped; absent in records of older versions
     solved_by ()                     index in `idcontrol.types.SOLVED_BY`; NaN for any other solver
-    gap_nm ()                        bound of how much closer to the last torques another solution is;
-                                     NaN if the controller does not search for the closest         N m
+    gap_nm ()                        `Command.gap`: another solution is closer to the last torques by
+                                     at most this; NaN if the controller does not search           N m
     base_ref (4,)                    reference of the base: x, y, z, yaw                           m, rad
     base_tilt ()                     angle between the base's and the world's z                    rad
     com (3,)                         centre of mass, world                                         m
@@ -59,7 +59,7 @@ FALLEN_TILT_RAD = 0.6
 SHORTFALL = 0.1
 """Largest error of distance and turn in a completed walk, as a share of the demand."""
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
-"""Errors allowed in addition to `SHORTFALL`: distance, in standing heights; turn, for pushes [rad]."""
+"""Errors allowed in addition to `SHORTFALL`: distance, in standing heights; turn, as pushes turn a robot [rad]."""
 POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is reported [Hz]."""
 AT_REST_S = 3.0
@@ -259,7 +259,7 @@ AT_END_RAD = 1e-3
 """A joint closer than this to its position limit is at the limit [rad]."""
 
 AT_SPEED = 0.999
-"""Fraction of the speed limit above which a joint is at its limit."""
+"""Fraction of the speed limit above which a joint counts as at the limit."""
 
 
 def at_limits(q: Array, v: Array, layout: Layout) -> dict[str, int | None]:
@@ -321,7 +321,7 @@ def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dic
 
 
 def accelerated(commanded: Array, layout: Layout) -> Array:
-    """Return commands (v_x, v_y, ω), shape (rows, 3) [m/s, rad/s], from rest and with limited rates of change."""
+    """Return commands (v_x, v_y, ω), shape (rows, 3) [m/s, rad/s], begun at rest, with limited rates of change."""
     steps = layout.period_s * layout.acceleration_m_s2, layout.period_s * layout.turn_acceleration_rad_s2
     velocity, omega = 0.0j, 0.0
     reached = []
@@ -339,8 +339,8 @@ def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int,
     For a commanded walk, the distance must match the commanded distance within 10 % plus a tenth of the robot's height,
     and the turn must match the commanded turn within 10 % plus 0.3 rad, allowing for limited rates of change. Between
     waypoints, the speed is only a bound, and the heading is not part of the task. The progress along the path must
-    match the granted distance within the same 10 %, the distance may exceed the finished legs and the current leg by at
-    most 10 %, and the turn must not exceed the corners of these legs.
+    match the granted distance within the same 10 %, the distance may exceed the finished and current parts of the
+    path by at most 10 %, and the turn must not exceed the corners of these parts.
 
     Args:
         asked: Result of `following`.
@@ -631,8 +631,8 @@ def statuses(status: Array, solved_by: Array | None = None, gap: Array | None = 
 
     Returns:
         The number of steps with each `Status`. Under ``by``, the number of steps solved by sticking or by each contact
-        model, if any. If the controller searches for the closest torque, ``nearest`` contains the numbers of these
-        steps with and without a proof, ``proved`` and ``unproved``, and the largest gap, ``gap_max_nm``.
+        model, if any. If the controller searches for the closest torque, ``nearest`` contains the number of steps with
+        a proof that no torque is closer, ``proved``; without one, ``unproved``; and the largest gap, ``gap_max_nm``.
     """
     counts: dict[str, Any] = {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
     counts["by"] = {}

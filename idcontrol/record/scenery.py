@@ -80,7 +80,7 @@ class DrawableBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         size_m: Edges of a box; radius of a sphere; radius and length of a cylinder, or of a capsule without its caps.
         colour: Red, green and blue, each 0 to 1.
         opacity: 1 is opaque.
-        pose: Constant pose, used without that channel.
+        pose: Constant pose of a body without the channel ``pose_NAME``.
     """
 
     name: str

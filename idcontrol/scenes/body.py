@@ -1,4 +1,4 @@
-"""The body of a machine that is moved by whole-body tasks: its tasks, and which of its feet stand."""
+"""The body of a machine that is moved by whole-body tasks: the tasks, and the state of each foot, standing or not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def turned(yaw: float) -> Array:
 def trunk_frames(system: System, contacts: SphereContacts) -> tuple[str, ...]:
     """Return the links to keep upright: the base, and the torso if joints separate it from the base.
 
-    The torso is the link, going outwards from the base, at which the heaviest limb without a foot branches off.
+    To find the torso, follow the heaviest limb without a foot outwards from the base, up to the first branching.
     """
     model = system.model
     walking = {int(j) for joint in contacts.mounting()[0] for j in model.supports[int(joint)]}
@@ -57,7 +57,7 @@ class Body:
         contacts: Corners of its feet, on a separate system.
         com: Task on the centre of mass.
         trunk: Tasks on the orientations of base and torso.
-        feet: Tasks on the feet; without weight while a foot stands.
+        feet: Tasks on the feet; the task of a standing foot has no weight.
         hand: Task on the position of a hand; None if no hand moves.
         centre: Centre of each foot's corners in its frame, shape (n, 3) [m].
         stance: True for feet in stance, shape (n,).
@@ -140,12 +140,12 @@ class Body:
         return (self.com, *self.trunk, *self.feet, *hand, Posture(kp=30.0, weight=1e-6))
 
     def corners(self, q: Array, feet: Sequence[int]) -> Array:
-        """Return where the corners of some feet are on the ground in configuration `q`, shape (k, 2) [m]."""
+        """Return the horizontal positions of the corners of some feet in configuration `q`, shape (k, 2) [m]."""
         places = self.places(q)
         return np.vstack([[places[self.feet[i].frame].act(at)[:2] for at in self._corners[i]] for i in feet])
 
     def moving_com(self, state: State) -> dcm.Motion:
-        """Return place and velocity of the centre of mass, horizontally; the acceleration is zero."""
+        """Return the horizontal position and velocity of the centre of mass; the acceleration is set to zero."""
         data = self.system.scratch
         pin.centerOfMass(self.system.model, data, state.q, state.v)
         return dcm.Motion(data.com[0][:2].copy(), data.vcom[0][:2].copy(), np.zeros(2))
@@ -157,7 +157,7 @@ class Body:
         return {task.frame: data.oMf[self.system.frame(task.frame)].copy() for task in (*self.trunk, *self.feet)}
 
     def follow(self, task: CoM | Frame, place: Any, velocity: Array, acceleration: Array) -> None:
-        """Set a task to a motion; controllers use the mean velocity over the period that ends at an instant."""
+        """Set a task to a motion; its velocity becomes the mean over the past period, which controllers expect."""
         task.set(place, velocity - 0.5 * self._h * acceleration, acceleration)
 
     def lift(self, foot: int) -> None:
@@ -168,7 +168,7 @@ class Body:
     def land(self, foot: int, place: Any) -> None:
         """Let a foot stand from this instant on, where it is.
 
-        Its task holds it until all of its corners carry load: otherwise the posture would pull the leg meanwhile.
+        Its task holds the foot until all of its corners carry load; otherwise the posture task would pull the leg.
         """
         self.stance[foot], self._since[foot] = True, -self._h
         still = np.zeros(3 if self.feet[foot].kind == "position" else 6)

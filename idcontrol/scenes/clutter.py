@@ -19,7 +19,7 @@ CONTAINER_M, WALL_M = 0.8, 0.1
 
 COLUMNS = 4
 SPACING_M = 0.18
-"""Distance between the bodies of a column: boxes do not touch, whatever their orientation."""
+"""Distance between the bodies of a column, so large that boxes do not touch in any orientation."""
 
 PARAMETERS = sap.Parameters(tolerance=1e-5)
 """SAP's parameters in the paper, section X-C."""

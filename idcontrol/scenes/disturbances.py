@@ -35,7 +35,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         delay_s: Delay of the torques; a whole number of control periods.
         normal_error_rad: True contact normals are tilted by this angle, in a random direction at each foot; the
             controller uses the normals of the smooth ground.
-        touchdown_late_s: Delay of touchdowns against the controller's schedule; negative for early ones.
+        touchdown_late_s: Delay of touchdowns against the controller's schedule; negative if they are early.
         unseen_ground: True if planner and controller assume the plane z = 0 instead of the actual ground.
         payload_share: Unmodelled mass on the base, as a share of the robot's mass.
     """
@@ -85,7 +85,7 @@ class Kick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(slots=True)
 class DisturbedPlant:
-    """A `SimulatedPlant` around another one.
+    """A `SimulatedPlant` that wraps another plant.
 
     This base class changes nothing; each disturbance overrides some methods.
     """
@@ -102,7 +102,7 @@ class DisturbedPlant:
         return self.plant.reset(state)
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to the robot's."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the whole robot."""
         self.plant.push(velocity)
 
     def step(self, tau: Array, dt: float) -> State:
@@ -133,12 +133,12 @@ class Delayed(DisturbedPlant):
     _waiting: deque[Array] = field(default_factory=deque)
 
     def reset(self, state: State) -> State:
-        """Start from `state` without waiting commands."""
+        """Start from `state`; forget all commands that are not due yet."""
         self._waiting.clear()
         return self.plant.reset(state)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold the torques that are due for `dt` [s]."""
+        """Hold for `dt` [s] the torques that are now due."""
         self._waiting.append(tau.copy())
         # Until a command is due, the first command is held, so that the robot does not fall at the start.
         due = self._waiting.popleft() if len(self._waiting) > self.periods else self._waiting[0]
@@ -159,7 +159,7 @@ def delay_periods(what: str, delay_s: float, h: float) -> int:
 
 @dataclass(slots=True)
 class DrawnFriction(DisturbedPlant):
-    """A plant whose friction is drawn for a foot at each touchdown.
+    """A plant that draws a new friction coefficient for each touchdown of a foot.
 
     Attributes:
         contacts: The plant's own contacts, whose `mu` is written.
@@ -210,7 +210,7 @@ class Patched(DisturbedPlant):
     around: float
 
     def step(self, tau: Array, dt: float) -> State:
-        """Step the plant; each foot has the friction at its position after the previous step."""
+        """Step the plant, with the friction at the position of each foot after the previous step."""
         x, (begin, end) = self.contacts.centre[:, 0], self.strip
         self.contacts.mu = np.where((x >= begin) & (x < end), self.mu, self.around)
         return self.plant.step(tau, dt)
@@ -229,7 +229,7 @@ class Kicked(DisturbedPlant):
     velocity: Array
 
     def step(self, tau: Array, dt: float) -> State:
-        """Step the plant, after the push when it is due."""
+        """Step the plant; if the push is due, push first."""
         if self.countdown == 0:
             self.plant.push(self.velocity)
         self.countdown -= 1
@@ -237,10 +237,10 @@ class Kicked(DisturbedPlant):
 
 
 class LeaningSpheres(SphereContacts):
-    """Foot spheres whose contact normals are tilted from the smooth ground's; gaps are unchanged.
+    """Foot spheres with contact normals that are tilted against the smooth ground's normals; gaps are unchanged.
 
     Attributes:
-        lean: Rotation from the smooth ground's axes to the true ones at each sphere, world frame, shape (k, 3, 3).
+        lean: Rotation from the smooth ground's axes to the true axes at each sphere, world frame, shape (k, 3, 3).
     """
 
     def __init__(self, lean: Array, *arguments: Any, **more: Any) -> None:
@@ -267,11 +267,11 @@ def leaning(angle: float, feet: int, rng: np.random.Generator) -> Array:
 
 @dataclass(slots=True)
 class WrongSchedule:
-    """A planner that gives the controller wrong touchdowns; its motion is unchanged.
+    """A planner that gives the controller wrong touchdown times; its motion is unchanged.
 
     Attributes:
         planner: The planner.
-        late_s: Delay of touchdowns against the plan; negative for early ones [s].
+        late_s: Delay of touchdowns against the plan; negative if they are early [s].
         swing_s: Duration of a planned swing [s].
         stance_s: Duration of a planned stance [s].
     """

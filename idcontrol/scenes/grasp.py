@@ -34,8 +34,8 @@ TOUCHING_M = 1e-3
 """A fingertip farther than this from the box's surface at the start does not touch it [m]."""
 
 HELD = Landing(decay_s=1e-6, sink_m_s=0.0, rise_m_s=0.0)
-"""Fingertips keep their place on the box. Tips with one joint each cannot move on it independently, so any other
-demanded velocity, even a micrometre per second to close a gap, would be infeasible."""
+"""Fingertips keep their place on the box. As each has only one joint, they cannot move over the box independently: any
+other demanded velocity, even a micrometre per second to close a gap, would be infeasible."""
 
 
 class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,9 +45,9 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         controller: Name; see ``idcontrol list controllers``.
         plant: Name; see ``idcontrol list plants``.
         robot: Name or path of a robot file with a fixed base and fingertips as feet.
-        mu: Friction between fingertips and box; inf means no slip. A box held by two fingers without slip cannot
-            correct a micrometre of penetration at one finger and of gap at the other: rigid plants then let one
-            fingertip slip and report `repaired`. The original's value of 100 avoids this.
+        mu: Friction between fingertips and box; inf means no slip. If two fingers hold a box without slip, a
+            micrometre of penetration at one finger and of gap at the other cannot be corrected: rigid plants then let
+            one fingertip slip and report `repaired`. The value of 100 in the original experiment avoids this.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
         preset: Name of the preset.
@@ -58,14 +58,14 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         box_density_kg_m3: Density of the cube.
         box_position_m: Centre of the box at the start, world frame; the axes of the box are parallel to the world's
             axes.
-        grip_n: Internal force of each fingertip on the box, in addition to the controller's; the default results from
-            0.1 N m at the finger joints of `arm`.
+        grip_n: Internal force of each fingertip on the box, in addition to the forces of the controller; the default
+            results from 0.1 N m at the finger joints of `arm`.
         closing_rad: Distance of the finger targets beyond their home, inside the box.
         ground: Settings of plants with springs between fingertips and box (`plants.GroundSettings`).
         friction: The assumed friction of the controller, and the friction pyramids.
         acceleration_gains: Gains of controllers with an inertia model [1/s², 1/s]; null uses the gains of the robot
             file.
-        torque_feedback: True adds the robot file's joint feedback.
+        torque_feedback: True adds joint feedback with the torque gains of the robot file.
         inverse: Settings of inverse-dynamics controllers.
     """
 
@@ -162,7 +162,7 @@ class GraspScene:
         return self.config.friction.of_controller(self.config.mu, controllers.contact_law(self.config.controller))
 
     def tips(self, system: System, mu: float, *, orientation: float = 0.0) -> Fingertips:
-        """Return the fingertips against the box on `system`, with friction `mu`; see `Fingertips`."""
+        """Return the detector of contacts between fingertips and box on `system`, with friction `mu`."""
         tips, side = self.robot.description.feet, self.config.box_side_m
         return Fingertips(
             system,
@@ -264,7 +264,7 @@ class GraspScene:
 
 @dataclass(frozen=True, slots=True)
 class WithJointFeedback:
-    """A controller with additional joint feedback in torques, as in the paper's original.
+    """A controller with additional joint feedback in torques, as in the paper's original program.
 
     Attributes:
         controller: The controller.
@@ -281,7 +281,7 @@ class WithJointFeedback:
         self.controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return torques for the period that begins at `state.t`, cut at their limits."""
+        """Return torques for the period that begins at `state.t`, clipped at their limits."""
         command = self.controller(state, reference)
         if command.status is Status.FAILED:
             return command

@@ -118,7 +118,7 @@ def _finite(limits: Array) -> tuple[float | None, ...]:
 
 
 def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
-    """Return facts in addition to the recorded arrays."""
+    """Return facts about a walk that are not in its recorded arrays."""
     system, limits, guide = scene.robot.system(), scene.robot.description.command, scene.guide()
     joints = [system.model.joints[system.model.getJointId(name)] for name in system.actuated_names]
     return Layout(
@@ -215,7 +215,7 @@ def record_walk(
 
 
 def _lost(tick: Tick, tilt: float, height_m: float) -> bool:
-    """True if the robot has fallen at the beginning of a tick whose row is recorded, or if its state is NaN."""
+    """True if the robot has fallen at the beginning of a recorded tick, or if its state at the end is not finite."""
     level = float(tick.reference.base_position[2])
     return fallen(float(tick.state.q[2]), level, tilt, height_m) or not np.isfinite(tick.after.q).all()
 
@@ -326,7 +326,7 @@ class Posture:
         )
         written = _WrittenPosture(feet=out["feet"], gap=out["gap"], slip=out["slip"], tilt=out["base_tilt"])
         self._com, self._bound = out["com"], bind((moving, written))
-        self(pin.neutral(system.model), np.zeros(system.n_velocities))  # loads the code, as a recorder must not lag
+        self(pin.neutral(system.model), np.zeros(system.n_velocities))  # loads the code, so that recording never pauses
 
     def __call__(self, q: Array, v: Array) -> None:
         """Write the channels for configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""
@@ -340,7 +340,7 @@ class _MovingFeet(NamedTuple):
 
     Attributes:
         position: Origins of the joints' frames in the world, shape (n, 3) [m].
-        rotation: From the joints' axes to the world's, shape (n, 3, 3).
+        rotation: Rotations from the joints' axes to the world's axes, shape (n, 3, 3).
         jacobian: Pinocchio's joint Jacobians in the world frame, shape (6, nv): linear rows first.
         joint: The joint that carries each sphere, shape (k,).
         moves: True for velocities that move each sphere, in Pinocchio's order, shape (k, nv).
@@ -385,9 +385,9 @@ def _carry(at: Array, turn: Array, offset: Array, out: Array) -> None:  # pragma
 
 @njit(cache=True, error_model="numpy")
 def _write_posture(bound: Bound, q: Array, v: Array) -> None:  # pragma: no cover - compiled
-    """Write centres of feet, smallest gap and fastest slip of the corners of each, and tilt of the base.
+    """Write the centre of each foot, the smallest gap and fastest slip of its corners, and the tilt of the base.
 
-    Slip is the speed of a material contact point across the normal.
+    Slip is the speed along the ground of the material point in contact.
     """
     on, out = bound.borrowed
     for foot in range(on.foot_joint.shape[0]):
@@ -409,7 +409,7 @@ def _write_posture(bound: Bound, q: Array, v: Array) -> None:  # pragma: no cove
         along = n[0] * x + n[1] * y + n[2] * z
         x, y, z = x - along * n[0], y - along * n[1], z - along * n[2]
         slip = np.sqrt(x * x + y * y + z * z)
-        # False for NaN, so NaN is written
+        # the comparison is false for NaN, so NaN is written
         out.gap[foot] = out.gap[foot] if out.gap[foot] <= gap else gap
         out.slip[foot] = out.slip[foot] if out.slip[foot] >= slip else slip
     # cosine of the angle between the z axes of base and world, from the base's quaternion (x, y, z, w)

@@ -22,13 +22,13 @@ TOUCH_SHARE: Final = 0.02
 EARLIEST: Final = 0.5
 """Share of a swing before which no force counts as touchdown, as the foot may still graze the ground at liftoff."""
 LEAVES_M: Final = 0.02
-"""Distance of the divergent component of motion from its path at which steps are placed anew [m]."""
+"""Distance of the divergent component of motion from its path beyond which steps are placed anew [m]."""
 SURE: Final = 0.9
-"""Part of the soles, about their middle, on which a divergent component is caught without a step."""
+"""Scale of the soles about their middle: only this part of them is used to catch the divergent component."""
 TIPS_RAD: Final = 0.01
-"""A sole that stands and is tilted by more tips over an edge [rad]."""
+"""A standing sole that is tilted by more than this tips over an edge [rad]."""
 BESIDE_M: Final = 0.02
-"""Feet that stand farther than this from where they should be, beside each other, take one more step [m]."""
+"""If a foot stands farther than this from its place beside the other feet, one more step is taken [m]."""
 
 
 class Oscillation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,8 +116,8 @@ class Landing:
 class Walk:
     """A planner: steps, with a motion of the centre of mass that stance feet can support (`idcontrol.planners.dcm`).
 
-    A foot in the air follows its path, and goes on downwards until a force is sensed on it; then it stands. If the
-    steps have a reach, they are placed anew where the measured centre of mass leaves its path
+    A foot in the air follows its path, and continues downwards until a force is sensed on it; then it stands. If
+    `Steps.reach_m` is positive, steps are placed anew when the measured centre of mass leaves its path
     (`idcontrol.planners.capture`). A machine that stands takes steps when its soles cannot balance it, and one more if
     its feet are then not beside each other.
 
@@ -133,7 +133,7 @@ class Walk:
         """Plan the walk from the home pose, which faces along the x axis.
 
         Args:
-            body: What walks.
+            body: Body of the machine that walks.
             walk: The steps.
             begin_s: Time before the first step, in which the load shifts [s].
             lower_m: How far the centre of mass is lowered in this time [m].
@@ -171,7 +171,7 @@ class Walk:
         return body.reference()
 
     def _catch(self, state: State) -> None:
-        """Go on from the measured centre of mass if it has left its path."""
+        """Plan steps and motion anew from the measured centre of mass if it has left its path."""
         self._flatten(state)
         com, t, omega = self._body.moving_com(state), state.t, self.plan.omega
         planned, ahead = dcm.com_at(self.plan, t), self.steps[self._done :]
@@ -214,7 +214,7 @@ class Walk:
                 self._tipped.remove(int(foot))
 
     def _best(self, walks: Sequence[list[dcm.Footstep]], state: State, com: dcm.Motion) -> capture.Caught:
-        """Return the walk that catches most, with the least effort, with its steps placed anew."""
+        """Place the steps of all walks anew; return the walk that catches most of the motion, with the least effort."""
         body, feet, options = self._body, self._centres(self._body.places(state.q)), []
         for steps in walks:
             standing = [foot for foot in range(len(feet)) if foot not in steps[0].feet]
@@ -225,7 +225,7 @@ class Walk:
         return min(options, key=lambda option: (option.missing, option.effort))
 
     def _go_on(self, caught: capture.Caught, t: float) -> None:
-        """Take the steps from the present one on, and the motion; feet in the air change their ways."""
+        """Replace the motion, and the steps from the present step on; redirect feet that are in the air."""
         for foot in self._starts:
             step = self.steps[self._done]
             self._ways[foot] = t, self._way(foot, step.places[step.feet.index(foot)], step, t)
@@ -233,7 +233,7 @@ class Walk:
         self.caught += 1
 
     def _closing(self, state: State) -> list[dcm.Footstep]:
-        """Return the step that brings the feet beside each other again; none where they are."""
+        """Return the step that brings the feet beside each other again; empty if they are beside each other."""
         feet, home = self._centres(self._body.places(state.q)), self._feet
         group = self._groups[len(self.steps) % len(self._groups)]
         others = [foot for foot in range(len(feet)) if foot not in group]
@@ -275,7 +275,7 @@ class Walk:
                 self.steps[self._done :] = capture.retimed(self.steps[self._done :], later, t)
 
     def _way(self, foot: int, place: Array, step: dcm.Footstep, t: float) -> dcm.Motion:
-        """Return the way of a foot in the air, horizontally: to rest at `place`, from where that was set."""
+        """Return the horizontal motion of a foot in the air from where its path was last set, to rest at `place`."""
         since, begin = self._ways[foot]
         return dcm.toward(begin, place[:2], since, step.land_s, t)
 
@@ -299,7 +299,7 @@ class Walk:
             body.follow(body.feet[foot], pin.SE3(rotation, x + arm), np.append(v, spin), np.append(a, spin_up))
 
     def _centres(self, frames: dict[str, Any]) -> Array:
-        """Return the centres of all feet, x, y, and how far they are turned from the home pose, shape (n, 3)."""
+        """Return x and y of the centres of all feet, and their rotation about z from the home pose, shape (n, 3)."""
         body = self._body
         centres = [frames[task.frame].act(at)[:2] for task, at in zip(body.feet, body.centre, strict=True)]
         turns = [frames[task.frame].rotation @ self._home[task.frame].rotation.T for task in body.feet]

@@ -25,14 +25,14 @@ from idcontrol.sensing import Sensing
 from idcontrol.types import Array, Plant, Reference, State
 
 TORQUE_RATE = 400.0
-"""Largest torque rate as a multiple of the torque limit [1/s], for joints with an effective limit of torque only."""
+"""Largest torque rate as a multiple of the torque limit [1/s], for joints that have no limit of the rate itself."""
 
 FREE_TORQUE_RATE_NM_S = 5000.0
-"""Largest torque rate without effective limits: more than twice the fastest change of a clean trot of `links` [N
-m/s]."""
+"""Largest torque rate of joints without effective limits [N m/s]: more than twice the fastest change in an undisturbed
+trot of `links`."""
 
 NO_LIMIT_NM = 1e3
-"""Torque limits from here on never limit a walking robot."""
+"""Torque limits of this size or larger never limit a walking robot."""
 
 NOTES = 12
 """Values that the planner records in a tick: commanded (3), granted (3), target (2), segment (2), reached, turning."""
@@ -45,7 +45,7 @@ class WalkLoop:
     Attributes:
         name: Name of the experiment in the record.
         summary: One line about it.
-        presets: Configurations to begin with.
+        presets: Configurations from which a user can start.
     """
 
     name: str
@@ -69,7 +69,7 @@ class WalkSession:
         patch: Foot of each contact; None if each contact is a foot.
         notes: `NOTES`.
         orders: Orders of joints of the robot file.
-        lying: State of lying at the start; None if the robot file has no lying pose, or the ground is not a plane.
+        lying: State of a robot that lies at the start; None without a lying pose, or if the ground is not a plane.
     """
 
     notes = NOTES
@@ -79,7 +79,7 @@ class WalkSession:
 
         Raises:
             UnknownName: The robot does not exist.
-            InputError: The robot cannot walk, or `sensing` or `command.ahead_s` is set: the loop has these settings.
+            InputError: The robot cannot walk, or `sensing` or `command.ahead_s` is set: the loop sets both itself.
         """
         if config.sensing != Sensing():
             raise InputError("sensing is for idcontrol run; in a loop use --set loop.sensing.KEY=VALUE")
@@ -128,7 +128,7 @@ class WalkSession:
         return Between(self._rise, kp, kd)
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Return the channels of every walk; datagrams have no moments."""
+        """Return the channels of every walk, without moments, which datagrams do not carry."""
         return channels(self.system, len(self.feet), soles=False)
 
     def derive(self, row: Mapping[str, Array]) -> dict[str, Any]:
@@ -143,12 +143,12 @@ class WalkSession:
         return derived
 
     def meta(self) -> dict[str, Any]:
-        """Return facts in addition to the arrays."""
+        """Return facts that are not in the arrays."""
         facts = {"layout": self._layout, "scene": self._scene.scenery()}
         return {"experiment": self._experiment, **msgspec.to_builtins(facts)}
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
-        """Return the metrics of every walk."""
+        """Return the metrics that every walk has."""
         return locomotion(arrays, self._layout, self._scene.config.duration_s) | self._scene.friction()
 
     @cached_property
@@ -171,7 +171,7 @@ class WalkSession:
         return Rise(feet, self._scene.planned_feet(feet.system), joints, Lair(below, lying.feet_out_m))
 
     def _on_the_ground(self, joints: Array) -> State:
-        """Return the state of rest with these joints, upright, as low as the ground allows."""
+        """Return a state at rest: these joints, an upright base, as low as the ground allows."""
         whole = self._scene.robot.contacts(self._scene.config.mu, supports=True)
         q = whole.system.configuration(joints, self.start.q[:7])
         v = np.zeros(whole.system.n_velocities)
@@ -195,7 +195,7 @@ class WalkSession:
 
 
 class NotedPlanner:
-    """A planner that also records its command, the granted part, and the progress of the walk.
+    """A planner that also records its command, the part of it that is granted, and the progress of the walk.
 
     Attributes:
         planner: The planner.
@@ -210,9 +210,9 @@ class NotedPlanner:
         *,
         out_m: float = 0.0,
     ) -> None:
-        """Record the `progress` between waypoints; None without waypoints. `plan` is the controller's plan.
+        """Record the `progress` between waypoints; None without waypoints. `plan` returns the controller's reference.
 
-        The planner follows the `joystick`, if there is one. When halted, feet are `out_m` [m] farther out.
+        The planner follows the `joystick`, if there is one. After `halt` the feet stand `out_m` [m] farther out.
         """
         self._joystick, self._out, self._stance = joystick, out_m, np.zeros(1, dtype=np.bool_)
         self.planner, self._progress, self._plan = planner, progress, plan
@@ -230,7 +230,7 @@ class NotedPlanner:
 
     @property
     def halted(self) -> bool:
-        """True if the robot has come to rest since `halt`; without halting, True if all feet stand."""
+        """True if the robot has come to rest after `halt`; for planners that cannot halt, True if all feet stand."""
         return self.planner.halted if isinstance(self.planner, TrotPlanner) else bool(self._stance.all())
 
     def halt(self) -> None:

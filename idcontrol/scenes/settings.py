@@ -13,7 +13,7 @@ from idcontrol.types import ContactLaw
 
 
 class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The assumed friction of the controller (planner.md 7), and the pyramids instead of its cone.
+    """The assumed friction of the controller (planner.md 7), and the friction pyramids that replace cones.
 
     Over-estimated friction makes robots fall.
 
@@ -71,7 +71,7 @@ class TunedGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Gains of the error feedback, one number for all joints; null for `tuned`, or else the robot file's.
+    """Gains of the error feedback, one number for all joints; null uses `tuned`, or else the robot file.
 
     Attributes:
         kp_1_s2: Stiffness of controllers with an inertia model [1/s²].

@@ -165,7 +165,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             one of `TERRAINS`.
         height_map_spacing_m: Spacing of the height map; null uses the spacing in the file.
         mu: Friction of the ground; inf means no slip.
-        mu_range: Bounds from which the friction is drawn at each touchdown, instead of `mu`; null for none.
+        mu_range: Bounds between which the friction is drawn at each touchdown, instead of `mu`; null uses `mu`.
         patch: A strip of different friction.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
@@ -227,10 +227,10 @@ ORIGINAL_RADIUS = 0.025
 """Radius within which the authors' program (Pacer) counts a waypoint as reached [m]; the paper does not state it."""
 
 START_PASSES = 5
-"""Newton iterations that put the feet on the ground at the start; three reach rounding."""
+"""Newton iterations that put the feet on the ground at the start; after three only rounding errors remain."""
 
 GROUND_STREAM, SENSING_STREAM = 1, 2
-"""Streams of the random numbers of ground and sensors; the numbers at the start use the seed alone."""
+"""Numbers that extend the seed for ground and for sensors; the random start uses the seed alone."""
 
 MODEL, MODEL_STEP_S = "coulomb-lcp", 1e-3
 """The plant that predicts the state after a known delay, and its longest step [s]; it runs in every period."""
@@ -310,7 +310,7 @@ class WalkScene:
         return self.config.friction.of_controller(self.config.mu, law)
 
     def friction(self) -> dict[str, Any]:
-        """Friction along the tangents of plant and controller, for metrics; None if the plant's is drawn."""
+        """Friction along the tangents of plant and controller, for metrics; None if the plant draws its friction."""
         config, law = self.config, controllers.contact_law(self.config.controller)
         mu_plant = None if config.mu_range is not None else self._of_plant(config.mu)
         unknown = config.friction.pyramid == "circumscribed" and law.cone is None
@@ -318,7 +318,7 @@ class WalkScene:
         return {"mu_plant": mu_plant, "mu_controller": self.mu_controller, **({"notes": note} if unknown else {})}
 
     def observer(self) -> SphereContacts:
-        """Return the feet on the ground with its true friction, for observers of true states."""
+        """Return the feet on the true ground with true friction, for observers of true states."""
         return self.robot.contacts(self.config.mu, self.ground)
 
     def start(self, rng: np.random.Generator) -> State:
@@ -383,7 +383,7 @@ class WalkScene:
             ),
             speed_limit=self.robot.velocity_limit(system.actuated_names),
             balance=Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s),
-            # for any friction: a base that keeps its speed would have to pass the legs' reaction into the ground
+            # with any friction: to keep the base's speed constant, the ground would have to balance the swinging legs
             constant_momentum=True,
         )
         flat = config.terrain == "plane" or config.disturbance.unseen_ground
@@ -439,9 +439,9 @@ class WalkScene:
         return drive_gains(system, gains)
 
     def plant(self, period_s: float, *, lies: bool = False, ready: bool = False) -> SimulatedPlant:
-        """Return the plant with its disturbances, stepped every `period_s` [s]; with `lies`, it also has a belly.
+        """Return the plant with its disturbances, stepped every `period_s` [s]; with `lies`, the robot can also lie.
 
-        With `ready`, all code for its steps is loaded, for the wall clock.
+        With `ready`, all code for its steps is loaded, so that steps on the wall clock do not wait for it.
 
         Raises:
             UnknownName: The plant does not exist.

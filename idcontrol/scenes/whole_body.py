@@ -1,8 +1,8 @@
 """A machine under whole-body tasks: it sways, squats, reaches, lifts a foot or walks.
 
 The centre of mass, the orientations of base and torso and the pose of a foot in the air are tasks
-(`idcontrol.tasks`); the joints follow the home pose as far as these leave them free. A `Stand` or a `Walk` sets the
-references tick by tick, and says which feet stand (`idcontrol.scenes.motions`).
+(`idcontrol.tasks`); the joints follow the home pose as far as these tasks leave them free. A `Stand` or a `Walk` sets
+the references tick by tick, and says which feet stand (`idcontrol.scenes.motions`).
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         plant: Name; see ``idcontrol list plants``.
         robot: Name or path of the file of a robot on feet or soles.
         mu: Friction of the ground.
-        duration_s: Length of the run; null ends it with the walk.
+        duration_s: Length of the run; null ends the run with the walk.
         rate_hz: Rate of the control loop.
         sway: Motion of the centre of mass while all feet stand.
-        reach: Motion of a hand at the same time.
+        reach: Motion of a hand while all feet stand.
         walk: Steps; with a count of 0 all feet stay in place.
         begin_s: Time before the first step, in which the load shifts.
-        lower_m: Lowering of the centre of mass in the same time, so that legs reach far enough.
+        lower_m: Lowering of the centre of mass during `begin_s`, so that legs reach far enough.
         com_kp_1_s2: Stiffness of the task on the centre of mass.
         foot_kp_1_s2: Stiffness of the task on a foot in the air.
         push: A push.
         unknown: Effects unknown to the controller.
-        sensing: Sensing of planner and controller; the base is the plant's, with delay, bias and noise.
+        sensing: Sensing of planner and controller; the base is not estimated, but has delay, bias and noise.
         friction: The assumed friction of the controller.
         ground: Settings of plants with soft or viscous ground.
         inverse: Settings of inverse-dynamics controllers.
@@ -196,7 +196,7 @@ class WholeBodyScene:
         return Scenery(robot=name, mu=self.config.mu if np.isfinite(self.config.mu) else None, mu_told=nominal)
 
     def _sensor(self) -> Sensor | None:
-        """Return the conversion from the true state to the sensed state; None for none."""
+        """Return the conversion from the true state to the sensed state; None if they are equal."""
         sensing, still = self.config.sensing, np.zeros(3)
         if (sensing.base, sensing.forces, sensing.contacts) != ("plant", "plant", "planned"):
             raise InputError("whole-body tasks take sensing.delay_ticks, sensing.bias and sensing.noise alone")

@@ -37,7 +37,7 @@ class Ahead:
         self._references.clear()
 
     def __call__(self, state: State) -> State:
-        """Return the predicted state when a command sent in `state` arrives; `state` before the first command."""
+        """Return the predicted state at the arrival of a command sent in `state`; `state` if none was sent before."""
         then = state.t + self._periods * self._h
         if not self._commands:
             return structs.replace(state, t=then)

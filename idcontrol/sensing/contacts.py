@@ -52,8 +52,8 @@ class Touch:
     """Stance by force, with hysteresis.
 
     This rule is meant for the vote in `Fused`; a trot with this rule alone is poor. A foot that does not count as
-    standing gets no load, so its sensor reads zero until other feet lift and the robot sinks onto it, 20 ms in each
-    step.
+    standing gets no load, so in each step its sensor reads zero for another 20 ms, until other feet lift and the robot
+    sinks onto it.
     """
 
     def __init__(self, n_feet: int, on_n: float = ON_N, off_n: float = OFF_N) -> None:
@@ -99,9 +99,9 @@ class Fused:
 def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Reference]:
     """Return a function that replaces the planned stance of a reference by the stance of `source`.
 
-    A foot that is planned to rise never stands: a controller would hold it on the ground for its whole swing if it
-    lifts off late (a trot by geometry alone falls after two seconds). A foot that descends and meets the ground early
-    stands.
+    A foot that is planned to rise never stands: otherwise a controller would hold a foot that lifts off late on the
+    ground for its whole swing (a trot by geometry alone falls after two seconds). A foot that descends and meets
+    the ground early stands.
     """
     last: Array | None = None
 

@@ -10,10 +10,10 @@ p_i, all in the world, and the biases of accelerometer b_f and gyroscope b_w. Wi
     measured, standing feet    s_i = Cᵀ (p_i - r)    by the joints
 
 The error state has the errors of r and v, a small rotation φ in the world's axes (``C = exp(φ) Ĉ``), and the errors of
-b_f, b_w and p_i, in this order. At touchdown a foot's position follows from joints and estimate, so the ground may have
-any height. At this time the known height of the ground is used as one measurement, with a variance for uneven ground,
-unless it is far off. Measurements are independent and processed one by one, without a matrix inverse. Position and
-heading cannot be observed, so they drift.
+b_f, b_w and p_i, in this order. At touchdown a foot's position is computed from joints and estimate, so the ground may
+have any height. At this time the known height of the ground is used as one measurement, with a variance for uneven
+ground, unless it is far from the estimated height. Measurements are independent and processed one by one, without a
+matrix inverse. Position and heading cannot be observed, so they drift.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def correct(x: Estimate, z: Readings) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no cover - compiled
-    """Place foot `k` by joints and estimate, ``p = r + s``, with the errors ``r - s × φ`` and of the joints."""
+    """Place foot `k` at ``p = r + s``, by joints and estimate; its error is ``r - s × φ`` plus the joints' error."""
     P, first = x.P, 15 + 3 * k
     n = P.shape[0]
     for i in range(3):
@@ -280,7 +280,7 @@ def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no co
 def _take(
     P: Array, error: Array, H: Array, work: Array, measured: float, variance: float, far: float
 ) -> None:  # pragma: no cover - compiled
-    """Correct by a scalar measurement of ``H e``, e the errors, if it is within `far` standard deviations."""
+    """Correct by a scalar measurement of ``H e`` of the errors e, if it is within `far` standard deviations."""
     n = P.shape[0]
     total = variance
     for i in range(n):

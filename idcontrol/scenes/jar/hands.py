@@ -20,7 +20,7 @@ from idcontrol.types import Array
 
 ARM_STIFFNESS_NM = np.array([3000.0, 3000.0, 2000.0, 2000.0, 1500.0, 1500.0, 1000.0])
 ARM_DAMPING_NM_S = np.array([300.0, 300.0, 150.0, 150.0, 60.0, 60.0, 30.0])
-"""Springs and dampers of the arm's joints [N m/rad, N m s/rad]; the damping is about critical."""
+"""Springs and dampers of the arm's joints [N m/rad, N m s/rad]; the damping is nearly critical."""
 
 FINGER_STIFFNESS_NM, FINGER_DAMPING_NM_S = 3.0, 0.05
 
@@ -32,10 +32,10 @@ GRIP_NM = np.array([0.4, 0.7, 0.45, 0.25] * 3 + [0.7, 0.7, 0.5, 0.3])
 """Largest torque of each finger's spring [N m]."""
 
 CLOSING_S = 0.8
-"""Duration of opening or closing."""
+"""Duration of opening or closing [s]."""
 
 SETTLING = 300
-"""Iterations from an arm's posture to its first pose."""
+"""Number of iterations of inverse kinematics that move an arm from its posture to its first pose."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Arm:
     Attributes:
         system: The arm's multibody system at the current state.
         posture: Preferred positions of the arm's joints, shape (7,) [rad].
-        ik: Joint positions for palm poses.
+        ik: Computes joint positions for palm poses.
         closing: 0 open, 1 closed.
         start: Initial pose of the current motion.
         goal: Final pose of the current motion.

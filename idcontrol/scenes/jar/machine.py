@@ -34,7 +34,7 @@ _ARM = (
 """The arm's joints, each about its z axis; angles in half turns, so that 0.5 is a right angle."""
 
 _MOUNT_M = 0.15
-"""From the last joint of the arm to the palm's frame at the far end of the palm's box."""
+"""Distance from the last joint of the arm to the palm's frame, at the far end of the palm's box [m]."""
 
 _THICK, _WIDE = 0.0196, 0.0275
 _PALM_BOX, _PALM_CENTRE, _PALM_KG = (0.0408, 0.113, 0.095), (-0.0093, 0.0, -0.0475), 0.4154

@@ -2,8 +2,8 @@
 
 Keyframes are prescribed palm poses and open or closed hands; forces decide whether a hand holds something and whether
 something stands (Castro, Permenter & Han 2022, section X-E). A keyframe that brings two objects together prescribes the
-pose of the held object, and measures its pose in the hand at the beginning: hands close with an accuracy of a
-centimetre, but a lid fits to a millimetre.
+pose of the held object, and measures at its beginning how this object lies in the hand: hands close with an
+accuracy of a centimetre, but a lid fits only within a millimetre.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HELD_N, STANDS_N, SEATED_N = 30.0, 3.0, 3.0
 """Force above which a hand holds an object, the jar stands, and the lid sits."""
 
 _PALM_FACE_M = 0.0111
-"""From the palm's frame to the palm's face, along x."""
+"""Distance from the palm's frame to the palm's face, along x [m]."""
 
 _JAR_X, _JAR_Z, _JAR_UP = _PALM_FACE_M + things.OUTER_M + 0.001, -0.010, 0.078
 _LID_X, _LID_Z, _LID_UP = _PALM_FACE_M + 0.5 * things.HANDLE_M[0] + 0.001, -0.0085, things.HEIGHT_M + 0.075
@@ -61,7 +61,7 @@ class Keyframe(NamedTuple):
         right: Target pose of the right palm; None means no motion.
         left: Target pose of the left palm; None means no motion.
         close: Closed hands: right, left.
-        until: Condition that ends the keyframe early, and fails it if it never holds; None for the whole time.
+        until: Condition that ends the keyframe early; the keyframe fails if it is never met. None uses the whole time.
     """
 
     name: str
@@ -174,7 +174,7 @@ def _carrying(arm: int, tree: int, goal: pin.SE3, scene: Scene) -> pin.SE3:
 
 
 def _jar_to(up: float) -> Goal:
-    """Bring the jar over its place, its foot at the height `up` [m]."""
+    """Bring the jar over its place, with its foot at the height `up` [m]."""
     goal = pin.SE3(np.eye(3), JAR_AT + np.array([0.0, 0.0, things.JAR_CENTRE_M + up]))
     return lambda scene: _carrying(RIGHT, JAR, goal, scene)
 

@@ -1,7 +1,7 @@
 """A jar full of marbles with a lid, a bowl and a table, made of boxes and spheres.
 
-The jar is a prism with eight walls on a square foot. The lid is a plate with a handle, and with a ring of round pegs
-that reach into the mouth, which centres it and keeps it from sliding off; its contact is a patch of some thirty points.
+The jar is a prism with eight walls on a square foot. The lid is a plate with a handle and a ring of round pegs.
+The pegs reach into the mouth, centre the lid and keep it from sliding off; lid and jar touch at some thirty points.
 The bowl has eight sloping walls. Each body's frame is at its centre of mass.
 """
 

@@ -19,7 +19,7 @@ from idcontrol.types import Array
 PATH_POINTS = 1500
 """Largest number of points in the drawn path of the base."""
 STRAYS = 0.3
-"""A machine that moves farther than this share of its size leaves the middle of the picture."""
+"""A machine that moves farther than this, as a share of its size, leaves the middle of the picture."""
 
 
 class _Way(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class Film:
         return bool(np.linalg.norm(way, axis=1).max(initial=0.0) > STRAYS * self.stage.size)
 
     def _path(self) -> Array:
-        """Return positions of the base in evenly spaced rows, with first and last; empty without a floating base."""
+        """Return the base's positions in evenly spaced rows from first to last; empty without a floating base."""
         q = self.run.arrays.get("q")
         if q is None or not self.stage.floating:
             return np.zeros((0, 3))
@@ -101,7 +101,7 @@ class Film:
         return q[self._rows[chosen], :3]
 
     def _references(self, way: _Way) -> Array | None:
-        """Return the measured configurations with the reference's joints, and its base if recorded."""
+        """Return the measured configurations, with joints (and base, if recorded) replaced by the reference."""
         q, q_des, base = (self.run.arrays.get(name) for name in ("q", "q_des", "base_ref"))
         if q is None or q_des is None or q_des.shape[1:] != (len(way.joint_q),) or max(way.joint_q) >= q.shape[1]:
             return None

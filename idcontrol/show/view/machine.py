@@ -24,7 +24,7 @@ ROD_SHARE = 0.04
 OUTLINE_SHARE = 0.03
 """Radius of the outline of a sole as a share of the distance from its middle to its corners."""
 SMALLEST_M = 0.1
-"""Least reach assumed for a machine [m]; it applies to a single joint."""
+"""Least reach assumed for a machine [m]; it applies to a machine with a single joint."""
 
 
 class DrawableFoot(Protocol):

@@ -67,7 +67,7 @@ FILM_S, FILM_FRAMES_PER_S, FILM_SIZE = 4.0, 20, (480, 720)
 BELOW = 0.5
 """Vertical position of the stage on a page higher than wide: above the middle, as a share of half the height."""
 PANELS_PX, LEAST_FREE = 630, 0.3
-"""Width of the panels at both sides of a page [px], and least free width as a share of its height."""
+"""Width of the panels at both sides of a page [px], and least width between them, as a share of the page's height."""
 LINK = (
     '<a href="{}" style="position:fixed;right:14px;bottom:54px;z-index:9;padding:2px 8px;border-radius:5px;'
     'background:#fffc;font:15px system-ui;color:#2563eb">curves and figures of this run</a>'
@@ -389,7 +389,7 @@ class Player:
         return "film.gif", gif(frames, FILM_FRAMES_PER_S)
 
     def publish(self, curves: str, frames_per_s: float = FRAMES_PER_S) -> str:
-        """Return the whole film as a standalone page in the run's time, for any web server or as a local file.
+        """Return the film as a standalone page that plays at the run's own speed, from a web server or a local file.
 
         The page has no controls and no curves, but a link to `curves`, a page in the same folder.
         """
