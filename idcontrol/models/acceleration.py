@@ -11,7 +11,8 @@ Solutions are guaranteed only for small friction at sliding contacts (Painlevé)
 although a solution exists; `idcontrol.solvers.existence` then decides. This model is therefore for studies; the models
 over a whole step always have a solution unless contacts prescribe conflicting velocities.
 
-The elimination is `idcontrol.models.whitened` with a step of 1 s, accelerations for velocities and forces for impulses.
+The elimination is `idcontrol.models.whitened` with a step of 1 s, accelerations in place of velocities, and forces in
+place of impulses.
 
 Source: Trinkle, Pang, Sudarsky & Lo 1997, "On dynamic multi-rigid-body contact problems with Coulomb friction".
 """
@@ -112,10 +113,10 @@ class AccelerationSolution:
             forces if no solution was found.
         residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots.
-        regularization: Ridge on the diagonal, relative to it.
+        regularization: Ridge on the diagonal, relative to the diagonal.
         note: Method of the solution, ``"searched"`` or ``"regularized"``, or the reason of the failure (see `solve`);
             empty if the first attempt succeeded.
-        ray: Direction z of the ray on which Lemke's method first ended, of the LCP's size; None if it did not end on a
+        ray: Direction z of the ray on which Lemke's method first ended, shape (n + 4 p,); None if it did not end on a
             ray.
     """
 

@@ -51,17 +51,17 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 OPENING: Final = 1e-9
-"""A contact opens if its speed exceeds this, relative to its velocity at zero impulse and the change: the accuracy of
-the solver. A contact with neither an impulse nor an opening speed keeps its role.
+"""A contact opens if its opening speed exceeds this, relative to its speed at zero impulse plus the speed that impulses
+add. The value is the accuracy of the solver. A contact with neither an impulse nor an opening speed keeps its role.
 """
 
 MOST_CONTACTS = 500
 """Limit of contacts: Lemke's tableau has (12 n)(6 n) entries and would need gigabytes."""
 
 KEPT: Final = 1e-10
-"""Violation of the law that a vertex kept from the last step may have in addition to the tolerance, relative to the
-changes of a contact's velocity by impulses. The error of one step appears in the gaps of the next step and grows when
-boxes balance on edges. Another solution may be far away: with a smaller allowance, boxes that were held would fall.
+"""Additional tolerance of the law for a vertex that is kept from the last step, relative to the changes that impulses
+make to a contact's velocity. The error of one step appears in the gaps of the next step and grows when boxes balance on
+edges. Another solution may be far away: with a smaller allowance, boxes that were held would fall.
 """
 
 MANY_CONTACTS: Final = 2
@@ -69,8 +69,8 @@ MANY_CONTACTS: Final = 2
 
 SEARCH_NODES: Final = 200
 """Limit of quadratic programs in the search over contact modes: a few milliseconds for a few contacts, two seconds for
-54. The search decides every problem of up to two coupled contacts, and completes at least one branch at every allowed
-size.
+54 contacts. The search decides every problem of up to two coupled contacts, and completes at least one branch at every
+allowed size.
 """
 
 JAM: Final = "jam"
@@ -133,9 +133,9 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
-    """Add the violation that is allowed to a vertex kept for many steps, with impulses f, to the rounding bounds.
+    """Raise rounding bounds by the violation that a vertex with impulses f may have after it was kept for many steps.
 
-    The change by cancelling impulses counts only up to the fastest motion that the contacts stop.
+    Velocities that cancelling impulses cause count only up to the fastest motion that the contacts stop.
     """
     n, fastest, roundoff = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
     for row in range(f.shape[0]):
@@ -158,7 +158,7 @@ def pyramid_residual(
 ) -> float:  # pragma: no cover - compiled
     """Return the violation of the law by impulses of all rows, shape (3 n + e,), scaled per contact.
 
-    Of contacts with μ = inf only the normals count; arguments are as in `friction_lcp_kernel`, with all rows.
+    At contacts with μ = inf only the normals are judged. Arguments are as in `friction_lcp_kernel`, but with all rows.
     """
     return judged(Unbalanced(rho, c, roundoff, zeros(arena, c.shape[0]), mu, frictional_contacts(mu, arena)), f, arena)
 
@@ -326,10 +326,10 @@ class Outcome:
 def _solve_pyramids(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array) -> Outcome:
     """Solve by Lemke's method, and after a failure by other methods; the outcome's note names the method.
 
-    Order of the methods: Lemke's method with other covering vectors, which follow other paths; 1e-12, 1e-10, 1e-8 of
-    the balanced diagonal added (math.md, section 13.5); a short search over contact modes. The normals alone are
-    checked for infeasibility first. If every method misses the tolerance, the answer with the smallest residual is
-    returned.
+    Order of the methods: Lemke's method with other covering vectors, which follow other paths; the same with 1e-12,
+    1e-10, 1e-8 of the balanced diagonal added to it (math.md, section 13.5); a short search over contact modes. The
+    normals alone are checked for infeasibility first. If every method misses the tolerance, the answer with the
+    smallest residual is returned.
     """
     _load()
     status, iterations, residual = continued_lcp_kernel(rho, c, roundoff, mu, active, f, HEAP)
@@ -343,7 +343,7 @@ def _load() -> None:
     """Load the code for failures at the first step, because within a control cycle loading would take too long."""
     rho, c, roundoff, mu, f = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.zeros(3), np.array([0.5]), np.zeros(3)
     _after_failure(rho, c, roundoff, mu, f, Outcome(status=INACCURATE, iterations=0, residual=np.inf))
-    # that call ended at the attempt that solved the problem: load the remaining attempts
+    # that call stopped at the first attempt that succeeded: load the remaining attempts
     friction_lcp_kernel(rho, c, roundoff, mu, TIKHONOV[0], f, HEAP)
     find_solution(rho, c, mu, max_nodes=1)
     judged(_rigid_lcp(rho, c, roundoff, mu, HEAP)[1], f, HEAP)
@@ -399,8 +399,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     Args:
         problem: The step.
-        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first, so that the same
-            vertex of many solutions is kept from step to step. If they fail, Lemke's method starts cold.
+        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first, so that, among
+            many solutions, the same vertex is kept from step to step. If they fail, Lemke's method starts cold.
 
     Returns:
         The solution, with the residual of the complementarity problem.
@@ -476,8 +476,8 @@ def solve_by(solver: Solver, law: Residual, problem: StepProblem, warm: WarmStar
         # the proof concerns the held contacts; without holding them a solution may exist
         outcome = replace(outcome, note=SQUEEZE if why == SQUEEZE else JAM if why == CONTRADICTED else UNSOLVED)
     if outcome.status == SOLVED and not why:
-        # next to held tangents, nearly equal rows of other contacts vanish although the contacts slip: judge the whole
-        # rows
+        # eliminating held tangents removes nearly equal rows of other contacts, although these contacts may slip: judge
+        # the rows before elimination
         outcome = replace(outcome, residual=law(whitened.rho, whitened.c, whitened.roundoff, mu, f, HEAP))
         if not outcome.residual <= TOLERANCE:
             outcome = replace(outcome, status=INACCURATE, note=INEXACT)

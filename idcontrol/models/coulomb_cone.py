@@ -38,8 +38,8 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 STARTS: Final = 50
-"""Starting points of Newton's method: the last modes, the modes at zero impulse, compliant ground, then random modes.
-Every other start is `bold`. Together they take one to two milliseconds at four contacts.
+"""Number of starting points of Newton's method: the last modes, the modes at zero impulse, compliant ground, then
+random modes. Every other start is `bold`. All starts together take one to two milliseconds at four contacts.
 """
 FEW: Final = 12
 """Number of contacts up to which Newton's method starts on compliant ground and from random modes. With more contacts,
@@ -76,19 +76,22 @@ RELAXED: Final = 1.6
 APPROACHES: Final = 12
 """Number of starts of Newton's method from alternating directions."""
 PROXIMAL: Final = 1e-8
-"""Weight on the change of the balanced impulses, relative to their mean diagonal. If impulses are not unique, the first
-step takes the smallest impulses, later steps stay close to them, and the resulting error vanishes from step to step.
+"""Weight on the change of the balanced impulses, relative to the mean diagonal of their matrix. If impulses are not
+unique, the first Newton step takes the smallest impulses, later steps stay close to them, and the resulting error
+vanishes from step to step.
 """
 REFINEMENTS: Final = 5
 """Limit of Newton steps with exact velocities, if an answer misses the tolerance without them."""
 FINE: Final = 1e-12
-"""`PROXIMAL` of the steps with exact velocities: its error is within rounding even if rows are nearly dependent."""
+"""Value of `PROXIMAL` for steps with exact velocities: the error that it causes is within rounding even if rows are
+nearly dependent.
+"""
 EXACT: Final = 1e-12
 """Residual at which Newton's method stops."""
 RESTS: Final = 1e-6
-"""Speed below which a contact is at rest, relative to its velocity at zero impulse and the change."""
+"""Speed below which a contact is at rest, relative to its speed at zero impulse plus the speed that impulses add."""
 PRESSED: Final = 10.0
-"""Impulses that exceed the smallest impulses of their motion by this factor are reduced if the cones allow it."""
+"""Impulses that exceed the smallest impulses with the same motion by this factor are reduced if the cones allow it."""
 PROJECTIONS: Final = 200
 """Limit of alternating projections in that reduction."""
 NARROW: Final = 0.9
@@ -102,7 +105,8 @@ LARGE: Final = 64
 PRESSES: Final = 1
 SLIDES: Final = 2
 TURN: Final = 1 << 20
-"""Number of stored directions of friction per turn; the direction is stored above the bits `PRESSES` and `SLIDES`."""
+"""Number of stored directions of friction per turn; the direction is stored in the bits above `PRESSES` and `SLIDES`.
+"""
 
 
 class Cones(NamedTuple):
@@ -221,7 +225,7 @@ def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no
     """Return the largest violation of the module's equations, scaled per contact (math.md, section 13.3).
 
     A velocity is relative to its value at zero impulse plus the net change; if `rounded`, its rounding bound is added
-    to this reference. An impulse is relative to itself, or to the impulse that causes that velocity.
+    to this reference. An impulse is relative to itself, or to the impulse that would cause that velocity.
     """
     worst = 0.0
     for i in range(p.mu.shape[0]):
@@ -497,7 +501,7 @@ def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma:
         u: Scratch, shape (3 n,).
 
     Returns:
-        True if there is such a contact.
+        True if any contact was changed.
     """
     n, some = modes.shape[0], False
     _velocities(p, f, u)
@@ -538,8 +542,8 @@ def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
 def _settled(p: Cones, m: Modes, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """Project f onto its cones and refine it with exact velocities down to rounding; return the residual.
 
-    When impulses cancel, G and therefore the f of `_newton_step` have lost digits. Newton steps for the change of f
-    have not.
+    When impulses cancel, G and therefore the f of `_newton_step` have lost digits. Newton steps that solve for the
+    change of f have not.
     """
     n, at = p.mu.shape[0], mark(arena)
     u = vector(arena, 3 * n)
@@ -611,7 +615,7 @@ def _smallest_within(p: Cones, m: Modes, least: Array, arena: Arena) -> bool:  #
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def _eased(p: Cones, m: Modes, f: Array, residual: float, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Replace f, a solution at rest, by much smaller impulses of the same motion, if they exist.
+    """Replace impulses f that keep contacts at rest by much smaller impulses with the same motion, if there are any.
 
     Fingers that hold a box may press with any force within their cones, and Newton's method may end with millions of
     times the necessary force.
@@ -669,7 +673,7 @@ def _memory_of(m: Modes, i: int) -> int:  # pragma: no cover - compiled
 def _try_starts(
     p: Cones, active: Integers, f: Array, m: Modes, z: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Start Newton's method from `active`, from f, then from other points, until it solves the problem.
+    """Start Newton's method from `active`, from f and, if f is zero, from other points, until the problem is solved.
 
     With few contacts the other points are compliant ground and random modes; with many contacts they are the results of
     alternating directions.
@@ -752,7 +756,8 @@ def cone_kernel(
         mu: Friction coefficients, shape (n,); contacts with 0 or inf have no tangential impulses.
         active: In and out, the mode of each contact, tried first, shape (n,): bit 0 if the contact has an impulse, bit
             1 if it slides, higher bits the direction of its friction in units of 1/`TURN`.
-        f: In: zero, or the only start. Out: contact impulses, shape (3 n,); zero if not solved.
+        f: In: zero, or a start; with a start, compliant ground and random modes are not tried. Out: contact impulses,
+            shape (3 n,); zero if not solved.
         arena: Arena for all arrays.
 
     Returns:
@@ -807,7 +812,7 @@ def cone_residual(
 
 
 def _solve_cones(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array) -> Outcome:
-    """Solve at the first attempt, or from solutions with pyramids or more friction.
+    """Solve directly; after a failure, start from solutions with friction pyramids or with more friction.
 
     The outcome's note names the method.
     """
@@ -842,7 +847,7 @@ def _solve_cones(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integ
 
 
 def _turned(rows: Array, turn: Array) -> Array:
-    """Return rows [N; S; T], shape (3 n, ...), for tangents rotated by the angles of `turn` (n,), complex units."""
+    """Return rows [N; S; T], shape (3 n, ...), for tangents rotated by `turn` (n,), e^(i angle)."""
     normal, s, t = rows.reshape(3, turn.size, -1)
     turned = (s + 1j * t) * turn.conj()[:, None]
     return np.ascontiguousarray(np.concatenate((normal, turned.real, turned.imag)).reshape(rows.shape))

@@ -4,10 +4,10 @@ The consistent objective projects the free velocity onto the cone of velocities 
 
     min ½ (v_b - v°_b)ᵀ M_bb (v_b - v°_b)   s.t.   G_e v + φ̃/h ≥ 0,    rows of G_e: N_i ± μ_i S_i, N_i ± μ_i T_i
 
-The multipliers are the edge impulses η ≥ 0, of which at most as many are nonzero as there are unknown velocities: f_N =
-Σ η_e, f_S = μ (η_+S - η_-S). With finite friction v⁺ is unique. Convexity has an artefact: a loaded contact that slides
-lifts off at μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are
-closed (math.md, section 4.1). For a fixed set of sticking contacts v⁺ is unique, but more than one set may be
+The multipliers are the edge impulses η ≥ 0, with f_N = Σ η_e and f_S = μ (η_+S - η_-S). At most as many of them are
+nonzero as there are unknown velocities. With finite friction v⁺ is unique. Convexity has an artefact: a loaded contact
+that slides lifts off at μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while
+they are closed (math.md, section 4.1). For a fixed set of sticking contacts v⁺ is unique, but more than one set may be
 consistent.
 
 Variants: a unique distribution of impulses (`one_stage`), no slip (`no_slip_qp`), and the printed objective
@@ -40,13 +40,13 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERA
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SQUEEZED: Final = 0.1
-"""Speed at which contacts may yield in `one_stage`, relative to the speed that they should stop. Regular problems have
-at most 1e-4, infeasible problems about 1.
+"""Speed at which contacts may yield in `one_stage`, relative to the speed that they should stop. In feasible problems
+contacts yield at no more than 1e-4 in this unit, in infeasible problems at about 1.
 """
 
 OPENING = 1e-7
-"""A contact is open if its opening speed exceeds this, relative to its velocity at zero impulse and the change
-(math.md, section 13.3).
+"""A contact is open if its opening speed exceeds this, relative to its speed at zero impulse plus the speed that
+impulses add (math.md, section 13.3).
 """
 
 STEEP: Final = 10.0
@@ -58,7 +58,8 @@ EPSILON: Final = 1e-6
 """δ of `one_stage`, relative to the mean diagonal entry of ρρᵀ."""
 
 DEPENDENT: Final = 1e-6
-"""Held rows of `one_stage` count as dependent if their remainder is below this fraction of δ, which separates them."""
+"""A held row of `one_stage` counts as dependent if its remainder is below this fraction of δ; δ separates equal rows.
+"""
 
 MOST_CONTACTS = 1000
 """Limit of contacts of `one_stage`, whose matrix is square in the number of rows."""
@@ -90,7 +91,8 @@ def _edges(
 ) -> _Edges:  # pragma: no cover - compiled
     """Assemble the edge rows; arguments are as in `edge_lcp_kernel`.
 
-    The edges of a contact imply its normal row, but for steep edges only up to rounding; the normal row is then added.
+    The edges of a contact imply its normal row. For steep edges this holds only up to rounding, so the normal row is
+    added.
     """
     n, k = mu.shape[0], rho.shape[1]
     rows, r = matrix(arena, 5 * n, k), vector(arena, 5 * n)
@@ -157,7 +159,8 @@ def edge_lcp_kernel(
             if edge < 4:
                 f[(1 + edge // 2) * n + i] += edges.slope[row] * value
     if answer.method == ACTIVE_SET:
-        # multipliers may be so large that they satisfy the law only in doubled precision, and their sums do not
+        # large multipliers may satisfy the law only in doubled precision; their sums in double precision may then
+        # violate it
         v = vector(arena, 3 * n)
         gram_residual_doubled(rho, c, roundoff, f, answer.y, v, arena)
         for row in range(z.shape[0]):
@@ -177,8 +180,8 @@ def _off_the_ground(
 ) -> float:  # pragma: no cover - compiled
     """Return the largest approach speed of contacts with friction, or opening speed of sticking contacts.
 
-    Speeds are in units of the contact's normal velocity. Edges determine the normal velocity only in units of slip, to
-    μ times the tolerance. Arguments are as in `edge_lcp_kernel`; y = ρᵀf.
+    Speeds are in units of the contact's normal velocity. Edges determine the normal velocity only to μ times the
+    tolerance, in units of slip. Arguments are as in `edge_lcp_kernel`; y = ρᵀf.
     """
     n, worst = mu.shape[0], 0.0
     for i in range(n):
@@ -306,7 +309,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     ridged = whitened._replace(rho=rho)
     most = np.full(whitened.c.size, np.inf)
     if delta > 0.0:
-        # limit of an impulse for any ridge: contacts yield in proportion to it
+        # impulse at which a contact yields at `YIELD` with the default ridge, and in proportion with another ridge
         most[n3 // 3 : n3] = YIELD / EPSILON * epsilon / delta * np.abs(whitened.c[:n3]).max()
     answer, unsettled = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, most)
     if _yields(answer.f, whitened.c, n3 // 3, delta):

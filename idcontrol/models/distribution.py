@@ -1,4 +1,4 @@
-r"""Stage II: impulses of the same motion with the smallest torque (math.md, section 7.4).
+r"""Stage II: contact impulses that give the same motion with the smallest torque (math.md, section 7.4).
 
 In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y₁)`` with ``Lτ = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ``, and
 
@@ -20,10 +20,10 @@ De Saxcé & Feng 1998 introduce the shift of u_N by μ |u_T|. A contact whose sl
 its edges have w_e ≤ v_tol; for faster slip w_e is zero to the tolerance of the model. A contact with unbounded friction
 has an impulse only if it slips at no more than v_tol and opens at no more than `PARTING` v_tol.
 
-Up to three edges are linearly independent, and their multipliers are the coordinates ξ of a contact. The full pyramid
-has its three components as coordinates and its four facets as inequalities. The impulses that give the motion are
-ξ₁ + waysᵀ z, where ξ₁ is the shortest solution and the ways are orthonormal. The unknown z has six entries for four
-feet, one entry for two feet, and no entry for one foot.
+Up to three edges are linearly independent, and their multipliers are the coordinates ξ of a contact. With all four
+edges, the coordinates are the three components of the impulse, and the four facets of the pyramid are inequalities. The
+coordinates that give the motion are ξ₁ + waysᵀ z, where ξ₁ is the shortest solution and the rows of `ways` are
+orthonormal. The unknown z has six entries for four feet, one entry for two feet, and no entry for one foot.
 
 Source: Zapolsky & Drumwright 2017, eqs. 98-112, which minimize the added torque instead.
 """
@@ -65,7 +65,7 @@ DISSIPATION: Final = 0
 COULOMB: Final = 1
 """Coulomb's law with friction pyramids."""
 CIRCLE: Final = 2
-"""Coulomb's law with a circle of friction, whose forces pyramids can redistribute only if no contact slides."""
+"""Coulomb's law with a circle of friction; pyramids can redistribute its forces only if no contact slides."""
 
 RIDGE = 1e-8
 """Weight of ½|y|² relative to the mean of diag(LτᵀLτ). It makes duplicate contacts share the load evenly (math.md,
@@ -88,18 +88,18 @@ bounds the friction of such a contact, so a foot that opens slowly could transmi
 """
 
 MANY_CONTACTS = 2
-"""If there are more unknowns than this times the number of motions and motors, the reduced program is tried first
+"""If the unknowns outnumber the motions and motors by more than this factor, the reduced program is tried first
 (`idcontrol.models.reduced`).
 """
 
 TURNS = 40
 """Limit of turns to other faces of the cones, with many contacts. If the faces can give the motion, at most eight turns
-are needed. A fifth of the number of contacts may be spent on turns, which take less time than the full program.
+are needed. Up to one turn per five contacts is allowed; these turns take less time than the full program.
 """
 
 WORTH = 100
 """If the faces cannot give the motion, the turns seldom end. With fewer contacts than this the full program is then
-solved immediately, which is faster. With more contacts, another fifth of their number may be spent on turns.
+solved immediately, which is faster. With more contacts, one more turn per five contacts is allowed.
 """
 
 
@@ -313,10 +313,9 @@ def _facets(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover - compiled
-    """Remove from y (3 n,) the components that rounding put outside the contacts' pyramids; `held` contacts only press.
+    """Remove from y (3 n,) what rounding put outside the contacts' pyramids; a `held` contact may only press.
 
-    The rounding comes from impulses as large as the torque requires, whereas impulses of lightly loaded feet are
-    smaller.
+    The rounding error is relative to the largest impulses, so it may exceed the impulses of lightly loaded feet.
     """
     n = mu.shape[0]
     for i in range(n):
@@ -332,10 +331,10 @@ def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _keeps(w: Whitened, y: Array, x: Array, longest: float, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """True if impulses y (3 n,) give the motion x, ρᵀy = x, relative to its length or to a typical length.
+    """True if ρᵀy is the motion x, with an error relative to the length of x or, if larger, to a typical length.
 
-    The typical motion stops the fastest contact; a shorter motion is rounding. `longest` is the square of the longest
-    column of ρ.
+    The typical length is that of a motion that stops the fastest contact; in a much shorter x the error is rounding.
+    `longest` is the square of the longest column of ρ.
     """
     fastest = 0.0
     for r in range(y.shape[0]):
@@ -359,7 +358,7 @@ def _least_torque(
     """Write the free coordinates (f,) of smallest torque within bounds, and that torque z (p,).
 
     Returns:
-        True if such coordinates exist; True if bounds are active, in which case z are not the multipliers of the
+        True if such coordinates exist; True if bounds are active, in which case z does not hold the multipliers of the
         torque.
     """
     S, rest = reduced.torque, reduced.rest
@@ -552,9 +551,9 @@ def smallest_torque_kernel(
         arena: Arena for all arrays.
 
     Returns:
-        Violation of the law; the impulses can be used up to `TOLERANCE`. The edge rule makes the violation zero unless
-        `Cones.v_tol` is zero. It is inf if no impulses keep the motion, or if a contact with an impulse slides on a
-        circle.
+        Violation of the law; impulses can be used if it is at most `TOLERANCE`. The edge rule makes the violation zero
+        unless `Cones.v_tol` is zero. It is inf if no impulses keep the motion, or if a contact with an impulse slides
+        on a circle.
     """
     n3, p = y.shape[0], w.fixed.shape[0]
     x = zeros(arena, w.rho.shape[1])
@@ -578,7 +577,7 @@ def smallest_torque_kernel(
 def _solutions(
     rho: Array, B: _Generators, x: Array, arena: Arena
 ) -> tuple[float, Array, Array]:  # pragma: no cover - compiled
-    """Return the solutions ξ + waysᵀ z of (ρᵀB) ξ = x, which keep J_bᵀ y, and the square of the longest row of ρᵀB."""
+    """Return the longest squared row of ρᵀB, and ξ and ways: all ξ + waysᵀ z solve (ρᵀB) ξ = x, so they keep J_bᵀ y."""
     k, d = x.shape[0], B.row.shape[0]
     span, motion, longest = matrix(arena, k, d), vector(arena, k), 0.0
     assign(motion, x)
@@ -635,7 +634,7 @@ def _objective(
         for j in range(i + 1):
             H[i, j] = H[j, i] = dot(turned[i], turned[j]) / typical
         H[i, i] += RIDGE
-    # the ridge has the weight of ξ; y weighs more in a load ramp, or if edges share a normal component
+    # so far the ridge is on |ξ|²; the ridge on y differs in a load ramp, or if edges share a normal component
     if extra.any() or B.weight.any():
         n, more = extra.shape[0], matrix(arena, free, d)
         more[:] = 0.0
@@ -667,7 +666,7 @@ def _move_to_least_torque(
     ways: Array,
     arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
-    """Move ξ along the ways to the minimum of the objective within cones and bounds.
+    """Move ξ along the rows of `ways` to the minimum of the objective within cones and bounds.
 
     Bounds that no point satisfies are dropped. Returns True if the cones contain a point.
     """
@@ -770,7 +769,8 @@ def share_kernel(
                 impulse[a] = torque.constant[a] + dot(torque.matrix[a], out)
             if within(bounds, impulse):
                 return True
-        # targets outweigh torques a million times, which costs digits where cones hardly have a point: the motion first
+        # targets weigh a million times as much as torques, so the motion may lose digits if the cones barely contain a
+        # solution: solve without targets
     return bool(_share(w, cones, bounds, x, torque, out, arena))
 
 

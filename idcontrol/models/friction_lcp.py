@@ -29,8 +29,8 @@ from idcontrol.solvers.status import INACCURATE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 RESTARTS: Final = 12
-"""Minimum number of covering vectors to try after a failure; the number of contacts if that is larger. If the first
-vector missed a solution, one in four finds it; with dozens of contacts, one in twenty.
+"""Number of covering vectors to try after a failure, or the number of contacts if that is larger. If the first vector
+missed a solution, one in four of these vectors finds it; with dozens of contacts, one in twenty.
 """
 SPREAD: Final = 1.5
 """Log-normal spread of the entries of these covering vectors."""
@@ -128,7 +128,7 @@ def balance_contacts(lcp: FrictionLcp, rho: Array) -> None:  # pragma: no cover 
     """Balance with one factor per contact, from its rows `rho` (3 n, k), so that its cone keeps its shape.
 
     math.md, section 13.2, uses one factor for all contacts. One factor per contact also handles very different masses,
-    with a tenth fewer pivots.
+    and takes a tenth fewer pivots.
     """
     scale, frictional = lcp.scale, lcp.frictional
     n, t, k = rho.shape[0] // 3, frictional.shape[0], rho.shape[1]
@@ -202,9 +202,9 @@ def _roundoff(problem: Unbalanced, f: Array, y: Array, i: int) -> float:  # prag
 
 @njit(cache=True, error_model="numpy")
 def judged(problem: Unbalanced, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Return the residual of contact impulses f (3 n,): their violation of the law, or its rounding bound.
+    """Return the residual of impulses f (3 n,): their violation of the law or, if larger, their `lost` fraction.
 
-    The residual of the LCP's unknowns differs from it: in balanced units the velocity of a heavy body is scaled like
+    The residual of the LCP's unknowns would be different: in balanced units the velocity of a heavy body is scaled like
     its momentum, and two opposite edges may cancel beyond the digits of each edge.
     """
     at, k = mark(arena), problem.rho.shape[1]
@@ -287,7 +287,7 @@ def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: n
 
 @njit(cache=True, inner=True, error_model="numpy")
 def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Write the z that is zero except for `members`, whose w = Qz + r vanishes; return False if no such z exists."""
+    """Write the z with w = Qz + r = 0 at `members` and z = 0 elsewhere; return False if no such z exists."""
     Q, r, scale = lcp.Q, lcp.r, lcp.scale
     count, at = members.shape[0], mark(arena)
     A = matrix(arena, count, count + 1)
@@ -371,7 +371,7 @@ def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> fl
 def solve_lcp(
     lcp: FrictionLcp, problem: Unbalanced, tikhonov: float, z: Array, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Write a solution z by Lemke's method, and its contact impulses f; also with status INACCURATE.
+    """Write z by Lemke's method, and its contact impulses f, even if the status is INACCURATE.
 
     Returns:
         Status number, pivots, residual.
@@ -392,7 +392,8 @@ def restarted(lcp: FrictionLcp, problem: Unbalanced, f: Array) -> tuple[int, int
     """Write contact impulses f by Lemke's method with other covering vectors, after the first vector failed.
 
     Returns:
-        Status number, pivots, residual. The impulses have the smallest known residual; zero if it is inf.
+        Status number, pivots, residual. The impulses have the smallest known residual; they are zero if this residual
+        is inf.
     """
     rng, pivots, n = np.random.default_rng(0), 0, problem.mu.size
     best, least, z = np.zeros_like(f), np.inf, np.empty(lcp.r.size)

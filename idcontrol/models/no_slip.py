@@ -56,8 +56,8 @@ short of zero by this amount (math.md, section 4.3) [m/s].
 """
 
 _OPEN: Final = 1e-7
-"""A contact is open if its opening speed exceeds this, relative to its velocity at zero impulse and the change
-(math.md, section 13.3).
+"""A contact is open if its opening speed exceeds this, relative to its speed at zero impulse plus the speed that
+impulses add (math.md, section 13.3).
 """
 
 PIVOTING, DUAL = np.bool_(False), np.bool_(True)
@@ -89,8 +89,8 @@ def _normal_lcp(
     if dual:
         answer: RowLcpAnswer = project_kernel(rho, r, roundoff, arena)
         if answer.status == INFEASIBLE:
-            # a normal row nearly used up by elimination has few digits, and may seem to contradict its neighbours,
-            # whereas a solution by pivoting has a checked residual
+            # a normal row of which elimination has left almost nothing has few digits, and may seem to contradict its
+            # neighbours, whereas a solution by pivoting has a checked residual
             answer = psd_lcp_kernel(rho, r, roundoff, start[:0], arena)
     else:
         answer = psd_lcp_kernel(rho, r, roundoff, start, arena)
@@ -138,7 +138,7 @@ def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _opening(rho: Array, c: Array, roundoff: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
-    """Return the velocity ``c + ρ x`` above which a contact is open: a fraction of its unit, or the rounding bound."""
+    """Return the velocity ``c + ρ x`` above which a contact is open: a fraction of its unit plus rounding bounds."""
     change, size = 0.0, abs(c[row])
     for d in range(x.shape[0]):
         change += rho[row, d] * x[d]
@@ -160,7 +160,7 @@ def _moves(rho: Array, c: Array, x: Array, row: int) -> float:  # pragma: no cov
 def _missed(
     rho: Array, c: Array, roundoff: Array, f: Array, reduced: Array, w: Array, x: Array
 ) -> float:  # pragma: no cover - compiled
-    """Return the violation of 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0 by the impulses, including losses in elimination.
+    """Return the violation of 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0 by the impulses, including the digits lost in elimination.
 
     An opening contact must have no friction. A contact with no normal impulse that does not certainly open must have
     nearly no friction. Each contact is scaled separately (math.md, section 13.3).
@@ -457,7 +457,8 @@ class _Frame(NamedTuple):
         roundoff: Rounding bounds of c, shape (3 n + e,).
         most: Largest impulses of held rows, shape (3 n + e,); a contact that needs more yields.
         terms: Number of terms in c.
-        opening: Speed above which a contact opens, relative to its velocity at zero impulse and the change.
+        opening: Speed above which a contact opens, relative to its speed at zero impulse plus the speed that impulses
+            add.
         dual: True for the dual active set instead of pivoting.
         dependent: Largest rank tolerance of the held rows.
     """
@@ -533,7 +534,8 @@ def frictionless(
 
     Args:
         whitened: The whitened problem.
-        opening: Speed above which a contact opens, relative to its velocity at zero impulse and the change.
+        opening: Speed above which a contact opens, relative to its speed at zero impulse plus the speed that impulses
+            add.
         may: Contacts that may stick, shape (n,).
         dual: True for the dual active set instead of pivoting.
         rank_tolerance: Largest rank tolerance of the held rows.

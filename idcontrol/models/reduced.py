@@ -45,8 +45,8 @@ TORQUE_RANK_TOLERANCE: Final = 1e-13
 """Relative length below which the remainder of a torque row is rounding."""
 
 LOST: Final = 1e-2
-"""A row is orthogonalized twice if no more than this fraction of its square remains, because rounding is not
-orthogonal.
+"""A row is orthogonalized twice if no more than this fraction of its square remains, because the rounding error in the
+remainder is not orthogonal to the basis.
 """
 
 INSIDE: Final = 1e-9
@@ -351,7 +351,7 @@ class ManyContacts(NamedTuple):
 
 
 class Multipliers(NamedTuple):
-    """Multipliers of the motion, shape (k,), and of the torque, shape (p,), and their w y, shape (3 n,)."""
+    """Multipliers of the motion, shape (k,), and of the torque, shape (p,), and w y that results, shape (3 n,)."""
 
     motion: Array
     torque: Array
@@ -400,8 +400,8 @@ def turn_to_faces(
         arena: Arena for all arrays.
 
     Returns:
-        Number of faces that differ at the multipliers of the solution, 0 if it solves the whole program; -1 if the dual
-        program does not decrease along the path.
+        Number of faces that change at the multipliers of the solution; 0 means that it solves the whole program; -1 if
+        the dual program does not decrease along the path.
     """
     n3, k = many.rho.shape
     n, p, R, basis, fixed = n3 // 3, z.shape[0], reduced.R, reduced.basis, reduced.along.shape[0]

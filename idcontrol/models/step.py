@@ -21,7 +21,7 @@ CLOSED_GAP = 1e-5
 """Gap up to which a contact is closed [m]: only a closed contact may be held against slip or have drag."""
 
 SQUEEZE: Final = "squeeze"
-"""Note: no free velocity keeps the contacts apart, as a certificate proves."""
+"""Note: a certificate proves that no free velocity keeps the contacts apart."""
 
 WarmStart: TypeAlias = dict[int, int]
 """Memory of the last step: for each contact identity, a bit set of its active rows."""
@@ -148,8 +148,8 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
             with zero impulses if no solution was found.
         residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots or passes of the solver.
-        regularization: Ridge on the diagonal, relative to it; 0 unless the exact problem failed or the model itself
-            regularizes.
+        regularization: Ridge on the diagonal, relative to the diagonal; 0 unless the exact problem failed or the model
+            itself regularizes.
         note: Reason for the status, e.g. ``"squeeze"``; empty if the first attempt succeeded.
         warm: Warm start of the next step.
     """

@@ -1,11 +1,11 @@
 """Which contacts with infinite friction stick (math.md, section 4.1).
 
 A contact with a normal impulse sticks, an opening contact does not, and any other contact keeps its role. Roles are
-tried until they are consistent. If that cycles, a search over sets of sticking contacts follows, which covers all sets
+tried until they are consistent. If the roles cycle, sets of sticking contacts are searched; the search covers all sets
 of up to six contacts. A consistent set may not exist, for example between two fingers: a contact presses if it may
 slip, and would lift off if it stuck. The limit of growing friction coefficients decides: such a contact holds along its
-tangents with a vanishing normal force, because the friction that it needs becomes ever smaller relative to μ. (Without
-friction, a box would slide out of the hand that holds it.)
+tangents with a vanishing normal force, because with growing μ ever less normal force gives the friction that it needs.
+(Without friction, a box would slide out of the hand that holds it.)
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.types import Booleans
 
 MOST: Final = 64
-"""Limit of sets of sticking contacts in a search: all sets of six contacts. A set takes about 5 µs without sliding
-contacts.
+"""Limit of sets of sticking contacts in a search: the number of all sets of six contacts. A set takes about 5 µs
+without sliding contacts.
 """
 
 MANY: Final = 12
@@ -40,8 +40,9 @@ conflict, and yield. Other compliant contacts creep at 1e-4 or less in this unit
 """
 
 SLIGHT: Final = HELD_RANK_TOLERANCE**0.5
-"""Speed, in units of the row, at which rows dropped as dependent may move with the note `MOVING`: holding rows that
-differ by less takes large, useless forces (math.md, section 4.2). Faster rows count as independent.
+"""Speed, in units of the row, up to which rows that were dropped as dependent may move; the note is then `MOVING`. To
+hold rows that differ by less would take large, useless forces (math.md, section 4.2). Rows that move faster count as
+independent.
 """
 
 MOVING: Final = "rows that should hold move"
@@ -70,8 +71,8 @@ class Attempt(NamedTuple, Generic[Answer]):
         solved: True if impulses were computed.
         presses: Contacts with a normal impulse, and excluded contacts that approach, shape (n,).
         parts: Contacts that open, shape (n,).
-        moves: Speed of held rows, relative to their units, since nearly dependent rows may have been dropped; inf if a
-            contact moves that must not; 0 if all rows hold.
+        moves: Largest speed of the held rows, relative to their units: 0 if all rows hold, inf if a contact moves that
+            must not move; other values if nearly dependent rows were dropped.
         impossible: True if a proof shows that no velocity holds these contacts without an approach of other contacts.
             Every superset of the held contacts is then also impossible.
     """
@@ -112,7 +113,7 @@ def settle(
         look: A faster `search` than the default.
 
     Returns:
-        The answer of the last attempt that counts, and its defect: `MOVING`, or the reason why the search failed; empty
+        The answer of the accepted attempt, and its defect: `MOVING`, or the reason why the search failed; empty
         if all roles are consistent. If roles are inconsistent, a contact opens and holds along its tangents, presses
         without friction because no impulses hold it, or slips although it is held.
     """
@@ -148,7 +149,7 @@ def settle(
 
 @register_jitable(inline="always")  # interpreted code calls the function itself
 def holds(tried: Attempt[Answer]) -> bool:
-    """True if the constraints hold, or hold to `SLIGHT` if exact feasibility is not ruled out."""
+    """True if the constraints hold exactly, or to `SLIGHT` unless a proof rules out that they hold exactly."""
     return tried.solved and (tried.moves == 0.0 or (tried.moves <= SLIGHT and not tried.impossible))
 
 

@@ -70,9 +70,9 @@ def solve(
 def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> bool:
     """True if momenta balance, and normal velocities obey their law with a margin, or up to rounding.
 
-    The drag that nearly stops a light body is the product of a large coefficient and a small slip with its rounding
-    error. In units of M̃ the damped motion hides errors elsewhere, so errors above the rounding of the velocities are
-    judged in units of M.
+    The drag that nearly stops a light body is the product of a large coefficient and a small slip, whose rounding error
+    it enlarges. In units of M̃ the damped motion hides errors elsewhere, so errors above the rounding of the velocities
+    are judged in units of M.
     """
     f, v = solution.impulses.T.ravel(), solution.v_plus
     f_n = f[: len(problem.contacts)]

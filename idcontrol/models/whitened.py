@@ -122,7 +122,8 @@ def _write_roundoff(w: Whitened, white: Array, arena: Arena) -> None:  # pragma:
     """Write the rounding bounds of c, ``w.roundoff``; `white`, the transpose of ρ, is overwritten.
 
     The bounds cover the terms of ``J v°`` and of the momenta before cancellation, and the error of Cholesky factors
-    (Higham 2002, section 10.1). Terms that callers add to c are no smaller when they cancel c.
+    (Higham 2002, section 10.1). Terms that callers add to c get no bound of their own: a term that cancels c is about
+    as large as c, so the bounds cover its rounding.
     """
     (rows, k), m, free, fixed = w.rho.shape, w.M.shape[0], w.free, w.fixed
     terms, factored = vector(arena, k), 0.0  # magnitudes of the terms of the momenta
@@ -269,7 +270,7 @@ def balances(
             size += abs(M[i, j] * v[j])
             terms += abs(M[i, j]) * known[j] / M[j, j]
         missing -= pushed[i]
-        # at rest the size is the rounding of the effect of each momentum and impulse, before they cancel
+        # at rest `size` is no more than the rounding error of the effects of momenta and impulses before they cancel
         balance = balance and (abs(missing) <= SLIGHT * size or size <= rounding(m + rows, terms))
     return balance
 
@@ -281,7 +282,7 @@ def _recover_finite(
     """Run `recover`; also return True if problem and results are finite, and True if momenta balance."""
     v_plus, impulse = recover_kernel(w, f, arena)
     finite = True
-    for speed in w.c:  # a row with an entry that is not finite is not finite, even if the velocity is zero
+    for speed in w.c:  # not finite if an entry of the row is not finite, even at zero velocity
         finite = finite and np.isfinite(speed)
     for speed in v_plus:
         finite = finite and np.isfinite(speed)
@@ -302,8 +303,8 @@ UNBALANCED: Final = "the inertia is too nearly singular for momenta to balance"
 """Note: the velocities have too few digits compared with the changes by impulses."""
 
 COARSE: Final = 1e-3
-"""Limits for impulses that are not exact: share of the fastest approach that may remain, and of their power that they
-may add.
+"""Limit for impulses that are not exact: they may leave this fraction of the fastest approach, and add energy up to
+this fraction of the sum of its terms.
 """
 
 
@@ -405,8 +406,8 @@ def held_rows(whitened: Whitened, stick: Booleans) -> Integers:
 
 
 HELD: Final = 1e-7
-"""Speed above which a held row moves, relative to its velocity at zero impulse and the change. Rows with impulses move
-by rounding; rows dropped as nearly dependent move by up to 1 %, the rank tolerance.
+"""Speed above which a held row moves, relative to its speed at zero impulse plus the speed that impulses add. Rows with
+impulses move by rounding; rows dropped as nearly dependent move by up to 1 %, the rank tolerance.
 """
 
 
@@ -415,15 +416,16 @@ def outcomes(
 ) -> tuple[Booleans, Booleans, float]:
     """Determine which contacts open, and which contacts press, under the impulses f.
 
-    Contacts with an impulse must not open either, because elimination may lose the digits of cancelling impulses, and
-    cancelling forces may exceed the resolution of velocities in double precision.
+    Contacts with an impulse are also checked for opening, because elimination may lose the digits of cancelling
+    impulses, and cancelling forces may exceed the resolution of velocities in double precision.
 
     Args:
         whitened: The whitened problem.
         f: Impulses of all rows, shape (3 n + e,).
         stick: Sticking contacts, shape (n,).
         out: Excluded contacts, shape (n,).
-        opening: Speed above which a contact opens, relative to its velocity at zero impulse and the change.
+        opening: Speed above which a contact opens, relative to its speed at zero impulse plus the speed that impulses
+            add.
         lifts: True if contacts with an impulse may open, as sliding contacts do in convex models.
 
     Returns:

@@ -215,8 +215,9 @@ def _take_in(
 ) -> tuple[bool, int, float]:
     """Move to the smallest y that satisfies the active rows and one more row (Goldfarb & Idnani 1983, step 2).
 
-    The row is Σ coefficient · active row + rest: per unit of its multiplier y moves by rest, and each active multiplier
-    loses its coefficient. An active row leaves the set when its multiplier reaches zero during the move.
+    Write the new row as Σ coefficient · active row + rest. When its multiplier grows by one, y moves by rest, and the
+    multiplier of each active row falls by the coefficient of that row. An active row leaves the set when its multiplier
+    reaches zero during the move.
 
     Args:
         rows: The rows.

@@ -143,21 +143,22 @@ def column_basis(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def reflect(G: Array, wide: int, first: int, last: int, smallest: float, arena: Arena) -> int:
-    """Triangularize the first `wide` columns, by reflections of the rows `first` to `last`, down to length `smallest`.
+    """Triangularize the first `wide` columns of a matrix by reflections of its rows from `first` to before `last`.
 
-    Householder with column pivoting; G holds the columns as rows. Rows from `last` on are not mixed: multiples of the
-    others are subtracted from them.
+    Householder with column pivoting; each row of G holds a column of the matrix. Rows from `last` on are not reflected:
+    multiples of the reflected rows are subtracted from them.
 
     Args:
-        G: In and out, shape (columns, rows): afterwards these columns are zero, or that short, below the rank.
+        G: In and out, shape (columns, rows); below the rank the first `wide` columns end up zero, or no longer than
+            `smallest`.
         wide: Number of columns to triangularize.
-        first: Rows above have been reflected.
-        last: Rows below are only reduced.
+        first: First row to reflect; earlier rows have been reflected.
+        last: End of the rows to reflect; from later rows, multiples of these rows are subtracted.
         smallest: Columns that are no longer than this count as zero.
         arena: Arena for all arrays.
 
     Returns:
-        The rank, `first` included.
+        The rank, which includes the `first` rows reflected earlier.
     """
     columns = G.shape[0]
     v, used, shares = vector(arena, last), indices(arena, wide), vector(arena, G.shape[1] - last)
@@ -191,20 +192,22 @@ def reflect(G: Array, wide: int, first: int, last: int, smallest: float, arena: 
 
 
 WELL_CONDITIONED: Final = 1e-3
-"""Smallest pivot of `shortest`, relative to the longest row: one refinement then corrects the squared condition."""
+"""Smallest pivot that `shortest` accepts, relative to the longest row. One refinement then corrects the error that the
+squared condition number of the Gram matrix causes.
+"""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def shortest(rows: Array, extra: Array, smallest: float, arena: Arena) -> Array:
     """Find the shortest x with rows x = extra.
 
-    By the Gram matrix of the rows, refined once; rows that depend on each other, or nearly, are solved by
-    `column_basis`.
+    The Gram matrix of the rows is solved, with one refinement. If rows are dependent, or nearly, `column_basis` is used
+    instead.
 
     Args:
         rows: Shape (n, k).
         extra: Shape (n,).
-        smallest: A row whose remainder is no longer than this depends on the others and is skipped.
+        smallest: A row whose remainder is no longer than this counts as dependent and is skipped.
         arena: Arena for all arrays.
 
     Returns:

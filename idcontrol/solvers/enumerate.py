@@ -36,8 +36,8 @@ from idcontrol.solvers.factor import RowFactor
 from idcontrol.solvers.status import INFEASIBLE, SOLVED
 from idcontrol.types import Array, Integers
 
-# Rows of a contact; each kind is stored for all contacts before the next. A row is zero on the boundary of its
-# condition.
+# Rows of a contact; each kind of row is stored for all contacts before the next kind. A row is zero on the boundary of
+# its condition.
 FORCE: Final = 0
 """Row f_N."""
 MARGIN: Final = 1
@@ -56,11 +56,13 @@ OPTIONS: Final = 3
 RIDGE: Final = 1e-8
 """Added to the diagonal of the objective's matrix, relative to its mean: ½|y|² decides among equal torques."""
 _WORTH: Final = 1e-9
-"""Smallest improvement of the objective that is worth a search, relative to it plus ½(|w ∘ t0|² + |w ∘ target|²)."""
+"""Smallest improvement of the objective that is worth a search, relative to the objective plus ½(|w ∘ t0|² + |w ∘
+target|²).
+"""
 _VELOCITY: Final = 1e-6
-"""A contact velocity is zero below this times the largest free one (math.md, section 13.3)."""
+"""A contact velocity below this is zero, relative to the fastest loaded contact at y = 0 (math.md, section 13.3)."""
 _FORCE: Final = 1e-8
-"""A normal impulse is zero below this times the largest (math.md, section 13.3)."""
+"""A normal impulse below this times the largest counts as zero (math.md, section 13.3)."""
 
 TICK_WORK: Final = 4800
 """Limit of quadratic programs in the search of one control step, times the square of the number of contacts: 300
@@ -283,7 +285,7 @@ def _choose(node: _Node, n: int, choice: int, option: int) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _outside(rows: Rows, node: _Node, row: int, demand: int) -> float:
-    """Return the distance of a row from the union of all demands that an option can make; zero within its tolerance."""
+    """Return the distance by which a row misses a demand; zero within the tolerance of the row."""
     value = node.point.value[row]
     miss = -value if demand == POSITIVE else (value if demand == NEGATIVE else abs(value))
     return miss if miss > rows.tolerance[row] else 0.0
@@ -459,7 +461,7 @@ def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Are
             if options == 1:
                 _choose(node, n, choice, last)
                 moved = moved or trial[last] > half
-            elif nearest > 0.0 and total > farthest:  # z violates all options; the largest total cost wins
+            elif nearest > 0.0 and total > farthest:  # z violates all options: prefer the largest total cost
                 best, farthest = choice, total
                 assign(reach, trial)
         known = known and node.choices[choice] == first[choice]

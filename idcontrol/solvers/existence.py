@@ -7,9 +7,9 @@ certificate u (Farkas) with
     (Qᵀu)_j ≤ 0 where z_j is free,   u_i ≥ 0 where w_i is free,   r·u < 0
 
 since then uᵀ(Qz + r) < 0 for all z of the node, although w ≥ 0. A certificate depends only on the decisions at indices
-where its sign is wrong; these form its conflict. As in satisfiability solvers, the search remembers conflicts and skips
-nodes that contain a known conflict. It skips a decision that neither child's conflict contains, and branches first on
-the variables that occur in most conflicts.
+where its sign is wrong; these decisions form its conflict. As in satisfiability solvers, the search remembers conflicts
+and skips nodes that contain a known conflict. If the conflict of one child does not contain the decision that leads to
+it, the other child is skipped. The search branches first on the variables that occur in most conflicts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from idcontrol.types import Array, Booleans
 _VIOLATED: Final = 1e-7
 """A node may be empty if the violations of its constraints sum to this; the largest entry of r is 1."""
 _EXACT: Final = 1e-6
-"""A certificate is accepted if it excludes every solution whose entries sum to less than 1 over this."""
+"""A certificate is accepted if it excludes every solution whose entries sum to less than the reciprocal of this."""
 _FADING: Final = 0.95
 """Decay of a decision's weight per certificate."""
 

@@ -17,7 +17,7 @@ _CENTRING: Final = 0.1  # β
 _TO_BOUNDARY: Final = 0.995  # η
 _BACKTRACK: Final = 0.5  # ρ
 _DECREASE: Final = 1e-4  # σ
-_CLOSE: Final = 1e-11  # zᵀw alone would leave pairs in which both entries vanish accurate only to its square root
+_CLOSE: Final = 1e-11  # where both entries of a pair vanish, they are only as accurate as the square root of zᵀw
 _SHORTEST: Final = 1e-12  # a shorter step means that rounding dominates
 
 

@@ -29,13 +29,13 @@ TIKHONOV: Final = (1e-12, 1e-10, 1e-8)
 
 
 class _Scaled(NamedTuple):
-    """The problem scaled by factors s: matrix s_i Q_ij s_j, constant s_i r_i over its most negative entry.
+    """The problem scaled by factors s: matrix s_i Q_ij s_j, constant s_i r_i divided by `largest`.
 
     Attributes:
         Q: Unscaled matrix, shape (n, n).
         scale: Factors s, shape (n,).
         r: Scaled constant, shape (n,).
-        largest: Divisor of the constant.
+        largest: Size of the most negative s_i r_i; 0 if there is none.
     """
 
     Q: Array
@@ -45,7 +45,7 @@ class _Scaled(NamedTuple):
 
 
 class _Dictionary(NamedTuple):
-    """Basic variables as functions of nonbasic ones, x_B = T x_N + p.
+    """Basic variables as functions of nonbasic variables, x_B = T x_N + p.
 
     Variable i is w_i, n + i is z_i, and 2n is the covering variable.
 
@@ -204,7 +204,7 @@ def _worst(problem: _Scaled, z: Array, w: Array, unit: Array) -> float:
     n, worst = scale.size, 0.0
     for i in range(n):
         own, mobility = unit[i], scale[i] * Q[i, i] * scale[i]
-        # the unknown is a slip speed: relate its residual to its changes and their causes
+        # the unknown is a slip speed, whose diagonal entry is zero: its units follow from the rows coupled to it
         if not mobility > 0.0 and not (z[i] == 0.0 and w[i] >= 0.0):
             own, natural, does = abs(r[i]), np.inf, 0.0
             for j in range(n):
@@ -283,7 +283,7 @@ def _follow(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _is_ray(problem: _Scaled, u: Array) -> bool:
-    """True if the scaled u is a proof of infeasibility, as every ray of a copositive Q.
+    """True if the scaled u is a proof of infeasibility, as is every ray of a copositive Q.
 
     u ≥ 0 has the largest entry 1, and Q'u ≥ 0, uᵀQ'u = 0 and r·u < 0. If False, pivoting lost the path to rounding.
     """

@@ -224,7 +224,8 @@ def ppm_kernel(rho: Array, r: Array, roundoff: Array, max_passes: int, start: In
         count = _add_row(factor, count, rho, start[a])
 
     status, passes, residual = ITERATIONS, 0, np.inf
-    # an active set that recurs recurs for ever: compare with the set of pass 1, 2, 4, 8, ... (Brent's cycle detection)
+    # once an active set comes back, pivoting cycles for ever: compare with the set of pass 1, 2, 4, 8, ... (Brent's
+    # cycle detection)
     remembered, remember_at = np.int64(0), 1
     while passes < max_passes:
         passes += 1

@@ -66,16 +66,16 @@ CREEP = 1e-6
 """Creep of sticking contacts, as a fraction of their speed without friction: ``B_r = 1/(CREEP h w)``."""
 
 OPENING = 1e-9
-"""A contact opens if its speed exceeds this, relative to its velocity at zero impulse and the change. A contact with
-neither an impulse nor an opening speed keeps its role.
+"""A contact opens if its speed exceeds this, relative to its speed at zero impulse plus the speed that impulses add. A
+contact with neither an impulse nor an opening speed keeps its role.
 """
 
 SPRING_RANK_TOLERANCE = 1e-16
 """Bilateral rows count as the same row if their squared distance from the other rows is below this fraction of their
 square.
 
-Compliance separates rows that are geometrically equal: with h = 0.1 s, K = 1e15 N/m and 1 kg by 1e-13. A smaller
-distance is rounding, and then only one of the rows can carry the load.
+Compliance makes geometrically equal rows differ: by 1e-13 at h = 0.1 s, K = 1e15 N/m and 1 kg. A smaller distance is
+rounding, and then only one of the rows can carry the load.
 """
 
 
@@ -114,7 +114,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     giving = np.concatenate((compliance, creep, creep, soft))
     outcome = _impulses(whitened, contacts.mu, giving)
     ending = _ending(outcome, rigid=not compliance.any())
-    if ending.note == INEXACT:  # the acceptance of its impulses also depends on the deflection of springs
+    if ending.note == INEXACT:  # whether its impulses are accepted also depends on the deflection of springs
         whitened = whitened._replace(rho=np.hstack((whitened.rho, np.diag(np.sqrt(giving)))))
     return finish(problem, whitened, outcome.f, ending)
 
@@ -139,7 +139,7 @@ def contact_law(contacts: Contacts | SparseProblem, h: float) -> tuple[Array, Ar
 
 
 def tangential_compliance(problem: StepProblem) -> Array:
-    """Return C_t = CREEP w of each contact, w its inverse mass along the tangents, shape (n,) [m/s per N s].
+    """Return C_t = CREEP w of each contact with inverse mass w along the tangents, shape (n,) [m/s per N s].
 
     The inverse mass w is the mean of ``Σ_j J_j² / M_jj`` over both tangents. It does not depend on which joints are
     prescribed, and light and heavy bodies creep equally.
@@ -270,8 +270,8 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
             residual=answer.residual,
         )
     if solution.status is SolverStatus.SOLVED:
-        # next to held contacts, velocities and units of other contacts nearly vanish; the original rows show the
-        # violation
+        # eliminating held contacts nearly removes the velocities and units of other contacts; the original rows show
+        # the violation
         whole = Unbalanced(whitened.rho, whitened.c, whitened.roundoff, compliance, mu, frictional)
         residual = max(solution.residual, violation(whole, solution.f, whitened.rho.T @ solution.f))
         accurate = SolverStatus.SOLVED if residual <= TOLERANCE else SolverStatus.INACCURATE
@@ -285,7 +285,8 @@ def _contact_impulses(
     """Compute the impulses (3 n,) of contacts with finite or no friction.
 
     If that fails, groups of contacts that do not act on each other are solved separately. For example, springs with a
-    penetration of a kilometre approach at 1e6 m/s, and next to this speed pivoting takes a foot at rest for rounding.
+    penetration of a kilometre approach at 1e6 m/s, and compared with this speed, pivoting treats all velocities at a
+    resting foot as rounding.
     """
     solution = _together(rho, c, roundoff, compliance, mu, frictional)
     if solution.status is SolverStatus.SOLVED:

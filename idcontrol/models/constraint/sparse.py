@@ -1,15 +1,15 @@
 r"""The constraint solver for many bodies, on block matrices, for contacts that creep but do not slide.
 
-As long as no contact reaches its friction limit, its tangential dampers are linear, and a step is Newton's method on
-the normal springs with a force. With ``s = J v⁺ - (surface) + (C h K φ, 0, 0)``, the velocity v* without contacts, and
-c the value of s at v*,
+As long as no contact reaches its friction limit, its tangential dampers are linear, and a step is solved by Newton's
+method on the normal springs that push. With ``s = J v⁺ - (surface) + (C h K φ, 0, 0)``, the velocity v* without
+contacts, and c the value of s at v*,
 
     (M + Σ_pressing J_iᵀ C_i⁻¹ J_i) (v⁺ - v*) = -Σ_pressing J_iᵀ C_i⁻¹ c_i,     f_i = -C_i⁻¹ s_i
 
-The iteration ends when the pressing contacts are the contacts whose normal row has s < 0 (math.md, section 11). The
-matrix couples only bodies that touch, so the cost of factoring follows the contact graph: n for a column of n spheres,
-whereas the dense problem costs n³. The result is checked against the dense law: normal forces push, and tangential
-forces are within the friction pyramids.
+The iteration ends when exactly the pressing contacts have s < 0 in their normal row (math.md, section 11). The matrix
+couples only bodies that touch, so the cost of factoring follows the contact graph: n for a column of n spheres, whereas
+the dense problem costs n³. The result is checked against the dense law: normal forces push, and tangential forces are
+within the friction pyramids.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 _ITERATIONS = 50
-"""Limit of iterations. One per contact is not enough: an impact may travel through a column by one contact per
+"""Limit of iterations in addition to one per contact; an impact may travel through a column by one contact per
 iteration.
 """
 _REFINEMENTS = 3

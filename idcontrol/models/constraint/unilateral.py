@@ -34,7 +34,7 @@ _SHARP = 1e-14
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _along(rho: Array, i: int, x: Array) -> float:
-    """Return ``ρ_i x``, without calling BLAS for a row of six."""
+    """Return ``ρ_i x``, without BLAS, whose call would take longer than a row of six."""
     total = 0.0
     for a in range(x.size):
         total += rho[i, a] * x[a]
@@ -163,7 +163,7 @@ def spring_kernel(
             active[i] = s[i] < 0.0
     for i in range(n):
         z[i] = -s[i] / C[i] if active[i] else 0.0
-    # for small C, s is the small difference of large numbers: refine Λ on the active rows
+    # if C is small, s is a small difference of large numbers: refine Λ on the active rows
     residual = _residual(rho, c, roundoff, C, z, w, y)
     for _ in range(_REFINEMENTS):
         if residual <= _SHARP:

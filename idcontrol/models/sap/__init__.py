@@ -12,8 +12,9 @@ Convexity has two artefacts: a sliding contact has the gap ``μ (h + τ_d) |v_t|
 more than ``μ σ g h``.
 
 A contact with μ = inf has no cone limit. If it is closed initially (`CLOSED_GAP`) and has a normal impulse at the end,
-it is held along its tangents. If it opens, it is released, unless it would then press (`idcontrol.models.sticking`).
-For a fixed set of held contacts the optimum is unique, but more than one set may be consistent.
+it is held along its tangents. If it opens, its tangents are released, unless it would then press
+(`idcontrol.models.sticking`). For a fixed set of held contacts the optimum is unique, but more than one set may be
+consistent.
 
 Source: Castro, Permenter & Han 2022, "An unconstrained convex formulation of compliant contact".
 """
@@ -119,8 +120,8 @@ def _inverse_mass(M: Array, J: Array, arena: Arena) -> tuple[Array, float]:  # p
     """Return the inverse masses w of all contacts with the whole inertia, shape (n,), and their relative error.
 
     The inverse mass is defined in `regularization`. The error is about ε times a condition number of the inertia that
-    does not depend on the units of the velocities: the largest ratio ``M_ii (M⁻¹)_ii``, by which the inertia of one
-    velocity shrinks if all other velocities are free. It is at most e ∏ M_ii / L_ii², since the eigenvalues of the
+    does not depend on the units of the velocities: the largest ratio ``M_ii (M⁻¹)_ii``, by which the inertia felt by
+    one velocity shrinks if all other velocities are free. It is at most e ∏ M_ii / L_ii², since the eigenvalues of the
     balanced inertia have the mean 1; this bound suffices for most robots.
     """
     m, rows = M.shape[0], J.shape[0]
@@ -156,7 +157,7 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragma: no cover - compiled
-    """Start from the contacts' last modes, with sliding contacts frictionless, if this lowers the cost.
+    """Start from the modes of the last step, but without friction at sliding contacts, if this lowers the cost.
 
     The start is the result of one Newton step from a point with these modes; it counts as one step.
     """
@@ -211,7 +212,7 @@ def _settle(
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Run `minimize` with contacts of infinite friction held if they press, and released if they open.
 
-    If released contacts press, and open when they are held again, sets of held contacts are tried
+    If a released contact presses, and opens when it is held again, sets of held contacts are tried
     (`idcontrol.models.sticking`). If no set is consistent, the result is `UNSETTLED`, and these contacts hold along
     their tangents.
     """
@@ -332,7 +333,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Param
 
     Args:
         problem: The step, forward or inverse. Contacts have stiffness and damping; `damping` over `stiffness` is τ_d in
-            the paper. Rigid contacts are near-rigid.
+            the paper. Rigid contacts are solved as near-rigid (`regularization`).
         warm: `warm` of the last solution: modes of the contacts (stick or slide).
         parameters: See `Parameters`.
 
@@ -406,8 +407,9 @@ def solve_bounded(
 
 def _move_to(solution: StepSolution, whitened: Whitened, z: Array) -> None:
     """Overwrite the velocity of a solution with v° + L⁻ᵀz, and its motor impulses accordingly."""
-    # z satisfies the contact law exactly and the momentum balance to the tolerance; for v⁺ computed from the impulses
-    # it is the reverse, and stiff contacts would react to the error of the law in the next step
+    # z satisfies the contact law exactly, and the momentum balance to the tolerance. A v⁺ computed from the impulses
+    # would satisfy the balance exactly and the law to the tolerance, and in the next step stiff contacts would react to
+    # that error
     solve_lower_transposed(whitened.L, z)
     free, fixed = whitened.free, whitened.fixed
     away = whitened.v_free[free] + z - solution.v_plus[free]

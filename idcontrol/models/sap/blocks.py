@@ -83,7 +83,7 @@ of the slope than it saves Newton steps.
 def whitened_rows(
     size: Integers, first: Integers, L: Array, tree: Integers, J: Array
 ) -> Rows:  # pragma: no cover - compiled
-    """Whiten contact rows and split them into nodes; skip nodes that a contact does not move."""
+    """Whiten contact rows and split them into nodes; skip the nodes that a contact does not move."""
     n, d = tree.shape[0], J.shape[3]
     per_side = (d + BLOCK - 1) // BLOCK
     start = np.zeros(n + 1, dtype=np.int64)

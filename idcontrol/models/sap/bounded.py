@@ -3,8 +3,8 @@ r"""Rows of limited impulse (joint limits, motors) in the same convex problem as
 Source: Castro, Permenter & Han 2022, section XI.
 
 A row with the velocity u = row v⁺ - target has the impulse ``g = clip(-u/C, lower, upper)``, which is also the
-derivative of a convex cost. The spring and damper of a row, implicit in v⁺, become a target and a compliance; the
-limits are their largest forces.
+derivative of a convex cost. A spring and a damper, implicit in v⁺, become the target and the compliance of a row; the
+limits come from the largest force.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def joint_limits(
         position: Joint positions, shape (e,) [rad or m].
         lowest: Lower stops, shape (e,) [rad or m]; -inf for no stop.
         highest: Upper stops, shape (e,) [rad or m]; inf for no stop.
-        beta: Period of the stop in steps.
+        beta: Period of a near-rigid stop, in steps.
 
     Returns:
         One row per finite stop, first the lower stops; impulses push away from the stop.

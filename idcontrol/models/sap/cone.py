@@ -87,7 +87,8 @@ def answered(
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return a velocity at which one contact has a certain impulse of the friction cone.
 
-    For open and sliding contacts many velocities give the same impulse; the returned velocity has the motion of `u`.
+    For open and sliding contacts many velocities give the same impulse; the returned velocity takes its free speeds
+    from `u`.
 
     Args:
         g_n: Normal impulse [N s].

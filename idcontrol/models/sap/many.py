@@ -96,7 +96,7 @@ def _whiten(size: Integers, M: Array, L: Array) -> bool:  # pragma: no cover - c
 
 @njit(cache=True, inner=True)
 def _islands(nodes: int, rows: Rows) -> tuple[Integers, int]:  # pragma: no cover - compiled
-    """Return the island of each node, numbered by smallest node, -1 without contacts; and the number of islands."""
+    """Return each node's island, -1 without contacts, and the number of islands, which are ordered by smallest node."""
     root = np.arange(nodes)
     touched = np.zeros(nodes, dtype=np.bool_)
     for i in range(rows.start.shape[0] - 1):
@@ -279,7 +279,7 @@ def _return_island(island: _Island, optimum: Optimum) -> None:  # pragma: no cov
 def _solve_island(
     island: _Island, parameters: Parameters, impulses: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Solve one island, from `impulses` (all contacts, 3) if they are the better start.
+    """Solve one island; start from `impulses`, shape (all contacts, 3), if they are the better start.
 
     Return the result of `_minimize`.
     """

@@ -25,16 +25,16 @@ from idcontrol.types import Array, Booleans, Integers
 CONVERGED, STALLED, NOT_FINITE, UNPHYSICAL, UNSETTLED = 0, 1, 2, 3, 4
 
 ACCEPTED = 1e-7
-"""Momentum error (eq. 24, and `_own_error`) up to which a search that ended by rounding counts as solved."""
+"""Momentum error (eq. 24, and `_own_error`) up to which a search that rounding has ended counts as solved."""
 
 PRECISE = 1e-10
-"""`_own_error` of a converged search, unless a coarser tolerance is set."""
+"""Limit of `_own_error` for a converged search, unless a coarser tolerance is set."""
 
 ABSOLUTE = 1e-16
 """ε_a of the stopping rule, eq. 20 [sqrt J]."""
 
 ROUNDING = 1e-9
-"""Momentum error below which a search has reached rounding if a step does not halve it."""
+"""Momentum error below which the search has reached rounding, once a step no longer halves the error."""
 
 BACKTRACK = 0.8
 ARMIJO = 1e-4
@@ -143,7 +143,7 @@ def slope(alpha: float, line: Line, law: Law) -> tuple[float, float]:  # pragma:
             continue
         u_n, u_s, u_t = u[i] + alpha * a, u[n + i] + alpha * b, u[2 * n + i] + alpha * c
         mu, R_n, R_t = law.mu[i], law.R_n[i], law.R_t[i]
-        per_n, per_t = 1.0 / R_n, 1.0 / R_t  # as in `derivative`, so that the compiler computes the divisions once
+        per_n, per_t = 1.0 / R_n, 1.0 / R_t  # as in `derivative`, so that the compiler does each division only once
         _, g_n, g_s, g_t = nearest(-u_n * per_n, -u_s * per_t, -u_t * per_t, mu, mu * R_t * per_n)
         first -= g_n * a + g_s * b + g_t * c
         nn, ns, nt, ss, st, tt = derivative(u_n, u_s, u_t, mu, R_n, R_t)
@@ -160,7 +160,7 @@ def slope(alpha: float, line: Line, law: Law) -> tuple[float, float]:  # pragma:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def exact_step(start: float, line: Line, law: Law, flat: float = 1e-14) -> float:  # pragma: no cover - compiled
-    """Find the root of the slope on (0, 1] by Newton's method in a bracket shrunk by bisection (section VIII-B).
+    """Find the root of the slope on (0, 1] by Newton's method, safeguarded by bisection (section VIII-B).
 
     The full step is taken if the cost still falls at its end, or is flat there.
 
@@ -241,7 +241,7 @@ def change_roles(mu: Array, mode: Integers, released: Booleans) -> bool:  # prag
     Args:
         mu: Friction coefficients, shape (n,); 0 instead of inf for released contacts.
         mode: Mode of each contact (open, stick or slide), shape (n,).
-        released: Contacts that were released earlier, since each is released only once, shape (n,).
+        released: Contacts that were released earlier, shape (n,); each contact is released only once.
 
     Returns:
         False if no contact changes its role.
@@ -313,7 +313,7 @@ def minimize(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _own_error(cost: Cost, z: Array, gamma: Array, dz: Array) -> float:  # pragma: no cover - compiled
-    """Return the largest momentum error ``dz = ρᵀγ - z`` of a component, relative to its terms.
+    """Return the largest component of the momentum error ``dz = ρᵀγ - z``, each relative to its own terms.
 
     The error of eq. 24 is relative to the momentum of the whole robot, which hides the momentum of a light body.
     """

@@ -3,8 +3,8 @@
     minimize over γ in the friction cones   ½ |ρᵀγ|² + ½ γᵀR γ + cᵀγ
 
 Castro, Permenter & Han 2022 start from the last velocities. In collisions these are far from the solution, and most
-Newton steps only determine which contacts open, stick or slide. Projected successive over-relaxation determines most of
-these modes at a tenth of the cost, and a Newton step with the resulting contact law determines nearly all others.
+Newton steps only determine which contacts open, stick or slide. Projected successive over-relaxation finds most of
+these modes at a tenth of the cost, and one Newton step with the contact law in these modes finds nearly all others.
 Newton's method then supplies the accuracy.
 """
 
@@ -99,8 +99,8 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
     """Overwrite ``z = ρᵀγ`` with a Newton step for the modes of the impulses γ, (3 n,).
 
-    The impulses show the modes better than the velocities at z, because a near-rigid contact can have any impulse
-    within a small error of the velocity. If û is a velocity at which a contact has the impulse γ, its linearized law is
+    The impulses show the modes better than the velocities at z, because at a near-rigid contact a small error of the
+    velocity can mean any impulse. If û is a velocity at which a contact has the impulse γ, its linearized law is
     ``γ - G(û)(u - û)``, and the momentum balance gives the Newton step ``(I + ρᵀGρ) dz = -ρᵀG(u - û)``.
     """
     rows, c, law = cost.rows, cost.c, cost.law

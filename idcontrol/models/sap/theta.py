@@ -2,10 +2,10 @@ r"""The θ-method: which terms a step evaluates at its start, and which at its e
 
     q^θq = θ_q q⁺ + (1 - θ_q) q,    v^θv = θ_v v⁺ + (1 - θ_v) v,    q⁺ = q ⊕ h (θ_vq v⁺ + (1 - θ_vq) v)
 
-Springs and dampers are linear and implicit to this degree. The velocity v* without contact is therefore the solution of
-one linear system, and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (Castro, Permenter & Han 2022, section IV,
-eq. 11). The four schemes below have the orders 1, 1, 1, 2 in h. The compliance of contacts assumes ``φ⁺ = φ + h v_n``,
-which holds for θ_vq = 1.
+Springs and dampers are linear, and implicit to the degree that θ gives. The velocity v* without contact is therefore
+the solution of one linear system, and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (Castro, Permenter & Han
+2022, section IV, eq. 11). The four schemes below have the orders 1, 1, 1, 2 in h. The compliance of contacts assumes
+``φ⁺ = φ + h v_n``, which holds for θ_vq = 1.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def step_problem(
         M: Inertia at q^θq, shape (m, m).
         v: Velocity at the start of the step, shape (m,).
         force: All other forces, at q^θq and v^θv, shape (m,).
-        springs: Linear forces; their share at the end of the step is implicit.
+        springs: Linear forces; the share that θ evaluates at the end of the step is implicit.
         contacts: Contacts with rows at q^θq and gaps at the start of the step.
 
     Returns:
