@@ -328,7 +328,7 @@ class Bridge:
 
     @property
     def finished(self) -> bool:
-        """True if the bridge has stopped and has announced it."""
+        """True if the bridge has stopped and has announced this to the loop."""
         return self._endpoint.finished
 
     def _listen(self) -> bool:

@@ -33,7 +33,7 @@ class Bridge:
     """Reads the state of a robot from a MuJoCo model and applies torques to its joints.
 
     Attributes:
-        differences: A line for each link whose masses differ from the robot's.
+        differences: A line for each link whose mass, centre of mass or inertia differs from the robot file.
     """
 
     def __init__(
@@ -48,18 +48,18 @@ class Bridge:
         """Map the joints of `robot` to joints of `model`, and compare both.
 
         The actuators of these joints are overwritten in `model`. The first actuator on a joint becomes a plain motor.
-        All other actuators that act on the joint are switched off, also through tendons and cranks. Joints without an
+        All other actuators that act on the joint, even through tendons or cranks, are switched off. Joints without an
         actuator are driven by ``qfrc_applied``. Actuators at sites and bodies are not changed.
 
         Args:
             model: The compiled model; it may contain more than the robot.
             robot: As returned by `idcontrol.robots.load`.
-            joints: Names in `model` of joints whose names differ from the robot's, by the robot's names.
+            joints: For each joint that `model` names differently, its name in `model`, by its name in the robot.
             feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name; contact forces on
-                its body are the foot's. None uses sites, geoms and bodies with the names of the feet or their frames,
-                and senses no forces if one is missing.
-            other_masses: True to accept links with masses, centres of mass or inertias unlike the robot file, which
-                the controller goes on assuming.
+                its body count as forces on the foot. None uses sites, geoms and bodies with the names of the feet or
+                their frames, and senses no forces if one is missing.
+            other_masses: True to accept links with masses, centres of mass or inertias that differ from the robot file;
+                the controller still assumes the values of the robot file.
 
         Raises:
             UnknownName: A joint, or a foot that was named, is not in `model`.

@@ -28,11 +28,13 @@ TURNED_RAD = 0.05
 MOVED_M = 0.01
 """Largest distance between axes of a hinge that count as equal [m]."""
 CENTRE_M = 0.02
-"""Largest distance between centres of mass that count as equal [m]; detects a knee whose zero differs by 0.15 rad."""
+"""Largest distance between centres of mass that count as equal [m]; this detects a knee whose zero is off by 0.15
+rad."""
 MASS_SHARE = 0.1
 """Largest relative difference of masses that count as equal."""
 LOAD_SHARE = 0.01
-"""Largest relative difference of gravity, and largest spring load relative to a joint's torque limit or the weight."""
+"""Largest relative difference of gravity that counts as equal. Also the largest spring load that counts as zero,
+relative to a joint's torque limit or the weight."""
 INERTIA_SHARE = 0.3
 """Largest relative difference of rotational inertias about the centre of mass that count as equal."""
 LIGHT_SHARE = 1e-3
@@ -221,7 +223,7 @@ def _different_bodies(mapped: Mapped, data: mujoco.MjData, ours: pin.Data) -> It
 
 
 def _combined(model: mujoco.MjModel, data: mujoco.MjData, bodies: Integers) -> tuple[float, Array, Array]:
-    """Return mass, centre of mass and inertia about it of rigidly joined bodies, world frame [kg, m, kg m²]."""
+    """Return mass, centre of mass and central inertia of rigidly joined bodies, world frame [kg, m, kg m²]."""
     mass = model.body_mass[bodies]
     total = float(mass.sum())
     if total == 0.0:
@@ -263,7 +265,7 @@ def require_no_springs(mapped: Mapped, data: mujoco.MjData) -> None:
     """Check that no spring loads a joint or the base in the state of `data`.
 
     Raises:
-        InputError: A spring does.
+        InputError: A spring loads a joint or the base.
     """
     system, at = mapped.system, dofs(mapped)
     base = at.size - system.n_actuated

@@ -1,6 +1,6 @@
 """TSID as a controller, in the process of an interpreter that ``TSID_PYTHON`` names.
 
-TSID belongs to another Pinocchio than ours (`INSTALL`). It gets the same robot, feet, tasks, gains, weights, friction
+TSID needs a different Pinocchio from ours (`INSTALL`). It gets the same robot, feet, tasks, gains, weights, friction
 and torque limits, but no bounds on torque rates and no ramps of forces. Its friction pyramids are square,
 ``|f_s| ≤ μ f_n`` and ``|f_t| ≤ μ f_n``.
 """
@@ -29,7 +29,7 @@ FORCE_WEIGHT: Final = 1e-8
 CONTACT_KP: Final = 10.0
 """Stiffness with which a standing foot is held in place [1/s²], as in TSID's exercises."""
 END_S: Final = 60.0
-"""Time that the process has to end [s]."""
+"""Time within which the process must end [s]."""
 MOST: Final = 1e6
 """Torque limit of joints that have none [N m]."""
 
@@ -51,7 +51,7 @@ class Tsid:
 
     Attributes:
         version: TSID's version.
-        acceleration: Its last answer, in Pinocchio's layout, shape (nv,); None where it has no solution.
+        acceleration: Acceleration in TSID's last answer, in Pinocchio's layout, shape (nv,); None without a solution.
     """
 
     contact_law = ContactLaw(cone="pyramid")
@@ -61,7 +61,7 @@ class Tsid:
         """Start the process.
 
         Raises:
-            InputError: ``TSID_PYTHON`` does not run TSID, or a task has no counterpart there.
+            InputError: ``TSID_PYTHON`` does not run TSID, or a task has no counterpart in TSID.
         """
         robot: Any = setup.robot
         contacts: Any = setup.contacts
@@ -96,7 +96,7 @@ class Tsid:
         self.version: str = first["version"]
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return TSID's torques and forces; the last torques where it has no solution."""
+        """Return TSID's torques and forces; the last torques if TSID finds no solution."""
         self._write_errors(state.q)
         answer = self._ask(self._asked(state, reference))
         self._anew = False
@@ -116,7 +116,7 @@ class Tsid:
         self._tau, self._anew = np.zeros(self._system.n_actuated), True
 
     def times(self, count: int) -> Array:
-        """Take the last step that many times; TSID's own times [us]."""
+        """Repeat the last step `count` times; return the times that TSID measured [us]."""
         return np.array(self._ask(count))
 
     def stop(self) -> None:
@@ -137,7 +137,7 @@ class Tsid:
         return out.tolist()
 
     def _described(self) -> list[dict[str, Any]]:
-        """Return what does not change in the tasks on motion."""
+        """Return the constant data of the motion tasks."""
         out = []
         for i, task in enumerate(self._moves):
             mask = np.zeros(6)
@@ -148,7 +148,7 @@ class Tsid:
         return out
 
     def _asked(self, state: State, reference: Reference) -> dict[str, Any]:
-        """Return a state and all references."""
+        """Return the state and all references as the process expects them."""
         targets, references = self._targets, []
         for i, task in enumerate(self._moves):
             rows = 6 if isinstance(task, Frame) else 3
@@ -176,7 +176,7 @@ class Tsid:
 
 
 def _require_counterparts(moves: list[Any], targets: Targets, weight: Array) -> None:
-    """Refuse tasks that TSID does not have, and none at all."""
+    """Refuse tasks that TSID does not have, and an empty list of tasks."""
     if not moves:
         raise InputError("TSID takes whole-body tasks here; take an experiment that has them, such as sway")
     for task in moves:
@@ -190,10 +190,10 @@ def _require_counterparts(moves: list[Any], targets: Targets, weight: Array) -> 
 
 
 def _started(python: str) -> subprocess.Popen[str]:
-    """Start TSID's side.
+    """Start the process of TSID.
 
     Raises:
-        InputError: There is no such program.
+        InputError: The program `python` cannot be started.
     """
     script = str(Path(__file__).with_name("tsid_process.py"))
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
@@ -204,8 +204,8 @@ def _started(python: str) -> subprocess.Popen[str]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Let the process end: it reads no more."""
+    """End the process by closing its input."""
     try:
         process.communicate(timeout=END_S)
-    except (OSError, ValueError):  # it has closed its end
+    except (OSError, ValueError):  # the process has closed its end of the pipe
         process.wait(timeout=END_S)

@@ -1,15 +1,15 @@
 """TSID's side of `idcontrol.adapters.tsid_controller`: a script for an interpreter that has TSID and its Pinocchio.
 
-Lines of JSON. The first on stdin is the problem: ``urdf``, ``mu``, ``torque_limit`` [N m], ``force_weight``,
-``contact_kp``; ``feet``, each with its ``frame`` and ``corners`` [m] in it (null for a point foot); ``tasks``, each
-with ``frame`` (null is the centre of mass), ``mask``, ``kp`` and ``kd``; ``posture`` with ``kp``, ``kd`` and
-``weight``; and a state. A state has ``q``, ``v``, which feet ``stand``, the ``weights`` and ``references`` of all tasks
-(place, velocity, acceleration), ``rest``, the reference of the posture, and ``anew``: true if feet that stand are now
-where they are to stay.
+Input and output are lines of JSON. The first line of input is the problem: ``urdf``, ``mu``, ``torque_limit`` [N m],
+``force_weight``, ``contact_kp``; ``feet``, each with its ``frame`` and ``corners`` [m] in it (null for a point foot);
+``tasks``, each with ``frame`` (null is the centre of mass), ``mask``, ``kp`` and ``kd``; ``posture`` with ``kp``,
+``kd`` and ``weight``; and a state. A state has ``q``, ``v``, ``stand`` (true for each foot in stance), the ``weights``
+and ``references`` of all tasks (place, velocity, acceleration), ``rest``, the reference of the posture, and ``anew``:
+true if standing feet must stay where they are in this state.
 
 The answer to a state has ``tau``, the accelerations ``a`` and the ``force`` at each corner of each foot (world axes;
-null in the air). It is null where TSID has no solution. The first has the ``version`` instead. A number in place of a
-state repeats the last step that many times; the answer is the times [us].
+null in the air). The answer is null if TSID finds no solution. The first answer only has the ``version``. A number in
+place of a state repeats the last step that many times; the answer is the times [us].
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Program:
     """TSID's inverse dynamics of one robot."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
-        """Build it, with all feet in the air."""
+        """Build the program, with all feet in the air."""
         self.robot = robot = tsid.RobotWrapper(asked["urdf"], pin.StdVec_StdString(), pin.JointModelFreeFlyer(), False)
         robot.model().rotorInertia = np.zeros(robot.nv)
         self.q, self.v, self.asked = np.array(asked["q"]), np.array(asked["v"]), asked
@@ -66,7 +66,7 @@ class Program:
         self.program.addActuationTask(self.bounds, 1.0, 0, 0.0)
 
     def _contact(self, foot: dict[str, Any]) -> Any:
-        """Return a contact that stays where it is."""
+        """Return the contact of a foot, which TSID holds in place."""
         up, arguments = np.array([0.0, 0.0, 1.0]), (self.asked["mu"], 0.0, MOST_FORCE)
         if foot["corners"] is None:
             contact = tsid.ContactPoint(foot["frame"], self.robot, foot["frame"], up, *arguments)
@@ -92,12 +92,12 @@ class Program:
         return task
 
     def _place(self, foot: int) -> Any:
-        """Return where a foot is."""
+        """Return the placement of a foot."""
         frame = self.robot.model().getFrameId(self.asked["feet"][foot]["frame"])
         return self.robot.framePosition(self.program.data(), frame)
 
     def solve(self, state: dict[str, Any]) -> dict[str, Any] | None:
-        """Answer a state."""
+        """Solve a state and return the answer."""
         self.q, self.v = np.array(state["q"]), np.array(state["v"])
         if state["anew"] or state["stand"] != self.stands:
             self.program.computeProblemData(0.0, self.q, self.v)
@@ -142,7 +142,7 @@ class Program:
         return rows
 
     def times(self, count: int) -> list[float]:
-        """Solve the last state so often; the times [us]."""
+        """Solve the last state `count` times; return the times [us]."""
         times = []
         for _ in range(count):
             began = time.perf_counter_ns()

@@ -26,7 +26,7 @@ class Bar:
         of: The reference time: the floor's median, the peer's median, or one microsecond.
         bar: The multiple that must not be exceeded.
         goal: The multiple that we aim at.
-        at: The percentile if the reference time is a microsecond; else the median is taken.
+        at: The percentile that is bounded if the reference time is a microsecond; otherwise the median is bounded.
     """
 
     of: Literal["floor", "peer", "us"]
@@ -63,7 +63,7 @@ class Effort:
     """The time that is spent on measuring.
 
     Attributes:
-        samples: Largest number of times taken of each job.
+        samples: Largest number of measurements of each job.
         budget_s: Longest time spent on each part of a row: our answers, the peer's answers, the timing [s].
         compared: Largest number of states whose answers are compared.
     """
@@ -109,12 +109,12 @@ class TimingRow:
     Attributes:
         benchmark: The benchmark that was run.
         us: Percentiles of our times.
-        floor_ratio: Our median time divided by the floor's, both timed alternately.
-        samples: Number of times taken.
+        floor_ratio: Our median time divided by the median time of the floor; both are timed alternately.
+        samples: Number of measurements.
         unsolved: Number of compared states that we did not solve; None without a check.
         peer: Name of the peer; None without a peer.
         peer_us: Percentiles of the peer's times.
-        peer_ratio: Our median over the peer's.
+        peer_ratio: Our median time divided by the median time of the peer.
         difference: Difference between our answers and the peer's, in words.
         agrees: True if the difference is within the tolerance.
         peer_unsolved: Number of compared states that the peer did not solve; None without a check.
@@ -133,7 +133,7 @@ class TimingRow:
     peer_unsolved: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain data with verdicts on bar and goal; None without a bar, or if its reference is missing."""
+        """Return plain data with verdicts on bar and goal, which are None without a bar or its reference time."""
         asked, bar = self.benchmark, self.benchmark.bar
         judged: dict[str, Any] = dict.fromkeys(("of", "bar", "goal", "met", "goal_met"))
         if bar is not None:
@@ -191,7 +191,7 @@ def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> T
 
 
 def _distance(benchmark: Benchmark, peer: Peer, ours: list[Any], theirs: list[Any]) -> float:
-    """Return the percentile of the distances between answers to problems that both solved; infinite for none."""
+    """Return a percentile of the distances between the answers if both solve the problem; infinite if they never do."""
     distances = [
         peer.difference(a, b)
         for a, b in zip(ours, theirs, strict=False)
@@ -209,12 +209,12 @@ def _ratio(ours: Array, theirs: Array) -> float:
 
 
 def floor(walk: RecordedWalk) -> Job:
-    """Return the rigid-body terms from Pinocchio, called from Python: M, the bias and the Jacobians of the feet."""
+    """Return the floor's job: Pinocchio, called from Python, computes M, the bias and the Jacobians of the feet."""
     return terms(walk.setup().system, walk.feet, [moment.state for moment in walk.moments])
 
 
 def terms(system: System, feet: Sequence[str], states: Sequence[State]) -> Job:
-    """Return `floor` for a machine in given states."""
+    """Return the job of `floor` for any machine, in given states."""
     model, frames = system.model, [system.frame(name) for name in feet]
     data = model.createData()
 

@@ -55,7 +55,7 @@ def growth(samples: Array, steps: int) -> float:
 
 
 def import_s() -> float:
-    """Return the shortest of three times to start Python and import idcontrol [s]."""
+    """Start Python and import idcontrol three times; return the shortest time [s]."""
     spent = []
     for _ in range(3):
         began = time.perf_counter()

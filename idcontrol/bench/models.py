@@ -1,7 +1,7 @@
 """Times of contact models on one inverse-dynamics problem, against the number of contacts.
 
-The timed call is a controller's call of its scheme, in Python: from the assembled problem to impulses. Rows with a
-bound on a kernel time only the kernel, on whitened rows.
+The timed part is the call, in Python, by which a controller runs its scheme: from the assembled problem to impulses.
+Where a kernel has a bound, only the kernel is timed; it gets whitened contact rows.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ PROOF_NODES = 100_000
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Return rows of each scheme and the no-slip kernel by number of contacts, then of the proven closest torque.
+    """Return rows of each scheme and of the no-slip kernel by number of contacts, then a row of `_proof`.
 
-    `id-coulomb-qp` has further rows on slippery ground, with the smallest torque on the friction cones.
+    `id-coulomb-qp` has further rows on slippery ground, where its forces reach the friction cones.
     """
     sets = {n: problems(walk, n) for n in sorted(contacts)}
     for name, scheme in SCHEMES.items():
@@ -131,7 +131,7 @@ def _rougher(step: WalkStep, mu: float) -> WalkStep:
 
 
 def scheme_job(scheme: Scheme, steps: Sequence[WalkStep], *, warm: bool) -> Job:
-    """Solve the steps one after another; with `warm`, each starts from the last solution."""
+    """Return the job of solving the steps in order; with `warm`, each step starts from the last step's solution."""
     arena, memory = reserve(), steps[0].step.active.copy()
     asked, f = steps[0].step, np.zeros(steps[0].step.target.size)
 
@@ -185,7 +185,7 @@ def _no_slip_kernel(walk: RecordedWalk, steps: Sequence[WalkStep], n: int, effor
 
 
 def _proof(walk: RecordedWalk, steps: Sequence[WalkStep], effort: Effort) -> TimingRow:
-    """Return the row of the friction LCP's solution with the torque closest to the last, with proof of optimality."""
+    """Return the row of a search, with proof, for the friction LCP's solution closest in torque to the last torque."""
     asked, starts = [], []
     last = steps[0].step.last
     for each in steps:

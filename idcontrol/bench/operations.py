@@ -1,8 +1,8 @@
-"""Floating-point operations of a kernel, counted while its Python runs.
+"""Floating-point operations of a kernel, counted while the kernel runs as Python code.
 
 The source of a kernel, and of every kernel that it calls, is rewritten to count each arithmetic operation: once for
-numbers, once per entry for arrays. Integers, comparisons, signs and absolute values are free, and a square root counts
-once (Hunger 2007, "Floating point operations in matrix-vector calculus").
+numbers, once per entry for arrays. Integer arithmetic, comparisons, signs and absolute values do not count, and a
+square root counts once (Hunger 2007, "Floating point operations in matrix-vector calculus").
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def count(kernel: Callable[..., Any], *arguments: Any) -> Counter[str]:
 
     Args:
         kernel: A compiled or plain function. Products of matrices (``@``) and functions of numpy other than ``sqrt``
-            are not counted; kernels have none.
+            are not counted; kernels use neither.
         arguments: Arguments of the kernel, which writes into them as usual.
     """
     counts: Counter[str] = Counter()
-    with np.errstate(over="ignore"):  # hashes of 64 bits wrap round
+    with np.errstate(over="ignore"):  # 64-bit hashes overflow by design
         _rewritten(kernel, counts, {})(*arguments)
     return counts
 

@@ -15,7 +15,8 @@ from idcontrol.bench.timing import Job
 from idcontrol.types import Array
 
 PROXIMAL = 1e-9
-"""Relative term added to the diagonal of the peers' matrices, which have rank six: most peers refuse singular ones."""
+"""Relative term added to the diagonal of the peers' matrices, which have rank six: most peers refuse singular
+matrices."""
 
 TIGHT = 1e-9
 """Tolerance of iterative solvers; with their defaults they stop early and appear faster than they are."""
@@ -138,7 +139,7 @@ def _osqp(asked: Asked) -> Job:
     first = asked[0]
     rows, size = first.C.shape
     upper = np.triu_indices(size)
-    order = np.lexsort(upper)  # OSQP stores columns
+    order = np.lexsort(upper)  # OSQP stores matrices by column
     at = (upper[0][order], upper[1][order])
     A = sparse.csc_matrix(np.vstack((first.C, np.eye(size))))
     solver: Any = None
@@ -160,7 +161,7 @@ def _osqp(asked: Asked) -> Job:
             eps_abs=1e-6,
             eps_rel=1e-6,
             max_iter=20000,
-            adaptive_rho_interval=50,  # OSQP would otherwise choose it from its run time
+            adaptive_rho_interval=50,  # OSQP would otherwise derive this interval from its run time
         )
 
     def run(i: int) -> Array | None:
@@ -212,7 +213,7 @@ class QpPeer:
         name: Name of the solver, with a remark if it starts warm.
         packages: Packages that must be installed.
         make: Makes the job that solves the given programs.
-        most: Largest number of contacts; with more, it takes seconds.
+        most: Largest number of contacts; with more contacts the solver takes seconds.
     """
 
     name: str
@@ -232,7 +233,7 @@ QP_PEERS = (
 
 
 def quantecon(matrices: Sequence[Array], constants: Sequence[Array]) -> Job | None:
-    """Return the job of quantecon's Lemke method, compiled by Numba; the answer is z, or None if it finds none.
+    """Return the job of quantecon's Lemke method, compiled by Numba; the answer is z, or None if the method fails.
 
     Returns:
         The job; None if quantecon is not installed.

@@ -36,8 +36,9 @@ TICK_BAR = Bar(of="us", bar=1000.0 / 3.0, goal=1000.0 / 8.0)
 times."""
 
 SAME_JOINTS, SAME_BODIES = 0.2, 0.05
-"""Tolerance of the median difference in velocity after a step between our rigid contacts and the slightly soft ones of
-other simulators [rad/s, m/s]. Without any ground the joints of solo12 would differ by 3 rad/s after 1 ms."""
+"""Tolerances of the median difference in velocity after a step [rad/s, m/s]: our contacts are rigid, the contacts of
+other simulators slightly soft. For scale: without ground, the joint velocities of solo12 would differ by 3 rad/s after
+1 ms."""
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
@@ -208,7 +209,7 @@ def _heap(heap: Heap, below: Job, bodies: int) -> TimingRow:
         bar=Bar(of="peer", bar=1.0, goal=HEAPS[bodies]),
         note="from the fall to rest; ours counts each box on a face with up to four contacts, Drake with one",
     )
-    # the whole fall without a time limit: the cost of a step varies tenfold within it
+    # time the whole fall, without a time limit: the cost of a step varies tenfold during a fall
     effort = Effort(samples=len(states), compared=len(states), budget_s=HEAP_BUDGET_S)
     return measure(benchmark, effort, peer)
 

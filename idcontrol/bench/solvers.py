@@ -30,7 +30,8 @@ LEMKE_MOST = 10
 """Largest number of contacts at which Lemke's method is compared."""
 
 SAME_SPEED = 1e-5
-"""Largest difference of contact velocities between equal answers [m/s]; general solvers get regularized matrices."""
+"""Largest difference of contact velocities between answers that count as equal [m/s]; general solvers get regularized
+matrices."""
 
 QP_BARS = {
     ("DAQP, warm", 4): Bar(of="peer", bar=1.0, goal=0.5),
@@ -107,7 +108,7 @@ def _edges(whitened: Sequence[Whitened], mu: Array, *, warm: bool) -> Job:
 
 
 def _lemke(steps: Sequence[WalkStep], whitened: Sequence[Whitened], below: Job, n: int, effort: Effort) -> TimingRow:
-    """Return Lemke's method on the friction LCP.
+    """Return the row of Lemke's method on the friction LCP.
 
     Our time includes assembling and balancing. The peer gets the balanced matrix, as it fails on a fifth of the
     unbalanced matrices.

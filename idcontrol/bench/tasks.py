@@ -1,7 +1,7 @@
 """Times of control steps with whole-body tasks, and times of TSID if ``TSID_PYTHON`` names an interpreter with TSID.
 
 TSID runs and measures its times in a process of its own (`idcontrol.adapters.tsid_controller`), on the same robot at
-rest with the same tasks, weights, friction and torque limits. Both take turns of `TURN` steps.
+rest with the same tasks, weights, friction and torque limits. Our controller and TSID alternate every `TURN` steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ PUSH: Final = np.array([0.1, 0.2, 0.1, 0.0, 0.0, 0.0])
 """Demanded acceleration of the first task [m/s²]."""
 LIFT_M, NEWTON = 0.05, 20
 SAME: Final = 1e-5
-"""Largest difference of joint accelerations between equal answers, relative to the largest acceleration."""
+"""Largest difference of joint accelerations between answers that count as equal, relative to the largest
+acceleration."""
 
 
 class Case(NamedTuple):
@@ -55,7 +56,7 @@ CASES: Final = (
 
 
 def leaning(system: System, q: Array, stand: str, lift: str) -> Array:
-    """Return a configuration near q whose centre of mass is above one frame while another is lifted by `LIFT_M`."""
+    """Return a configuration near q: the centre of mass is above the frame `stand`, `lift` is raised by `LIFT_M`."""
     model, data = system.model, system.scratch
     pin.framesForwardKinematics(model, data, q)
     frames = [model.getFrameId(name) for name in (stand, lift)]
@@ -102,7 +103,7 @@ class Step:
         self.reference = structs.replace(standing_still, stance=np.array(case.stands))
 
     def _tasks(self, case: Case, q: Array) -> list[tasks.Task]:
-        """Return tasks that hold their place with an added acceleration."""
+        """Return tasks whose references are the present poses; the first task also demands the acceleration `PUSH`."""
         model, data = self.system.model, self.system.scratch
         pin.framesForwardKinematics(model, data, q)
         listed: list[tasks.Task] = []
@@ -129,17 +130,17 @@ class Step:
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Return rows of all `CASES`; the floor is for the case's robot.
+    """Return rows of all `CASES`; the floor is timed on the robot of each case.
 
     Raises:
-        InputError: ``TSID_PYTHON`` is not an interpreter with TSID.
+        InputError: ``TSID_PYTHON`` does not name an interpreter with TSID.
     """
     for case in CASES:
         yield _row(case, effort)
 
 
 def _row(case: Case, effort: Effort) -> TimingRow:
-    """Compare answers, then time both alternately."""
+    """Compare answers, then time our controller and TSID alternately."""
     step = Step(case)
     floor, _ = in_turns([terms(step.system, step.feet, [step.state])], 1, effort.samples, effort.budget_s)
     command = step.controller(step.state, step.reference)

@@ -1,8 +1,8 @@
-"""Times of a whole tick and its parts: a loop on the wall clock, its plant in another process.
+"""Times of a whole tick and of its parts, in a loop on the wall clock whose plant is in another process.
 
 Between two ticks the processor idles or does other work. So caches are colder than in the section `controllers`, whose
 steps follow one another, although each tick at 1 kHz is rehearsed shortly before (`idcontrol.loop.rehearsal`). The
-loop's metrics have the CPU time of a tick, and the times of its parts (`idcontrol.loop.telemetry.PARTS`).
+loop's metrics contain the CPU time of a tick and the times of its parts (`idcontrol.loop.telemetry.PARTS`).
 """
 
 from __future__ import annotations

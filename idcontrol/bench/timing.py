@@ -37,7 +37,7 @@ class Job:
 
 
 def answers(job: Job, count: int, budget_s: float = np.inf) -> list[Any]:
-    """Return answers of a job for the first `count` states, in order, fewer once `budget_s` [s] has passed."""
+    """Return answers of a job for the first `count` states, in order; stop early once `budget_s` [s] has passed."""
     job.reset()
     results: list[Any] = []
     end = time.perf_counter() + budget_s
@@ -59,7 +59,7 @@ def in_turns(jobs: Sequence[Job], states: int, samples: int, budget_s: float) ->
         budget_s: Time after which to stop early [s].
 
     Returns:
-        Times, shape (taken, jobs) [us], and the index of the state of each, shape (taken,).
+        Times, shape (taken, jobs) [us], and the index of the state of each row, shape (taken,).
     """
     taken = np.empty((samples, len(jobs)))
     state_of = np.empty(samples, dtype=np.int64)

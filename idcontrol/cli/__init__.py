@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return say(str(stop), stop.status)
     except RunFault as fault:
         return report_fault(fault.__cause__ or fault, fault.folder)
-    except Exception as error:  # the last resort: errors of the input were handled above
+    except Exception as error:  # all remaining errors are internal: errors of the input were handled above
         return report_fault(error, None)
 
 

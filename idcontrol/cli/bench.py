@@ -16,7 +16,7 @@ from idcontrol.cli.options import JSON
 from idcontrol.errors import InputError
 
 MOST_CONTACTS = 100_000
-"""Rows of so many contacts take a tenth of a gigabyte; real machines have a hundred contacts."""
+"""The matrix rows of this many contacts take a tenth of a gigabyte; real machines have a hundred contacts."""
 SECTIONS = "solvers|models|controllers|tasks|plants|batch|tick|memory|compiling|all"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -40,7 +40,7 @@ def command(section: str, contacts: str | None, samples: int, budget: float, ste
     SECTION is solvers, models, controllers, tasks, plants, batch, tick, memory, compiling or all. The sections memory
     and compiling take minutes each and run only if they are named.
     """
-    if math.isnan(budget):  # auto passes every range check
+    if math.isnan(budget):  # NaN passes every range check
         raise InputError("--budget nan: give a time in seconds")
     for name in THREADS:  # before NumPy is imported: BLAS reads it once
         os.environ.setdefault(name, "1")
@@ -110,7 +110,7 @@ SPARE = ("p99.9", "p99", "same answer", "goal", "", "floors", "its p50 [µs]", "
 
 
 def _show(result: Mapping[str, Any]) -> None:
-    """Print the rows of all other sections, and differences of answers."""
+    """Print the rows of any other section, and the differences between answers."""
     headings = ("section", "what", "contacts", "p50 [µs]", "p99", "p99.9", "floors", "peer", "its p50 [µs]", "ratio")
     title = f"floor {result['floor_us']:.1f} µs; {_where(result['machine'])}"
     table = Grid(*headings, "same answer", "bar", " ", "goal", "", words=WORDS, spare=SPARE, title=title)

@@ -15,7 +15,7 @@ from idcontrol.cli import main
 
 
 def end_with_the_pipe(last: Callable[[], object] = lambda: None) -> None:
-    """From now on, call `last` and end as soon as standard input closes."""
+    """Start a thread that waits until standard input closes, then calls `last` and ends the process."""
 
     def wait() -> None:
         while os.read(0, 1):  # not sys.stdin: the reading thread would hold its lock when Python ends

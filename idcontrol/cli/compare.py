@@ -41,7 +41,7 @@ _SHOWN = (
 )
 """Quantities of the table on the terminal, as many as fit, in this order; the files have all."""
 FEW = 4
-"""If more settings vary, a run's row names only those that differ from its preset."""
+"""If more settings vary, a run's row names only the settings that differ from its preset."""
 PEERS_ON = "coulomb-lcp,sap,mujoco"
 """Plants on which a peer runs beside us unless others are named."""
 AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}
@@ -155,7 +155,7 @@ def _report_end(
 def _plan_runs(
     experiment: str, study: Study | None, request: Mapping[str, Any], further: Sequence[Mapping[str, Any]] | None = None
 ) -> list[PlannedRun]:
-    """Return the runs of the options: every combination, or a study's, or its `further` ones."""
+    """Return the runs that the options ask for: every combination, the runs of a study, or its `further` runs."""
     from idcontrol.config.changes import start_of
     from idcontrol.sweeps.plan import plan
 
@@ -255,7 +255,7 @@ def _names(text: str, registry: Any) -> list[str]:
     if "" in names or len(set(names)) < len(names):
         raise InputError(f"{text!r}: write each name once, with one comma between two")
     for name in names:
-        registry.factory(name)  # refuses unknown names before anything runs
+        registry.factory(name)  # refuse unknown names before anything runs
     return names
 
 

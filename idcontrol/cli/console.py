@@ -58,7 +58,7 @@ class Grid:
         self.rows.append(cells)
 
     def fit(self, most: int) -> tuple[Table, list[str]]:
-        """Return the table at most `most` wide, without empty columns, and the headings that were left out."""
+        """Return the table, at most `most` characters wide and without empty columns, and the omitted headings."""
         from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text
@@ -67,7 +67,7 @@ class Grid:
         filled = [i for i, column in enumerate(cells) if any(map(str, column)) or not self.rows]
         heads = [heading.replace(" [", "\n[") for heading in self.headings]
         texts = [[head] * self.header + list(map(str, column)) for head, column in zip(heads, cells, strict=True)]
-        # a unit is one word
+        # a unit in brackets is one word, even if it contains blanks
         parts = [re.findall(r"\[.*?\]|\S+", " ".join(column)) for column in texts]
         least = {i: min(FOLDED, max(map(cell_len, parts[i]), default=0)) for i in filled}
         longest = [
@@ -101,14 +101,14 @@ def _taken(width: Mapping[int, int]) -> int:
 
 
 def console() -> Console:
-    """Return a console for stdout, very wide if that is no terminal, so that lines stay whole in files and pipes."""
+    """Return a console for stdout; outside a terminal it is very wide, so that lines stay whole in files and pipes."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
 
 
 def show(*parts: str | Text | Grid, style: str = "") -> None:
-    """Print tables and lines on stdout; brackets in a line are no markup, and a long one is not broken."""
+    """Print tables and lines on stdout; brackets in a line are no markup, and a long line is not broken."""
     from rich.text import Text
 
     screen = console()

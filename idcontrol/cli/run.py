@@ -88,7 +88,7 @@ def make_run(
 
 
 VERDICT = ("q_err_rad", "dtau_mean_nm_s")
-"""Quantities in the verdict of a walk; the verdict of another run has its first figure."""
+"""Quantities in the verdict of a walk; the verdict of any other run has the first figure of the run."""
 
 
 def show_metrics(metrics: Mapping[str, Any], *more: Grid | str) -> None:

@@ -32,7 +32,7 @@ class Setting(NamedTuple):
         default: Default value; text unquoted, other values as JSON.
         unit: Unit; "" for none.
         allowed: The values that its type allows; "" for any value.
-        meaning: The first sentence about it, in Markdown.
+        meaning: The first sentence of its documentation, in Markdown.
     """
 
     key: str

@@ -37,12 +37,12 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
         if name not in known:
             raise UnknownName("experiment", name, known)
     names = experiments or tuple(known)
-    # one process for each core, because Numba compiles on one
+    # one process for each core, because Numba compiles on a single core
     with ProcessPoolExecutor(
         len(os.sched_getaffinity(0)), multiprocessing.get_context("spawn"), initializer=_write_into, initargs=(into,)
     ) as pool:
         first = list(pool.map(_rehearse, names, repeat(0)))
-        # kernels that the rehearsals share are compiled first, so that no two processes compile them
+        # kernels that the rehearsals share are compiled first, so that no two processes compile the same kernel
         later = [(name, number) for name, (count, _) in zip(names, first, strict=True) for number in range(1, count)]
         rest = list(pool.map(_rehearse, *zip(*later, strict=True))) if later else []
     done = zip((*names, *(name for name, _ in later)), (*first, *rest), strict=True)

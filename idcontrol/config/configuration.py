@@ -1,8 +1,8 @@
 """Builds an experiment's configuration from user input: typed, validated, with one-line errors.
 
 A configuration is a frozen `msgspec.Struct` with a default for every field, nested by topic. Users change single values
-by dotted key (``friction.cap=0.5``), or by its last part if unique (``cap=0.5``); the unit at its end is optional
-(``duration=3``). An error names the key, or the command-line option that set it.
+by dotted key (``friction.cap=0.5``), or by its last part if unique (``cap=0.5``); the unit at the end of a key is
+optional (``duration=3``). An error names the key, or the command-line option that set it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
         spelling: Option by which the user set a key, e.g. ``{"mu": "--mu"}``; errors name it instead of the key.
 
     Raises:
-        UnknownName: A key does not exist; the text suggests the nearest one.
+        UnknownName: A key does not exist; the message suggests the nearest key.
         InputError: A value is invalid.
     """
     spelling = {} if spelling is None else spelling
@@ -80,7 +80,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
 
 def full_key(key: str, known: Sequence[str]) -> str:
-    """Return the dotted key for `key`: itself, or the only one of `known` that ends in it, with or without unit.
+    """Return the dotted key for `key`: itself, or the only key in `known` that ends in `key`, with or without unit.
 
     Raises:
         UnknownName: No known key matches.
@@ -135,7 +135,7 @@ def number(text: str) -> float:
     """Parse a number as users write it: in TOML, in JSON, and as an option.
 
     Raises:
-        ValueError: It is not a number, or too large, and would become infinite.
+        ValueError: The text is not a number, or the number is so large that it would become infinite.
     """
     try:
         value = float(text)
@@ -147,7 +147,7 @@ def number(text: str) -> float:
 
 
 def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON.
+    """Return the dictionary of a JSON object from its pairs of key and value.
 
     Raises:
         ValueError: A key is repeated.
@@ -176,7 +176,7 @@ def _value(text: str) -> Any:
 
 
 def is_number(value: object) -> bool:
-    """True if `value` is a real number, possibly infinite or NaN; True and False are none."""
+    """True if `value` is a real number, possibly infinite or NaN; True and False do not count as numbers."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 

@@ -57,7 +57,7 @@ class Experiment(Protocol):
         ...
 
     def rehearsals(self) -> Sequence[Any]:
-        """Return configurations of short runs that compile all kernels; the first compiles shared kernels."""
+        """Return configurations of short runs that compile all kernels; the first compiles all shared kernels."""
         ...
 
 
@@ -91,7 +91,7 @@ def robot_libraries() -> list[RobotLibrary]:
 
 
 def library_of(robot: str) -> Any:
-    """Return the library that has the robot of a name; for a path, the first library.
+    """Return the library that has the robot with this name; for a path, return the first library.
 
     Raises:
         InputError: No robot library is installed.
@@ -131,9 +131,9 @@ def _summary_in_source(entry: Any) -> str | None:
 
 
 def registered(group: str) -> dict[str, str]:
-    """Describe each controller or plant, by name; built-in ones from calls ``register(name, line, ...)``."""
+    """Describe each controller or plant, by name; calls ``register(name, line, ...)`` describe the built-in ones."""
     items = {}
-    for statement in _source(group):  # entry points are named like modules
+    for statement in _source(group):  # the group has the name of the module with these calls
         match statement:
             case ast.Expr(ast.Call(ast.Name("register"), [ast.Constant(str(name)), ast.Constant(str(line)), *_])):
                 items[name] = line
@@ -141,7 +141,7 @@ def registered(group: str) -> dict[str, str]:
 
 
 def _source(name: str) -> list[ast.stmt]:
-    """Read the statements of a module without the import, which may take a second; empty if it has no file."""
+    """Read the statements of a module without the import, which may take a second; empty if the module has no file."""
     module, *others = name.split(".")
     spec = importlib.util.find_spec(module)
     for other in others:

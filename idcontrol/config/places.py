@@ -46,7 +46,7 @@ class Kind:
 
 
 class Setup(Protocol):
-    """The fields of a setup for a constructor with (robot, mu, rate)."""
+    """The fields of a setup that a constructor with the arguments (robot, mu, rate) gets."""
 
     @property
     def robot(self) -> Any:
@@ -83,7 +83,7 @@ def own_line(error: BaseException) -> str | None:
 
 
 def described(error: BaseException) -> str:
-    """Return one line about an error: the user's file and line, or that the fault is internal, and the exception."""
+    """Return one line about an error: the exception, and the line of the user's file or that the fault is internal."""
     where, said = own_line(error), " ".join(str(error).split())
     if isinstance(error, IdControlError):
         return said if where is None else f"{where}: {said}"

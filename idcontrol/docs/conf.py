@@ -34,7 +34,7 @@ nitpicky = False
 toc_object_entries = False  # copying 5000 objects into each page would dominate the build
 exclude_patterns = ["notes"]  # dated notes, for people who change the code
 default_role = "py:obj"  # single backticks in docstrings become links if their target exists
-suppress_warnings = ["ref.python"]  # if two classes have a member of one name, the link goes to the first
+suppress_warnings = ["ref.python"]  # if two classes have a member of the same name, the link goes to the first class
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -56,7 +56,7 @@ SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Note|Example|Examp
 QUOTED = re.compile(r"(``.*?``|`.*?`)")
 BULLET = re.compile(r"^\s*(?:[*-] )?")
 TIGHT = re.compile(r"<mo(?: stretchy=\"false\">([/|])|[^>]*>(‖))</mo>")
-"""Signs without space around them: as operators, browsers would add it, and raise the first of a pair."""
+"""Signs that need no space around them: browsers add space around operators, and raise the first of a pair."""
 
 FORWARD = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
 

@@ -37,7 +37,7 @@ def walk(controller: str, **settings: Any) -> Run:
 
 
 def smoothness(out: Path) -> None:
-    """Draw the torque of one hind knee over two strides, by three controllers."""
+    """Draw the torque of one hind knee over two strides, with each of three controllers."""
     figure, axes = plt.subplots(len(SMOOTH), 1, figsize=(8, 5), sharex=True, sharey=True, layout="constrained")
     for ax, controller in zip(axes, SMOOTH, strict=True):
         run = walk(controller)
@@ -95,7 +95,7 @@ def strides(out: Path) -> None:
 
 
 def slid(name: str, mu: float) -> float:
-    """Return the slide of a body on four ball feet down a slope of 15 degrees in a second [m]."""
+    """Return the distance that a body on four ball feet slides down a slope of 15 degrees in a second [m]."""
     plant = plants.build(name, sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))
     start = state = plant.reset(sled_state(SLOPE))
     for _ in range(1000):
@@ -104,7 +104,7 @@ def slid(name: str, mu: float) -> float:
 
 
 def incline(out: Path) -> None:
-    """Draw the slide of a body down a slope with each contact model, and its error to the closed form."""
+    """Draw how far a body slides down a slope with each contact model, and the difference from the closed form."""
     figure, (far, off) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
     frictions = np.linspace(0.0, 0.4, 17)
     exact = 0.5 * G * np.maximum(np.sin(SLOPE) - frictions * np.cos(SLOPE), 0.0)

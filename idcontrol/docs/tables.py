@@ -103,7 +103,7 @@ def verdicts() -> str:
 
 
 def differing() -> str:
-    """Return numbers that differ from the papers, by place: measured, printed, page that derives the difference."""
+    """Return the numbers that differ from the papers, by place: our number, theirs, and the page that explains why."""
     said, parts = _papers()["judged"], []
     for source in (f"{place['paper']}, {place['where']}" for place in _papers()["places"]):
         rows = [

@@ -23,7 +23,7 @@ A tick of the loop, and its modules
 2. Judge: `plausible` checks the state, and `observer` estimates unmeasured parts of it (`idcontrol.sensing`).
 3. Command: `life` decides whether the machine stands up, works or lies down; `control` calls planner and controller,
    and handles their exceptions and hangs.
-4. Advance: `safety` is the state machine that both sides run, with the policy of each fault. The module is pure.
+4. Advance: `safety` is the state machine that both sides run, with the policy of each fault. It has no side effects.
 5. Gate: `gate` admits the setpoints; `brake` is joint damping that is stable at any rate, for the mode *damped*.
 6. Send and record: `telemetry` is the row of the tick; `ring` passes it to the recorder.
 

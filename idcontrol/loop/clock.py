@@ -43,8 +43,8 @@ whole period is corrected in 100 cycles; the rate remains exact to within this v
 """
 
 JUMP_NS = 1 * NS
-"""Change of the clock, backwards or more than this ahead between two cycles, that counts as a jump [ns]: the process
-was suspended.
+"""Largest advance of the clock between two cycles [ns]. A larger advance, or any step backwards, counts as a jump: the
+process was suspended.
 """
 
 
@@ -67,7 +67,7 @@ class WallClock:
     """
 
     def __init__(self, *, awake: int = SPIN_NS) -> None:
-        """Spin for `awake` [ns] before a deadline, at most for half of the wait, which leaves time to others."""
+        """Spin for `awake` [ns] before a deadline, but at most for half of the wait: others need the CPU, too."""
         self._awake = awake
         self.beforehand: Callable[[int], object] = lambda deadline: None
         self.meanwhile: Callable[[], object] = lambda: None
@@ -141,7 +141,7 @@ class VirtualClock:
                 time.sleep(ahead / NS)
 
     def _enter(self, when: int, period: int, call: Callable[[], None]) -> None:
-        self._entered += 1  # the first registered of simultaneous calls is first; calls themselves are not compared
+        self._entered += 1  # simultaneous calls happen in order of registration
         self._due.append((when, self._entered, period, call))
 
 

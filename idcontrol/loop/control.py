@@ -31,7 +31,7 @@ class Guard:
         self._counts, self._hang_s, self._calling = counts, hang_s, False
 
     def __call__(self, call: Callable[[], Fault]) -> Fault:
-        """Return the fault that `call` returns, or the fault that it raised or hung."""
+        """Make the call; return the fault that it returns, or `RAISED` or `HUNG` if it does not return."""
         # An alarm may come at any moment while `_calling`, so it is caught around everything that happens then. The
         # alarm stays set between two ticks, which saves a system call: the next tick sets it again.
         try:
@@ -52,7 +52,7 @@ class Guard:
             return Fault.HUNG
 
     def on_alarm(self) -> None:
-        """Interrupt a call; nothing else is disturbed.
+        """Interrupt a call that hangs; at any other time, do nothing.
 
         An alarm while time remains is ignored: it belongs to other code, or to the previous tick.
 
@@ -102,7 +102,7 @@ class Control:
         return self.guard(self._answer)
 
     def begin(self) -> Fault:
-        """Start planner and controller at the machine's state and their time zero, and compute the first command."""
+        """Start planner and controller at the machine's state, at their time zero; compute the first command."""
         self._observer.begin_work()
         return self.guard(self._begin)
 
@@ -111,7 +111,7 @@ class Control:
         return self.guard(self._halt)
 
     def restart(self) -> None:
-        """Clear the record that the planner was halted."""
+        """Forget that the planner was halted."""
         self.halted = None if self._halting is None else False
 
     def _reset(self) -> None:

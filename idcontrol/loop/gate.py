@@ -1,4 +1,4 @@
-"""The setpoints of the drives: adopted from a command, and admitted by the gate; one compiled call each.
+"""The setpoints of the drives. One compiled call adopts them from a command, another passes them through the gate.
 
 `idcontrol.loop.safety.admit` is the gate of torques; this module adds positions, velocities and gains of the drives.
 """
@@ -76,7 +76,7 @@ class Gate(NamedTuple):
 
 @njit(cache=True)
 def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
-    """Admit the setpoints of a `Gate`; setpoints of `drives` must be within the limits of the joints.
+    """Admit the setpoints of a `Gate`: torques, and with `drives` also positions and velocities, cut to the limits.
 
     The `share` also scales the gains.
     """

@@ -104,8 +104,8 @@ def decode(line: str, kind: type[Job]) -> Job:
 def start(module: str, job: msgspec.Struct, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
     """Run `module` in a separate process and write a job to its standard input, which stays open.
 
-    The process gets a separate session: Ctrl-C on the terminal then reaches only the loop, which ends the process in
-    order.
+    The process gets a separate session: Ctrl-C on the terminal then reaches only the loop, which ends the process
+    cleanly.
     """
     process = subprocess.Popen(
         processes.command(module),

@@ -1,4 +1,4 @@
-"""Run a loop: start its machine and its recorder, prepare, tick, and end everything in order.
+"""Run a loop: start its machine and its recorder, prepare, tick, and end everything cleanly.
 
 Over shared memory and UDP the machine is a separate process on the wall clock. In process, both sides share a simulated
 clock, which makes the run reproducible; the pacing sets its speed.
@@ -73,8 +73,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null means the order of
             the model.
         plant_rate_hz: Rate of the plant; null means the rate of the loop.
-        plant_silence_s: Silence of the loop after which the plant brakes; null means 20 of the longer periods of loop
-            and plant, and at least 20 ms (`patience`).
+        plant_silence_s: Silence of the loop after which the plant brakes; null means 20 periods of the loop or the
+            plant, whichever is slower, and at least 20 ms (`patience`).
         start: Initial pose of the plant; a robot whose file has no lying pose stands.
         arm: True arms the machine at `peer` as soon as it is ready. If False, the operator types ``arm`` at the
             terminal, and ``recover`` after braking. A plant that the loop starts is always armed automatically.
@@ -135,7 +135,7 @@ def run(
         except IdControlError as error:
             if not stop.moving:
                 raise
-            # after the first tick the input alone is not the cause
+            # after the first tick the user's input cannot be the only cause
             raise RuntimeError(f"after the first tick: {error}") from error
 
 
@@ -337,9 +337,9 @@ class _Work:
         return bool(self.stop.asked)
 
     def _among(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
-        """Run the loop together with other processes, the recorder first, and return the metrics."""
+        """Run the loop together with its child processes, of which the first is the recorder; return the metrics."""
         recorder, stop, attended = children[0], self.stop, self.settings.peer is not None and not self.settings.arm
-        # a machine that was not started by this loop draws its number itself
+        # a machine that was not started by this loop draws its session number itself
         other = secrets.randbits(32) if self.settings.peer is None else None
         numbers = SessionNumbers(own=secrets.randbits(32), other=other)
         link, plant = self._connect(machine_fd, numbers)
@@ -386,7 +386,7 @@ class _Work:
         )  # fmt: skip
 
         def on_alarm() -> None:
-            """Interrupt the call that hangs: of the rehearsal or of the loop."""
+            """Interrupt the call that hangs, in the rehearsal or in the loop."""
             loop.on_alarm()
             rehearsal.on_alarm()
 

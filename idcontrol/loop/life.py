@@ -69,14 +69,14 @@ class Way(Protocol):
         """Return why a machine at `joints` cannot stand up; "" if it can."""
 
     def begin(self, joints: Array, *, down: bool) -> None:
-        """Start at `joints`, down to lying if `down`, otherwise up to standing."""
+        """Start a path at `joints`: down to lying if `down`, otherwise up to standing."""
 
     @property
     def share(self) -> float:
         """Length of this path, as a fraction of the longest path."""
 
     def __call__(self, share: float, rate: float = 0.0) -> OnTheWay:
-        """Return the joints at a fraction `share` of the path that grows at `rate` [1/s]."""
+        """Return the joints at the fraction `share` of the path; the fraction grows at `rate` [1/s]."""
 
 
 @runtime_checkable

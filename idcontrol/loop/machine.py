@@ -31,7 +31,8 @@ from idcontrol.types import Array, ContactForces, Plant, State
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 WATCHDOG: Final = Policy(damp_s=3.0)
-"""Policy of a machine: it brakes for at most 3 s. A standing robot lies half a second after braking begins."""
+"""Policy of a machine: it brakes for at most 3 s. A standing robot has sunk to the ground half a second after braking
+begins."""
 COURSE = ("t", "mode", "faults", "silence_us", "step_us", "late_us", "missed")
 """Scalar channels about the tick, stored side by side."""
 

@@ -1,4 +1,4 @@
-"""Shared memory without a name: a child process inherits its file descriptor, and it is freed with its last user."""
+"""Shared memory without a name: a child process inherits its file descriptor; it is freed when its last user ends."""
 
 from __future__ import annotations
 

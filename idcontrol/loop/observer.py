@@ -1,4 +1,4 @@
-"""The machine's messages, judged, and the state for planner and controller."""
+"""Judges the machine's messages, and provides the state for planner and controller."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class Observer:
     def renew(self) -> None:
         """Replace a used estimator by a new estimator.
 
-        Making an estimator takes 0.1 s, and the machine's messages are old afterwards. It must therefore happen before
-        the loop is armed.
+        Call this before the loop is armed: making an estimator takes 0.1 s, and the machine's messages are old
+        afterwards.
         """
         if self._used and self._parts.sense is not None:
             self._sense, self._used = self._parts.sense(), False

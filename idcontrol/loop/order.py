@@ -1,4 +1,4 @@
-"""Machines whose joints have a different order, sign or zero than the model.
+"""Machines whose joints differ from the model in order, sign or zero.
 
 A `MachineOrder` of the robot file defines the order. `translation` builds the maps between datagram values in the
 machine's order and in the loop's order.

@@ -38,9 +38,9 @@ WARM_STEPS = 20
 
 
 def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
-    """Move `plant` from `start`, with joints at their limits, then up and down once, so that all code is compiled.
+    """Step `plant` with joints at their limits, from `start`, and up and down once, so that all code is compiled.
 
-    The plant must be reset afterwards.
+    Afterwards the plant must be reset.
     """
     system, q = session.system, start.q.copy()
     ends = np.isfinite(system.limits.upper) & ~system.joint_circle

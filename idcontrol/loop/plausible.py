@@ -43,9 +43,9 @@ class Trust(NamedTuple):
     speed: float
     """Velocity above which the position of a joint must change [rad/s or m/s]."""
     still: float
-    """Time within which the position must change [s] ..."""
+    """Time within which the position must change [s] if the integral of the velocity exceeds `way`."""
     way: float
-    """... if the integral of the velocity exceeds this distance [rad or m]."""
+    """Integral of the velocity above which the position must have changed [rad or m]."""
 
 
 def nothing(joints: int) -> Heard:
@@ -56,7 +56,7 @@ def nothing(joints: int) -> Heard:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def follows(heard: Heard, trust: Trust, i: int, moved: float, v: float, after: float) -> bool:  # pragma: no cover
-    """True if coordinate i may move by `moved` within the time `after` at velocity v; count its time at rest."""
+    """True if coordinate i may move by `moved` within the time `after` at velocity v; also update `still` and `way`."""
     if moved == 0.0 and abs(v) > trust.speed:
         heard.still[i] += after
         heard.way[i] += v * after

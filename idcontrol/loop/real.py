@@ -1,7 +1,7 @@
 """The control loop against a machine at the other end of a link, on any clock.
 
 A tick listens, judges, calls planner and controller, advances the state machine (`idcontrol.loop.safety`), passes the
-gate, sends, and records. It writes no file, prints nothing, raises nothing, and allocates nothing that stays.
+gate, sends, and records. It writes no file, prints nothing, raises nothing, and keeps no newly allocated memory.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class ControlLoop:
         return Phase.WORKING if self._life is None else self._life.phase
 
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
-        """Wait for the machine's first state, and warm up planner and controller on that state; return True if it came.
+        """Wait for the machine's first state, and warm up planner and controller on it; return False if no state came.
 
         Args:
             timeout_s: Time to wait [s].
@@ -160,7 +160,7 @@ class ControlLoop:
         Args:
             cycle: The period that begins.
             end: True if the end is requested.
-            act: True if the operator acted. The act arms a ready loop; a braked loop becomes ready again if the machine
+            act: True if the operator acted. This arms a ready loop; it makes a braked loop ready again if the machine
                 rests and there is no fault.
             faults: Faults that the loop cannot detect itself, e.g. of its recorder.
         """
@@ -332,7 +332,7 @@ class ControlLoop:
         return setpoints.admit(share, (1 + cycle.missed) * timing.period / NS, drives=running)
 
     def _post(self, mode: Mode) -> None:
-        """Send the setpoints in the machine's order; to its machine an armed loop is still ready."""
+        """Send the setpoints in the machine's order; an armed loop still sends the mode ready."""
         values, translation = self._setpoints.values, self._parts.translation
         self.endpoint.post(
             Mode.READY if mode is Mode.ARMED else mode,

@@ -184,7 +184,7 @@ def _lock_memory(refused: dict[str, str]) -> bool:
     except (OSError, AttributeError):
         refused["memory_lock"] = "this system has no mlockall"
         return False
-    # with a limit, locking future memory would make later allocations fail instead of lingering in swap
+    # if locked memory is limited, locking future memory, too, would make later allocations fail
     unlimited = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY or os.geteuid() == 0
     if lock(_MCL_CURRENT | (_MCL_FUTURE if unlimited else 0)) == 0:
         return True

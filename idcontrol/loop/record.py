@@ -1,4 +1,4 @@
-"""From telemetry to the record: write the rows in the rings of a loop and of its machine to two folders of a run.
+"""From telemetry to the record: read the rings of a loop and of its machine, and write a run folder for each.
 
 As a separate process it reads a `RecordJob` (one line of JSON) from its standard input and drains the rings until that
 input ends. If a second line describes the end of the loop (`Ending`), the process prints the metrics. If the loop is
@@ -43,13 +43,13 @@ EXTRA = (
     *COURSE, "t_machine", "tau_wanted", "tau_applied", "dropped", "status", "step_us",
     "drive_error", "temperature", "voltage", "estop",
 )  # fmt: skip
-"""Channels of the loop's record in addition to its session's."""
+"""Channels of the loop's record in addition to the channels of its session."""
 TIMES = tuple(name for name in EXTRA if name.endswith("_us"))
 UNITS = {
     **dict.fromkeys(TIMES, "us"), "t_machine": "s", "tau_wanted": "N m", "tau_applied": "N m",
     "temperature": "°C", "voltage": "V",
 }  # fmt: skip
-"""Units of these channels."""
+"""Units of the channels in `EXTRA`."""
 WALL_TIME = (*TIMES, "missed", "switches")
 WORST = 5
 """Number of the longest ticks that are reported individually."""
@@ -58,7 +58,8 @@ EVERY_S = 0.05
 WRITTEN_AT_ONCE = 200
 """Rows that are written between two reads of the rings, which must not overflow in the meantime."""
 FULL = 0.9
-"""Largest fraction of the period that ticks may take in a loop that lasts (`idcontrol.loop.realtime`)."""
+"""Fraction of the period above which a tick nearly fills it, so that Linux may pause the loop
+(`idcontrol.loop.realtime`)."""
 STILL_S = 0.5
 """Time without a row after which the ring of a killed writer counts as ended [s]."""
 HELD_UP_S = 30.0
@@ -291,7 +292,7 @@ class Scribe:
 
         Args:
             ending: The end.
-            compute_us: Times of its running ticks.
+            compute_us: Computing times of the ticks in which the loop was running.
             dropped: Number of dropped datagrams for each `Drop`.
         """
         if ending.ended != "fault":
@@ -336,7 +337,7 @@ class _Row(Mapping[str, Array]):
 
 
 def _last_stretch(works: Booleans) -> slice:
-    """Return the last stretch of ticks of work, shape (rows,), because the operator may have recovered the loop."""
+    """Return the last unbroken stretch of working ticks; the operator may have recovered the loop in between."""
     # a slice, as copies of the arrays would double the memory
     end = len(works) - int(works[::-1].argmax()) if works.any() else 0
     before = np.flatnonzero(~works[:end])

@@ -23,7 +23,7 @@ from idcontrol.loop.wire import Kind, Outbox, SessionNumbers
 from idcontrol.types import State
 
 SLOWER: Final = 1.5
-"""Expected duration of a rehearsal, as a multiple of the duration of a rehearsal immediately after another."""
+"""Expected duration of a rehearsal, as a multiple of the duration of a rehearsal that immediately follows another."""
 
 
 class Rehearsal:

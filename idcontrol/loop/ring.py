@@ -2,7 +2,7 @@
 
 A ring of shared memory has one writer. The writer never waits: a reader that lags by more than the ring's length loses
 the oldest rows, and counts them. A row is valid once its number is written, so that a writer killed during a write
-leaves no torn row. One reader, the recorder, writes how far it has read, so that the writer can see its lag.
+leaves no half-written row. One reader, the recorder, writes how far it has read, so that the writer can see its lag.
 """
 
 from __future__ import annotations

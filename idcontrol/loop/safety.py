@@ -45,7 +45,7 @@ class Mode(enum.IntEnum):
     STOPPED = 4
     """No torque; final mode."""
     ARMED = 5
-    """The operator has allowed torques; the loop checks whether they may begin. To its machine the loop is still ready.
+    """The operator has allowed torques; the loop checks whether they may begin, and still sends the mode ready.
     """
 
 
@@ -226,15 +226,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         hang_s: Time after which planner or controller is interrupted.
         soft_start_s: Time over which torques grow from zero to the commanded torques.
         rest_speed: Joint speed below which the machine may be at rest [rad/s].
-        rest_s: Time below `rest_speed` after which the machine is at rest; a loaded leg would gather speed in this
+        rest_s: Time below `rest_speed` after which the machine is at rest; a leg under load would speed up within this
             time.
         damp_s: Braking time after which the machine counts as at rest even if joints move, because the legs of a lying
             machine may continue to sink for a long time.
         jump: Largest distance of a joint from the position predicted by its velocities [rad or m].
-        frozen_s: Longest time for which a joint or the base's orientation may stand still although its velocity leads
-            farther than `frozen`.
-        frozen: Distance up to which a velocity may lead while the joint or base stands still [rad or m]; coarse
-            encoders need it.
+        frozen_s: Longest time for which a joint or the base's orientation may stand still although the integral of its
+            velocity exceeds `frozen`.
+        frozen: Largest integral of the velocity while the joint or base stands still [rad or m]; coarse encoders need a
+            positive value.
         tilt_rad: Largest angle of the base from upright.
         tracking: Largest distance of a joint from its reference [rad or m].
         cut_s: Longest time for which the gate may cut torques in every tick.
@@ -282,7 +282,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     voltage_v: tuple[NotNegative, Positive] = (0.0, 1e6)
 
     def late_ns(self, period_s: float) -> int:
-        """Return the age [ns] above which the other side counts as silent, for a side of period `period_s` [s]."""
+        """Return the age [ns] above which the other side counts as silent, if it sends once per `period_s` [s]."""
         return round((self.late_s or patience(period_s)) * NS)
 
 

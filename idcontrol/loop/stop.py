@@ -25,7 +25,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stop:
-    """The request to end by a signal: SIGINT, SIGTERM or SIGHUP (the terminal has closed).
+    """A request to end, made by a signal: SIGINT, SIGTERM or SIGHUP (the terminal has closed).
 
     Until `begin` a signal raises `Interrupted`. After that the first signal is stored in `asked`, and the second signal
     ends the process immediately. Python handles signals only in the main thread; entered in another thread, this object

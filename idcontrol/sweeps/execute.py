@@ -26,7 +26,8 @@ from idcontrol.record.recording import load
 from idcontrol.sweeps.plan import PlannedRun
 
 POLL_S = 0.05
-"""Period of checks of the running processes [s]: short against the second or two that each takes to start."""
+"""Period of checks of the running processes [s]: much shorter than the one or two seconds that a process takes to
+start."""
 
 REFUSED = "refused: "
 """First word of a row's reason if its settings are incompatible; other reasons are faults."""

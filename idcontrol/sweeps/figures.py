@@ -169,7 +169,7 @@ def _is_numeric(outcomes: Sequence[RunOutcome], key: str) -> bool:
 
 
 def _moves_a_line(outcomes: Sequence[RunOutcome], key: str, groups: Mapping[str, tuple[str, str]]) -> bool:
-    """True if the setting varies along a line within a panel, False if points of a line are other conditions."""
+    """True if the setting varies between runs of the same line and panel."""
     values: dict[tuple[str, str], set[Any]] = {}
     for o in outcomes:
         values.setdefault(groups[o.row.name], set()).add(o.setting(key))
@@ -184,7 +184,7 @@ def _torque_rate(scene: _Scene) -> Figure | None:
     few = len(scene.panels) <= DISTINCT
     for number, (condition, members) in enumerate(scene.panels.items()):
         color = COLORS[number % len(COLORS) if few else 0]
-        # the eleventh marker differs from the first
+        # in each round of colours markers shift by one, so that no two conditions look alike
         marker = _MARKERS[(number + number // len(COLORS)) % len(_MARKERS)] if few else "o"
         for o in members:
             if o.metric(key) is None:
@@ -196,7 +196,7 @@ def _torque_rate(scene: _Scene) -> Figure | None:
         if few:
             axes[0, 0].plot([], [], marker, color=color, label=condition)
     axes[0, 0].set_yticks(range(len(scene.lines)), scene.lines)
-    axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # first line on top, no line on an edge
+    axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # first line on top, none at the edge
     axes[0, 0].set_xscale("log")
     axes[0, 0].set_xlabel("|Δτ/Δt| [N m/s]")
     legend_above(figure, axes[0, 0])
@@ -205,7 +205,7 @@ def _torque_rate(scene: _Scene) -> Figure | None:
 
 def _tracking(scene: _Scene) -> Figure | None:
     def draw(axes: Any, o: RunOutcome, digested: Digest, color: str) -> None:
-        # a run that fell in its first gait period is a point
+        # a run that fell in its first gait period has a single point
         axes.plot(digested.t, 1e3 * digested.q_err, "x" if len(digested.t) == 1 else "-", color=color, linewidth=1.0)
         _log(axes.yaxis)
 
@@ -228,7 +228,8 @@ def _feet(scene: _Scene) -> Figure | None:
         return o.done and bool(np.isfinite(digested.foot_err).any())
 
     def draw(axes: Any, o: RunOutcome, digested: Digest, color: str) -> None:
-        beside = 0.5 * ((scene.lines.index(scene.line(o)) + 0.5) / len(scene.lines) - 0.5)  # no line hides another
+        # points of different lines are side by side, so that none hides another
+        beside = 0.5 * ((scene.lines.index(scene.line(o)) + 0.5) / len(scene.lines) - 0.5)
         axes.plot(np.arange(len(digested.feet)) + beside, digested.foot_err, "o", color=color, markersize=4)
         axes.set_xticks(range(len(digested.feet)), digested.feet)
         axes.set_xlim(-0.5, len(digested.feet) - 0.5)
@@ -303,12 +304,12 @@ def _curves(scene: _Scene, key: str) -> Figure | None:
 
 
 def _log(axis: Any) -> None:
-    """Make an axis logarithmic over its data, with plain numbers for ticks: 1, 2, 5 in each of few decades."""
+    """Make an axis logarithmic over its data, with plain numbers at the ticks: 1, 2 and 5 of each decade if few."""
     if not np.isfinite(axis.get_minpos()):  # all values are zero, like the error of a robot in its first steps
         return
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = axis.get_view_interval()
-    if high < 5.0 * low:  # 1, 2, 5 would leave one or two ticks
+    if high < 5.0 * low:  # with ticks only at 1, 2 and 5 there would be one or two
         axis.set_major_locator(MaxNLocator(5))
     else:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100.0 * low else (1.0,)))
@@ -317,7 +318,7 @@ def _log(axis: Any) -> None:
 
 
 def _means(outcomes: Sequence[RunOutcome], key: str, metric: str) -> tuple[list[float], list[float]]:
-    """Return the values of a setting, and the mean of a metric over the runs with each."""
+    """Return the values of a setting, and for each value the mean of a metric over its runs."""
     by_value: dict[float, list[float]] = {}
     for o in outcomes:
         by_value.setdefault(o.setting(key), []).append(o.metric(metric))

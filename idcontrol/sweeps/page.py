@@ -18,7 +18,7 @@ from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, coinciding,
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
-"""Maximum number of runs for which a page shows curves and figures of each run, and writes its page."""
+"""Maximum number of runs for which the page shows curves and figures of each run, and each run gets its own page."""
 
 MATTER = (
     "q_err_rad", "qd_err_rad_s", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel", "com_path_err_m", "slip_m_s",

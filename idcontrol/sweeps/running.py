@@ -107,7 +107,7 @@ class Listed:
 
 
 def listed(folder: Path) -> list[Listed]:
-    """Return the runs below a folder, oldest first; unreadable ones are skipped."""
+    """Return the runs below a folder, oldest first; unreadable runs are skipped."""
     records = []
     for path in sorted(folder.rglob("run.json"), key=lambda path: (path.stat().st_mtime, str(path))):
         run = path.parent
@@ -186,7 +186,7 @@ def conduct(
         The metrics, the settings of `HEADLINE` and the folder.
     """
     try:
-        # non-finite numbers are checked by their users, and reported as a status
+        # NumPy need not warn: the code that gets non-finite numbers detects them and reports a status
         said = what(experiment.name, config)
         with np.errstate(all="ignore"), announced(said, _helper(experiment, config)):
             metrics = experiment.run(config, out, progress)

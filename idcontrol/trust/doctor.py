@@ -62,7 +62,7 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
     yield from _blas()
     yield from _real_time()
     if broken:
-        return  # without its packages the physics checks can only fail
+        return  # without these packages the physics checks can only fail
     if full:
         yield from _physics(tell)
     else:
@@ -141,7 +141,7 @@ def _blas() -> Iterator[Diagnosis]:
 
 
 def _real_time() -> Iterator[Diagnosis]:
-    """Request the priority, locked memory and wakeful CPUs that `idcontrol loop` needs, then give them back."""
+    """Request the priority, locked memory and awake CPUs that `idcontrol loop` needs, then release them."""
     topic, rt_kernel = "real time", Path("/sys/kernel/realtime").exists()
     yield _diagnosis(topic, "kernel", platform.release() + (", PREEMPT_RT" if rt_kernel else ""))
     with undisturbed() as granted:

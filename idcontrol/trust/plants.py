@@ -19,7 +19,7 @@ SLOPE: Final = float(np.deg2rad(15.0))
 
 
 def _missed_weight(*names: str, steps: int = 100) -> float:
-    """Return the largest difference between the ground's forces on a resting sled and its weight, relative."""
+    """Return the largest error of the ground's forces on a resting sled, relative to its weight."""
     worst, weight = [], machines.SLED_MASS * machines.G
     for name in names:
         plant = plants.build(name, machines.sled(plane(), machines.HOLDING))

@@ -2,8 +2,9 @@ r"""A step of SAP as a second-order cone program, for general solvers (Castro, P
 
     minimize over v, γ   ½ (v - v*)ᵀ M (v - v*) + ½ γᵀ R γ    subject to   g = J v - v̂ + R γ in the dual friction cones
 
-In whitened coordinates ``z = Lᵀ(v - v*)``, ``ζ = R^½ γ`` the cost is ½|z|² + ½|ζ|². Solvers with quadratic costs
-minimize it; ECOS minimizes |(z, ζ)|, bounded by one more cone. OSQP has no cones and is left out.
+In whitened coordinates ``z = Lᵀ(v - v*)``, ``ζ = R^½ γ`` the cost is ½|z|² + ½|ζ|². Solvers that accept quadratic costs
+minimize this; ECOS, which accepts only linear costs, minimizes an upper bound of |(z, ζ)|, defined by one more cone.
+OSQP has no cones and is left out.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def of_step(step: StepProblem, v: Array, impulse: Array) -> SparseProblem:
 
     Args:
         step: The step; its bilateral rows are left out.
-        v: Velocities at its beginning, shape (m,).
+        v: Velocities at the beginning of the step, shape (m,).
         impulse: Impulses of motors and of all rows other than contacts, shape (m,) [N s, N m s].
     """
     contacts, m = step.contacts, len(v)

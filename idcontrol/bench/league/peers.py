@@ -1,8 +1,8 @@
-"""Solvers of other packages for `idcontrol.bench.league.solvers`, in a script of their own, as some crash.
+"""Solvers of other packages for `idcontrol.bench.league.solvers`, run as a separate script, as some crash.
 
-A line on stdin is a JSON list: the problem's file (.npz), the solver, its tolerance, its iterations, and the time after
-which it is not called again [s]. The answer is a line on stdout: ``{"r": impulses or null, "seconds": shortest time}``.
-The script imports nothing of idcontrol, as siconos needs a separate interpreter.
+A line on stdin is a JSON list: the problem's file (.npz), the solver, its tolerance, its largest number of iterations,
+and the time after which it is not called again [s]. The answer is a line on stdout: ``{"r": impulses or null,
+"seconds": shortest time}``. The script imports nothing of idcontrol, as siconos needs a separate interpreter.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SOLVES = 60
 
 
 def pinocchio(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: int) -> Solve:
-    """Solve by ADMM (Carpentier et al. 2024) or projected Gauss-Seidel (PGS); Pinocchio's tangents come first."""
+    """Solve by ADMM (Carpentier et al. 2024) or projected Gauss-Seidel (PGS); in Pinocchio tangents come first."""
     pin: Any = importlib.import_module("pinocchio")
     n = mu.size
     order = np.arange(3 * n).reshape(n, 3)[:, [1, 2, 0]].ravel()
     model = pin.Model()
     model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "body")
     points, places = pin.StdVec_ConstraintModel(), pin.StdVec_ConstraintData()
-    kept = []  # the vectors hold no references to their entries
+    kept = []  # Pinocchio's vectors do not keep their entries alive
     for friction in mu.tolist():
         point = pin.PointContactConstraintModel(model, 0, pin.SE3.Identity(), 1, pin.SE3.Identity())
         point.setFriction(friction)
@@ -61,7 +61,7 @@ def pinocchio(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: in
 
 
 def fixed_point(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: int) -> Solve:
-    """Solve convex programs min ½ rᵀWr + (q + s)ᵀr in the cones, with s = μ |u_T| of the last (Acary et al. 2011)."""
+    """Solve convex programs min ½ rᵀWr + (q + s)ᵀr in the cones; s = μ |u_T| of the last result (Acary et al. 2011)."""
     cvxpy: Any = importlib.import_module("cvxpy")
     n = mu.size
     size, vectors = np.linalg.eigh(W)
@@ -78,7 +78,7 @@ def fixed_point(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: 
             linear.value[::3] += s
             try:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # it warns if it misses its tolerance
+                    warnings.simplefilter("ignore")  # the solver warns if it misses its tolerance
                     program.solve(solver=method, tol_gap_abs=tight, tol_gap_rel=tight, tol_feas=tight, max_iter=rounds)
             except cvxpy.error.SolverError:
                 return None

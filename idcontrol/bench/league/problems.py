@@ -26,7 +26,7 @@ RECORDED: Final = Path(__file__).parent / "recorded"
 class FrictionProblem(NamedTuple):
     """Find impulses r with u = W r + q under Coulomb's law (`idcontrol.judge`).
 
-    Contact i owns entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents); u_N > 0 separates.
+    Contact i has the entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents); u_N > 0 means that it separates.
 
     Attributes:
         name: Name of the set and of the problem in it.
@@ -74,7 +74,7 @@ def _read(file: Path) -> FrictionProblem:
 
 
 def of_step(name: str, step: StepProblem) -> FrictionProblem:
-    """Return a step's contact problem, forward or inverse, which must have finite friction and no ties."""
+    """Return a step's contact problem, forward or inverse; it must have finite friction and no bilateral rows."""
     whitened, n = whiten(step), len(step.contacts)
     order = np.arange(3 * n).reshape(3, n).T.ravel()
     rho = whitened.rho[order]

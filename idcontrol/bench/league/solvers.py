@@ -33,7 +33,7 @@ ROUNDS: Final = 10_000
 PATIENCE_S: Final = 0.02
 """A problem is solved repeatedly for this time; the shortest time counts [s]."""
 DEBIANS: Final = "/usr/bin/python3"
-"""Debian's interpreter, which its package python3-siconos belongs to."""
+"""Debian's Python interpreter: Debian's package python3-siconos works only with it."""
 LIMIT_S: Final = 10.0
 """A solver of another package that takes longer is stopped: it has not solved the problem [s]."""
 SCRIPT: Final = Path(__file__).with_name("peers.py")
@@ -129,7 +129,7 @@ def _peer(interpreter: str, package: str, method: str, problem: FrictionProblem)
         np.savez(file, W=problem.W, q=problem.q, mu=problem.mu)
         file.flush()
         asked = [file.name, package, method, TOLERANCE, ROUNDS, PATIENCE_S]
-        with contextlib.suppress(BrokenPipeError):  # it has crashed already
+        with contextlib.suppress(BrokenPipeError):  # the process has crashed already
             print(json.dumps(asked), file=process.stdin, flush=True)
         in_time = bool(select.select([process.stdout], [], [], LIMIT_S)[0])
         line = process.stdout.readline() if in_time else ""

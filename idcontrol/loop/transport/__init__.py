@@ -27,7 +27,7 @@ class Link(Protocol):
         """Send a datagram. It may be lost; a link that stores it makes a copy."""
 
     def receive(self) -> bytes | None:
-        """Return the next received datagram; None if there is none."""
+        """Return the next received datagram; None if no datagram waits."""
 
     def settle(self) -> None:
         """From now on, receive only from the sender of the last datagram, which was accepted."""

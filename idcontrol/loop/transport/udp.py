@@ -2,7 +2,7 @@
 
 Only datagrams from the peer are read. A side without the peer's address adopts the sender of the first accepted
 datagram as its peer, and sends nothing before. Any computer on the network can forge datagrams, so use UDP between
-computers only on a separate wire.
+computers only over a dedicated cable.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class UdpLink:
         self.local: Address = self._socket.getsockname()
 
     def send(self, data: memoryview) -> None:
-        """Send the datagram, or lose it: watchdogs handle full buffers and absent peers."""
+        """Send the datagram; it is lost if a buffer is full or the peer absent, which watchdogs detect."""
         if self._connected:
             with contextlib.suppress(OSError):
                 self._socket.send(data)
