@@ -10,17 +10,17 @@ Each file has one concept, from timing through places to joints:
     balance    optional righting by the stance legs
     trot       all of them, once per control period                  packing    all their arrays as one argument
     paper      the original planner of the paper, for comparison
-    stand      nothing but a pose, for robots of any legs
+    stand      nothing but a pose, for robots with any legs
 
 For machines under whole-body tasks:
 
     dcm        footsteps, and a motion of the centre of mass that standing feet can carry
-    capture    steps that catch a machine which was pushed
+    capture    steps that catch a pushed machine
 
 For hands that hold a body:
 
     arm_swing  the motion of the arm                                 grip       internal forces of the fingertips
-    grasp_feasibility  whether friction and torque limits allow to hold the body at all
+    grasp_feasibility  whether friction and torque limits allow the hand to hold the body
 
 A planner is any object with ``reset(state)`` and ``__call__(state) -> Reference``; to add one, add a file.
 """

@@ -132,10 +132,10 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
 
 @njit(cache=True, inner=True)
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return a foot's push minus m g/n at the time `since` touchdown (in cycles), and its integrals of mean zero.
+    """Return double integral, single integral and value of a foot's push minus m g/n; the integrals have mean zero.
 
-    The push is defined in `sway_base`, in units of m g/n; T² and T times the integrals are a displacement and a
-    velocity.
+    The push is defined in `sway_base`; here its unit is m g/n. `since` is the time since touchdown in cycles, so T²
+    times the double integral is a displacement, and T times the single integral is a velocity.
     """
     swing = 1.0 - duty
     mean = -duty * duty * (1.0 / math.pi**2 + duty / 24.0) + swing * (swing * swing / 12.0 - duty * duty / 8.0)
@@ -153,7 +153,10 @@ def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma
 
 @njit(cache=True, inner=True)
 def _way_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return a foot's displacement relative to the base `since` touchdown (in cycles), in T times the command."""
+    """Return a foot's displacement relative to the base, in units of T times the command, and its two derivatives.
+
+    `since` is the time since touchdown in cycles.
+    """
     if since < duty:
         return duty * (0.5 - since / duty), -1.0, 0.0
     swing = 1.0 - duty

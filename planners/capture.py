@@ -1,8 +1,8 @@
-"""Steps that catch a machine which was pushed: where and when its divergent component of motion demands.
+"""Steps that catch a pushed machine: its divergent component of motion determines where and when it steps.
 
-With the zero-moment point p at rest the component runs away from it, ``ξ(T) = p + (ξ - p) e^{ωT}``; the machine comes
-to rest if p follows. A machine leans on the edge of its soles as far as that suffices, and steps to where it does not
-(Koolen, de Boer, Rebula, Goswami & Pratt 2012, Capturability-based analysis and control of legged locomotion).
+While the zero-moment point p is at rest, the component ξ moves away from it, ``ξ(T) = p + (ξ - p) e^{ωT}``; the machine
+comes to rest if p follows ξ. A machine leans on the edge of its soles if that suffices for p to follow; otherwise it
+steps (Koolen, de Boer, Rebula, Goswami & Pratt 2012, Capturability-based analysis and control of legged locomotion).
 """
 
 from __future__ import annotations
@@ -17,32 +17,33 @@ from idcontrol.planners.dcm import DcmPlan, Footstep, Motion, Steps, compose, dc
 from idcontrol.types import Array
 
 SOONEST: Final = 0.75
-"""Least time of a step that is taken sooner, relative to the one on one foot."""
+"""Minimum duration of a hurried step, relative to the planned time of single support."""
 LAST_S: Final = 0.1
-"""Time before a landing in which it is not moved any more [s]."""
+"""A landing is no longer moved if it is due within this time [s]."""
 SOONER_S: Final = 0.02
-"""Differences of the times of landing that are compared [s]."""
+"""Interval between the landing times that are compared [s]."""
 APART: Final = 0.8
-"""Least distance of two feet along the line between them at home, relative to the distance there."""
+"""Minimum distance of two feet along the line between them in the home pose, relative to their distance in that
+pose."""
 LEANS_S: Final = (0.2, 0.4, 0.7, 1.0)
-"""Times that a machine which was pushed may lean on the edge of its soles [s]."""
+"""Times for which a pushed machine may lean on the edge of its soles, tried in turn [s]."""
 RETURNS_S: Final = 0.4
-"""Time in which its zero-moment point then returns [s]."""
+"""Time in which the zero-moment point returns after leaning [s]."""
 STARTS_S: Final = 0.05
-"""Time in which a foot is unloaded before a step that was not planned [s]."""
+"""Time to unload a foot before an unplanned step [s]."""
 HURRY_M_S: Final = 1.0
-"""A step lands sooner if it is shorter by this for each second [m/s]."""
+"""Cost of each second by which a step lands sooner, as a length of the step [m/s]."""
 SLIGHT_M: Final = 0.002
-"""A smaller part of the divergent component need not be caught [m]."""
+"""Part of the divergent component that need not be caught [m]."""
 
 
 class Ground(NamedTuple):
     """What a machine stands on while it takes a step.
 
     Attributes:
-        feet: Places of the n feet, shape (n, 3).
+        feet: Positions (x, y, yaw) of the n feet, shape (n, 3).
         corners: Contact points that stay on the ground during the next step, shape (k, 2) [m].
-        home: Places of the feet in the home pose, shape (n, 3).
+        home: Positions of the feet in the home pose, shape (n, 3).
     """
 
     feet: Array
@@ -51,13 +52,13 @@ class Ground(NamedTuple):
 
 
 class Caught(NamedTuple):
-    """Steps, and a motion of the centre of mass, that go on from a measured state.
+    """Steps and a motion of the centre of mass that continue from a measured state.
 
     Attributes:
-        steps: The steps from the next one, or the one in the air, on.
+        steps: The remaining steps, beginning with the step in the air or else the next step.
         plan: The motion.
-        missing: Divergent component beyond `SLIGHT_M` that neither soles nor steps catch [m].
-        effort: Length by which the next step moves, and more for one that lands sooner [m].
+        missing: Part of the divergent component beyond `SLIGHT_M` that neither soles nor steps catch [m].
+        effort: Distance by which the next landing moves, plus the cost of landing sooner (`HURRY_M_S`) [m].
     """
 
     steps: list[Footstep]
@@ -67,14 +68,15 @@ class Caught(NamedTuple):
 
 
 def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t: float, com: Motion) -> Caught:
-    """Place the next steps so that they catch the centre of mass: where and when its divergent component demands.
+    """Choose the positions and times of the next steps so that they catch the centre of mass.
 
-    The zero-moment point moves within the sole. The next landing moves by the error that remains, and all later ones by
-    the same (Englsberger, Ott & Albu-Schäffer 2015). The error grows until then by ``e^{ωt}``, so it also lands sooner
-    (Khadiv, Herzog, Moosavian & Righetti 2020, Walking control based on step timing adaptation).
+    The zero-moment point moves within the sole. The next landing moves by the remaining error, and all later landings
+    by the same shift (Englsberger, Ott & Albu-Schäffer 2015). The error grows by ``e^{ωt}`` until the landing, so the
+    step may also land sooner (Khadiv, Herzog, Moosavian & Righetti 2020, Walking control based on step timing
+    adaptation).
 
     Args:
-        steps: The steps from the next one, or the one in the air, on.
+        steps: The remaining steps, beginning with the step in the air or else the next step.
         ground: What the machine stands on.
         walk: Provides the times of a walk and the reach.
         plan: Provides ω.
@@ -94,7 +96,7 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
         gain = weights @ (aside - zmp)[:, 0]
         shift = _allowed(error / gain, timed[0], ground, walk.reach_m)
         missing = float(np.linalg.norm(error - gain * shift))
-        # a component that is missed counts first, then a long step, then a hurried one
+        # what is missed of the component counts first, then the shift and the haste of the step
         cost = max(missing - SLIGHT_M, 0.0), float(np.linalg.norm(shift)) + HURRY_M_S * (latest - land_s)
         if cost < best:
             best, chosen, free = cost, moved_by(timed, shift), np.flatnonzero(stands).tolist()
@@ -112,10 +114,10 @@ def on_the_spot(walk: Steps, feet: Array, groups: Sequence[tuple[int, ...]], beg
 
 
 def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> DcmPlan | None:
-    """Return the motion that brings a machine that stands to rest amid its feet; None if its soles do not suffice.
+    """Return a motion that brings a standing machine to rest between its feet; None if its soles do not suffice for it.
 
     Args:
-        feet: Places of the n feet, shape (n, 3).
+        feet: Positions (x, y, yaw) of the n feet, shape (n, 3).
         corners: Corners of the soles, shape (k, 2) [m].
         plan: Provides ω.
         t: Now [s].
@@ -131,9 +133,10 @@ def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> 
 
 
 def retimed(steps: Sequence[Footstep], land_s: float, t: float) -> list[Footstep]:
-    """Let the first step land at `land_s`, and later ones follow as before.
+    """Let the first step land at `land_s`, and shift all later steps by the same time.
 
-    It lifts off as much sooner or later, or as soon as it can; a foot that swings at `t` keeps its phase.
+    The first step also lifts off sooner or later by this time, or as soon as possible. A foot that swings at `t` keeps
+    its phase.
     """
     first, later = steps[0], land_s - steps[0].land_s
     lift_s = max(min(first.lift_s, t + STARTS_S), first.lift_s + later) if t < first.lift_s else first.lift_s
@@ -158,7 +161,7 @@ def closest(corners: Array, point: Array) -> Array:
         for edge in way[np.abs(way).max(axis=1) > 0.0]:
             side = edge[0] * way[:, 1] - edge[1] * way[:, 0]
             if (side < -1e-12).any():
-                continue  # not an edge of the hull, counterclockwise
+                continue  # not a counterclockwise edge of the hull
             beyond = edge[0] * (point - a)[1] - edge[1] * (point - a)[0]
             inside = inside and beyond >= 0.0
             there = a + min(max(edge @ (point - a) / (edge @ edge), 0.0), 1.0) * edge
@@ -168,7 +171,7 @@ def closest(corners: Array, point: Array) -> Array:
 
 
 def _knots_from(steps: Sequence[Footstep], feet: Array, double_s: float, t: float) -> tuple[Array, Array]:
-    """As `zmp_knots`, from `t` on."""
+    """Return the knots of `zmp_knots` from `t` on, the first at `t`."""
     times, zmp = zmp_knots(steps, feet, double_s, min(t, steps[0].lift_s - 2.0 * double_s))
     now = np.array([np.interp(t, times, axis) for axis in zmp.T])
     ahead = times > t + 1e-9
@@ -176,7 +179,7 @@ def _knots_from(steps: Sequence[Footstep], feet: Array, double_s: float, t: floa
 
 
 def _allowed(shift: Array, step: Footstep, ground: Ground, reach_m: float) -> Array:
-    """Return the shift of a step with which feet land within reach and do not cross, shape (2,) [m]."""
+    """Limit the `shift` of a step so that its feet land within reach and do not cross, shape (2,) [m]."""
     stands = [foot for foot in range(len(ground.feet)) if foot not in step.feet]
     amid, home = ground.feet[stands].mean(axis=0), ground.home[stands].mean(axis=0)
     off = shift + step.places[:, :2].mean(axis=0)

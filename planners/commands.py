@@ -79,7 +79,7 @@ class LimitedCommand(NamedTuple):
 
     @staticmethod
     def at_rest() -> LimitedCommand:
-        """Return the command zero."""
+        """Return the zero command."""
         return LimitedCommand(velocity=np.zeros(3), acceleration=np.zeros(3))
 
 

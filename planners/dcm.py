@@ -23,7 +23,7 @@ from idcontrol.config.configuration import NotNegative, Positive
 from idcontrol.types import Array
 
 GRAVITY: Final = 9.81
-"""[m/s²]."""
+"""Gravitational acceleration [m/s²]."""
 SETTLE_S: Final = 1.5
 """Time after the last shift of load in which the centre of mass approaches the middle of the soles [s]."""
 
@@ -44,8 +44,8 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         double_s: Time of double support between steps.
         height_m: Height of a swing.
         touchdown_m_s: Downward speed of a foot at touchdown.
-        reach_m: How far from its place beside the standing feet a foot may land to catch a machine that was pushed
-            (`idcontrol.planners.capture`); a machine that stands then steps, too. 0 keeps every step in its place.
+        reach_m: Largest distance of a foothold from its place beside the standing feet, for steps that catch a pushed
+            machine (`idcontrol.planners.capture`). If this is not 0, a standing machine that is pushed also steps.
     """
 
     count: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -78,7 +78,7 @@ class Footstep(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """Value, velocity and acceleration of the same shape."""
+    """Value, velocity and acceleration of a quantity, all of the same shape."""
 
     value: Array
     velocity: Array
@@ -163,9 +163,10 @@ def zmp_knots(steps: Sequence[Footstep], feet: Array, double_s: float, begin_s: 
 
 
 def dcm_at_knots(times: Array, zmp: Array, omega: float) -> Array:
-    """Return the divergent component at knots of a zero-moment point that rests at the last one, shape of `zmp` [m].
+    """Return the divergent component at the knots of a zero-moment point that comes to rest at the last knot [m].
 
-    It is linear in `zmp`, shape (k, ...): the identity gives the weights of the knots, row by row.
+    The result has the shape of `zmp`, (k, ...), and is linear in it: for the identity, row i has the weights of all
+    knots in the component at knot i.
     """
     xi, decay = zmp.copy(), np.exp(-omega * np.diff(times))
     for i in reversed(range(len(decay))):
@@ -186,7 +187,7 @@ def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array, fre
         omega: ω [1/s].
         com: Centre of mass at the start, shape (2,) [m].
         dcm: Divergent component at the start, shape (2,) [m].
-        free: The knots that are moved, all by the same.
+        free: The knots that are moved, all by the same shift.
     """
     moved, weights = zmp.copy(), dcm_at_knots(times, np.eye(len(times)), omega)[0]
     moved[list(free)] += (dcm - weights @ zmp) / weights[list(free)].sum()
@@ -230,7 +231,7 @@ def blend(a: Array, b: Array, begin_s: float, end_s: float, t: float) -> Motion:
 
 
 def toward(begin: Motion, goal: Array, begin_s: float, end_s: float, t: float) -> Motion:
-    """Go on from a motion, and come to rest at `goal`, by the polynomial of the fifth degree."""
+    """Continue the motion `begin` and bring it to rest at `goal`, along a polynomial of the fifth degree."""
     T = end_s - begin_s
     s = min((t - begin_s) / T, 1.0)
     way, v, a = goal - begin.value, T * begin.velocity, 0.5 * T**2 * begin.acceleration
@@ -264,7 +265,7 @@ def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, 
 
 
 def heading_at(steps: Sequence[Footstep], feet: Array, t: float) -> tuple[float, float, float]:
-    """Return the mean yaw of the feet and its rates, which turns with the swinging foot [rad, rad/s, rad/s²]."""
+    """Return the mean yaw of the feet, which turns with the swinging foot, and its rates [rad, rad/s, rad/s²]."""
     yaw = feet[:, 2].copy()
     for step, following in itertools.zip_longest(steps, steps[1:]):
         before = yaw.mean()

@@ -25,7 +25,7 @@ FREEZE = 0.75
 """Share of a swing after which its foothold no longer changes [-]."""
 
 LATE_GAP = 1e-3
-"""A foot that no longer descends has not landed if it is farther above the expected ground than this [m], unless it is
+"""Largest height above the expected ground at which a foot that no longer descends counts as landed [m], unless it is
 `BLOCKED`."""
 
 BLOCKED = 5e-4
@@ -44,7 +44,7 @@ SETTLE_S = 0.03
 """Time after touchdown in which a foot measures the height of the ground [s]."""
 
 SETTLING = 5e-3
-"""Time constant of that measurement [s]."""
+"""Time constant of the measurement of the ground's height [s]."""
 
 BRAKING = 5e-3
 """Time constant for stopping a foot that slides at landing [s]."""
@@ -57,11 +57,11 @@ class Ground(Protocol):
     """The planner's map of the ground; x and y are arrays of shape (n,) [m]."""
 
     def height(self, x: Array, y: Array) -> Array:
-        """Height of the ground at the points, shape (n,) [m]."""
+        """Return the height of the ground at the points, shape (n,) [m]."""
         ...
 
     def normal(self, x: Array, y: Array) -> Array:
-        """Upward unit normals at the points, shape (n, 3)."""
+        """Return upward unit normals at the points, shape (n, 3)."""
         ...
 
 
@@ -119,7 +119,7 @@ class FootPlan(NamedTuple):
         slide: Remaining slip velocity of each standing foot since landing, shape (n, 3) [m/s].
         landing: Landing point of each foot's centre, future or past, shape (n, 3) [m].
         level: Height of the ground under the last foothold of each foot, as measured by the foot, shape (n,) [m].
-        offset: Difference of `level` to the expected height, shape (n,) [m], due to the ground or to the sensors.
+        offset: Difference between `level` and the expected height, due to the ground or to the sensors, shape (n,) [m].
         touched: Time of the last touchdown of each foot, -inf before the first, shape (n,) [s].
     """
 
@@ -173,7 +173,7 @@ def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> boo
 def _meets(
     i: int, gap: float, within: float, gait: Gait, measured: Measured, plan: FootPlan
 ) -> bool:  # pragma: no cover
-    """True if foot i has stopped descending, with a `gap` [m] to the ground below `within`, or above its plan."""
+    """True if foot i has stopped descending, either blocked above its plan or with a `gap` below `within` [m]."""
     speed = measured.feet_velocity[i, 2]
     raised = measured.feet[i, 2] - plan.position[i, 2] > BLOCKED
     blocked = raised and speed > -HELD * gait.touchdown_speed_m_s
@@ -186,9 +186,9 @@ def notice_touchdowns(
 ) -> None:  # pragma: no cover - compiled
     """Switch feet that have touched the ground early to stance, and record each foot's touchdown.
 
-    In the last part of its swing, a foot stands once it has stopped descending at the expected ground, or blocked above
-    its target. Otherwise it would be dragged and pushed against the ground until its planned touchdown. Touchdowns are
-    recorded even after their gait has ended.
+    In the last part of its swing, a foot counts as standing once it has stopped descending, either at the expected
+    ground or because it is blocked above its target. Otherwise it would be dragged and pushed against the ground until
+    its planned touchdown. Touchdowns are recorded even after their gait has ended.
 
     Args:
         t: Time [s].
@@ -224,7 +224,7 @@ def notice_touchdowns(
 def _predict_base(
     base: tuple[float, float], yaw: float, command: Array, ahead: float
 ) -> tuple[float, float, float, float]:  # pragma: no cover - compiled
-    """Predict a base at (x, y) [m] with heading `yaw` [rad] that follows the command for the time `ahead` [s].
+    """Predict the pose of a base that follows the command for `ahead` [s], from (x, y) [m] and heading `yaw` [rad].
 
     Returns:
         x_m, y_m [m], and cosine and sine of ψ_m (`choose_footholds`).

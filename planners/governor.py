@@ -114,10 +114,10 @@ class Ability(NamedTuple):
     Attributes:
         reach: Reach of each foot forward, back, left and right, shape (n, 4) [m].
         stroke: Smallest reach of all feet along x and along y, shape (2,) [m]: half-axes of an ellipse.
-        speed: Share of a joint's speed limit for a foot velocity along x, y and z, shape (n, 3, 3): leg, joint,
-            direction [s/m].
+        speed: Share of a joint's speed limit that a foot velocity of 1 m/s along x, y or z takes, shape (n, 3, 3): leg,
+            joint, direction [s/m].
         speed_at_rim: Largest such share for a foot at the distance `stroke`, same shape [s/m].
-        acceleration: Share of a joint's acceleration limit for a foot acceleration, same shape [s²/m].
+        acceleration: Share of a joint's acceleration limit that a foot acceleration of 1 m/s² takes, same shape [s²/m].
         duty: Smallest duty at which the gait has the same minimum number of stance feet, shape (1,) [-]; if it equals
             the gait's duty, the stride never changes.
     """
@@ -186,7 +186,7 @@ class Ability(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def least_duty(gait: Gait) -> float:
-    """Return the smallest duty with the same minimum number of stance feet; the gait's duty if it sways.
+    """Return the smallest duty with the same minimum number of stance feet; for a gait that sways, its own duty.
 
     Results are cached: planners call this within a tick when they change the gait, always for the same few gaits.
     """
@@ -299,7 +299,7 @@ def govern(
 def _most_share(
     least: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> float:  # pragma: no cover - compiled
-    """Return the largest share of a command that a stride allows, if it allows the share `least`."""
+    """Return the largest share of a command that a stride allows, given that it allows the share `least`."""
     most = 1.0
     if _fits(most, swing_s, ratio, height, load, strain):
         return most
@@ -334,7 +334,7 @@ def _strain(target: tuple[float, float, float], feet: Array, ability: Ability) -
 def _fits(
     share: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> bool:  # pragma: no cover - compiled
-    """True if a share of a command needs at most `load` of any limit.
+    """True if a share of a command needs at most the share `load` of every limit.
 
     Args:
         share: The share [-].
@@ -394,7 +394,7 @@ def _in_the_air(dt: float, timing: Timing) -> bool:  # pragma: no cover - compil
 
 @njit(cache=True, inner=True)
 def within_reach(x: float, y: float, reached: Array) -> float:  # pragma: no cover - compiled
-    """Return the share, at most 1, of a foot's displacement (x, y) [m] within its reach, shape (4,) [m]."""
+    """Return the share, at most 1, of a foot's displacement (x, y) [m] that its reach, shape (4,) [m], allows."""
     x /= reached[0 if x > 0.0 else 1]
     y /= reached[2 if y > 0.0 else 3]
     far = math.sqrt(x * x + y * y)

@@ -49,7 +49,7 @@ def grasp_loads(system: System, contacts: Detector, plan: Sequence[Reference], h
     """Return the load at each instant of `plan`, for a body that keeps its pose in the hand since the last update.
 
     Args:
-        system: Hand and body, updated at the beginning of the plan; it ends at the end of the plan.
+        system: Hand and body, updated to the beginning of the plan; this function leaves it at the end of the plan.
         contacts: Detector of the fingertips on `system`.
         plan: Instants of the motion, with the fingers at home.
         held: Name of the body's joint.
@@ -86,7 +86,7 @@ def least_grip(load: GraspLoad, mu: float, fingers: Booleans, limit: Array) -> f
     Args:
         load: The load.
         mu: Friction coefficient; inf means no slip.
-        fingers: True for actuated joints that are fingers, shape (a,).
+        fingers: True for actuated joints that belong to fingers, shape (a,).
         limit: Largest torques, shape (a,) [N m]; inf for no limit.
 
     Returns:
@@ -126,7 +126,7 @@ def grip_needed(plan: Sequence[GraspLoad], mu: float, fingers: Booleans, limit: 
 
 
 def least_friction(plan: Sequence[GraspLoad], grip: float, fingers: Booleans, limit: Array) -> float:
-    """Return the smallest friction with which fingers of at most `grip` hold the body throughout a plan.
+    """Return the smallest friction with which finger torques of at most `grip` hold the body throughout a plan.
 
     More friction never needs more grip, so bisection applies.
 

@@ -14,7 +14,7 @@ increases the forces with the acceleration of the body.
 The original program (Zapolsky & Drumwright 2017) put each finger target 0.01 rad inside the box and prescribed the
 closing of all eleven joints. Two rigid fingers cannot close on a rigid box: this inverse dynamics has no solution, and
 with compliant contacts its forces grow with the stiffness (math.md 12.3). In that program the finger servo gripped the
-box, with 0.01 rad times 10 N m/rad.
+box, with a torque of 0.01 rad times 10 N m/rad.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GrippingController:
 
         Args:
             controller: Controller that moves the robot; its sensed forces exclude the grip.
-            system: Hand and held body, separate from the controller's.
+            system: Hand and held body; not the object that the controller uses.
             contacts: Detector of the fingertips on `system`; with an infinite margin it lists all fingertips in order.
             grip: Normal force of each fingertip [N].
         """

@@ -136,7 +136,7 @@ class Legs(NamedTuple):
 
 
 def stretched(J: Array, foot: str) -> str:
-    """Return a message if a leg is stretched at home, its foot's Jacobian J (3, 3) [m] nearly singular; else ""."""
+    """Return a message if a foot's Jacobian J (3, 3) [m] at home is nearly singular: its leg is stretched; else ""."""
     most, _, least = np.linalg.svd(J)[1]
     if least >= STRETCHED * most:
         return ""
@@ -146,7 +146,7 @@ def stretched(J: Array, foot: str) -> str:
 
 
 def _chain(system: System, name: str, frame: int) -> Sequence[int]:
-    """Return the joints from the floating base, excluded, down to `frame`."""
+    """Return the joints between the floating base and `frame`, from the base on."""
     model = system.model
     chain: list[int] = []
     joint = int(model.frames[frame].parentJoint)
@@ -179,7 +179,7 @@ _ZERO = np.zeros(3)
 
 @njit(cache=True)
 def place_leg(zero: LegPose, q: Array, pose: LegPose) -> None:  # pragma: no cover - compiled
-    """Write the leg whose pose at zero angles is `zero` into `pose`, at the joint angles `q`, shape (3,) [rad]."""
+    """Write into `pose` a leg at the joint angles `q`, shape (3,) [rad]; `zero` is its pose at zero angles."""
     origin, axis = pose.origin, pose.axis
     assign(pose.foot, zero.foot)
     assign_rows(origin, zero.origin)
@@ -286,7 +286,8 @@ def reach(
     """Compute joint angles of one leg that put its foot at `target`, by Newton's method from a first guess.
 
     Steps are limited to 0.3 rad, and damped more after an iteration without progress (Levenberg-Marquardt). So with an
-    unreachable target, the leg approaches the nearest pose over several calls and stays on its branch of the knee.
+    unreachable target, the leg approaches the nearest pose over several calls, and its knee keeps bending in the same
+    direction.
 
     Args:
         zero: The leg at zero angles.

@@ -35,7 +35,8 @@ class MomentumSystem(NamedTuple):
     Attributes:
         nominal: Planar centre of mass of the nominal stance in the base frame [m] and squared yaw radius of gyration
             about it [m²], shape (3,).
-        resting: Joint velocities J_i⁻¹ṗ_i for a base at rest, shape (n, 3) [rad/s]; then the accelerations.
+        resting: Joint velocities J_i⁻¹ṗ_i for a base at rest, shape (n, 3) [rad/s]; later overwritten by the
+            accelerations.
         D: The matrices D_i, transposed, shape (n, 3, 3).
         A: Matrix of the system, shape (3, 3).
     """
@@ -79,7 +80,7 @@ class MomentumBase:
         Raises:
             InputError: A kind of joint is not supported by kernels.
         """
-        # all joints in the tree's order, so that velocities match Pinocchio's
+        # all joints in the order of the tree, so that velocities have Pinocchio's layout
         self._machine = CompiledSystem(system.model)
         q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
         self.planned = Planned(q, np.zeros(system.n_velocities), self._machine.work)
@@ -177,8 +178,8 @@ def momentum_velocity(
         legs: The legs.
         plan: Planned velocities of the feet.
         leg_plan: The legs at the planned joint angles.
-        base: In: commanded twist and rate; out: the twist with that momentum, and as rate the rate of the commanded
-            momentum per mass, base axes.
+        base: In: commanded twist and rate; out: the twist that has the commanded momentum, and, in place of the rate,
+            the time derivative of the commanded momentum per mass, base axes.
         system: In: `nominal`; out: the rest.
         v: Out: velocity of the planned motion, Pinocchio's layout, shape (nv,).
     """

@@ -2,9 +2,9 @@
 
 Goals are relative to the base, so the planner does not depend on the robot's position. Standing feet integrate the
 commanded velocity open loop. Swinging feet follow cubic splines and ignore the measured velocity. Joint velocities and
-accelerations come from a pseudo-inverse that also demands no rotation of the shank, and omits J̇q̇; finally the
-velocity goal is set to zero. A comparison with `trot.TrotPlanner` shows the value of each correction; do not build on
-this planner.
+accelerations come from a pseudo-inverse that also demands that the shank does not rotate, and that omits J̇q̇; finally
+the velocity goal is set to zero. A comparison with `trot.TrotPlanner` shows the value of each correction; do not build
+on this planner.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ def _move_goals(
     r = np.empty(3)
     for i in range(timing.stance.shape[0]):
         if timing.stance[i]:
-            # ẋ* = -(v + ω × r), r measured, the base at the gait pose; x* integrated, ẍ* differentiated
+            # ẋ* = -(v + ω × r) with measured r and the base at the gait pose; x* is its integral, ẍ* its derivative
             for k in range(3):
                 r[k] = 0.0
                 for j in range(3):

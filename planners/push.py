@@ -77,7 +77,7 @@ class Pushing:
         return Pushing(acceleration=acceleration, leaning=leaning, reaction=-np.linalg.solve(A, swung)[:, 3:])
 
     def push(self, gait: Gait) -> Push:
-        """Return the push of a gait, whose feet lean enough that the base rotates by at most `TURN`, if possible."""
+        """Return the push of a gait; feet lean far enough to limit the rotation of the base to `TURN`, if possible."""
         D, w = gait.duty, 2.0 * np.pi / gait.period_s
         # amplitude of a half sine at the gait's frequency, 2 cos πD / (1 - 4 D²)
         share = 0.5 * np.pi * (np.sinc(D - 0.5) + np.sinc(D + 0.5)) / w**2

@@ -1,7 +1,7 @@
 """Stand up and lie down: relative to a level base, feet move along straight lines and roll without sliding.
 
 The feet of a lying robot are at its sides, at a distance set by `Lair`. The robot stands up with the feet in place; the
-first steps of a walk bring them under the hips, and the last steps out again
+first steps of a walk bring the feet under the hips, and the last steps bring them out again
 (`idcontrol.planners.trot.TrotPlanner.halt`).
 """
 
@@ -165,9 +165,10 @@ class Rise:
         self._rolled_out = self._feet()  # feet have rolled on the way down, and roll back on the way up
 
     def begin(self, joints: Array, *, down: bool) -> None:
-        """Begin a motion at `joints`, shape (a,) [rad]: down to lying, or up above the feet.
+        """Begin a motion at `joints`, shape (a,) [rad]: down until the robot lies, or up until it stands.
 
-        The motion up ends with the feet in place, clipped to distances between home and lying.
+        The motion up leaves feet in place that are between their home and their lying positions; it brings other feet
+        to the nearest position in this range.
         """
         course = self._course
         course.angles[:], course.q[:] = joints, self._contacts.system.configuration(joints)
@@ -181,7 +182,7 @@ class Rise:
 
     @property
     def share(self) -> float:
-        """Return the length of this motion, as a share of the longest, at most 1."""
+        """Return the length of this motion, as a share of the longest motion, at most 1."""
         way, longest = self._course.ends - self._course.begins, self._high - self._low
         return min(1.0, float(np.linalg.norm(way, axis=1).max() / np.linalg.norm(longest, axis=1).max()))
 

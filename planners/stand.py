@@ -1,4 +1,4 @@
-"""Stand still, on feet of any kind and with legs of any joints."""
+"""Stand still, with feet and legs of any kind."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def _plan_joints(record: Record, momentum: tuple[Planned, bool], dt: float) -> f
 
     Args:
         record: The planner's record; its `motion` is written.
-        momentum: The planned motion, and True if the base moves with its momentum.
+        momentum: The planned motion, and True if the base moves with the reaction of the swinging legs.
         dt: Time since the last tick [s].
 
     Returns:
@@ -387,7 +387,7 @@ class TrotPlanner:
         asked[0], asked[1], asked[2] = target  # a slice takes four times as long
         stops, changes = not self.standing and not command.walk, command.walk and gait is not self._asked
         if changes or t < self._settles:
-            target = REST  # waiting for each other, the feet would lag
+            target = REST  # feet that wait for each other would lag
         if self._plan_base(record, t, dt, target, stops, changes):
             if gait is not None and changes:
                 self._asked = gait
