@@ -114,7 +114,7 @@ class AccelerationSolution:
         residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots.
         regularization: Ridge on the diagonal, relative to the diagonal.
-        note: Method of the solution, ``"searched"`` or ``"regularized"``, or the reason of the failure (see `solve`);
+        note: Method of the solution, ``"searched"`` or ``"regularized"``, or the reason for the failure (see `solve`);
             empty if the first attempt succeeded.
         ray: Direction z of the ray on which Lemke's method first ended, shape (n + 4 p,); None if it did not end on a
             ray.

@@ -61,7 +61,8 @@ MOST_CONTACTS = 500
 KEPT: Final = 1e-10
 """Additional tolerance of the law for a vertex that is kept from the last step, relative to the changes that impulses
 make to a contact's velocity. The error of one step appears in the gaps of the next step and grows when boxes balance on
-edges. Another solution may be far away: with a smaller allowance, boxes that were held would fall.
+edges. If the vertex is dropped, the next solution may be far away: with a smaller tolerance, boxes that were held would
+fall.
 """
 
 MANY_CONTACTS: Final = 2

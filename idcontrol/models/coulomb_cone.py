@@ -46,8 +46,8 @@ FEW: Final = 12
 where such starts are slow and rarely succeed, it starts from the result of alternating directions.
 """
 RESTARTS: Final = 12
-"""Number of solutions of the friction LCP from which Newton's method starts; after the first, tangents are rotated by
-random angles.
+"""Number of solutions of the friction LCP from which Newton's method starts; for all but the first, the tangents are
+rotated by random angles.
 """
 STEEPER: Final = (1.05, 1.2)
 """Factors on the friction coefficients for the last attempt: a problem with more friction is solved, and the friction
@@ -258,7 +258,7 @@ def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _newton_step(p: Cones, proximal: float, m: Modes, f: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Overwrite f with the solution of the equations for fixed modes, which are linear in f.
+    """Overwrite f with the solution of the equations, which are linear in f for fixed modes.
 
     A sticking contact has u = 0. A sliding contact has u_N = 0, d·f_T = μ f_N and, across d, (1 - a) e·f_T + a e·u_T =
     0, the derivative of the projection with factor a.
@@ -726,7 +726,8 @@ def _from_nothing(
 ) -> tuple[int, float]:  # pragma: no cover - compiled
     """Replace f by the solution closest to zero impulses with the same modes, if it exists; return steps and residual.
 
-    The next step begins the same way, so that the choice among many impulses does not depend on history.
+    The next time step starts from zero impulses, too, so that the choice among many impulses does not depend on
+    history.
     """
     z, u = zeros(arena, f.shape[0]), vector(arena, f.shape[0])
     m.share[:] = 0.0

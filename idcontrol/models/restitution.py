@@ -48,8 +48,8 @@ def rebounding(model: ContactModel, restitution: float, impact: ContactModel | N
     Args:
         model: Any contact model.
         restitution: Share e of the impulses that is returned, 0 (plastic) to 1.
-        impact: Model that solves impacts, which must end without approach; `model` by default. On compliant ground the
-            end of a step is not the end of compression, so that another model is needed.
+        impact: Model that solves impacts, by default `model`; its steps must end without approach. On compliant ground
+            the end of a step is not the end of compression, so that another model is needed.
 
     Raises:
         InputError: `restitution` is not between 0 and 1.

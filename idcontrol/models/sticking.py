@@ -149,7 +149,7 @@ def settle(
 
 @register_jitable(inline="always")  # interpreted code calls the function itself
 def holds(tried: Attempt[Answer]) -> bool:
-    """True if the constraints hold exactly, or to `SLIGHT` unless a proof rules out that they hold exactly."""
+    """True if the constraints hold exactly, or to `SLIGHT` if no proof rules out exact feasibility."""
     return tried.solved and (tried.moves == 0.0 or (tried.moves <= SLIGHT and not tried.impossible))
 
 

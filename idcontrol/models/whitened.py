@@ -40,7 +40,7 @@ from idcontrol.types import Array, Booleans, Integers, Status
 class Whitened(NamedTuple):
     """A step problem in whitened form: with impulses f of all rows, ``J v⁺ = c + ρ ρᵀ f``.
 
-    Kernels take it as one argument.
+    Kernels take this tuple as one argument.
 
     Attributes:
         M: Inertia including soft bilateral rows, shape (m, m).

@@ -42,7 +42,7 @@ SAME: Final = 1e-11
 noise in rows after whitening with a condition number of 1e8.
 """
 DEPENDENT_EQUALITY: Final = 1e-16
-"""`DEPENDENT` for equalities, which carry the noise of earlier computations (math.md, section 13.4)."""
+"""Value of `DEPENDENT` for equalities, which carry the noise of earlier computations (math.md, section 13.4)."""
 _REFINEMENTS: Final = 3
 """Rounds in which multipliers may be refined; one is usually enough."""
 
@@ -306,7 +306,7 @@ def approach(rows: Rows, point: Point, count: int, limit: float, max_steps: int,
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _hold_equalities(rows: Rows, point: Point, equalities: int) -> tuple[int, int, float]:
-    """Add the equality rows one after the other; skip rows that depend on earlier rows and hold.
+    """Add the equality rows one after the other; skip a row that depends on earlier rows and already holds.
 
     Returns:
         Number of active rows; the row that contradicts earlier rows, -1 if no row does; its violation.
@@ -404,7 +404,7 @@ def _refine_multipliers(
 
     If rows are nearly dependent, multipliers are so large that rounding one of them moves y beyond the tolerance. The
     rows are therefore factored again with the largest multipliers last. The largest multipliers are computed first and
-    rounded; each later multiplier compensates for the rounding of the earlier ones (Babai's nearest plane).
+    rounded; each later multiplier compensates for the rounding of the earlier multipliers (Babai's nearest plane).
     """
     y, z, factor, count = solution.y, solution.multipliers, solution.factor, solution.n_active
     active, upper, rest = factor.active, factor.upper, factor.rest

@@ -41,7 +41,7 @@ class QuadraticProgram(NamedTuple):
         g: Shape (k,).
         A: Inequality rows, shape (p, k).
         b: Shape (p,).
-        E: Equality rows, shape (m, k); rows that depend on earlier ones are skipped if they hold.
+        E: Equality rows, shape (m, k); rows that depend on earlier rows are skipped if they hold.
         e: Shape (m,).
     """
 

@@ -171,8 +171,8 @@ def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # p
     """
     start, column = structure.start, structure.column
     n = start.shape[0] - 1
-    # a linked list from first[j] holds the rows that reach column j next; reached[k] is the block of row k in that
-    # column
+    # a linked list from first[j] holds the rows whose next block is in column j; reached[k] is the block of row k in
+    # that column
     first, following, reached = np.full(n, -1), np.full(n, -1), start[:n].copy()
     where = np.full(n, -1)
     for j in range(n):

@@ -99,7 +99,7 @@ class RowLcpAnswer(NamedTuple):
 def lcp_residual(z: Array, w: Array, r: Array) -> float:
     """Compute the relative residual max|min(z / max|z|, w / max|r|)| of an LCP w = Qz + r, 0 ≤ z ⊥ w ≥ 0.
 
-    All rows have the same unit; for contact impulses each row has its own scale (math.md, section 13.3).
+    All rows must have the same unit. Residuals of contact impulses are scaled per row instead (math.md, section 13.3).
 
     Args:
         z: Unknowns, shape (n,).

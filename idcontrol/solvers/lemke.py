@@ -260,7 +260,7 @@ def _follow(
     cover = 2 * n
     nonbasic[n], place[cover] = cover, n
 
-    # the covering variable enters; of equal smallest ratios the last row is the lexicographically smallest
+    # the covering variable enters; among rows with the smallest ratio the last is lexicographically smallest
     row, column = 0, n
     for i in range(n):
         if r[i] * T[row, n] <= r[row] * T[i, n]:

@@ -71,7 +71,7 @@ contact with neither an impulse nor an opening speed keeps its role.
 """
 
 SPRING_RANK_TOLERANCE = 1e-16
-"""Bilateral rows count as the same row if their squared distance from the other rows is below this fraction of their
+"""A bilateral row counts as a repetition of other rows if its squared distance from them is below this fraction of its
 square.
 
 Compliance makes geometrically equal rows differ: by 1e-13 at h = 0.1 s, K = 1e15 N/m and 1 kg. A smaller distance is

@@ -121,8 +121,8 @@ def _inverse_mass(M: Array, J: Array, arena: Arena) -> tuple[Array, float]:  # p
 
     The inverse mass is defined in `regularization`. The error is about ε times a condition number of the inertia that
     does not depend on the units of the velocities: the largest ratio ``M_ii (M⁻¹)_ii``, by which the inertia felt by
-    one velocity shrinks if all other velocities are free. It is at most e ∏ M_ii / L_ii², since the eigenvalues of the
-    balanced inertia have the mean 1; this bound suffices for most robots.
+    one velocity shrinks if all other velocities are free. The ratio is at most e ∏ M_ii / L_ii², since the eigenvalues
+    of the balanced inertia have the mean 1; this bound suffices for most robots.
     """
     m, rows = M.shape[0], J.shape[0]
     L, rho = matrix(arena, m, m), matrix(arena, rows, m)

@@ -60,7 +60,7 @@ class Optimum(NamedTuple):
 
 
 class Hessian(NamedTuple):
-    """Memory for the Hessian of an island and its factor, which replaces it (`idcontrol.solvers.block_cholesky`).
+    """Memory for the Hessian of an island, which its factor overwrites (`idcontrol.solvers.block_cholesky`).
 
     Attributes:
         structure: Sparsity.

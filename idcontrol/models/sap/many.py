@@ -208,7 +208,7 @@ class _Island(NamedTuple):
 def _island_rows(
     rows: Rows, members: Integers, contacts: Integers, local: Integers, arena: Arena
 ) -> tuple[Rows, Structure]:  # pragma: no cover - compiled
-    """Return rows of an island's contacts, which refer to nodes by their place, and the structure of its Hessian."""
+    """Return rows of an island's contacts, with nodes numbered by place, and the structure of its Hessian."""
     n = contacts.shape[0]
     for i in range(members.shape[0]):
         local[members[i]] = i
@@ -421,7 +421,7 @@ def solve_sparse(
     tolerance: float = 1e-6,
     iterations: int = 200,
 ) -> SparseSolution:
-    """Solve one step of many bodies, starting from the initial velocities, or from impulses if they are better.
+    """Solve one step of many bodies; start from the initial velocities, or from `impulses` if this start is better.
 
     Args:
         problem: The step.
