@@ -27,19 +27,20 @@ from idcontrol.plants.stepping import Stepping
 from idcontrol.types import Array, State, Status
 
 TRIAL_STEPS = 10
-"""Steps of a trial, which the paper times."""
+"""Number of steps of a timed trial, as in the paper."""
 
 SHARED = "theory/no_slip.md#what-a-simulation-gains"
-"""Why a ratio of simulation times differs from the paper's: the rest of each simulation dilutes it."""
+"""The section on why ratios of simulation times differ from the ratios in the paper: the time of the rest of each
+simulation dilutes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GripModel:
-    """A contact model, and the paper's results with its counterpart.
+    """A contact model, and the results of the corresponding model in the paper.
 
     Attributes:
         solve: The contact model.
-        variables: LCP variables of each contact.
+        variables: Number of LCP variables of each contact.
         trial_s: The paper's mean time of ten steps, with collision detection [s].
         steps_held: Number of steps for which the boxes were held in the paper.
     """
@@ -55,7 +56,8 @@ MODELS: Mapping[str, GripModel] = {
     "noslip-qp": GripModel(solve=dissipation.no_slip_qp, variables=1, trial_s=1.9892, steps_held=100),
     "coulomb-lcp": GripModel(solve=coulomb.solve, variables=6, trial_s=10.9681, steps_held=10),
 }
-"""Modified principal pivoting, active set, and Stewart-Trinkle by Lemke's method."""
+"""Contact models by name; in the paper they are solved by modified principal pivoting, by an active set, and (the model
+of Stewart and Trinkle) by Lemke's method."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,7 +104,7 @@ class Copies:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Grip the boxes under each model, then time it.
+    """Grip the boxes under each model, then time the model.
 
     Raises:
         UnknownName: The model does not exist.

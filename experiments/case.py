@@ -19,7 +19,7 @@ Progress = Callable[[float], None]
 """Called with the share of a run that is done, 0 to 1."""
 
 GRAVITY: Final = 9.81
-"""[m/s²]."""
+"""Gravitational acceleration [m/s²]."""
 
 T = TypeVar("T")
 
@@ -33,8 +33,8 @@ class Case:
         summary: One line.
         presets: Configurations by name, one of them ``"default"``.
         simulate: Runs a configuration; raises `InputError` for an unusable configuration.
-        rehearsals: Returns short configurations that together compile and cache every kernel; none if the case needs
-            data.
+        rehearsals: Returns configurations of short runs that together compile and cache every kernel; an empty sequence
+            if the case needs data files.
     """
 
     name: str

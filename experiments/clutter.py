@@ -37,8 +37,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         bodies: Number of bodies in the run that is shown in full.
-        sizes: Numbers of bodies for the growth of a step's time; empty to leave it out.
-        sigmas: Slip parameters to try with `bodies` bodies; empty to leave it out.
+        sizes: Numbers of bodies for which the time of a step is measured; empty to leave this out.
+        sigmas: Slip parameters to try with `bodies` bodies; empty to leave this out.
         duration_s: Length of each run.
         step_s: Time step.
         seed: Seed of the shapes (ball or box) and orientations.
@@ -85,7 +85,7 @@ class Fall:
         solved: True if the solver met its tolerance.
         state: State at the end.
         problems: Contact problems of `Config.solver_steps` equally spaced steps, including the last.
-        condition: Condition of the Hessian at the end.
+        condition: Condition number of the Hessian at the end.
         resting_slip: Mean tangential speed, at the end, of the contacts that press between bodies that rest [m/s].
         rolling: Number of bodies that do not rest at the end.
     """
@@ -104,7 +104,7 @@ class Fall:
 
     @property
     def steady(self) -> slice:
-        """Return the second half."""
+        """Return the second half of the steps."""
         return slice(len(self.iterations) // 2, None)
 
 
@@ -151,7 +151,7 @@ def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = 
     assert solution is not None
     speed = np.linalg.norm(state.velocity[:, :3], axis=1) + RADIUS_M * np.linalg.norm(state.velocity[:, 3:], axis=1)
     moves = speed > AT_REST * _estimate(config, sigma)
-    # the world, -1, is the last and rests
+    # the world has index -1, the last, and rests
     rests = ~np.append(moves, False)[problem.tree].any(axis=1) & (solution.impulses[:, 0] > 0.0)
     return Fall(
         iterations=iterations,
@@ -201,7 +201,7 @@ def _mean_slip(solution: SparseSolution, which: Booleans) -> float:
 
 def run(config: Config, progress: Progress) -> Results:
     """Drop heaps with and without walls: one in full, then of growing size, then with other slip parameters."""
-    # loads the kernels, so that no timed step includes it
+    # loads the kernels, so that no timed step includes their loading
     simulate(msgspec.structs.replace(config, duration_s=2.0 * config.step_s), config.bodies, walls=True)
     falls = 2 + 2 * len(config.sizes) + 2 * len(config.sigmas)
     done = 0
@@ -265,7 +265,7 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
         Finding(
             f"iterations_{where}",
             iterations,
-            # the paper says "only about 3", which rounds anything below 3.5
+            # the paper says "only about 3", which may stand for anything below 3.5
             holds=iterations <= 1.5 * PAPER_ITERATIONS if walls else None,
             beside=walls,
         ),
@@ -282,7 +282,7 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
 
 
 def _of_figures(config: Config, main: Mapping[bool, Fall], slipped: Sequence[Fall]) -> list[Finding]:
-    """Return contacts with and without walls, two steps, iterations over the slip parameter: Figs. 10, 11, 15."""
+    """Return findings of Figs. 10, 11, 15: contacts by walls, iterations of two steps, iterations by slip parameter."""
     walled, bare = (float(main[where].contacts[-1]) for where in (True, False))
     findings = [Finding("contacts_open_over_walls", bare / walled if walled else None, agrees=bare > walled)]
     findings += [

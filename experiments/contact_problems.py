@@ -47,7 +47,7 @@ MODE_NODES: Final = 100_000
 """Quadratic programs that the search over contact modes may spend on up to `MODE_CONTACTS` contacts."""
 MODE_CONTACTS: Final = 14
 """Up to this many coupled contacts, the search decides nearly all problems. With more contacts it decides few, so its
-limit falls with the cube of their number, as the time of a quadratic program grows."""
+limit falls with the cube of their number: the time of a quadratic program grows as fast."""
 SO_FAR_EVERY: Final = 500
 """Number of problems after which ``so-far.json`` is written again, so that an interrupted run leaves its counts."""
 
@@ -58,8 +58,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         seed: Seed of the problems.
         problems: Number of problems; a quarter each of feet and boxes, forward and inverse.
-        most_contacts: Largest number of contacts; the numbers are spread evenly over the octaves up to it. Hostile
-            problems have at most six.
+        most_contacts: Largest number of contacts; numbers of contacts are log-uniform from 1 to this. Hostile problems
+            have at most six.
         hostile: True for badly scaled problems, solved by the models only.
     """
 
@@ -78,7 +78,7 @@ class JudgedModel:
         law: The contact law of the model.
         velocities: Returns G and r of the condition ``G v + r ≥ 0`` on velocities, for a certificate that no velocity
             is feasible; None if the model has another condition.
-        lcp: True if a problem without a certificate is searched over the modes of the Coulomb LCP.
+        lcp: True if the modes of the Coulomb LCP are searched for problems without a certificate.
         convex: True if a solution exists exactly when a feasible velocity exists.
     """
 
@@ -91,7 +91,7 @@ class JudgedModel:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one model's or solver's problems of one kind.
+    """Counts of the outcomes of one model or solver on problems of one kind.
 
     Attributes:
         problems: All problems.
@@ -340,8 +340,8 @@ def beyond_double(rows: Array, r: Array) -> bool:
     """True if rounding the impulses, or the matrix, to double precision moves LCP(r, ρρᵀ) by more than the tolerance.
 
     Rounding the impulse with the largest effect changes the velocity of the lightest row j by up to 2⁻⁵³ z_i |ρ_i|
-    |ρ_j|, to be compared with max |r|, the fastest row at zero impulse. Rounding an entry ρ_i·ρ_j of the matrix changes
-    it by as much.
+    |ρ_j|, to be compared with max |r|, the speed of the fastest row at zero impulse. Rounding an entry ρ_i·ρ_j of the
+    matrix changes that velocity by as much.
     """
     z = project(rows, r).z
     lengths = np.linalg.norm(rows, axis=1)
@@ -368,7 +368,8 @@ MODELS: Final = {
     "no slip": JudgedModel(solve=no_slip.solve, law="no_slip", velocities=None),
     "no slip, dual": JudgedModel(solve=dissipation.no_slip_qp, law="no_slip", velocities=None),
 }
-"""Models by name. The no-slip models hold rows to a physical rank tolerance and may report a solvable step unsolved."""
+"""Models by name. The no-slip models judge the rank of rows by a physical tolerance, and so may report a solvable step
+as unsolved."""
 
 OUTCOMES: Final = ("solved", "wrong", "not_finite", "repaired", "refused")
 
@@ -397,7 +398,7 @@ ENDS: Final = ("solved", "no_solution_proved", "beyond_double", "undecided", "mi
 
 
 def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:
-    """Draw the share of problems of each model and solver with each of `ends`, counted in the rows of `table`."""
+    """Draw, for each model and solver, the share of problems with each outcome in `ends`, from `table`."""
     names = list(dict.fromkeys(row["what"] for row in table))
     counts = np.array([[sum(row[end] for row in table if row["what"] == name) for end in ends] for name in names])
     shares = counts / counts.sum(axis=1, keepdims=True)

@@ -26,7 +26,7 @@ from idcontrol.experiments.case import GRAVITY
 from idcontrol.types import Array, Integers, State
 
 PERIOD: Final = 1.0 / 148.0
-"""Time between two rows [s], as stated: the record does not separate the scales of time and length."""
+"""Time between two rows [s], as the source states: the record cannot tell a scale of time from a scale of length."""
 
 SIGNS: Final = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
 """Corners of a cube of half width 1."""
@@ -116,8 +116,8 @@ class Toss:
 
     Attributes:
         number: Index of the toss in the file.
-        start: State there, fitted to the flight: configuration and velocity of a free-flyer at the cube's middle.
-        pose: Measured poses from there on, position and quaternion (x, y, z, w), shape (rows, 7).
+        start: State in that row, fitted to the flight: configuration and velocity of a free-flyer at the cube's middle.
+        pose: Measured poses from that row on, position and quaternion (x, y, z, w), shape (rows, 7).
         corners: Measured corners, shape (rows, 8, 3) [m].
     """
 
@@ -317,7 +317,7 @@ def impacts(tracks: Sequence[Track], cube: Cube) -> Impacts:
 
 
 def _motion(track: Track, cube: Cube, rows: slice, at: int) -> tuple[Array, Array, Array, Array]:
-    """Return the free motion through `rows`, at the time of row `at`.
+    """Return the free motion fitted to `rows`, at the time of row `at`.
 
     Returns:
         Mass centre [m] and its velocity [m/s], rotation vector from the measured orientation at `at` [rad] and angular

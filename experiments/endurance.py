@@ -27,7 +27,8 @@ ROBOT: Final = "go1"
 CONVEX: Final = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-qp-1", "id-coulomb-qp-raw", "id-sap", "id-constraint")
 """Controllers whose contact problems are convex."""
 GROWTH_MB: Final = 20.0
-"""Largest growth of the process after the first two walks; a leak of 1 kB in a step would be 100 MB in 1e5 steps."""
+"""Largest growth of the process's memory after the first two walks; a leak of 1 kB per step would be 100 MB in 1e5
+steps."""
 
 
 class EnduranceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +56,7 @@ class StepCount:
         solved: Steps that met every demand.
         repaired: Steps that relaxed some tracking.
         fallback: Steps without a usable solution.
-        failed: Steps that reported unusable input; the input is always usable.
+        failed: Steps that reported unusable input, which is an error, as all input is usable.
         unreported: Steps with status solved whose torques a limit had cut.
         beyond_limit: Steps with a torque beyond its limit.
         not_finite: Steps with a torque that was not finite.
@@ -97,7 +98,7 @@ def count(tau: Array, status: Array, clipped: Array, limit: Array) -> StepCount:
 
 
 def random_walk(controller: str, seed: int, walk_s: float) -> WalkConfig:
-    """Return a run with a new command each second, one push, and misjudged friction that changes by footstep."""
+    """Return a run with a new command each second, a push, and misjudged friction that changes with each step."""
     rng = np.random.default_rng(seed)
     pieces = []
     for t in range(int(np.ceil(walk_s))):

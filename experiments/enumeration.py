@@ -5,8 +5,8 @@ bases for n contacts. Branch and bound over contact modes (math.md, section 6.3)
 proves that no torque is closer. Both run on the same steps of a quadruped that stands and moves on one to four feet. On
 four feet brute force is left out: it would take minutes per step.
 
-Then the search runs on trots with `id-coulomb-smooth` at low friction, where several motions may solve a step: on every
-step with all feet on the ground, with the target and the budget of a control step.
+Then the search runs on trots with `id-coulomb-smooth` at low friction, where several motions may solve a step. It runs
+on every step with all feet on the ground, with the target and the budget that it has in the control loop.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.types import Array, Status
 
 BRUTE_FORCE_CASES: Final = {1: 200, 2: 200, 3: 3}
-"""Number of steps on which brute force runs, by the number of contacts; with three, each takes half a second."""
+"""Number of steps on which brute force runs, by the number of contacts; with three contacts, each step takes half a
+second."""
 GOAL_FLOORS: Final = 40.0
 """Goal for the median time of a proof, relative to the time of the rigid-body terms."""
 TROT_MU: Final = (0.05, 0.1, 0.2)
@@ -61,7 +62,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         robot: Name or path of a robot file with four feet.
         mu: Friction.
-        cases: Steps for each number of contacts; every second one keeps its feet still, the others may slide.
+        cases: Number of steps for each number of contacts; in every second step the feet keep still, in the others they
+            may slide.
         seed: Seed of the steps.
         trot_s: Length of each trot [s].
     """
@@ -85,8 +87,8 @@ class SearchedStep:
         proved: True if the search ended with a proof.
         improved: Relative amount by which the search came closer than its first program.
         brute_us: Time of brute force over bases; NaN if it did not run.
-        excess: Relative amount by which the closest basic solution is farther than the search's; NaN if brute force did
-            not run.
+        excess: Relative amount by which the closest basic solution is farther away than the solution of the search; NaN
+            if brute force did not run.
     """
 
     contacts: int
@@ -165,7 +167,7 @@ def drawing(steps: Sequence[SearchedStep]) -> Drawing:
 def nearest_problem(
     rng: np.random.Generator, feet: SphereContacts, home: Array, contacts: int, *, still: bool
 ) -> tuple[NearestProblem, Array, StepProblem]:
-    """Return a step on some feet, a solution, and as target the torque of a solution with redistributed forces.
+    """Return a step's search problem, a solution, and the step; the target is the torque of randomly changed forces.
 
     Args:
         rng: Source of pose, velocity, demand and touching feet.
@@ -246,7 +248,7 @@ def microseconds(call: Callable[[], object]) -> float:
 
 
 def searches_of(robot: str, mu: float, duration_s: float) -> Iterator[tuple[float, int, bool]]:
-    """Search the steps of a trot with all feet on the ground: processor time [us], programs, whether proved."""
+    """Search a trot's steps with all feet on the ground; yield processor time [us], programs, True if proved."""
     scene = WalkScene.of(WalkConfig(robot=robot, mu=mu, controller="id-coulomb-smooth"))
     setup = scene.controller_setup()
     again = InverseDynamics(schemes.COULOMB_SMOOTH, setup.system, setup.contacts, setup.acceleration_gains, setup.h)

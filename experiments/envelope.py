@@ -23,7 +23,7 @@ from idcontrol.sweeps.record import NOT_RUN, RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 CONTROLLERS = ("id-coulomb-qp", "id-noslip-qp", "id-sap", "pid")
-"""One controller for each kind of contact model, and `pid` without contact model."""
+"""One controller for each kind of contact model, and `pid`, which has none."""
 
 HALVINGS = 5
 """Bisections of a bracket: to 1/32 of its width."""
@@ -41,7 +41,7 @@ class Hardship(NamedTuple):
     Attributes:
         name: Name, with its unit.
         easy: Value at which the search begins.
-        hard: Value beyond every robot; less than `easy` if less is harder.
+        hard: Value that no robot survives; less than `easy` if less is harder.
         settings: Returns the settings of a run for a value.
         value: Returns the value of a run from its settings; None for a run of another hardship.
         geometric: True if the middle of a bracket is the geometric mean.
@@ -105,7 +105,7 @@ HARDSHIPS = (
 
 
 def _of(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> dict[float, bool | None]:
-    """Return for each value True if all its runs completed their task; None if a run is missing."""
+    """Map each value to True if all its runs completed their task, False if one failed, None if one is missing."""
     survival: dict[float, bool | None] = {}
     for o in outcomes:
         value = hardship.value(o)
@@ -150,7 +150,7 @@ def further(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """Tabulate the hardest value of each axis that each controller survives."""
+    """Tabulate the hardest value of each hardship that each controller survives."""
     controllers = _controllers(outcomes)
     rows = []
     for hardship in HARDSHIPS:

@@ -86,7 +86,7 @@ class Finding:
 def table(experiment: str) -> Mapping[str, Mapping[str, Any]]:
     """Return rows of ``paper/EXPERIMENT.toml``: findings by key or pattern, and sentences of ``figures`` by title.
 
-    The row of a pattern may have the paper's numbers as a table by key.
+    The row of a pattern may contain the paper's numbers as a table by key.
 
     An experiment without such a file has no rows.
     """
@@ -157,7 +157,7 @@ def save(
         began: ``time.perf_counter()`` at the run's beginning, for ``wall_s``.
 
     Raises:
-        InputError: Two findings have one key, or series differ in length.
+        InputError: Two findings have the same key, or series differ in length.
     """
     rows = dict(table(experiment))
     sentences, series = rows.pop("figures", {}), results.series

@@ -109,8 +109,8 @@ class Bed:
 
     Attributes:
         points: Points where the springs meet the cube's lower face, cube axes, shape (n, 3) [m].
-        stiffness: K of each [N/m].
-        damping: B of each [N s/m].
+        stiffness: Stiffness K of each spring [N/m].
+        damping: Damping B of each spring [N s/m].
         load: Downward force at ``side/2 (cos 10 t, sin 10 t, 1)`` in the cube's axes [N].
     """
 
@@ -274,7 +274,7 @@ class Integrated(NamedTuple):
     """Time of an integrator.
 
     Attributes:
-        wall_s: Wall time [s]; if it was stopped, extrapolated to the whole duration.
+        wall_s: Wall time [s]; of a stopped integrator, extrapolated to the whole duration.
         done: Share of the duration that was integrated, 0 to 1.
     """
 

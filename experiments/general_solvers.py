@@ -26,10 +26,10 @@ class Beside(NamedTuple):
         solver: Name of the solver.
         us: Time, without the setup of general solvers [us].
         iterations: Iterations.
-        momentum_error: Castro et al. 2022, eq. 24.
-        slackness: Castro et al. 2022, eq. 25.
+        momentum_error: Momentum error of Castro et al. 2022, eq. 24.
+        slackness: Complementarity error of Castro et al. 2022, eq. 25.
         distance: |Lᵀ(v - v')| / max(|Lᵀv'|, |Lᵀ(v' - v*)|), where v' are SAP's velocities, converged to rounding.
-        solved: True if it reports that it met its tolerance.
+        solved: True if the solver reports that it met its tolerance.
     """
 
     solver: str
@@ -164,7 +164,7 @@ def in_heaps(results: Heaps, bodies: int) -> list[Finding]:
 
 
 def in_a_grip(results: Mapping[str, Beside]) -> list[Finding]:
-    """Return findings about solvers that hold the bar, compared with Castro et al. 2022, section X-D."""
+    """Return findings about solvers on steps of the gripper, compared with Castro et al. 2022, section X-D."""
     findings = []
     for name in (GUROBI, GEODESIC):
         if name not in results:

@@ -47,9 +47,10 @@ NO_SLIP_MU = 100.0
 
 PRESETS = {
     "default": GraspConfig(),
-    # As in the original: fingers commanded to close, its gains, additional joint feedback, friction 100 for no slip,
-    # and contacts taken from the plant. By an oversight, the original's inverse dynamics applied a thousandth of the
-    # contact forces; applied in full, its demanded grip throws the box out of the hand (`planners.grip`).
+    # As in the original: fingers commanded to close, the original's gains, additional joint feedback, friction 100 for
+    # no slip, and contacts taken from the plant. By an oversight, the original's inverse dynamics applied a thousandth
+    # of the contact forces; if these are applied in full, the demanded grip throws the box out of the hand
+    # (`planners.grip`).
     "paper": GraspConfig(
         preset="paper",
         plant="coulomb-lcp",
@@ -233,7 +234,7 @@ def _force_errors(arrays: Mapping[str, Array], held: slice) -> dict[str, Any]:
 
 
 def _grip_while(arrays: Mapping[str, Array], held: slice) -> dict[str, float]:
-    """Return the share of the friction used, and for how long a fingertip was off the box: the causes of a drop."""
+    """Return the largest friction over normal force, and the share of ticks with a tip off the box: causes of drops."""
     force, normal = arrays["force"][held][1:], arrays["normal"][held][1:]  # the first row has no forces yet
     if not len(normal):
         return {"friction_used": 0.0, "tips_off": 0.0}
@@ -265,7 +266,7 @@ def _check(scene: GraspScene, swing: ArmSwing) -> list[Finding]:
 
 
 def _grip_torque(scene: GraspScene, tips: Fingertips, start: State, system: System) -> float:
-    """Return the largest finger torques of the planned grip, and of servos whose goals lie inside the box [N m]."""
+    """Return the largest finger torque of the grip together with servos whose goals lie inside the box [N m]."""
     system.update(start.q, start.v)
     contacts = tips.detect(np.inf)
     press = scene.config.grip_n * contacts.N[:, system.n_unactuated :].sum(axis=0)

@@ -133,7 +133,7 @@ def _score(outcome: RunOutcome | None, baseline: float | None) -> str | None:
 
 
 def _arms(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """Compare the arm's error under each controller with pid's, for friction without slip."""
+    """Compare the arm's error under each controller with the error under `pid`, if nothing can slip."""
     baseline = _at(outcomes, "pid", math.inf)
     error = None if baseline is None else baseline.metric("q_err_held_rad")
     aware = [o for o in outcomes if math.isinf(o.setting("mu")) and o.setting("controller") != "pid"]
@@ -151,7 +151,7 @@ def _arms(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
 
 
 def _curve(outcome: RunOutcome) -> tuple[Array, Array]:
-    """Return the time and mean error of the joints of the arm, in `FRAMES` means [s, rad]."""
+    """Return the time and mean error of the joints of the arm, as `FRAMES` averages [s, rad]."""
     arrays = load(outcome.folder).arrays
     t, error = arrays["t"], arrays["q_err_arm"]
     first = np.unique(np.linspace(0, len(t), min(FRAMES, len(t)), endpoint=False).astype(np.int64))

@@ -1,14 +1,14 @@
-"""A humanoid walks or sways: vertical forces on its feet, from the motion alone, beside measured forces.
+"""A humanoid walks or sways: vertical forces on its feet, predicted from the motion alone, against measured forces.
 
 Inverse dynamics of the motion gives the wrench of the ground (six numbers), which the two soles share. A single foot on
-the ground carries the whole wrench. With two, the split is indeterminate: each sole is a patch of four corners, and the
-smallest corner forces that make the wrench are chosen, with corners above the floor weighted down.
+the ground carries the whole wrench. With two feet the split is indeterminate: each sole is a patch of four corners, and
+the smallest corner forces that produce the wrench are chosen, with corners above the floor weighted down.
 
 The log was published by Ramadoss et al. 2021
 (github.com/ami-iit/paper_ramadoss_2021_icra_proprioceptive-base-estimator, matlab/resources, BSD 3-clause). It is in a
 file ``icub_walk.npz``, with the robot's ``icub.urdf`` in the same folder.
-The sway is that of Ramadoss et al. 2022 (github.com/ami-iit/paper_ramadoss-2022-iros-humanoid-base-estimation, BSD
-3-clause), in ``icub_sway.npz``.
+The log of the sway is from Ramadoss et al. 2022 (github.com/ami-iit/paper_ramadoss-2022-iros-humanoid-base-estimation,
+BSD 3-clause), in ``icub_sway.npz``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FASTEST_M_S = 2.0
 """Largest speed of the base between two rows [m/s]. A faster base is a fault of the motion capture, followed by a
 freeze."""
 BEFORE_ROWS, AFTER_ROWS = 8, 32
-"""Rows before and after such a jump that are interpolated linearly."""
+"""Rows before and after a jump of the motion capture that are interpolated linearly."""
 
 ALIGN_HZ = 8.0
 """Cut-off of the smoothing of both total forces, for the delay between them [Hz]."""
@@ -45,7 +45,7 @@ LONGEST_DELAY = 10
 """Longest delay in the search [rows]."""
 
 WEIGHED_ROWS = 50
-"""Rows of standing at the beginning that locate the mass centre."""
+"""Number of rows at the beginning, while the robot stands, that locate the mass centre."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,7 +78,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 SWAY = Config(period_s=0.01005, floor_m=-0.0117, floor_slope=0.0, sole_noise_m=2e-3)
-"""Both soles stay on the floor; the motion capture has them 2 mm apart in height."""
+"""Both soles stay on the floor; the motion capture measures a difference of 2 mm in height."""
 MISSING = (
     "icub-forces needs icub_walk.npz with icub.urdf beside it, the walk of github.com/ami-iit/"
     "paper_ramadoss_2021_icra_proprioceptive-base-estimator (matlab/resources) in one file: joint_names, q, "
@@ -189,7 +189,7 @@ def sole_corners(system: System, q: Array, sole: tuple[float, float, float, floa
 
 
 def share(wrench: Array, corners: Array, weight: Array, ridge: float) -> Array:
-    """Return the vertical forces of the two feet: the smallest corner forces that make a wrench.
+    """Return the vertical forces of the two feet: the sums of the smallest corner forces that produce a wrench.
 
     The corners push, and those with a small weight push less. If the centre of pressure leaves the soles, the total
     force is kept and the moment deviates.
@@ -204,7 +204,7 @@ def share(wrench: Array, corners: Array, weight: Array, ridge: float) -> Array:
         Shape (2,) [N].
     """
     place = corners.reshape(-1, 3)
-    middle, lever = place[:, :2].mean(axis=0), 0.1  # [m], makes moments of forces
+    middle, lever = place[:, :2].mean(axis=0), 0.1  # [m]: moments are divided by the lever, which makes them forces
     rows = np.vstack((np.ones(8), ((place[:, :2] - middle) / lever).T, np.diag(ridge / np.sqrt(weight.ravel()))))
     moments = (np.array([-wrench[4], wrench[3]]) - middle * wrench[2]) / lever
     force = nnls(rows, np.concatenate(([wrench[2]], moments, np.zeros(8))))[0]
@@ -224,7 +224,8 @@ def across(wrench: Array, corners: Array) -> tuple[Array, Array]:
     """Return the place of the centre of pressure on the line between the middles of the soles.
 
     Returns:
-        Its share of the way from the right sole to the left one, and the length of the way [m], shape (rows,) each.
+        The place as a share of the distance from the right sole to the left one, and this distance [m], shape (rows,)
+        each.
     """
     left, right = (corners[:, foot, :, :2].mean(axis=1) for foot in (0, 1))
     pressure = np.column_stack((-wrench[:, 4], wrench[:, 3])) / wrench[:, 2:3]
@@ -240,9 +241,9 @@ def naive(wrench: Array, corners: Array) -> Array:
 
 
 def lateral(wrench: Array, corners: Array, measured: Array) -> dict[str, float]:
-    """Compare the lateral centre of pressure with the one of soles that are loaded in their middles.
+    """Compare the lateral centre of pressure with the centre of pressure of soles that are loaded at their middles.
 
-    The soles may be loaded off their middles, by half of their width at most: this much the motion leaves open.
+    The true load of a sole may act up to half its width away from the middle; the motion does not determine where.
 
     Returns:
         Correlation `cop_r`; `cop_share`, the part of the motion of the centre of pressure for which the measured split
@@ -256,7 +257,7 @@ def lateral(wrench: Array, corners: Array, measured: Array) -> dict[str, float]:
 
 
 def delay(total: Array, measured: Array, period: float) -> int:
-    """Return the delay of the measured total force after the predicted total force [rows]."""
+    """Return the delay of the measured total force relative to the predicted total force [rows]."""
     seen = smooth(measured, ALIGN_HZ, period)
     end = len(total) - LONGEST_DELAY
     agrees = [np.corrcoef(total[:end], seen[k : k + end])[0, 1] for k in range(LONGEST_DELAY + 1)]
@@ -264,7 +265,7 @@ def delay(total: Array, measured: Array, period: float) -> int:
 
 
 def late(forces: Array, rows: int) -> Array:
-    """Delay forces by some rows; the first row is held."""
+    """Delay forces by `rows` rows; the first row is repeated at the beginning."""
     return forces[np.maximum(np.arange(len(forces)) - rows, 0)]
 
 
@@ -284,7 +285,7 @@ def weighed(wrench: Array, corners: Array, measured: Array) -> Array:
 
 
 def agreement(predicted: Array, measured: Array) -> dict[str, Any]:
-    """Return correlation and error of both feet, and their worse values `r` and `rms_n`."""
+    """Return correlation and error of both feet, and the values of the worse foot, `r` and `rms_n`."""
     r = [float(np.corrcoef(predicted[:, foot], measured[:, foot])[0, 1]) for foot in (0, 1)]
     rms = np.sqrt(np.mean((predicted - measured) ** 2, axis=0)).tolist()
     return {"r": min(r), "rms_n": max(rms), "r_feet": r, "rms_feet_n": rms}

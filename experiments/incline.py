@@ -192,7 +192,7 @@ def _key(what: str, name: str, mu: float | None = None) -> str:
 
 
 def closed_form(config: Config, model: RampModel, mu: float | None) -> float:
-    """Return the slide in `duration_s` [m]: ``½ g (sin α - μ cos α) t²``, 0 if the box sticks; or under drag."""
+    """Return the distance in `duration_s` [m], under drag or ``½ g (sin α - μ cos α) t²``; 0 if the box sticks."""
     slope, t = np.deg2rad(config.slope_deg), config.duration_s
     if model.friction == "drag":
         decay = config.mass_kg / (4.0 * config.drag_n_s_m)
@@ -269,7 +269,7 @@ def _thrown(config: Config) -> Finding:
 
 
 def _ratio(slides: Mapping[str, Array]) -> Finding:
-    """Return the ratio of distances at half the friction, by the paper's model."""
+    """Return the distance at μ = 0.125 divided by the distance at μ = 0.25, by the paper's model."""
     longer, shorter = (float(slides[_key("slide", "constraint", mu) + "_m"][-1]) for mu in (0.125, 0.25))
     return Finding("slide_ratio_constraint", longer / shorter)
 

@@ -48,7 +48,8 @@ LIFTED_M, AWAY_M = 0.05, 0.1
 """The jar is lifted if its foot is this high, and open if its lid is this far from its seat [m]."""
 
 SEATED_M, BACK_M, UPRIGHT_RAD = 2e-3, 0.02, np.radians(2.0)
-"""Largest distance of a closed lid from its seat [m], and of the jar from its first place [m]; its largest tilt."""
+"""Largest distance of a closed lid from its seat [m], and of the jar from its first place [m]; largest tilt of the jar
+[rad]."""
 
 EVERY = 4
 """Number of steps per row of the record."""
@@ -140,7 +141,7 @@ class Watch:
 
 
 def complementarity_error(problem: SparseProblem, solution: SparseSolution, parameters: sap.Parameters) -> float:
-    """``mean |g·γ| / ℓ_p``, with ``g = v_c - v̂ + R γ`` (Castro et al. 2022, eq. 25)."""
+    """Return ``mean |g·γ| / ℓ_p``, with ``g = v_c - v̂ + R γ`` (Castro et al. 2022, eq. 25)."""
     n, away = len(problem.gap), solution.v_plus - problem.v_star
     inverse = np.linalg.inv(problem.M)
     W = np.zeros((n, 3, 3))
@@ -165,7 +166,7 @@ def run(config: Config, progress: Progress) -> Results:
     if config.keyframes > len(KEYFRAMES):
         raise InputError(f"keyframes={config.keyframes}: there are only {len(KEYFRAMES)}; give a smaller number")
     parameters = sap.Parameters(sigma=config.sigma, beta=config.beta, tolerance=config.tolerance)
-    # loads the kernels, so that no timed step includes it
+    # loads the kernels, so that no timed step includes their loading
     _scene(config, parameters).step(1.0, (False, False))
     scene = _scene(config, parameters)
     watch = Watch(scene, [bones(arm.system) for arm in scene.arms])

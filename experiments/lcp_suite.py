@@ -56,9 +56,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         seed: Seed of the problems.
-        sizes: Sizes of the LCPs, a selection of the paper's.
-        repeat: Number of data sets, as a multiple of the paper's.
-        starts: Covering vectors that Lemke's method may try.
+        sizes: Sizes of the LCPs, a selection of the sizes in the paper.
+        repeat: Number of data sets, as a multiple of the number in the paper.
+        starts: Number of covering vectors that Lemke's method may try.
         max_nodes: Largest number of linear programs to decide a data set that no method solves.
     """
 
@@ -143,7 +143,7 @@ experiment = Case(
 
 
 def data_sets(rng: np.random.Generator, size: int, count: int) -> list[tuple[PyramidLcp, float, int]]:
-    """Return problems of one size, each at several μ: the LCP, μ, and how many contacts slide.
+    """Return problems of one size, each at several μ, as tuples of LCP, μ, and number of sliding contacts.
 
     A rolling contact has five variables, a sliding contact has one: size 2 means two sliding contacts.
     """
@@ -221,7 +221,7 @@ def by_lemke(lcp: PyramidLcp, starts: int, rng: np.random.Generator) -> Attempt:
 def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
     """Apply Principal Pivoting I (Zapolsky & Drumwright 2017, Algorithm 2) to any square matrix.
 
-    The method is meant for P-matrices. The method gives up at a singular block or an earlier basis.
+    The method is meant for P-matrices. It gives up at a singular block, or when a basis recurs.
     """
     n = lcp.r.size
     Q, r = lcp.scale[:, None] * lcp.Q * lcp.scale, lcp.scale * lcp.r
@@ -305,7 +305,7 @@ def table_row(paper: dict[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def shares(attempts: Sequence[Attempt], solvable: int) -> dict[str, float | None]:
-    """Return the share solved of all, share solved of those that have a solution, mean iterations of the solved."""
+    """Return the shares solved (of all sets, of sets with a solution) and the mean iterations of the solved sets."""
     solved = [a for a in attempts if a.solved]
     return {
         "solved": share([a.solved for a in attempts], len(attempts)),
@@ -315,12 +315,12 @@ def shares(attempts: Sequence[Attempt], solvable: int) -> dict[str, float | None
 
 
 def share(yes: Sequence[bool], of: int) -> float | None:
-    """Return the share of true values; None if there are none to count."""
+    """Return the number of true values divided by `of`; None if `of` is 0."""
     return sum(yes) / of if of else None
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Return the mean; None of an empty list."""
+    """Return the mean; None for an empty list."""
     return float(np.mean(values)) if values else None
 
 

@@ -1,4 +1,4 @@
-"""Contact problems through every solver that is installed, each answer checked by one judge (``idcontrol league``).
+"""Contact problems solved by every installed solver; one judge checks all answers (``idcontrol league``).
 
 The problems come from recorded trots and grasps, random steps of machines and boxes, hostile steps
 (`idcontrol.problems.steps`), and the user's sets (``--set 'data=["FOLDER"]'``). All have Coulomb friction with a
@@ -25,7 +25,7 @@ from idcontrol.problems.steps import hostile_step, numbered_step
 from idcontrol.types import Array
 
 SOLVED: Final = 1e-8
-"""An answer with at most this violation solves a problem, in the judge's unit."""
+"""Largest violation of an answer that solves a problem, in the judge's unit."""
 FALSE: Final = 1e-6
 """An answer called solved with a larger violation is a false success; between `SOLVED` and this it is loose."""
 MOST_CONTACTS: Final = 16
@@ -65,7 +65,7 @@ def problems(config: Config) -> list[FrictionProblem]:
     """Return all problems of a league.
 
     Raises:
-        InputError: `data` has none.
+        InputError: `data` contains no problems.
     """
     collection = read([RECORDED, *config.data])
     random = (numbered_step(number, seed=config.seed, most_contacts=MOST_CONTACTS) for number in itertools.count())
@@ -85,7 +85,7 @@ def solvers(config: Config) -> list[Solver]:
 
     Raises:
         UnknownName: A file or module does not define a solver.
-        InputError: One cannot be imported.
+        InputError: A solver cannot be imported.
     """
     return [*entered(), *(Solver(place, plain(at(KIND, place))) for place in config.solvers)]
 
@@ -94,7 +94,8 @@ def run(config: Config, progress: Progress) -> Results:
     """Solve every problem by every solver, and judge the answers.
 
     Raises:
-        UnknownName: A user's solver does not exist. InputError: A user's set or solver cannot be read.
+        UnknownName: A user's solver does not exist.
+        InputError: A user's set or solver cannot be read.
     """
     field, field_problems = solvers(config), problems(config)
     missed = np.full((len(field), len(field_problems)), np.nan)  # NaN if the solver claims no solution

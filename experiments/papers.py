@@ -1,8 +1,9 @@
 """The tables and figures of the papers, and how many of their numbers agree with recorded runs.
 
 ``python -m idcontrol.experiments.papers [VERDICTS.json] RUN_DIR...`` reads runs and comparisons and prints the verdicts
-as one JSON object, the source of the page `verdicts.md`. With the file of earlier verdicts, those that no run judges
-again are kept. Without folders it makes the runs first, in ``runs/papers``, except for folders that exist.
+as one JSON object, the source of the page `verdicts.md`. If a file of earlier verdicts is given, verdicts that no run
+judges again are kept. Without run folders it first makes the runs, in ``runs/papers``; runs that exist there are not
+repeated.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def newest(everything: Iterable[Judged]) -> list[Judged]:
 
 
 def conduct(out: Path) -> Iterator[Path]:
-    """Run the command of each place without a folder, in a separate folder; yield the folders."""
+    """Run each command in its own folder below `out`, unless it has been run there; yield all folders."""
     commands = dict.fromkeys(command for place in PLACES for command in place.command.split("; ") if command)
     for command in commands:
         _, action, experiment, *options = shlex.split(command)

@@ -142,7 +142,8 @@ def _of_one(config: Config, h: float, swing: Swing) -> list[Finding]:
         Finding(
             f"energy_error_h_{h:g}_j",
             lost,
-            # first order: the relative energy error of a step is its rotation; the energy of the fall is g times length
+            # first order: the relative energy error equals the rotation in a step; the energy of the fall is m g times
+            # length
             holds=bool(lost <= 5.0 * h / np.sqrt(config.length_m / GRAVITY) * fall),
         ),
     ]

@@ -115,7 +115,7 @@ def bounce(config: Config, h: float) -> Bounce:
 
 @njit(cache=True, inner=True)
 def limit_impulse(angle: float, speed: float, h: float, inertia: float, K: float, B: float) -> float:
-    """Return Λ of the one-constraint LCP (math.md, section 11.2) for θ ≥ 0; `speed` is the speed without it.
+    """Return Λ of the one-constraint LCP (math.md, section 11.2) for θ ≥ 0; `speed` is the speed without Λ.
 
     `idcontrol.models.constraint.solve` computes the same for one row; this version is fast enough for 10⁸ steps.
     """
@@ -155,7 +155,7 @@ def quarter_swing(config: Config) -> float:
 def elastic_limit(config: Config, h: float) -> float:
     """Return implicit Euler's restitution for small h ω: each of π/(hω) steps scales the swing by 1/√(1 + h²ω²).
 
-    With damping B it is less; the paper's case has none.
+    Damping B makes the restitution smaller; the paper's case has no damping.
     """
     omega = np.sqrt(config.stiffness_nm_rad / (config.mass_kg * config.length_m**2))
     return float((1.0 + (h * omega) ** 2) ** (-0.5 * np.pi / np.arctan(h * omega)))
@@ -165,7 +165,7 @@ def _of_one(config: Config, h: float, one: Bounce) -> list[Finding]:
     omega = np.sqrt(config.stiffness_nm_rad / (config.mass_kg * config.length_m**2))
     expected = elastic_limit(config, h)
     undamped = config.damping_nm_s_rad == 0.0
-    # contact may begin anywhere within a step, so its π/arctan(hω) steps are one more or less
+    # contact may begin anywhere within a step, so it may last one step more or less than π/arctan(hω) steps
     factor = np.sqrt(1.0 + (h * omega) ** 2)
     holds = expected / factor**2 <= one.restitution <= min(1.0 + 1e-9, expected * factor**2)
     meets = quarter_swing(config)

@@ -102,7 +102,7 @@ derives why the share differs here. The text calls the first share "nearly 28%",
 
 
 def _seconds(outcomes: Sequence[RunOutcome]) -> dict[str, float]:
-    """Return the processor time of each recorded walk, scaled from the time it lasted to `TIMED_S` [s]."""
+    """Return the processor time of each recorded walk, scaled to a walk of `TIMED_S` [s]."""
     seconds = {}
     for o in outcomes:
         name = next(name for name, (_, _, settings) in WALKS.items() if o.setting("plant") == settings["plant"])

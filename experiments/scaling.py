@@ -60,7 +60,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         robot: Robot of the walk that provides the problems.
         contacts: Numbers of contacts, tried in turn; a robot's feet are copied, as in the paper.
         schemes: Controllers whose inverse dynamics is timed; empty means all.
-        samples: Number of timed calls for each; the paper timed 50.
+        samples: Number of timed calls for each scheme and number of contacts; the paper timed 50.
         budget_s: Maximum time for each scheme and number of contacts.
         slowest_us: A scheme slower than this is not tried with more contacts.
     """
@@ -74,7 +74,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Time each scheme at each number of contacts, alternating with the floor, the rigid-body terms.
+    """Time each scheme at each number of contacts, alternating with the rigid-body terms (the floor).
 
     Raises:
         InputError: A scheme is unknown, or there is no number of contacts.
@@ -144,7 +144,7 @@ def _medians(config: Config, name: str, steps: Sequence[WalkStep], below: Job) -
 
 
 def growth(contacts: Sequence[int], medians: Array) -> float | None:
-    """Return the exponent of the median in the number of contacts, from `MANY` on; None for fewer than two numbers."""
+    """Return the exponent with which the median grows with the contacts, from `MANY` on; None below two numbers."""
     n = np.asarray(contacts, dtype=np.float64)
     used = (n >= MANY) & np.isfinite(medians)
     return exponent(n[used], medians[used]) if used.sum() > 1 else None

@@ -1,9 +1,9 @@
 """A gripper with soft pads lets a bar pitch by loosening its grip (Castro et al. 2022, section X-D).
 
 The pads are elastic foundations on a rigid back, bulging by ``r²/2R``. A cell of area A at the depth d presses with
-``A g d``, g the pressure gradient: a compliant point contact at its middle, of stiffness ``A g`` (their reference 40, a
-discrete pressure field). Closed forms of a round patch under the force N, of radius a and depth d₀, with the friction
-torque M:
+``A g d``, g the pressure gradient: a compliant point contact at its middle, of stiffness ``A g`` (reference 40 of that
+paper, a discrete pressure field). Closed forms of a round patch under the force N, of radius a and depth d₀, with the
+friction torque M:
 
     N = π g R d₀²,   a = √(2 R d₀),   M = (8/15) μ N a   for each pad
 """
@@ -79,7 +79,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def grip_force(config: Config, t: float) -> float:
-    """Commanded grip force at the time `t` [N]."""
+    """Return the commanded grip force at the time `t` [N]."""
     return config.firm_n if t % config.period_s < config.duty * config.period_s else config.loose_n
 
 
@@ -95,14 +95,14 @@ def friction_torque(config: Config, force: float) -> float:
 
 
 class Gripper:
-    """A bar between two pads, each on a finger that slides along y: eight velocities, as the paper's.
+    """A bar between two pads, each on a finger that slides along y: eight velocities, as in the paper.
 
     Attributes:
         system: The bar (a free body) and both fingers.
         q: Configuration, Pinocchio's layout.
         v: Velocity, Pinocchio's layout.
         momentum_error: Momentum error of the last step.
-        iterations: Newton steps of the last step, from its velocity at the beginning.
+        iterations: Number of Newton steps in the last step, starting from the velocity before it.
         solved: True if all steps were solved.
         pressing: Number of contacts that pressed in the last step.
         creep: Largest tangential speed of contacts that pressed in the last step [m/s].
@@ -141,7 +141,7 @@ class Gripper:
     def step(self, force: float, torque: float = 0.0, gravity: float = GRAVITY) -> None:
         """Take a step under the grip `force` [N] and an outer `torque` on the bar about the pads' axis [N m].
 
-        Each finger is a motor that drives towards the other, far beyond the bar, so that its effort limit is its force.
+        Each finger is a motor with a goal far beyond the bar, so that it always presses with its effort limit.
         """
         system, h = self.system, self.config.step_s
         system.model.gravity.linear = np.array([0.0, 0.0, -gravity])
@@ -184,7 +184,7 @@ class Gripper:
             local = (cells - centre) @ R
             gap = side * local[:, 1] - 0.5 * config.bar_m[1]
             inside = (np.abs(local[:, [0, 2]]) <= 0.5 * np.array(config.bar_m)[[0, 2]]).all(axis=1) & (gap < 1e-3)
-            # the normal pushes the bar: into it, from the pad
+            # the normal points from the pad into the bar, which it pushes
             axes = np.array([-side * R[:, 1], R[:, 0], -side * np.cross(R[:, 1], R[:, 0])])
             parts.append((np.flatnonzero(inside), cells[inside], gap[inside], axes, system.frame_joint[finger]))
         count = [len(part[0]) for part in parts]
@@ -226,7 +226,7 @@ def _machine(config: Config) -> System:
 
 
 class GripHistory(NamedTuple):
-    """One square wave, step by step; arrays of shape (steps,), in the units of `UNITS`."""
+    """The run under the square wave, step by step; arrays of shape (steps,), in the units of `UNITS`."""
 
     t: Array
     force: Array
@@ -243,7 +243,7 @@ UNITS = {"t": "s", "force": "N", "pitch": "rad", "creep": "m/s", "step_us": "us"
 
 
 def simulate(config: Config, progress: Progress = lambda share: None) -> tuple[GripHistory, bool, list[SparseProblem]]:
-    """Return the square wave, True if every step was solved, and `Config.solver_steps` problems."""
+    """Return the run under the square wave, True if every step was solved, and `Config.solver_steps` problems."""
     gripper = Gripper(config)
     steps = round(config.periods * config.period_s / config.step_s)
     rows = np.empty((len(GripHistory._fields), steps))
@@ -346,7 +346,7 @@ def _sizes(config: Config, history: GripHistory) -> list[Finding]:
 
 
 def _motion(config: Config, history: GripHistory) -> list[Finding]:
-    """Return how far the bar pitches, and check that it does not while it is held firmly."""
+    """Return how far the bar pitches, and check that it does not pitch while it is held firmly."""
     firm = _late(config, history, firm=True)
     rate = np.abs(np.gradient(history.pitch, history.t))
     bound = SIGMA * config.friction * GRAVITY * config.step_s
@@ -363,7 +363,7 @@ def _motion(config: Config, history: GripHistory) -> list[Finding]:
         Finding(
             "pitch_first_slip_rad",
             float(moved[: round((1.0 - config.duty) * config.period_s / config.step_s)][-1]),
-            # it must slip exactly if friction cannot hold the torque of the weight
+            # it must slip if, and only if, friction cannot hold the torque of the weight
             holds=bool((moved[-1] - moved[0] > 0.1) == (ratio < 1.0)),
         )
     )

@@ -37,7 +37,7 @@ class Torques(NamedTuple):
         t: Time, shape (rows,) [s].
         tau: Torques, shape (rows, a) [N m].
         rate: Changes until the next row, shape (rows - 1, a) [N m/s].
-        largest: Largest |rate| of each joint, without `BEFORE_FALL_S`, shape (a,) [N m/s].
+        largest: Largest |rate| of each joint, without the time `BEFORE_FALL_S` before a fall, shape (a,) [N m/s].
         limit: Torque limits, NaN for no limit, shape (a,) [N m].
         bend: Root mean square of the second difference [N m/s²].
         joints: Names of the joints.
@@ -59,7 +59,7 @@ def torques_in(folder: Path, fell_at: float | None) -> Torques:
     """Read the torques recorded in `folder`; `fell_at` is the time of a fall [s], None for no fall."""
     run = load(folder)
     layout = run.layout
-    assert layout is not None  # a walk
+    assert layout is not None  # every walk has one
     t, tau = run.arrays["t"], run.arrays["tau"]
     rate = np.diff(tau, axis=0) / layout.period_s
     counted = np.ones(len(rate), dtype=bool) if fell_at is None else t[:-1] < fell_at - BEFORE_FALL_S

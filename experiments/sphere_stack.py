@@ -67,7 +67,7 @@ class Stack:
         drift: Largest horizontal distance of a sphere from the axis at the end [m].
         speed: Largest speed at the end [m/s].
         ground_force: Force of the ground at the end, in weights of the column.
-        sunk: How much lower than a column of rigid spheres the top is [m].
+        sunk: Distance by which the top is lower than the top of a column of rigid spheres [m].
         height: Height of the topmost centre after each step, shape (steps,) [m].
         solved: True if every step was solved.
     """
@@ -128,8 +128,8 @@ def simulate(config: Config, name: str, spheres: int) -> Stack:
 def depth(config: Config, name: str, spheres: int) -> float:
     """Return the sum of the contact depths of a column at rest, by the law of the model [m].
 
-    Springs ``K = E r / 2`` compress by load / K. SAP's contacts are as soft as Castro et al. 2022, eq. 21, makes
-    near-rigid ones: at rest ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``.
+    Springs ``K = E r / 2`` compress by load / K. SAP's contacts are as soft as near-rigid contacts are in Castro et al.
+    2022, eq. 21: at rest ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``.
     """
     r, h = config.radius_m, config.step_s
     mass = 4.0 / 3.0 * np.pi * r**3 * config.density_kg_m3
@@ -154,7 +154,7 @@ def run(config: Config, progress: Progress) -> Results:
     total, done = sum(sum(each) for each in sizes.values()), 0
     stacks: dict[str, list[Stack]] = {}
     for name, each in sizes.items():
-        # loads the kernels, so that no timed step includes it
+        # loads the kernels, so that no timed step includes their loading
         simulate(msgspec.structs.replace(config, steps=5), name, 2)
         stacks[name] = []
         for spheres in each:

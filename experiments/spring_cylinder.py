@@ -36,8 +36,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         stiffness_n_m: Stiffness of the contact, all points together.
         dissipation_s: τ_d of the contact.
         friction: Friction coefficient of the ground, in the cases with friction.
-        contacts: Number of points on the line of contact. The friction of each point is regularized separately, so n
-            points slip 1/n as much.
+        contacts: Number of points on the line of contact. The friction of each point is regularized separately, so with
+            n points the slip is 1/n of the slip of one.
         step_s: Time step of the runs that measure energy.
         duration_s: Length of the runs that measure energy or the order.
         long_s: Length of the run that measures the loss of energy; 0 leaves it out.

@@ -2,8 +2,8 @@
 
 The robot is at rest on point feet; the demanded acceleration is zero, or lifts a foot. idcontrol and TSID choose
 torques and forces together. MuJoCo's ``mj_inverse`` and Pinocchio's ``contactInverseDynamics`` compute the forces from
-the deformation of a soft ground, so they start from a robot at rest in it. The same code then checks every answer
-against rigid contact with Coulomb friction.
+the deformation of a soft ground, so they start from a robot at rest in that ground. The same code then checks every
+answer against rigid contact with Coulomb friction.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PUSH: Final = 0.95
 SLIPPERY: Final = 0.2
 """True friction coefficient in the situation in which it is less than assumed."""
 WEAK_PUSH: Final = 0.3
-"""Horizontal push in that situation, as a share of the weight: it needs friction of 0.3."""
+"""Horizontal push in the situation with `SLIPPERY` ground, as a share of the weight: it needs friction of 0.3."""
 SLOPE: Final = np.deg2rad(10.0)
 NEWTON: Final = 10
 """Newton steps that bring the feet onto the ground; four are enough."""
@@ -87,7 +87,7 @@ class Situation(NamedTuple):
         q: Configuration, shape (nq,); the trunk is level.
         a: Demanded accelerations, Pinocchio's layout, shape (nv,).
         normal: Normal of the ground, which passes through all feet, shape (3,).
-        gravity: Gravity, and a push that acts on every body like it, shape (3,) [m/s²].
+        gravity: Gravity, including a push that acts on every body as gravity does, shape (3,) [m/s²].
         mu: Assumed and true friction.
         stance: Feet in planned stance, shape (4,).
     """
@@ -107,7 +107,7 @@ class Answer(NamedTuple):
     Attributes:
         tau: Joint torques, shape (12,) [N m].
         forces: Forces of the ground on the feet, world axes, shape (4, 3) [N].
-        a: Accelerations that it expects from its torques and forces, shape (nv,).
+        a: Accelerations that the package expects from its torques and forces, shape (nv,).
         seconds: Median time of a call.
     """
 
@@ -125,7 +125,7 @@ class Machine:
 
         Raises:
             UnknownName: The robot does not exist.
-            InputError: The robot has not four legs of three joints.
+            InputError: The robot does not have four legs of three joints.
         """
         self.robot = robots.load(name)
         self.system = self.robot.system()
@@ -155,7 +155,7 @@ class Machine:
         return q
 
     def look(self, q: Array) -> tuple[Array, Array]:
-        """Return Jacobian, world axes, shape (12, nv), and positions, shape (4, 3) [m], of the feet."""
+        """Return the feet's Jacobian, world axes, shape (12, nv), and the feet's positions, shape (4, 3) [m]."""
         pin.computeJointJacobians(self.model, self.data, q)
         pin.updateFramePlacements(self.model, self.data)
         frames = [self.model.getFrameId(foot) for foot in self.feet]
@@ -174,7 +174,7 @@ class Machine:
 
 
 def situations(machine: Machine) -> list[Situation]:
-    """Return the five questions."""
+    """Return the five situations."""
     level, tilted = machine.at_rest(), machine.at_rest(SLOPE)
     none = np.zeros(machine.model.nv)
     down, all_feet = -GRAVITY * UP, np.ones(4, dtype=np.bool_)
@@ -334,8 +334,8 @@ def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, 
     Returns:
         ``wrench``: missing wrench on the trunk, which the answer assumes and no force supplies, largest entry [N, N m];
         ``friction``: largest |f_T| / (μ f_N) of a foot, with the assumed μ; ``trunk``: error of the trunk's linear
-        acceleration [m/s²]; ``slip``: fastest slip of a planned stance foot after a period, over the period [m/s²];
-        ``torque``: mean |τ| [N m]; ``us``: time of a call.
+        acceleration [m/s²]; ``slip``: fastest slip of a planned stance foot after a period, divided by the period
+        [m/s²]; ``torque``: mean |τ| [N m]; ``us``: time of a call.
     """
     M, g, J = machine.terms(situation)
     torque = np.concatenate((np.zeros(6), answer.tau))
@@ -392,7 +392,7 @@ def run(config: Config, progress: Progress) -> Results:
 
     Raises:
         UnknownName: The robot does not exist.
-        InputError: The robot has not four legs of three joints, or TSID's interpreter returns no answers.
+        InputError: The robot does not have four legs of three joints, or TSID's interpreter returns no answers.
     """
     machine = Machine(config.robot)
     asked = situations(machine)

@@ -1,6 +1,7 @@
 """Studies beyond the papers: the cost of a wrong contact model, of wrong parameters, and of each missing correction.
 
-Each is a named comparison, ``idcontrol compare trot --study NAME``, with the figures of any comparison.
+Each study is a named comparison, ``idcontrol compare trot --study NAME``, and has the figures that every comparison
+has.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DURATION_S = 10.0
 """Length of a run [s]: it includes two turns in place, during which most falls happen. A study has dozens of runs."""
 
 ROBUST = ("id-coulomb-qp", "id-coulomb-lcp", "id-noslip-lcp", "id-sap", "pid")
-"""Controllers in the comparison of robustness: one for each kind of contact model, and `pid` without contact model."""
+"""Controllers in the comparison of robustness: one for each kind of contact model, and `pid`, which has none."""
 
 MODELS = (
     "id-coulomb-lcp",
@@ -74,8 +75,8 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
 }
 """Corrections of the paper that the study removes one at a time, and the settings that remove them.
 
-The tolerance of dependent rows is left out: it is a constant of compiled kernels, and our 1e-4 (math.md, section 14) is
-close to the original's of 2015, the fourth root of the rounding unit, 1.2e-4.
+The tolerance of dependent rows is not varied: it is a constant of compiled kernels, and our value, 1e-4 (math.md,
+section 14), is close to the value in the original program of 2015, 1.2e-4 (the fourth root of the rounding unit).
 """
 
 
@@ -94,7 +95,7 @@ def named(outcome: RunOutcome, settings: Mapping[str, Mapping[str, Any]]) -> str
 
 
 def against(rows: str, what: str, columns: str = "controller") -> Callable[[Sequence[RunOutcome]], tuple[Table, ...]]:
-    """Return a function that tabulates `QUANTITIES` by two settings; `what` names the rows' setting in words."""
+    """Return a function that tabulates `QUANTITIES` by two settings; `what` describes the setting of the rows."""
 
     def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         down, across = (tuple(dict.fromkeys(o.setting(key) for o in outcomes)) for key in (rows, columns))
@@ -130,7 +131,7 @@ def _robustness(key: str, what: str, values: Sequence[float], mu: float = 0.8, *
 
 
 def _draws(count: int) -> tuple[dict[str, Any], ...]:
-    """Return settings of `count` random but plausible days in the field, the same at every call."""
+    """Return settings for `count` random but plausible conditions in the field, the same at every call."""
     rng = np.random.default_rng(2015)
     return tuple(
         {
@@ -194,7 +195,7 @@ def _below(error: float, baseline: float) -> str:
 
 
 def _mean_error(outcomes: Sequence[RunOutcome], controller: str) -> float | None:
-    """Return the mean joint error over the seeds; None if one failed."""
+    """Return the mean joint error over the seeds; None if a run failed."""
     of_it = [o for o in outcomes if o.setting("controller") == controller]
     return float(np.mean([o.metric("q_err_rad") for o in of_it])) if of_it and all(o.done for o in of_it) else None
 

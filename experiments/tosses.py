@@ -1,4 +1,4 @@
-"""Measured tosses of an acrylic cube, and how far every plant's simulation from the same state in flight differs."""
+"""Measured tosses of an acrylic cube, and the errors of every plant's simulation from the same state in flight."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POINT_M = 1e-4
 """Radius of the spheres at the corners, which third-party engines need [m]."""
 
 RESTS, RESTING_ROWS = 1e-3, 3
-"""A cube slower than this [m/s and rad/s] for so many rows is at rest: the simulation stops."""
+"""A cube slower than this [m/s and rad/s] for this many rows is at rest: the simulation stops."""
 
 LOST_M = 1.0
 """Error of a toss whose simulation diverges, for the fit [m]."""
@@ -58,7 +58,7 @@ class Engine:
 
     @property
     def outside(self) -> bool:
-        """True if the engine is another package's."""
+        """True if the engine belongs to another package."""
         return self.plant in ("mujoco", "pybullet")
 
 
@@ -75,7 +75,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
     "mujoco": Engine("mujoco", {"mu": 0.1795, "time_constant_s": 0.009245, "damping_ratio": 0.6697}),
     "pybullet": Engine("pybullet", {"mu": 0.1787, "restitution": 0.1147}),
 }
-"""The contact laws of the comparison, each with its parameters of a surface."""
+"""The contact laws of the comparison, each with its surface parameters."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,8 +84,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         data: Path of ``cube_tosses.npz``; required.
         plant: One of `ENGINES`, or ``all``.
-        evaluations: How often the fit of an engine simulates its tosses; 0 takes the parameters of `ENGINES` and
-            `cube`.
+        evaluations: How often the fit of an engine simulates its tosses; 0 means no fit, with the parameters of
+            `ENGINES` and `cube`.
         fit_tosses: Number of tosses for the fit, spread over the even half of the file.
         score: Scored tosses: the ``odd`` half, or ``all`` of a file that was not used for a fit.
         score_tosses: Number of scored tosses, spread over that half or file; 0 means all.
@@ -117,7 +117,7 @@ class Errors:
 
     Attributes:
         corner: Mean distance of the eight corners [m].
-        position: Distance of the cube's middle [m].
+        position: Distance between the simulated and the measured middle of the cube [m].
         rotation: Angle between the orientations [rad].
         depth: Depth of the lowest simulated corner below the board [m].
     """

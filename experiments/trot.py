@@ -51,15 +51,15 @@ SOUGHT_GAINS = FeedbackGains(
 """Gains of the preset `paper`, fitted by us: the gains behind the tables of the paper are not recorded.
 
 A search by CMA-ES against Tables 3 and 4 found them (docs/howto/reproduce.md). The authors' program (Pacer) of 2015 has
-acceleration gains (5e4, 100). With them most controllers fall here within 1.5 s, at a fifth of the printed joint
-errors. For pid it has 10 (2014) and 20 N m/rad (2015).
+acceleration gains (5e4, 100). With these gains most controllers fall here within 1.5 s, although their joint errors
+until then are a fifth of the printed errors. The stiffness of its `pid` is 10 N m/rad in 2014 and 20 N m/rad in 2015.
 """
 
 PRESETS = {
     "default": WalkConfig(),
-    # As in the authors' program (Pacer, May 2015): its planner; the plant's friction, at most 1.5, in their pyramids;
-    # feet that become contacts at the first touch and stop immediately; no closing of gaps, no projection of desired
-    # velocities onto the contacts, no unloading before liftoff, no limit on torque rates; drag on soft ground.
+    # As in the authors' program (Pacer, May 2015): its planner; its friction pyramids, with the plant's friction up to
+    # 1.5; feet that become contacts at the first touch and stop immediately; no closing of gaps, no projection of
+    # desired velocities onto the contacts, no unloading before liftoff, no limit on torque rates; drag on soft ground.
     "paper": WalkConfig(
         preset="paper",
         planner="paper",

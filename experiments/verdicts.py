@@ -43,11 +43,11 @@ def verdict(agrees: bool, derivation: str = "") -> str:
 
 
 def compared(value: float | str | None, printed: float | None, derivation: str = "") -> str | None:
-    """Return the verdict on a run's number, or on the reason for its absence, with the printed number.
+    """Compare a run's number, or the reason for its absence, with the printed number; return the verdict.
 
     Args:
         value: The number, or why the run failed; None without a run.
-        printed: The paper's number; None if its robot fell.
+        printed: The paper's number; None if the paper's robot fell.
         derivation: The page that derives the difference; "" without such a page.
     """
     if value is None:
@@ -76,7 +76,7 @@ class Judged(NamedTuple):
 
 
 def by_source(judged: Iterable[Judged]) -> dict[str, tuple[int, ...]]:
-    """Count each of `VERDICTS` by the number's place in the paper."""
+    """Count the verdicts of each kind (`VERDICTS`) for each place in the paper."""
     kinds: dict[str, list[str]] = {}
     for one in judged:
         kinds.setdefault(one.source, []).append(one.verdict)

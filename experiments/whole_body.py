@@ -29,9 +29,10 @@ from idcontrol.types import TOUCHING_N, Array, Booleans, ContactForces
 FALLEN_SHARE: Final = 0.6
 """A machine whose base is below this share of the height that its reference asks for has fallen."""
 JUMP_SHARE: Final = 0.25
-"""Largest jump of a torque from tick to tick, relative to its limit, of a machine that is not pushed."""
+"""Largest jump of a torque from tick to tick, relative to its limit, for machines that are not pushed."""
 SLIPPED_M: Final = 0.02
-"""A standing foot has slipped if a corner has moved farther along the ground. Rolling is no slip."""
+"""A standing foot has slipped if a corner has moved farther than this along the ground [m]. Rolling does not count as
+slip."""
 DRAWN_EVERY: Final = 20
 """Number of rows of the record per drawn point."""
 LANDING_S: Final = 0.03
@@ -164,7 +165,7 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
         if len(rows) % 100 == 0:
             progress(len(rows) / steps)
         asked = rows[-1]["com"][2] + rows[-1]["com_err"][2] - com
-        if not tick.after.q[2] > FALLEN_SHARE * (base + asked):  # NaN, too
+        if not tick.after.q[2] > FALLEN_SHARE * (base + asked):  # also true for NaN
             break
     progress(1.0)
     arrays = {key: np.array([each[key] for each in rows], dtype=np.float64) for key in rows[0]}
@@ -183,7 +184,7 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
 
 
 def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding]:
-    """Measure a run, completed if the machine stays upright, does not slip and follows its reference."""
+    """Measure a run; it is completed if the machine stays upright, does not slip and follows its reference."""
     config, body, motion = scene.config, scene.body, scene.motion
     ended = len(arrays["t"]) >= scene.duration_s * config.rate_hz - 1.5
     error = np.linalg.norm(arrays["com_err"], axis=1)
@@ -215,7 +216,7 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
 
 
 def settled(stands: Booleans, settles: int) -> Booleans:
-    """True where a foot has stood for more than `settles` rows, shape of `stands`, (rows, n)."""
+    """True where a foot has stood for more than `settles` rows; the shape is that of `stands`, (rows, n)."""
     out = stands.copy()
     for k in range(1, settles + 1):
         out[k:] &= stands[:-k]
@@ -223,7 +224,7 @@ def settled(stands: Booleans, settles: int) -> Booleans:
 
 
 def _moved(steps: Array, stands: Booleans) -> float:
-    """Return how far a point goes from where it was at touchdown, at most [m], by its steps, shape (rows, 2) [m]."""
+    """Return the largest distance [m] of a point from its touchdown; `steps` are its moves, shape (rows, 2) [m]."""
     begins = np.flatnonzero(np.diff(stands, prepend=False) & stands)
     ways = (np.cumsum(stance, axis=0) for stance in np.split(steps, begins))
     return max((float(np.linalg.norm(way, axis=1).max()) for way in ways if len(way)), default=0.0)
@@ -285,7 +286,7 @@ def by_feet(config: WholeBodyConfig) -> WholeBodyConfig:
 
 
 def _exchanged(config: Any, old: Any, new: Any) -> Any:
-    """Replace what a configuration has in common with `old` by what `new` has there, except the robot."""
+    """Replace every value that a configuration has in common with `old` by the value in `new`, except the robot."""
     if not isinstance(config, msgspec.Struct):
         return new if config == old else config
     names = [name for name in config.__struct_fields__ if name != "robot"]

@@ -4,7 +4,7 @@
 
     python -m idcontrol.experiments.examples.many_robots 1024
 
-To train a policy on top, let it write `References` in place of the sway, and reset the rows that end.
+To train a policy on top, let the policy write `References` in place of the sway, and reset the rows whose episodes end.
 """
 
 from __future__ import annotations

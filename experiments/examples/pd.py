@@ -20,7 +20,7 @@ class JointPd:
 
     def __init__(self, setup: Setup) -> None:
         """Store the gains and sizes of `setup`, which the loop makes from the robot and the experiment."""
-        assert setup.torque_gains is not None  # the trot gives them
+        assert setup.torque_gains is not None  # the trot provides them
         self.system, self.gains = setup.system, setup.torque_gains
 
     def reset(self) -> None:

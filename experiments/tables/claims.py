@@ -138,7 +138,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return {c: x for c in controllers if (x := results.cell(preset, c, terrain, self.key)) is not None}
 
     def _rank(self, cell: float | str) -> float:
-        """Return a number that sorts: inf for a robot that fell, nan for one that is left out."""
+        """Return the sort key of a cell: inf for a robot that fell, nan for a robot that is left out."""
         if isinstance(cell, str):
             return np.inf if cell.startswith("fell") and not self.walking else np.nan
         return cell
@@ -150,7 +150,7 @@ COMPARISONS = msgspec.toml.decode(
 
 
 def comparisons(results: Results) -> Iterator[Judged]:
-    """Compare controllers in both presets; a robot that stands still is left out, as it always is on its path."""
+    """Compare controllers in both presets; a robot that stands still is left out, as it never leaves its path."""
     for preset, row in product(PRESETS, COMPARISONS):
         for terrain in row.terrains:
             if terrain in results.terrains and preset in row.presets:

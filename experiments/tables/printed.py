@@ -1,4 +1,4 @@
-"""Tables 3 to 6 of Zapolsky & Drumwright 2017: the paper, preset paper and preset default side by side."""
+"""Tables 3 to 6 of Zapolsky & Drumwright 2017: the paper, preset `paper` and preset `default` in one table each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def force_prediction(results: Results) -> Table:
 
 
 def _row(results: Results, name: str, controller: str, terrain: str, more: Sequence[Any] = ()) -> list[Any]:
-    """Return each number of a controller as printed and in both presets, `more`, and verdicts for the preset paper."""
+    """Return the numbers of a controller (printed and in both presets), `more`, and verdicts on the preset `paper`."""
     table = PAPER[name]
     printed = table["values"].get(terrain, table["values"]).get(controller, ())
     row, said = [], []
@@ -61,18 +61,18 @@ def _row(results: Results, name: str, controller: str, terrain: str, more: Seque
 
 
 def _compared(results: Results, controller: str, terrain: str, key: str, printed: float | None) -> str | None:
-    """Return the verdict on a number from the preset paper."""
+    """Return the verdict on a number from the preset `paper`."""
     result = results.cell("paper", controller, terrain, key)
     return compared(result, printed, derivation_of(controller, terrain, key, printed, result))
 
 
 def verdicts(judged: Sequence[Judged]) -> Table:
-    """Return the verdicts by the number's place in the paper."""
+    """Return a table of the verdicts, by the place of each number in the paper."""
     return headed("verdicts", tuple((source, *counts) for source, counts in by_source(judged).items()))
 
 
 def numbers(results: Results) -> Iterator[Judged]:
-    """Return the numbers of Tables 3 to 5, compared with the preset paper."""
+    """Return the numbers of Tables 3 to 5, compared with the preset `paper`."""
     for name in ("tracking", "smoothness", "force_prediction"):
         table = PAPER[name]
         by_terrain = {SMOOTHNESS_ON: table["values"]} if name == "smoothness" else table["values"]
@@ -116,7 +116,7 @@ def scores(results: Results, tasks: Mapping[int, str] = TROTS) -> Table:
 
 
 def scored_alike(result: str | None, printed: str, derivation: str = "") -> str | None:
-    """Return the verdict on a score: it agrees if both pass or both fail; None without a run."""
+    """Return the verdict on a score, which agrees if both scores pass or both fail; None without a run."""
     return None if result is None else verdict(result.startswith("pass") is printed.startswith("pass"), derivation)
 
 

@@ -47,13 +47,14 @@ PARTS = ("switching", "internal", "borne", "feedback", "rest")
 class TorqueParts:
     """Parts of a run's torque changes.
 
-    The first five add up to the mean |Δτ/Δt| [N m/s]. Each part has the sign relative to the whole change, so a part
+    The first five add up to the mean |Δτ/Δt| [N m/s]. The sign of each part is relative to the whole change, so a part
     that counteracts the others is negative.
 
     Attributes:
         switching: Changes within `SWITCH_S` of a contact change.
         internal: Other changes by internal forces, which do not act on the base: indeterminacy.
-        borne: Other changes by forces that act on the base, which the demands need, consistent or not.
+        borne: Other changes by forces that act on the base; the demands need these forces, even if the demands are
+            inconsistent.
         feedback: Other changes by the error feedback, including noise of the state.
         rest: Other changes by planned motion, bias, and the projection of the demand.
         turning_back: Share of the other changes that the next tick reverses: chatter.
@@ -122,7 +123,7 @@ def rows_around_switches(stance: Booleans, touching: Booleans, reach: int) -> Bo
 
 
 def _taken_apart(run: Run, rows: Integers) -> tuple[float, float, float]:
-    """Return the shares of internal forces, borne forces and feedback in the changes to `rows`."""
+    """Return the shares of internal forces, borne forces and feedback in the torque changes that lead to `rows`."""
     robot = robots.load(run.config["robot"])
     spheres = robot.contacts(1.0)
     controller, delay = run.config["controller"], SENSED.get(run.config["controller"], 0)
@@ -155,7 +156,7 @@ class _Gains(NamedTuple):
 
 
 def _gains(run: Run, robot: robots.Robot, joints: Sequence[str]) -> _Gains:
-    """Return the gains that a run was made with."""
+    """Return the gains with which a run was made."""
     gains = msgspec.convert(run.config.get("gains", {}), FeedbackGains).of(run.config["controller"])
     known = robot.description.gains.acceleration
     beside = np.array(robot.torque_gains(joints))

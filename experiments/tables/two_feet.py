@@ -1,4 +1,4 @@
-"""Table 6's gaits of two feet: ``idcontrol compare trot --study two-feet``.
+"""The gaits of Table 6 that stand on two feet: ``idcontrol compare trot --study two-feet``.
 
 The quadruped trots on its diagonals with a duty factor of a half: two feet stand at any time, the other two swing.
 """
@@ -20,14 +20,14 @@ DUTY = 0.5
 """Duty factor: one pair lands as the other lifts."""
 
 DURATION_S = 10.0
-"""Length of a run: thirty-three gait periods, two turns in place."""
+"""Length of a run [s]: thirty-three gait periods, including two turns in place."""
 
 TASKS: Final[Mapping[int, str]] = {0: "rigid_high", 1: "rigid_low"}
 """Rows of Table 6 with these gaits, and their terrain."""
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """Return the two rows."""
+    """Return the two rows of Table 6."""
     return (scores(Results(outcomes), TASKS),)
 
 
