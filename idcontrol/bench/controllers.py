@@ -20,7 +20,8 @@ BARS = {
     "id-coulomb-smooth": Bar(of="floor", bar=8.0, goal=6.0),
     "id-coulomb-cone": Bar(of="floor", bar=6.0, goal=4.0),
 }
-"""Bounds on the controllers' medians at four contacts. TSID, called from Python for the same job, takes 5.7 floors
+"""Bounds on the controllers' medians at four contacts. TSID, called from Python for the same job, takes 5.7 times the
+floor
 (measured in a separate environment, see `NOTE`)."""
 
 NOTE = "TSID (tsid 1.7.0, numpy < 2, cmeel-boost 1.82.0, in an environment of its own) took 5.7 floors"

@@ -37,7 +37,8 @@ def run(
         on_row: Called with each row as soon as it is measured.
 
     Returns:
-        Floor, rows and the computer, as ``idcontrol bench --json`` prints them; and for each incomplete section, why.
+        Floor, rows and the computer, as ``idcontrol bench --json`` prints them; and for each incomplete section, the
+        reason.
 
     Raises:
         UnknownName: The section does not exist.

@@ -72,7 +72,7 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
 
 
 def _step_benchmark(walk: RecordedWalk, name: str, bar: Bar | None = None) -> Benchmark:
-    """Return the benchmark of the plant `name` along the walk; times count while all feet are loaded."""
+    """Return the benchmark of the plant `name` along the walk; only times with all feet loaded count."""
     return Benchmark(
         what=f"{name}, 1 ms",
         contacts=len(walk.feet),

@@ -33,7 +33,7 @@ BARS = {
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     """Yield rows of the whole tick, of its parts, and of a tick at 4 kHz.
 
-    Each loop runs as long as six rows may take.
+    Each loop runs for the time budget of six rows.
 
     Raises:
         InputError: The loop stopped early; at 4 kHz the row reports it instead.

@@ -43,7 +43,7 @@ _SHOWN = (
 FEW = 4
 """If more settings vary, a run's row names only the settings that differ from its preset."""
 PEERS_ON = "coulomb-lcp,sap,mujoco"
-"""Plants on which a peer runs beside us unless others are named."""
+"""Plants of a comparison with a peer unless the user names others."""
 AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}
 """Options that take several values, by the setting that they vary."""
 

@@ -24,7 +24,7 @@ INTERRUPTED = 130
 GAP = 2
 """Blanks between two columns."""
 EASY = 18
-"""Least comfortable width of a text column; spare columns are left out to reach it."""
+"""Least comfortable width of a text column; spare columns are left out to reach this width."""
 FOLDED = 32
 """Longest word that is never broken."""
 WIDEST = 16
@@ -37,7 +37,7 @@ class Grid:
     Args:
         headings: Headings of the columns.
         words: Headings of columns of text; the others hold numbers.
-        spare: Headings to leave out first, in this order; then columns go from the right.
+        spare: Headings to leave out first, in this order; after these, columns are left out from the right.
         title: Line above the table.
         header: True if the headings are shown.
     """

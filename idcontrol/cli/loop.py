@@ -91,7 +91,7 @@ def _drive(
     """Run the loop with these options; return its metrics.
 
     Raises:
-        Stopped: A signal ended it before anything moved.
+        Stopped: A signal ended the loop before anything moved.
         RunFault: An error that the input did not cause.
     """
     from idcontrol.config.configuration import build, parse_setting

@@ -65,7 +65,7 @@ def make_run(
     """Run the experiment with these options; return its metrics.
 
     Raises:
-        Stopped: A signal ended it.
+        Stopped: A signal ended the run.
         RunFault: An error that the input did not cause.
     """
     from idcontrol.config.changes import start_of

@@ -75,7 +75,7 @@ class RobotLibrary(Protocol):
     def check(self, name_or_path: str) -> Any:
         """Return a report with `robot`, `problems`, `warnings` (lines) and `summary` (plain data).
 
-        It may have `needs`, the command that installs the robot's description.
+        The report may have `needs`, the command that installs the robot's description.
         """
         ...
 

@@ -272,7 +272,7 @@ class _Work:
         return metrics
 
     def on_the_wall_clock(self) -> dict[str, Any]:
-        """Run against a machine in another process, or elsewhere on the network."""
+        """Run against a machine in another process, on this computer or another one."""
         row_width, plant_width = width(channels(self.wire, self.session.notes)), width(machine.channels(self.wire))
         ring_fd, memory = anonymous(ring_bytes(row_width, round(RING_S * NS / self.period)))
         machine_fd = None

@@ -39,7 +39,7 @@ class Translation(NamedTuple):
     command: Affine
     """Map from a command in the loop's order to a command for the machine."""
     joints: float
-    """Number of the machine's order (`idcontrol.loop.wire.names_number`)."""
+    """Number that stands for the machine's order of joints (`idcontrol.loop.wire.names_number`)."""
 
 
 def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire: Format) -> Translation:

@@ -56,7 +56,7 @@ class Session(Protocol):
         limits: Limits of the joints.
         feet: Names of the feet with force sensors.
         notes: Number of values that the planner notes in each tick.
-        orders: Orders of joints of machines of this robot, by name.
+        orders: The orders of joints that machines of this robot use, by name.
         lying: State in which the robot lies on the ground; None if it cannot lie.
     """
 

@@ -310,8 +310,8 @@ class Format:
         torque_limit: Torque limit of each actuated joint, shape (a,) [N m]; inf for no limit.
         n_feet: Number of feet with force sensors.
         patch: Foot of each contact of plant and controller, shape (k,); None if each contact is a foot.
-        joints: Number of the joints' order (`names_number`); NaN if unknown.
-        model: Number of the model (`model_number`); NaN if unknown.
+        joints: Number that stands for the order of the joints (`names_number`); NaN if unknown.
+        model: Number that stands for the model (`model_number`); NaN if unknown.
         state: Names and shapes of the values of a state, in their order.
     """
 

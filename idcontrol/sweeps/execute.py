@@ -125,7 +125,7 @@ def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Genera
 
 @dataclass(slots=True)
 class _Attempt:
-    """A running row."""
+    """A row whose run has been started and has not been finished."""
 
     row: PlannedRun
     runs: Path

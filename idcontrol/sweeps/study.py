@@ -47,7 +47,7 @@ class Study:
     Attributes:
         experiment: Name of its experiment.
         summary: One line that describes it.
-        runs: Changes of each run by dotted key, ``preset`` among them.
+        runs: Changes of each run by dotted key; the key ``preset`` names the preset.
         tables: Computes the tables of the study from the outcomes.
         pictures: Draws the figures of the study.
         further: Returns the next runs from all outcomes so far; the sweep ends without further runs.
