@@ -1,7 +1,8 @@
 """Controllers, by the names of the command line.
 
 `make` returns a controller for a robot on flat ground; `build` takes a complete `Setup`. A user's own controller is any
-object with the methods of `idcontrol.types.Controller`; its name is its place (`idcontrol.config.places`).
+object with the methods of `idcontrol.types.Controller`; it is named by the place of its definition
+(`idcontrol.config.places`).
 """
 
 from __future__ import annotations
@@ -109,16 +110,17 @@ REGISTRY: Final[Registry[Setup, Controller]] = Registry(KIND)
 register, available = REGISTRY.register, REGISTRY.available
 
 PEERS: Final = {"tsid": "idcontrol.adapters.tsid_controller:Tsid"}
-"""Places of other packages' controllers by name, for comparisons; they need programs of their own."""
+"""Where controllers for comparisons with other packages are defined, by name; these packages are separate
+installations."""
 
 
 def factory(name: str) -> Factory:
-    """Return the function that makes a controller from a setup, by a name of `PEERS` or as `Registry.factory`."""
+    """Return the function that makes a controller from a setup; `name` is in `PEERS`, or as for `Registry.factory`."""
     return REGISTRY.factory(PEERS.get(name, name))
 
 
 def contact_law(name: str) -> ContactLaw:
-    """Return the contact law of a controller, by the same names."""
+    """Return the contact law of a controller; `name` as for `factory`."""
     return REGISTRY.contact_law(PEERS.get(name, name))
 
 
@@ -137,12 +139,12 @@ def make(
     Args:
         name: As for `factory`.
         robot: As returned by `idcontrol.robots.load`.
-        mu: The assumed friction coefficient; inf means no slip. It is required.
+        mu: The assumed friction coefficient (required); inf means no slip.
         rate_hz: Rate of the controller's calls [Hz].
         settings: Settings of inverse dynamics; None for the defaults.
         tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), in addition to the joints' reference; None for
             no tasks.
-        **unknown: None; another argument raises an error that suggests the nearest name.
+        **unknown: Must be empty: any other argument raises an error that suggests the nearest name.
 
     Raises:
         UnknownName: The controller or the argument does not exist.
@@ -174,7 +176,7 @@ def build(name: str, setup: Setup) -> Controller:
 
     Raises:
         UnknownName: The controller does not exist.
-        InputError: The place has no controller, or the controller cannot be built or takes no tasks.
+        InputError: There is no controller at the place `name`, or it cannot be built or takes no tasks.
     """
     controller = factory(name)(setup)
     if setup.tasks and not getattr(controller, "takes_tasks", False):

@@ -30,7 +30,8 @@ def check_command(command: Command, controller: Controller, state: State, joints
     """Check that an answer is a command for this number of joints and feet. Numbers need not be finite.
 
     Raises:
-        InputError: It is not. For a user's controller the text has the file and line that define its class.
+        InputError: It is no such command. For a user's controller the message has the file and line that define its
+            class.
     """
     wrong = _fault(command, joints, feet)
     if wrong:
@@ -38,7 +39,7 @@ def check_command(command: Command, controller: Controller, state: State, joints
 
 
 def check_finite(command: Command, controller: Controller, state: State) -> None:
-    """Check that torques and drive commands are finite; raise as `check_command` does."""
+    """Check that torques and drive commands are finite; otherwise raise the error of `check_command`."""
     if not np.isfinite(command.driven).all():
         refuse(controller, state, "torques that are not finite; return numbers")
 

@@ -12,11 +12,11 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 NEARING: Final = 0.2
-"""Largest part of the distance to a stop that a joint is commanded to cover in one period: it comes to rest there."""
+"""Largest part of its distance to a stop that a joint is commanded to cover in a period: so it stops gently."""
 
 TURNS_RAD_S: Final = 0.1
-"""Speed over which the feed-forward of dry friction changes its sign [rad/s or m/s]; at twice this speed it is nearly
-full. A swinging joint takes several periods to pass it, so its torque has no step."""
+"""Speed up to which the feed-forward of dry friction grows from zero [rad/s or m/s]; at twice this speed it is nearly
+full. A swinging joint takes several periods to pass through such low speeds, so its torque has no step."""
 
 Value = TypeVar("Value", Array, float)
 
@@ -26,8 +26,9 @@ class Gains:
     """Gains of a proportional-derivative law in joint space.
 
     Attributes:
-        kp: One for all joints or shape (a,): [1/s²] if the law gives accelerations, [N m/rad] if it gives torques.
-        kd: One for all joints or shape (a,): [1/s] or [N m s/rad].
+        kp: One number for all joints, or shape (a,): [1/s²] if the law gives accelerations, [N m/rad] if it gives
+            torques.
+        kd: One number for all joints, or shape (a,): [1/s] or [N m s/rad].
     """
 
     kp: Array | float
@@ -44,7 +45,7 @@ def proportional_derivative(gains: Gains, position_error: Array, velocity_error:
 def nearing(at: Value, end: Value, h: float) -> Value:
     """Return the velocity at which a joint at `at` covers `NEARING` of the way to its `end` [rad or m] in `h` [s].
 
-    This is the largest commanded speed towards a stop, and the smallest speed back for a joint beyond it (math.md,
+    This is the largest commanded speed towards a stop; a joint beyond its stop returns at least at this speed (math.md,
     section 12.5).
     """
     return NEARING * (end - at) / h

@@ -3,11 +3,11 @@
 A sliding foot shows the friction of the ground: the ratio of its tangential to its normal force is μ. No force sensor
 is needed: the forces follow from the motion of the robot between two periods, ``M (v - v_last)/Δt + c - Pᵀτ_last = Jᵀ
 f``, in the rows of the joints. Legs are light, so an unmodelled load on the base hardly matters in these rows. Three or
-more joints between the base and each foot make f unique. The rows of the base are the check: if these forces do not
-carry the base, torques came late or something pushes, and nothing is learnt.
+more joints between the base and each foot make f unique. The rows of the base are a check: if these forces do not
+explain the motion of the base, torques came late or something pushes the robot, and nothing is learnt.
 
-Friction above the nominal value is not detected, and without sliding feet no friction is: a controller that assumes too
-little friction stands as well.
+Friction above the nominal value is not detected: a controller that assumes too little friction stands as well. While no
+foot slides, friction below the nominal value is not detected either.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ from idcontrol.kernels.linked import late, linked
 from idcontrol.types import Array
 
 MOST_FEET: Final = 16
-"""Limit of feet whose slip is watched."""
+"""Largest number of feet with observed slip."""
 SLIDES_M_S: Final = 0.03
-"""A foot slides if its contact point is faster than this over `FADES_S` [m/s]; feet creep below it on soft ground."""
+"""A foot slides if its contact point is faster than this, now and averaged over `FADES_S` [m/s]. On soft ground feet
+creep more slowly."""
 FADES_S: Final = 0.01
 """Time constant of slip and forces [s]: ten periods filter the noise of velocities."""
 ENOUGH_S: Final = 0.004
-"""Time for which sliding feet must carry the whole robot before their forces are used [s]; feet that carry a part of it
-need longer. The forces of a scraping foot are too small to show friction."""
+"""Time for which sliding feet must carry the whole robot before their forces are used [s]; feet that carry a part of
+the robot need longer. The forces of a scraping foot are too small to show friction."""
 UNEXPLAINED: Final = 0.2
-"""Largest accepted imbalance of the base, as a share of the feet's load; torques 5 ms late cause a larger one."""
+"""Largest accepted imbalance of the base, as a share of the feet's load; torques 5 ms late exceed it."""
 COUNTED: Final = 0.8
-"""Assumed part of the measured friction (planner.md, section 7): pyramids and circles differ by more than a tenth. Once
-a foot shows less than the nominal friction, this part of the estimate is assumed until it reaches the nominal one."""
+"""The assumed friction as a part of the measured friction (planner.md, section 7), since friction pyramids and circles
+differ by more than a tenth. Once a foot shows less than the nominal friction, this part of the estimate is assumed,
+until this part reaches the nominal friction."""
 REGAINED_S: Final = 20.0
 """Time in which the assumed friction grows e-fold while no foot slides, up to the nominal value [s]."""
 SINGULAR: Final = 1e-9
@@ -51,11 +53,11 @@ class Friction(NamedTuple):
 
     Attributes:
         t: Time of the last step, shape (1,) [s].
-        v: Velocity at its beginning, in the system's order, shape (m,).
+        v: Velocity at the beginning of the last step, in the system's order, shape (m,).
         slip: Velocity of each foot along the two tangents, smoothed, shape (`MOST_FEET`, 2) [m/s].
         impulse: Fading impulses on sliding feet, normal and tangential, shape (2,) [N s].
-        balance: Normal impulse on all feet over the same time, then the missing impulse along the base's axes, shape
-            (4,) [N s].
+        balance: Fading normal impulse on all feet, then the fading unexplained impulse along the three axes of the
+            base, shape (4,) [N s].
         mu: Measured friction of the ground, shape (1,); inf while no foot shows less than the nominal friction.
     """
 

@@ -22,7 +22,7 @@ from idcontrol.models.forward import Attempt, ForwardProblem, whiten_forward
 from idcontrol.types import Array, Integers
 
 Predicted: TypeAlias = tuple[bool, Integers, Array, Array]
-"""True if the model solved the problem; then identities, forces [N] and normals of the contacts, in world axes."""
+"""True if the model solved the problem; the contacts' identities; forces [N] and normals, in world axes."""
 
 _RETURNS: Final = types.Tuple((types.boolean, types.int64, types.float64))
 _ask: Any = calls(_RETURNS)
@@ -38,7 +38,7 @@ def model_at(model: Attempt, bound: Bound, candidates: Packed) -> int:
 @linked
 @njit(cache=True, error_model="numpy")
 def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[ForwardProblem, Integers, ContactArrays]:
-    """Build the forward problem of a solved step: its contacts, and the landing feet (`meets_ground`).
+    """Build the forward problem of a solved step, with the step's contacts and the landing feet (`meets_ground`).
 
     Args:
         bound: The `Machine`; its result has the torques.
@@ -52,7 +52,7 @@ def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[Forward
     assign(kappa, step.w.kappa)
     for j in range(machine.result.tau.shape[0]):
         kappa[machine.terms.fixed[j]] -= h * machine.result.tau[j]
-    which, stands = indices(arena, total), indices(arena, total)  # among candidates; in the step, -1 for landing feet
+    which, stands = indices(arena, total), indices(arena, total)  # among candidates; in the step, or -1
     n, s = 0, 0
     for i in range(total):
         in_stance = s < step.which.shape[0] and step.which[s] == i

@@ -21,8 +21,8 @@ from idcontrol.types import Command, Controller, Reference, State, Status
 def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State], Reference]:
     """Return references at ``t`` with the acceleration and the stance of ``t + h/2``, for periods of `h` [s].
 
-    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``. `Reference.v` at the middle is a mean over the preceding period, which is
-    the velocity at t.
+    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``. `Reference.v` of the reference for t + h/2 is the mean velocity over the
+    period before t + h/2, so it is the velocity at t.
     """
 
     def shifted(state: State) -> Reference:
@@ -33,7 +33,7 @@ def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State]
 
 
 def drive_gains(system: System, gains: Gains) -> Gains:
-    """Convert gains in acceleration to gains in torque for each joint alone, in the state of the last update.
+    """Convert gains in acceleration to gains in torque, separately for each joint, in the state of the last update.
 
     They are ``I kp`` and ``I kd`` with ``1/I`` the diagonal of M⁻¹: I is a joint's inertia with all other joints free.
     """
@@ -63,10 +63,10 @@ class Impedance:
         """Return the command for the period that begins at `state.t`; without gains if the controller has failed."""
         command, h = self._controller(state, reference), self._h
         check_command(command, self._controller, state, self._kp.size)
-        if command.status is Status.FAILED:  # it may have refused this reference
+        if command.status is Status.FAILED:  # the controller may have refused this reference
             none = np.zeros_like(command.tau)
             return structs.replace(command, q=none, v=none, kp=none, kd=none)
-        # a controller takes lists, too
+        # references may contain lists, too
         q, v, a = (np.asarray(vector, dtype=np.float64) for vector in (reference.q, reference.v, reference.a))
         return structs.replace(
             command, q=q + 0.5 * h * v + 0.125 * h * h * a, v=v + 0.5 * h * a, kp=self._kp.copy(), kd=self._kd.copy()

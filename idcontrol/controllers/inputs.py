@@ -62,7 +62,7 @@ STANCE: Final = 5
 REAL: Final = np.dtype(np.float64)
 LOGICAL: Final = np.dtype(np.bool_)
 PACKED, PACKED_LOGICAL = (8,), (1,)
-"""Strides of contiguous vectors of either type [bytes]."""
+"""Strides of contiguous vectors of numbers and of logical values [bytes]."""
 
 
 class Intake:
@@ -70,7 +70,7 @@ class Intake:
 
     Attributes:
         inputs: The last accepted state and reference; the arrays are replaced if the number of feet changes.
-        room: The same arrays, bound for `copy_inputs`.
+        room: The same arrays as the bound argument of `copy_inputs`.
     """
 
     def __init__(self, system: System, *, accelerations: bool = True, patch: Integers | None = None) -> None:
@@ -148,7 +148,7 @@ Call = TypeVar("Call", bound=Callable[..., Command])
 
 
 def alone(call: Call) -> Call:
-    """Wrap the call of a controller: it answers `Status.FAILED` while another thread is inside.
+    """Wrap the call of a controller: return `Status.FAILED` while another thread is in the same controller.
 
     Controllers write into the arrays of their system, so each thread needs its own controller (`copy.deepcopy`).
     """
@@ -176,11 +176,11 @@ def failed(system: System, reason: str) -> Command:
 def are_plain(
     q: Any, v: Any, joint_q: Any, joint_v: Any, joint_a: Any, stance: Any, since_touchdown: Any, to_liftoff: Any
 ) -> bool:
-    """True if these fields of `Inputs` are contiguous vectors of its types: compiled code does not check them.
+    """True if all values are contiguous vectors of the types in `Inputs`, which compiled code does not check.
 
     Subclasses of arrays do not qualify, since they can redefine their attributes.
     """
-    # a third of the time of a loop; Pinocchio's number types are equal to NumPy's, but different objects
+    # a loop would take three times as long; Pinocchio's number types equal NumPy's, but are different objects
     return bool(
         type(q) is type(v) is type(joint_q) is type(joint_v) is type(joint_a) is np.ndarray
         and type(stance) is type(since_touchdown) is type(to_liftoff) is np.ndarray

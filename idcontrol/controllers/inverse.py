@@ -1,7 +1,7 @@
-"""Inverse dynamics with predicted contact forces, ID(t_i) of Zapolsky & Drumwright 2017, over any contact model.
+"""Inverse dynamics with predicted contact forces, ID(t_i) of Zapolsky & Drumwright 2017, with any contact model.
 
-`idcontrol.controllers.step` is one control step in compiled code. A step that it does not solve is repeated in
-interpreted code, with the schemes of `idcontrol.controllers.relax`.
+`idcontrol.controllers.step` is one control step in compiled code. A step that compiled code does not solve is repeated
+in interpreted code, with the schemes of `idcontrol.controllers.relax`.
 
 Demands are relaxed in this order: tracking (joints at their limits are released, joints deviate as contacts require, or
 all motors become stiff velocity servos); then, in schemes without slip, the ban on slip; then prediction (the last
@@ -66,7 +66,7 @@ from idcontrol.tasks.rows import Placement
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
 FEET = 16
-"""Number of contacts whose forces the result initially has room for."""
+"""Number of contact forces for which the result initially has room."""
 
 
 class InverseDynamics:
@@ -99,7 +99,7 @@ class InverseDynamics:
             h: Control period [s].
             settings: Settings of the step; None for the defaults.
             tasks: Whole-body tasks in addition to the reference of the joints.
-            start: Configuration from which tasks without a reference take one; None for the neutral configuration.
+            start: Configuration that gives a reference to tasks without one; None for the neutral configuration.
 
         Raises:
             InputError: A task is unusable.
@@ -143,7 +143,7 @@ class InverseDynamics:
         self._first: Any = getattr(contacts, "first", None)  # the contacts of a step in one call
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give copies and unpickled controllers the same last step; a shallow copy shares the system."""
+        """Keep the last step in copies and unpickled controllers; a shallow copy shares the system."""
         last = self._views[self._load.contacts[0]]
         return type(self), self._arguments, (self._remembered, last.identity, last.force)
 
@@ -262,7 +262,7 @@ class InverseDynamics:
         return self._assemble(self._look())
 
     def _look(self, t: float | None = None) -> Contacts:
-        """Compute multibody terms and contacts at the accepted state, at time `t` [s] if it begins a step."""
+        """Compute multibody terms and contacts at the accepted state; `t` is the time of a new step [s], or None."""
         inputs = self._intake.inputs
         self._system.update(inputs.q, inputs.v)
         if self._system.actuators is not None:
@@ -368,7 +368,7 @@ def _scheme_for(scheme: Scheme, settings: InverseSettings) -> tuple[Scheme, floa
 def _machine(
     scheme: Scheme, system: System, gains: Gains, h: float, settings: InverseSettings
 ) -> Callable[..., Machine]:
-    """Return a constructor of `Machine` that needs the remaining fields; addresses of kernels are 0."""
+    """Return a function that builds a `Machine` from the fields not set here; addresses of kernels are 0."""
     u, a = system.n_unactuated, system.n_actuated
     terms = MachineTerms(
         M=system.M,

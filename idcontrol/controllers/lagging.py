@@ -1,12 +1,12 @@
 r"""Lagging joints: they cannot follow the demand with full torque (math.md, section 12.4).
 
 Bounded motors and contacts form one convex problem, maximal dissipation (`idcontrol.models.dissipation`). Each motor
-applies full torque towards the demand and has a stop there,
+applies full torque towards the demanded velocity, at which a stop holds it back,
 
     hτ_j = bound_j - σ_j t_j,     0 ≤ t_j  ⊥  σ_j (b_j - v_j) ≥ 0        σ_j = 1 at the upper bound, -1 at the lower
 
-A stop is a contact without friction, so one linear complementarity problem decides for all joints. If a stop pushes by
-more than the range between the bounds, the motor must apply full torque in the other direction.
+A stop is a contact without friction, so one linear complementarity problem decides which joints lag. If a stop pushes
+by more than the range between the bounds, the motor must apply full torque in the other direction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array, Integers
 
 HOLDS: Final = 1 << 4
-"""The normal row among the active rows of `edge_lcp_kernel`."""
+"""Bit of the normal row in the active rows of `edge_lcp_kernel`."""
 
 
 class _Stops(NamedTuple):
@@ -80,7 +80,7 @@ def _rows(w: Whitened, target: Array, n: int, stops: int, arena: Arena) -> tuple
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _bound(bounds: Bounds, side: Array, j: int) -> float:
-    """Return the bound of motor j on its side."""
+    """Return the bound of motor j at which its stop is."""
     return bounds.most[j] if side[j] > 0.0 else bounds.least[j]
 
 
@@ -145,7 +145,7 @@ def lagging(
         largest = np.abs(b).max()
         for s in range(count):
             j = stops.joint[s]
-            # a joint held by its stop follows, even if rounding of a zero velocity says otherwise
+            # a joint whose stop pushes follows the demand, even if its velocity differs by rounding
             if f[n + s] == 0.0 and stops.side[j] * (b[j] - v[u + j]) > MET * largest:
                 known[j] = _bound(bounds, stops.side, j)
         break

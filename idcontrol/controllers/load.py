@@ -26,8 +26,8 @@ LEARNT_S: Final = 0.2
 """Time constant T of learning a load [s]: several stances of a trot, far longer than a landing or a delay."""
 
 UNMODELLED: Final = 0.02
-"""Dead band of the compensation, as a part of the weight: the prediction error at touchdown and lift-off. Torques of a
-robot without an unmodelled load stay unchanged to the bit."""
+"""Dead band of the compensation, as a part of the weight: as large as the prediction error at touchdown and lift-off.
+Torques of a robot without an unmodelled load stay unchanged to the bit."""
 
 
 class Load(NamedTuple):
@@ -35,7 +35,7 @@ class Load(NamedTuple):
 
     Attributes:
         t: Time of the last step, shape (1,) [s].
-        v: Velocity at its beginning, in the system's order, shape (m,).
+        v: Velocity at the beginning of the last step, in the system's order, shape (m,).
         contacts: Number of contacts with predicted forces, shape (1,).
         force: The estimated load w, axes of the base, shape (3,) [N].
     """

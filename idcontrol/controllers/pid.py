@@ -30,14 +30,14 @@ class Pid:
             system: Provides joints and torque limits.
             gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one per joint.
             h: Control period [s].
-            accelerations: True if references must have accelerations, as drives need them.
+            accelerations: True to require accelerations in references, for drives.
         """
         self._parts = (system, gains, h, accelerations)
         self._system, self._gains, self._h = system, gains, float(h)
         self._intake = Intake(system, accelerations=accelerations)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give copies and unpickled controllers arrays of their own."""
+        """Rebuild copies and unpickled controllers with their own arrays."""
         return type(self), self._parts
 
     def reset(self) -> None:
@@ -57,7 +57,7 @@ class Pid:
         if system.actuators is not None:
             wanted += overcoming(system.actuators, v_des)
         limit = self._system.effort_limit
-        tau = np.minimum(np.maximum(wanted, -limit), limit)  # a third of the time of np.clip
+        tau = np.minimum(np.maximum(wanted, -limit), limit)  # np.clip takes three times as long
         return Command(tau=tau, clipped=bool((tau != wanted).any()))
 
 
@@ -71,7 +71,7 @@ class Beside:
         """Add feedback to a controller.
 
         Args:
-            controller: Returns the other torques.
+            controller: Returns the torques to which the feedback is added.
             system: Provides joints and torque limits.
             gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one per joint.
         """
@@ -90,7 +90,7 @@ class Beside:
         arrays = (state.q, state.v, reference.q, reference.v)
         q, v, q_des, v_des = (
             np.asarray(vector, dtype=np.float64) for vector in arrays
-        )  # a controller takes lists, too
+        )  # references may contain lists, too
         q, v, limit = system.joint_positions(q), system.joint_velocities(v), system.effort_limit
         wanted = command.tau + proportional_derivative(self._gains, system.position_errors(q_des, q), v_des - v)
         tau = np.minimum(np.maximum(wanted, -limit), limit)

@@ -53,7 +53,7 @@ def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
 
 @njit(cache=True, error_model="numpy")
 def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> Array:
-    """Run `project` inside a control step; the result comes from the arena."""
+    """Run `project` inside a control step; the result is an array of the arena."""
     m, rows, a = M.shape[0], J.shape[0], b.shape[0]
     u, tolerance = m - a, DEMAND_RANK_TOLERANCE
     out: Array = vector(arena, a)

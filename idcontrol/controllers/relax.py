@@ -1,7 +1,7 @@
-"""Schemes in Python for steps that a compiled scheme does not solve; if these fail, they relax demands.
+"""Solution in Python of steps that a compiled scheme does not solve, if necessary with relaxed demands.
 
-First the scheme's contact model is tried in full: infinite friction, restarts, a regularization. In schemes without
-slip, tracking is relaxed next, or contacts slip (`without_slip`). Last, all motors become stiff velocity servos
+First the scheme's contact model is tried in full: with infinite friction, restarts and a regularization. In schemes
+without slip, tracking is relaxed next, or contacts slip (`without_slip`). Last, all motors become stiff velocity servos
 (`servo`); that problem always has a solution. Friction cones and torque limits are never relaxed.
 """
 
@@ -103,10 +103,10 @@ def _warm(step: AssembledStep) -> WarmStart:
 
 
 def without_slip(problem: StepProblem, step: AssembledStep, f: Array, *, repair: bool = True) -> Answer:
-    """Solve a step whose motion without slip does not exist, or needs more than the friction.
+    """Solve a step if no motion without slip exists, or if it needs more friction than there is.
 
-    Tracking is relaxed (`idcontrol.controllers.repair`); if that does not help, contacts may slip. Without `repair` the
-    motion is kept. Arguments as for `solve`.
+    Tracking is relaxed (`idcontrol.controllers.repair`); if that does not help, contacts may slip. If `repair` is
+    False, the motion without slip is kept. Arguments as for `solve`.
     """
     w, cones, warm = step.w, step.cones, _warm(step)
     if not repair:

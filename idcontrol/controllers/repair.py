@@ -1,4 +1,4 @@
-r"""The closest motion without slip that friction and motors allow (math.md, section 12.2).
+r"""The motion without slip that is closest to the demand, within friction and motor limits (math.md, section 12.2).
 
     minimize   ½ |P v⁺ - b|²_W + small ½|hτ|² + small ½|f|²                       W = M_qq
     s.t.       M v⁺ + κ = Jᵀf + Pᵀ(hτ)
@@ -7,10 +7,10 @@ r"""The closest motion without slip that friction and motors allow (math.md, sec
                least ≤ hτ ≤ most
 
 Zapolsky & Drumwright 2017, eqs. 46-51, print the norm in eq. 46 without the square, and have neither pyramids nor
-limits. Their eq. 47 allows a contact that presses while it opens, so held contacts stay closed here. Tracking is
-relaxed. If no motion satisfies the constraints, there is no answer, and the contacts have to slip.
+limits. Their eq. 47 allows a contact to press while it opens; here, held contacts stay closed, and tracking is relaxed
+instead. If no motion satisfies the constraints, there is no answer, and the contacts have to slip.
 
-The unknowns are the impulses x: those at held contacts and rigid joints, then hτ. The velocity is v⁺ = A (x, 1).
+The unknowns x are the impulses at held contacts and rigid joints, followed by hτ. The velocity is v⁺ = A (x, 1).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ CONTACT_WEIGHT: Final = 1e-10
 """Weight of the contact impulses, relative to their effect on tracking: duplicate contacts share evenly."""
 
 ACCURATE: Final = 1e-6
-"""Largest residual of a usable answer [-]. If tracking is exact, only the weights contribute to the gradient: 1e-10 of
-the terms that cancel in it. Rounding limits the residual to about 1e-8."""
+"""Largest residual of a usable answer [-]. If tracking is exact, only the small weights contribute to the gradient:
+1e-10 of the terms that cancel in it. So rounding prevents residuals below about 1e-8."""
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -55,12 +55,12 @@ def _divide(row: Array, by: float) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
-    """Write row i of the contact Jacobian times A into `row` (k,); return the value of a contact at rest.
+    """Write row i of the contact Jacobian times A into `row` (k,); return its product with x for a contact at rest.
 
     Args:
         w: The step in whitened form.
         i: Number of the row.
-        A: Velocities per unit impulse, and without impulses in the last column, shape (m, k + 1).
+        A: Velocities per unit impulse; its last column has the velocities without impulses; shape (m, k + 1).
         row: Result.
     """
     k = row.shape[0]
@@ -76,7 +76,7 @@ def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _roles(w: Whitened, held: Booleans, arena: Arena) -> tuple[Integers, Integers, Integers]:
-    """Return the held contacts, the other contacts, and the rows with impulses: of held contacts, of rigid joints."""
+    """Return the held contacts, the other contacts, and the rows of held contacts and rigid joints."""
     n, s, parts = held.shape[0], 0, 0
     stand, apart = indices(arena, n), indices(arena, n)
     for i in range(n):
@@ -178,7 +178,7 @@ def _limits(
             if np.isfinite(bound):
                 G[count, rows + a], least[count] = sign, sign * bound
                 count += 1
-    for i in apart:  # it may close its gap, no more
+    for i in apart:  # the contact may close its gap, but not penetrate
         least[count] = _condition(w, i, A, G[count])
         count += 1
     return G[:count], least[:count]

@@ -57,7 +57,8 @@ CONSISTENT: Final = 1e-11
 """Largest violation of the contact rows, relative to their constants, that counts as rounding."""
 
 FADES_S: Final = 0.01
-"""Time constant with which the last torque fades when impulses are shared close to it [s]: the duration of a landing.
+"""Time constant with which the last torque fades, if impulses are shared so as to stay close to it [s]: a landing's
+duration.
 
 Internal forces do not move the base, so without fading they would last into the next stance, and would have to be
 reduced there within a few periods (math.md, section 6.1)."""
@@ -170,9 +171,9 @@ def share(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, error_model="numpy")
 def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Add the internal forces of `p.held`, approach targets, unload ramping feet and keep motors within their bounds.
+    """Add internal forces (`p.held`), approach force targets, unload ramping feet, and keep motors within their bounds.
 
-    The motion stays, and the torque stays close to the answer's.
+    The motion is unchanged, and the torque stays close to the torque of the answer.
     """
     shares = p.held.any() or p.cones.weight.any() or p.cones.targets.constant.shape[0] > 0
     if f.shape[0] == 0 or not (shares or not within(p.bounds, answer.impulse)):
@@ -186,7 +187,7 @@ def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def approach(p: AssembledStep, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
-    """Unload ramping feet and keep motors within their bounds: the same motion, with a torque close to a reference.
+    """Unload ramping feet and keep motors within their bounds, without changing the motion; stay close to a torque.
 
     If no such impulses obey the law of the scheme, the answer is unchanged.
     """
@@ -232,7 +233,7 @@ def nearest(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> tuple[f
     If rounding of the search makes that solution violate the law, f is unchanged.
 
     Returns:
-        The residual of f, and a bound on how much closer a solution of another motion may be [N m s]: zero if the
+        The residual of f, and a bound on how much closer a solution with another motion may be [N m s]: zero if the
         search was completed.
     """
     rows = f.shape[0]
@@ -254,7 +255,7 @@ def nearest(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> tuple[f
 def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Take the solution of the friction LCP whose torque is closest to the fading last torque (`FADES_S`).
 
-    The search covers the modes of friction pyramids. With a contact of infinite friction the motion is kept.
+    The search covers the modes of friction pyramids. If a contact has infinite friction, the motion is kept.
     """
     p.active[:] = 0  # the active rows belong to another vertex
     if f.shape[0] == 0:
@@ -273,7 +274,7 @@ def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, error_model="numpy")
 def move_with(p: AssembledStep, held: Booleans, f: Array, arena: Arena) -> Answer:
-    """Relax tracking: the closest motion without slip at the contacts `held` (n,) that friction and motors allow."""
+    """Relax tracking: take the closest motion within all limits that does not slip at the contacts `held` (n,)."""
     p.active[:] = 0  # the active rows belong to another motion
     impulse = vector(arena, p.w.fixed.shape[0])
     residual = nearest_motion_kernel(p.w, p.cones, held, p.bounds, f, impulse, arena)
@@ -282,7 +283,7 @@ def move_with(p: AssembledStep, held: Booleans, f: Array, arena: Arena) -> Answe
 
 @njit(cache=True, inner=True, error_model="numpy")
 def move(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Relax tracking, without the contacts that open in the motion without slip, whose impulses are f (3 n,)."""
+    """Relax tracking by `move_with`, but release contacts that open without slip; there the impulses are f (3 n,)."""
     n, k, rho = p.cones.mu.shape[0], p.w.rho.shape[1], p.w.rho
     x, held = zeros(arena, k), flags(arena, n)
     for r in range(f.shape[0]):
@@ -296,7 +297,7 @@ def move(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     return move_with(p, held, f, arena)
 
 
-# --- contact models: they write the impulses f; they return True if solved, and the residual
+# --- contact models: each writes the impulses f, and returns True if solved, and the residual
 
 
 @njit(inline="always")
@@ -328,7 +329,7 @@ def _answer(p: AssembledStep, f: Array, solved: bool, residual: float, arena: Ar
 def _two_stages(model: Any, kind: Any, moves: bool, p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Take the sticking motion if it solves the step, otherwise a contact model and stage II.
 
-    If it `moves`, tracking is relaxed when the motion without slip needs more than the friction.
+    If `moves` is True, tracking is relaxed when the motion without slip needs more friction than there is.
     """
     answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
     bounded = not p.cones.held.any()  # unbounded friction would brace feet that are about to slip
@@ -353,19 +354,19 @@ def _one_stage(kernel: Any, after: Any, p: AssembledStep, f: Array, arena: Arena
 
 @njit(cache=True, error_model="numpy")
 def coulomb_qp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Solve maximal dissipation, then the smallest torque among its optima (Zapolsky & Drumwright 2017, section 6)."""
+    """Solve maximal dissipation, then minimize torque among its optima (Zapolsky & Drumwright 2017, section 6)."""
     return _two_stages(_slipping, edge_lcp_kernel, False, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def no_slip_lcp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Solve without slip by principal pivoting (Zapolsky & Drumwright 2017, Algs. 1, 2), then smallest torque."""
+    """Solve without slip by principal pivoting (Zapolsky & Drumwright 2017, Algs. 1, 2), then minimize torque."""
     return _two_stages(_without_slip, PIVOTING, True, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def no_slip_qp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Solve maximal dissipation without slip as a projection, then the smallest torque."""
+    """Solve maximal dissipation without slip as a projection, then minimize torque."""
     return _two_stages(_without_slip, DUAL, True, p, f, arena)
 
 
@@ -454,13 +455,13 @@ class Scheme:
         solve: The compiled scheme; None if the model runs in Python only.
         impact: `forward`, compiled; None if it runs in Python only.
         after: Stage that shares the impulses of a solution of `model`; None to keep them.
-        sticks: True if contacts may slip only if nothing else has a solution (`relax.without_slip`).
+        sticks: True if contacts may slip only when there is no other solution (`relax.without_slip`).
         calms: True for measures against chatter: the demand is projected onto what contacts allow (math.md, section
             12.1), and torques obey the torque-rate limit.
         law: The friction law of shared impulses (`idcontrol.models.distribution`).
         rigid: True if shared impulses obey the law to the contact model's tolerance, not to
             `InverseSettings.edge_speed_m_s`.
-        printed: The contact model with the objective printed in Zapolsky & Drumwright 2017; None if it is the same.
+        printed: The contact model with the objective printed in Zapolsky & Drumwright 2017; None if `model` stays.
     """
 
     name: str

@@ -24,10 +24,11 @@ class SensedForces:
     Internal forces are not controlled. If feet stick, a demand that the footholds do not allow moves nothing: it causes
     contact forces that balance each other. The sensed forces contain them, and the next period adds the same demand
     again, so internal forces integrate the error. If the hips of the paper's quadruped are to turn 0.01 rad further
-    than its feet allow, the sideways forces grow by 51 N/s until friction ends it (8.3 N at μ = 0.7). Infinite friction
-    never ends it: in a trot with ``mu=inf`` the median of the internal forces grew from 12 N to 26 N within 3.5 s, with
-    a maximum of 114 N (9 to 16 N and at most 33 N at μ = 0.7). Feet lost contact, their sensed forces were zero, so
-    they were not loaded again, and the robot fell at 5 s. Use a controller that predicts its forces there.
+    than its feet allow, the sideways forces grow by 51 N/s until friction ends it (8.3 N at μ = 0.7). With infinite
+    friction nothing ends this growth: in a trot with ``mu=inf`` the median of the internal forces grew from 12 N to 26
+    N within 3.5 s, with a maximum of 114 N (9 to 16 N and at most 33 N at μ = 0.7). Feet lost contact, their sensed
+    forces were zero, so they were not loaded again, and the robot fell at 5 s. For infinite friction use a controller
+    that predicts its forces.
     """
 
     def __init__(self, system: System, contacts: Detector, gains: Gains, h: float, delay: int) -> None:
@@ -52,7 +53,7 @@ class SensedForces:
         self._queue: deque[ContactForces] = deque(maxlen=delay)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give copies and unpickled controllers their own copy of the sensed forces."""
+        """Rebuild copies and unpickled controllers with their own copy of the sensed forces."""
         return type(self), self._parts, tuple(self._queue)
 
     def __setstate__(self, sensed: tuple[ContactForces, ...]) -> None:
@@ -122,7 +123,7 @@ class SensedForces:
         contacts = self._contacts.detect(np.inf)
         n = len(contacts)
         for identity, force in zip(sensed.identity.tolist(), sensed.force, strict=True):
-            if identity < min(n, stance.size) and stance[identity]:  # the plan may have had other feet then
+            if identity < min(n, stance.size) and stance[identity]:  # earlier plans may have had other feet
                 rows = contacts.jacobian[identity::n]
                 pull += rows.T @ (contacts.axes[identity] @ force)
         return pull

@@ -16,8 +16,8 @@ class InverseSettings:
     """Settings of an inverse-dynamics controller.
 
     Attributes:
-        contact_margin_m: A foot planned to stand counts as a contact below this gap; above a millimetre, only while it
-            rests (`idcontrol.controllers.step.HOVER_M`).
+        contact_margin_m: A foot planned to stand counts as a contact below this gap; with a gap above a millimetre,
+            only while it rests (`idcontrol.controllers.step.HOVER_M`).
         landing_s: Time after its planned touchdown during which a foot may still be landing. While it approaches the
             ground faster than `approach_speed_m_s` or slides faster than `slide_speed_m_s`, it is no contact. Its
             impact is allowed, since no torque can prevent it; a command to stop within one period would disturb the
@@ -39,18 +39,18 @@ class InverseSettings:
             the scheme's own. id-coulomb-qp-raw has no ramp: it shows stage I alone. In a trot of links, 0.025 s reduces
             the largest jump of a foot's force by a third and the root mean square of Δτ/Δt by a quarter; the mean of
             |Δτ/Δt| rises by a tenth, since a ramp is a change, too.
-        rate_limit_nm_s: Largest rate of a joint's torque [N m/s]: "robot" for the robot file's, null for no limit.
-            If possible, contacts share the load so that motors stay within it (stage II). Otherwise the joints beyond
-            it get the closest torque within it and are not tracked in that period, for at most as many periods as a
-            landing takes (`controllers.step.MOST_RELEASES`). If a push or a load needs more, staying upright takes
-            priority over the rate, and `Command.dropped` has "rate". The first torque after a reset is not limited, nor
-            are torques of id-coulomb-qp-raw, which shows stage I alone.
+        rate_limit_nm_s: Largest rate of a joint's torque [N m/s]: "robot" for the value of the robot file, null for no
+            limit. If possible, contacts share the load so that motors stay within it (stage II). Otherwise the joints
+            beyond the limit get the closest torque within it and are not tracked in that period, for at most as many
+            periods as a landing takes (`controllers.step.MOST_RELEASES`). If a push or a load needs more, staying
+            upright takes priority over the rate, and `Command.dropped` has "rate". The first torque after a reset is
+            not limited, nor are torques of id-coulomb-qp-raw, which shows stage I alone.
         learn_friction: True to assume the friction of sliding feet if it is below the nominal friction
             (`idcontrol.controllers.friction`).
         learn_load: True to compensate an unmodelled force on a floating base, estimated from the motion
             (`idcontrol.controllers.load`).
         impacts: True to include the impact in the predicted forces of a period with a touchdown: they come from forward
-            dynamics with the chosen torques. No torque depends on it (planner.md, section 7).
+            dynamics with the chosen torques. No torque depends on this setting (planner.md, section 7).
         repair: True if schemes without slip stay within friction cones and torque limits: tracking is then relaxed, or
             contacts slip (math.md, section 12.2). If False, they keep the motion without slip and ignore friction, as
             in the original.

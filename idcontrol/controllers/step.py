@@ -8,9 +8,9 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
 
 Stages 1 to 4 are the same for all schemes: `assemble` runs them and returns the problem that a scheme solves. `ladder`
-runs the rest. If a motor is beyond its bounds, it releases the joints that lag (`idcontrol.controllers.lagging`): their
-torques are fixed at the bounds, and the step is solved again. Each further round releases the joints whose motors are
-still beyond their bounds, until none is.
+runs the rest. If a motor is beyond its bounds, `ladder` releases the joints that lag (`idcontrol.controllers.lagging`):
+their torques are fixed at the bounds, and the step is solved again. Each further round releases the joints whose motors
+are still beyond their bounds, until none is.
 
 `control` is the whole step, compiled once for all compiled schemes. If the scheme does not solve it,
 `idcontrol.controllers.inverse` repeats the step: the same `ladder`, run as Python, with a more capable scheme
@@ -62,7 +62,7 @@ SOLVED: Final = 0
 INEXACT: Final = 4
 """A regularized contact problem was solved; the exact problem was not."""
 COARSE: Final = 8
-"""The contacts obey their law to fewer digits than the tolerance, or stage II has no impulses."""
+"""The contacts obey their law to fewer digits than the tolerance, or stage II has no solution."""
 SLIPS: Final = 12
 """Contacts may slip, although the scheme is without slip."""
 MOVED: Final = 16
@@ -70,7 +70,7 @@ MOVED: Final = 16
 SERVO: Final = 20
 """All motors are stiff velocity servos."""
 SERVO_SLIPS: Final = 24
-"""All motors are servos in a scheme without slip: allowing slip had no solution, either."""
+"""All motors are servos in a scheme without slip, since allowing slip gave no solution, either."""
 
 LIMIT: Final = 1
 """Added to the outcome of a step with released joints, whose torques are at their bounds."""
@@ -98,41 +98,43 @@ DROPPED: Final[Mapping[int, tuple[str, ...]]] = {
 """The relaxed demands (`Command.dropped`) for each outcome of a step that has torques."""
 
 EASE_S: Final = 1.0
-"""Time after the last touchdown over which internal forces are eased in while all feet stay, see `holding` [s]."""
+"""Time after the last touchdown over which internal forces grow while no lift-off is planned [s]; see `holding`."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
 
 
 MOST_RELEASES: Final = 10
-"""Limit of periods in which joints may be released for the torque-rate limit: enough to spread a landing. If an
-unmodelled push or load needs more, staying upright takes priority over the rate, and the outcome includes `FASTER`."""
+"""Largest number of periods in which joints may be released for the torque-rate limit: enough to spread a landing. If
+an unmodelled push or load needs more, staying upright takes priority over the rate, and the outcome includes
+`FASTER`."""
 
 SOLE_RANK: Final = 1e-7
-"""Relative length below which a motion of a sole's corners counts as zero: two corners cannot show every twist."""
+"""Relative length below which a motion of a sole's corners counts as zero: two corners do not determine every twist."""
 
 ROWS: Final = types.Tuple((typeof(np.empty((0, 0))), typeof(np.empty(0))))
 """Numba's type of rows and one number for each row."""
 
 END_SLACK: Final = 1e-6
-"""Distance by which tasks may exceed the allowed approach of a joint to its stop in a period [rad or m]; beyond it, the
-quadratic program is solved. Rounding and other tasks move a gripper at its stop by less."""
+"""Distance by which tasks may exceed the allowed approach of a joint to its stop in a period [rad or m]; if they exceed
+it by more, the quadratic program is solved. Rounding and other tasks move a gripper at its stop by less."""
 
 LIFT_M_S: Final = 2e-3
 """A corner of a sole that leaves the ground faster than this is lifted [m/s]; it carries no force until it lands."""
 
 REST_M_S: Final = 1e-3
-"""A lifted corner that is slower than this rests [m/s] ..."""
+"""A lifted corner that is slower than this is at rest [m/s]."""
 
 LANDED_PERIODS: Final = 50
-"""... and stands after so many control periods at rest."""
+"""Number of control periods at rest after which a lifted corner stands."""
 
 HOVER_M: Final = 1e-3
-"""A foot that is planned to stand and estimated farther than this from the ground [m] is a contact ..."""
+"""A foot that should stand but seems farther than this from the ground [m] is a contact only below `RESTING_M_S`."""
 
 RESTING_M_S: Final = 0.2
-"""... while it is slower than this [m/s]. Sensors with a constant error misplace feet by millimetres, but a standing
-foot also rests in their measurements; a foot with a wrong schedule moves."""
+"""Speed from which a foot that seems above the ground (`HOVER_M`) is no contact [m/s]. Sensors with a constant error
+misplace feet by millimetres, but a standing foot also rests in their measurements; a foot that is still in the air,
+against its schedule, moves."""
 
 
 class MachineTerms(NamedTuple):
@@ -181,8 +183,8 @@ class Result(NamedTuple):
     """Arrays that a step writes its result into.
 
     Attributes:
-        tau: Torques, shape (a,) [N m]; initially the last step's, NaN if there was none.
-        identity: Identities of the contacts, the first n entries.
+        tau: Torques, shape (a,) [N m]; initially the torques of the last step, NaN if there was none.
+        identity: Identities of the n contacts, in the first n entries.
         force: Predicted forces in world axes, shape (most, 3) [N].
         normal: Contact normals in world axes, shape (most, 3).
     """
@@ -215,7 +217,7 @@ class Machine(NamedTuple):
         result: The step's result.
         releases: Number of periods with released joints, shape (1,).
         tasks: Whole-body tasks in addition to the joints' reference.
-        patch: Foot of each contact, by its identity; empty if each contact is its own foot.
+        patch: Foot of each contact, indexed by the identity of the contact; empty if each contact is a foot.
         lifted: For each corner of a sole, 0 while it stands, else 1 + the number of periods at rest in the air; empty
             without soles.
     """
@@ -246,7 +248,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         ending: One of `DROPPED`, `NO_SOLUTION` or `UNUSABLE`.
-        sticking: True if contacts simply stick.
+        sticking: True if the sticking motion was the solution.
         clipped: True if a torque is at its limit.
         residual: Relative residual of the contact problem.
         stands: Number of contacts in stance.
@@ -272,7 +274,7 @@ class AssembledStep(NamedTuple):
         b: Desired joint velocities, projected, shape (a,) [rad/s].
         which: Indices of the contacts in stance among all candidates, shape (n,).
         contacts: The contacts in stance; velocities are relative to `target` instead of their surface.
-        target: Target velocities of their rows, shape (3 n,) [m/s].
+        target: Target velocities of the contacts' rows, shape (3 n,) [m/s].
         cones: Friction, contacts without slip, weights of feet that ramp, v_tol, friction law.
         active: Bit set of each contact's active rows, in and out, shape (n,).
         last: Motor impulses of the last step, shape (a,) [N m s]; zero if there was none.
@@ -280,7 +282,7 @@ class AssembledStep(NamedTuple):
             II approaches them, schemes without a second stage add them to their own.
         bounds: Bounds of the motors.
         h: Control period [s].
-        sticks: True to try the sticking motion first: b agrees with it.
+        sticks: True to try the sticking motion first, since b allows it.
         known: Impulses of contacts (3 n,) and motors (a,) of the sticking motion, then its residual, written by
             `schemes.certify`; NaN until then, and empty without tasks.
         lands: True if a foot meets the ground within the period (`meets_ground`).
@@ -402,7 +404,7 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
 def joint_error(terms: MachineTerms, inputs: Inputs, j: int) -> tuple[float, float]:
     """Return the angle of joint j and its error [rad]; a continuous joint turns the shorter way round."""
     q, at, goal = inputs.q, terms.joint_q[j], inputs.joint_q[j]
-    if terms.joint_circle[j]:  # as cosine and sine
+    if terms.joint_circle[j]:  # stored as cosine and sine
         angle = np.arctan2(q[at + 1], q[at])
         return angle, shorter(goal - angle)
     return q[at], goal - q[at]
@@ -456,8 +458,8 @@ def land_corners(machine: Machine, contacts: ContactArrays, v: Array) -> None:
     """Clear the marks of lifted corners that have landed, once in a control step, before its problem is assembled.
 
     A corner lands when it is as low as the lowest corner of its sole, or will be at the end of this period. A corner
-    that rests higher for `LANDED_PERIODS` has landed, too: the estimated tilt of the sole is wrong. The marks of a foot
-    that is planned to swing are cleared.
+    that rests higher for `LANDED_PERIODS` has landed, too: then the estimated tilt of the sole must be wrong. The marks
+    of a foot that is planned to swing are cleared.
 
     Args:
         machine: The machine; its `lifted` are changed.
@@ -484,7 +486,7 @@ def land_corners(machine: Machine, contacts: ContactArrays, v: Array) -> None:
 
 @njit(cache=True, error_model="numpy")
 def mark_lifted(machine: Machine, step: AssembledStep, f: Array, arena: Arena) -> None:
-    """Mark corners of soles that the impulses f (3 n,) [N s] let leave the ground."""
+    """Mark corners of soles that leave the ground under the impulses f (3 n,) [N s]."""
     n, rho, base = step.which.shape[0], step.w.rho, vector(arena, step.w.rho.shape[1])
     np.dot(f, rho, base)
     for i in range(n):
@@ -503,14 +505,14 @@ def stance(
 ) -> Integers:
     """Return the indices of contacts whose feet are planned to stand, and are neither landing nor moving.
 
-    Below a gap of `HOVER_M` a foot may move.
+    A foot may move if its gap is below `HOVER_M`.
 
     Args:
         contacts: All candidate contacts; identities are numbers of feet.
         v: Velocity in our order, shape (m,).
         inputs: Planned stance of each foot, and the time since its touchdown.
         rule: Rule for landing feet.
-        lifted: By identity: 0 of a corner that stands; empty without soles.
+        lifted: Indexed by identity, 0 for a corner that stands; empty without soles.
         arena: Arena for all arrays.
     """
     total = contacts.identity.shape[0]
@@ -549,13 +551,13 @@ def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, ar
 
     Args:
         contacts: The n contacts.
-        patch: Foot of each contact, by its identity.
+        patch: Foot of each contact, indexed by the identity of the contact.
         u: Number of unactuated velocities; below six no sole moves freely, and nothing changes.
         target: In and out, shape (3 n,) [m/s].
         arena: Arena for all arrays.
 
     Returns:
-        Equivalent rows, shape (r, m), and targets, shape (r,): the twist of each sole, at most six rows.
+        Equivalent rows, shape (r, m), and targets, shape (r,): at most six rows for the twist of each sole.
     """
     n, m, r = contacts.identity.shape[0], contacts.jacobian.shape[1], 0
     done, corners, rows = flags(arena, n), indices(arena, n), indices(arena, 3 * n)
@@ -649,11 +651,12 @@ def ramp_weights(identity: Integers, patch: Integers, inputs: Inputs, ramp_s: fl
 
 @njit(cache=True, inner=True, error_model="numpy")
 def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena) -> Array:
-    """Return motor impulses ``h kp I (q_des - q)`` if all feet stay, shape (a,) [N m s]; otherwise zero.
+    """Return motor impulses ``h kp I (q_des - q)``, shape (a,) [N m s]; zero if a lift-off is planned.
 
     The projection removes the part of the demand that contacts without slip forbid. If feet creep, joint errors in
-    these directions grow unless they demand internal forces, torques that move nothing. The stiffness is the same as in
-    the other directions, where a joint moves the robot's inertia at its foot, I = Σ J²/(n |ρ|²).
+    these forbidden directions would grow. So they demand internal forces, that is, torques that move nothing. The
+    stiffness is the same as in the other directions, in which a joint moves the inertia I = Σ J²/(n |ρ|²) of the robot
+    at its foot.
 
     With tasks the joints' reference is only a posture, and demands no internal forces.
 
@@ -692,7 +695,7 @@ def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> 
         top, no_load = joints.room.speed[j], joints.room.no_load[j]
         if top < abs(speed[j]) and no_load < np.inf:
             share = (no_load - abs(speed[j])) / (no_load - top)
-            rest = joints.limit[j] * share if share > 0.0 else 0.0  # also for a motor without limit
+            rest = joints.limit[j] * share if share > 0.0 else 0.0  # zero also for a motor without limit
             if speed[j] > 0.0:
                 most[j] = rest
             else:
@@ -710,7 +713,7 @@ def velocity(machine: Machine, arena: Arena) -> Array:
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array, Bounds]:
-    """Return the motor impulses of the last step, shape (a,) [N m s], and the bounds of this step's.
+    """Return the motor impulses of the last step, shape (a,) [N m s], and bounds of the motor impulses of this step.
 
     Args:
         machine: Limits and the last torque.
@@ -1074,7 +1077,7 @@ def control(bound: Bound, candidates: AnyContacts) -> Outcome:
 
 
 OutcomeFields: TypeAlias = tuple[int, bool, bool, float, int, float, bool]
-"""Fields of `Outcome` as a plain tuple: Numba needs microseconds to return a named one to Python."""
+"""Fields of `Outcome` as a plain tuple: Numba takes microseconds to return a named tuple to Python."""
 
 
 @njit(cache=True, inner=True, forceinline=True)

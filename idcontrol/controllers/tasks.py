@@ -81,7 +81,7 @@ class Limits(NamedTuple):
         least: Smallest torques, shape (a,) [N m].
         most: Largest torques, shape (a,) [N m].
         slowest: Smallest velocities that the joints' stops allow, shape (a,) [rad/s].
-        fastest: Largest ones, shape (a,) [rad/s].
+        fastest: Largest velocities that the joints' stops allow, shape (a,) [rad/s].
     """
 
     mu: Array
@@ -111,7 +111,7 @@ def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> 
 @late(lambda *_: TARGETS)
 @njit(cache=True, inner=True, error_model="numpy")
 def force_targets(tasks: TaskTerms, contacts: ContactArrays, h: float, arena: Arena) -> TorqueMap:
-    """Compute the force targets of contacts in stance, beyond the motion (`idcontrol.tasks.forces.force_rows`)."""
+    """Compute the force targets of contacts in stance (`idcontrol.tasks.forces.force_rows`)."""
     return force_rows(tasks.forces, tasks.placement.rotation, contacts.identity, contacts.axes, h, arena)
 
 
@@ -155,7 +155,7 @@ def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: 
 @late(lambda tasks, M, bias, wish, *_: bias)
 @njit(cache=True, inner=True, error_model="numpy")
 def bounded_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, limits: Limits, arena: Arena) -> Array:
-    """Compute the joint velocities that tasks demand within all limits; return `wish.b` if there are none.
+    """Compute the joint velocities that tasks demand within all limits; return `wish.b` if these allow no motion.
 
     Args:
         tasks: The tasks; their outcome is overwritten.

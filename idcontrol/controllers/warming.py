@@ -74,8 +74,8 @@ def warm(
 
     Otherwise the first step that needs a kernel waits 0.1 s or more for loading it, or minutes for compiling it. A copy
     of the controller gets easy, hard and impossible demands, with every number of feet on the ground, while sliding and
-    while falling; each time its second path runs, too. In the copy, feet or fingertips that are in the air at `start`
-    are enlarged to reach the ground. The controller itself keeps its memory.
+    while falling; its second path (`WithFallback`) also gets each of them. In the copy, feet or fingertips that are in
+    the air at `start` are enlarged to reach the ground. The controller itself keeps its memory.
 
     Args:
         controller: The controller; it must be copyable, as all controllers of this package are.
