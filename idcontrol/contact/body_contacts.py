@@ -89,7 +89,7 @@ class BodyArrays(NamedTuple):
 
 
 class _Surfaces(NamedTuple):
-    """Surfaces of all shapes; the last entry is the ground's.
+    """Surfaces of all shapes; the last entry is for the ground.
 
     Attributes:
         body: Body that carries the surface; `WORLD` if it does not move.
@@ -105,7 +105,7 @@ class _Surfaces(NamedTuple):
 
 
 class _Scene(NamedTuple):
-    """All g shapes, the bodies' first.
+    """All g shapes of a scene; the shapes of bodies come first.
 
     Attributes:
         detection: `Detection.scene`.
@@ -239,8 +239,8 @@ def touching(bound: Bound, pairs: Pairs, before: Tracked) -> tuple[BodyArrays, T
 def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Array, Array]:
     """Return bodies, friction, stiffness and damping of each contact from its surfaces, (n, 2), (n,), (n,), (n,).
 
-    The springs of both surfaces are in series, so 1/K adds up. Dampers are in series, too; a rigid surface does not
-    move, so only the other surface's damper counts.
+    The springs of both surfaces are in series, so 1/K adds up. Dampers are in series, too; since a rigid surface does
+    not move, only the damper of the other surface counts.
     """
     n = shape.shape[0]
     body, mu, stiffness, damping = np.empty((n, 2), np.int64), np.empty(n), np.empty(n), np.empty(n)
@@ -260,7 +260,7 @@ def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Arr
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(body: Integers, position: Array, point: Array, axes: Array) -> Array:
-    """Return the rows of A's velocity minus B's at the contact point: ``axis · (v + ω × r)``, r from body to point."""
+    """Return rows of the velocity of A relative to B at the contact: ``axis · (v + ω × r)``, r from body to point."""
     rows = np.empty((body.shape[0], 2, 3, 6))
     for i in range(body.shape[0]):
         for side in range(2):

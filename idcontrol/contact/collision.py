@@ -59,7 +59,7 @@ class CollisionContacts:
         self.system = system
         self.geometry = geometry.copy()
         things = self.geometry.geometryObjects
-        # the last entry is the ground's: its index is -1
+        # the last entry, at index -1, is for the ground
         self._joint: Integers = np.array([*(thing.parentJoint for thing in things), 0], dtype=np.int64)
         self._detection = Detection(
             [thing.geometry for thing in things],

@@ -32,7 +32,7 @@ _DEFAULTS = (("surface_velocity", 3, 0.0), ("drift", 3, 0.0), ("stiffness", 1, n
 _REAL, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
 Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array, Array]
-"""The fields of `ContactArrays` as a plain tuple: compiled calls convert it in a quarter of the time."""
+"""The fields of `ContactArrays` as a plain tuple: Numba passes it to compiled code in a quarter of the time."""
 
 AnyContacts: TypeAlias = Bound | Packed
 """Contacts for a compiled step: `Contacts.bound`, or a tuple from compiled code."""
@@ -64,8 +64,9 @@ class Contacts:
         gap: Signed distance φ, positive if the bodies are apart, shape (n,) [m].
         mu: Friction coefficients, shape (n,); inf means no slip.
         jacobian: Contact rows J = [N; S; T], shape (3n, m): ``J v`` is the velocity of A relative to B along the axes.
-        surface_velocity: Velocity of the surface, shape (3n,) [m/s]; ``J v`` minus it is the slip. 0 on still ground
-            (the default), a conveyor's speed, a decaying velocity for a landing foot (`idcontrol.contact.landing`).
+        surface_velocity: Velocity of the surface, shape (3n,) [m/s]; ``J v`` minus this velocity is the slip. It is 0
+            on still ground (the default), the speed of a conveyor, or a decaying velocity for a landing foot
+            (`idcontrol.contact.landing`).
         drift: ``J̇ v``, the contact acceleration at v̇ = 0, shape (3n,) [m/s²]; 0 (the default) if unknown.
         stiffness: Normal stiffness, shape (n,) [N/m]; inf (the default) is rigid.
         damping: Normal damping, shape (n,) [N s/m]; 0 by default.
@@ -239,8 +240,9 @@ def concatenate(parts: Sequence[Contacts]) -> Contacts:
 def write_axes(nx: float, ny: float, nz: float, angle: float, out: Array) -> None:
     """Write the axes of a contact: rows unit normal n, first tangent s, second tangent t = n × s.
 
-    s is the world x axis projected onto the tangent plane, then turned by `angle` about n. It depends continuously on n
-    except at n = ±x, where the projected z axis is used; it is continuous on the great circle from n = z to n = ±x.
+    s is the world x axis projected onto the tangent plane, then turned by `angle` about n. The tangent s depends
+    continuously on n except at n = ±x, where the projected z axis is used; along the great circle from n = z to n = ±x,
+    s is continuous there, too.
 
     Args:
         nx: First component of the unit normal n, world frame.
@@ -279,8 +281,8 @@ def contact_rows(
     """Write the rows [N; S; T] of n contacts: velocity of A minus velocity of B at one point, along the axes.
 
     The velocity of the point p that moves with joint j is, in column k of the support of j, ``Jw_lin + Jw_ang × p``;
-    other columns are 0 (math.md, section 2). Columns that move both bodies cancel and are exactly 0. Both rows are
-    taken at the *same* point; otherwise a pair of impulses would produce a torque (math.md, section 12.5).
+    other columns are 0 (math.md, section 2). Columns that move both bodies cancel and are exactly 0. The rows of both
+    bodies are taken at the *same* point; otherwise a pair of impulses would produce a torque (math.md, section 12.5).
 
     Args:
         jacobian: `System.jacobian`: spatial Jacobian at the world origin, linear rows first, shape (6, m).

@@ -1,4 +1,4 @@
-"""Contact points of placed shapes: with the ground, and of pairs of shapes with each other.
+"""Contact points of placed shapes with the ground and with each other.
 
 Spheres and boxes have closed-form distances; coal measures other shapes. Flat contacts become manifolds of up to eight
 points with their own gaps (see `manifold`). A contact keeps its identity from step to step: on the ground it is the

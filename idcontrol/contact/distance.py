@@ -21,7 +21,7 @@ PARALLEL_EDGES = 1e-6
 """Angle [rad] below which edges count as parallel: a face normal then replaces their separating axis."""
 
 FLAT = 1e-7
-"""Tolerance within which a face normal replaces the direction between two boxes [m]: the normal is exact."""
+"""Tolerance within which a face normal replaces the direction between two boxes [m], since the normal is exact."""
 
 
 class _Box(NamedTuple):
@@ -97,7 +97,7 @@ def candidate_pairs(low: Array, high: Array, reach: Array, group: Integers) -> I
 def measure(shapes: ShapeArrays, placed: Placed, pairs: Pairs, arena: Arena) -> None:
     """Write direction, witness and distance of the pairs of spheres and boxes; skip other pairs.
 
-    For a pair at its margin or beyond, the distance may be a lower bound, and the other results are arbitrary.
+    If shapes are apart by their margin or more, the distance may be a lower bound, and the other results are arbitrary.
 
     Args:
         shapes: All shapes.
@@ -152,7 +152,7 @@ def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, directio
 def _sphere_box(
     shapes: ShapeArrays, placed: Placed, ball: int, box: int, direction: Array, witness: Array, arena: Arena
 ) -> float:
-    """Measure from the point of the box nearest to the ball's centre; through the nearest face if it is inside.
+    """Measure from the point of the box nearest to the ball's centre; through the nearest face if the centre is inside.
 
     The direction points to the ball.
     """
@@ -207,7 +207,7 @@ def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _within(box: _Box, k: int, point: Array) -> bool:
-    """True if a point lies between the two faces of a box perpendicular to its axis k, or in one."""
+    """True if a point lies between the two faces of a box perpendicular to its axis k, or on one."""
     p, R, half = box
     along = R[0, k] * (point[0] - p[0]) + R[1, k] * (point[1] - p[1]) + R[2, k] * (point[2] - p[2])
     return bool(abs(along) <= half[k])
@@ -232,7 +232,7 @@ def _separating_face(a: _Box, b: _Box, axis: Array, direction: Array) -> tuple[f
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -> tuple[float, int, int]:
-    """Return the largest separation across two edges above `best`, and the edges, -1 for none; write the axis."""
+    """Return the largest separation across two edges, if above `best`, and the edges (-1 for none); write the axis."""
     Ra, Rb, best_i, best_j = a.rotation, b.rotation, -1, -1
     for i in range(3):
         for j in range(3):
@@ -257,7 +257,7 @@ def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -
 def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, arena: Arena) -> float:
     """Measure the overlap along the best axis, or the distance of the nearest points; the normal is from B to A.
 
-    If an axis separates the boxes by the margin or more, only that lower bound is computed.
+    If an axis separates the boxes by the margin or more, only this lower bound of the distance is computed.
     """
     axis, edge, on_a, on_b = vector(arena, 3), vector(arena, 3), vector(arena, 3), vector(arena, 3)
     flat, owner = _separating_face(a, b, axis, direction)
@@ -353,9 +353,9 @@ def _corners_over_box(a: _Box, b: _Box, least: float, on_a: Array, on_b: Array, 
 def _edge_over_edge(
     a: _Box, b: _Box, i: int, j: int, least: float, on_a: Array, on_b: Array, start: Array, local: Array
 ) -> float:
-    """Write the nearest points of edges of A along its axis i and of B along j, if inside both edges.
+    """Write the nearest points of an edge of A along its axis i and of an edge of B along its axis j, if inside both.
 
-    Nothing is written if their squared distance is not below `least`. Return the smaller of both.
+    Nothing is written if their squared distance is not below `least`. Return the smaller of this distance and `least`.
     """
     pa, Ra, ha = a
     pb, Rb, hb = b

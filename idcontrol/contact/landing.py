@@ -1,8 +1,8 @@
 """The contact velocity that a controller demands: a landing foot may take some milliseconds to stop.
 
-With prescribed joints the whole robot is one rigid body. To stop its foot within one period takes hundreds of newtons,
-predicted *and delivered*. So a controller demands a decaying contact velocity, as if the ground were a belt that moves
-with the foot and stops (planner.md, section 7).
+With prescribed joints the whole robot is one rigid body. Stopping a foot within one period takes hundreds of newtons,
+which are not only predicted, but delivered. So a controller demands a decaying contact velocity, as if the ground were
+a belt that moves with the foot and stops (planner.md, section 7).
 
 Friction is predicted relative to this belt. A sliding foot gets the friction that slows it with the belt, within its
 cone, instead of the full μ f_N against its slip. If the cone suffices, the controller reports that its contacts stick.
@@ -30,15 +30,16 @@ class Landing:
     Attributes:
         decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period. It must be slow for
             compliant ground (math.md, section 12.6). To stop n feet that rise at w, the base of a robot of mass m
-            follows them, which reduces their force by m w/τ_c. Ground with a damper of b under each foot changes it by
-            n b w. The two excite each other unless τ_c > m/(n b): 5 ms on the soft ground of Zapolsky & Drumwright
-            2017.
-        closing_s: τ_g: a gap is closed at the speed φ/τ_g. inf, the default, ignores the gap: it has the errors of the
-            sensors, and noise on it would be tracked. In a trot with 0.5 mm of noise the mean of |Δτ/Δt| is 310 N m/s
-            with 0.01 s, 110 N m/s with 0.1 s.
+            follows them, which reduces their force by m w/τ_c. Ground with a damper of b under each foot changes this
+            force by n b w. The two effects excite each other unless τ_c > m/(n b), which is 5 ms on the soft ground of
+            Zapolsky & Drumwright 2017.
+        closing_s: τ_g: a gap is closed at the speed φ/τ_g. inf, the default, ignores the gap: a measured gap has the
+            errors of the sensors, and feet would follow its noise. In a trot with 0.5 mm of noise the mean of |Δτ/Δt|
+            is 310 N m/s for τ_g = 0.01 s, and 110 N m/s for τ_g = 0.1 s.
         sink_m_s: Largest speed at which a gap is closed towards the ground.
         rise_m_s: Largest speed at which a foot rises out of the ground.
-        settle_s: Time after touchdown during which γ holds; after it the foot stands, and γ is 0. inf: it never stands.
+        settle_s: Time after touchdown during which γ holds; then the foot stands, and γ is 0. With inf the foot never
+            stands.
         slip_m_s: Slip above which a foot has not settled.
     """
 

@@ -4,7 +4,7 @@ Flat parts of two shapes touch along a polygon, whose corners carry the load (ma
 perpendicular to the contact normal is the reference: it gives the exact normal. The facing feature of the other shape
 (face, edge of a capsule, side line of a cylinder) is clipped against the borders of the reference, and each remaining
 corner is a contact with its own gap. Parallel side lines touch at two points. If no contact is at the nearest points of
-the shapes, these are one more contact, or the only one.
+the shapes, these points are an additional contact, or the only contact.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 GROUND = -1
-"""Number in place of shape B for the ground."""
+"""Number of the ground, in place of the number of shape B."""
 
 MAX_POINTS = 8
-"""Limit of contact points of a pair of shapes; two boxes never exceed it."""
+"""Largest number of contact points of a pair of shapes; two boxes never exceed it."""
 
 RIM_GROUND_POINTS = 4
 """Contact points of a cylinder's rim on the ground: its lowest point, and three more at right angles."""
@@ -33,7 +33,7 @@ SQUARE = 0.9986
 edge or a corner touches."""
 
 PARALLEL = 0.0523
-"""Side lines within 3° [rad] of parallel touch along a line."""
+"""Side lines touch along a line if the angle between them is below 3° [rad]."""
 
 ENGINE_TOLERANCE = 1e-5
 """Accuracy of measured distances [m]. Beyond ten times this error the normal counts as wrong, too."""
@@ -97,7 +97,7 @@ class Pairs(NamedTuple):
 
 
 class Points(NamedTuple):
-    """Contact points, the ground's first.
+    """Contact points; contacts with the ground come first.
 
     Attributes:
         identity: Number of each contact, the same from step to step, shape (n,).
@@ -396,7 +396,7 @@ def _has_side(shapes: ShapeArrays, g: int) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> tuple[int, float]:
-    """Return the face most perpendicular to ``sign * direction``, and the cosine of the angle; -1, -2 for no face."""
+    """Return the face most perpendicular to ``sign * direction``, and the cosine of the angle; without face -1, -2."""
     best, most = -1, -2.0
     for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
         square = sign * _dot(placed.face_normal[f], direction)
@@ -423,7 +423,7 @@ def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign
         axis = placed.rotation[g, :, 2]
         along = sign * _dot(axis, direction)
         across = np.sqrt(max(0.0, 1.0 - along * along))
-        # the foremost point of the rims; any point of a cap perpendicular to the direction
+        # the foremost point of the rims, or any point of a cap perpendicular to the direction
         aim = np.empty(3)
         for k in range(3):
             aim[k] = (sign * direction[k] - along * axis[k]) / across if across > 1e-9 else placed.rotation[g, k, 0]
@@ -609,7 +609,7 @@ def _side_lines(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def match(now: Tracked, before: Tracked, follow: Array) -> None:
-    """Give each contact the slot of its pair's nearest previous contact, or a free slot below `MAX_POINTS`.
+    """Give each contact the slot of the nearest previous contact of its pair, or a free slot below `MAX_POINTS`.
 
     Args:
         now: Contacts of this step; their slots are overwritten.

@@ -48,7 +48,7 @@ class Soles(NamedTuple):
     def wrenches(self, forces: ContactForces) -> Array:
         """Return force and moment of the ground on each foot, about `origin`, world axes, shape (n, 6) [N, N m].
 
-        A foot without contact has zeros; contacts of no foot are omitted.
+        A foot without contact has zeros; contacts that belong to no foot are omitted.
         """
         out = np.zeros((len(self.frames), 6))
         _add_wrenches(forces.identity, forces.force, self.patch, self.corner, self.origin, out)
@@ -63,8 +63,8 @@ def by_foot(forces: ContactForces, patch: Integers | None) -> ContactForces:
     """Return the total force on each foot in contact, as sensors in feet measure it; identities are feet.
 
     Args:
-        forces: Forces at contacts; contacts of no foot are omitted.
-        patch: Foot of each contact, by its identity, shape (k,); None if each contact is a foot.
+        forces: Forces at contacts; contacts that belong to no foot are omitted.
+        patch: Foot of each contact, indexed by the identity of the contact, shape (k,); None if each contact is a foot.
     """
     if patch is None:
         return forces

@@ -67,7 +67,7 @@ class Placed(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Candidate contacts, in the first entries: spheres close to the ground. Other fields are as in `Contacts`.
+    """Candidate contacts (spheres close to the ground) in the first entries. Other fields are as in `Contacts`.
 
     Attributes:
         joint: Joint that carries each contact's sphere, shape (k,).
@@ -135,7 +135,7 @@ class SphereContacts:
             mu: Friction coefficients, shape (k,) or one for all; inf means no slip.
             offsets: Centres in their frames, shape (k, 3) [m]; None for the frames' origins.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
-            patches: Foot of each sphere, for example of a corner of its sole; None for one foot per sphere.
+            patches: Foot of each sphere, if spheres are corners of soles; None if each sphere is a foot.
 
         Raises:
             UnknownName: A frame does not exist.
@@ -192,7 +192,7 @@ class SphereContacts:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give copies and unpickled contacts arrays of their own."""
+        """Rebuild copies and unpickled contacts with their own arrays."""
         built = partial(type(self), offsets=self._offset, orientation=self._orientation, patches=self.patch)
         return built, (self.system, self.frames, self.radius, self.terrain, self.mu)
 

@@ -1,7 +1,7 @@
 """Joint limits as contacts: one row of the joint's velocity, without friction (math.md, section 12.5).
 
-The limit q_hi of a joint has the gap ``q_hi - q`` and the row -e_j. Every contact model solves it together with the
-robot's contacts.
+The limit q_hi of a joint has the gap ``q_hi - q`` and the row -e_j. Every contact model solves such rows together with
+the robot's contacts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARGIN_RAD: Final = 5e-3
 
 @njit(cache=True, error_model="numpy")
 def reachable_stops(bound: Bound, q: Array, v: Array, h: float) -> int:
-    """Write 2 j for each lower limit close to joint j, and 2 j + 1 for each upper limit; return their number.
+    """Write 2 j for each joint j close to its lower limit, 2 j + 1 if close to its upper limit; return their number.
 
     `bound` has the joints' limits, their indices in q and v, a flag for joints without limits, and the result; q and v
     are in Pinocchio's layout.

@@ -23,7 +23,7 @@ from idcontrol.kernels.linked import late
 from idcontrol.types import Array
 
 NEWTON_STEPS = 30
-"""Limit of Newton steps for the nearest point; 3 to 5 suffice if the ground curves less than the sphere."""
+"""Largest number of Newton steps for the nearest point; 3 to 5 suffice if the ground curves less than the sphere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,9 @@ def height_map(heights: npt.ArrayLike, spacing: float, origin: tuple[float, floa
     x0, y0 = origin if origin is not None else (-0.5 * spacing * (z.shape[0] - 1), -0.5 * spacing * (z.shape[1] - 1))
     if not (np.isfinite(x0) and np.isfinite(y0)):
         raise InputError(f"the origin of a height map must be finite, not {origin}")
-    from scipy.ndimage import spline_filter  # a quarter of the time of importing this package
+    from scipy.ndimage import spline_filter  # a quarter of the import time of this package
 
-    # a spline of reflected samples ends level, as the ground beyond it is
+    # a spline of reflected samples is level at its ends, like the ground beyond
     coefficients = np.pad(spline_filter(z, order=3, mode="mirror"), 1, mode="reflect")
     parameters = np.array([0.0, 0.0, 1.0, 0.0, x0, y0, spacing, spacing])
     return Terrain(parameters, np.ascontiguousarray(coefficients), z)
@@ -238,7 +238,7 @@ def _map_surface(
         hy += bx[k] * row1
         hxy += bx1[k] * row1
         hyy += bx[k] * row2
-    # beyond a border the ground is level in its direction
+    # beyond a border the ground is level across the border
     if not parameters[4] <= x <= parameters[4] + dx * (coefficients.shape[0] - 3):
         hx = hxx = hxy = 0.0
     if not parameters[5] <= y <= parameters[5] + dy * (coefficients.shape[1] - 3):
@@ -299,7 +299,8 @@ def sphere_gap(
 ) -> tuple[float, tuple[float, float, float], tuple[float, float, float]]:
     """Return the distance of a sphere from the ground, ``φ = n̂·(c - p) - r`` with p the closest point of the ground.
 
-    Only one contact is returned: a sphere whose radius exceeds the radius of curvature of a hollow has a second one.
+    Only one contact is returned: a sphere whose radius exceeds the radius of curvature of a hollow has a second
+    contact.
 
     Args:
         parameters: `Terrain.parameters`.

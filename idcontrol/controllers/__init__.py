@@ -110,8 +110,7 @@ REGISTRY: Final[Registry[Setup, Controller]] = Registry(KIND)
 register, available = REGISTRY.register, REGISTRY.available
 
 PEERS: Final = {"tsid": "idcontrol.adapters.tsid_controller:Tsid"}
-"""Where controllers for comparisons with other packages are defined, by name; these packages are separate
-installations."""
+"""Where controllers of other packages are defined, by name, for comparisons; they must be installed separately."""
 
 
 def factory(name: str) -> Factory:

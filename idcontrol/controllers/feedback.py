@@ -12,7 +12,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 NEARING: Final = 0.2
-"""Largest part of its distance to a stop that a joint is commanded to cover in a period: so it stops gently."""
+"""Largest part of its distance to a stop that a joint may cover in one period, so that it comes to rest there."""
 
 TURNS_RAD_S: Final = 0.1
 """Speed up to which the feed-forward of dry friction grows from zero [rad/s or m/s]; at twice this speed it is nearly

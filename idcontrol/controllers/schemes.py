@@ -283,7 +283,7 @@ def move_with(p: AssembledStep, held: Booleans, f: Array, arena: Arena) -> Answe
 
 @njit(cache=True, inner=True, error_model="numpy")
 def move(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Relax tracking by `move_with`, but release contacts that open without slip; there the impulses are f (3 n,)."""
+    """Relax tracking; hold all contacts except contacts that open under f (3 n,), the impulses without slip."""
     n, k, rho = p.cones.mu.shape[0], p.w.rho.shape[1], p.w.rho
     x, held = zeros(arena, k), flags(arena, n)
     for r in range(f.shape[0]):

@@ -654,9 +654,9 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
     """Return motor impulses ``h kp I (q_des - q)``, shape (a,) [N m s]; zero if a lift-off is planned.
 
     The projection removes the part of the demand that contacts without slip forbid. If feet creep, joint errors in
-    these forbidden directions would grow. So they demand internal forces, that is, torques that move nothing. The
-    stiffness is the same as in the other directions, in which a joint moves the inertia I = Σ J²/(n |ρ|²) of the robot
-    at its foot.
+    these forbidden directions would grow. So these errors demand internal forces, that is, torques that move nothing.
+    The stiffness is the same as in the other directions, in which a joint moves the inertia I = Σ J²/(n |ρ|²) of the
+    robot at its foot.
 
     With tasks the joints' reference is only a posture, and demands no internal forces.
 

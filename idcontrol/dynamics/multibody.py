@@ -1,8 +1,8 @@
 """Compiled multibody terms: `CompiledSystem` computes the same terms as `System`, without Pinocchio.
 
 Calls of Pinocchio from Python hold the interpreter's lock, so many robots would wait for each other. `terms_kernel`
-does not hold it. It consists of `inertia_kernel`, which depends on the configuration, and `bias_kernel`, which also
-depends on the velocity. Its terms equal Pinocchio's to rounding (tests/dynamics/test_multibody.py), not to the bit.
+does not hold this lock. It consists of `inertia_kernel`, which depends on the configuration, and `bias_kernel`, which
+also depends on the velocity. Its terms differ from Pinocchio's terms by rounding (tests/dynamics/test_multibody.py).
 
 All vectors are spatial, in world axes at the origin of the first joint: this point moves with the robot, so rounding
 does not grow with the distance from the world's origin. J_k is the column of velocity k; V_j, A_j and I_j are velocity,
@@ -54,7 +54,7 @@ class Tree(NamedTuple):
         armature: Reflected inertia of the motors' rotors, for velocities in Pinocchio's layout, shape (m,).
         gravity: Acceleration of gravity, shape (3,) [m/s²].
         flyers: Index of each free-flyer's first velocity.
-        place: Velocity k of Pinocchio's layout is velocity ``place[k]`` of the system's, shape (m,).
+        place: Velocity k of Pinocchio's layout is velocity ``place[k]`` in the system's order, shape (m,).
         frame_joint: Joint that carries each frame, shape (n_frames,).
         frame_position: Position of each frame in that joint, shape (n_frames, 3) [m].
         frame_rotation: Axes of each frame in that joint (columns), shape (n_frames, 3, 3).
@@ -360,7 +360,7 @@ def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) ->
             angle = np.sqrt(square)
             part, w = (np.sin(0.5 * angle) / angle if angle > 1e-4 else 0.5 - square / 48.0), np.cos(0.5 * angle)
             x, y, z = part * x, part * y, part * z
-            if w < 0.0:  # both quaternions are this rotation: take the one closer to the last
+            if w < 0.0:  # q and -q are the same rotation: take the closer one to the last
                 x, y, z, w = -x, -y, -z, -w
             a, b, c, d = q[at + 3], q[at + 4], q[at + 5], q[at + 6]
             q_next[at + 3] = d * x + a * w + b * z - c * y
@@ -536,7 +536,7 @@ def _row(tree: Tree, bodies: Bodies, j: int, k: int, M: Array) -> None:
 
 @njit(cache=True, inner=True, forceinline=True)
 def _add(hanging: Hanging, j: int, parent: int) -> None:
-    """Add the sums of joint j to its parent's."""
+    """Add the sums of joint j to the sums of its parent."""
     hanging.mass[parent] += hanging.mass[j]
     for x in range(3):
         hanging.moment[parent, x] += hanging.moment[j, x]

@@ -1,4 +1,4 @@
-"""Multibody terms of a robot from Pinocchio; this module converts every convention.
+"""Multibody terms of a robot from Pinocchio; this module converts all conventions of Pinocchio.
 
 Conventions (math.md, sections 1 and 2). A robot has m velocities: first the u unactuated velocities ("b": floating
 bases, free bodies, passive joints), then the a actuated velocities ("q"). This is the system's order. Pinocchio's order
@@ -8,8 +8,8 @@ order.
 
 Within a step the axes of a free-flyer's *linear* velocity are fixed at the body's initial axes: the equations are
 solved for v⁺ - v, and a difference needs one set of axes. So `System.bias` refers to the classical acceleration ``v̇ +
-ω × v`` (Pinocchio's to the spatial acceleration), and `System.advance` rotates v⁺ into the body's final axes. In axes
-that rotate with the body, linear momentum would be wrong by h ω × v in every step.
+ω × v`` (Pinocchio's bias refers to the spatial acceleration), and `System.advance` rotates v⁺ into the body's final
+axes. In axes that rotate with the body, linear momentum would be wrong by h ω × v in every step.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ class ActuatorLimits(NamedTuple):
         upper: Highest position [rad or m].
         speed: Largest speed [rad/s or m/s].
         torque_rate: Largest rate of the torque [N m/s or N/s].
-        no_load: Speed at which a motor gives no torque [rad/s or m/s]; above `speed` its torque falls linearly.
+        no_load: Speed at which a motor gives no torque [rad/s or m/s]; its torque falls linearly from `speed` to this
+            speed.
     """
 
     lower: Array
@@ -308,7 +309,7 @@ def _actuated_names(model: Any, actuated: Sequence[str] | None) -> tuple[str, ..
 
 
 def _effort_limit(limits: npt.ArrayLike, names: Sequence[str]) -> Array:
-    """Return the torque limits of the joints `names`, shape (a,); values from `UNLIMITED` on become inf.
+    """Return the torque limits of the joints `names`, shape (a,); values of `UNLIMITED` or more become inf.
 
     Raises:
         InputError: The number of limits is wrong, or a limit is not positive.
@@ -335,7 +336,7 @@ def _unit_vectors(model: Any) -> Integers:
 
 
 def _support(model: Any, order: Integers) -> Booleans:
-    """Return True for each joint j and velocity k, in the system's order, that moves its body, shape (n_joints, m)."""
+    """Return True at [j, k] if velocity k (system's order) moves the body of joint j, shape (n_joints, m)."""
     support = np.zeros((model.njoints, order.size), dtype=np.bool_)
     for j in range(1, model.njoints):
         joint = model.joints[j]
@@ -374,7 +375,7 @@ class System:
         terms: M, bias and jacobian, for kernels.
         motion: Motion of the bodies of all joints.
         support: True if velocity k moves joint j, ``support[j, k]``, shape (n_joints, m).
-        frame_joint: Supporting joint of each frame, shape (n_frames,).
+        frame_joint: Joint that carries each frame, shape (n_frames,).
         frame_position: Frame origins in the world, shape (n_frames, 3) [m]: a view into Pinocchio's data.
         frame_rotation: Frame axes in the world (columns), shape (n_frames, 3, 3): a view into Pinocchio's data.
         busy: Lock that a controller holds while it uses these terms: two threads must not use them at once.
@@ -395,7 +396,8 @@ class System:
             model: Pinocchio model; free-flyer joints and joints that are not `actuated` are unactuated.
             actuated: Names of the actuated joints in order; None for all joints with one velocity, in tree order.
             effort_limit: Torque limits in that order, shape (a,) or one for all [N m]; None for the model's limits.
-            limits: Other limits of joints and motors, in that order; None for no limits: the model's are not used.
+            limits: Other limits of joints and motors, in that order; None for no limits: the model's limits are not
+                used.
             actuators: Dynamics of the actuators, in that order; None for ideal actuators with the model's rotors.
 
         Raises:
@@ -461,7 +463,7 @@ class System:
         self._gather = entry(_gather, self._bound)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give copies and unpickled systems terms of their own, at the neutral configuration."""
+        """Rebuild copies and unpickled systems with their own terms, at the neutral configuration."""
         rebuilt = partial(
             System,
             actuated=self.actuated_names,
@@ -592,7 +594,7 @@ class System:
         return angles
 
     def position_errors(self, wanted: Array, joints: Array) -> Array:
-        """Return wanted minus actual `joint_positions`, shape (a,) [rad or m]; on a circle, the shorter way."""
+        """Return wanted minus actual `joint_positions`, shape (a,) [rad or m]; on a circle, the shorter way round."""
         errors: Array = wanted - joints
         for i, _ in self._circles:
             errors[i] = shorter(errors[i])
@@ -632,7 +634,7 @@ class System:
         return next((i for i in checked if self.model.frames[i].type == pin.FrameType.BODY), checked[0])
 
     def com(self, q: Array) -> Array:
-        """Return the centre of mass in the world, shape (3,) [m]; the terms of `update` stay."""
+        """Return the centre of mass in the world, shape (3,) [m]; the terms of `update` are not changed."""
         centre: Array = pin.centerOfMass(self.model, self.scratch, q).copy()
         return centre
 
@@ -664,7 +666,7 @@ class System:
         return self._scratch_data
 
     def _refuse_singular_inertia(self) -> None:
-        """Raise `InputError` if a joint moves no inertia, or one that is not finite; the text names it."""
+        """Raise `InputError` if the inertia that a joint moves is zero or not finite; the text names the joint."""
         for name, inertia in zip(self.model.names, self.model.inertias, strict=True):
             if not np.isfinite(inertia.toDynamicParameters()).all():
                 raise InputError(f"the mass or inertia of the link that joint {name!r} moves is not finite")

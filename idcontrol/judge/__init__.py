@@ -7,7 +7,7 @@
   computes velocities from the momentum balance in extended precision.
 * `miss` judges impulses of a problem that consists of its Delassus operator, as in the league.
 
-The judge uses nothing of a model's elimination, scaling or residual.
+The judge does not use the elimination, the scaling or the residual of any model.
 """
 
 from __future__ import annotations

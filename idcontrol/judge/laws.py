@@ -25,12 +25,12 @@ class Touching(NamedTuple):
 
     Attributes:
         f: Impulses, shape (n, 3) [N s].
-        u: Velocities in the law, with gap over step, moving surface and compliance, shape (n, 3) [m/s].
+        u: Velocities in the law, including gap over step, moving surface and compliance, shape (n, 3) [m/s].
         mu: Friction, shape (n,).
         impulse: Scales of normal and of tangential impulses, shape (n, 2) [N s].
         speed: Scales of velocities, shape (n, 3) [m/s].
         drag: h μ_v of the viscous law, shape (n,) [N s²/m].
-        closed: True for closed contacts; some laws have no friction at a gap, shape (n,).
+        closed: True for closed contacts, shape (n,); in some laws a contact with a gap has no friction.
         movable: True if the contact can move along its tangents, shape (n,).
     """
 
@@ -52,7 +52,7 @@ class Touching(NamedTuple):
         return relative(self.u[:, 0], self.speed[:, 0])
 
     def across(self) -> Array:
-        """Larger scale of both tangential velocities, shape (n,) [m/s]."""
+        """Larger of the scales of the two tangential velocities, shape (n,) [m/s]."""
         return np.asarray(self.speed[:, 1:].max(axis=1))
 
     def slip(self) -> Array:
@@ -60,7 +60,7 @@ class Touching(NamedTuple):
         return relative(self.u[:, 1:], self.across()[:, None])
 
     def fastest_slip(self) -> Array:
-        """Magnitude of the larger of both tangential velocities, shape (n,)."""
+        """Magnitude of the larger of the two tangential velocities, shape (n,)."""
         return np.asarray(np.abs(self.slip()).max(axis=1))
 
     def friction(self) -> Array:
@@ -69,7 +69,7 @@ class Touching(NamedTuple):
 
 
 def excess(law: Law, contacts: Touching) -> Array:
-    """Return the violation of the law by each contact, in the contact's scale, shape (n,); 0 if it is obeyed.
+    """Return the violation of the law by each contact, in the contact's scale, shape (n,); 0 if the contact obeys.
 
     SAP's law is not included, since its contacts are regularized.
     """
@@ -162,7 +162,7 @@ def _viscous(c: Touching) -> Array:
 
 
 def _no_slip(c: Touching) -> Array:
-    """Return the violation of infinite friction; immutable velocities may be the model's slip speed (section 4.3)."""
+    """Return the violation of infinite friction; slip and approach up to `SLIP_SPEED` count as zero (section 4.3)."""
     opening = np.where(np.abs(c.u[:, 0]) <= SLIP_SPEED, np.maximum(c.u[:, 0], 0.0), c.u[:, 0])
     slow = (np.abs(c.u[:, 1:]) <= SLIP_SPEED).all(axis=1, keepdims=True)
     c = c._replace(u=np.column_stack((opening, np.where(slow, 0.0, c.u[:, 1:]))))

@@ -59,12 +59,12 @@ def mark(arena: Arena) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True)
 def release(arena: Arena, at: int) -> None:  # pragma: no cover - compiled
-    """Reclaim the arrays taken from the arena since a `mark` returned `at`."""
+    """Reclaim the arrays taken from the arena since `mark` returned `at`."""
     arena.used[0] = at
 
 
 def _view(kind: Any, dimensions: int, itemsize: int = 8) -> Any:
-    """Return an intrinsic that views a block from entry `at` on as an array, without a reference count."""
+    """Return an intrinsic that makes an array from the entries of a block from `at` on, without a reference count."""
     if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
         return lambda space, at, shape: space[at:].view(str(kind))[: math.prod(shape)].reshape(shape)
 

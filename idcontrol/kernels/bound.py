@@ -1,16 +1,16 @@
 """Calls of compiled functions from Python with little overhead.
 
 Numba determines the type of every argument in every call, which takes longer than passing it. A control step reads and
-writes about forty arrays, and only a few change between calls: `bind` turns the others into one argument, in compiled
-code the tuple ``bound.values``. `entry` returns a compiled function for arguments of fixed types: a call with a bound
-argument takes 0.1 µs instead of 0.5 µs, a call with fifteen arrays 0.6 µs instead of 1.5 µs.
+writes about forty arrays, and only a few change between calls: `bind` combines the others in one argument, which
+compiled code reads as the tuple ``bound.values``. `entry` returns a compiled function for arguments of fixed types: a
+call with a bound argument takes 0.1 µs instead of 0.5 µs, a call with fifteen arrays 0.6 µs instead of 1.5 µs.
 
 Arrays are bound, not copied: later changes of their entries are visible. Scalars are copied.
 
-Numba counts references to every array at each assignment and call, with atomic operations: some microseconds for the
-forty arrays of a control step. ``bound.borrowed`` has the same values as ``bound.values`` without counts, and `borrow`
-returns an argument without counts. The caller keeps the arrays alive, so they must not be returned or stored beyond the
-call.
+Numba counts references to every array at each assignment and call, with atomic operations, which take some microseconds
+for the forty arrays of a control step. ``bound.borrowed`` has the same values as ``bound.values`` without counts, and
+`borrow` returns an argument without counts. The caller keeps the arrays alive, so they must not be returned or stored
+beyond the call.
 
 A call takes a handle from the heap for each array argument, but not for bound arrays.
 """
@@ -51,7 +51,7 @@ class Bound(structref.StructRefProxy):  # type: ignore[misc] # numba has no type
 
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Return a value without reference counts of its arrays, also of arrays in nested tuples."""
+    """Return a value whose arrays, including arrays in nested tuples, have no reference counts."""
     if isinstance(kind, types.Array) and not PLAIN:
         array = make_array(kind)(context, builder, value=value)
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
@@ -86,7 +86,7 @@ def _lower_attribute(context: Any, builder: Any, kind: Any, bound: Any, name: st
 
 @intrinsic
 def borrow(_: Any, values: Any) -> Any:
-    """Return `values` (arrays, numbers, tuples of them, also bound) without reference counts."""
+    """Return `values` (arrays, numbers, tuples of them, bound or not) without reference counts."""
     is_bound = isinstance(values, _BoundType)
     held = values.field_dict["values"] if is_bound else values
 
@@ -160,7 +160,7 @@ def bind(values: tuple[Any, ...]) -> Bound:
 def entry(function: Any, *like: Any) -> Callable[..., Any]:
     """Compile a function for arguments of the types of `like`, if necessary, and return its entry for Python.
 
-    The entry does not check its arguments: it would misread an array of another type or number of axes (`Form`).
+    The entry does not check its arguments: it misreads an array of another type or number of axes. `Form` checks them.
     Lengths may differ.
     """
     called: Callable[..., Any] = function if config.DISABLE_JIT else function.compile(tuple(map(typeof, like)))
@@ -168,7 +168,7 @@ def entry(function: Any, *like: Any) -> Callable[..., Any]:
 
 
 class Form:
-    """Types, number types and numbers of axes of contiguous arrays, to be checked before an `entry`."""
+    """Types, number types and numbers of axes of contiguous arrays, to be checked before a call of an `entry`."""
 
     def __init__(self, *like: AnyArray) -> None:
         """Take the form of arrays of any length."""

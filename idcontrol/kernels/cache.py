@@ -2,13 +2,13 @@
 
 Numba unpickles its cache files and runs their machine code without a check. A flipped bit (a worn SD card, a copied
 home) causes an abort at best, and wrong torques at worst. Here each signature of a function has one file, which begins
-with a digest of the rest. The file's name has digests of the version (Numba's, and `idcontrol.kernels.sources.stamp` of
-the function's file) and of the signature.
+with a digest of the rest. The file's name has two digests: of the version (of Numba, and of the function's file by
+`idcontrol.kernels.sources.stamp`), and of the signature.
 
 Numba reads and writes these files through `Cache._cache_file`, which has the two methods `save` and `load`.
 
-Machine code contains the names of the linked kernels (`idcontrol.kernels.linked`) that it may call. They are read from
-it, so that a loop on the wall clock can load all of them before its first tick.
+Machine code contains the names of the linked kernels (`idcontrol.kernels.linked`) that it may call. These names are
+read from the code, so that a loop on the wall clock can load all these kernels before its first tick.
 
 Code is written to NUMBA_CACHE_DIR if it is set, else to ``__pycache__`` beside the sources. A user without write
 permission reads that cache, and writes to a cache of their own or to a temporary folder.
@@ -86,8 +86,8 @@ def _writable_root(chosen: str, sources: Path) -> str | None:
     """Return Numba's CACHE_DIR for sources in a folder; "" for the sources' folder, None if no folder is writable.
 
     Args:
-        chosen: The user's setting.
-        sources: The folder.
+        chosen: The user's setting of CACHE_DIR.
+        sources: The folder with the sources.
     """
     if _is_writable(Path(chosen) if chosen else sources / "__pycache__"):
         return chosen
@@ -124,7 +124,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 class SealedFiles:
-    """The files of one function, one for each signature: a digest of its name and code, and its code."""
+    """The files of one function, one for each signature; each holds a digest of name and code, and the code."""
 
     def __init__(self, folders: Sequence[Path], name: str, version: str) -> None:
         """Set the names of the files.
@@ -180,7 +180,7 @@ def _read(file: Path, key: Any) -> Any:
         saved, data = pickle.loads(code)
     except (AttributeError, ImportError):  # the type of an argument has moved
         return None
-    if saved != key:  # types that print alike
+    if saved != key:  # different types may print alike
         return None
     _note(code)
     return data

@@ -13,8 +13,9 @@
 | `CallType` | numbers in calls are no literals | 5 %; an interpreted step never waits for the compiler in a loop |
 | `cache` | files are sealed, and invalid once any source of the function changes | no wrong torques |
 
-Measured with Numba 0.68 on two cores, each hook switched off alone: processor time of compiling 30 kernels (terms and
-contacts of solo12), of a first trot for loops, and medians of a trot's control steps.
+The benefits were measured with Numba 0.68 on two cores, by switching off one hook at a time. They refer to the
+processor time of compiling 30 kernels (terms and contacts of solo12), in the row `loops` to the time of a first trot;
+times of control steps are medians over a trot.
 
 All hooks act on functions of this package only, within `compiling`, while this thread holds Numba's compiler lock. With
 ``IDCONTROL_PLAIN_NUMBA=1`` there are no hooks, and everything runs on plain ``numba.njit(cache=True)``, with the same
@@ -110,7 +111,7 @@ class Options(Flags):  # type: ignore[misc]  # numba has no types
     __eq__, __hash__ = object.__eq__, object.__hash__
 
     def copy(self) -> Options:
-        """Return the shared copy of these options; of the shared copy itself a new one, which Numba may alter."""
+        """Return the shared copy of these options; if this is the shared copy, a new copy, which Numba may alter."""
         if self in _COPIES:
             return Options(self)
         for shared in _COPIES:

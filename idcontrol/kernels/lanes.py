@@ -73,7 +73,7 @@ def _generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
 @intrinsic
 def _dot_in_lanes(_: Any, a: Any, b: Any) -> Any:
     if any(not isinstance(row, types.Array) or row.ndim != 1 or row.layout != "C" for row in (a, b)):
-        return None  # the code cannot step over gaps
+        return None  # the code requires entries without gaps
     return types.float64(a, b), _generate
 
 

@@ -1,4 +1,4 @@
-"""Linear algebra of small dense matrices inside kernels, without LAPACK: its calls take longer than the work.
+"""Linear algebra of small dense matrices inside kernels, without LAPACK, whose calls take longer.
 
 Symmetric matrices are factored as A = L Lᵀ with a lower triangular L; the factors of `idcontrol.solvers.factor` are
 upper triangular. No function allocates memory.
@@ -20,7 +20,7 @@ AnyArray: TypeAlias = Array | Integers | Booleans
 def assign(out: AnyArray, values: AnyArray) -> None:  # pragma: no cover - compiled
     """Write values (n,) into the first n entries of out.
 
-    ``out[:] = values`` would first check for overlap: ten times the code, compiled again into every caller.
+    ``out[:] = values`` would first check for overlap, which is ten times the code, compiled again into every caller.
     """
     for i in range(values.shape[0]):
         out[i] = values[i]
@@ -89,7 +89,7 @@ def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - co
 
 @njit(cache=True, error_model="numpy")
 def solve_upper(upper: Array, count: int, x: Array) -> None:
-    """Overwrite x with upper⁻¹ x, its first `count` entries."""
+    """Overwrite the first `count` entries of x with upper⁻¹ x."""
     for j in range(count - 1, -1, -1):
         total = x[j]
         for i in range(j + 1, count):
@@ -99,7 +99,7 @@ def solve_upper(upper: Array, count: int, x: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def solve_upper_transposed(upper: Array, count: int, x: Array) -> None:
-    """Overwrite x with upper⁻ᵀ x, its first `count` entries."""
+    """Overwrite the first `count` entries of x with upper⁻ᵀ x."""
     for j in range(count):
         x[j] /= upper[j, j]
         for i in range(j + 1, count):

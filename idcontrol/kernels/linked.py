@@ -37,7 +37,7 @@ F = TypeVar("F")
 
 
 def linked(kernel: F) -> F:
-    """Decorate a compiled function so that compiled callers call it instead of copying it; above ``njit(cache=True)``.
+    """Decorate a compiled function, above ``njit(cache=True)``: compiled callers then call it instead of copying it.
 
     Args:
         kernel: Compiled function at the top level of a module, called with positional arguments.
@@ -95,7 +95,7 @@ def address(kernel: Any, returned: Any, *like: Any) -> Any:
     """
     if config.DISABLE_JIT:
         return kernel
-    compiled = _compiled(kernel, _types_of(like))  # as in `entry`: compiled once if Python calls it, too
+    compiled = _compiled(kernel, _types_of(like))  # shared with `entry`: compiled once for both
     if compiled.signature.return_type != returned:
         raise TypeError(f"{kernel.__name__} returns {compiled.signature.return_type}, not {returned}")
     return _where(compiled)
@@ -178,7 +178,7 @@ def _call(kernel: _Linked, context: Any, builder: Any, signature: Any, values: A
 
 
 def _call_address(context: Any, builder: Any, callee: Any, returned: Any, kinds: Any, values: Any) -> Any:
-    """Generate a call of a known address, which passes on errors."""
+    """Generate a call of a known address; errors in the call are passed on."""
     status, result = context.call_conv.call_function(builder, callee, returned, kinds, values)
     with cgutils.if_unlikely(builder, status.is_error):
         context.call_conv.return_status_propagate(builder, status)

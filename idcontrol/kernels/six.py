@@ -127,7 +127,7 @@ def _times_three(builder: Any, P: _Block, x: _Block) -> list[Any]:
 def _vectors(write: Any, returned: Any = types.void) -> Any:
     """Return a decorator for a function of blocks, numbers and tuples: kernels call the code that `write` generates.
 
-    The function overwrites its last block, or returns a tuple of the numbers of `write`, of type `returned`.
+    The function overwrites its last block, or returns the numbers from `write` as a tuple of type `returned`.
     """
 
     def decorate(reference: Any) -> Any:
@@ -145,7 +145,7 @@ def _vectors(write: Any, returned: Any = types.void) -> Any:
 
             return returned(*arguments), generate
 
-        # Numba calls it with its declared signature
+        # Numba passes arguments by the declared signature
         context = inspect.Parameter("_", inspect.Parameter.POSITIONAL_ONLY)
         own = [each.replace(kind=context.kind) for each in inspect.signature(reference).parameters.values()]
         typed.__signature__ = inspect.Signature([context, *own])  # type: ignore[attr-defined]

@@ -102,7 +102,7 @@ def walker_state(system: System) -> State:
 
 
 def standing(acceleration: Array | None = None) -> Reference:
-    """Return a reference: the walker stands, or its joints accelerate by `acceleration`, shape (12,) [m/s²]."""
+    """Return a reference for the walker: to stand, or joint accelerations `acceleration`, shape (12,) [m/s²]."""
     reference = Reference.standing(np.zeros(12), 4)
     return reference if acceleration is None else structs.replace(reference, a=acceleration)
 

@@ -56,7 +56,7 @@ def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: i
         lightest: Smallest mass [kg].
 
     Returns:
-        Bodies of up to 5 kg and 10 to 40 cm; a force of half the weight pushes each body in a random direction.
+        Bodies of up to 5 kg and 10 to 40 cm; a force of half its weight pushes each body in a random direction.
     """
     mass = np.exp(rng.uniform(np.log(lightest), np.log(5.0), bodies))
     inertia = np.array([_inertia(rng, m) for m in mass])
@@ -196,7 +196,7 @@ def _pairs(rng: np.random.Generator, bodies: int, contacts: int, sliding: int) -
 
 
 def _allowed(held: Array, v: Array) -> Array:
-    """Return the component of v along which no held row changes."""
+    """Return the part of v at which all held rows have zero velocity."""
     _, sigma, across = np.linalg.svd(held, full_matrices=False)
     across = across[sigma > 1e-9 * sigma[0]]
     rest: Array = v - across.T @ (across @ v)

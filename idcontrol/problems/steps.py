@@ -19,7 +19,7 @@ MOST_FRICTION: Final = 1.5
 MOST_DRAG: Final = 100.0
 """Largest viscous coefficient [N s/m]."""
 DEMANDS: Final = ("consistent", "noisy", "arbitrary")
-"""Prescribed velocities: consistent with all contacts; consistent with 1 mm/s of noise; arbitrary."""
+"""Prescribed velocities: consistent with all contacts; consistent up to noise of 1 mm/s; arbitrary."""
 
 
 def kind_of(number: int) -> tuple[bool, bool]:

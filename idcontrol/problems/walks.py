@@ -117,7 +117,7 @@ class Heap:
 
 
 def walk(robot: str, plant: str, periods: int) -> RecordedWalk:
-    """Return a straight trot on flat ground that lasts `periods`, starting at its second step.
+    """Return `periods` of a straight trot on flat ground, from its second step on.
 
     Raises:
         InputError: The robot falls.
@@ -228,7 +228,7 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[WalkStep]:
 
 
 def repeated(moment: WalkStep, contacts: int) -> WalkStep:
-    """Repeat a control step with `contacts` contacts, without a memory and without a foot in a load ramp."""
+    """Repeat a control step with `contacts` contacts, without a memory of the last step, and without load ramps."""
     problem = copied(moment.problem, contacts)
     mu = problem.contacts.mu
     cones = moment.step.cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))

@@ -6,7 +6,7 @@ A task has gains, a weight, and a reference, which `set` changes at any time::
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com, torso, idc.tasks.Posture(kp=30)])
     com.set(position, velocity, acceleration)
 
-Weights balance tasks against each other; a strict task is met exactly if contacts, friction and motors allow. The
+Weights balance tasks against each other; a strict task is met exactly if contacts, friction and motors allow it. The
 joints also follow the reference of the controller's call, with the gains and the weight of `Posture`. `Force` never
 changes the motion: it selects among the forces that cause the same motion.
 """
@@ -118,14 +118,14 @@ class _Rows:
     def error(self) -> Array:
         """Reference minus actual value at the last step [m, rad, N m s].
 
-        Controllers with the same list of tasks share it, and the last to step writes it. Among controllers with
-        different lists, it belongs to the controller that was created last.
+        Controllers with the same list of tasks share this array, and every step of each of them overwrites it. Among
+        controllers with different lists, the array belongs to the controller that was created last.
         """
         targets, at = self._rooms[-1] if self._rooms else (self._own, 0)
         return targets.error[at, self._part].copy()
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
-        """Return the state without the arrays of controllers: a copied controller takes the copied tasks itself."""
+        """Return the state without the arrays of controllers: a copied controller connects its arrays itself."""
         state: Any = super().__getstate__()  # with slots: (None, values of the slots)
         return None, state[1] | {"_rooms": []}
 
@@ -135,7 +135,7 @@ class _Rows:
             getattr(targets, field)[at, part] = values
 
     def _set(self, velocity: npt.ArrayLike | None, acceleration: npt.ArrayLike | None, **place: Array) -> None:
-        """Write a reference with checked position and rotation; if other numbers are invalid, nothing changes."""
+        """Write a reference whose position and rotation are checked; if another number is invalid, nothing changes."""
         size = (self._part.stop - self._part.start,)
         rates = {"velocity": velocity, "acceleration": acceleration}
         checked = {
@@ -296,7 +296,7 @@ class Force(_Rows):
     def set(self, target: npt.ArrayLike) -> None:
         """Change the target: a force, shape (3,) [N], or force and moment about the frame, shape (6,) [N, N m].
 
-        Axes are the world's.
+        Both are expressed in world axes.
 
         Raises:
             InputError: A number is invalid, or the shape is wrong.

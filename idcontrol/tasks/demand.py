@@ -46,7 +46,7 @@ def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple
         Rows, shape (k, m), and constants, shape (k,), divided by the robot's mass; N has k columns.
     """
     r, m = J.shape
-    # the columns of J_bᵀ and of the identity as rows: a reflection mixes the entries of each
+    # rows of G are the columns of J_bᵀ and of the identity: a reflection mixes the entries of a row
     G = matrix(arena, r + u, u)
     G[r:] = 0.0
     widest = 0.0
@@ -116,7 +116,7 @@ def free_demand(
             squares[i] += G[k, i] * G[k, i]
     for i in range(rows):
         longest = max(longest, squares[i])
-    # contacts and balance decide the unactuated velocities, unless they are nearly dependent; so slacks stay apart
+    # contacts and balance decide the unactuated velocities, unless they are nearly dependent; so slacks take no part
     rank = reflect(G[: m + 1], u, 0, r, RANK_TOLERANCE * np.sqrt(widest), arena)
     rank = reflect(G, u, rank, rows, RANK_TOLERANCE * np.sqrt(widest), arena)
     independent, e = matrix(arena, rows - rank, a + p), vector(arena, rows - rank)

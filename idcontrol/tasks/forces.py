@@ -44,7 +44,7 @@ class ForceTerms(NamedTuple):
 def _wrenches(
     forces: ForceTerms, rotation: Array, identity: Integers, axes: Array, arena: Arena
 ) -> tuple[Array, Integers]:
-    """Compute the wrench of each task per impulse, shape (6 k, 3 n), and its number of contacts, shape (k,).
+    """Compute the wrench of each task per impulse, shape (6 k, 3 n), and each task's number of contacts, shape (k,).
 
     Args:
         forces: The tasks.
@@ -79,7 +79,7 @@ def _wrenches(
 def force_rows(
     forces: ForceTerms, rotation: Array, identity: Integers, axes: Array, h: float, arena: Arena
 ) -> TorqueMap:
-    """Compute rows of the errors of force targets, as functions of the impulses, scaled to units of motor impulses.
+    """Compute the errors of force targets as rows over the impulses, scaled to units of motor impulses.
 
     Targets of feet without contact are omitted.
 

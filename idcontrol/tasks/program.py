@@ -5,7 +5,7 @@ r"""The motion that tasks demand within friction cones and motor limits: a stric
                 F in the friction pyramids,   τ = M_q a + c_q - J_qᵀ F and a within bounds
 
 This is the program of `idcontrol.tasks.demand` with the contact forces F as further unknowns. Equations are eliminated
-first: in x = (a, F / f), with the robot's weight f, all solutions of the equations are ``x = x₀ + Bᵀz``.
+first: with f the weight of the robot and x = (a, F / f), all solutions of the equations are ``x = x₀ + Bᵀz``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from idcontrol.tasks.demand import RANK_TOLERANCE
 from idcontrol.types import Array
 
 FORCE_WEIGHT: Final = 1e-6
-"""Weight ε of forces relative to the robot's weight, compared with rows of accelerations: it makes forces unique."""
+"""Factor ε in the objective, of squared forces in units of the robot's weight: it makes forces unique."""
 
 INSIDE: Final = 1e-6
 """Unused part of friction and torque range: the following control step computes its own forces for the same motion, and
@@ -164,8 +164,8 @@ def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena = H
         arena: Arena for all arrays.
 
     Returns:
-        False if contacts and limits allow no motion; and accelerations [m/s², rad/s²] and forces relative to the
-        weight, (a, F / unit), shape (m + 3 n,).
+        False if contacts and limits allow no motion, otherwise True; and the accelerations [m/s², rad/s²] and the
+            forces relative to the weight, (a, F / unit), shape (m + 3 n,).
     """
     (r, m), a, p = dynamics.J.shape, rows.joints.shape[0], rows.y.shape[0]
     u, wide = m - a, m + r
