@@ -191,7 +191,7 @@ def _velocities(p: Cones, f: Array, u: Array) -> None:  # pragma: no cover - com
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _exact_velocities(p: Cones, f: Array, u: Array, arena: Arena) -> None:  # pragma: no cover
-    """Write u = c + ρ(ρᵀf), balanced; this is exact when impulses cancel and G has lost digits."""
+    """Write u = c + ρ(ρᵀf), balanced; unlike c + Gf it keeps its digits when impulses cancel."""
     n, at, rho = p.mu.shape[0], mark(arena), p.rho
     x = zeros(arena, rho.shape[1])
     for row in range(3 * n):
@@ -246,7 +246,7 @@ def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float
     along = missed(f[i], u[i], abs(p.c[i]) + abs(u[i] - p.c[i]) + least, p.G[i, i])
     slip = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t]) + least
     radius, mobility = p.mu[i] * max(f[i], 0.0), max(p.G[s, s], p.G[t, t])
-    # friction that changes no slip is relative to its bound or to itself
+    # without mobility, the unit of friction is its bound, or its own size if that is larger
     hold = max(radius, np.hypot(f[s], f[t]), slip / mobility if mobility > 0.0 else 0.0)
     if slip == 0.0 or hold == 0.0:
         return along
@@ -528,7 +528,7 @@ def _guess(seed: int, m: Modes) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
-    """Project impulses onto their cones; the change is rounding."""
+    """Project impulses onto their cones, which changes them only by rounding."""
     n = p.mu.shape[0]
     for i in range(n):
         f[i] = max(f[i], 0.0)
@@ -691,7 +691,7 @@ def _try_starts(
     """
     n, remembers, begun = p.mu.shape[0], active.any(), f.any()
     starts, seed, total, residual = 0, 1, 0, np.inf
-    rigid = 1 + int(begun) + 2 * int(remembers)  # starts that precede the other points
+    rigid = 1 + int(begun) + 2 * int(remembers)  # number of starts from `active` and f
     most, u = rigid if begun else STARTS if n <= FEW else rigid + 2 * APPROACHES, vector(arena, 3 * n)
     projection, w = zeros(arena, 3 * n), zeros(arena, 3 * n)
     while residual > TOLERANCE and starts < most:

@@ -183,7 +183,7 @@ def torque_map_kernel(w: Whitened, n3: int, arena: Arena) -> Array:  # pragma: n
 
 @njit(cache=True, inner=True, error_model="numpy")
 def within(bounds: Bounds, impulse: Array) -> bool:
-    """True if motor impulses (p,) are within their bounds, to `MET`; False for a NaN."""
+    """True if motor impulses (p,) are within their bounds, with the allowance `MET`; False for a NaN."""
     for a in range(impulse.shape[0]):
         room = bounds.most[a] - bounds.least[a]
         slack = MET * (room if room < np.inf else abs(impulse[a]))
@@ -256,7 +256,7 @@ class _Generators(NamedTuple):
 
 @njit(cache=True, inner=True, forceinline=True)
 def _generators(cone: Integers, mu: Array, d: int, arena: Arena) -> _Generators:  # pragma: no cover - compiled
-    """Return the generators of the cones of `_allowed`, at most three per contact, in their order.
+    """Return the generators of the cones of `_allowed`, at most three per contact, in the order of the contacts.
 
     A generator is a single component (weight 0) or a friction edge.
     """
@@ -458,7 +458,7 @@ def _share_among_many(
         impulses(reduced, free, out)
         if turn == 0 and in_cones(out, cone, cones.mu):
             break
-        if bounded:  # multipliers of the bounds also decide which faces are reached
+        if bounded:  # z then lacks the multipliers that `turn_to_faces` needs
             return False
         if not _keeps(w, out, x, longest, arena):
             missed += 1
@@ -782,7 +782,7 @@ def _with_bounds(
     (rows, d), p = A.shape, rest.shape[0]
     count = rows
     for a in range(p):
-        # run without compilation, NumPy evaluates True + True as True
+        # without compilation, NumPy evaluates True + True as True
         count += int(np.isfinite(bounds.least[a])) + int(np.isfinite(bounds.most[a]))
     out, constant = matrix(arena, count, d), zeros(arena, count)
     assign_rows(out[:rows], A)

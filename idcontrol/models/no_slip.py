@@ -478,7 +478,7 @@ class _Frame(NamedTuple):
 def _attempt_kernel(
     stick: Booleans, out: Booleans, rank_tolerance: float, frame: _Frame, arena: Arena
 ) -> Attempt[Frictionless]:  # pragma: no cover - compiled
-    """Solve the step without sliding contacts for assumed roles."""
+    """Solve the step for assumed roles, without sliding contacts."""
     rho, c, roundoff = frame.rho, frame.c, frame.roundoff
     n = stick.shape[0]
     kept, count = indices(arena, rho.shape[0]), 0

@@ -251,7 +251,7 @@ def impulses(reduced: Reduced, free: Array, out: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def in_cones(y: Array, cone: Integers, mu: Array) -> bool:
-    """True if impulses (3 n,), each in the span of its contact's cone, lie in their cones, to rounding."""
+    """True if impulses (3 n,) lie in their cones, up to rounding; each must lie in the span of its cone."""
     n, slack = mu.shape[0], 0.0
     for r in range(y.shape[0]):
         slack = max(slack, INSIDE * abs(y[r]))
@@ -389,7 +389,7 @@ def _slope(many: ManyContacts, now: Multipliers, to: Multipliers, step: float, f
 def turn_to_faces(
     many: ManyContacts, reduced: Reduced, now: Multipliers, z: Array, face: Integers, arena: Arena
 ) -> int:
-    """Move multipliers towards the solution on some faces as long as the dual program decreases.
+    """Move multipliers towards the solution on their current faces as long as the dual program decreases.
 
     Args:
         many: The whole program.

@@ -40,7 +40,7 @@ ms.
 
 
 def rebounding(model: ContactModel, restitution: float, impact: ContactModel | None = None) -> ContactModel:
-    """Return a contact model whose impacts return a share of their impulses; for forward steps.
+    """Return a contact model for forward steps in which impacts rebound with a share of their impulses.
 
     A contact that closes in the step is assumed to touch from its start, and its penetration is not corrected in that
     step, since the correction would add energy.

@@ -147,7 +147,7 @@ def settle(
     return tried.answer, why
 
 
-@register_jitable(inline="always")  # interpreted code calls the function itself
+@register_jitable(inline="always")  # inlined in compiled code, a plain call in interpreted code
 def holds(tried: Attempt[Answer]) -> bool:
     """True if the constraints hold exactly, or to `SLIGHT` if no proof rules out exact feasibility."""
     return tried.solved and (tried.moves == 0.0 or (tried.moves <= SLIGHT and not tried.impossible))

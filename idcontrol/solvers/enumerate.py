@@ -54,7 +54,7 @@ OPTIONS: Final = 3
 """Maximum number of options of a choice."""
 
 RIDGE: Final = 1e-8
-"""Added to the diagonal of the objective's matrix, relative to its mean: ½|y|² decides among equal torques."""
+"""Added to the diagonal of the objective's matrix, relative to its mean entry: ½|y|² decides among equal torques."""
 _WORTH: Final = 1e-9
 """Smallest improvement of the objective that is worth a search, relative to the objective plus ½(|w ∘ t0|² + |w ∘
 target|²).
@@ -702,7 +702,7 @@ def tick_nodes(contacts: int) -> int:
 
 @njit(cache=True, inner=True)
 def gap(result: NearestResult) -> float:
-    """Bound how much closer to the target another solution may be, in the target's units; zero if proved."""
+    """Bound how much closer to the target another solution may be, in the target's units; zero if `proved`."""
     if result.proved:
         return 0.0
     return float(np.sqrt(2.0 * result.value) - np.sqrt(2.0 * min(result.lower_bound, result.value)))

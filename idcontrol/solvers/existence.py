@@ -115,7 +115,8 @@ class _Search:
             raise _Undecided
         self.nodes += 1
         z_zero, w_zero = self._unpack(decided), self._unpack(decided >> n)
-        # The certificate is the solution; its multipliers are the z that violates the node's constraints least.
+        # The solution of this program is the certificate; the multipliers are the z that violates the node's
+        # constraints least.
         program = _program(
             self.r,
             A_ub=self.Q.T[~z_zero],

@@ -15,7 +15,8 @@ from idcontrol.solvers.lcp import LcpAnswer, LcpResult, missed, rounding
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
-# In scaled units, in which entries are about 1. Smaller pivots may lead to a wrong basis (math.md, section 5.2).
+# Smallest pivot, in scaled units, in which entries are about 1. Smaller pivots may lead to a wrong basis (math.md,
+# section 5.2).
 _PIVOT: Final = 1e-9
 # Rows whose variables are this close to each other after a step are tied. Ties are common when feet stick: the
 # constants then come from projected demands (math.md, section 12.1), whose rounding separates exact ties by about

@@ -31,7 +31,7 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array, Integers
 
 _SIGN: Final = 1e-9
-"""A negative velocity counts as zero below this, relative to its value at zero impulse and its change. A negative
+"""A negative velocity counts as zero below this, relative to its value at zero impulse plus its change. A negative
 impulse counts as zero below this, relative to the largest impulse.
 """
 _DEPENDENT: Final = 1e-12

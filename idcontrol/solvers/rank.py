@@ -27,7 +27,7 @@ _ROUNDING: Final = 1e-14
 
 
 class IndependentRows(NamedTuple):
-    """Rows held with equality, ρ·y + c = 0, reduced to independent ones: basis y + constants = 0.
+    """Rows held with equality, ρ·y + c = 0, reduced to independent rows: basis y + constants = 0.
 
     Attributes:
         kept: Indices of the kept rows, in order, shape (rank,). All other rows depend on the kept rows, to the
@@ -166,7 +166,7 @@ def find_indices(
     tolerance: float = HELD_RANK_TOLERANCE,
     last: Integers | None = None,
 ) -> IndependentRows:
-    """Reduce rows that hold with equality to independent ones (math.md, section 4.2).
+    """Reduce rows that hold with equality to independent rows (math.md, section 4.2).
 
     Args:
         rho: Whitened rows, shape (n, k).

@@ -22,7 +22,7 @@ ContactLaw: TypeAlias = Callable[[Contacts], Contacts]
 """Sets the stiffness and damping of contacts; a law that linearizes may also change the gap."""
 
 SHALLOWEST = 1e-7
-"""Depth below which Hertz' law is linearized at this depth [m].
+"""Smallest depth at which Hertz' law is linearized [m]; at smaller depths the same linear law applies.
 
 The stiffness of Hertz' law vanishes at the surface. A law linearized there would let a body fall through the ground in
 one step and throw it back in the next. The value is about a third of the static depth of a kilogram on steel.
@@ -58,7 +58,7 @@ STIFFNESS, DAMPING = 1e10, 1.0
 """Steel under a small foot [N/m] and "a little damping" [N s/m] (Drumwright 2019, section 6.4)."""
 
 NEARLY_RIGID = springs(STIFFNESS, DAMPING)
-"""Robots sink in by nanometres, and the load distribution among feet is still unique."""
+"""Ground into which robots sink by nanometres; the load distribution among feet is still unique."""
 
 
 def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, damping: float = 0.0) -> ContactLaw:

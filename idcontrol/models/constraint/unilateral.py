@@ -78,7 +78,7 @@ def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Arr
                 count += 1
     kinks = kinks[:count]
     kinks.sort()
-    low, high = -1, count  # the derivative is not positive at kink `low` (0 for no kink), and positive at `high`
+    low, high = -1, count  # the derivative is at most 0 at kink `low` (-1: α = 0), and positive at kink `high`
     while high - low > 1:
         middle = (low + high) // 2
         alpha = kinks[middle]

@@ -47,7 +47,7 @@ class Bounded:
             raise InputError("bounded rows: a lower limit of the impulse is above the upper limit")
 
     def __add__(self, other: Bounded) -> Bounded:
-        """Return the rows of both, with the rows of `other` last."""
+        """Return these rows, then the rows of `other`."""
         return Bounded(
             rows=np.vstack((self.rows, other.rows)),
             target=np.concatenate((self.target, other.target)),

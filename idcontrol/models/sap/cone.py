@@ -85,7 +85,7 @@ def nearest(
 def answered(
     g_n: float, g_s: float, g_t: float, u: tuple[float, float, float], mu: float, R_n: float, R_t: float
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return a velocity at which one contact has a certain impulse of the friction cone.
+    """Return a velocity at which one contact has the impulse (g_n, g_s, g_t), which lies in its friction cone.
 
     For open and sliding contacts many velocities give the same impulse; the returned velocity takes its free speeds
     from `u`.

@@ -459,7 +459,7 @@ def solve_sparse(
 
 
 def as_solution(result: Result, ended: tuple[int, int, float, int]) -> SparseSolution:
-    """Return the result of `solve_all`, with its outcome `ended`, as a solution.
+    """Build a solution from the result of `solve_all` and its outcome `ended`.
 
     Raises:
         InputError: A contact's stiffness, damping or friction is unphysical.

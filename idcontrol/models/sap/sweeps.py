@@ -23,7 +23,7 @@ FAR = 1e-2
 """Momentum error at the start above which a search begins with sweeps."""
 
 SWEEPS, SETTLED = 50, 1e-3
-"""Limit of sweeps, and relative change of momentum per sweep below which they end."""
+"""Limit of sweeps, and relative change of momentum per sweep below which sweeps end."""
 
 RELAXED = 1.2
 """Over-relaxation of a sweep."""
@@ -97,7 +97,7 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Overwrite ``z = ρᵀγ`` with a Newton step for the modes of the impulses γ, (3 n,).
+    """Advance ``z = ρᵀγ`` by a Newton step in the modes of the impulses γ, shape (3 n,).
 
     The impulses show the modes better than the velocities at z, because at a near-rigid contact a small error of the
     velocity can mean any impulse. If û is a velocity at which a contact has the impulse γ, its linearized law is
