@@ -2,8 +2,8 @@
 
 Zapolsky & Drumwright 2017, Figs. 6 and 15; math.md, section 6.4. Four feet stand, so that many different contact forces
 give the same motion, and the footholds never quite allow the noisy demand. If a controller's forces jump between
-equally good answers, its torque jumps; 0.2 N m in a millisecond counts as a jump. A good controller leaves only the
-noise itself, which enters the torque through the inertia.
+equally good answers, its torque jumps; 0.2 N m in a millisecond counts as a jump. With a good controller only the noise
+itself remains, which enters the torque through the inertia.
 
 A second part compares stage I alone with both stages on the states of a trot, with increasing friction and motors
 without limits: only friction then bounds the internal forces of stage I (docs/theory/dissipation.md).
@@ -158,7 +158,7 @@ def swaying(robot: robots.Robot, h: float, steps: int, speed: float) -> list[tup
     n, u = len(robot.description.feet), system.n_unactuated
     q, path = robot.standing_state(system).q, []
     for k in range(steps + 1):
-        for _ in range(3):  # corrects the heights: they drift by h² in a step, and the home pose is rounded in the file
+        for _ in range(3):  # heights drift by h² in a step, and the home pose is not exact either
             system.update(q, np.zeros(system.n_velocities))
             contacts = ground.detect(np.inf)
             error = np.concatenate((-contacts.gap, np.zeros(2 * n)))

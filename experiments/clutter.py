@@ -24,8 +24,8 @@ from idcontrol.scenes.clutter import CONTAINER_M, GRAVITY, RADIUS_M, drop
 from idcontrol.types import Array, Booleans, Status
 
 AT_REST = 10.0
-"""A body rests if its speed, spin included, is below this many times the estimate of slip, which holds for resting
-bodies only. Balls roll on for minutes, as nothing brakes them."""
+"""A body rests if its speed, spin included, is below this many times the estimate of slip, an estimate that holds for
+resting bodies only. Balls roll on for minutes, as nothing brakes them."""
 
 PAPER_ITERATIONS = 3
 SHOWN_STEPS = (60, 520)
@@ -282,7 +282,7 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
 
 
 def _of_figures(config: Config, main: Mapping[bool, Fall], slipped: Sequence[Fall]) -> list[Finding]:
-    """Return findings of Figs. 10, 11, 15: contacts by walls, iterations of two steps, iterations by slip parameter."""
+    """Return findings of Figs. 10, 11, 15: contacts with and without walls; iterations, also by slip parameter."""
     walled, bare = (float(main[where].contacts[-1]) for where in (True, False))
     findings = [Finding("contacts_open_over_walls", bare / walled if walled else None, agrees=bare > walled)]
     findings += [

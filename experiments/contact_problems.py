@@ -107,7 +107,7 @@ class Tally:
         undecided_contacts_min: Contacts in the largest island of the smallest undecided problem; 0 if all are decided.
         worst_residual: Largest violation of an answer reported as solved.
         seconds: Time of each call.
-        failures: Numbers (`numbered_step`) of the wrong and the missed.
+        failures: Numbers (`numbered_step`) of the problems counted as wrong or missed.
     """
 
     problems: int = 0
@@ -304,7 +304,7 @@ def judge_solver(
     solvable: bool | None,
     tally: Tally,
 ) -> bool | None:
-    """Solve LCP(r, ρρᵀ) and count the outcome; return True if it has a solution, None if that is unknown."""
+    """Solve LCP(r, ρρᵀ) and count the outcome; return True if the LCP has a solution, None if unknown."""
     tally.problems += 1
     (status, z), seconds = timed(lambda: solve(rows, r))
     tally.seconds.extend(seconds)

@@ -41,7 +41,7 @@ LEAST_ROWS = 6
 """Minimum number of rows in flight for an estimate of accelerations."""
 
 AFTER_ROWS = 4
-"""Number of rows after a first impact to which the velocity after it is fitted."""
+"""Number of rows after a first impact from which the velocity after the impact is fitted."""
 
 NEWTON_STEPS = 5
 """Newton iterations for the instant of touch between two rows."""
@@ -264,7 +264,7 @@ class Impacts:
 
     @property
     def delay(self) -> float:
-        """Mean delay of the impulse after the touch that best explains the change of the spin [s]."""
+        """Mean delay from touch to impulse that best explains the change of the spin [s]."""
         known = np.column_stack((self.spin.ravel(), -self.drift.ravel()))
         return float(np.linalg.lstsq(known, self.moment.ravel())[0][1])
 

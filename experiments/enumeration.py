@@ -1,4 +1,4 @@
-"""Contact forces whose torque is closest to the last torque: branch and bound with proof, compared with brute force.
+"""Contact forces with the torque closest to the last torque: branch and bound with proof, against brute force.
 
 Zapolsky & Drumwright 2017 call their chatter-minimizing enumeration (Algorithm 3, MINDIFF) impractical: it tries 2^(6n)
 bases for n contacts. Branch and bound over contact modes (math.md, section 6.3) finds the same or a closer torque, and
@@ -44,7 +44,7 @@ from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.types import Array, Status
 
 BRUTE_FORCE_CASES: Final = {1: 200, 2: 200, 3: 3}
-"""Number of steps on which brute force runs, by the number of contacts; with three contacts, each step takes half a
+"""Number of steps on which brute force runs, for each number of contacts; with three contacts, each step takes half a
 second."""
 GOAL_FLOORS: Final = 40.0
 """Goal for the median time of a proof, relative to the time of the rigid-body terms."""

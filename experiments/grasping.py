@@ -137,7 +137,7 @@ def _arms(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
     baseline = _at(outcomes, "pid", math.inf)
     error = None if baseline is None else baseline.metric("q_err_held_rad")
     aware = [o for o in outcomes if math.isinf(o.setting("mu")) and o.setting("controller") != "pid"]
-    known = [o for o in aware if o.metric("q_err_held_rad") is not None]  # no error if the box was dropped immediately
+    known = [o for o in aware if o.metric("q_err_held_rad") is not None]  # None if the box was dropped immediately
     if error is not None and known:
         worst = max(known, key=lambda o: o.metric("q_err_held_rad"))
         off = worst.metric("q_err_held_rad")

@@ -192,7 +192,7 @@ def _key(what: str, name: str, mu: float | None = None) -> str:
 
 
 def closed_form(config: Config, model: RampModel, mu: float | None) -> float:
-    """Return the distance in `duration_s` [m], under drag or ``½ g (sin α - μ cos α) t²``; 0 if the box sticks."""
+    """Return the distance in `duration_s` [m]: ``½ g (sin α - μ cos α) t²``, at least 0; another formula under drag."""
     slope, t = np.deg2rad(config.slope_deg), config.duration_s
     if model.friction == "drag":
         decay = config.mass_kg / (4.0 * config.drag_n_s_m)

@@ -71,7 +71,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One method on one data set: residual (inf if it gave up), iterations and starts."""
+    """Result of one method on one data set: residual (inf if the method gave up), iterations and starts."""
 
     residual: float
     iterations: int

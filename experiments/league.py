@@ -101,7 +101,7 @@ def run(config: Config, progress: Progress) -> Results:
     missed = np.full((len(field), len(field_problems)), np.nan)  # NaN if the solver claims no solution
     seconds = np.full((len(field), len(field_problems)), np.inf)
     for s, solver in enumerate(field):
-        solver.answer(field_problems[0])  # a first call leaves compilation and startup out of the times
+        solver.answer(field_problems[0])  # an untimed first call keeps compilation out of the times
         for p, problem in enumerate(field_problems):
             if problem.mu.size > solver.most:
                 continue

@@ -36,7 +36,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         paper: Author and year.
         where: Name of the place in the paper.
         what: Content of the table, figure or section.
-        printed: How many numbers and statements it prints.
+        printed: How many numbers and statements are printed there.
         command: The command that compares them; "" if there is no such command.
         lacks: Why some or all of its numbers are not compared.
     """

@@ -177,8 +177,7 @@ def _of_one(config: Config, h: float, one: Bounce) -> list[Finding]:
         Finding(
             f"deepest_h_{h:g}_rad",
             one.deepest,
-            # the pendulum goes beyond an elastic limit by speed / ω; with a coarse step it may go less far, never
-            # farther
+            # the pendulum goes beyond an elastic limit by speed / ω, or less far with a coarse step, but never farther
             holds=bool(one.deepest <= 1.01 * np.sqrt(2.0 * GRAVITY / config.length_m) / omega),
         ),
     ]

@@ -51,7 +51,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         cell_m: Side of the square cells of a pad.
         dissipation_s: τ_d of a pad.
         bar_kg: Mass of the bar.
-        bar_m: Length of the bar, width between the pads, height.
+        bar_m: Length, width (between the pads) and height of the bar.
         offset_m: Distance of the bar's centre from the pads' middle, along the bar.
         finger_kg: Mass of a finger.
         solver_steps: Number of steps for the comparison with general solvers; 0 means no comparison.
@@ -184,7 +184,7 @@ class Gripper:
             local = (cells - centre) @ R
             gap = side * local[:, 1] - 0.5 * config.bar_m[1]
             inside = (np.abs(local[:, [0, 2]]) <= 0.5 * np.array(config.bar_m)[[0, 2]]).all(axis=1) & (gap < 1e-3)
-            # the normal points from the pad into the bar, which it pushes
+            # the normal points from the pad into the bar
             axes = np.array([-side * R[:, 1], R[:, 0], -side * np.cross(R[:, 1], R[:, 0])])
             parts.append((np.flatnonzero(inside), cells[inside], gap[inside], axes, system.frame_joint[finger]))
         count = [len(part[0]) for part in parts]

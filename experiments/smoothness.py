@@ -1,4 +1,4 @@
-"""Smoothness of the torques of each controller on each plant, and the parts that their changes come from."""
+"""Smoothness of the torques of each controller on each plant, and the parts of which their changes consist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steel spheres fall onto each other and stand as a column: time against their number.
+"""Steel spheres fall onto each other and stand as a column: time against the number of spheres.
 
 Drumwright 2019, section 6.5.
 """

@@ -33,14 +33,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         radius_m: Radius of the cylinder.
         spring_n_m: Stiffness of the spring to the wall.
         start_m: Stretch of the spring at the beginning.
-        stiffness_n_m: Stiffness of the contact, all points together.
+        stiffness_n_m: Stiffness of the contact, summed over all points.
         dissipation_s: τ_d of the contact.
         friction: Friction coefficient of the ground, in the cases with friction.
         contacts: Number of points on the line of contact. The friction of each point is regularized separately, so with
             n points the slip is 1/n of the slip of one.
         step_s: Time step of the runs that measure energy.
         duration_s: Length of the runs that measure energy or the order.
-        long_s: Length of the run that measures the loss of energy; 0 leaves it out.
+        long_s: Length of the run that measures the loss of energy; 0 leaves this run out.
         refinements: How often the step is halved to measure the order.
     """
 
@@ -126,7 +126,7 @@ def loss_rate(config: Config) -> float:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Simulate sliding and rolling under each scheme, then halve the step, then roll for long."""
+    """Simulate sliding and rolling under each scheme, then with halved steps, then roll for a long time."""
     h, duration = config.step_s, config.duration_s
     sliding = {name: simulate(config, theta, h, duration, 0.0) for name, theta in SCHEMES.items()}
     rolling = {name: simulate(config, theta, h, duration, config.friction) for name, theta in SCHEMES.items()}

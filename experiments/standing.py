@@ -43,7 +43,7 @@ MU: Final = 0.6
 PUSH: Final = 0.95
 """Push, as a share of the largest push that friction holds."""
 SLIPPERY: Final = 0.2
-"""True friction coefficient in the situation in which it is less than assumed."""
+"""True friction coefficient in the one situation with less friction than assumed."""
 WEAK_PUSH: Final = 0.3
 """Horizontal push in the situation with `SLIPPERY` ground, as a share of the weight: it needs friction of 0.3."""
 SLOPE: Final = np.deg2rad(10.0)

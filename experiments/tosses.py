@@ -89,7 +89,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         fit_tosses: Number of tosses for the fit, spread over the even half of the file.
         score: Scored tosses: the ``odd`` half, or ``all`` of a file that was not used for a fit.
         score_tosses: Number of scored tosses, spread over that half or file; 0 means all.
-        substeps: Steps of each plant between two rows of the record.
+        substeps: Number of steps of each plant between two rows of the record.
         cube: The cube, if nothing is fitted; else it is calibrated on the even half.
     """
 

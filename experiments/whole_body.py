@@ -149,7 +149,7 @@ def zero_moment_points(force: Array, cop: Array) -> Array:
 
 
 def run(config: WholeBodyConfig, progress: Progress) -> Results:
-    """Run until the end or a fall, and measure.
+    """Run until the end or a fall, and measure the run.
 
     Raises:
         UnknownName: The robot, controller, plant or foot does not exist.

@@ -24,7 +24,7 @@ class BaseReference(NamedTuple):
         pose: Position and heading, shape (4,) [m, m, m, rad].
         twist: Velocities of the coordinates, shape (4,) [m/s, rad/s].
         rate: Accelerations of the coordinates, shape (4,) [m/s², rad/s²].
-        sway: Displacement of a swaying gait, ahead, left and up, and its roll and pitch, with first and second time
+        sway: Displacement of the base in a swaying gait (ahead, left, up, roll, pitch) with first and second time
             derivatives, shape (3, 5) [m, m, m, rad, rad; s]. Pose, twist and rate contain the displacements.
         extent: Share of the sway that has built up, with its derivatives, shape (3,) [-; s].
         goal: Goal of the correction: x, y and heading, shape (3,) [m, m, rad].
@@ -49,8 +49,8 @@ class Push(NamedTuple):
     Attributes:
         acceleration: Acceleration of the coordinates of `BaseReference.sway` by a force m g/n at each foot, shape (5,
             n) [m/s², rad/s²].
-        reaction: Roll and pitch of the base in reaction to a leg, per displacement of its foot relative to the base,
-            shape (n, 2, 3) [rad/m].
+        reaction: Roll and pitch of the base in reaction to a leg, per displacement of the foot of that leg relative to
+            the base, shape (n, 2, 3) [rad/m].
     """
 
     acceleration: Array

@@ -32,7 +32,7 @@ RETURNS_S: Final = 0.4
 STARTS_S: Final = 0.05
 """Time to unload a foot before an unplanned step [s]."""
 HURRY_M_S: Final = 1.0
-"""Cost of each second by which a step lands sooner, as a length of the step [m/s]."""
+"""In the choice of a step, landing a second sooner costs as much as moving the landing by this [m/s]."""
 SLIGHT_M: Final = 0.002
 """Part of the divergent component that need not be caught [m]."""
 
@@ -96,7 +96,7 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
         gain = weights @ (aside - zmp)[:, 0]
         shift = _allowed(error / gain, timed[0], ground, walk.reach_m)
         missing = float(np.linalg.norm(error - gain * shift))
-        # what is missed of the component counts first, then the shift and the haste of the step
+        # first counts the missed part of the component, then the shift of the landing and the time gained
         cost = max(missing - SLIGHT_M, 0.0), float(np.linalg.norm(shift)) + HURRY_M_S * (latest - land_s)
         if cost < best:
             best, chosen, free = cost, moved_by(timed, shift), np.flatnonzero(stands).tolist()

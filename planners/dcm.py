@@ -29,7 +29,7 @@ SETTLE_S: Final = 1.5
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A walk of equal steps; the last step keeps the middle of the feet in place.
+    """A walk of equal steps; in the last step the middle of the feet stays in place.
 
     Attributes:
         count: Number of steps.

@@ -197,7 +197,7 @@ def notice_touchdowns(
         measured: Measured motion; foot centres and their velocities are used.
         timing: In: the planned timing at `t`; out: including early landings, and the time since touchdown of every
             standing foot that has touched down.
-        plan: In: phases, and landing points with the heights of the last call of `move_feet`; out: `touched`.
+        plan: In: phases, and landing points, whose heights are from the last call of `move_feet`; out: `touched`.
     """
     stance_s, swing_s = stride.duty[0] * stride.period[0], (1.0 - stride.duty[0]) * stride.period[0]
     early_s = (1.0 - FREEZE) * swing_s

@@ -10,9 +10,9 @@ within T_sw. Three arguments bound the stride:
 
 For all three a shorter stance allows higher speed, as in animals: T_sw is constant and T_st shrinks, down to the
 smallest duty with the same minimum number of stance feet. If the joints are too slow for this, the swing is also
-stretched and the step lowered. The turn of a stride is limited by its swing along a chord, and the acceleration in a
-curve by the limit of the command. If even the best stride cannot follow, v and ω are reduced by the same factor, so
-that the path keeps its curvature.
+stretched and the step lowered. The turn of a stride is limited because feet swing along a chord, and the acceleration
+in a curve by the limit of the command. If even the best stride cannot follow, v and ω are reduced by the same factor,
+so that the path keeps its curvature.
 """
 
 from __future__ import annotations

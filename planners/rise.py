@@ -119,7 +119,7 @@ def _follow(bound: Bound, share: float, rate: float) -> float:  # pragma: no cov
 
 
 class Rise:
-    """The motion between lying and standing; joints outside the legs are constant.
+    """The motion between lying and standing; joints outside the legs do not move.
 
     Attributes:
         lying: Joints of the lying robot, shape (a,) [rad].

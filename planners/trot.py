@@ -463,7 +463,7 @@ class TrotPlanner:
         return max(least, self.gait.period_s) if self.gait.sways else least
 
     def _first_lift(self, gait: Gait) -> tuple[float, ...]:
-        """Return the touchdowns of a gait, shifted so that the feet with the largest lag step first."""
+        """Return the touchdowns of a gait, shifted so that the feet that lag most step first."""
         parts, touchdown = self._parts, np.array(gait.touchdown)
         v = self.command[:2]
         c, s = np.cos(self.base.pose[3]), np.sin(self.base.pose[3])

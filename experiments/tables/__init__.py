@@ -61,7 +61,7 @@ def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
 
 
 def _line_and_panel(outcome: RunOutcome) -> tuple[str, str]:
-    """Draw controllers as lines, presets on terrains as panels."""
+    """Return the line of a run (its controller) and its panel (preset and terrain)."""
     plant, mu = outcome.setting("plant"), outcome.setting("mu")
     terrain = next(
         (title for title, settings in TERRAINS.values() if (settings["plant"], settings["mu"]) == (plant, mu)),

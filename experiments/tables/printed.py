@@ -1,4 +1,4 @@
-"""Tables 3 to 6 of Zapolsky & Drumwright 2017: the paper, preset `paper` and preset `default` in one table each."""
+"""Tables 3 to 6 of Zapolsky & Drumwright 2017: the paper beside the presets `paper` and `default`."""
 
 from __future__ import annotations
 

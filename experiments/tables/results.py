@@ -100,7 +100,7 @@ class Results:
         return bool(runs) and all(run.done for run in runs)
 
     def value(self, preset: str, controller: str, terrain: str, key: str, *, fallen: bool = False) -> float | None:
-        """Return the mean of a metric over runs that completed their task, or over all runs if `fallen`; else None."""
+        """Return a metric's mean over the completed runs, or over all runs if `fallen`; None without such runs."""
         runs = [run for run in self.at(preset, controller, terrain) if run.done or fallen]
         values = [run.metric(key) for run in runs if run.metric(key) is not None]
         return float(np.mean(values)) if values else None

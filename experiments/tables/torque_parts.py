@@ -52,12 +52,12 @@ class TorqueParts:
 
     Attributes:
         switching: Changes within `SWITCH_S` of a contact change.
-        internal: Other changes by internal forces, which do not act on the base: indeterminacy.
+        internal: Other changes by internal forces, which are indeterminate, as they do not act on the base.
         borne: Other changes by forces that act on the base; the demands need these forces, even if the demands are
             inconsistent.
         feedback: Other changes by the error feedback, including noise of the state.
         rest: Other changes by planned motion, bias, and the projection of the demand.
-        turning_back: Share of the other changes that the next tick reverses: chatter.
+        turning_back: Share of the other changes that the next tick reverses (chatter).
     """
 
     switching: float
