@@ -360,7 +360,7 @@ def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) ->
             angle = np.sqrt(square)
             part, w = (np.sin(0.5 * angle) / angle if angle > 1e-4 else 0.5 - square / 48.0), np.cos(0.5 * angle)
             x, y, z = part * x, part * y, part * z
-            if w < 0.0:  # q and -q are the same rotation: take the closer one to the last
+            if w < 0.0:  # q and -q are the same rotation: take the one closer to the last
                 x, y, z, w = -x, -y, -z, -w
             a, b, c, d = q[at + 3], q[at + 4], q[at + 5], q[at + 6]
             q_next[at + 3] = d * x + a * w + b * z - c * y
