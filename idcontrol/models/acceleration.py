@@ -9,7 +9,7 @@ contact friction prevents sliding within the square ``|c_t|, |c_o| ≤ μ c_n``:
 
 Solutions are guaranteed only for small friction at sliding contacts (Painlevé), and Lemke's method may end on a ray
 although a solution exists; `idcontrol.solvers.existence` then decides. This model is therefore for studies; the models
-over a whole step always have a solution unless contacts prescribe conflicting velocities.
+for whole steps always have a solution unless contacts prescribe conflicting velocities.
 
 The elimination is `idcontrol.models.whitened` with a step of 1 s, accelerations in place of velocities, and forces in
 place of impulses.
@@ -49,7 +49,8 @@ class AccelerationProblem:
 
     Attributes:
         M: Joint-space inertia, shape (m, m).
-        force: Known forces f with the bias and, forward, the motor torques: ``Pᵀτ - nle``, shape (m,) [N, N m].
+        force: Known forces f, which include the bias and, in forward mode, the motor torques: ``Pᵀτ - nle``, shape (m,)
+            [N, N m].
         v: Velocity, shape (m,).
         contacts: Contact rows; open and separating contacts get no force. μ is finite.
         drift: J̇ v, the contact accelerations at v̇ = 0, block order, shape (3 n,) [m/s²].

@@ -102,7 +102,7 @@ def friction_lcp_kernel(
         c: Constants of the rows, shape (3 n,).
         roundoff: Rounding bounds of c, shape (3 n,).
         mu: Friction coefficients, shape (n,); contacts with 0 or inf have no tangential unknowns.
-        tikhonov: Regularization added to the balanced diagonal, relative to it.
+        tikhonov: Regularization added to the balanced diagonal, relative to this diagonal.
         f: Result, contact impulses, shape (3 n,).
         arena: Arena for all arrays.
 

@@ -390,8 +390,8 @@ def _firming(
     """Run `_newton` on compliant ground that becomes rigid step by step, for contacts that creep.
 
     Two fingers that hold a box which does not fit exactly between them must slip, very slowly. The friction there is at
-    its limit μ f_N, and Newton's method converges only from velocities within that small slip of the solution. On
-    compliant ground a spring replaces the slip.
+    its limit μ f_N, and Newton's method converges only from velocities that differ from the solution by less than that
+    small slip. On compliant ground a spring replaces the slip.
     """
     n3, at = f.shape[0], mark(arena)
     G, g, u = matrix(arena, n3, n3), vector(arena, n3), vector(arena, n3)
@@ -860,7 +860,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     In forward mode with nonnegative gaps at least one solution exists. Without a solution the status is FALLBACK and
     the impulses are zero. The note is ``"squeeze"`` if a proof shows that no velocity keeps the contacts apart,
     otherwise ``"no solution found"``. Solutions from later attempts, with friction pyramids or more friction, have the
-    note ``"restarted"``. Together with contacts of μ = inf, a solution that obeys its law to fewer digits than the
+    note ``"restarted"``. If there are contacts with μ = inf, a solution that obeys its law to fewer digits than the
     tolerance is REPAIRED, with the note `INEXACT`.
 
     Args:

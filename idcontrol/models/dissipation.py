@@ -73,7 +73,7 @@ class _Edges(NamedTuple):
         r: Constants of the rows, shape (e,).
         uncertain: Rounding bounds of r, shape (e,).
         slope: ±μ, or 0 for the normal row alone, shape (e,).
-        owner: 5 times the contact plus the edge: +S, -S, +T, -T, normal, shape (e,).
+        owner: 5 times the contact plus the number of the edge: +S, -S, +T, -T, normal, shape (e,).
         start: Indices of rows that are tried first, shape (s,).
     """
 
@@ -338,8 +338,8 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     the air. In inverse mode it is the momentum of the base with fixed joints, so resting feet are predicted to brake a
     walking base (math.md, section 7.2). Unlike `solve`, this objective is **not** the inverse of a contact model.
 
-    Soft bilateral rows are dampers folded into M and κ, so ½ (row v⁺)² / C is part of that energy for any target. As C
-    → 0 the solution therefore equals the solution with a rigid row only if the target is zero.
+    Soft bilateral rows are dampers folded into M and κ, so ½ (row v⁺)² / C is part of the kinetic energy for any
+    target. As C → 0 the solution therefore equals the solution with a rigid row only if the target is zero.
 
     Args:
         problem: The step.

@@ -142,7 +142,7 @@ class Cones(NamedTuple):
         v_tol: Slip up to which a contact counts as at rest [m/s]. If it is zero, the law of rigid contacts is satisfied
             to `TOLERANCE`, and checked (`missed_law`).
         law: `DISSIPATION`, `COULOMB` or `CIRCLE`.
-        targets: Residual rows in addition to the torque, scaled to its unit [N m s]: more rows of the objective.
+        targets: Residual rows of the objective in addition to the torque, scaled to the unit of motor impulses [N m s].
     """
 
     mu: Array

@@ -162,8 +162,8 @@ def _missed(
 ) -> float:  # pragma: no cover - compiled
     """Return the violation of 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0 by the impulses, including the digits lost in elimination.
 
-    An opening contact must have no friction. A contact with no normal impulse that does not certainly open must have
-    nearly no friction. Each contact is scaled separately (math.md, section 13.3).
+    A contact that certainly opens must have no friction; another contact without a normal impulse must have nearly no
+    friction. Each contact is scaled separately (math.md, section 13.3).
 
     Args:
         rho: As in `no_slip_kernel`.
@@ -329,8 +329,8 @@ def no_slip_kernel(
     Returns:
         Status number, iterations, residual, and the largest velocity of a row that should hold. Such rows are tangents
         of closed contacts that stay closed, rigid rows, and the normal of a contact that opens although its tangents
-        hold. The velocity is 0 within the solvers' tolerance of the row's velocity at zero impulse and its change. With
-        status INACCURATE the impulses have the smallest known residual.
+        hold. The velocity is 0 if it is within the solvers' tolerance, relative to the row's speed at zero impulse plus
+        the speed that impulses add. With status INACCURATE the impulses have the smallest known residual.
     """
     n, k = closed.shape[0], rho.shape[1]
     stick, start, count = indices(arena, n), indices(arena, k), 0

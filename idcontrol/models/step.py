@@ -62,7 +62,7 @@ class StepProblem:
     Attributes:
         h: Length of the step [s].
         M: Joint-space inertia, shape (m, m).
-        kappa: ``κ = -h f_ext - M v``, shape (m,) [N s, N m s]; forward, the motor torques are part of f_ext.
+        kappa: ``κ = -h f_ext - M v``, shape (m,) [N s, N m s]; in forward mode, the motor torques are part of f_ext.
         contacts: Contact rows and parameters.
         prescribed: None (forward), or the velocities that the motors must realize (inverse).
         bilateral: Rows held with equality; None for no rows.

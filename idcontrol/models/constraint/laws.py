@@ -25,7 +25,8 @@ SHALLOWEST = 1e-7
 """Smallest depth at which Hertz' law is linearized [m]; at smaller depths the same linear law applies.
 
 The stiffness of Hertz' law vanishes at the surface. A law linearized there would let a body fall through the ground in
-one step and throw it back in the next. The value is about a third of the static depth of a kilogram on steel.
+one step and throw it back in the next. The value is about a third of the depth to which a kilogram at rest sinks into
+steel.
 """
 
 
