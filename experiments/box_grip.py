@@ -72,7 +72,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         copies: How often each corner of a face is listed, always as the same contact; the paper's simulator lists it
             with three normals.
         mu: Friction coefficient of ``coulomb-lcp``, as in the paper; the no-slip models have none.
-        steps: Length of a run.
+        steps: Number of steps of a run.
         step_s: Time step.
         trials: Number of timed runs.
     """

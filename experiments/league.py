@@ -2,7 +2,7 @@
 
 The problems come from recorded trots and grasps, random steps of machines and boxes, hostile steps
 (`idcontrol.problems.steps`), and the user's sets (``--set 'data=["FOLDER"]'``). All have Coulomb friction with a
-circular cone; `idcontrol.judge.miss` measures, in the units of the problem, how far an answer violates it.
+circular cone; `idcontrol.judge.miss` measures, in the units of the problem, how far an answer violates this law.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def limit_impulse(angle: float, speed: float, h: float, inertia: float, K: float
 def _swing(
     angle: float, h: float, every: int, weight: float, inertia: float, K: float, B: float, out: Array
 ) -> tuple[float, float, float, float]:  # pragma: no cover - compiled
-    """Return time of the first contact, speeds before and after, deepest angle beyond the limit; fill `out`."""
+    """Return time of the first contact, speeds before and after, and deepest angle beyond the limit; fill `out`."""
     speed, before, after, first, deepest = 0.0, 0.0, 0.0, -1.0, 0.0
     parted = False
     for sample in range(out.size):

@@ -32,14 +32,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         plant: ``constraint`` (the paper's model), ``sap``, or ``all``; both solve in blocks.
         sizes: Numbers of spheres for ``constraint``.
         sparse_sizes: Numbers of spheres for ``sap``.
-        steps: Length of a run.
+        steps: Number of steps of a run.
         step_s: Time step.
         radius_m: Radius of the spheres.
         density_kg_m3: Density of steel.
         modulus_pa: Young's modulus E; a contact of two equal spheres has the stiffness E r / 2 here.
         damping_n_s_m: Damping of each surface.
         mu: Friction.
-        gap_m: Gap between neighbours at the start.
+        gap_m: Gap between neighbouring spheres at the start.
         beta: SAP's period of a near-rigid contact, in steps. SAP scales the softness of a contact by the two touching
             masses, not by the weight above: with β = 1, a hundred spheres sink by 0.3 m and bounce.
     """

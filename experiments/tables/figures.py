@@ -22,7 +22,7 @@ MITIGATION_SHOWN = (
 
 
 def close_up_torques(run: Run) -> tuple[Array, Array]:
-    """Return times and torques of the first leg within `CLOSE_UP_S`, or at the end of a run that ended earlier."""
+    """Return times and torques of the first leg within `CLOSE_UP_S`, or at the end of a run that ends earlier."""
     t = run.arrays["t"]
     begin, end = CLOSE_UP_S
     rows = (t >= begin) & (t < end) if t[-1] > end else t >= t[-1] - (end - begin)

@@ -1,10 +1,10 @@
 """Force prediction if plant and controller have the same contact model: remaining errors and their causes.
 
-``idcontrol compare trot --study own-plant``. Both solve the same problem, with two differences: the impact of feet that
-land within a period, and gaps under standing feet, which the plant closes within a period and the controller slowly. By
-default an impact is predicted under the torques of the last step. The study leaves this prediction out, or closes gaps
-immediately. It also adds noise to the sensed state: with noise, immediate closing makes torques jump, so it is not the
-default.
+``idcontrol compare trot --study own-plant``. Plant and controller solve the same problem, with two differences: the
+impact of feet that land within a period, and gaps under standing feet, which the plant closes within a period, and the
+controller closes slowly. By default an impact is predicted under the torques of the last step. The study leaves this
+prediction out, or closes gaps immediately. It also adds noise to the sensed state: with noise, immediate closing makes
+torques jump, so it is not the default.
 """
 
 from __future__ import annotations
