@@ -240,9 +240,9 @@ def concatenate(parts: Sequence[Contacts]) -> Contacts:
 def write_axes(nx: float, ny: float, nz: float, angle: float, out: Array) -> None:
     """Write the axes of a contact: rows unit normal n, first tangent s, second tangent t = n × s.
 
-    s is the world x axis projected onto the tangent plane, then turned by `angle` about n. The tangent s depends
-    continuously on n except at n = ±x, where the projected z axis is used; along the great circle from n = z to n = ±x,
-    s is continuous there, too.
+    The tangent s is the world x axis projected onto the tangent plane, then turned by `angle` about n. It depends
+    continuously on n except at n = ±x, where the projected z axis is used; along the great circle from n = z to n = ±x
+    it is continuous there, too.
 
     Args:
         nx: First component of the unit normal n, world frame.

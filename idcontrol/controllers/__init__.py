@@ -175,7 +175,7 @@ def build(name: str, setup: Setup) -> Controller:
 
     Raises:
         UnknownName: The controller does not exist.
-        InputError: There is no controller at the place `name`, or it cannot be built or takes no tasks.
+        InputError: The place `name` has no controller, or the controller cannot be built or takes no tasks.
     """
     controller = factory(name)(setup)
     if setup.tasks and not getattr(controller, "takes_tasks", False):

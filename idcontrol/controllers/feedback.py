@@ -15,8 +15,8 @@ NEARING: Final = 0.2
 """Largest part of its distance to a stop that a joint may cover in one period, so that it comes to rest there."""
 
 TURNS_RAD_S: Final = 0.1
-"""Speed up to which the feed-forward of dry friction grows from zero [rad/s or m/s]; at twice this speed it is nearly
-full. A swinging joint takes several periods to pass through such low speeds, so its torque has no step."""
+"""Scale of the speed with which the feed-forward of dry friction grows from zero [rad/s or m/s]; at twice this speed it
+is nearly full. A swinging joint takes several periods to pass through such low speeds, so its torque has no step."""
 
 Value = TypeVar("Value", Array, float)
 

@@ -27,7 +27,7 @@ from idcontrol.kernels.linked import late, linked
 from idcontrol.types import Array
 
 MOST_FEET: Final = 16
-"""Largest number of feet with observed slip."""
+"""Largest number of feet whose slip is observed."""
 SLIDES_M_S: Final = 0.03
 """A foot slides if its contact point is faster than this, now and averaged over `FADES_S` [m/s]. On soft ground feet
 creep more slowly."""

@@ -148,7 +148,7 @@ Call = TypeVar("Call", bound=Callable[..., Command])
 
 
 def alone(call: Call) -> Call:
-    """Wrap the call of a controller: return `Status.FAILED` while another thread is in the same controller.
+    """Wrap the call of a controller: return `Status.FAILED` while another thread uses the same system.
 
     Controllers write into the arrays of their system, so each thread needs its own controller (`copy.deepcopy`).
     """

@@ -57,8 +57,7 @@ CONSISTENT: Final = 1e-11
 """Largest violation of the contact rows, relative to their constants, that counts as rounding."""
 
 FADES_S: Final = 0.01
-"""Time constant with which the last torque fades, if impulses are shared so as to stay close to it [s]: a landing's
-duration.
+"""Time constant with which the last torque fades where stage II stays close to it [s]: the duration of a landing.
 
 Internal forces do not move the base, so without fading they would last into the next stance, and would have to be
 reduced there within a few periods (math.md, section 6.1)."""

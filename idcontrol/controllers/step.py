@@ -369,8 +369,8 @@ def problem_of(step: AssembledStep, candidates: Contacts | None = None) -> StepP
 
     Args:
         step: The step.
-        candidates: Contacts that `AssembledStep.which` indexes, with all fields of a detector; None for contacts of
-            compiled code.
+        candidates: Contacts that `AssembledStep.which` indexes, with all fields of a detector; None for the contacts of
+            the step, whose points are then zeros.
     """
     n = step.which.size
     candidates = (

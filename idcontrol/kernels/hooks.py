@@ -14,8 +14,8 @@
 | `cache` | files are sealed, and invalid once any source of the function changes | no wrong torques |
 
 The benefits were measured with Numba 0.68 on two cores, by switching off one hook at a time. They refer to the
-processor time of compiling 30 kernels (terms and contacts of solo12), in the row `loops` to the time of a first trot;
-times of control steps are medians over a trot.
+processor time of compiling 30 kernels (terms and contacts of solo12), or of a first trot in the row "loops". Control
+steps are medians over a trot.
 
 All hooks act on functions of this package only, within `compiling`, while this thread holds Numba's compiler lock. With
 ``IDCONTROL_PLAIN_NUMBA=1`` there are no hooks, and everything runs on plain ``numba.njit(cache=True)``, with the same
