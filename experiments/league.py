@@ -138,7 +138,7 @@ def standing(
     solved, solvable, best = missed <= SOLVED, np.isfinite(times).any(axis=0), times.min(axis=0)
     return {
         "name": solver.name,
-        "given": int(fits.sum()),
+        "tried": int(fits.sum()),
         "solved": int(solved.sum()),
         "loose": int(((missed > SOLVED) & (missed <= FALSE)).sum()),
         "false_success": int((missed > FALSE).sum()),

@@ -255,7 +255,8 @@ def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing
             *zero_moment_points(arrays["force"], arrays["cop"]).T, color="C1", linewidth=0.8, label="zero-moment point"
         )
         above.plot(*arrays["com"][:, :2].T, color="C0", label="centre of mass")
-        above.set(xlabel="x [m]", ylabel="y [m]", aspect="equal")
+        above.set(xlabel="x [m]", ylabel="y [m]")
+        above.set_aspect("equal", adjustable="datalim")  # a body that stays in place fills the picture, too
         above.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     with axes(2, size=(7.0, 4.5), sharex=True) as (load, height):
         for i, name in enumerate(names):

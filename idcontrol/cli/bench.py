@@ -70,9 +70,8 @@ def _result(
 
     def on_row(row: dict[str, Any]) -> None:
         if not quiet and sys.stderr.isatty():
-            click.echo(
-                "{section}: {what}, {contacts} contacts".format(**row) + f": {row['us']['p50']:.1f} us", err=True
-            )
+            contacts = "" if row["contacts"] is None else f", {row['contacts']} contacts"
+            click.echo(f"{row['section']}: {row['what']}{contacts}: {row['us']['p50']:.1f} µs", err=True)
 
     effort = measurement.Effort(samples=samples, budget_s=budget)
     return execute.run(section, effort, contacts=contacts, on_row=on_row)
@@ -91,7 +90,7 @@ def _counts(text: str) -> list[int]:
 
 
 def _where(machine: Mapping[str, Any]) -> str:
-    return f"{machine['processor']}, load {machine['load']}, commit {machine['commit']}"
+    return f"{machine['processor']}, load {machine['load']:.1f}, commit {machine['commit']}"
 
 
 def _show_bars(result: Mapping[str, Any]) -> None:

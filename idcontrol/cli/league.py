@@ -15,7 +15,7 @@ from idcontrol.cli.run import make_run
 NAME = "league"
 COLUMNS = {
     "name": "",
-    "given": "given",
+    "tried": "tried",
     "solved": "solved",
     "loose": "loose",
     "false_success": "false successes",

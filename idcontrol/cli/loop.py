@@ -166,8 +166,10 @@ def _timing(metrics: dict[str, Any]) -> list[Grid | str]:
         "CPUs kept awake" if granted["cpu_awake"] else "CPUs may sleep",
         "bound to no CPU" if granted["cpu"] is None else f"bound to CPU {granted['cpu']}",
     )
+    simulated = metrics["compute_us"]["max"] == 0.0
     return [
         times,
+        *(["the clock is simulated: computing takes none of its time; its parts are in real time"] * simulated),
         worst,
         f"{metrics['missed']} ticks were missed; the loop was preempted {metrics['switches']} times"
         + ("" if stolen is None else f", and lost {stolen:.2f} s to a hypervisor"),

@@ -67,8 +67,8 @@ still for 20 ms while it reports
 a velocity and should have moved
 by 0.01 rad; the base's
 orientation likewise
-commanded torques cut by the gate braked after 0.2 s
-to limits or rates in every tick
+the gate cuts torques to limits   braked after 0.2 s
+or rates in every tick
 datagrams repeat an old state:    braked after 20 periods and 20 ms
 the machine's time stands still
 base leans by more than 1 rad     the torque is sent; braked after 5 ticks in a row; before torques flow, the start is

@@ -374,7 +374,8 @@ def worst(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
     """Return the longest ticks, longest first, each with its times, its faults and the controller's status."""
     numbers = ("t", "compute_us", "cpu_us", *(f"{part}_us" for part in PARTS), "late_us", "missed", "switches")
     statuses = {float(status): status.name.lower() for status in Status}
-    longest = np.argsort(-arrays["compute_us"], kind="stable")[:WORST]
+    # on a simulated clock every tick takes no time, and CPU time decides
+    longest = np.lexsort((-arrays["cpu_us"], -arrays["compute_us"]))[:WORST]
     return [
         {name: float(arrays[name][i]) for name in numbers}
         | {

@@ -516,7 +516,7 @@ def test_the_order_of_feet_changes_no_torque(quadruped):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_machine_moves_as_predicted_when_fed_with_the_torque(quadruped, seed):
-    """Right inverse with stage II, to ten times the speed at which edges count as at rest (math.md 16, test 1)."""
+    """Right inverse with stage II, to ten times the speed at which edges count as at rest."""
     rng = np.random.default_rng(seed)
     state = moving_state(quadruped, rng)
     reference = walker.stand(a=10.0 * rng.normal(size=12))

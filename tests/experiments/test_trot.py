@@ -42,7 +42,7 @@ def walk(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def slippery(tmp_path_factory):
-    """Four seconds on ice: shorter runs prove little (planner.md 11)."""
+    """Four seconds on ice: shorter runs prove little."""
     return run(tmp_path_factory.mktemp("trot") / "ice", duration_s=4.0, mu=0.1)
 
 

@@ -196,6 +196,8 @@ def test_metrics_cover_running_ticks_and_faults_up_to_the_end(tmp_path):
     of["plan_us"][:], of["switches"][:] = 30.0, 0.0
     of["plan_us"][7], of["switches"][7], of["status"][8] = 300.0, 2.0, np.nan
     of["compute_us"][[8, 9]] = 700.0, 600.0  # the second tick is an overrun
+    of["cpu_us"][:] = 100.0
+    of["cpu_us"][11] = 150.0  # decides between ticks that took equally long
     of["faults"][24] = Fault.PEER  # the first row of braking contains the fault that ended the run
     of["faults"][[2, 28]] = Fault.SILENT  # faults before and after the run do no harm
     of["dropped"][:] = np.arange(30)[:, None] * np.arange(6)
@@ -222,6 +224,7 @@ def test_metrics_cover_running_ticks_and_faults_up_to_the_end(tmp_path):
         (800.0, 300.0, 2.0, "solved", []), (700.0, 30.0, 0.0, None, []), (600.0, 30.0, 0.0, "solved", ["overrun"]),
         (200.0, 30.0, 0.0, "solved", []),
     ]  # fmt: skip
+    assert metrics["worst_ticks"][3]["cpu_us"] == 150.0
     keys = ("ended", "signal", "overruns", "missed", "realtime", "error", "completed")
     assert [metrics[name] for name in keys] == ["signal", 15, 2, 3, {"cpu": 1}, None, False]
     run = load(tmp_path / "run")

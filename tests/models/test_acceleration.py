@@ -154,7 +154,7 @@ def test_drift_is_the_acceleration_of_the_material_point_without_its_centripetal
 
 @pytest.mark.parametrize("model", [no_slip.solve, coulomb.solve])
 def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
-    """math.md 16, test 4. The velocity results from the previous step: rows at q₀ are held, and used at the next pose.
+    """The velocity results from the previous step: rows at q₀ are held, and used at the next pose.
 
     Only one foot touches, so that the torque is unique.
     """

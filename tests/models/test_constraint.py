@@ -316,7 +316,7 @@ def test_no_friction_and_no_slip_are_its_limits(quadruped, mu):
 
 
 def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped):
-    """Right inverse (math.md 16, test 1): same laws, same momentum, under the torques that it returned."""
+    """Right inverse: same laws, same momentum, under the torques that it returned."""
     rng = np.random.default_rng(8)
     for _ in range(200):
         problem = stiffened(moving_problem(quadruped, rng), rng)

@@ -307,7 +307,7 @@ def test_normals_that_are_not_parallel_are_solved(quadruped, standing, name, inv
 
 @every_model
 def test_contact_that_does_not_penetrate_adds_no_energy(quadruped, name):
-    """Forward, also on springs and with drag (math.md 16, test 9)."""
+    """Forward, also on springs and with drag."""
     rng = np.random.default_rng(11)
     for _ in range(20):
         v = scenes.moving(quadruped, rng, speed=0.3)

@@ -1,4 +1,4 @@
-"""The laws that every model obeys: its contact law, energy, the right inverse, moving ground, axes (math.md 16)."""
+"""The laws that every model obeys: its contact law, energy, the right inverse, moving ground, axes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped, law):
         if law in UNIQUE:
             again = MODELS[law](forward, None)
             assert again.status is Status.SOLVED
-            # math.md 16 gives 1e-10; inertias of the numbered steps differ by up to 1e6
+            # 1e-10 on robots; inertias of the numbered steps differ by up to 1e6
             accuracy = 1e-10 if problem.M.shape == (18, 18) and problem.h == scenes.H else 1e-5
             size = max(np.abs(inverse.v_plus).max(), 1e-3)
             assert np.abs(again.v_plus - inverse.v_plus).max() <= accuracy * size
@@ -112,7 +112,7 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped, law):
 
 @every_law
 def test_standing_feet_carry_the_weight_of_a_walking_base(quadruped, law):
-    """At a constant velocity of 0.2 m/s only the weight acts; standing feet are not moved (math.md 7.2, 16)."""
+    """At a constant velocity of 0.2 m/s only the weight acts; standing feet are not moved (math.md 7.2)."""
     v = np.zeros(18)
     v[0] = 0.2
     quadruped.update(scenes.home(quadruped), np.zeros(18))

@@ -122,13 +122,13 @@ def test_false_successes_are_counted_per_solver(monkeypatch):
     monkeypatch.setattr(solvers, "PATIENCE_S", 1e-9)  # times do not matter here
     metrics = run(Config(random=0, hostile=0), lambda share: None)
     ours, liar, honest, small = metrics.extra["solvers"]
-    assert ours["solved"] == ours["given"] == metrics.extra["problems"] == 48
+    assert ours["solved"] == ours["tried"] == metrics.extra["problems"] == 48
     assert ours["fastest"] == 48
     assert liar["false_success"] == 48
     assert liar["solved"] == 0
     assert honest["false_success"] == small["false_success"] == 0
     assert honest["unsolved_though_solvable"] == 48
-    assert small["given"] == small["unsolved_though_solvable"] == 0
+    assert small["tried"] == small["unsolved_though_solvable"] == 0
 
 
 def test_hostile_and_random_problems_are_as_many_as_asked_and_always_the_same():
