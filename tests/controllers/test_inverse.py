@@ -1,4 +1,4 @@
-"""Inverse dynamics with predicted forces: properties that hold for every scheme (math.md 7.4, 12, 13.6, 16)."""
+"""Inverse dynamics with predicted forces: properties that hold for every scheme (math.md 7.4, 12, 13.6)."""
 
 from dataclasses import replace
 
@@ -150,7 +150,7 @@ def swaying_torques(name, system):
 
 @pytest.mark.parametrize("name", sorted({*INVERSE} - {"id-coulomb-lcp", "id-coulomb-qp-raw"}))
 def test_torque_is_smooth_though_the_demand_is_noisy(quadruped, name):
-    """Schemes that choose among the impulses never jump by 0.2 N m (math.md 6.4, 7.4, 16 test 6)."""
+    """Schemes that choose among the impulses never jump by 0.2 N m (math.md 6.4, 7.4)."""
     torques, weights = swaying_torques(name, quadruped)
     # the remaining change is the noise of the demand times the inertia: 0.1 N m
     assert np.abs(np.diff(torques, axis=0)).max() < 0.2
