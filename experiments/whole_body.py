@@ -267,8 +267,9 @@ def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing
         load.legend()
         height.set(xlabel="time [s]", ylabel="lowest corner [mm]")
     with axes(2, size=(7.0, 4.5), sharex=True) as (error, torque):
-        error.semilogy(t, 1e3 * np.maximum(np.linalg.norm(arrays["com_err"], axis=1), 1e-10))
-        error.set(ylabel="error of the centre of mass [mm]")
+        com_mm = 1e3 * np.maximum(np.linalg.norm(arrays["com_err"], axis=1), 1e-10)
+        error.semilogy(t, com_mm)
+        error.set(ylabel="error of the centre of mass [mm]", ylim=(1e-7, max(1.0, 2.0 * com_mm.max())))
         torque.plot(t, np.abs(arrays["tau"] / scene.body.system.effort_limit).max(axis=1))
         torque.set(xlabel="time [s]", ylabel="largest torque of its limit", ylim=(0.0, 1.05))
     drawn = {"From above": above, "Feet": load, "Tracking": error}

@@ -45,7 +45,7 @@ FEW = Effort(samples=10, budget_s=0.01)
 ELSEWHERE = ("make", "pip", "python", "tsid/bin/pip", "source", "export", "idcontrol warmup", "idcontrol bus")
 """Commands that are not run here: `make` and what it runs is up to `.ci/run`, the others fetch something. The robot on
 a bus, the bridge to it and their loop are run by `tests/adapters/test_bus.py`."""
-OF_OTHERS = ("tsid/bin/python", ".npz", "FOLDER", "loop.joints=unitree")
+OF_OTHERS = ("tsid/bin/python", "--peers tsid", ".npz", "FOLDER", "loop.joints=unitree")
 """Files of others, and a robot on a bus, without which a command cannot run."""
 HEAVY = ("--study", "runs/tables", "--controllers all", "coulomb-cone")
 """Commands of which even the short form takes many seconds, or compiles for minutes."""
