@@ -246,8 +246,8 @@ def lateral(wrench: Array, corners: Array, measured: Array) -> dict[str, float]:
     The true load of a sole may act up to half its width away from the middle; the motion does not determine where.
 
     Returns:
-        Correlation `cop_r`; `cop_share`, the part of the motion of the centre of pressure for which the measured split
-        accounts; and the largest difference `cop_off_max_m`.
+        `cop_r`, the correlation of both; `cop_share`, the slope of the second over the first; and `cop_off_max_m`,
+        their largest difference.
     """
     part, apart = across(wrench, corners)
     split = measured[:, 0] / measured.sum(axis=1)

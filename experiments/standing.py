@@ -329,7 +329,7 @@ def _answer(reply: Mapping[str, Any]) -> Answer:
 
 
 def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, float | None]:
-    """Judge an answer: the rigid robot's motion under its torques with true friction, and violations by its forces.
+    """Judge an answer: the rigid robot's motion under the answered torques with true friction, and the answered forces.
 
     Returns:
         ``wrench``: missing wrench on the trunk, which the answer assumes and no force supplies, largest entry [N, N m];

@@ -66,7 +66,7 @@ class ContactLaw(NamedTuple):
     A user's controller or plant may define it as the attribute ``contact_law``.
 
     Attributes:
-        cone: Shape of the friction cones: ``pyramid``, a diamond along the tangents, ``circle``, or ``none`` if
+        cone: Shape of the friction cones: ``pyramid`` (a diamond along the tangents), ``circle``, or ``none`` if
             friction is not used; None if unknown.
         detects: True if contacts, and their friction, come from the detector of the setup.
     """

@@ -98,7 +98,7 @@ def follow_machine(position: Array, yaw: float, lead: Array, base: BaseReference
 def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  # pragma: no cover - compiled
     """Move the goal of a standing robot, at the rate `LEASH`, to the pose at which its planned feet are nominal.
 
-    A standing leg holds the base at the reference relative to the planned feet. If the goal were the measured base,
+    Standing legs hold the base in its reference pose relative to the planned feet. If the goal were the measured base,
     encoder biases or creeping feet would make reference and base drift away together.
 
     Args:

@@ -193,7 +193,7 @@ class Bus:
         )
 
     def close(self) -> None:
-        """Leave the bus: first the writer and reader, then the domain."""
+        """Leave the bus: close first the writer and reader, then the domain."""
         del self._reader, self._listener, self._writer, self._member, self._domain
         os.close(self._come)
 

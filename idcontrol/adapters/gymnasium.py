@@ -58,7 +58,7 @@ class JointTargets(gymnasium.Env[Array, Array]):
         reward: Callable[[State, Command], float] = forward,
         render_mode: str | None = None,
     ) -> None:
-        """Build the robot, its controller and its plant; names and places are as on the command line.
+        """Build the robot, its controller and its plant, each named as on the command line.
 
         Args:
             robot: Name or path of a robot with a floating base.

@@ -81,7 +81,7 @@ class Benchmark:
         what: Name of the job.
         contacts: Number of contacts; None if it varies.
         job: The job; None if it is not timed by `measure`.
-        floor: The floor's job, for the same states; None if `job` is None.
+        floor: The job of rigid-body terms alone (`floor`), for the same states; None if `job` is None.
         states: Length of the sequence of states.
         solved: Returns True if an answer solves the problem; None skips the check.
         counted: States whose times count, shape (states,); None means all states.

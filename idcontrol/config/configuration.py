@@ -53,7 +53,8 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
     Args:
         start: The configuration to begin with.
-        changes: New values by dotted key, or its last part, with or without its unit.
+        changes: New values by key: the dotted key or its last part, with or without the unit
+            (``duration`` for ``duration_s``).
         spelling: Option by which the user set a key, e.g. ``{"mu": "--mu"}``; errors name it instead of the key.
 
     Raises:

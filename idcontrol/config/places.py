@@ -100,8 +100,9 @@ def definition(thing: object) -> str:
 def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any], Any]:
     """Return the function from a `Setup` to the controller or plant called `name`.
 
-    The target is called with ``(robot, mu, rate)``, the `Setup` or nothing, depending on its signature; an object that
-    already has all methods in `calls` is used directly. A file is read again once it has changed, as in a notebook.
+    The class or function of this name is called with ``(robot, mu, rate)``, the `Setup` or nothing, depending on its
+    signature; an object that already has all methods in `calls` is used directly. A file is read again once it has
+    changed, as in a notebook.
 
     Args:
         kind: Required kind.

@@ -266,7 +266,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
     best, best_i, best_j = _separating_edges(a, b, flat, edge, axis)
     if best >= margin:
         return float(best)
-    # the separation along any axis is a lower bound of the distance; an equal distance is therefore exact
+    # the separation along any axis is a lower bound of the distance: two points at that distance are the nearest
     if best_i >= 0:
         _corner(a, axis, -1.0, on_a)
         _corner(b, axis, 1.0, on_b)

@@ -486,7 +486,7 @@ def _face_manifold(
         return 0
     rounding = shapes.rounding[reference.other]
     if size == 2:
-        # only a line that lies flat counts; where a rounded line is cut off, its surface is r / cos(tilt) away
+        # only a nearly parallel line counts; at a clipped end its surface is r / cos(tilt) away along the normal
         length, rise = np.sqrt(_gap2(point[0], point[1])), _dot(outward, point[1]) - _dot(outward, point[0])
         if abs(rise) > PARALLEL * length:
             return 0

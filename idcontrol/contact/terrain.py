@@ -83,7 +83,7 @@ def height_map(heights: npt.ArrayLike, spacing: float, origin: tuple[float, floa
         heights: ``heights[i, j]`` is the height at (x_0 + i spacing, y_0 + j spacing), at least 2 x 2 [m].
         spacing: Distance of the samples [m].
         origin: (x_0, y_0), the position of ``heights[0, 0]`` [m]; None puts the middle of the map at the world's
-        origin.
+            origin.
 
     Raises:
         InputError: There are fewer than 2 x 2 heights, one is not finite, or the spacing is not positive.
@@ -119,7 +119,7 @@ def load_height_map(
         path: A file that ends in .csv or .npz.
         spacing: Distance of the samples [m]; required unless the file has it.
         origin: (x_0, y_0), the position of ``heights[0, 0]`` [m]; None puts the middle of the map at the world's
-        origin.
+            origin.
 
     Raises:
         InputError: The file is missing or malformed, or the map is unusable.

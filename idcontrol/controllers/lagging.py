@@ -30,7 +30,7 @@ HOLDS: Final = 1 << 4
 
 
 class _Stops(NamedTuple):
-    """Stops in place of the motors that have a finite bound on the tried side.
+    """The stops that replace the motors whose bound on the side σ is finite.
 
     Attributes:
         side: σ of the module's equation for each joint, shape (a,).

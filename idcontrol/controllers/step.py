@@ -211,7 +211,7 @@ class Machine(NamedTuple):
         projects: True to project the demand onto what contacts allow.
         shortcut: True to try the sticking motion first.
         v_tol: Slip up to which a contact counts as at rest when impulses are shared [m/s].
-        law: The friction law of sharing (`idcontrol.models.distribution`).
+        law: The friction law that shared impulses obey (`idcontrol.models.distribution`).
         memory: The contacts of the last step, and their active rows.
         inputs: State and reference of this step.
         result: The step's result.

@@ -74,7 +74,7 @@ def _bench_row(row: dict[str, Any]) -> list[str]:
 
 
 def machine() -> str:
-    """Return computer and commit of the times of `bench`."""
+    """Return the computer and the commit on which `bench` measured its times."""
     bench = _bench()
     of = bench["machine"]
     return (

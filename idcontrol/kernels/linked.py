@@ -4,8 +4,8 @@ Numba puts a function's code into every caller, and optimizes it there again: a 
 compiled six times, and again for each further caller. A `linked` kernel is compiled once, and called. A call takes some
 nanoseconds, so linking is for stages and solvers, not for operations on a few numbers.
 
-A caller may also choose a kernel at run time: `address` returns its address, and `calls` a function that calls an
-address. So one compiled loop serves all schemes and models.
+A caller may also choose a kernel at run time: `address` returns its address, and `calls` returns a function that calls
+an address. So one compiled loop serves all schemes and models.
 
 Each call site has a pointer, initially empty. The first call requests the kernel from Python, which loads it from the
 cache or compiles it. Rounding is the same either way.

@@ -171,9 +171,10 @@ def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans)
     """Search for a consistent set of sticking contacts among `may`, first sets similar to `guess`.
 
     Contacts of `may` that do not stick are excluded: they have no impulse, and must not approach without it. If all
-    other contacts are frictionless, v⁺ is unique for a fixed set, and the roles it shows are a proof. If no velocity
-    satisfies a set, no superset is possible. A set whose rows contradict each other by less than `SLIGHT` is the answer
-    only if no other set is consistent. Compiled and interpreted attempts share this function.
+    other contacts are frictionless, v⁺ is unique for a fixed set, so a set that contradicts its v⁺ is excluded for
+    certain. If no velocity satisfies a set, no superset is possible. A set whose rows contradict each other by less
+    than `SLIGHT` is the answer only if no other set is consistent. Compiled and interpreted attempts share this
+    function.
 
     Args:
         attempt: A `Try`; `problem` follows its three arguments.

@@ -158,7 +158,7 @@ def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
 
     Args:
         plots: The plots.
-        beside: Length of the pictures on the same page, which reduces the room for numbers.
+        beside: Number of characters of the pictures on the same page, which leave less room for numbers.
 
     Returns:
         ``spec``, in which each curve has the index of its column; ``time`` and ``numbers``, see `packed`.

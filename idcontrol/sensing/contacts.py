@@ -69,11 +69,11 @@ class Touch:
         self._normal = np.zeros(n_feet)
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """Return True for each foot that touches by ``state.forces``, shape (n_feet,)."""
+        """Return True for each foot that touches according to ``state.forces``, shape (n_feet,)."""
         return self.feel(state)
 
     def feel(self, state: State) -> Booleans:
-        """Return True for each foot that touches by ``state.forces``, shape (n_feet,); unchanged without forces."""
+        """Return True for each foot that touches according to ``state.forces``, (n_feet,); unchanged without forces."""
         if state.forces is not None:
             normal, forces = self._normal, state.forces
             normal[:] = 0.0
@@ -99,9 +99,9 @@ class Fused:
 def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Reference]:
     """Return a function that replaces the planned stance of a reference by the stance of `source`.
 
-    A foot that is planned to rise never stands: otherwise a controller would hold a foot that lifts off late on the
-    ground for its whole swing (a trot by geometry alone falls after two seconds). A foot that descends and meets
-    the ground early stands.
+    A foot that is planned to rise never stands: otherwise a controller would keep a late foot on the ground for its
+    whole swing (a trot by geometry alone falls after two seconds). A descending foot
+    stands as soon as it meets the ground.
     """
     last: Array | None = None
 

@@ -131,7 +131,7 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
 
 
 def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the results `keys` of a test case with the paper's values (`idcontrol.experiments.findings`).
+    """Return the results of a test case that `keys` name, and the paper's values (`idcontrol.experiments.findings`).
 
     Returns:
         Rows with `key`, `value`, `unit`, `paper`, `verdict` and `note` as text, and `holds`: True if the check of the

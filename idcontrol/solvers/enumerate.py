@@ -696,7 +696,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
 
 @njit(cache=True)
 def tick_nodes(contacts: int) -> int:
-    """Return the limit of programs in one control step. It is a count, so that a step never depends on the clock."""
+    """Return the largest number of programs in one control step: a limit that does not depend on the clock."""
     return max(1, TICK_WORK // max(contacts * contacts, 1))
 
 

@@ -52,7 +52,7 @@ class Decision:
     Attributes:
         existence: Answer of the search.
         z: The solution if there is one, shape (n,).
-        nodes: Number of linear programs solved; 1 means that no z ≥ 0 has Qz + r ≥ 0.
+        nodes: Number of linear programs solved; 1 without a solution proves that no z ≥ 0 has Qz + r ≥ 0.
         excluded: Bound of a proof of non-existence: the entries of any solution would sum to more than this, in scaled
             units.
     """

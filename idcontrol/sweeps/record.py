@@ -59,7 +59,7 @@ class RunOutcome:
         return at(self.metrics or {}, key)
 
     def setting(self, key: str) -> Any:
-        """Return a setting by dotted key, or ``preset``; None if missing."""
+        """Return a setting by its dotted key, or the preset's name by the key ``preset``; None if missing."""
         value = self.row.preset if key == "preset" else at(self.row.config, key)
         return float(value) if value in ("inf", "-inf") else value  # JSON has no infinity, only these words
 

@@ -248,7 +248,7 @@ def test_the_order_of_controllers_is_compared_pair_by_pair(walk):
         run = {"preset": "paper", "plant": "coulomb-lcp", "mu": 0.1}
         rows = [outcome(experiment, run | {"controller": c}, walked(q_err_rad=e), walk) for c, e in errors.items()]
         all_tables = table(tables.tables(rows), "claims")
-        return next(row for row in all_tables.rows if "order of joint errors" in row[0])
+        return next(row for row in all_tables.rows if "joint errors in the preset `paper` have the order" in row[0])
 
     assert order(printed)[3] == AGREES
     swapped = printed | {"id-coulomb-qp": printed["id-sensed-1"], "id-sensed-1": printed["id-coulomb-qp"]}
