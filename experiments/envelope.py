@@ -100,7 +100,7 @@ HARDSHIPS = (
     _by_setting("noise of angles [rad]", "noise.angle_rad", 1e-4, 0.1, geometric=True),
     _by_setting("constant error of the attitude [rad]", "sensing.bias.attitude_rad", 0.01, 0.4, geometric=True),
     _by_setting("lean of the true normals [rad]", "disturbance.normal_error_rad", 0.02, 0.98),
-    _by_setting("friction told, true is 0.3", "friction.estimate", 0.33, 9.0, geometric=True, mu=TRUE_MU),
+    _by_setting("assumed friction, true is 0.3", "friction.estimate", 0.33, 9.0, geometric=True, mu=TRUE_MU),
 )
 
 

@@ -432,7 +432,7 @@ def drawing(asked: list[Situation], rows: list[dict[str, Any]]) -> Drawing:
         for plot, key, label in zip(
             plots,
             ("trunk", "wrench"),
-            ("trunk off [m/s²]", "supplied by nobody [N, N m]"),
+            ("trunk off [m/s²]", "missing wrench [N, N m]"),
             strict=True,
         ):
             for p, package in enumerate(packages):

@@ -61,9 +61,9 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
     "desired velocities not projected": {"inverse.project": False},
     "no second stage": {"controller": "id-coulomb-qp-raw"},
     "feet not unloaded before they lift": {"inverse.ramp_s": 0.0},
-    "friction counted on as it is, at most 1.5": {"friction.share": 1.0, "friction.cap": 1.5},
+    "true friction assumed, at most 1.5": {"friction.share": 1.0, "friction.cap": 1.5},
     "the original's friction pyramids": {"friction.pyramid": "original"},
-    "feet contacts from the first touch, stopped at once": {
+    "feet are contacts from the first touch and stop immediately": {
         "inverse.landing_s": 0.0,
         "inverse.landing.decay_s": 1e-3,
     },

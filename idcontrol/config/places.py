@@ -83,7 +83,7 @@ def own_line(error: BaseException) -> str | None:
 
 
 def described(error: BaseException) -> str:
-    """Return one line about an error: the exception, and the line of the user's file or that the fault is internal."""
+    """Return one line about an error: its place (a line of a user's file, or "a fault inside"), type and text."""
     where, said = own_line(error), " ".join(str(error).split())
     if isinstance(error, IdControlError):
         return said if where is None else f"{where}: {said}"
@@ -148,7 +148,7 @@ def _target(kind: Kind, name: str, registered: Iterable[str]) -> Any:
         target = at(kind, name)
     elif isinstance(name, str) and name.endswith(".py"):
         defined = ", ".join(_defined(kind, _module(kind, name, name))) or "nothing"
-        raise InputError(f"{kind.name} {name}: name what to take of the file, as {name}:Class; it defines {defined}")
+        raise InputError(f"{kind.name} {name}: say what to take from the file, as {name}:Class; it defines {defined}")
     else:
         raise UnknownName(kind.name, name, [*registered, *others])
     return target

@@ -304,8 +304,8 @@ class InverseDynamics:
             return failed(
                 self._system,
                 f"contacts {candidates.identity.tolist()} with friction {candidates.mu.tolist()} and "
-                f"{candidates.jacobian.shape[1]} columns cannot be those of {feet} feet and "
-                f"{self._system.n_velocities} velocities, or have no unit axes",
+                f"{candidates.jacobian.shape[1]} columns do not fit {feet} feet and "
+                f"{self._system.n_velocities} velocities, or their axes are not unit vectors",
             )
         step = self._assemble(candidates)
         scheme = partial(solve, self._scheme, candidates=candidates, repair=self._settings.repair)

@@ -152,7 +152,7 @@ class SealedFiles:
             with contextlib.suppress(OSError):
                 part.unlink()
             where = f" in {file}" if file.is_dir() else ""
-            _say(f"idcontrol: what is compiled is not kept{where}, and compiled again next time: {error.strerror}")
+            _say(f"idcontrol: compiled code is not kept{where}; the next start compiles again: {error.strerror}")
 
     def load(self, key: Any) -> Any:
         """Read the compiled code of one signature; None if there is no usable code."""
@@ -167,7 +167,7 @@ def _read(file: Path, key: Any) -> Any:
     """Read a file of compiled code; None if it is unusable."""
     try:
         content = file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # `save` reports a folder in its place
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # `save` reports a folder with this name
         return None
     except OSError as error:
         _say(f"idcontrol: {file} cannot be read ({error.strerror}): compiled anew")

@@ -337,7 +337,7 @@ class _Work:
         return bool(self.stop.asked)
 
     def _among(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
-        """Run the loop together with its child processes, of which the first is the recorder; return the metrics."""
+        """Run the loop with its child processes, the recorder first; add the plant's process; return the metrics."""
         recorder, stop, attended = children[0], self.stop, self.settings.peer is not None and not self.settings.arm
         # a machine that was not started by this loop draws its session number itself
         other = secrets.randbits(32) if self.settings.peer is None else None
@@ -442,18 +442,18 @@ class _Work:
     def _silence(self, loop: ControlLoop, plant: subprocess.Popen[bytes] | None) -> str:
         """Return the reason why no state has come."""
         if plant is not None and plant.poll() is not None:
-            return "the plant's process ended before it spoke"
+            return "the plant's process ended before its first datagram"
         if plant is not None:
-            return f"the plant's process did not speak within {CONNECT_S:.0f} s: is the computer busy?"
+            return f"the plant's process sent nothing within {CONNECT_S:.0f} s: is the computer busy?"
         peer, see = self.settings.peer, "(see idcontrol.loop.wire)"
         dropped = {why.name.lower(): int(n) for why, n in zip(Drop, loop.endpoint.inbox.dropped, strict=True) if n}
         if "version" in dropped:
-            return f"who speaks at {peer} speaks another version of the datagrams; it must be {MAGIC.decode()} {see}"
+            return f"the machine at {peer} sends another version of the datagrams; it must be {MAGIC.decode()} {see}"
         if dropped:
             size = HEAD_BYTES + 8 * self.wire.state_values
             what = f"no {self.wire.robot} whose datagrams have {size} bytes"
-            return f"who speaks at {peer} is {what}: dropped {dropped} {see}"
-        return f"nobody speaks at {peer}; is the machine switched on, and its address right?"
+            return f"the sender at {peer} is {what}: dropped {dropped} {see}"
+        return f"no datagram comes from {peer}; is the machine switched on, and its address right?"
 
     def _recognise(self, loop: ControlLoop) -> None:
         """Refuse a machine that sends the number of a different order of joints, or of a different model."""

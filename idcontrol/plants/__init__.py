@@ -287,13 +287,13 @@ register(
 )
 register(
     "mujoco",
-    "MuJoCo, an outside engine with near-rigid contacts (extra: mujoco)",
+    "MuJoCo, an external simulator with near-rigid contacts (extra: mujoco)",
     _mujoco,
     ContactLaw(cone="circle", detects=False),
 )
 register(
     "pybullet",
-    "Bullet, an outside engine with rigid contacts (extra: bullet)",
+    "Bullet, an external simulator with rigid contacts (extra: bullet)",
     _pybullet,
     ContactLaw(cone="circle", detects=False),
 )

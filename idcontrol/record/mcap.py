@@ -54,7 +54,7 @@ def export(run: Run, path: Path) -> int:
     except ModuleNotFoundError as error:
         raise InputError(f"exporting needs the package mcap: {install_command('export')}") from error
     if "t" not in run.arrays:
-        raise InputError(f"{run.folder} has no times: it is no run that lasts, and has no curves")
+        raise InputError(f"{run.folder} has no channel t, so it has no curves to export")
     layout = run.layout
     shown = {
         channel: columns_of(channel, values.shape[1:], run.units.get(channel, ""), layout)

@@ -59,7 +59,7 @@ FALLEN_TILT_RAD = 0.6
 SHORTFALL = 0.1
 """Largest error of distance and turn in a completed walk, as a share of the demand."""
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
-"""Errors allowed in addition to `SHORTFALL`: distance, in standing heights; turn, as pushes turn a robot [rad]."""
+"""Errors allowed in addition to `SHORTFALL`: distance, in standing heights; turn [rad], since pushes turn a robot."""
 POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is reported [Hz]."""
 AT_REST_S = 3.0
@@ -131,7 +131,7 @@ def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) 
     joints, feet = (len(layout.joints),), (len(layout.feet),)
     counts = {len(layout.lower), len(layout.upper), len(layout.speed_limit)} - {0}
     if not {len(layout.joint_q), len(layout.joint_v), len(layout.torque_limit), *counts} == {*joints}:
-        raise InputError(f"{where}: meta.layout is damaged: it does not say the same of each joint")
+        raise InputError(f"{where}: meta.layout is damaged: its lists of joints differ in length")
     shapes = {
         **dict.fromkeys(("q_des", "v_des", "tau"), joints),
         **dict.fromkeys(("stance", "slip"), feet),

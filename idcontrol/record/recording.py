@@ -519,4 +519,4 @@ def claim(folder: Path) -> None:
         raise InputError(f"cannot use {folder} for a run: {error.strerror}; choose another folder") from error
     if taken:
         what = "holds a run already" if (folder / "run.json").exists() else "is not empty"
-        raise InputError(f"{folder} {what}; choose a fresh folder, or leave --out away to get one")
+        raise InputError(f"{folder} {what}; choose a fresh folder, or omit --out to get one")

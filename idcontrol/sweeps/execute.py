@@ -117,7 +117,7 @@ def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Genera
             for future in distributed.as_completed(futures, loop=client.loop):
                 row = futures[future]
                 if future.status != "finished":
-                    _note_failure(row, runs, f"the cluster gave it up: {future.exception()}")
+                    _note_failure(row, runs, f"the cluster gave up the run: {future.exception()}")
                 yield row
         finally:
             client.cancel([future for future in futures if not future.done()])

@@ -146,7 +146,7 @@ def stop(machine, link, outbox):
 
 
 def listening(program, *patience):
-    """The machine, and a link that it speaks to: what is sent before it listens is lost."""
+    """A machine, and a link to it; datagrams that are sent before the machine listens are lost."""
     own, there = free_ports(2)
     machine = start(program, "-r", "100", *patience, "arm", "2", there, own)
     link = UdpLink(("127.0.0.1", own), ("127.0.0.1", there))
@@ -250,10 +250,10 @@ def state_of(session, wire, q=None):
     ("data", "line"),
     [
         (bytes(Outbox(Kind.STATE, "arm", 9, 1).seal(Mode.IDLE, 0, 0)), r"is no arm whose .* bytes: dropped {'size'"),
-        (None, "nobody speaks"),
+        (None, "no datagram comes from"),
         (
             of_version(b"IDC1", bytes(Outbox(Kind.STATE, "arm", 10, 1).seal(Mode.IDLE, 0, 0))),
-            "speaks another version of the datagrams; it must be IDC2",
+            "sends another version of the datagrams; it must be IDC2",
         ),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_file_that_is_empty_cut_off_or_zero_is_damaged(tmp_path, capsys, damag
     assert "is damaged: compiled anew" in capsys.readouterr().err
 
 
-def test_a_folder_with_the_name_of_a_file_stops_nobody(tmp_path, capsys):
+def test_a_folder_with_the_name_of_a_cache_file_does_no_harm(tmp_path, capsys):
     file = one_file(tmp_path)
     file.unlink()
     file.mkdir()
@@ -67,7 +67,7 @@ def test_a_folder_with_the_name_of_a_file_stops_nobody(tmp_path, capsys):
     files.save("float64", {"code": 1.5})
     assert [*tmp_path.iterdir()] == [file]
     (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"idcontrol: what is compiled is not kept in {file}, and compiled again next time: ")
+    assert said.startswith(f"idcontrol: compiled code is not kept in {file}; the next start compiles again: ")
 
 
 def test_a_new_version_removes_the_files_of_the_old_one_but_not_its_own(tmp_path):
@@ -122,7 +122,7 @@ def test_a_file_under_the_name_of_another_is_damaged(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.skipif(PLAIN or config.DISABLE_JIT, reason="Numba keeps what is compiled, or nothing is")
-def test_a_linked_kernel_with_a_flipped_bit_gives_what_it_gives(tmp_path):
+def test_a_linked_kernel_with_a_flipped_bit_is_compiled_again(tmp_path):
     lines = "from tests.kernels.linking import total", "print(total(np.ones(3), 2))"
     first = run(*lines, NUMBA_CACHE_DIR=tmp_path)
     (file,) = tmp_path.rglob("linking.scale-*.nbc")

@@ -103,7 +103,7 @@ def test_a_full_disk_is_reported_once_and_does_not_stop_the_program(tmp_path):
         "from tests.kernels.linking import cubes",  # which calls another
         "print(cubes(1.5, 4))",
     )
-    line = "idcontrol: what is compiled is not kept, and compiled again next time: No space left on device\n"
+    line = "idcontrol: compiled code is not kept; the next start compiles again: No space left on device\n"
     assert run(*lines, NUMBA_CACHE_DIR=tmp_path) == ([f"{cubes(1.5, 4)}"], line)
 
 
@@ -144,7 +144,7 @@ def _options(node):
     return None
 
 
-def test_those_functions_are_inner_that_no_python_code_of_ours_names():
+def test_inner_functions_are_exactly_those_without_a_python_caller():
     """A loop on the wall clock would wait for the compiler at the first call of a function without a wrapper."""
     inner, named = compiled_functions()
     assert {name for name, bare in inner.items() if bare and name in named} == set()

@@ -168,7 +168,7 @@ mute = MuteOffer()
 
 def test_a_plant_that_lives_but_says_nothing_has_not_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "CONNECT_S", 0.0)
-    with pytest.raises(InputError, match="the plant's process did not speak within 0 s"):
+    with pytest.raises(InputError, match="the plant's process sent nothing within 0 s"):
         launch.run("tests.loop.test_launch:mute", Config(), SETTINGS, tmp_path / "run")
 
 

@@ -156,7 +156,7 @@ def test_an_absent_peer_is_no_error():
 
 
 @pytest.mark.parametrize("text", ["7500", "host:", ":7500", "host:port", "host:70000"])
-def test_what_is_no_address_is_refused(text):
+def test_an_invalid_address_is_refused(text):
     with pytest.raises(InputError, match="HOST:PORT"):
         address(text)
 
@@ -172,7 +172,7 @@ def test_an_address_in_use_is_refused_in_one_line():
     ("peer", "line"),
     [
         (("nosuchhost.invalid", 7500), "cannot reach the machine at nosuchhost.invalid:7500"),
-        ((LOOPBACK, 0), f"cannot reach the machine at {LOOPBACK}:0 by UDP: nobody listens at port 0"),
+        ((LOOPBACK, 0), f"cannot reach the machine at {LOOPBACK}:0 by UDP: port 0 receives no datagrams"),
     ],
 )
 def test_a_peer_that_cannot_be_reached_is_not_blamed_on_the_address_of_ours(peer, line):

@@ -119,11 +119,11 @@ def test_a_run_without_a_clock_is_refused_in_one_line(tmp_path, capsys):
         record.close({})
     assert cli.main(["export", str(tmp_path / "run"), "--mcap", str(tmp_path / "a.mcap")]) == 2
     error = capsys.readouterr().err
-    assert "has no times" in error
+    assert "has no channel t" in error
     assert error.count("\n") == 1
 
 
-def test_the_command_says_what_it_wrote(walk, tmp_path, capsys):
+def test_the_command_reports_file_rows_and_bytes(walk, tmp_path, capsys):
     path = tmp_path / "a.mcap"
     assert cli.main(["export", str(walk.folder), "--mcap", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"file": str(path), "rows": 50, "bytes": path.stat().st_size}

@@ -73,7 +73,7 @@ def machine(monkeypatch):
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 9])
-def test_as_many_rows_run_at_a_time_as_there_are_jobs_and_every_row_once(machine, jobs):
+def test_every_row_runs_once_and_jobs_bound_the_simultaneous_rows(machine, jobs):
     done = [row.name for row in execute.on_this_machine(ROWS, Path(), jobs)]
     assert machine.begun == [row.name for row in ROWS]
     assert sorted(done) == machine.begun
@@ -89,7 +89,7 @@ def test_each_announcement_of_a_compilation_is_passed_on_once(machine):
     assert said == [f"idcontrol: compiling kernels for {ROWS[0].experiment}, once"]
 
 
-def test_whoever_stops_looking_stops_the_rows_that_run_and_begins_no_other(machine):
+def test_closing_the_iterator_stops_running_rows_and_starts_no_other(machine):
     runs = execute.on_this_machine(ROWS, Path(), 2)
     assert next(runs).name == "row1"
     assert Attempt.live == ["row0"]
@@ -134,7 +134,7 @@ def ended(tmp_path):
     return end
 
 
-def test_a_row_that_comes_to_its_end_gets_its_name_and_forgets_an_older_failure(ended, tmp_path):
+def test_a_finished_row_gets_its_name_and_drops_an_older_failure(ended, tmp_path):
     execute._note_failure(planned("row"), tmp_path, "fell")
     assert ended(0, ["metrics.json"], "what it said") == {"row/metrics.json": "new"}
 
@@ -159,9 +159,7 @@ def test_of_two_attempts_at_a_row_the_first_to_end_is_kept(ended, tmp_path):
         (-200, [], "", "the process ended with status -200 and no record"),  # a signal that has no name
     ],
 )
-def test_a_row_that_does_not_come_to_its_end_keeps_its_remains_and_says_why(
-    ended, tmp_path, returncode, files, said, reason
-):
+def test_an_unfinished_row_keeps_its_remains_and_the_reason(ended, tmp_path, returncode, files, said, reason):
     execute._note_failure(planned("row"), tmp_path, "of an older attempt")
     remains = ended(returncode, files, said)
     assert remains == {f"row.failed/{name}": "new" for name in files} | {"row.failed/reason.txt": f"{reason}\n"}
@@ -260,7 +258,7 @@ def test_a_row_abandoned_by_the_cluster_has_a_reason_and_unwanted_rows_are_cance
     assert done == ["row0", "row1"]
     assert [path.name for path in tmp_path.iterdir()] == ["row1.failed"]
     reason = (tmp_path / "row1.failed" / "reason.txt").read_text()
-    assert reason == "the cluster gave it up: its worker died four times\n"
+    assert reason == "the cluster gave up the run: its worker died four times\n"
     assert cluster.cancelled == ["pending"]
     names, keys = zip(*cluster.submitted, strict=True)
     assert names == ("row0", "row1", "row2")

@@ -56,7 +56,7 @@ class UdpLink:
             if peer is not None:
                 used, what = peer, "cannot reach the machine at"
                 if peer[1] == 0:
-                    raise OSError(errno.EADDRNOTAVAIL, "nobody listens at port 0")
+                    raise OSError(errno.EADDRNOTAVAIL, "port 0 receives no datagrams")
                 self._socket.connect(peer)
         except OSError as error:
             self._socket.close()
