@@ -1,4 +1,4 @@
-"""The one shape of a test case: a configuration in; findings, series and drawings out."""
+"""A test case: it takes a configuration and returns findings, series and drawings."""
 
 from __future__ import annotations
 

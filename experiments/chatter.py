@@ -158,7 +158,7 @@ def swaying(robot: robots.Robot, h: float, steps: int, speed: float) -> list[tup
     n, u = len(robot.description.feet), system.n_unactuated
     q, path = robot.standing_state(system).q, []
     for k in range(steps + 1):
-        for _ in range(3):  # heights drift by h² in a step, and the home pose is not exact either
+        for _ in range(3):  # close the gaps: they grow by h² in a step, and are not exactly zero in the home pose
             system.update(q, np.zeros(system.n_velocities))
             contacts = ground.detect(np.inf)
             error = np.concatenate((-contacts.gap, np.zeros(2 * n)))

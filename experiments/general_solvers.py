@@ -45,7 +45,7 @@ def beside(problems: Sequence[SparseProblem], parameters: sap.Parameters, tolera
     """Solve steps by SAP and by every installed general solver.
 
     Args:
-        problems: The steps; those without contacts are left out.
+        problems: The steps; steps without contacts are left out.
         parameters: SAP's β, σ and tolerance; the others get the same regularization.
         tolerance: Tolerance of the general solvers.
     """

@@ -191,7 +191,7 @@ def sole_corners(system: System, q: Array, sole: tuple[float, float, float, floa
 def share(wrench: Array, corners: Array, weight: Array, ridge: float) -> Array:
     """Return the vertical force on each foot, summed over the smallest corner forces that produce a wrench.
 
-    The corners push, and those with a small weight push less. If the centre of pressure leaves the soles, the total
+    The corners push, and corners with a small weight push less. If the centre of pressure leaves the soles, the total
     force is kept and the moment deviates.
 
     Args:

@@ -1,4 +1,4 @@
-"""Smoothness of the torques of each controller on each plant, and the parts of which their changes consist."""
+"""Smoothness of the torques of each controller on each plant, and the parts of their changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trot: a quadruped walks on predicted contact forces, between waypoints or on command.
+"""The trot: a quadruped walks on predicted contact forces, between waypoints or by velocity commands.
 
 This is the walk of Zapolsky & Drumwright 2017, section 7.
 """

@@ -28,7 +28,8 @@ Number = TypeVar("Number", bound=np.generic)
 def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """Return a copy of `array` without write access: its memory is read-only, and ``setflags`` cannot change it.
 
-    Controllers get such copies: they may write into their arguments, and the record needs the original values later.
+    Controllers get such copies, because a controller may write into its arguments, and the record needs the original
+    values later.
     """
     return np.ndarray(array.shape, array.dtype, array.tobytes())
 

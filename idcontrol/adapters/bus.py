@@ -1,4 +1,4 @@
-"""A robot on a bus as the machine of a loop: converts between the loop's datagrams and Unitree's messages over DDS.
+"""Connect a loop to a robot on a bus: convert between the loop's datagrams and Unitree's messages over DDS.
 
 ::
 
@@ -60,7 +60,7 @@ from idcontrol.types import Array, Integers
 ORDER = "unitree"
 """Name of the order of joints in the robot file."""
 KEPT = 64
-"""Limit of messages in the queue of the bus."""
+"""Largest number of messages in the queue of the bus."""
 LOOK_S = 2e-3
 """Period at which the bridge checks both sides for silence [s]; messages are forwarded immediately."""
 LITTLE_ENDIAN = b"\0\1\0\0"

@@ -1,4 +1,4 @@
-"""A Gymnasium environment with joint targets as actions, which a controller of this package follows.
+"""A Gymnasium environment: an action sets joint targets, and a controller of this package moves the joints there.
 
 A policy with joint positions as actions need not learn torques: the controller models inertia and contacts, and
 respects friction and torque limits. After the import of this module, ``gymnasium.make("idcontrol/JointTargets-v0")``
@@ -36,10 +36,10 @@ def forward(state: State, command: Command) -> float:
 class JointTargets(gymnasium.Env[Array, Array]):
     """A legged robot on flat ground.
 
-    An action has one number from -1 to 1 for each joint: its target is this multiple of `reach_rad`, relative to the
-    home pose. The controller moves the joints to their targets at constant velocity. An observation has the height of
-    the base [m], the direction of gravity (3) and the velocity of the base (6) in the base's axes, joint positions
-    relative to the home pose (a) [rad], and joint velocities (a) [rad/s].
+    An action has one number from -1 to 1 for each joint: the joint's target, in multiples of `reach_rad` from the home
+    pose. The controller moves the joints to their targets at constant velocity. An observation has the height of the
+    base [m], the direction of gravity (3) and the velocity of the base (6) in the base's axes, joint positions relative
+    to the home pose (a) [rad], and joint velocities (a) [rad/s].
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own form)

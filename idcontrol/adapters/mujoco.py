@@ -54,10 +54,10 @@ class Bridge:
         Args:
             model: The compiled model; it may contain more than the robot.
             robot: As returned by `idcontrol.robots.load`.
-            joints: For each joint that `model` names differently, its name in `model`, by its name in the robot.
+            joints: Names in `model` by names in the robot, for joints whose names differ.
             feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name; contact forces on
-                its body count as forces on the foot. None uses sites, geoms and bodies with the names of the feet or
-                their frames, and senses no forces if one is missing.
+                its body count as forces on the foot. None takes sites, geoms and bodies with the names of the feet or
+                of their frames; if one is missing, no forces are sensed.
             other_masses: True to accept links with masses, centres of mass or inertias that differ from the robot file;
                 the controller still assumes the values of the robot file.
 

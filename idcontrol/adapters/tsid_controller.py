@@ -25,7 +25,7 @@ from idcontrol.types import Array, Command, ContactForces, ContactLaw, Reference
 
 INSTALL: Final = "pip install tsid==1.7.0 'numpy<2' cmeel-boost==1.82.0"
 FORCE_WEIGHT: Final = 1e-8
-"""Weight of small forces."""
+"""Weight of the squared contact forces in TSID's program."""
 CONTACT_KP: Final = 10.0
 """Stiffness with which a standing foot is held in place [1/s²], as in TSID's exercises."""
 END_S: Final = 60.0

@@ -27,7 +27,7 @@ floor
 NOTE = "TSID (tsid 1.7.0, numpy < 2, cmeel-boost 1.82.0, in an environment of its own) took 5.7 floors"
 
 SENSING = ("id-sensed-1", "id-sensed-2")
-"""Controllers that need sensed contact forces; sensing them costs more than these controllers do."""
+"""Controllers that need sensed contact forces; sensing takes longer than the control step itself."""
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:

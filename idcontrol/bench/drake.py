@@ -27,7 +27,7 @@ from idcontrol.problems.walks import FILM, Heap, RecordedWalk
 from idcontrol.types import Array, State
 
 STIFFNESS = 1e12
-"""Nearly rigid: above some stiffness, SAP makes contacts as stiff as the time step allows [N/m]."""
+"""Stiffness of a nearly rigid contact [N/m]; SAP reduces it to what the time step allows."""
 
 GROUND = (20.0, 20.0, 2.0)
 """Edges of the box whose top is the ground [m]; Drake prints warnings for half spaces."""
@@ -73,7 +73,7 @@ def _inertia(mass: float, com: Array, central: Array) -> SpatialInertia:
 
 
 def machine(walk: RecordedWalk) -> Job:
-    """Step the robot from the states of the walk under its torques; the answer is the joint velocities."""
+    """Step the robot from the states of the walk under the walk's torques; the answer is the joint velocities."""
     system, contacts = walk.machine()
     tree = rigid_links(system, contacts)
     world = _DrakeWorld(walk.h, np.array(system.model.gravity.linear))

@@ -185,7 +185,7 @@ def _no_slip_kernel(walk: RecordedWalk, steps: Sequence[WalkStep], n: int, effor
 
 
 def _proof(walk: RecordedWalk, steps: Sequence[WalkStep], effort: Effort) -> TimingRow:
-    """Return the row of a search, with proof, for the friction LCP's solution closest in torque to the last torque."""
+    """Return the row of a complete search for the friction LCP's solution with the torque closest to the last."""
     asked, starts = [], []
     last = steps[0].step.last
     for each in steps:

@@ -41,7 +41,7 @@ _SHOWN = (
 )
 """Quantities of the table on the terminal, as many as fit, in this order; the files have all."""
 FEW = 4
-"""If more settings vary, a run's row names only the settings that differ from its preset."""
+"""If more than this number of settings vary, a run's row names only the settings that differ from its preset."""
 PEERS_ON = "coulomb-lcp,sap,mujoco"
 """Plants of a comparison with a peer unless the user names others."""
 AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}

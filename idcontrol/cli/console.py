@@ -108,7 +108,7 @@ def console() -> Console:
 
 
 def show(*parts: str | Text | Grid, style: str = "") -> None:
-    """Print tables and lines on stdout; brackets in a line are no markup, and a long line is not broken."""
+    """Print tables and lines on stdout; brackets are printed as they are, and a long line is not broken."""
     from rich.text import Text
 
     screen = console()

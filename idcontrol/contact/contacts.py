@@ -32,7 +32,7 @@ _DEFAULTS = (("surface_velocity", 3, 0.0), ("drift", 3, 0.0), ("stiffness", 1, n
 _REAL, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
 Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array, Array]
-"""The fields of `ContactArrays` as a plain tuple: Numba passes it to compiled code in a quarter of the time."""
+"""The fields of `ContactArrays` as a plain tuple: Numba passes it in a quarter of the time of a named tuple."""
 
 AnyContacts: TypeAlias = Bound | Packed
 """Contacts for a compiled step: `Contacts.bound`, or a tuple from compiled code."""

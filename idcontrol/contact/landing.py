@@ -1,8 +1,8 @@
 """The contact velocity that a controller demands: a landing foot may take some milliseconds to stop.
 
-With prescribed joints the whole robot is one rigid body. Stopping a foot within one period takes hundreds of newtons,
-which are not only predicted, but delivered. So a controller demands a decaying contact velocity, as if the ground were
-a belt that moves with the foot and stops (planner.md, section 7).
+With prescribed joints the whole robot is one rigid body. Stopping a foot within one period takes hundreds of newtons.
+The controller does not only predict this force: its torques cause it. So a controller demands a decaying contact
+velocity, as if the ground were a belt that moves with the foot and stops (planner.md, section 7).
 
 Friction is predicted relative to this belt. A sliding foot gets the friction that slows it with the belt, within its
 cone, instead of the full μ f_N against its slip. If the cone suffices, the controller reports that its contacts stick.

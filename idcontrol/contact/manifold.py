@@ -396,7 +396,7 @@ def _has_side(shapes: ShapeArrays, g: int) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> tuple[int, float]:
-    """Return the face most perpendicular to ``sign * direction``, and the cosine of the angle; without face -1, -2."""
+    """Return the face most perpendicular to ``sign * direction``, and the cosine of the angle; (-1, -2) if none."""
     best, most = -1, -2.0
     for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
         square = sign * _dot(placed.face_normal[f], direction)
@@ -587,7 +587,7 @@ def _side_lines(
     along /= length
     if full - along * along > PARALLEL * PARALLEL * full:
         return 0
-    start = 0.0  # of line b, measured along line a
+    start = 0.0  # start of line b, measured along line a
     for k in range(3):
         start += (line_b[0, k] - line_a[0, k]) * u[k] / length
     first, last = max(0.0, min(start, start + along)), min(length, max(start, start + along))

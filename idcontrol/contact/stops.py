@@ -57,7 +57,7 @@ class Stops:
         self._reachable: Any = entry(reachable_stops, self.bound, q, v, 0.0)
 
     def beside(self, contacts: Contacts, q: Array, v: Array, h: float) -> Contacts:
-        """Return the contacts, followed by the stops that joints could reach within a step.
+        """Return the contacts, followed by the stops close to their joints (`MARGIN_RAD`).
 
         Args:
             contacts: Contacts of the robot at q.

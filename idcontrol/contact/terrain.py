@@ -99,7 +99,7 @@ def height_map(heights: npt.ArrayLike, spacing: float, origin: tuple[float, floa
     x0, y0 = origin if origin is not None else (-0.5 * spacing * (z.shape[0] - 1), -0.5 * spacing * (z.shape[1] - 1))
     if not (np.isfinite(x0) and np.isfinite(y0)):
         raise InputError(f"the origin of a height map must be finite, not {origin}")
-    from scipy.ndimage import spline_filter  # a quarter of the import time of this package
+    from scipy.ndimage import spline_filter  # imported late: it takes a quarter of this package's import time
 
     # a spline of reflected samples is level at its ends, like the ground beyond
     coefficients = np.pad(spline_filter(z, order=3, mode="mirror"), 1, mode="reflect")

@@ -6,8 +6,8 @@ f``, in the rows of the joints. Legs are light, so an unmodelled load on the bas
 more joints between the base and each foot make f unique. The rows of the base are a check: if these forces do not
 explain the motion of the base, torques came late or something pushes the robot, and nothing is learnt.
 
-Friction above the nominal value is not detected: a controller that assumes too little friction stands as well. While no
-foot slides, friction below the nominal value is not detected either.
+Friction above the nominal value is not detected: a robot also stands if its controller assumes too little friction.
+While no foot slides, friction below the nominal value is not detected either.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ the robot need longer. The forces of a scraping foot are too small to show frict
 UNEXPLAINED: Final = 0.2
 """Largest accepted imbalance of the base, as a share of the feet's load; torques 5 ms late exceed it."""
 COUNTED: Final = 0.8
-"""The assumed friction as a part of the measured friction (planner.md, section 7), since friction pyramids and circles
-differ by more than a tenth. Once a foot shows less than the nominal friction, this part of the estimate is assumed,
-until this part reaches the nominal friction."""
+"""Ratio of assumed to measured friction (planner.md, section 7): friction pyramids and circles differ by more than a
+tenth. It applies once a foot shows less than the nominal friction, until the product reaches the nominal friction."""
 REGAINED_S: Final = 20.0
 """Time in which the assumed friction grows e-fold while no foot slides, up to the nominal value [s]."""
 SINGULAR: Final = 1e-9

@@ -52,7 +52,7 @@ def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[Forward
     assign(kappa, step.w.kappa)
     for j in range(machine.result.tau.shape[0]):
         kappa[machine.terms.fixed[j]] -= h * machine.result.tau[j]
-    which, stands = indices(arena, total), indices(arena, total)  # among candidates; in the step, or -1
+    which, stands = indices(arena, total), indices(arena, total)  # index among the candidates; index in the step, or -1
     n, s = 0, 0
     for i in range(total):
         in_stance = s < step.which.shape[0] and step.which[s] == i

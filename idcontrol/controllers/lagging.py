@@ -1,7 +1,7 @@
 r"""Lagging joints: they cannot follow the demand with full torque (math.md, section 12.4).
 
 Bounded motors and contacts form one convex problem, maximal dissipation (`idcontrol.models.dissipation`). Each motor
-applies full torque towards the demanded velocity, at which a stop holds it back,
+applies full torque towards the demanded velocity, and a stop keeps the joint from exceeding it,
 
     hτ_j = bound_j - σ_j t_j,     0 ≤ t_j  ⊥  σ_j (b_j - v_j) ≥ 0        σ_j = 1 at the upper bound, -1 at the lower
 

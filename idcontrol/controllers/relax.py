@@ -62,10 +62,10 @@ def solve(
         active = step.active.copy()
         answer = scheme.solve(step, f, arena)
         if answer.ending != NO_SOLUTION:
-            return answer._replace(impulse=answer.impulse.copy())  # the arena reuses the original
+            return answer._replace(impulse=answer.impulse.copy())  # the arena will overwrite the original
         step.active[:] = active
     problem = problem_of(step, candidates)
-    step = step._replace(w=whiten(problem))  # with rounding bounds of its constants
+    step = step._replace(w=whiten(problem))  # this whitening includes rounding bounds
     answer = Answer(NO_SOLUTION, False, np.inf, np.zeros(step.b.size), np.nan)
     if scheme.solve is None or not scheme.sticks:
         answer = accept(step, f, scheme.model(problem, _warm(step)))

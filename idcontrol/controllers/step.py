@@ -778,7 +778,7 @@ def within_limits(bound: Bound, step: AssembledStep, arena: Arena) -> AssembledS
     )  # fmt: skip
 
 
-@njit(inline="always")  # otherwise it would be compiled twice
+@njit(inline="always")  # inlined into its callers; a separate function would be compiled in addition
 def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> AssembledStep:
     """Run stages 1 to 4; `machine.terms` and the candidates `detected` must belong to `machine.inputs`."""
     inputs = machine.inputs

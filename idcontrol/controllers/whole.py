@@ -70,7 +70,7 @@ def whole_step(bound: Bound, t: float) -> tuple[Outcome, int]:
     machine, spheres, load = whole.machine.borrowed, whole.spheres.borrowed, whole.load.borrowed
     inputs, bias, a = machine.inputs, machine.terms.bias, whole.damping.shape[0]
     terms_kernel(whole.terms, inputs.q, inputs.v)
-    for j in range(a):  # `overcoming`
+    for j in range(a):  # as in `feedback.overcoming`
         speed = inputs.joint_v[j]
         bias[bias.shape[0] - a + j] += whole.damping[j] * speed + whole.dry[j] * np.tanh(speed / TURNS_RAD_S)
     n = find(whole.spheres, whole.detected, whole.margin_m)

@@ -8,7 +8,7 @@ A caller may also choose a kernel at run time: `address` returns its address, an
 an address. So one compiled loop serves all schemes and models.
 
 Each call site has a pointer, initially empty. The first call requests the kernel from Python, which loads it from the
-cache or compiles it. Rounding is the same either way.
+cache or compiles it. A linked kernel rounds like a copied kernel.
 
 A `late` kernel is compiled when first called, not with its callers, which only know its return type. It is for steps
 that most runs never take. A loop on the wall clock cannot wait for a kernel: before its first tick it calls

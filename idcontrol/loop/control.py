@@ -147,7 +147,7 @@ class Control:
         if parts.notes:
             of["notes"][:] = parts.planner.notes()
         if command.status == Status.FAILED:
-            return Fault.FAILED  # its torque is zero, under which a robot would sink: the last torque holds
+            return Fault.FAILED  # under the zero torque of a failed command a robot would sink: the last torque holds
         driven = np.ascontiguousarray(command.driven, dtype=np.float64)
         fault = self._setpoints.take(driven, self._policy.tracking)
         if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:

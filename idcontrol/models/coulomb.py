@@ -341,7 +341,7 @@ def _solve_pyramids(rho: Array, c: Array, roundoff: Array, mu: Array, active: In
 
 @cache
 def _load() -> None:
-    """Load the code that handles failures at the first step: loading it in a control cycle would take too long."""
+    """Load, at the first step, the code that handles failures: loading it in a control cycle would take too long."""
     rho, c, roundoff, mu, f = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.zeros(3), np.array([0.5]), np.zeros(3)
     _after_failure(rho, c, roundoff, mu, f, Outcome(status=INACCURATE, iterations=0, residual=np.inf))
     # that call stopped at the first attempt that succeeded: load the remaining attempts

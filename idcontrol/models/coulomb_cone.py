@@ -724,10 +724,10 @@ def _try_starts(
 def _from_nothing(
     p: Cones, bold: bool, residual: float, m: Modes, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
-    """Replace f by the solution closest to zero impulses with the same modes, if it exists; return steps and residual.
+    """Replace f by the solution to which Newton's method converges from zero impulses and the modes `m`, if it does.
 
-    The next time step starts from zero impulses, too, so that the choice among many impulses does not depend on
-    history.
+    The next time step also starts from zero impulses, so the choice among many impulses does not depend on the history.
+    Returns the number of steps and the residual.
     """
     z, u = zeros(arena, f.shape[0]), vector(arena, f.shape[0])
     m.share[:] = 0.0

@@ -358,8 +358,7 @@ def _least_torque(
     """Write the free coordinates (f,) of smallest torque within bounds, and that torque z (p,).
 
     Returns:
-        True if such coordinates exist; True if bounds are active, in which case z does not hold the multipliers of the
-        torque.
+        True if such coordinates exist; True if bounds are active: the multipliers of the torque then differ from z.
     """
     S, rest = reduced.torque, reduced.rest
     p, f = S.shape
@@ -458,7 +457,7 @@ def _share_among_many(
         impulses(reduced, free, out)
         if turn == 0 and in_cones(out, cone, cones.mu):
             break
-        if bounded:  # z then lacks the multipliers that `turn_to_faces` needs
+        if bounded:  # the multipliers that `turn_to_faces` needs then differ from the torque z
             return False
         if not _keeps(w, out, x, longest, arena):
             missed += 1

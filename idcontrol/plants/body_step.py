@@ -33,7 +33,7 @@ Ended: TypeAlias = tuple[int, int, float, int]
 """Outcome of SAP, iterations, residual and number of islands, as returned by `solve_all`."""
 
 MARGIN = 1e-3
-"""Gap below which contacts are listed [m]; to this the motion of the bodies within the step is added."""
+"""Gap below which contacts are listed, in addition to the motion of the bodies within the step [m]."""
 
 FASTEST = 3e8
 """Speed of light [m/s]. A faster body shows a wrong force, mass or step size."""
@@ -117,7 +117,7 @@ def reaches_in(h: float, v_star: Array, radius: Array) -> Array:
 
 @njit(cache=True)
 def carried(before: Integers, impulses: Array, now: Integers) -> Array:
-    """Return the impulses (n, 3) of contacts `now` (n,) from those (k, 3) of `before` (k,); zero for new contacts."""
+    """Return impulses (n, 3) for contacts `now` (n,): `impulses` (k, 3) of the same contacts `before` (k,), else 0."""
     order = np.argsort(before)
     sorted_ = before[order]
     out = np.zeros((now.shape[0], 3))

@@ -98,7 +98,7 @@ class PyBullet:
             numSolverIterations=ITERATIONS,
             solverResidualThreshold=RESIDUAL,
             erp=min(dt / RETURN_S, 1.0),  # for joint limits
-            useSplitImpulse=0,  # otherwise depths beyond 0.04 m or rad remain
+            useSplitImpulse=0,  # with 1, Bullet does not correct depths beyond 0.04 m or rad
             contactERP=ERP,
             frictionERP=ERP,
             contactBreakingThreshold=BREAKING,

@@ -33,7 +33,7 @@ from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
 from idcontrol.types import Array, Booleans, Integers
 
 MARGIN = 1e-3
-"""Gap below which contacts are listed [m]; to this the motion of the parts within the step is added."""
+"""Gap below which contacts are listed, in addition to the motion of the parts within the step [m]."""
 
 HAND_SPEED = 0.5
 """Speed of a link up to which its contacts are listed in time [m/s]."""

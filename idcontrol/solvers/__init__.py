@@ -8,6 +8,5 @@ without a solution is an outcome, with a certificate.
 To add a solver: write `name.py` with `name_kernel`, which returns a NamedTuple, and a function that returns a result
 with `status` and `residual`. Compute the residual before calling an answer solved. Test it against an oracle that
 shares no code with it. No fast-math: results must not depend on how a compiler reorders sums, and a NaN must stay
-visible. Numba's cache watches a kernel's own file, not the files of the kernels it calls: after editing a kernel that
-others call, delete `__pycache__`.
+visible. A kernel is compiled again after an edit of any file that it imports (`idcontrol.kernels.sources`).
 """

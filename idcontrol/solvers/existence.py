@@ -177,8 +177,8 @@ def decide(Q: Array, r: Array, scale: Array | None = None, *, max_nodes: int = 1
     Args:
         Q: Matrix, shape (n, n).
         r: Constant, shape (n,).
-        scale: Positive factors that make entries of Q about 1 (math.md, section 13.2), shape (n,); by default those
-            that make the diagonal 1.
+        scale: Positive factors that make entries of Q about 1 (math.md, section 13.2), shape (n,); by default the
+            factors that make the diagonal 1.
         max_nodes: Limit of linear programs. Each takes time n²; in the worst case their number grows exponentially.
 
     Returns:

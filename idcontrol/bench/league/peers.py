@@ -1,7 +1,7 @@
 """Solvers of other packages for `idcontrol.bench.league.solvers`, run as a separate script, as some crash.
 
 A line on stdin is a JSON list: the problem's file (.npz), the solver, its tolerance, its largest number of iterations,
-and the time after which it is not called again [s]. The answer is a line on stdout: ``{"r": impulses or null,
+and the time after which the solver is not called again [s]. The answer is a line on stdout: ``{"r": impulses or null,
 "seconds": shortest time}``. The script imports nothing of idcontrol, as siconos needs a separate interpreter.
 """
 
@@ -124,7 +124,7 @@ def shortest(solve: Solve, patience: float) -> tuple[Any, float]:
 
 
 def answer(file: str, package: str, method: str, tolerance: float, rounds: int, patience: float) -> dict[str, Any]:
-    """Answer one line; the problem is scaled to a fastest contact of 1 m/s, so that tolerances are relative."""
+    """Answer one line; the fastest contact is scaled to 1 m/s, so that tolerances are relative."""
     with np.load(file) as arrays:
         W, q, mu = arrays["W"], arrays["q"], arrays["mu"]
     unit = np.abs(q).max() or 1.0

@@ -59,7 +59,7 @@ class Solver:
     Attributes:
         name: Name.
         answer: Solves a problem.
-        most: Largest number of contacts that it solves, so that a league ends within minutes.
+        most: Largest number of contacts of its problems; larger problems would take more than minutes.
     """
 
     name: str

@@ -114,7 +114,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     giving = np.concatenate((compliance, creep, creep, soft))
     outcome = _impulses(whitened, contacts.mu, giving)
     ending = _ending(outcome, rigid=not compliance.any())
-    if ending.note == INEXACT:  # whether its impulses are accepted also depends on the deflection of springs
+    # `finish` accepts inexact impulses by the motion of all rows, including the springs' deflection
+    if ending.note == INEXACT:
         whitened = whitened._replace(rho=np.hstack((whitened.rho, np.diag(np.sqrt(giving)))))
     return finish(problem, whitened, outcome.f, ending)
 
@@ -284,9 +285,9 @@ def _contact_impulses(
 ) -> _Outcome:
     """Compute the impulses (3 n,) of contacts with finite or no friction.
 
-    If that fails, groups of contacts that do not act on each other are solved separately. For example, springs with a
-    penetration of a kilometre approach at 1e6 m/s, and compared with this speed, pivoting treats all velocities at a
-    resting foot as rounding.
+    If that fails, groups of contacts that do not act on each other are solved separately. For example, a penetration of
+    a kilometre counts as an approach at 1e6 m/s in a step of 1 ms. Compared with this speed, pivoting treats all
+    velocities at a resting foot as rounding.
     """
     solution = _together(rho, c, roundoff, compliance, mu, frictional)
     if solution.status is SolverStatus.SOLVED:
