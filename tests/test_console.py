@@ -25,7 +25,7 @@ def grids(draw: st.DrawFn) -> Grid:
 
 @settings(deadline=None)
 @given(grids(), st.integers(FOLDED, 200))
-def test_a_table_fits_its_width_and_shows_every_word_of_the_columns_that_it_keeps(grid, width):
+def test_a_table_fits_its_width_without_cutting_words(grid, width):
     table, dropped = grid.fit(width)
     console = Console(width=width, color_system=None)
     with console.capture() as capture:

@@ -72,7 +72,7 @@ def test_the_checksum_is_that_of_the_words_as_numbers(layout, seed):
 
 
 @pytest.mark.parametrize("layout", NAMES, ids=NAMES.values())
-def test_the_bytes_are_those_of_cyclone_dds(layout):
+def test_the_bytes_equal_cyclone_dds(layout):
     pytest.importorskip("cyclonedds")
     from idcontrol.adapters.bus import idl_type, places
 

@@ -128,7 +128,7 @@ def test_a_value_that_does_not_fit_is_refused_in_one_line(changes, line):
     assert str(caught.value) == line
 
 
-def test_a_check_of_the_whole_configuration_speaks_in_its_own_words():
+def test_a_check_of_the_whole_configuration_keeps_its_message():
     class Checked(msgspec.Struct, frozen=True):
         low: float = 0.0
         high: float = 1.0

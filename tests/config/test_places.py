@@ -180,7 +180,7 @@ def test_classes_and_functions_with_any_supported_signature_make_controllers():
         assert controllers.build(own(name), SETUP).setup is SETUP
 
 
-def test_a_class_of_a_file_is_built_from_robot_friction_and_rate_or_from_a_setup():
+def test_a_class_in_a_file_takes_robot_friction_and_rate_or_a_setup():
     robot = idc.robots.load("links")
     built = controllers.make("mine.py:FromRobot", robot, mu=0.6, rate_hz=500.0)
     assert built.given == ("links", 0.6, pytest.approx(500.0))
@@ -236,7 +236,7 @@ def test_what_gives_no_controller_is_refused_in_one_line(words, name, line, caps
     assert not (files / "runs").exists() or not list((files / "runs").iterdir())
 
 
-def test_what_is_no_plant_is_refused_in_one_line(capsys):
+def test_an_object_without_plant_methods_is_refused_in_one_line(capsys):
     for place, line in (("mine.py:FromSetup", "it has no step"), ("mine.py:WithoutLast", "it has no last")):
         assert cli.main(["run", "trot", "--plant", place, "--duration", "0.1"]) == 2
         assert line in capsys.readouterr().err

@@ -67,7 +67,7 @@ def corners_of(contacts: Contacts) -> set[tuple[float, ...]]:
 
 
 @pytest.mark.parametrize("ground", [plane((0.1, -0.2, 1.0), 0.3), height_map(hills(5, (60, 60)), SPACING)])
-def test_spheres_on_ground_are_those_of_the_quick_detector(ground: Terrain) -> None:
+def test_spheres_on_ground_equal_the_fast_detector(ground: Terrain) -> None:
     rng = np.random.default_rng(0)
     system = quadruped()
     feet = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
@@ -297,7 +297,7 @@ def test_contacts_that_go_give_their_identity_back_and_others_keep_theirs() -> N
     assert sorted(scene.contacts().identity) == sorted(flat.identity)
 
 
-def test_after_a_reset_results_do_not_depend_on_what_was() -> None:
+def test_results_after_a_reset_do_not_depend_on_the_past() -> None:
     scene = Scene([coal.Box(*BOX), shape("can")], terrain=plane())
     scene.put(0, (0.0, 0.0, 0.05))
     scene.put(1, (0.0, 0.05, 0.16), (0.0, 0.001, 0.0))

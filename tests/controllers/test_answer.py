@@ -48,7 +48,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("answer", "words"), WRONG)
-def test_what_is_no_command_is_refused_in_words_about_it(answer, words):
+def test_an_invalid_command_is_refused_with_its_fault(answer, words):
     with pytest.raises(InputError, match=r"^at 0\.250 s the controller returned .*" + words):
         check_command(answer, None, STATE, joints=3, feet=2)
 

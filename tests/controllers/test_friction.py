@@ -80,7 +80,7 @@ def test_correctly_assumed_friction_changes_no_torque(mu):
     ],
     ids=["noise", "kick", "delay"],
 )
-def test_what_is_no_slide_tells_nothing_of_friction(hardship):
+def test_noise_kicks_and_delays_do_not_change_the_friction_estimate(hardship):
     assert np.isinf(walked(1.0, **hardship)[0]).all()
 
 

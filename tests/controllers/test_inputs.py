@@ -115,7 +115,7 @@ def test_an_error_that_cannot_be_printed_is_no_error_of_the_controller():
 
 @pytest.mark.parametrize(("where", "name"), FIELDS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, 2.0 * LARGEST])
-def test_what_is_no_number_of_a_machine_is_refused_by_name(where, name, value):
+def test_values_that_are_not_numbers_are_refused_by_name(where, name, value):
     state, reference = at_home()
     bad = value_of(state, reference, where, name).astype(np.float64)
     bad[-1] = value

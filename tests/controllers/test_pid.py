@@ -56,7 +56,7 @@ def test_beside_a_controller_that_has_failed_no_feedback_acts(quadruped):
 
 
 @pytest.mark.parametrize("part", ["q", "v"])
-def test_what_is_not_finite_gives_zero_torque(quadruped, part):
+def test_non_finite_input_gives_zero_torque(quadruped, part):
     state, reference = errors(quadruped, np.random.default_rng(2))
     control = walker.controller("pid")
     for command in (

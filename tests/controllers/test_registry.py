@@ -53,7 +53,7 @@ def test_a_joint_that_is_asked_to_go_beyond_its_end_comes_to_rest_there(quadrupe
     assert end - 1e-4 < farthest < end + 1e-9
 
 
-def test_an_unknown_name_is_answered_with_those_that_exist():
+def test_an_unknown_name_lists_the_known_names():
     with pytest.raises(UnknownName, match="did you mean 'id-coulomb-qp'"):
         walker.controller("id-coulomb-qpp")
 

@@ -191,7 +191,7 @@ def test_the_model_decides_if_sticking_needs_too_much_friction(quadruped, name):
 @pytest.mark.parametrize(
     "scheme", [schemes.COULOMB_LCP, schemes.COULOMB_CONE, schemes.COULOMB_QP], ids=lambda s: s.name
 )
-def test_compiled_impacts_are_those_of_the_model_in_python(quadruped, scheme):
+def test_compiled_impacts_equal_the_interpreted_model(quadruped, scheme):
     """Feet in random motion at the ground, planned to stand or not; the reference is the model in Python."""
     rng, landed = np.random.default_rng(3), 0
     compiled, python = controller(scheme), controller(replace(scheme, impact=None))
@@ -235,7 +235,7 @@ def test_ramp_counts_the_load_of_a_sole_as_that_of_a_point_foot():
 
 @pytest.mark.parametrize("name", SCHEMES)
 @pytest.mark.parametrize("feet", [4, 2, 0])
-def test_standing_is_solved_on_whatever_feet(quadruped, name, feet):
+def test_standing_is_solved_on_any_feet(quadruped, name, feet):
     reference = walker.stand(stance=np.array([feet > 0, feet > 2, feet > 2, feet > 0]))
     command = controller(SCHEMES[name])(walker.at_home(quadruped), reference)
     assert command.status is Status.SOLVED

@@ -49,7 +49,7 @@ def rotors(friction):
 
 @pytest.mark.parametrize("actuators", [None, rotors(0.2)])
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp", "id-coulomb-cone"])
-def test_torques_and_all_that_is_remembered_are_those_of_the_parts(quadruped, name, actuators):
+def test_torques_and_memory_equal_the_parts(quadruped, name, actuators):
     """A pushed robot on slippery ground learns load and friction, lands, and relaxes tracking."""
     ours, parts = (controller(name, detector, actuators) for detector in (SphereContacts, AllFeet))
     system, contacts = machine(SphereContacts, 0.25, actuators)

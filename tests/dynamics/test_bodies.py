@@ -95,7 +95,7 @@ def test_a_tumbling_body_follows_eulers_equations_to_first_order() -> None:
     assert errors[1] / errors[2] == pytest.approx(2.0, rel=0.1)
 
 
-def test_axes_and_inertia_are_those_of_scipy() -> None:
+def test_axes_and_inertia_equal_scipy() -> None:
     rng = np.random.default_rng(3)
     inertias, state = bricks(20, rng), random_state(20, rng)
     out = rotations(3.0 * state.orientation)  # of any length

@@ -34,7 +34,7 @@ def with_passive_joint_and_box(folder) -> System:
 
 
 @pytest.mark.parametrize("name", ["links", "go1", "anymal", "panda", "arm", "passive"])
-def test_terms_are_those_of_pinocchio(name, tmp_path):
+def test_terms_equal_pinocchio(name, tmp_path):
     system = with_passive_joint_and_box(tmp_path) if name == "passive" else reference(robots.load(name).system())
     compiled, rng = CompiledSystem.of(system), np.random.default_rng(7)
     for _ in range(20):
@@ -81,7 +81,7 @@ def test_where_joints_are_is_in_the_data_of_pinocchio():
         assert all(a.isApprox(b, ROUNDING) for a, b in zip(ours, theirs, strict=True))
 
 
-def test_a_kilometre_from_the_origin_inertia_and_bias_are_those_at_the_origin():
+def test_inertia_and_bias_are_equal_a_kilometre_from_the_origin():
     compiled, rng = robots.load("go1").system(), np.random.default_rng(7)
     q, v = random_state(compiled, rng)
     compiled.update(q, v)

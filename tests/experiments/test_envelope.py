@@ -47,7 +47,7 @@ def test_bisection_brackets_each_limit_and_ends():
             assert high - low <= max(1.01 * width, 0.0011)  # delays are whole milliseconds
 
 
-def test_whoever_survives_nothing_or_everything_is_not_halved():
+def test_a_bracket_without_a_limit_inside_is_not_halved():
     for survived in (dict.fromkeys(SURVIVED, 0.0), dict.fromkeys(SURVIVED, 1e9)):
         beyond = {h.name: survived[h.name] if h.hard > h.easy else 1e9 - survived[h.name] for h in HARDSHIPS}
         outcomes, rounds = swept(beyond)

@@ -78,7 +78,7 @@ def test_smoothing_keeps_slow_signals_and_removes_fast_ones():
     np.testing.assert_allclose(icub_forces.smooth(slow + fast, 1.5, 0.01)[100:-100], slow[100:-100], atol=0.02)
 
 
-def test_what_is_no_log_of_a_walk_is_refused(tmp_path):
+def test_a_file_that_is_no_log_of_a_walk_is_refused(tmp_path):
     (tmp_path / "walk.npz").write_bytes(b"no archive")
     with pytest.raises(InputError, match="is no log of a walk"):
         icub_forces.experiment.run(Config(data=str(tmp_path / "walk.npz")), tmp_path / "out", lambda share: None)

@@ -187,7 +187,7 @@ def experiment_robot_folder():
     return robots.load("links").path.parent
 
 
-def test_a_command_beyond_the_robot_is_granted_as_far_as_it_can_be_and_followed(tmp_path):
+def test_a_command_beyond_the_robot_is_reduced_and_followed(tmp_path):
     path = WalkPath(kind="command", command=((0.2, 3.0, 0.0, 0.0),))
     metrics, record = run(tmp_path / "far", duration_s=3.0, path=path)
     assert metrics["fell_at_s"] is None

@@ -75,7 +75,7 @@ def test_any_file_cut_at_any_byte_leaves_what_can_be_read_or_one_line(folder, tm
 
 
 @pytest.mark.parametrize("what", ["empty", "foreign", "newer", "file", "nowhere"])
-def test_report_on_what_is_no_run_says_what_it_is(what, tmp_path, capsys):
+def test_report_refuses_a_folder_that_is_no_run(what, tmp_path, capsys):
     path = tmp_path / "run"
     if what == "file":
         path.write_text("no folder")

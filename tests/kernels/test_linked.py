@@ -26,7 +26,7 @@ def test_compiled_functions_and_python_get_the_same_from_it():
     np.testing.assert_allclose(scaled.values, np.tanh(VALUES) * 3, rtol=1e-15)  # NumPy has its own tanh
 
 
-def test_what_it_raises_comes_through_its_caller():
+def test_an_exception_of_a_linked_kernel_reaches_its_caller():
     with pytest.raises(ValueError, match="negative"):
         total(VALUES, -1)
     assert total(VALUES, 1) == scale(VALUES, 1).values.sum() + 2  # nothing is left of it

@@ -358,7 +358,7 @@ def sends(change):
     return before
 
 
-def test_a_machine_that_repeats_its_last_state_in_new_datagrams_is_braked_like_a_silent_one(runs):
+def test_a_machine_that_repeats_its_last_state_counts_as_silent(runs):
     last = []
 
     def repeat(values):
@@ -384,7 +384,7 @@ def test_a_machine_whose_time_jumps_is_braked(runs, by_s):
     assert rig.faults() == Fault.CLOCK
 
 
-def test_a_controller_that_asks_for_more_than_the_motors_can_give_for_long_is_braked(runs):
+def test_torques_cut_for_long_brake_the_machine(runs):
     greedy = Pd(wrong=lambda call, command: Command(tau=2.0 * TORQUE) if call > 100 else command)
     rig = runs(controller=greedy, policy=structs.replace(QUICK, tracking=1e3))
     assert rig.modes() == WHOLE
@@ -627,7 +627,7 @@ def test_a_plant_whose_numbers_overflow_stops_as_one_that_diverges():
     assert int(rig.machine_rows[-1]["faults"]) & Fault.NOT_FINITE
 
 
-def test_a_loop_that_has_heard_nothing_asks_for_no_torque():
+def test_a_loop_without_datagrams_commands_no_torque():
     rig, sent = Rig(), []
     rig.machine_alive = False
     rig.to_machine.send = lambda data: sent.append(bytes(data))

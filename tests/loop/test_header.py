@@ -200,7 +200,7 @@ def test_names_have_the_same_numbers(header):
         assert header.number(",".join(names).encode()) == names_number(names)
 
 
-def test_its_constants_are_those_of_the_wire():
+def test_constants_of_the_header_equal_the_wire():
     text = HEADER.read_text()
     for name, value in (
         ("HEAD", wire.HEAD_BYTES),

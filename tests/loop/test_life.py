@@ -173,7 +173,7 @@ def test_each_arming_has_a_new_estimator():
     assert len(used[2]) > 200
 
 
-def test_whoever_asks_for_the_end_of_a_braked_machine_gets_it():
+def test_a_braked_machine_ends_on_request():
     rig = Rig(attended=True, duration_s=5.0, policy=structs.replace(QUICK, damp_s=0.2))
     rig.clock.at(round(0.15 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 1.0))
     rig.run(acts=[0.01], damp_at=1.0)

@@ -20,7 +20,7 @@ def plant(mu=0.8):
     return Stepping(system, SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), mu), coulomb.solve, scenes.H)
 
 
-def test_predicted_forces_are_those_that_the_plant_delivers(quadruped):
+def test_predicted_forces_sum_to_the_forces_of_the_plant(quadruped):
     start = walker.at_home(quadruped)
     reference = walker.stand()
     for tick in ticks(plant(), lambda seen: reference, walker.controller(), start, h=scenes.H, steps=200):

@@ -91,7 +91,7 @@ def test_the_bytes_are_those_of_the_description():
         (sealed(mode=5), Drop.RANGE),
     ],
 )
-def test_what_is_not_sound_is_dropped_and_counted(data, why):
+def test_unsound_datagrams_are_dropped_and_counted(data, why):
     receiver = inbox()
     assert receiver.accept(data) is None
     assert receiver.dropped[why] == receiver.dropped.sum() == 1

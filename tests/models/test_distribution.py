@@ -71,7 +71,7 @@ def standing_problem(system, rng, **contacts):
 
 
 @pytest.mark.parametrize("projected", [True, False])
-def test_impulses_and_torque_are_those_that_clarabel_finds(quadruped, projected):
+def test_impulses_and_torque_equal_clarabel(quadruped, projected):
     rng = np.random.default_rng(int(projected))
     moved = 0
     for _ in range(25):

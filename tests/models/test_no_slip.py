@@ -118,7 +118,7 @@ def test_pivoting_and_the_dual_active_set_agree(quadruped, inverse):
 
 
 @pytest.mark.parametrize("inverse", [True, False])
-def test_normal_velocities_alone_are_those_of_the_whole_solution(quadruped, inverse):
+def test_normal_velocities_alone_equal_the_whole_solution(quadruped, inverse):
     rng = np.random.default_rng(20)
     for _ in range(30):
         problem = moving_problem(quadruped, rng, inverse=inverse, airborne=0.5)

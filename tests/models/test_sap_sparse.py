@@ -105,7 +105,7 @@ def test_no_contact_and_no_tree_are_answered():
 
 
 @pytest.mark.parametrize("name", ["v_star", "gap", "M"])
-def test_what_is_not_finite_is_refused(name):
+def test_non_finite_input_gives_fallback(name):
     problem = random_problem(np.random.default_rng(25), [6, 6], 3)
     spoilt = getattr(problem, name).copy()
     spoilt[(0,) * spoilt.ndim] = np.nan

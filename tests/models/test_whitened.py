@@ -55,7 +55,7 @@ def general_form(problem, J, f):
 
 @pytest.mark.parametrize("inverse", [True, False])
 @pytest.mark.parametrize("seed", range(8))
-def test_velocity_and_torque_are_those_of_the_general_form(quadruped, seed, inverse):
+def test_velocity_and_torque_equal_the_general_form(quadruped, seed, inverse):
     problem, rng = random_problem(quadruped, seed, inverse=inverse)
     f = 0.01 * rng.normal(size=problem.contacts.jacobian.shape[0])
     v_plus, impulse = recover(whiten(problem), f)

@@ -160,7 +160,7 @@ def test_a_carried_machine_moves_no_joint_before_its_first_liftoff():
     assert np.abs(planner.plan.position[:, :2].mean(axis=0) - poses[-1, :2]).max() < 0.05
 
 
-def test_the_same_states_give_the_same_plan_to_the_last_bit_also_after_a_reset():
+def test_equal_states_give_bitwise_equal_plans():
     m = machine("links")
     planner = m.planner(Schedule(MIXED), constant_momentum=True)
     first, again = record(m, planner, 700), record(m, planner, 700)

@@ -59,7 +59,7 @@ def speeds(plant, v, tau, steps):
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "pybullet"])
-def test_a_rotor_adds_its_inertia_to_that_of_what_it_turns(name):
+def test_a_rotor_adds_its_inertia_to_its_joint(name):
     """Speed is τ t / (I + J): momentum and energy include the rotor and the link."""
     v = speeds(plant_of(name, actuators(armature=ROTOR)), 0.0, 0.5, 1000)
     np.testing.assert_allclose(v, 0.5 * H * np.arange(1, 1001) / (INERTIA + ROTOR), rtol=1e-9)

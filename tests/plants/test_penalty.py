@@ -64,7 +64,7 @@ def test_depth_at_rest_is_weight_over_stiffness(stiffness):
     assert np.abs(state.v).max() < 1e-9
 
 
-def test_endless_friction_holds_where_the_sled_would_slide():
+def test_infinite_friction_holds_where_the_sled_would_slide():
     slope = np.deg2rad(40.0)
     plant = plants.build("penalty", machines.sled(plane((np.sin(slope), 0.0, np.cos(slope))), np.inf))
     plant.reset(machines.sled_state(slope))

@@ -108,7 +108,7 @@ def test_a_machine_whose_joints_move_keeps_its_momenta_in_flight(quadruped):
     assert drift[1] == pytest.approx(0.5 * drift[0], rel=0.1)
 
 
-def test_with_endless_friction_a_box_holds_on_a_slope_that_it_does_not_topple_from():
+def test_infinite_friction_holds_a_box_on_a_slope():
     slope = np.deg2rad(45.0)
     plant = bodies.box(np.inf, slope=slope)
     start = plant.reset(bodies.box_at_rest(slope))

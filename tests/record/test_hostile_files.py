@@ -178,7 +178,7 @@ def nested(levels: int) -> str:
         ("\udc80", "is damaged"),
     ],
 )
-def test_what_is_no_plain_json_is_refused(run, name, text, line, capsys):
+def test_values_outside_plain_json_are_refused(run, name, text, line, capsys):
     (run / name).write_bytes(text.encode(errors="surrogateescape"))
     error = refused(run, "report", capsys)
     assert line in error

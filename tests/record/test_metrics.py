@@ -113,7 +113,7 @@ def test_the_power_of_the_torque_rate_lies_where_its_frequencies_are(joints):
     assert metrics.torques(np.zeros((5, joints)), H)["dtau_power_above"] == dict.fromkeys(got)
 
 
-def test_force_errors_are_those_of_the_sum_over_feet():
+def test_force_errors_refer_to_the_sum_over_feet():
     arrays = standing()
     arrays["force_pred"][:, :, 2] = [7.0, 3.0]  # wrong for each foot, right in sum
     assert of(arrays)["force_err_n"] == 0

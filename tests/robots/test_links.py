@@ -22,7 +22,7 @@ def home():
     return LINKS.standing_state(SYSTEM)  # compiles kernels, which no worker of the tests should do as it collects
 
 
-def test_at_home_its_feet_and_its_centre_of_mass_are_where_the_paper_has_them(home):
+def test_feet_and_centre_of_mass_at_home_match_the_paper(home):
     centres = robots.foot_centres(LINKS, SYSTEM, home.q) - home.q[:3]
     expected = [[0.178055987 * x, 0.0762394378 * y, -0.161852703] for x, y in SIDES.values()]
     # the reference is printed with nine digits
@@ -58,7 +58,7 @@ def foot_centres(sides, angles):
     return robots.foot_centres(LINKS, SYSTEM, SYSTEM.configuration(joints))
 
 
-def test_the_check_points_at_the_inertia_that_no_body_can_have_and_lets_it_run():
+def test_an_impossible_inertia_is_only_a_warning():
     report = robots.check("links")
     assert report.fit
     (message,) = report.warnings

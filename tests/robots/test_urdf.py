@@ -128,7 +128,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path, old, new, line):
         ('<?xml version="1.0" encoding="klingon"?><robot/>', "line 1: its encoding is unknown; save it as UTF-8"),
     ],
 )
-def test_what_is_no_urdf_is_refused(tmp_path, text, line):
+def test_a_file_that_is_no_urdf_is_refused(tmp_path, text, line):
     path = tmp_path / "x.urdf"
     if text is not None:
         path.write_text(text)

@@ -58,7 +58,7 @@ def test_a_search_that_meets_its_limit_says_so():
 
 
 @pytest.mark.parametrize(("entry", "constant"), [(np.nan, -1.0), (1.0, np.nan), (1.0, np.inf)])
-def test_what_is_not_finite_is_not_decided(entry, constant):
+def test_a_non_finite_problem_is_undecided(entry, constant):
     assert decide(np.array([[entry]]), np.array([constant]), np.ones(1)).existence is Existence.UNDECIDED
 
 

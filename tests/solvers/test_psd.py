@@ -232,7 +232,7 @@ def test_shapes_that_do_not_fit_are_refused(solver):
 
 
 @pytest.mark.parametrize(("r", "roundoff"), [(np.nan, 0.0), (np.inf, 0.0), (-1.0, np.nan), (-1.0, np.inf)])
-def test_what_is_not_finite_is_never_a_solution(r, roundoff):
+def test_a_non_finite_answer_is_never_a_solution(r, roundoff):
     """One approaching row next to a solved row has a constant, or a rounding bound, that is not a number."""
     rho, z, y, w = np.eye(2), np.array([1.0, 0.0]), np.zeros(2), np.zeros(2)
     assert gram_residual(rho, np.array([-1.0, r]), np.array([0.0, roundoff]), z, y, w) == np.inf

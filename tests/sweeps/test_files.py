@@ -99,7 +99,7 @@ def test_files_of_killed_attempts_are_removed_and_done_runs_stay(tmp_path):
     assert (runs / "row" / "arrays.h5").exists()
 
 
-def test_one_sweep_at_a_time_is_at_work_in_a_folder_and_the_next_one_after_it(tmp_path):
+def test_a_folder_takes_one_sweep_at_a_time(tmp_path):
     with (
         record.opened(tmp_path / "c", [planned()], **HOW),
         pytest.raises(InputError, match="another comparison is running in"),

@@ -104,7 +104,7 @@ def test_a_study_s_tables_are_on_its_page(folder):
         assert word in text
 
 
-def test_what_is_no_comparison_is_refused_in_one_line(tmp_path):
+def test_a_folder_that_is_no_comparison_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match="give the folder of a run or a comparison"):
         record.load(tmp_path)
     (tmp_path / "comparison.json").write_text('{"format": "other", "schema": 1}')

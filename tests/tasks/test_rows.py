@@ -150,7 +150,7 @@ def test_a_frame_follows_its_reference_in_the_axes_of_another_that_moves(robot, 
     np.testing.assert_allclose((result[0] - result[1]) / (2 * h), wanted, atol=1e-3 * np.abs(a).max())
 
 
-def test_a_frame_relative_to_the_fixed_base_of_an_arm_is_one_in_the_world():
+def test_a_frame_relative_to_a_fixed_base_equals_a_world_frame():
     of = moving(np.random.default_rng(8), "panda")
     one, other = tasks.Frame("panda_hand"), tasks.Frame("panda_hand", relative_to="panda_link0")
     for task in (one, other):
