@@ -86,7 +86,7 @@ def holds(name, steps, rate):
 
 @pytest.mark.parametrize("project", [True, False])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_called_solved_obeys_its_friction_law_and_rate(quadruped, name, project):
+def test_solved_steps_obey_friction_law_and_torque_rate(quadruped, name, project):
     sliding, rng = 0, np.random.default_rng(0)
     for mu in (0.05, 0.15, 0.6):
         control = walker.controller(name, mu=mu, limits={"torque_rate": RATE}, project=project, **ALONE)

@@ -84,7 +84,7 @@ def test_put_replaces_bound_values_and_releases_the_old_ones():
     assert after.sum() == 15.0
 
 
-def test_arrays_live_as_long_as_what_binds_them_and_no_longer():
+def test_arrays_live_exactly_as_long_as_their_binding():
     whole = np.arange(6.0)
     alive = weakref.ref(whole)
     bound = bind((whole, (whole[::2], 2.0)))

@@ -63,7 +63,7 @@ def test_only_what_takes_longer_than_a_second_is_announced_and_once(compiler, ca
     assert capsys.readouterr().err == LINE
 
 
-def test_time_within_the_outermost_kernel_counts_before_it_ends(compiler, capsys):
+def test_time_in_an_unfinished_compilation_counts(compiler, capsys):
     with compiling.announced("a walk"), compiler.kernel(1.5), compiler.kernel(0.0):
         assert capsys.readouterr().err == LINE
 

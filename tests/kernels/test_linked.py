@@ -33,7 +33,7 @@ def test_an_exception_of_a_linked_kernel_reaches_its_caller():
 
 
 @pytest.mark.parametrize("kernel", [scale, raised])
-def test_it_is_copied_and_pickled_as_the_function_that_it_is(kernel):
+def test_a_linked_kernel_is_copied_and_pickled_as_its_function(kernel):
     assert copy.deepcopy(kernel) is pickle.loads(pickle.dumps(kernel)) is kernel
     assert (kernel.__name__, kernel.__doc__) == (kernel.py_func.__name__, kernel.py_func.__doc__)
 

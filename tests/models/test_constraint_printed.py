@@ -100,7 +100,7 @@ def test_without_friction_both_solvers_of_cones_agree_with_the_law(cone_solver):
         assert solution.impulses[0, 0] == pytest.approx(constraint.solve(problem).impulses[0, 0], rel=1e-5)
 
 
-def test_what_it_cannot_take_is_refused(quadruped, standing):
+def test_unsupported_problems_are_refused(quadruped, standing):
     pytest.importorskip("clarabel")
     rigid = forward_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.5))
     with pytest.raises(InputError, match="finite"):

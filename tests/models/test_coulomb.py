@@ -294,7 +294,7 @@ INACCURATE_FIRST = coulomb.Outcome(status=int(SolverStatus.INACCURATE), iteratio
 ONE_CONTACT = np.array([1.0, -0.3, 0.0])
 
 
-def test_after_a_failure_each_means_is_tried_in_its_turn(monkeypatch):
+def test_after_a_failure_the_methods_are_tried_in_order(monkeypatch):
     solved, ray = SolverStatus.SOLVED, SolverStatus.RAY
     outcome, f = falls_back(monkeypatch, FAILED_FIRST, restarted=solved)
     assert (outcome.status, outcome.note, outcome.iterations, f[0]) == (solved, "restarted", 7, 8.0)

@@ -71,7 +71,7 @@ def contact_velocity(problem, solution):
 
 @every_model
 @both_directions
-def test_without_contacts_it_is_free_dynamics(quadruped, name, inverse):
+def test_without_contacts_the_motion_is_free_dynamics(quadruped, name, inverse):
     v = scenes.moving(quadruped, np.random.default_rng(0))
     problem = step(quadruped, v, Contacts.none(18), inverse)
     solution = MODELS[name](problem, None)

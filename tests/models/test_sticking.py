@@ -36,7 +36,7 @@ def test_an_impossible_step_without_held_contacts_is_reported_as_squeeze():
 
 
 @pytest.mark.parametrize(("contacts", "sets"), [(9, MOST), (MANY, MOST), (MANY + 1, 0)])
-def test_the_search_says_when_it_has_not_seen_all(contacts, sets):
+def test_an_incomplete_search_is_reported(contacts, sets):
     may = np.ones(contacts, dtype=bool)
     tried = []
 
@@ -50,7 +50,7 @@ def test_the_search_says_when_it_has_not_seen_all(contacts, sets):
 
 @settings(deadline=None, max_examples=200)
 @given(st.integers(0, 10**6), st.integers(1, 4))
-def test_it_ends_whatever_the_attempts_say(seed, n):
+def test_the_search_ends_for_any_outcome_of_attempts(seed, n):
     rng = np.random.default_rng(seed)
 
     def attempt(stick, out, _):

@@ -223,7 +223,7 @@ def test_the_accelerometer_feels_gravity_at_rest_and_nothing_in_free_fall(quadru
 
 
 @pytest.mark.slow
-def test_links_walks_on_what_it_knows_of_itself(tmp_path):
+def test_links_walks_on_an_estimated_base(tmp_path):
     """Base estimated, contacts fused, noise on every sensor: the feedback runs on the estimate, not on the truth."""
     noise = NoiseLevel(tilt_rad=1e-3, joint_rad=1e-4, rate_rad_s=5e-3, joint_rad_s=5e-3, acceleration_m_s2=0.2)
     settings = LoopSettings(
@@ -270,7 +270,7 @@ def check(metrics):
 
 
 @pytest.mark.parametrize("robot", ["go1", "solo12"])
-def test_a_trot_knows_itself_without_sensors_in_its_feet(tmp_path, robot):
+def test_a_trot_estimates_its_base_without_foot_sensors(tmp_path, robot):
     check(trot(tmp_path / "run", robot, "coulomb-lcp", 2.0))
 
 
@@ -287,7 +287,7 @@ def test_forces_by_torque_know_the_rotors_of_the_joints(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("plant", ["coulomb-lcp", "mujoco"])
 @pytest.mark.parametrize("robot", ["go1", "solo12", "links"])
-def test_a_minute_of_trot_knows_itself_without_sensors_in_its_feet(tmp_path, robot, plant):
+def test_a_minute_of_trot_estimates_its_base_without_foot_sensors(tmp_path, robot, plant):
     if plant == "mujoco":
         pytest.importorskip("mujoco")
     check(trot(tmp_path / "run", robot, plant, 60.0))

@@ -43,7 +43,7 @@ graphs = st.integers(1, 80).flatmap(
 
 @settings(max_examples=60, deadline=None)
 @given(graphs)
-def test_it_solves_what_dense_algebra_solves(graph):
+def test_solutions_equal_dense_algebra(graph):
     n, edges, seed = graph
     rng = np.random.default_rng(seed)
     A = contact_matrix(rng, n, edges)

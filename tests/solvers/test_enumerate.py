@@ -245,7 +245,7 @@ def test_contacts_that_do_not_act_on_each_other_are_searched_apart():
     assert outcomes == {True, False}
 
 
-def test_a_search_that_meets_its_limit_settles_nothing():
+def test_a_search_at_its_limit_is_undecided():
     V, v0, *_ = squeezed(np.random.default_rng(8), 3, np.full(3, 0.5))
     v0[0] = -1.0
     y, settled, nodes = find_solution(V, v0, np.full(3, 0.5), max_nodes=2)

@@ -50,7 +50,7 @@ def test_units_do_not_change_the_answer(factor):
             np.testing.assert_allclose(other.z, 3.0 / factor * plain.z, rtol=1e-6, atol=1e-9 / factor)
 
 
-def test_a_search_that_meets_its_limit_says_so():
+def test_a_search_at_its_limit_reports_it():
     Q, r = np.array([[-1.0, 1.0], [-1.0, 1.0]]), np.array([-1.0, 1.0])
     full = decide(Q, r, np.ones(2))
     assert decide(Q, r, np.ones(2), max_nodes=0).existence is Existence.UNDECIDED
