@@ -40,7 +40,7 @@ INERTIA_SHARE = 0.3
 LIGHT_SHARE = 1e-3
 """Share of the robot's mass below which a link is not compared."""
 ACCEPT = "or accept it with Bridge(..., other_masses=True)"
-WAY_ON = "make both files agree, or change the model after the bridge is made to simulate another robot than the URDF's"
+WAY_ON = "make both files agree; to simulate a different robot, change the model after making the bridge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

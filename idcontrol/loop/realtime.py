@@ -90,9 +90,9 @@ def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
     if claim is not None:
         bound = _bind(claim[0], refused)
     elif first:
-        refused["cpu"] = "other loops or plants hold every CPU; it runs wherever one is free"
+        refused["cpu"] = "other loops or plants hold every CPU; this process runs on any free CPU"
     else:
-        refused["cpu"] = "not tried: without the priority it would only wait there for others"
+        refused["cpu"] = "not tried: without the priority this process would only wait there for others"
     locked = _lock_memory(refused)
     wakeful = _stay_awake(refused)
     _sharp_timers()

@@ -298,11 +298,11 @@ class Scribe:
         if ending.ended != "fault":
             return None
         if not ending.faults:
-            return "nothing was begun: the machine was not ready within loop.policy.start_s"
+            return "the loop did not start: the machine was not ready within loop.policy.start_s"
         faults = Fault(ending.faults)
         causes = [MEANINGS[fault] for fault in faults]
         if not len(compute_us):
-            causes[0] = f"nothing was begun: {causes[0]}"
+            causes[0] = f"the loop did not start: {causes[0]}"
         if Fault.SILENT in faults and dropped.max() >= PATIENCE:
             causes.append(f"{dropped.max():g} of its datagrams were dropped: {DROPPED[Drop(int(dropped.argmax()))]}")
         if Fault.PEER in faults:
