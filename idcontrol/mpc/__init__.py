@@ -1,0 +1,220 @@
+"""Socket for a planner or MPC that sends whole-body targets at a lower rate than the control loop.
+
+A `Socket` turns targets into the tasks and the joint reference of inverse dynamics, tick by tick::
+
+    socket = idc.mpc.Socket(robot)
+    controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=socket.tasks)
+    socket.set_target(q, v, a, contacts, forces, t=0.01)  # at any time, at any rate
+    command = controller(state, socket(state))  # every period
+
+The only error feedback is in the tasks and in the acceleration gains of the controller, so `a` must be the planned
+acceleration without any feedback of the planner.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pinocchio as pin
+from scipy.interpolate import BPoly
+
+from idcontrol.errors import InputError
+from idcontrol.robots import Robot
+from idcontrol.tasks import Force, Frame, Task
+from idcontrol.types import Array, Booleans, Event, Reference, State
+
+__all__ = ["Socket", "Target"]
+
+REST_S: Final = 0.1
+"""Time in which the reference comes to rest after the last target [s]."""
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole-body target at one instant.
+
+    Attributes:
+        t: Time at which the machine should be there [s], on the clock of `State.t`.
+        q: Configuration, Pinocchio's layout, shape (nq,).
+        v: Velocity, Pinocchio's layout, shape (nv,).
+        a: Acceleration, Pinocchio's layout, shape (nv,).
+        contacts: True for feet that stand from `t` to the next target, shape (n_feet,).
+        forces: Forces of the ground on the feet, world axes, shape (n_feet, 3) [N]; None for no force targets.
+    """
+
+    t: float
+    q: Array
+    v: Array
+    a: Array
+    contacts: Booleans
+    forces: Array | None = None
+
+
+class Socket:
+    """A planner that interpolates the targets of another program; it can replace any planner.
+
+    Between two targets, positions follow a quintic polynomial in the tangent space, which meets position, velocity and
+    acceleration of both; forces are interpolated linearly. A new target replaces all targets at the same or a later
+    time; the reference continues without a jump from its present value.
+
+    Attributes:
+        tasks: Tasks for the controller: pose of the base, and force targets.
+        events: Events of the stream: ``"targets stale"`` and ``"targets resumed"``.
+    """
+
+    def __init__(
+        self, robot: Robot, *, rate_hz: float = 1000.0, stale: Literal["hold", "damp", "stop"] = "hold"
+    ) -> None:
+        """Prepare a socket without targets, which holds the standing pose.
+
+        Args:
+            robot: The robot, with a floating base.
+            rate_hz: Rate of the control loop [Hz].
+            stale: Reaction to missing targets. ``hold`` brings the reference to rest within `REST_S`, ``damp`` only
+                damps the joints' motion, ``stop`` raises `InputError`, on which a loop brakes.
+
+        Raises:
+            InputError: The robot has no floating base, or `stale` does not exist.
+        """
+        contacts = robot.contacts(0.0)
+        system = contacts.system
+        if not system.floats:
+            raise InputError(f"robot {robot.name!r} has no floating base; idcontrol.mpc.Socket needs one")
+        if stale not in ("hold", "damp", "stop"):
+            raise InputError(f"stale={stale!r} is unknown; it is hold, damp or stop")
+        self._system, self._h, self._policy, self._n = system, 1.0 / rate_hz, stale, len(robot.patches)
+        base = next(frame for frame in system.model.frames if frame.type == pin.BODY and frame.parentJoint == 1)
+        patch = list(range(self._n)) if contacts.sole_patch is None else contacts.sole_patch.tolist()
+        self._base = Frame(str(base.name), "pose")
+        self._forces = [Force(contacts.frames[patch.index(foot)]) for foot in range(self._n)]
+        self.tasks: tuple[Task, ...] = (self._base, *self._forces)
+        self.events: list[Event] = []
+        self.reset(robot.standing_state(system))
+
+    def reset(self, state: State) -> None:
+        """Forget all targets, and hold the pose of `state` with all feet on the ground."""
+        self._queue: list[Target] = []
+        self._path: BPoly | None = None
+        self._stale = self._begun = False
+        still, stands = np.zeros(self._system.model.nv), np.ones(self._n, dtype=np.bool_)
+        self._start = self._last = Target(t=state.t, q=state.q.copy(), v=still, a=still, contacts=stands)
+        self._touchdown = np.full(self._n, -np.inf)
+        self.events.clear()
+
+    def set_target(
+        self,
+        q: npt.ArrayLike,
+        v: npt.ArrayLike,
+        a: npt.ArrayLike,
+        contacts: npt.ArrayLike,
+        forces: npt.ArrayLike | None = None,
+        *,
+        t: float,
+    ) -> None:
+        """Add a target; fields as in `Target`. Targets of a horizon are added in the order of their times.
+
+        Raises:
+            InputError: An array has the wrong shape or is not finite, or `t` is not after the last tick.
+        """
+        model, n = self._system.model, self._n
+        shapes: dict[str, tuple[int, ...]] = {"q": (model.nq,), "v": (model.nv,), "a": (model.nv,), "contacts": (n,)}
+        values: dict[str, npt.ArrayLike] = {"q": q, "v": v, "a": a, "contacts": contacts}
+        if forces is not None:
+            shapes["forces"], values["forces"] = (n, 3), forces
+        arrays = {name: np.array(value, dtype=np.float64) for name, value in values.items()}
+        for name, array in arrays.items():
+            if array.shape != shapes[name] or not np.isfinite(array).all():
+                raise InputError(f"{name} of a target must be finite and of shape {shapes[name]}: {array.tolist()}")
+        if misfit := self._system.misfit(arrays["q"], arrays["v"]):
+            raise InputError(f"target: {misfit}")
+        if not t > self._last.t:
+            raise InputError(f"the target is for t={t:g} s, but the loop is at {self._last.t:g} s; send it earlier")
+        if self._stale:
+            self.events.append(Event(t=self._last.t, what="targets resumed"))
+        ahead = [] if self._stale else [target for target in self._queue if target.t < t]
+        if not ahead:  # the end of the present path is replaced
+            self._start, self._path = self._last, None
+        stands = arrays.pop("contacts") > 0.5
+        self._queue, self._stale, self._begun = [*ahead, Target(t=t, contacts=stands, **arrays)], False, True
+
+    def __call__(self, state: State) -> Reference:
+        """Set the tasks for ``state.t``, and return the reference of the joints.
+
+        Raises:
+            InputError: Targets are stale and the policy is ``stop``.
+        """
+        while self._queue and self._queue[0].t <= state.t:
+            end = self._queue.pop(0)
+            self._touchdown[end.contacts & ~self._start.contacts] = end.t
+            self._start, self._path = end, None
+        if not self._queue and self._begun and not self._stale:
+            self._run_out(state.t)
+        last, system = self._at(state.t), self._system
+        damps = self._stale and self._policy == "damp"
+        if damps:
+            still = np.zeros_like(last.v)
+            last = msgspec.structs.replace(last, q=state.q.copy(), v=still, a=still)
+        self._last = last
+        self._base.weight = 0.0 if damps else 1.0
+        q, v, a = last.q, last.v - 0.5 * self._h * last.a, last.a  # mean velocity of the period (`Reference.v`)
+        self._set_tasks(q, v, a, last.forces)
+        liftoff = np.full(self._n, np.inf)
+        for target in reversed(self._queue):
+            liftoff[~target.contacts & last.contacts] = target.t - state.t
+        return Reference(
+            q=system.joint_positions(q),
+            v=system.joint_velocities(v),
+            a=system.joint_velocities(a),
+            stance=last.contacts.copy(),
+            since_touchdown=np.where(last.contacts, state.t - self._touchdown, np.inf),
+            to_liftoff=liftoff,
+            base_position=q[:3].copy(),
+            base_yaw=float(2.0 * np.arctan2(q[5], q[6])),
+            feet=np.full((self._n, 3), np.nan),
+        )
+
+    def _run_out(self, t: float) -> None:
+        """Let the reference come to rest after the last target, or refuse to go on."""
+        self._stale, end = True, self._start
+        self.events.append(Event(t=t, what="targets stale", detail={"policy": self._policy}))
+        if self._policy == "stop":
+            raise InputError(f"no target after t={end.t:g} s; send targets ahead of the loop")
+        still = np.zeros_like(end.v)
+        q = pin.integrate(self._system.model, end.q, 0.5 * REST_S * end.v)
+        self._queue = [msgspec.structs.replace(end, t=max(t, end.t) + REST_S, q=q, v=still, a=still)]
+
+    def _at(self, t: float) -> Target:
+        """Return the target at time t, between the last target and the next."""
+        start = self._start
+        if not self._queue:
+            return msgspec.structs.replace(start, t=t)
+        model, end = self._system.model, self._queue[0]
+        if self._path is None:
+            way = pin.difference(model, start.q, end.q)
+            ends = [[np.zeros_like(way), start.v, start.a], [way, end.v, end.a]]
+            self._path = BPoly.from_derivatives([start.t, end.t], ends)
+        forces, share = end.forces, (t - start.t) / (end.t - start.t)
+        if forces is not None and start.forces is not None:
+            forces = start.forces + share * (forces - start.forces)
+        path = self._path
+        q = pin.integrate(model, start.q, path(t))
+        return Target(t=t, q=q, v=path(t, 1), a=path(t, 2), contacts=start.contacts, forces=forces)
+
+    def _set_tasks(self, q: Array, v: Array, a: Array, forces: Array | None) -> None:
+        """Write the base's pose and the feet's forces into the tasks."""
+        model, data, axes = self._system.model, self._system.scratch, pin.LOCAL_WORLD_ALIGNED
+        pin.forwardKinematics(model, data, q, v, a)
+        frame = self._system.frame(self._base.frame)
+        place = pin.updateFramePlacement(model, data, frame)
+        velocity = pin.getFrameVelocity(model, data, frame, axes).vector
+        self._base.set(place, velocity, pin.getFrameClassicalAcceleration(model, data, frame, axes).vector)
+        for foot, task in enumerate(self._forces):
+            if forces is not None:
+                task.set(forces[foot])
+            task.weight = 0.0 if forces is None else 1.0
