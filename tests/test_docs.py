@@ -248,3 +248,10 @@ def test_the_pages_build_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr
     index = (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
     assert "https://" not in "".join(re.findall(r"<(?:script|link)[^>]*>", index))  # readable without a network
+
+
+def test_tutorials_guides_and_examples_use_no_private_name():
+    files = [*(DOCS / "tutorials").glob("*.md"), *(DOCS / "howto").glob("*.md")]
+    files += (DOCS.parents[1] / "experiments" / "examples").glob("*.py")
+    private = re.compile(r"(?<!\bself)\._[a-z]")
+    assert not {file.name: found for file in files if (found := private.findall(file.read_text()))}
