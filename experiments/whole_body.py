@@ -29,7 +29,9 @@ from idcontrol.types import TOUCHING_N, Array, Booleans, ContactForces
 FALLEN_SHARE: Final = 0.6
 """A machine whose base is below this share of the height that its reference asks for has fallen."""
 JUMP_SHARE: Final = 0.25
-"""Largest jump of a torque from tick to tick, relative to its limit, for machines that are not pushed."""
+"""Largest jump of a torque from tick to tick, relative to its limit, except while a push is absorbed."""
+ABSORBS_S: Final = 0.08
+"""Time from a push in which torques may jump: the machine changes its speed in a tick, and lifts a foot [s]."""
 SLIPPED_M: Final = 0.02
 """A standing foot has slipped if a corner has moved farther than this along the ground [m]. Rolling does not count as
 slip."""
@@ -192,8 +194,10 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
     share = np.abs(arrays["tau"]) / body.system.effort_limit
     slid = arrays["slide"] / config.rate_hz * settled(stands, round(LANDING_S * config.rate_hz))[:, patch, None]
     slipped = max(_moved(slid[:, k], stands[:, foot]) for k, foot in enumerate(patch))
-    jump = float((np.abs(np.diff(arrays["tau"], axis=0)) / body.system.effort_limit).max(initial=0.0))
     pushed = config.push.at_s is not None
+    jumps = np.abs(np.diff(arrays["tau"], axis=0)) / body.system.effort_limit
+    since = arrays["t"][1:] - (np.inf if config.push.at_s is None else config.push.at_s)
+    jump = float(jumps[(since < 0.0) | (since > ABSORBS_S)].max(initial=0.0))
     hand = float(np.linalg.norm(arrays["hand_err"], axis=1).max())
     out = [
         Finding("fell_at_s", None if ended else float(arrays["t"][-1]), holds=ended),
@@ -206,7 +210,7 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
         Finding("slip_mean_m_s", float(arrays["slip"][stands].mean())),
         Finding("slipped_m", slipped, holds=slipped < SLIPPED_M),
         Finding("torque_share_max", float(share.max())),
-        Finding("torque_jump_share_max", jump, holds=None if pushed else jump < JUMP_SHARE),
+        Finding("torque_jump_share_max", jump, holds=jump < JUMP_SHARE),
         *(
             Finding(f"demand_{name}_share", float(np.mean(arrays["demand"] == number)))
             for number, name in enumerate(DEMANDS)

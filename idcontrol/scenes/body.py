@@ -18,6 +18,8 @@ from idcontrol.planners.dcm import Steps
 from idcontrol.tasks import CoM, Frame, Posture, Task
 from idcontrol.types import Array, ContactForces, Reference, State
 
+FIRM, LOOSE = 1e-3, 1e-6
+"""Posture weights: of joints that move no task's frame, and of the other joints, which must not pull on the tasks."""
 LANDED_S: Final = 0.02
 """Time after touchdown in which the task of a foot holds it where it landed [s]."""
 
@@ -136,8 +138,22 @@ class Body:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """Return all tasks for the controller."""
-        hand = () if self.hand is None else (self.hand,)
-        return (self.com, *self.trunk, *self.feet, *hand, Posture(kp=30.0, weight=1e-6))
+        return (self.com, *self._frames, Posture(kp=30.0, weight=self._posture_weights()))
+
+    @property
+    def _frames(self) -> tuple[Frame, ...]:
+        """Return the tasks on frames."""
+        return (*self.trunk, *self.feet, *(() if self.hand is None else (self.hand,)))
+
+    def _posture_weights(self) -> Array:
+        """Return the posture's weight of each joint, shape (a,).
+
+        Free arms would be flung about to balance a machine on the edge of its sole, until they hit their stops.
+        """
+        model, frames = self.system.model, [self.system.frame(task.frame) for task in self._frames]
+        moving = {int(j) for frame in frames for j in model.supports[model.frames[frame].parentJoint]}
+        names = self.system.actuated_names
+        return np.array([LOOSE if model.getJointId(name) in moving else FIRM for name in names])
 
     def corners(self, q: Array, feet: Sequence[int]) -> Array:
         """Return the horizontal positions of the corners of some feet in configuration `q`, shape (k, 2) [m]."""
