@@ -213,6 +213,13 @@ def test_the_names_of_the_library_that_a_page_uses_exist(page):
     assert not {name for name in named if not exists(name)}
 
 
+def test_tests_that_pages_name_exist():
+    sources = "".join(source.read_text(encoding="utf-8") for source in (ROOT / "tests").rglob("test_*.py"))
+    named = {name for page in PAGES.values() for name in re.findall(r"`(test_\w+)`", page)}
+    assert named
+    assert not named - set(re.findall(r"def (test_\w+)", sources))
+
+
 def exists(name: str) -> bool:
     """True if a dotted name is a module, or something that one defines."""
     with contextlib.suppress(ImportError):
