@@ -58,6 +58,7 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
         ring: File descriptor of the loop's telemetry.
         machine_ring: File descriptor of the plant's telemetry; None if the machine is not a plant of this loop.
         reports: True if changes of mode, phase and faults are printed on standard error.
+        attended: True if an operator is asked, on standard error, for the words that arm and recover the loop.
     """
 
     target: str
@@ -68,6 +69,7 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
     ring: int
     machine_ring: int | None
     reports: bool = False
+    attended: bool = False
 
 
 class ViewJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ import termios
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -281,6 +281,7 @@ class _Work:
         job = RecordJob(
             target=self.target, config=self.config, settings=msgspec.to_builtins(self.settings), out=str(self.out),
             period=self.period, ring=ring_fd, machine_ring=machine_fd, reports=sys.stderr.isatty(),
+            attended=self.attended,
         )  # fmt: skip
         children = [start("idcontrol.loop.record", job, [ring_fd] if machine_fd is None else [ring_fd, machine_fd])]
         try:
@@ -333,12 +334,17 @@ class _Work:
         """True if the controller is from a user's file, which may not support copies or a second instance."""
         return ":" in self.name
 
+    @property
+    def attended(self) -> bool:
+        """True if an operator arms and recovers the loop."""
+        return self.settings.peer is not None and not self.settings.arm
+
     def _asked(self) -> bool:
         return bool(self.stop.asked)
 
     def _among(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
         """Run the loop with its child processes, the recorder first; add the plant's process; return the metrics."""
-        recorder, stop, attended = children[0], self.stop, self.settings.peer is not None and not self.settings.arm
+        recorder, stop, attended = children[0], self.stop, self.attended
         # a machine that was not started by this loop draws its session number itself
         other = secrets.randbits(32) if self.settings.peer is None else None
         numbers = SessionNumbers(own=secrets.randbits(32), other=other)
@@ -515,16 +521,11 @@ def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int], b
     return heard
 
 
-WORDS: Final = {Mode.READY: "arm", Mode.DAMPED: "recover"}
-"""The word by which the operator leaves a mode."""
-EFFECTS: Final = {Mode.READY: "let the machine move", Mode.DAMPED: "make it ready again, once it rests without a fault"}
-"""The effect of the word."""
-
-
 class Terminal:
     """Reads the operator's words from a terminal.
 
-    Input typed before a mode was entered is discarded: a key pressed too early must not move the machine.
+    Input typed before a mode was entered is discarded: a key pressed too early must not move the machine. The recorder
+    prints the questions, because a terminal that is stopped (Ctrl-S) would hold up the process that writes to it.
     """
 
     def __init__(self, file: int) -> None:
@@ -532,13 +533,12 @@ class Terminal:
         self._file, self._mode = file, Mode.IDLE
 
     def __call__(self, mode: Mode) -> bool:
-        """Return True if the operator has typed the word that leaves this mode; ask for it when the mode is entered."""
-        word = WORDS.get(mode)
+        """Return True if the operator has typed the word that leaves this mode, since it was entered."""
+        word = record.WORDS.get(mode)
         if mode is not self._mode:
             self._mode = mode
             if word is not None:
                 termios.tcflush(self._file, termios.TCIFLUSH)
-                print(f"Type {word} and press Enter to {EFFECTS[mode]}.", file=sys.stderr, flush=True)
             return False
         if word is None or not select.select([self._file], [], [], 0.0)[0]:
             return False

@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,8 +52,9 @@ UNITS = {
 WALL_TIME = (*TIMES, "missed", "switches")
 WORST = 5
 """Number of the longest ticks that are reported individually."""
-EVERY_S = 0.05
-"""Time between two reads of the rings [s]."""
+EVERY_S = 0.01
+"""Time between two reads of the rings, whose rows are then handed to the operating system [s]. A recorder that is
+killed loses the rows of this time."""
 WRITTEN_AT_ONCE = 200
 """Rows that are written between two reads of the rings, which must not overflow in the meantime."""
 FULL = 0.9
@@ -67,6 +67,10 @@ HELD_UP_S = 30.0
 announce its stop, but a busy computer may delay it.
 """
 
+WORDS: Final = {Mode.READY: "arm", Mode.DAMPED: "recover"}
+"""The word by which the operator leaves a mode."""
+EFFECTS: Final = {Mode.READY: "let the machine move", Mode.DAMPED: "make it ready again, once it rests without a fault"}
+"""The effect of the word."""
 
 READY = "ready"
 """The line that the process prints when it starts to drain the rings."""
@@ -112,6 +116,7 @@ class Scribe:
         *,
         machine_too: bool,
         estimated: bool = False,
+        attended: bool = False,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Open the record.
@@ -123,9 +128,11 @@ class Scribe:
             h: Control period [s].
             machine_too: True if the machine also sends rows.
             estimated: True if the base in the loop's rows is an estimate.
+            attended: True if an operator is asked for `WORDS`.
             report: Called with a line for each change of the loop's mode, phase or faults.
         """
         self._session, self._h, self._report, self._estimated = session, h, report, estimated
+        self._words = WORDS if attended else {}
         wire = wire_format(session)
         self._channels, self._machine_channels = channels(wire, session.notes), machine.channels(wire)
         shapes, units = session.channels()
@@ -183,6 +190,12 @@ class Scribe:
             self._machine_mode, self._machine_faults = mode, faults
         self._machine.extend(rows)
 
+    def flush(self) -> None:
+        """Hand all rows to the operating system, except the row whose forces are not known yet."""
+        self._recorder.flush()
+        if self._machine is not None:
+            self._machine.flush()
+
     @property
     def patience_s(self) -> float:
         """Time for which the rings of a killed loop may stay empty before their record ends [s]."""
@@ -209,6 +222,8 @@ class Scribe:
             self.fault_events += fault is not Fault.OVERRUN
         if mode is not self._mode:
             self._event(tick, f"the loop is {mode.name.lower()}", before=self._mode.name.lower())
+            if mode in self._words:
+                self._report(f"Type {WORDS[mode]} and press Enter to {EFFECTS[mode]}.")
         self._mode, self._faults = mode, faults
 
     def _event(self, tick: int, what: str, **detail: Any) -> None:
@@ -414,6 +429,27 @@ class _Drain:
             written += len(rows)
 
 
+class Lines:
+    """Lines for a file that may not take them, such as a terminal stopped by Ctrl-S: nothing waits for it."""
+
+    def __init__(self, file: int) -> None:
+        """Write to this file descriptor."""
+        self._file, self._waiting = file, deque[bytes]()
+
+    def __call__(self, line: str) -> None:
+        """Append a line."""
+        self._waiting.append(line.encode(errors="replace") + b"\n")
+
+    def write(self) -> None:
+        """Write the waiting lines, as long as the file takes them."""
+        # a file that is ready takes as many bytes as a line has
+        while self._waiting and select.select([], [self._file], [], 0.0)[1]:
+            try:
+                os.write(self._file, self._waiting.popleft())
+            except OSError:  # the terminal has been closed
+                self._waiting.clear()
+
+
 def main() -> int:
     """Drain the rings into a record; return the exit status: 0, or the error number of the disk."""
     job = decode(sys.stdin.readline(), RecordJob)
@@ -429,12 +465,13 @@ def _record(job: RecordJob) -> None:
     """Drain the rings until standard input ends, or contains the end of the loop."""
     os.nice(5)  # lower priority than loop and plant without real-time priority; the recorder still has to keep up
     session = resolve(job.target, job.config)
-    wire = wire_format(session)
+    wire, lines = wire_format(session), Lines(sys.stderr.fileno())
     scribe = Scribe(
         session, Path(job.out), job.config | {"loop": job.settings}, job.period / NS,
         machine_too=job.machine_ring is not None,
         estimated=job.settings["sensing"]["base"] == "estimated",
-        report=partial(print, file=sys.stderr, flush=True) if job.reports else lambda line: None,
+        attended=job.attended,
+        report=lines if job.reports or job.attended else lambda line: None,
     )  # fmt: skip
     drains = [_Drain(Ring(attach(job.ring), width(channels(wire, session.notes))), scribe.loop_rows)]
     if job.machine_ring is not None:
@@ -456,9 +493,12 @@ def _record(job: RecordJob) -> None:
         for drain in drains:
             drain.write(WRITTEN_AT_ONCE)
             drain.ring.acknowledge()
+        scribe.flush()
+        lines.write()
     for drain in drains:
         drain.write()
     metrics = scribe.close(ending)
+    lines.write()
     if metrics is not None:
         metrics["rows_lost"] = sum(drain.ring.lost for drain in drains)
         print(json.dumps(jsonable(metrics), allow_nan=False), flush=True)

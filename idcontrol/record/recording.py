@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 FORMAT = "idcontrol-run"
 BLOCK_ROWS = 500
-"""Rows held in memory before they are handed to the operating system. A power cut or SIGKILL may lose this many."""
+"""Rows held in memory before they are handed to the operating system, unless `Recorder.flush` is called. SIGKILL may
+lose this many."""
 
 _PACKAGES = ("idcontrol", "numpy", "scipy", "pin", "numba", "osqp", "daqp", "h5py")
 
@@ -229,7 +230,7 @@ class Recorder:
             raise InputError(f"channel {name!r} takes numbers of shape {wanted}, not {np.shape(value)}") from error
         self._position = (offset, i + 1)
         if i + 1 == BLOCK_ROWS:
-            self._write_block()
+            self.flush()
 
     def extend(self, rows: Array) -> None:
         """Append whole rows without separating channels.
@@ -248,7 +249,7 @@ class Recorder:
             self._block[i : i + n] = rows[:n]
             self._position = (offset, i + n)
             if i + n == BLOCK_ROWS:
-                self._write_block()
+                self.flush()
             rows = rows[n:]
 
     def event(self, event: Event) -> None:
@@ -268,7 +269,7 @@ class Recorder:
         if self._closed:
             return
         if not self._log.closed:  # the log is already closed if an earlier call was interrupted during the export
-            self._write_block()
+            self.flush()
             offset, _ = self._position
             self._log.truncate(offset)
             os.fsync(self._log.fileno())
@@ -283,7 +284,7 @@ class Recorder:
 
     def arrays(self) -> dict[str, Array]:
         """Return all rows so far by channel, copied from the log."""
-        self._write_block()
+        self.flush()
         return read_log(self.folder / "record.log").arrays()
 
     def __enter__(self) -> Self:
@@ -302,7 +303,8 @@ class Recorder:
         finally:
             self._context.close()
 
-    def _write_block(self) -> None:
+    def flush(self) -> None:
+        """Hand the appended rows to the operating system; a process that is killed afterwards does not lose them."""
         offset, rows = self._position
         if rows == 0:
             return

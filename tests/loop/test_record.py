@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
+import select
+import time
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, encode, start
 from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import anonymous
-from idcontrol.loop.record import READY, WRITTEN_AT_ONCE, Ending, Scribe, _Drain, too_slow
+from idcontrol.loop.record import READY, WRITTEN_AT_ONCE, Ending, Lines, Scribe, _Drain, too_slow
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
@@ -277,6 +280,55 @@ def test_a_period_that_is_too_short_for_its_ticks_is_named():
     assert "4000 Hz" in said
     assert too_slow(slow, 1e-3) is None
     assert too_slow(np.full(3, np.nan), 1e-3) is None
+
+
+@pytest.mark.parametrize("attended", [True, False])
+def test_an_attended_loop_asks_for_a_word_in_each_mode_that_it_leaves_by_one(tmp_path, attended):
+    channels, lines = loop_channels(ArmSession()), []
+    scribe = Scribe(ArmSession(), tmp_path / "run", {}, H, machine_too=False, attended=attended, report=lines.append)
+    scribe.loop_rows(telemetry(channels, 0))
+    scribe.close(None)
+    asked = [line.split()[1] for line in lines if line.startswith("Type ")]
+    assert asked == (["arm", "recover"] if attended else [])
+
+
+def test_lines_for_a_pipe_that_nobody_reads_wait_and_hold_up_nobody():
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    while select.select([], [writer], [], 0.0)[1]:
+        os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)  # a write would now wait for ever
+    lines = Lines(writer)
+    lines("Type arm")
+    lines.write()
+    while not (text := os.read(reader, 1 << 20)).endswith(b"Type arm\n"):
+        assert set(text) == {ord("x")}
+        lines.write()
+    os.close(reader)
+    lines("to nobody")
+    lines.write()
+    os.close(writer)
+
+
+def test_a_recorder_that_is_killed_has_handed_its_rows_to_the_system(tmp_path):
+    channels, out = loop_channels(ArmSession()), tmp_path / "run"
+    descriptor, memory = anonymous(ring_bytes(width(channels), 100))
+    ring, rows = Ring(memory, width(channels)), telemetry(channels, 0)
+    job = RecordJob(
+        target="tests.loop.rig:offer", config={}, settings={"sensing": {"base": "plant"}}, out=str(out),
+        period=NS // 1000, ring=descriptor, machine_ring=None,
+    )  # fmt: skip
+    recorder = start("idcontrol.loop.record", job, [descriptor])
+    assert recorder.stdout.readline().strip() == READY.encode()
+    for row in rows:
+        ring.push(row)
+    patience = time.monotonic() + 5.0
+    # 26 rows since the first torque; the resulting forces of the last row are not known
+    while len(load(out).arrays["t"]) < 25 and time.monotonic() < patience:
+        time.sleep(0.01)
+    recorder.kill()
+    recorder.communicate()
+    np.testing.assert_array_equal(load(out).arrays["q"], views(rows, channels)["q"][4:-1])
 
 
 def test_the_process_of_the_recorder_keeps_every_row_and_prints_the_metrics(tmp_path):

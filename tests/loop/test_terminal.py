@@ -20,7 +20,6 @@ def test_keys_pressed_before_a_step_is_asked_for_do_nothing(capfd):
     asks = Terminal(terminal)
     typed(keyboard, "arm\n\narm\n")
     assert not any(asks(Mode.READY) for _ in range(5))
-    assert "Type arm" in capfd.readouterr().err
     typed(keyboard, "\n")
     assert not asks(Mode.READY)
     typed(keyboard, "recover\n")
@@ -28,9 +27,10 @@ def test_keys_pressed_before_a_step_is_asked_for_do_nothing(capfd):
     typed(keyboard, "arm\narm\nrecover\n")
     assert asks(Mode.READY)
     assert not any(asks(mode) for mode in (Mode.ARMED, Mode.RUNNING, Mode.DAMPED, Mode.DAMPED, Mode.DAMPED))
-    assert "Type recover" in capfd.readouterr().err
     typed(keyboard, "recover\nrecover\narm\n")
     assert asks(Mode.DAMPED)
     assert not any(asks(Mode.READY) for _ in range(5))  # the last two words came before the question
     os.close(keyboard)
     os.close(terminal)
+    # the recorder asks: a terminal that is stopped would hold up the loop
+    assert capfd.readouterr() == ("", "")
