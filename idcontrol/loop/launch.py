@@ -242,6 +242,7 @@ class _Work:
             self.session, self.out, self.config | {"loop": msgspec.to_builtins(self.settings)}, self.period / NS,
             machine_too=True, estimated=self.settings.sensing.base == "estimated",
         )  # fmt: skip
+        loop_rows, machine_rows = record.Batch(scribe.loop_rows), record.Batch(scribe.machine_rows)
         here, there = inprocess.pair()
         dt = self.plant_period / NS
         body = machine.Machine(
@@ -254,7 +255,7 @@ class _Work:
             if not body.finished:
                 now = clock.now()
                 body.tick(Cycle(index=now // self.plant_period, due=now, woke=now))
-                scribe.machine_rows(body.row.values[None])
+                machine_rows.add(body.row.values)
 
         clock.every(self.plant_period, tick)
         loop = self._loop(here, clock, SessionNumbers(own=2, other=1))
@@ -262,11 +263,13 @@ class _Work:
         try:
             loop.connect(CONNECT_S)
             self.stop.begin()
-            real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
+            real.run(loop, clock, self.period, loop_rows.add, self._asked)
             while not body.finished:
                 clock.spend(self.plant_period)  # let the machine brake until it rests
             ending = self._ending(loop, realtime.Granted())
         finally:
+            loop_rows.flush()
+            machine_rows.flush()
             metrics = scribe.close(ending)
         assert metrics is not None
         return metrics

@@ -56,7 +56,7 @@ EVERY_S = 0.01
 """Time between two reads of the rings, whose rows are then handed to the operating system [s]. A recorder that is
 killed loses the rows of this time."""
 WRITTEN_AT_ONCE = 200
-"""Rows that are written between two reads of the rings, which must not overflow in the meantime."""
+"""Rows that are written at once, between two reads of the rings, which must not overflow in the meantime."""
 FULL = 0.9
 """Fraction of the period above which a tick nearly fills it, so that Linux may pause the loop
 (`idcontrol.loop.realtime`)."""
@@ -448,6 +448,26 @@ class Lines:
                 os.write(self._file, self._waiting.popleft())
             except OSError:  # the terminal has been closed
                 self._waiting.clear()
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows that are passed on together, because one row takes as long as hundreds to divide into channels."""
+
+    take: Callable[[Array], None]
+    rows: list[Array] = field(default_factory=list)
+
+    def add(self, row: Array) -> None:
+        """Add a copy of a row, shape (width,); pass the rows on if there are `WRITTEN_AT_ONCE`."""
+        self.rows.append(row.copy())
+        if len(self.rows) == WRITTEN_AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Pass on the rows that wait."""
+        rows, self.rows = self.rows, []  # rows that cannot be written are not written again at the end
+        if rows:
+            self.take(np.array(rows))
 
 
 def main() -> int:

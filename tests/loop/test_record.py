@@ -17,7 +17,7 @@ from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, encode, start
 from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import anonymous
-from idcontrol.loop.record import READY, WRITTEN_AT_ONCE, Ending, Lines, Scribe, _Drain, too_slow
+from idcontrol.loop.record import READY, WRITTEN_AT_ONCE, Batch, Ending, Lines, Scribe, _Drain, too_slow
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
@@ -149,6 +149,29 @@ def test_metrics_of_a_recovered_loop_cover_its_last_stretch_of_work(tmp_path):
 def test_every_fault_has_a_rule_and_a_sentence():
     assert set(NAMES) == set(MEANINGS) == set(Fault)
     assert all(isinstance(getattr(Policy(), name), Rule) for name in NAMES.values())
+
+
+def test_a_batch_passes_on_each_row_once_and_in_order():
+    taken: list[list[list[float]]] = []
+    batch, row = Batch(lambda rows: taken.append(rows.tolist())), np.zeros(2)
+    for i in range(2 * WRITTEN_AT_ONCE + 3):
+        row[:] = i, -i  # the loop writes each row into the same memory
+        batch.add(row)
+    batch.flush()
+    batch.flush()
+    assert [len(rows) for rows in taken] == [WRITTEN_AT_ONCE, WRITTEN_AT_ONCE, 3]
+    assert [row for rows in taken for row in rows] == [[i, -i] for i in range(2 * WRITTEN_AT_ONCE + 3)]
+
+
+def test_a_batch_that_cannot_be_written_is_not_written_again():
+    def full(rows):
+        raise OSError(28, "No space left on device")
+
+    batch = Batch(full)
+    batch.add(np.zeros(2))
+    with pytest.raises(OSError, match="No space"):
+        batch.flush()
+    batch.flush()
 
 
 def written(out, size):
