@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import tomllib
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -12,8 +14,9 @@ from numba.core import event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.errors import TypingError
 from numba.core.registry import cpu_target
+from packaging.requirements import Requirement
 
-from idcontrol.kernels.hooks import PLAIN
+from idcontrol.kernels.hooks import PLAIN, TESTED
 from idcontrol.kernels.jit import njit
 from tests.kernels.linking import below, cubes, total
 from tests.kernels.programs import run
@@ -84,6 +87,13 @@ def test_a_version_of_numba_that_is_not_tested_has_no_hooks_and_says_so():
 
 
 @pytest.mark.slow
+def test_hooks_are_tested_with_every_version_that_can_be_installed():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (bound,) = (line for line in project["dependencies"] if line.startswith("numba"))
+    minors = [f"0.{minor}" for minor in range(100)]
+    assert [each for each in minors if Requirement(bound).specifier.contains(f"{each}.0")] == list(TESTED)
+
+
 def test_plain_numba_gives_the_same(tmp_path):
     lines = (
         "import numba",
