@@ -21,7 +21,7 @@ from idcontrol.controllers.inputs import Intake
 from idcontrol.controllers.step import control_bound
 from idcontrol.dynamics.system import LARGEST, System
 from idcontrol.types import ContactForces, Status
-from tests import scenes
+from tests import GUARD_S, scenes
 from tests.controllers import walker
 from tests.controllers.test_step import controller
 
@@ -394,13 +394,13 @@ def test_a_controller_refuses_a_call_from_a_second_thread():
     class Slow(SphereContacts):
         def detect(self, margin):
             inside.set()
-            done.wait(10.0)
+            done.wait(GUARD_S)
             return super().detect(margin)
 
     control = controller(schemes.COULOMB_QP, detector=Slow)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(control, *at_home())
-        assert inside.wait(60.0)
+        assert inside.wait(GUARD_S)
         second = control(*at_home())
         done.set()
         assert first.result().status is Status.SOLVED
