@@ -1,7 +1,10 @@
 """Two arms with hands open a jar, pour its marbles into a bowl, close it and put it back.
 
 Castro, Permenter & Han 2022, section X-E: 160 velocities, 5 ms steps, SAP. The task is judged by the positions of the
-parts.
+parts. The jar has eight walls; its lid has up to four contact points on each of them, and eight pegs that reach into
+the mouth. The arms have no collision shapes, and parts of one machine do not collide. Joint limits of the arms are not
+enforced: joints exceed them by at most 0.05 rad, and torques stay below 75 N m. Keyframes are fixed in advance, except
+four that depend on the object held in a hand.
 """
 
 from __future__ import annotations
