@@ -49,6 +49,8 @@ class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     @property
     def turn_rad(self) -> float:
         """Angle by which the tangents of the controller's contacts are turned [rad]."""
+        # The sources of Moby, Ravelin and Pacer have the tangents n × (1, 1, 0). In the recording of the grasp at
+        # friction 1, |f_x| + |f_z| of a sliding fingertip is 1.41 of its normal force: a square, turned by 45°.
         return math.pi / 4.0 if self.pyramid == "original" else 0.0
 
 
