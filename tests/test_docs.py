@@ -261,4 +261,4 @@ def test_tutorials_guides_and_examples_use_no_private_name():
     files = [*(DOCS / "tutorials").glob("*.md"), *(DOCS / "howto").glob("*.md")]
     files += (DOCS.parents[1] / "experiments" / "examples").glob("*.py")
     private = re.compile(r"(?<!\bself)\._[a-z]")
-    assert not {file.name: found for file in files if (found := private.findall(file.read_text()))}
+    assert not {file.name: names for file in files if (names := private.findall(file.read_text()))}
