@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -65,17 +66,16 @@ class Robot:
         Raises:
             InputError: The URDF is unusable, or a per-joint table of the robot file does not match its joints.
         """
-        floating = self.description.base == "free-flyer"
-        mistakes = urdf.inspect(self.urdf, free_flyer=floating).problems
-        if mistakes:
-            raise InputError(f"{self.urdf}: {mistakes[0]}")
-        # the limits of the robot file replace those in the URDF
-        bare = System.from_urdf(self.urdf, free_flyer=floating, effort_limit=np.inf)
+        try:
+            content = urdf.content(self.urdf)
+        except InputError as error:
+            raise InputError(f"{self.urdf}: {error}") from None
+        bare = _bare_system(self.urdf, content, self.description.base == "free-flyer")
         if misfits := self.table_problems(bare.actuated_names):
             raise InputError(f"{self.path}: {misfits[0]}")
         names = bare.actuated_names
         return machine(
-            bare.model,
+            bare.model.copy(),
             effort_limit=self.torque_limit(names),
             limits=self.joint_limits(bare, names),
             actuators=actuators,
@@ -213,6 +213,20 @@ class Robot:
             return joints.resolve(attrgetter(where)(self.description), names, where, default=TABLES[where])
         except InputError as error:
             raise InputError(f"{self.path}: {error}") from None
+
+
+@functools.lru_cache(maxsize=16)
+def _bare_system(path: Path, content: bytes, free_flyer: bool) -> System:
+    """Return the system of a URDF without limits; it is read and checked only if its `content` is new.
+
+    Raises:
+        InputError: The URDF is unusable.
+    """
+    mistakes = urdf.inspect(path, free_flyer=free_flyer).problems
+    if mistakes:
+        raise InputError(f"{path}: {mistakes[0]}")
+    # the limits of the robot file replace those in the URDF
+    return System.from_urdf(path, free_flyer=free_flyer, effort_limit=np.inf)
 
 
 def load(name_or_path: str | Path) -> Robot:

@@ -171,7 +171,12 @@ def mesh_file(filename: str, urdf: Path) -> Path:
     return path
 
 
-def _read(path: Path) -> _Document:
+def content(path: Path) -> bytes:
+    """Return the content of a URDF.
+
+    Raises:
+        InputError: The file cannot be read, or is too large.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device may never end
             raise InputError("cannot be read: it is no ordinary file")
@@ -181,6 +186,11 @@ def _read(path: Path) -> _Document:
         raise InputError(f"cannot be read: {error.strerror}") from None
     if len(data) > MOST_BYTES:
         raise InputError(f"it is larger than {MOST_BYTES >> 20} MiB; give the URDF itself, its meshes in other files")
+    return data
+
+
+def _read(path: Path) -> _Document:
+    data = content(path)
     if b"\0" in data[:4]:  # expat accepts it, Pinocchio does not
         raise InputError("line 1: it is UTF-16 or UTF-32 text; save it as UTF-8")
     builder = ET.TreeBuilder()

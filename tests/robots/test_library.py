@@ -15,7 +15,7 @@ import pytest
 
 from idcontrol import cli, robots
 from idcontrol.errors import InputError, UnknownName, install_command
-from idcontrol.robots import locate
+from idcontrol.robots import locate, urdf
 from tests.robots import descriptions
 
 # the models that the planner's settings were found with, to 10 g [kg]
@@ -192,6 +192,22 @@ def test_a_users_robot_loads_by_its_file_its_folder_and_its_urdf(mule):
     # two links of 0.1 m at ±0.5 rad to the vertical above a sole of 0.02 m
     height = by_file.standing_state(system).q[2]
     assert height == pytest.approx(0.2 * np.cos(0.5) + 0.02, abs=1e-12)
+
+
+def test_a_urdf_is_checked_once_until_its_content_changes(mule, monkeypatch):
+    checked, inspect = [], urdf.inspect
+    monkeypatch.setattr(urdf, "inspect", lambda path, **options: checked.append(path) or inspect(path, **options))
+    robot, text = robots.load(mule), mule.with_name("mule.urdf").read_text()
+    first, second = robot.system(), robot.system()
+    assert len(checked) == 1
+    first.model.inertias[1].mass = 50.0  # a user's change stays with the user's system
+    assert second.mass == robot.system().mass == pytest.approx(5.2)
+    mule.with_name("mule.urdf").write_text(text.replace('mass value="4"', 'mass value="6"'))
+    assert robot.system().mass == pytest.approx(7.2)
+    assert len(checked) == 2
+    mule.with_name("mule.urdf").unlink()
+    with pytest.raises(InputError, match=r"mule.urdf: cannot be read: No such file"):
+        robot.system()
 
 
 def test_a_name_goes_before_a_pattern(mule):
