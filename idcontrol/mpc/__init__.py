@@ -13,6 +13,7 @@ acceleration without any feedback of the planner.
 
 from __future__ import annotations
 
+import math
 from typing import Final, Literal
 
 import msgspec
@@ -89,9 +90,10 @@ class Socket:
         if stale not in ("hold", "damp", "stop"):
             raise InputError(f"stale={stale!r} is unknown; it is hold, damp or stop")
         self._system, self._h, self._policy, self._n = system, 1.0 / rate_hz, stale, len(robot.patches)
-        base = next(frame for frame in system.model.frames if frame.type == pin.BODY and frame.parentJoint == 1)
+        bodies = [k for k, frame in enumerate(system.model.frames) if frame.type == pin.BODY and frame.parentJoint == 1]
+        self._frame = bodies[0]
         patch = list(range(self._n)) if contacts.sole_patch is None else contacts.sole_patch.tolist()
-        self._base = Frame(str(base.name), "pose")
+        self._base = Frame(str(system.model.frames[self._frame].name), "pose")
         self._forces = [Force(contacts.frames[patch.index(foot)]) for foot in range(self._n)]
         self.tasks: tuple[Task, ...] = (self._base, *self._forces)
         self.events: list[Event] = []
@@ -161,9 +163,9 @@ class Socket:
             still = np.zeros_like(last.v)
             last = msgspec.structs.replace(last, q=state.q.copy(), v=still, a=still)
         self._last = last
-        self._base.weight = 0.0 if damps else 1.0
+        _weigh(self._base, 0.0 if damps else 1.0)
         q, v, a = last.q, last.v - 0.5 * self._h * last.a, last.a  # mean velocity of the period (`Reference.v`)
-        self._set_tasks(q, v, a, last.forces)
+        base = self._set_tasks(q, v, a, last.forces)
         liftoff = np.full(self._n, np.inf)
         for target in reversed(self._queue):
             liftoff[~target.contacts & last.contacts] = target.t - state.t
@@ -174,8 +176,8 @@ class Socket:
             stance=last.contacts.copy(),
             since_touchdown=np.where(last.contacts, state.t - self._touchdown, np.inf),
             to_liftoff=liftoff,
-            base_position=q[:3].copy(),
-            base_yaw=float(2.0 * np.arctan2(q[5], q[6])),
+            base_position=base.translation.copy(),
+            base_yaw=math.atan2(base.rotation[1, 0], base.rotation[0, 0]),
             feet=np.full((self._n, 3), np.nan),
         )
 
@@ -206,15 +208,21 @@ class Socket:
         q = pin.integrate(model, start.q, path(t))
         return Target(t=t, q=q, v=path(t, 1), a=path(t, 2), contacts=start.contacts, forces=forces)
 
-    def _set_tasks(self, q: Array, v: Array, a: Array, forces: Array | None) -> None:
-        """Write the base's pose and the feet's forces into the tasks."""
+    def _set_tasks(self, q: Array, v: Array, a: Array, forces: Array | None) -> pin.SE3:
+        """Write the base's pose and the feet's forces into the tasks; return the pose."""
         model, data, axes = self._system.model, self._system.scratch, pin.LOCAL_WORLD_ALIGNED
         pin.forwardKinematics(model, data, q, v, a)
-        frame = self._system.frame(self._base.frame)
-        place = pin.updateFramePlacement(model, data, frame)
-        velocity = pin.getFrameVelocity(model, data, frame, axes).vector
-        self._base.set(place, velocity, pin.getFrameClassicalAcceleration(model, data, frame, axes).vector)
+        place = pin.updateFramePlacement(model, data, self._frame)
+        velocity = pin.getFrameVelocity(model, data, self._frame, axes).vector
+        self._base.set(place, velocity, pin.getFrameClassicalAcceleration(model, data, self._frame, axes).vector)
         for foot, task in enumerate(self._forces):
             if forces is not None:
                 task.set(forces[foot])
-            task.weight = 0.0 if forces is None else 1.0
+            _weigh(task, 0.0 if forces is None else 1.0)
+        return place
+
+
+def _weigh(task: Frame | Force, weight: float) -> None:
+    """Give all rows of a task this weight."""
+    if (task.weight != weight).any():  # reading takes a fraction of the time of writing, which checks the numbers
+        task.weight = weight
