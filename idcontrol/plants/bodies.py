@@ -187,21 +187,8 @@ class FreeBodies:
         self._refuse_impossible(v_star, h)
         before = self._look()
         contacts = self._detector.detect(state.position, rotation, reaches_in(h, v_star, self._detector.radius))
-        problem = SparseProblem(
-            h=h,
-            size=self._size,
-            M=inertia_blocks(inertias, rotation),
-            v=state.velocity,
-            v_star=v_star,
-            tree=contacts.body,
-            rows=contacts.rows,
-            gap=contacts.gap,
-            mu=contacts.mu,
-            stiffness=contacts.stiffness,
-            damping=contacts.damping,
-            surface_velocity=np.zeros((len(contacts), 3)),
-            impulses=None if before is None else carried(before[0].identity, before[2].impulses, contacts.identity),
-        )
+        impulses = None if before is None else carried(before[0].identity, before[2].impulses, contacts.identity)
+        problem = self._assemble(h, inertia_blocks(inertias, rotation), state.velocity, v_star, contacts, impulses)
         solution = self._model(problem, contacts)
         self._seen = contacts, problem, solution
         self._refuse_impossible(solution.v_plus, h)
@@ -240,24 +227,30 @@ class FreeBodies:
         if self._seen is None and self._ended is not None:
             h, ended = self._ended
             result: StepResult = values(self._result)
-            c = result.contacts
-            problem = SparseProblem(
-                h=h,
-                size=self._size,
-                M=result.M,
-                v=result.v,
-                v_star=result.v_star,
-                tree=c.body,
-                rows=c.rows,
-                gap=c.gap,
-                mu=c.mu,
-                stiffness=c.stiffness,
-                damping=c.damping,
-                surface_velocity=np.zeros((len(c.gap), 3)),
-                impulses=result.carried,
-            )
-            self._seen = BodyContacts(**c._asdict()), problem, as_solution(result.result, ended)
+            contacts = BodyContacts(**result.contacts._asdict())
+            problem = self._assemble(h, result.M, result.v, result.v_star, contacts, result.carried)
+            self._seen = contacts, problem, as_solution(result.result, ended)
         return self._seen
+
+    def _assemble(
+        self, h: float, M: Array, v: Array, v_star: Array, contacts: BodyContacts, impulses: Array | None
+    ) -> SparseProblem:
+        """Return the problem of a step, with the impulses of the last step; see `SparseProblem`."""
+        return SparseProblem(
+            h=h,
+            size=self._size,
+            M=M,
+            v=v,
+            v_star=v_star,
+            tree=contacts.body,
+            rows=contacts.rows,
+            gap=contacts.gap,
+            mu=contacts.mu,
+            stiffness=contacts.stiffness,
+            damping=contacts.damping,
+            surface_velocity=np.zeros((len(contacts), 3)),
+            impulses=impulses,
+        )
 
     def contact_forces(self) -> BodyForces:
         """Contact forces of the last step; empty before the first."""
