@@ -9,11 +9,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
+from idcontrol.kernels.arena import Arena, matrix, vector
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_upper
 from idcontrol.solvers.factor import append, empty_factor, split
-from idcontrol.solvers.lcp import checked_rows
 from idcontrol.types import Array, Integers
 
 HELD_RANK_TOLERANCE: Final = 1e-4
@@ -46,15 +45,6 @@ class IndependentRows(NamedTuple):
         """Return the point closest to y, shape (k,), at which the kept conditions hold."""
         return y - self.basis.T @ (self.basis @ y + self.constants)
 
-    def eliminate(self, rho: Array, c: Array) -> tuple[Array, Array]:
-        """Remove the basis from other rows (n, k) and constants (n,).
-
-        ρ·y + c is unchanged where the conditions hold.
-        """
-        rho, c = rho.copy(), c.copy()
-        eliminate_kernel(rho, c, self)
-        return rho, c
-
     def multipliers(self, push: Array) -> Array:
         """Return multipliers f of the kept rows, shape (rank,), with ρ_keptᵀ f = push, a vector (k,) in their span."""
         f = self.basis @ push
@@ -62,7 +52,7 @@ class IndependentRows(NamedTuple):
         return f
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def find_indices_kernel(
     rho: Array, c: Array, order: Integers, tolerance: float, arena: Arena
 ) -> IndependentRows:  # pragma: no cover - compiled
@@ -115,7 +105,7 @@ def find_indices_kernel(
     return IndependentRows(factor.active[:rank], basis[:rank], upper, constants[:rank])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def eliminate_kernel(rho: Array, c: Array, held: IndependentRows) -> None:  # pragma: no cover - compiled
     """Remove the held conditions from the rows, in place: ρ·y + c is unchanged where basis[j]·y + constants[j] = 0."""
     n, k = rho.shape
@@ -156,36 +146,3 @@ def eliminated_rounding(
             for d in range(k):
                 along += held.basis[j, d] * rho[i, d]
             out[i] += abs(along) * of_basis[j]
-
-
-def find_indices(
-    rho: Array,
-    c: Array,
-    order: Integers | None = None,
-    *,
-    tolerance: float = HELD_RANK_TOLERANCE,
-    last: Integers | None = None,
-) -> IndependentRows:
-    """Reduce rows that hold with equality to independent rows (math.md, section 4.2).
-
-    Args:
-        rho: Whitened rows, shape (n, k).
-        c: Constants of the rows, shape (n,).
-        order: Rows to try, most important first; by default all rows in order.
-        tolerance: ε_rank on squares.
-        last: Rows kept in the last step. They are tried first, so that equally good rows do not alternate from step to
-            step. Rows that are not in `order` are skipped.
-
-    Returns:
-        The kept rows and their orthogonal factor.
-
-    Raises:
-        InputError: The shapes do not fit.
-    """
-    rho, c = checked_rows(rho, c)
-    tried = np.arange(rho.shape[0]) if order is None else np.asarray(order, dtype=np.int64)
-    if last is not None:
-        before = last[np.isin(last, tried)]
-        tried = np.concatenate((before, tried[~np.isin(tried, before)]))
-    independent: IndependentRows = find_indices_kernel(rho, c, tried, tolerance, HEAP)
-    return independent
