@@ -7,13 +7,15 @@
  *
  * It speaks the datagrams of idcontrol_wire.h on loopback, in real time where that is permitted (it says where not), and
  * does what the electronics of a robot do: hold still until torques are asked for, follow the newest command until a
- * newer one comes (drives close the loop of its gains every 0.1 ms, within the torque limit), brake until it rests when
- * none came for PATIENCE (20) of its periods or the loop is at its end, begin anew where somebody recovers the loop, and
- * tell its state in every period, HZ (1000) times in a second. Replace `move` by your drives and sensors.
+ * newer one comes (drives close the loop of its gains every 0.1 ms, within the torque limit; whatever its gains and
+ * targets, a new command changes their torque no faster than SLEW), brake until it rests when none came for PATIENCE (20)
+ * of its periods or the loop is at its end, begin anew where somebody recovers the loop, and tell its state in every
+ * period, HZ (1000) times in a second. Replace `move` by your drives and sensors.
  *
  * With -f it is a robot on legs that hangs from a hoist: its base stands still, its FEET feel nothing. Without, it is an
  * arm. Joints begin at Q, or at zero. With -j it tells the NAMEs of its joints in its order, so that a loop that counts on
- * another one refuses it. Commands beyond LIMIT (40) [N m] are dropped.
+ * another one refuses it. Commands beyond LIMIT (40) [N m], or with larger gains than
+ * idcontrol_wire.h allows for it, are dropped.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
@@ -37,6 +39,7 @@ enum { MOST_VALUES = 1 + 7 + 6 + 5 * MOST_JOINTS + 3 + 6 * MOST_FEET + 9 };
 
 static const double INERTIA = 0.1; /* of every joint [kg m2] */
 static double LIMIT = 40.0;        /* of every joint [N m]; -l replaces it */
+static const double SLEW = 8e3;    /* fastest change of torque by a new command [N m/s] */
 static const double DRIVE = 1e-4;  /* longest period of the drives [s] */
 static const double DAMPING = 1.0; /* of the brake [N m s/rad] */
 static const double REST = 0.05;   /* all joints slower than this may be at rest [rad/s] */
@@ -46,6 +49,7 @@ static const double HOIST = 1.0;   /* height at which a robot on legs hangs [m] 
 
 struct joint {
     double q, v, tau;
+    double fade; /* torque by which the drive still differs from the newest command [N m] */
 };
 
 struct machine {
@@ -105,10 +109,18 @@ static uint32_t describe(double *value, const struct machine *m) {
     return n;
 }
 
-/* The torque of a drive: feed-forward and impedance, the sum within the limit. */
+/* The torque of a drive under a command: feed-forward and impedance, the sum within the limit. */
 static double drive(const struct joint *joint, const double *command, uint32_t joints, uint32_t i) {
     const double *tau = command, *q = tau + joints, *v = q + joints, *kp = v + joints, *kd = kp + joints;
     return fmax(-LIMIT, fmin(LIMIT, tau[i] + kp[i] * (q[i] - joint->q) + kd[i] * (v[i] - joint->v)));
+}
+
+/* Follow `command` from now on: the torque goes on from that of the command `before`, and changes no faster than SLEW. */
+static void adopt(struct machine *m, const double *before, const double *command) {
+    for (uint32_t i = 0; i < m->joints; i++) {
+        struct joint *joint = &m->joint[i];
+        joint->fade += drive(joint, before, m->joints, i) - drive(joint, command, m->joints, i);
+    }
 }
 
 static void move(struct machine *m, enum idc_mode mode, const double *command, double dt) {
@@ -117,9 +129,12 @@ static void move(struct machine *m, enum idc_mode mode, const double *command, d
     for (uint32_t i = 0; i < m->joints; i++) {
         struct joint *joint = &m->joint[i];
         for (int k = 0; k < steps; k++) {
+            const double fading = joint->fade;
+            joint->fade = mode == IDC_RUNNING ? copysign(fmax(fabs(fading) - SLEW * h, 0.0), fading) : 0.0;
             double tau = mode == IDC_RUNNING ? drive(joint, command, m->joints, i) : 0.0;
+            tau = fmax(-LIMIT, fmin(LIMIT, tau + joint->fade));
             if (mode != IDC_RUNNING && mode != IDC_STOPPED) tau = -DAMPING * joint->v / (1.0 + h * DAMPING / INERTIA);
-            if (k == 0) joint->tau = tau;
+            if (k == 0 || fading != 0.0) joint->tau = tau; /* at the start, once the newest command is in force */
             joint->v += h * tau / INERTIA;
             joint->q += h * joint->v;
         }
@@ -206,6 +221,7 @@ int main(int argc, char **argv) {
     }
 
     static struct heard heard;
+    double command[IDC_ROWS * MOST_JOINTS] = {0}; /* that the drives follow */
     static unsigned char data[65536];
     double values[MOST_VALUES], limit[MOST_JOINTS];
     for (uint32_t i = 0; i < machine.joints; i++) limit[i] = LIMIT;
@@ -242,7 +258,9 @@ int main(int argc, char **argv) {
             else if (asked == IDC_READY) mode = IDC_READY; /* somebody has recovered the loop */
         }
         if (mode < IDC_RUNNING && known && asked == IDC_STOPPED) mode = IDC_STOPPED;
-        if (begun) move(&machine, mode, heard.command, 1e-9 * (double)period);
+        if (mode == IDC_RUNNING) adopt(&machine, command, heard.command);
+        memcpy(command, heard.command, sizeof command);
+        if (begun) move(&machine, mode, command, 1e-9 * (double)period);
         const uint64_t echo = heard.inbox.known ? heard.head.sequence : 0;
         const uint32_t count = describe(values, &machine);
         const size_t size = idc_seal(&outbox, (uint16_t)mode, now_ns(), echo, values, count, data);

@@ -1,6 +1,7 @@
 """The setpoints of the drives. One compiled call adopts them from a command, another passes them through the gate.
 
-`idcontrol.loop.safety.admit` is the gate of torques; this module adds positions, velocities and gains of the drives.
+`idcontrol.loop.safety.admit` is the gate of torques. For drives the gate predicts, at the measured state, the torque
+``tau + kp (q_des - q) + kd (v_des - v)`` of a new command and that of the last command, and admits the change.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.loop.plausible import Joints, farthest
 from idcontrol.loop.safety import Cut, Fault, Limits, admit_kernel
+from idcontrol.loop.wire import LARGEST_GAIN, STIFFEST_RAD, STIFFEST_RAD_S
 from idcontrol.types import Array
 
 
@@ -57,40 +59,68 @@ class Gate(NamedTuple):
 
     Attributes:
         limits: `Limits.gate`.
+        joints: Positions and velocities of the joints.
         wanted: Commanded torques, shape (a,) [N m].
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
-        q: Joint positions, shape (a,) [rad].
-        v: Joint velocities, shape (a,) [rad/s].
-        tau: In: torques that were sent last; out: torques that may be sent, shape (a,) [N m].
-        sent: Out: rows tau, q, v, kp, kd that may be sent, shape (5, a).
+        tau: Out: torques of the drives at these positions and velocities, shape (a,) [N m].
+        sent: In: rows tau, q, v, kp, kd that were sent last; out: rows that may be sent, shape (5, a).
     """
 
     limits: Array
+    joints: Joints
     wanted: Array
     held: Array
-    q: Array
-    v: Array
     tau: Array
     sent: Array
 
 
+@njit(cache=True, inner=True)
+def away(joints: Joints, j: int, target: float) -> float:  # pragma: no cover - compiled
+    """Return the signed distance of a target from joint j [rad]; for continuous joints the shorter way."""
+    error = target - joints.q[j]
+    return error - 2.0 * np.pi * np.round(error / (2.0 * np.pi)) if joints.circle[j] else error
+
+
+@njit(cache=True, inner=True)
+def feedback(joints: Joints, sent: Array, j: int) -> float:  # pragma: no cover - compiled
+    """Return the part of the torque of drive j that depends on its joint [N m]."""
+    return sent[3, j] * away(joints, j, sent[1, j]) + sent[4, j] * (sent[2, j] - joints.v[j])
+
+
 @njit(cache=True)
 def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
-    """Admit the setpoints of a `Gate`: torques, and with `drives` also positions and velocities, cut to the limits.
+    """Admit the setpoints of a `Gate`: torques, and with `drives` also positions, velocities and gains.
 
-    The `share` also scales the gains.
+    The `share` also scales the gains. The rate limit applies to the change that the new command makes at the measured
+    state, not to the drives' reaction to motion, which gains bound. The feed-forward torque takes up what is cut.
     """
     gate: Gate = bound.borrowed
-    cut = admit_kernel(gate.limits, gate.wanted, gate.tau, gate.q, gate.v, share, dt, gate.tau)
-    _, _, low, high, speed = gate.limits
-    for j in range(gate.tau.shape[0]):
-        gate.sent[0, j] = gate.tau[j]
+    joints, sent, tau = gate.joints, gate.sent, gate.tau
+    torque, _, low, high, speed = gate.limits
+    wanted, last, back = np.empty(tau.shape[0]), np.empty(tau.shape[0]), np.zeros(tau.shape[0])
+    cut = 0
+    for j in range(tau.shape[0]):
+        last[j] = min(max(sent[0, j] + feedback(joints, sent, j), -torque[j]), torque[j])
+        sent[:, j] = 0.0
         if drives:
-            gate.sent[1, j] = min(max(gate.held[0, j], low[j]), high[j])
-            gate.sent[2, j] = min(max(gate.held[1, j], -speed[j]), speed[j])
-            gate.sent[3, j], gate.sent[4, j] = share * gate.held[2, j], share * gate.held[3, j]
-        else:
-            gate.sent[1:, j] = 0.0
+            sent[1, j] = min(max(gate.held[0, j], low[j]), high[j])
+            sent[2, j] = min(max(gate.held[1, j], -speed[j]), speed[j])
+            for row, most in ((3, torque[j] / STIFFEST_RAD), (4, torque[j] / STIFFEST_RAD_S)):
+                sent[row, j] = min(share * gate.held[row - 1, j], most, LARGEST_GAIN)
+                if sent[row, j] < share * gate.held[row - 1, j]:
+                    cut |= 16
+            back[j] = feedback(joints, sent, j)
+        wanted[j] = share * gate.wanted[j] + back[j]
+    cut |= admit_kernel(gate.limits, wanted, last, joints.q, joints.v, 1.0, dt, tau)
+    for j in range(tau.shape[0]):
+        sent[0, j] = share * gate.wanted[j] if tau[j] == wanted[j] else tau[j] - back[j]
+        if abs(sent[0, j]) > torque[j]:
+            # no drive takes a feed-forward torque that holds back targets so far away: its gains relax instead
+            share_back = (torque[j] + np.copysign(tau[j], tau[j] * back[j])) / abs(back[j])
+            sent[0, j] = min(max(tau[j] - share_back * back[j], -torque[j]), torque[j])
+            sent[3, j] *= share_back
+            sent[4, j] *= share_back
+            cut |= 32
     return cut
 
 
@@ -100,7 +130,7 @@ class Setpoints:
     Attributes:
         wanted: Commanded torques, shape (a,) [N m].
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
-        tau: Torques sent last, shape (a,) [N m].
+        tau: Torques of the drives under the rows sent last, at the state in which these were sent, shape (a,) [N m].
         sent: Rows tau, q, v, kp, kd that were sent last, shape (5, a).
         values: View of `sent` as the values of a datagram, shape (5 a,).
     """
@@ -114,7 +144,7 @@ class Setpoints:
         self._desired = of["q_des"], of["v_des"]
         self._asked = bind(Asked(self.wanted, self.held, of["q_des"], joints.q))
         self._take = entry(take, self._asked, self.tau)
-        self._gate = bind(Gate(limits.gate, self.wanted, self.held, joints.q, joints.v, self.tau, self.sent))
+        self._gate = bind(Gate(limits.gate, joints, self.wanted, self.held, self.tau, self.sent))
         self._admit = entry(let_through, self._gate, False, 0.0, 0.0)
 
     def take(self, command: Array, tracking: float) -> Fault:

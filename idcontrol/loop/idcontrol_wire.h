@@ -24,6 +24,8 @@ extern "C" {
 
 #define IDC_MAGIC "IDC2"
 enum { IDC_HEAD = 48, IDC_LARGEST = 65507, IDC_AHEAD = 1000, IDC_ROWS = 5, IDC_AXES = 4 };
+/* Errors [rad, rad/s] at which the largest gains of a drive command its whole torque. */
+static const double IDC_STIFFEST_RAD = 0.01, IDC_STIFFEST_RAD_S = 0.5;
 enum idc_kind { IDC_COMMAND = 1, IDC_STATE = 2 };
 enum idc_mode { IDC_IDLE = 0, IDC_READY = 1, IDC_RUNNING = 2, IDC_DAMPED = 3, IDC_STOPPED = 4 };
 /* Why a datagram was dropped; IDC_TAKEN: it was not. */
@@ -198,7 +200,9 @@ static inline struct idc_state_layout idc_state_layout_of(const struct idc_machi
 /* Ranges of a command: rows tau, q, v, kp, kd of `joints` values each; `torque_limit` [N m] of each joint. */
 static inline void idc_command_range(uint32_t joints, const double *torque_limit, double *low, double *high) {
     for (uint32_t i = 0; i < joints; i++) {
-        const double most[IDC_ROWS] = {torque_limit[i], 1e4, 1e3, 1e6, 1e6};
+        const double t = torque_limit[i];
+        const double kp = fmin(t / IDC_STIFFEST_RAD, 1e6), kd = fmin(t / IDC_STIFFEST_RAD_S, 1e6);
+        const double most[IDC_ROWS] = {t, 1e4, 1e3, kp, kd};
         for (uint32_t row = 0; row < IDC_ROWS; row++) {
             high[row * joints + i] = most[row];
             low[row * joints + i] = row < 3 ? -most[row] : 0.0; /* no gain is negative */

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from idcontrol.types import Array
 
 WARM_TICKS = 20
 """Calls of planner and controller before the first tick, so that all code is compiled, loaded and in caches."""
+
+UNABLE: Final = Cut.RATE | Cut.TORQUE | Cut.GAIN | Cut.TARGET
+"""Cuts of commands that the motors could not follow."""
 
 
 class Timing(NamedTuple):
@@ -190,7 +193,7 @@ class ControlLoop:
             cycle,
         )
         cut = self._gate(cycle)
-        if not (cut & (Cut.RATE | Cut.TORQUE) and self.safety.mode is Mode.RUNNING):
+        if not (cut & UNABLE and self.safety.mode is Mode.RUNNING):
             self._cut_since = None
         elif self._cut_since is None:
             self._cut_since = cycle.woke

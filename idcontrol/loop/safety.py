@@ -134,7 +134,8 @@ class Fault(enum.IntFlag):
     STALE = 524288
     """Datagrams come, but the machine's time has stood still for longer than `Policy.late_s`."""
     CUT = 1048576
-    """The gate has cut torques to their limits or rates in all ticks for longer than `Policy.cut_s`."""
+    """The gate has cut torques to their limits or rates, or gains or targets of drives, in all ticks for longer than
+    `Policy.cut_s`."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -161,7 +162,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.QUATERNION: "the base's quaternion was not of unit norm",
         Fault.POSE: "the machine cannot start from its joint positions",
         Fault.STALE: "the machine repeated an old state: its time stood still",
-        Fault.CUT: "the commanded torques were beyond the limits or rates of the motors for too long",
+        Fault.CUT: "commanded torques or gains were beyond the limits or rates of the motors for too long",
     }
 )
 """The faults in words, for reports."""
@@ -431,13 +432,17 @@ class Limits:
 
 
 class Cut(enum.IntFlag):
-    """The limits at which the gate has cut a torque, a set of flags."""
+    """The limits at which the gate has cut a command, a set of flags."""
 
     NONE = 0
     POSITION = 1
     SPEED = 2
     RATE = 4
     TORQUE = 8
+    GAIN = 16
+    """A gain of a drive was too large."""
+    TARGET = 32
+    """The targets of a drive were so far that its feed-forward torque could not have held their torque back."""
 
 
 def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array) -> Cut:

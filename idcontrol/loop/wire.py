@@ -21,7 +21,8 @@ is followed by `count` float64 values. The values of a command are, with joints 
     q (a), v (a)    positions and velocities that the drives hold [rad, rad/s]
     kp (a), kd (a)  gains of the drives [N m/rad, N m s/rad]
 
-They apply in mode 2: drives compute ``tau + kp (q - q_measured) + kd (v - v_measured)`` at 10 kHz or more, within the
+No gain is negative, or exceeds the torque limit divided by `STIFFEST_RAD` or `STIFFEST_RAD_S`. Commands apply in mode
+2: drives compute ``tau + kp (q - q_measured) + kd (v - v_measured)`` at 10 kHz or more, within the
 torque limits; with zero gains only the torque remains. In mode 3 the machine brakes its joints by itself, in all other
 modes it applies no torque. The values of a state are::
 
@@ -89,6 +90,12 @@ many times faster than the other side would never be accepted.
 
 FASTEST = 1e3
 """Largest velocity in a state [rad/s, m/s]; only a diverged simulation exceeds it."""
+
+STIFFEST_RAD, STIFFEST_RAD_S = 0.01, 0.5
+"""Errors at which the largest gains of a drive command its whole torque [rad, rad/s]. Larger gains would make large
+torques of the noise of encoders."""
+LARGEST_GAIN = 1e6
+"""Largest gain of a drive without a torque limit [N m/rad, N m s/rad]."""
 
 AXES = 4
 """Number of joystick axes in a state."""
@@ -357,8 +364,9 @@ class Format:
 
     def command_range(self) -> tuple[Array, Array]:
         """Return the smallest and largest values of a command: gains are nonnegative."""
-        one = np.ones_like(self.torque_limit)
-        high = np.concatenate((self.torque_limit, 1e4 * one, FASTEST * one, 1e6 * one, 1e6 * one))
+        torque, one = self.torque_limit, np.ones_like(self.torque_limit)
+        gains = np.minimum(np.concatenate((torque / STIFFEST_RAD, torque / STIFFEST_RAD_S)), LARGEST_GAIN)
+        high = np.concatenate((torque, 1e4 * one, FASTEST * one, gains))
         low = -high
         low[3 * len(one) :] = 0.0
         return low, high

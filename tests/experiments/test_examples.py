@@ -316,6 +316,23 @@ def test_the_drives_of_a_machine_in_c_are_faster_than_its_ticks(program):
 
 
 @needs_compiler
+@pytest.mark.wallclock
+def test_a_machine_in_c_drops_large_gains_and_changes_its_torque_no_faster_than_its_slew(program):
+    machine, link = listening(program, "-r", "1000", "-p", "60000")
+    ours, slew, period = Outbox(Kind.COMMAND, "arm", 10, 1), 8e3, 1e-3
+    link.send(ours.seal(Mode.RUNNING, 0, 0))
+    hear(link, Mode.RUNNING)
+    ours.values[6:8] = 9e5
+    link.send(ours.seal(Mode.RUNNING, 0, 0))
+    # the targets are 0.45 rad away: 36 N m, of which the first period has its part
+    ours.values[:] = [0, 0, 0.45, -0.45, 0, 0, 80, 80, 0, 0]
+    link.send(ours.seal(Mode.RUNNING, 0, 0))
+    state = np.frombuffer(hear(link, Mode.RUNNING, command=3), offset=HEAD_BYTES)
+    np.testing.assert_allclose(state[5:7], [slew * period, -slew * period], rtol=0.02)
+    assert stop(machine, link, ours).startswith("accepted 3 dropped 1 ")
+
+
+@needs_compiler
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

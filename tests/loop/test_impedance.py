@@ -1,16 +1,22 @@
 """Impedance commands through a loop: the machine's drives hold them within limits, and during a silence."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from msgspec import structs
 
-from idcontrol.loop.safety import Fault, Mode
+from idcontrol.loop.gate import Setpoints
+from idcontrol.loop.plausible import Joints
+from idcontrol.loop.safety import Cut, Fault, Mode
 from idcontrol.loop.wire import HEAD_BYTES
 from idcontrol.plants.drive import Driven
 from idcontrol.types import Command
-from tests.loop.rig import KD, KP, TORQUE, Arm, ArmSession, Pd, Rig, missed_brake
+from tests.loop.rig import KD, KP, RATE, TORQUE, Arm, ArmSession, H, Pd, Rig, limits, missed_brake
 
 
 class DrivenSession(ArmSession):
@@ -101,6 +107,85 @@ def test_drives_are_not_sent_beyond_the_range_of_a_joint():
     positions = sent_in(driven(session=session, duration_s=0.9))[:, 1]
     assert positions.max() == 0.05
     assert positions.min() == -0.05
+
+
+WRONG = {
+    "stiff": lambda command: structs.replace(command, kp=np.full(2, 9e5)),
+    "damped": lambda command: structs.replace(command, kd=np.full(2, 9e5)),
+    "far": lambda command: structs.replace(command, q=command.q + 0.45),
+    "fast": lambda command: structs.replace(command, v=command.v + 40.0),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_gains_and_targets_change_the_torque_of_drives_no_faster_than_their_rate(wrong):
+    """For a tenth of a second; the machine's drives are asked at the state in which they have both commands."""
+    rig = driven(lambda call, command: WRONG[wrong](command) if 100 < call <= 200 else command)
+    commands, states, accept = [], [], rig.machine.endpoint.inbox.accept
+
+    def keep(data):
+        datagram = accept(data)
+        if datagram is not None and datagram.mode == Mode.RUNNING:
+            motion = rig.machine._motion.state
+            commands.append(datagram.values.reshape(5, 2))
+            states.append((motion.q, motion.v))
+        return datagram
+
+    rig.machine.endpoint.inbox.accept = keep
+    rig.run()
+    assert rig.machine.endpoint.inbox.dropped.max() == 0
+    torques = [
+        [np.clip(c[0] + c[3] * (c[1] - q) + c[4] * (c[2] - v), -TORQUE, TORQUE) for c in (before, command)]
+        for (before, command), (q, v) in zip(pairwise(commands), states[1:], strict=True)
+    ]
+    changes = np.abs(np.diff(torques, axis=1)[:, 0])
+    assert len(changes) > 200
+    # the loop knows the state of a tick ago, in which the largest gains of the drives turn into a little more
+    assert (changes.max(axis=0) <= 2.0 * RATE * H).all()
+
+
+finite = st.floats(-1e3, 1e3)
+
+
+@given(last=arrays(float, (5, 2), elements=finite), command=arrays(float, (5, 2), elements=finite),
+       q=arrays(float, 2, elements=finite), v=arrays(float, 2, elements=finite), share=st.floats(0.0, 1.0),
+       turns=st.booleans())  # fmt: skip
+@settings(deadline=None)
+def test_the_gate_bounds_what_drives_do_at_the_measured_state(last, command, q, v, share, turns):
+    joints = Joints(at_q=np.arange(2), circle=np.full(2, turns), at_v=np.arange(2), q=q, v=v)
+    of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.zeros(2), "v_des": np.zeros(2)}
+    setpoints = Setpoints(of, joints, limits())
+
+    def torque(rows):
+        off = rows[1] - q
+        if turns:
+            off = off - 2.0 * np.pi * np.round(off / (2.0 * np.pi))
+        return np.clip(rows[0] + rows[3] * off + rows[4] * (rows[2] - v), -TORQUE, TORQUE)
+
+    for rows in (last, command):
+        rows[3:] = np.abs(rows[3:])
+    setpoints.sent[:] = last
+    before = torque(last)
+    setpoints.take(command, np.inf)
+    setpoints.admit(share, H, drives=True)
+    sent, rounding = setpoints.sent, 1e-9 * (1.0 + np.abs(setpoints.sent).max() ** 2)
+    assert (np.abs(sent[0]) <= TORQUE).all()
+    assert (sent[3] <= TORQUE / 0.01).all()
+    assert (sent[4] <= TORQUE / 0.5).all()
+    assert (np.abs(torque(sent) - before) <= RATE * H + rounding).all()
+    np.testing.assert_allclose(setpoints.tau, torque(sent), rtol=0.0, atol=rounding)
+
+
+def test_a_command_within_all_limits_passes_the_gate_to_the_bit():
+    joints = Joints(
+        at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.full(2, 0.1), v=np.full(2, 0.3)
+    )
+    of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.zeros(2), "v_des": np.zeros(2)}
+    setpoints = Setpoints(of, joints, limits())
+    command = np.array([[0.1, 0.2], [0.11, 0.104], [0.3, 0.31], KP, KD])
+    setpoints.take(command, np.inf)
+    assert setpoints.admit(1.0, H, drives=True) is Cut.NONE
+    np.testing.assert_array_equal(setpoints.sent, command)
 
 
 @pytest.mark.parametrize("field", ["q", "v", "kp", "kd"])

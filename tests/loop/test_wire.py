@@ -196,10 +196,10 @@ def test_a_command_may_be_as_large_as_its_limit_and_no_larger():
     assert form.command_values == len(low) == 15
     receiver, sender = Inbox(Kind.COMMAND, "go1", low, high), outbox(count=15)
     # tau, q, v, kp, kd: positions and velocities of any sign, nonnegative gains
-    widest = np.r_[20.0, -5.0, 1e9, [-1e4] * 3, [-1e3] * 3, [1e6] * 6]
+    widest = np.r_[20.0, -5.0, 1e9, [-1e4] * 3, [-1e3] * 3, [2000.0, 500.0, 1e6], [40.0, 10.0, 1e6]]
     assert receiver.accept(sealed(widest, sender))
     torques = {0: np.nextafter(20.0, 21.0), 1: np.nextafter(-5.0, -6.0)}
-    beyond = torques | {4: 1.1e4, 8: 1.1e3, 9: -1e-9, 12: 2e6, 14: -1e-9}
+    beyond = torques | {4: 1.1e4, 8: 1.1e3, 9: -1e-9, 10: 501.0, 12: 41.0, 14: 2e6}
     for place, value in beyond.items():
         values = widest.copy()
         values[place] = value
