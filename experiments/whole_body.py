@@ -30,8 +30,8 @@ FALLEN_SHARE: Final = 0.6
 """A machine whose base is below this share of the height that its reference asks for has fallen."""
 JUMP_SHARE: Final = 0.25
 """Largest jump of a torque from tick to tick, relative to its limit, except while a push is absorbed."""
-ABSORBS_S: Final = 0.08
-"""Time from a push in which torques may jump: the machine changes its speed in a tick, and lifts a foot [s]."""
+ABSORBS_S: Final = 0.005
+"""Time from a push in which torques may jump, since the push changes the velocity in one tick [s]."""
 SLIPPED_M: Final = 0.02
 """A standing foot has slipped if a corner has moved farther than this along the ground [m]. Rolling does not count as
 slip."""
