@@ -7,8 +7,9 @@ A `Socket` turns targets into the tasks and the joint reference of inverse dynam
     socket.set_target(q, v, a, contacts, forces, t=0.01)  # at any time, at any rate
     command = controller(state, socket(state))  # every period
 
-The only error feedback is in the tasks and in the acceleration gains of the controller, so `a` must be the planned
-acceleration without any feedback of the planner.
+Errors are fed back once. Without a matrix `K`, the tasks and the controller do it, with the acceleration gains of the
+robot file. With `K`, these gains see no error, and K alone acts. So `a` is always the planned acceleration, without
+feedback of the planner.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ import pinocchio as pin
 from scipy.interpolate import BPoly
 
 from idcontrol.errors import InputError
+from idcontrol.mpc import sticking
 from idcontrol.robots import Robot
-from idcontrol.tasks import Force, Frame, Task
+from idcontrol.tasks import Force, Frame, Posture, Task
 from idcontrol.types import Array, Booleans, Event, Reference, State
 
 __all__ = ["Socket", "Target"]
 
 REST_S: Final = 0.1
 """Time in which the reference comes to rest after the last target [s]."""
+JOINT_WEIGHT: Final = 1e-4
+"""Weight of the joints' reference; base and swinging feet have the weight 1."""
 
 
 def __dir__() -> list[str]:
@@ -47,6 +51,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         a: Acceleration, Pinocchio's layout, shape (nv,).
         contacts: True for feet that stand from `t` to the next target, shape (n_feet,).
         forces: Forces of the ground on the feet, world axes, shape (n_feet, 3) [N]; None for no force targets.
+        K: Feedback from `t` to the next target, ``τ = τ_ff + K (x ⊖ x0)``, shape (a, 2 nv); rows in the order of
+            `System.actuated_names`, columns for the tangent of q and for v. Resisting gains are negative. τ_ff are the
+            torques of the target's motion and forces. None for the gains of tasks and joints.
+        x0: State (q, v) from which K measures the error, shape (nq + nv,); None for the interpolated reference.
     """
 
     t: float
@@ -55,6 +63,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     a: Array
     contacts: Booleans
     forces: Array | None = None
+    K: Array | None = None
+    x0: Array | None = None
 
 
 class Socket:
@@ -65,7 +75,7 @@ class Socket:
     time; the reference continues without a jump from its present value.
 
     Attributes:
-        tasks: Tasks for the controller: pose of the base, and force targets.
+        tasks: Tasks for the controller: pose of the base, feet in the air, posture of the joints, force targets.
         events: Events of the stream: ``"targets stale"`` and ``"targets resumed"``.
     """
 
@@ -89,13 +99,18 @@ class Socket:
             raise InputError(f"robot {robot.name!r} has no floating base; idcontrol.mpc.Socket needs one")
         if stale not in ("hold", "damp", "stop"):
             raise InputError(f"stale={stale!r} is unknown; it is hold, damp or stop")
-        self._system, self._h, self._policy, self._n = system, 1.0 / rate_hz, stale, len(robot.patches)
-        bodies = [k for k, frame in enumerate(system.model.frames) if frame.type == pin.BODY and frame.parentJoint == 1]
-        self._frame = bodies[0]
-        patch = list(range(self._n)) if contacts.sole_patch is None else contacts.sole_patch.tolist()
-        self._base = Frame(str(system.model.frames[self._frame].name), "pose")
-        self._forces = [Force(contacts.frames[patch.index(foot)]) for foot in range(self._n)]
-        self.tasks: tuple[Task, ...] = (self._base, *self._forces)
+        self._contacts, self._system, self._n = contacts, system, contacts.n_feet
+        self._h, self._policy = 1.0 / rate_hz, stale
+        bodies = [frame for frame in system.model.frames if frame.type == pin.BODY and frame.parentJoint == 1]
+        feet = [contacts.frames[contacts.patch.tolist().index(foot)] for foot in range(self._n)]
+        kp, kd = robot.acceleration_gains()
+        # a leg with a point foot does not control the orientation of its foot
+        part: Literal["pose", "position"] = "position" if contacts.sole_patch is None else "pose"
+        body = str(bodies[0].name)
+        self._frames = [Frame(body, kp=kp, kd=kd), *(Frame(foot, part, kp=kp, kd=kd) for foot in feet)]
+        self._places = [system.frame(name) for name in (body, *feet)]
+        self._forces = [Force(foot) for foot in feet]
+        self.tasks: tuple[Task, ...] = (*self._frames, *self._forces, Posture(weight=JOINT_WEIGHT))
         self.events: list[Event] = []
         self.reset(robot.standing_state(system))
 
@@ -116,10 +131,14 @@ class Socket:
         a: npt.ArrayLike,
         contacts: npt.ArrayLike,
         forces: npt.ArrayLike | None = None,
+        K: npt.ArrayLike | None = None,
+        x0: npt.ArrayLike | None = None,
         *,
-        t: float,
+        t: float | None = None,
     ) -> None:
         """Add a target; fields as in `Target`. Targets of a horizon are added in the order of their times.
+
+        Without a time the target replaces all others: it holds unchanged from now on, and never becomes stale.
 
         Raises:
             InputError: An array has the wrong shape or is not finite, or `t` is not after the last tick.
@@ -127,23 +146,27 @@ class Socket:
         model, n = self._system.model, self._n
         shapes: dict[str, tuple[int, ...]] = {"q": (model.nq,), "v": (model.nv,), "a": (model.nv,), "contacts": (n,)}
         values: dict[str, npt.ArrayLike] = {"q": q, "v": v, "a": a, "contacts": contacts}
-        if forces is not None:
-            shapes["forces"], values["forces"] = (n, 3), forces
+        optional = {"forces": (forces, (n, 3)), "x0": (x0, (model.nq + model.nv,))}
+        optional["K"] = K, (self._system.n_actuated, 2 * model.nv)
+        for name, (value, shape) in optional.items():
+            if value is not None:
+                values[name], shapes[name] = value, shape
         arrays = {name: np.array(value, dtype=np.float64) for name, value in values.items()}
         for name, array in arrays.items():
             if array.shape != shapes[name] or not np.isfinite(array).all():
                 raise InputError(f"{name} of a target must be finite and of shape {shapes[name]}: {array.tolist()}")
         if misfit := self._system.misfit(arrays["q"], arrays["v"]):
             raise InputError(f"target: {misfit}")
-        if not t > self._last.t:
-            raise InputError(f"the target is for t={t:g} s, but the loop is at {self._last.t:g} s; send it earlier")
+        now = self._last
+        if t is not None and not t > now.t:
+            raise InputError(f"the target is for t={t:g} s, but the loop is at {now.t:g} s; send it earlier")
         if self._stale:
-            self.events.append(Event(t=self._last.t, what="targets resumed"))
-        ahead = [] if self._stale else [target for target in self._queue if target.t < t]
+            self.events.append(Event(t=now.t, what="targets resumed"))
+        target = Target(t=now.t if t is None else t, contacts=arrays.pop("contacts") > 0.5, **arrays)
+        ahead = [] if self._stale or t is None else [other for other in self._queue if other.t < target.t]
         if not ahead:  # the end of the present path is replaced
-            self._start, self._path = self._last, None
-        stands = arrays.pop("contacts") > 0.5
-        self._queue, self._stale, self._begun = [*ahead, Target(t=t, contacts=stands, **arrays)], False, True
+            self._start, self._path = now, None
+        self._queue, self._stale, self._begun = [*ahead, target], False, t is not None
 
     def __call__(self, state: State) -> Reference:
         """Set the tasks for ``state.t``, and return the reference of the joints.
@@ -163,9 +186,8 @@ class Socket:
             still = np.zeros_like(last.v)
             last = msgspec.structs.replace(last, q=state.q.copy(), v=still, a=still)
         self._last = last
-        _weigh(self._base, 0.0 if damps else 1.0)
-        q, v, a = last.q, last.v - 0.5 * self._h * last.a, last.a  # mean velocity of the period (`Reference.v`)
-        base = self._set_tasks(q, v, a, last.forces)
+        q, v, a = self._set_tasks(last, state, damps=damps)
+        base = pin.XYZQUATToSE3(last.q[:7]) * system.model.frames[self._places[0]].placement
         liftoff = np.full(self._n, np.inf)
         for target in reversed(self._queue):
             liftoff[~target.contacts & last.contacts] = target.t - state.t
@@ -189,6 +211,7 @@ class Socket:
             raise InputError(f"no target after t={end.t:g} s; send targets ahead of the loop")
         still = np.zeros_like(end.v)
         q = pin.integrate(self._system.model, end.q, 0.5 * REST_S * end.v)
+        self._start = end = msgspec.structs.replace(end, K=None, x0=None)  # a planner that is late may be wrong
         self._queue = [msgspec.structs.replace(end, t=max(t, end.t) + REST_S, q=q, v=still, a=still)]
 
     def _at(self, t: float) -> Target:
@@ -206,20 +229,37 @@ class Socket:
             forces = start.forces + share * (forces - start.forces)
         path = self._path
         q = pin.integrate(model, start.q, path(t))
-        return Target(t=t, q=q, v=path(t, 1), a=path(t, 2), contacts=start.contacts, forces=forces)
+        now = Target(t=t, q=q, v=path(t, 1), a=path(t, 2), contacts=start.contacts, forces=forces)
+        return now if start.K is None else msgspec.structs.replace(now, K=start.K, x0=start.x0)
 
-    def _set_tasks(self, q: Array, v: Array, a: Array, forces: Array | None) -> pin.SE3:
-        """Write the base's pose and the feet's forces into the tasks; return the pose."""
+    def _set_tasks(self, last: Target, state: State, *, damps: bool) -> tuple[Array, Array, Array]:
+        """Write the demand into the tasks; return its configuration, velocity and acceleration."""
         model, data, axes = self._system.model, self._system.scratch, pin.LOCAL_WORLD_ALIGNED
+        if last.K is None or damps:
+            # mean velocity of the period (`Reference.v`)
+            q, v, a, forces = last.q, last.v - 0.5 * self._h * last.a, last.a, last.forces
+        else:  # at the measured state the gains of tasks and joints see no error
+            q, v, (a, forces) = state.q, state.v, self._fed_back(last, state)
         pin.forwardKinematics(model, data, q, v, a)
-        place = pin.updateFramePlacement(model, data, self._frame)
-        velocity = pin.getFrameVelocity(model, data, self._frame, axes).vector
-        self._base.set(place, velocity, pin.getFrameClassicalAcceleration(model, data, self._frame, axes).vector)
-        for foot, task in enumerate(self._forces):
+        stands = [damps, *(last.contacts | damps)]  # feet on the ground have no task
+        for task, frame, rests in zip(self._frames, self._places, stands, strict=True):
+            _weigh(task, 0.0 if rests else 1.0)
+            if not rests:
+                place, rows = pin.updateFramePlacement(model, data, frame), slice(0, 6 if task.kind == "pose" else 3)
+                velocity = pin.getFrameVelocity(model, data, frame, axes).vector[rows]
+                task.set(place, velocity, pin.getFrameClassicalAcceleration(model, data, frame, axes).vector[rows])
+        for foot, force in enumerate(self._forces):
             if forces is not None:
-                task.set(forces[foot])
-            _weigh(task, 0.0 if forces is None else 1.0)
-        return place
+                force.set(forces[foot])
+            _weigh(force, 0.0 if forces is None else 1.0)
+        return q, v, a
+
+    def _fed_back(self, last: Target, state: State) -> tuple[Array, Array]:
+        """Return acceleration and forces of the feet under the torques ``τ_ff + K (x ⊖ x0)``."""
+        model, x0 = self._system.model, np.r_[last.q, last.v] if last.x0 is None else last.x0
+        tau = sticking.torques(self._contacts, last.contacts, (last.q, last.v, last.a), last.forces)
+        error = np.r_[pin.difference(model, x0[: model.nq], state.q), state.v - x0[model.nq :]]
+        return sticking.motion(self._contacts, last.contacts, state.q, state.v, tau + last.K @ error)
 
 
 def _weigh(task: Frame | Force, weight: float) -> None:

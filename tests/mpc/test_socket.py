@@ -125,13 +125,12 @@ def test_a_late_or_misshapen_target_is_refused(robot: idc.robots.Robot) -> None:
         socket.set_target(state.q, still, still, np.ones(3), t=2.0)
 
 
+@pytest.mark.slow
 def test_100_hz_targets_move_the_base_as_smoothly_as_1_khz_targets(robot: idc.robots.Robot) -> None:
     rates, errors = {}, {}
     for every in (1, 10):
         socket = idc.mpc.Socket(robot)
-        controller = idc.controllers.make(
-            "id-coulomb-qp", robot, mu=MU, tasks=[*socket.tasks, idc.tasks.Posture(weight=1e-6)]
-        )
+        controller = idc.controllers.make("id-coulomb-qp", robot, mu=MU, tasks=socket.tasks)
         plant = idc.plants.make("coulomb-lcp", robot, mu=MU, rate_hz=1000.0)
         state, taus = plant.reset(robot.standing_state()), []
         socket(state)
@@ -161,3 +160,69 @@ def test_force_targets_reach_the_predicted_forces(robot: idc.robots.Robot) -> No
     normal = command.predicted.force[np.argsort(command.predicted.identity), 2]
     diagonal = normal[0] + normal[3] - normal[1] - normal[2]
     assert diagonal == pytest.approx(20.0, abs=1.0)
+
+
+def feedback_command(robot: idc.robots.Robot, scale: float) -> tuple[idc.Command, Array, float]:
+    """The command of a standing robot under a random K, ``τ_ff + K (x ⊖ x0)``, and the size of the feedback."""
+    socket, state, still = idc.mpc.Socket(robot), robot.standing_state(), np.zeros(18)
+    controller = idc.controllers.make("id-coulomb-qp", robot, mu=MU, tasks=socket.tasks)
+    rng, system, contacts = np.random.default_rng(3), robot.system(), robot.contacts(MU)
+    turn, K = 0.02 * rng.standard_normal(36), scale * rng.standard_normal((12, 36))
+    x0 = np.concatenate((pin.integrate(system.model, state.q, turn[:18]), turn[18:]))
+    # feedback of the error from this reference would add torques of a newton metre
+    q = pin.integrate(system.model, state.q, np.concatenate((np.zeros(6), 0.01 * rng.standard_normal(12))))
+    contacts.system.update(q, still)
+    J = contacts.detect(np.inf).jacobian
+    f = np.linalg.lstsq(J[:, :6].T, contacts.system.bias[:6])[0]
+    socket.set_target(q, still, still, np.ones(4), f.reshape(3, 4).T[:, [1, 2, 0]], K, x0)
+    gravity = pin.rnea(system.model, system.model.createData(), q, still, still)[6:]
+    feedback = K @ np.concatenate((pin.difference(system.model, x0[:19], state.q), -x0[19:]))
+    wanted = gravity - f @ J[:, 6:] + feedback
+    return controller(state, socket(state)), wanted, float(np.abs(feedback).max())
+
+
+def test_feedback_matrix_adds_its_torques_once(robot: idc.robots.Robot) -> None:
+    command, wanted, feedback = feedback_command(robot, 2.0)
+    assert feedback > 0.3
+    np.testing.assert_allclose(command.tau, wanted, atol=1e-3)
+
+
+def test_feedback_matrix_stays_within_limits_and_cones(robot: idc.robots.Robot) -> None:
+    command, wanted, _ = feedback_command(robot, 3e3)
+    limit = robot.system().effort_limit
+    assert (np.abs(wanted) > 2.0 * limit).any()
+    assert (np.abs(command.tau) <= limit + 1e-9).all()
+    assert command.predicted is not None
+    force = command.predicted.force
+    assert (np.hypot(force[:, 0], force[:, 1]) <= MU * force[:, 2] + 1e-6).all()
+
+
+def test_a_target_without_a_time_holds_until_the_next(robot: idc.robots.Robot) -> None:
+    socket, state, still = idc.mpc.Socket(robot), robot.standing_state(), np.zeros(18)
+    q = state.q.copy()
+    q[7] += 0.1
+    socket.set_target(q, still, still, np.ones(4), t=0.5)
+    socket.set_target(q, still, still, np.ones(4))
+    held = [socket(idc.State(t=t, q=state.q, v=still)).q for t in (0.001, 5.0)]
+    assert not socket.events
+    assert all(np.array_equal(joints, robot.system().joint_positions(q)) for joints in held)
+    socket.set_target(state.q, still, still, np.ones(4), t=5.02)
+    half = socket(idc.State(t=5.01, q=state.q, v=still)).q - robot.system().joint_positions(state.q)
+    assert half[0] == pytest.approx(0.05)
+
+
+def test_a_foot_in_the_air_is_a_task_and_a_standing_foot_is_not(robot: idc.robots.Robot) -> None:
+    socket, state, still = idc.mpc.Socket(robot), robot.standing_state(), np.zeros(18)
+    controller = idc.controllers.make("id-coulomb-qp", robot, mu=MU, tasks=socket.tasks)
+    q = state.q.copy()
+    q[8] += 0.2  # the thigh of LF
+    socket.set_target(q, still, still, [False, True, True, True])
+    controller(state, socket(state))
+    feet = [task for task in socket.tasks if isinstance(task, idc.tasks.Frame)][1:]
+    assert [task.weight.max() for task in feet] == [1.0, 0.0, 0.0, 0.0]
+    moved = [robot.system() for _ in range(2)]
+    for system, at in zip(moved, (q, state.q), strict=True):
+        system.update(at, still)
+    frame = moved[0].frame(feet[0].frame)
+    way = moved[0].data.oMf[frame].translation - moved[1].data.oMf[frame].translation
+    np.testing.assert_allclose(feet[0].error, way, atol=1e-12)
