@@ -143,8 +143,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="chatter",
-    summary="a base sways over four feet under noisy demands: which controllers' torques jump (Zapolsky & Drumwright "
-    "2017, Figs. 6, 15)",
+    summary="which torques jump under noisy demands (Zapolsky & Drumwright 2017, Figs. 6, 15)",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config(duration_s=0.003, trot_mu=())],

@@ -156,7 +156,7 @@ def run(config: EnduranceConfig, progress: Progress) -> Results:
 
 experiment = Case(
     name="endurance",
-    summary="millions of steps of walks under random commands, pushes and friction: failures, growth of memory",
+    summary="millions of steps under random commands, pushes and friction",
     presets={
         "default": EnduranceConfig(),
         "quick": EnduranceConfig(steps=20_000),

@@ -141,8 +141,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="enumeration",
-    summary="the provably closest contact solution, against brute force over bases (Zapolsky & Drumwright 2017, "
-    "Algorithm 3): time and nodes",
+    summary="the provably closest contact solution (Zapolsky & Drumwright 2017, Algorithm 3)",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config(cases=2, trot_s=0.1)],

@@ -94,7 +94,7 @@ def run(config: GraspConfig, progress: Progress) -> Results:
 
 experiment = Case(
     name="grasp",
-    summary="an arm swings a box between its fingertips; the box is free, hand and box are one system",
+    summary="an arm swings a box between its fingertips",
     presets=PRESETS,
     simulate=run,
     rehearsals=lambda: [GraspConfig(controller=name, mu=1.0, duration_s=0.005) for name in controllers.available()],

@@ -134,8 +134,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="lcp-suite",
-    summary="Table 1 of Trinkle et al. 1997: contact problems of sizes 2 to 170 by three methods, and proofs where "
-    "there is no solution",
+    summary="contact problems of sizes 2 to 170 by three methods (Trinkle et al. 1997)",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config(sizes=(2, 16))],

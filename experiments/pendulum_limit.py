@@ -70,8 +70,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="pendulum-limit",
-    summary="a pendulum falls onto a joint limit of 1e12 N m/rad: it stops at coarse steps, rebounds at fine steps "
-    "(Drumwright 2019)",
+    summary="a pendulum falls onto a joint limit of 1e12 N m/rad (Drumwright 2019)",
     presets={"default": Config(), "quick": Config(steps_s=(1e-5, 1e-6, 1e-7))},
     simulate=run,
     rehearsals=lambda: [Config(steps_s=(1e-4,))],

@@ -51,7 +51,7 @@ ROUGH = {
 
 experiment = WalkExperiment(
     name="rough",
-    summary="a quadruped trots straight over bumps; the friction changes at every step",
+    summary="a quadruped trots over bumps; the friction changes at every step",
     presets=ROUGH,
 )
 

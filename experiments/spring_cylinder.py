@@ -161,7 +161,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="spring-cylinder",
-    summary="a cylinder on a spring rolls: energy bands and orders of accuracy of the θ-method with SAP",
+    summary="a cylinder on a spring: energy and accuracy of the θ-method with SAP",
     presets={"default": Config(), "short": Config(long_s=0.0), "one": Config(contacts=1)},
     simulate=run,
     rehearsals=lambda: [Config(duration_s=0.1, long_s=0.0, refinements=2)],

@@ -451,7 +451,7 @@ def _of(rows: list[dict[str, Any]], package: str, situation: str, key: str) -> f
 
 experiment = Case(
     name="standing",
-    summary="a standing quadruped: the answers of idcontrol, TSID, Pinocchio and MuJoCo, checked against Coulomb's law",
+    summary="a standing quadruped under idcontrol, TSID, Pinocchio and MuJoCo",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config()],

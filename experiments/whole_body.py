@@ -302,39 +302,39 @@ def _exchanged(config: Any, old: Any, new: Any) -> Any:
 
 sway = Case(
     name="sway",
-    summary="a humanoid or a quadruped sways over its feet, by whole-body tasks",
+    summary="a humanoid or a quadruped sways over its feet",
     presets={"default": SWAY},
     simulate=run,
     rehearsals=_rehearsals(SWAY),
 )
 squat = Case(
     name="squat",
-    summary="a humanoid or a quadruped squats, by whole-body tasks",
+    summary="a humanoid or a quadruped squats",
     presets={"default": SQUAT},
     simulate=run,
 )
 lift = Case(
     name="lift",
-    summary="a humanoid or a quadruped shifts its weight and lifts a foot, by whole-body tasks",
+    summary="a humanoid or a quadruped lifts a foot",
     presets={"default": LIFT},
     simulate=run,
     rehearsals=_rehearsals(LIFT),
 )
 walk = Case(
     name="walk",
-    summary="a humanoid walks on its soles, or a quadruped trots, by whole-body tasks",
+    summary="a humanoid walks, or a quadruped trots, by whole-body tasks",
     presets={"default": WALK, "trot": TROT},
     simulate=lambda config, progress: run(by_feet(config), progress),
 )
 push = Case(
     name="push",
-    summary="a humanoid or a quadruped is pushed and keeps its balance, by steps if need be, by whole-body tasks",
+    summary="a pushed humanoid or quadruped keeps its balance, by steps if need be",
     presets={"default": PUSH},
     simulate=run,
 )
 reach = Case(
     name="reach",
-    summary="a humanoid moves a hand through points while it stands, by whole-body tasks",
+    summary="a standing humanoid moves a hand through points",
     presets={"default": REACH},
     simulate=run,
 )
