@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from idcontrol.loop.launch import Viewer
 
 LOOPS = "idcontrol.loops"
-CONNECTION = ("transport", "pacing", "bind", "peer", "arm")
+CONNECTION = ("transport", "pacing", "bind", "peer", "arm", "planner", "estimator")
 """Options that set the loop; the others set its experiment."""
 
 
 @click.command("loop", short_help="Run a controller at a fixed rate on the wall clock.")
 @options.with_options(options.ROBOT, options.CONTROLLER, options.PLANT, options.MU, options.RATE, options.DURATION)
 @click.option("--experiment", default="trot", metavar="E", help="Experiment that the loop runs.")
+@click.option("--planner", metavar="P", help="Your planner: file.py:Class, instead of the experiment's.")
+@click.option("--estimator", metavar="E", help="Your estimator of the state: file.py:Class.")
 @click.option("--transport", metavar="T", help="Connection to the machine: shared (memory), udp or inprocess.")
 @click.option("--pacing", metavar="P", help="real; with inprocess also simulated (at most real time) or fast.")
 @click.option("--bind", metavar="HOST:PORT", help="Address to listen on for UDP; by default a port of loopback.")

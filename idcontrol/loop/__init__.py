@@ -33,6 +33,7 @@ A tick of the loop, and its modules
   simulated time, as fast as possible or slowed down to the wall clock. A controller does not see the difference: the
   nominal period is its `Setup.h`, the measured period is the difference of two `State.t`.
 - `session` - the planner, controller and plant of an experiment; `jobs`, `plant_process`, `record` - the processes.
+- `own` - planners and estimators of users, for ``--planner`` and ``--estimator``.
 - `rehearsal` - a tick in advance, for warm caches. `realtime` - privileges of the operating system.
 - `launch` - the command ``idcontrol loop``, which assembles these parts.
 

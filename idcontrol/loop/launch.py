@@ -27,7 +27,7 @@ from idcontrol.config.configuration import Duration, Rate
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DISK_FULL, Diverged, IdControlError, InputError
 from idcontrol.kernels.linked import compile_linked
-from idcontrol.loop import machine, real, realtime, record
+from idcontrol.loop import machine, own, real, realtime, record
 from idcontrol.loop.clock import AWAKE_NS, NS, Clock, Cycle, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
@@ -36,7 +36,7 @@ from idcontrol.loop.real import ControlLoop
 from idcontrol.loop.rehearsal import Rehearsal
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Fault, Mode, Policy, patience
-from idcontrol.loop.session import Parts, Sense, begins, resolve, wire_format
+from idcontrol.loop.session import Parts, Planner, Sense, begins, resolve, wire_format
 from idcontrol.loop.simulated import ticks
 from idcontrol.loop.stop import Stop
 from idcontrol.loop.telemetry import channels
@@ -80,6 +80,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             terminal, and ``recover`` after braking. A plant that the loop starts is always armed automatically.
         policy: Faults that the loop tolerates, and for how long.
         sensing: How the loop senses the machine's state.
+        planner: Place of your planner, ``file.py:Class`` (`idcontrol.loop.own`); null takes the experiment's planner.
+        estimator: Place of your estimator, called on the readings that `sensing` leaves; null for none.
     """
 
     transport: Literal["shared", "udp", "inprocess"] = "shared"
@@ -93,6 +95,13 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     arm: bool = False
     policy: Policy = Policy()
     sensing: sensing.Sensing = sensing.Sensing()
+    planner: str | None = None
+    estimator: str | None = None
+
+    @property
+    def estimates(self) -> bool:
+        """True if the state of planner and controller is an estimate of the base."""
+        return self.sensing.base == "estimated" or self.estimator is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +196,13 @@ class _Work:
 
     def _parts(self) -> Parts:
         """Make the parts of a loop."""
-        session = self.session
+        session, setup, place = self.session, self.session.setup(), self.settings.planner
+        planner: Planner = session.planner() if place is None else own.planner(place, setup, session.notes)
+        if isinstance(planner, own.SocketPlanner) and planner.tasks:
+            setup = replace(setup, tasks=planner.tasks)
         return Parts(
-            planner=session.planner(),
-            controller=controllers.build(self.name, session.setup()),
+            planner=planner,
+            controller=controllers.build(self.name, setup),
             system=session.system,
             wire=self.wire,
             limits=session.limits,
@@ -205,7 +217,9 @@ class _Work:
         """Return a function that makes a `Sense`; None if the loop uses the received states unchanged."""
 
         def make() -> Sense | None:
-            return sensing.sense(self.settings.sensing, self._feet, self.session.start)
+            place, start = self.settings.estimator, self.session.start
+            last = None if place is None else own.estimator(place, self.session.setup(), start)
+            return sensing.sense(self.settings.sensing, self._feet, start, last=last)
 
         return None if make() is None else cast("Callable[[], Sense]", make)
 
@@ -240,7 +254,7 @@ class _Work:
         clock = VirtualClock(pace=1.0 if self.settings.pacing == "simulated" else None)
         scribe = record.Scribe(
             self.session, self.out, self.config | {"loop": msgspec.to_builtins(self.settings)}, self.period / NS,
-            machine_too=True, estimated=self.settings.sensing.base == "estimated",
+            machine_too=True, estimated=self.settings.estimates,
         )  # fmt: skip
         loop_rows, machine_rows = record.Batch(scribe.loop_rows), record.Batch(scribe.machine_rows)
         here, there = inprocess.pair()
@@ -338,6 +352,11 @@ class _Work:
         return ":" in self.name
 
     @property
+    def _rehearses(self) -> bool:
+        """True if a second instance of all parts runs between the ticks; users' parts may not support it."""
+        return not (self._foreign or self.settings.planner or self.settings.estimator)
+
+    @property
     def attended(self) -> bool:
         """True if an operator arms and recovers the loop."""
         return self.settings.peer is not None and not self.settings.arm
@@ -356,7 +375,7 @@ class _Work:
             children.append(plant)
         clock = WallClock(awake=AWAKE_NS)
         began, loop = clock.now(), self._loop(link, clock, numbers, interrupt=stop.heeded, attended=attended)
-        self._prepare(loop, clock, rehearse=plant is not None and not self._foreign)
+        self._prepare(loop, clock, rehearse=plant is not None and self._rehearses)
         try:
             self._meet(loop, plant, recorder)
             with realtime.undisturbed() as granted:
@@ -478,7 +497,7 @@ class _Work:
                 if names_number(order.joints) == newest.values[-2]:
                     line += f"; it has the order {name}: --set loop.joints={name}"
             raise InputError(line)
-        if self.wire.floating and self.settings.sensing.base == "plant" and not newest.values[1:4].any():
+        if self.wire.floating and not self.settings.estimates and not newest.values[1:4].any():
             raise InputError(
                 f"the machine at {self.settings.peer} does not report its base position: "
                 "--set loop.sensing.base=estimated, and --set loop.sensing.forces=estimated where its feet feel nothing"

@@ -285,7 +285,7 @@ class Scribe:
 
     def _estimate(self, arrays: Mapping[str, Array]) -> dict[str, float | None]:
         """Return the errors of the estimated base, if the machine is a plant with a known true base."""
-        if self._machine is None or not self._estimated:
+        if self._machine is None or not (self._estimated and self._session.system.floats):
             return {}
         truth = self._machine.arrays()
         row = np.minimum(np.searchsorted(truth["t"], arrays["t_machine"]), len(truth["t"]) - 1)
@@ -489,7 +489,7 @@ def _record(job: RecordJob) -> None:
     scribe = Scribe(
         session, Path(job.out), job.config | {"loop": job.settings}, job.period / NS,
         machine_too=job.machine_ring is not None,
-        estimated=job.settings["sensing"]["base"] == "estimated",
+        estimated=job.settings["sensing"]["base"] == "estimated" or job.settings.get("estimator") is not None,
         attended=job.attended,
         report=lines if job.reports or job.attended else lambda line: None,
     )  # fmt: skip

@@ -148,7 +148,9 @@ class WalkSession:
         return {"experiment": self._experiment, **msgspec.to_builtins(facts)}
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
-        """Return the metrics that every walk has."""
+        """Return the metrics that every walk has; a user's planner notes no command to follow."""
+        if np.isnan(arrays["granted"]).all():
+            arrays = {name: values for name, values in arrays.items() if name not in ("commanded", "granted")}
         return locomotion(arrays, self._layout, self._scene.config.duration_s) | self._scene.friction()
 
     @cached_property

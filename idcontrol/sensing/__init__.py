@@ -62,7 +62,9 @@ def chain(stages: Sequence[Stage]) -> Callable[[Sensed], State]:
     return through
 
 
-def sense(settings: Sensing, feet: Feet, start: State, seeds: Sequence[int] = ()) -> Callable[[Sensed], State] | None:
+def sense(
+    settings: Sensing, feet: Feet, start: State, seeds: Sequence[int] = (), last: Stage | None = None
+) -> Callable[[Sensed], State] | None:
     """Return a function that estimates a robot's state from its sensor values; None if the state itself is sensed.
 
     Args:
@@ -70,6 +72,7 @@ def sense(settings: Sensing, feet: Feet, start: State, seeds: Sequence[int] = ()
         feet: Creates foot spheres with their own system.
         start: Initial state of the robot, for the estimator.
         seeds: Further seeds of bias and noise, in addition to `Sensing.seed`.
+        last: The last stage, such as a user's estimator; None for none.
     """
     stages: list[Stage] = []
     rng = np.random.default_rng([settings.seed, *seeds])
@@ -83,6 +86,8 @@ def sense(settings: Sensing, feet: Feet, start: State, seeds: Sequence[int] = ()
         stages.append(BaseEstimator(feet(), start, by_torque=settings.forces == "estimated"))
     elif settings.forces == "estimated":
         stages.append(LegForces(feet()))
+    if last is not None:
+        stages.append(last)
     return chain(stages) if stages else None
 
 
