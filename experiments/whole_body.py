@@ -199,18 +199,19 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
     since = arrays["t"][1:] - (np.inf if config.push.at_s is None else config.push.at_s)
     jump = float(jumps[(since < 0.0) | (since > ABSORBS_S)].max(initial=0.0))
     hand = float(np.linalg.norm(arrays["hand_err"], axis=1).max())
+    follows = f"limit {1e3 * FOLLOWED_M:g} mm"
     out = [
         Finding("fell_at_s", None if ended else float(arrays["t"][-1]), holds=ended),
         Finding("com_err_rms_m", float(np.sqrt(np.mean(error**2)))),
         Finding("com_err_max_m", float(error.max()), holds=None if pushed else bool(error.max() < FOLLOWED_M)),
-        Finding("com_err_end_m", float(error[-1]), holds=bool(error[-1] < FOLLOWED_M)),
+        Finding("com_err_end_m", float(error[-1]), holds=bool(error[-1] < FOLLOWED_M), note=follows),
         Finding("trunk_err_max_rad", float(arrays["trunk_err"].max())),
-        *([] if body.hand is None else [Finding("hand_err_max_m", hand, holds=hand < FOLLOWED_M)]),
+        *([] if body.hand is None else [Finding("hand_err_max_m", hand, holds=hand < FOLLOWED_M, note=follows)]),
         *(Finding(key, value) for key, value in metrics.sole_wrenches(arrays).items()),
         Finding("slip_mean_m_s", float(arrays["slip"][stands].mean())),
-        Finding("slipped_m", slipped, holds=slipped < SLIPPED_M),
+        Finding("slipped_m", slipped, holds=slipped < SLIPPED_M, note=f"limit {1e3 * SLIPPED_M:g} mm"),
         Finding("torque_share_max", float(share.max())),
-        Finding("torque_jump_share_max", jump, holds=jump < JUMP_SHARE),
+        Finding("torque_jump_share_max", jump, holds=jump < JUMP_SHARE, note=f"limit {JUMP_SHARE}"),
         *(
             Finding(f"demand_{name}_share", float(np.mean(arrays["demand"] == number)))
             for number, name in enumerate(DEMANDS)

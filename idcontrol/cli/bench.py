@@ -98,7 +98,7 @@ def _show_bars(result: Mapping[str, Any]) -> None:
     from idcontrol.record.quantities import label
 
     section = "memory" if "memory" in result else "compiling"
-    table = Grid("", "found", "bar", " ", words=("", " "), title=f"{section}; {_where(result['machine'])}")
+    table = Grid("", "value", "limit", " ", words=("", " "), title=f"{section}; {_where(result['machine'])}")
     for key, entry in result[section].items():
         table.add(label(key), _number(entry["value"]), _number(entry["bar"]), mark(entry["met"]))
     show(table)
@@ -112,7 +112,7 @@ def _show(result: Mapping[str, Any]) -> None:
     """Print the rows of any other section, and the differences between answers."""
     headings = ("section", "what", "contacts", "p50 [µs]", "p99", "p99.9", "floors", "peer", "its p50 [µs]", "ratio")
     title = f"floor {result['floor_us']:.1f} µs; {_where(result['machine'])}"
-    table = Grid(*headings, "same answer", "bar", " ", "goal", "", words=WORDS, spare=SPARE, title=title)
+    table = Grid(*headings, "same answer", "limit", " ", "goal", "", words=WORDS, spare=SPARE, title=title)
     for row in result["rows"]:
         table.add(
             row["section"],
@@ -130,6 +130,7 @@ def _show(result: Mapping[str, Any]) -> None:
             mark(row["goal_met"]),
         )
     show(table)
+    show("floors, ratio: median over the floor, over the peer's median; limit, goal: largest value", style="dim")
     differing = [row for row in result["rows"] if row["agrees"] is False]
     if differing:
         differences = ("answers that differ", "peer", "difference")

@@ -39,17 +39,19 @@ def _print_report(robot: str, report: Any) -> None:
 
     from idcontrol.record.quantities import label, words
 
-    facts, tables = Grid("", " ", words=("", " "), header=False), []
+    facts, tables, paths = Grid("", " ", words=("", " "), header=False), [], []
     for key, value in report.summary.items():
         if isinstance(value, list | tuple) and value and all(isinstance(row, Mapping) for row in value):
             texts = [label(head) for head, item in value[0].items() if not is_number(item) and item is not None]
             tables.append(Grid(*map(label, value[0]), words=texts, title=key))
             for row in value:
                 tables[-1].add(*map(cell, row.values()))
+        elif isinstance(value, str) and "/" in value:  # outside the table, which would break a path into lines
+            paths.append(f"{words(key)[0]}: {value}")
         else:
             name, unit = words(key)
             facts.add(Text(name, style="cyan"), f"{cell(value)} {unit}".rstrip())
-    show(*([facts] if facts.rows else []), *tables)
+    show(*paths, *([facts] if facts.rows else []), *tables)
     show(*(f"warning: {line}" for line in report.warnings), style="yellow")
     if len(report.problems) > 1:
         show(*(f"problem: {line}" for line in report.problems), style="red")

@@ -37,7 +37,7 @@ def command(full: bool, as_json: bool) -> int:
 def _show(findings: list[Diagnosis]) -> None:
     from rich.text import Text
 
-    headings, topic = ("topic", "name", "found"), ""
+    headings, topic = ("topic", "name", "value"), ""
     table = Grid(*headings, words=headings, header=False)
     for finding in findings:
         name = Text(finding.name, style=_STYLE[finding.verdict])

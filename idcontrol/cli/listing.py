@@ -69,7 +69,8 @@ def _list_settings(experiment: str, as_json: bool) -> None:
         print_json({"settings": {one.key: one._asdict() for one in items}})
         return
     headings = ("setting", "default", "allowed", "meaning")
-    grid = Grid(*headings, words=headings, title=f"settings of {experiment}")
+    grid = Grid(*headings, words=headings, spare=("allowed",), title=f"settings of {experiment}")
     for one in items:
-        grid.add(one.key, f"{one.default} {one.unit}".rstrip(), one.allowed, one.meaning)
+        unit = "" if one.default == "null" else one.unit
+        grid.add(one.key, f"{one.default} {unit}".rstrip(), one.allowed, one.meaning)
     show(grid)

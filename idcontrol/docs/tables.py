@@ -11,6 +11,7 @@ from reference import commands, markdown, settings
 from sphinx.util.docutils import SphinxDirective
 
 from idcontrol.loop.safety import MEANINGS, NAMES, Policy, Rule
+from idcontrol.record.quantities import QUANTITIES
 
 if TYPE_CHECKING:
     from docutils import nodes
@@ -26,6 +27,12 @@ def policy() -> str:
         rule: Rule = getattr(Policy(), name)
         rows.append([f"`{name}`", MEANINGS[fault], str(rule.tolerate), rule.then])
     return markdown(["fault", "meaning", "ticks in a row survived", "then"], rows)
+
+
+def quantities() -> str:
+    """Return the quantities shown for a run (`idcontrol.record.quantities`) that do not belong to a loop."""
+    rows = [[quantity.label, f"`{quantity.key}`"] for quantity in QUANTITIES if quantity.topic != "Loop"]
+    return markdown(["label", "key"], rows)
 
 
 def trust() -> str:
@@ -112,7 +119,7 @@ def differing() -> str:
             if one["source"] == source and not one["verdict"].startswith("agrees")
         ]
         if rows:
-            parts += [f"### {source}", markdown(["", "printed", "found", "differs"], rows)]
+            parts += [f"### {source}", markdown(["", "printed", "here", "differs"], rows)]
     return "\n\n".join(parts)
 
 
@@ -144,6 +151,7 @@ def _linked(verdict: str) -> str:
 
 TABLES = {
     "policy": policy,
+    "quantities": quantities,
     "trust": trust,
     "bench": bench,
     "machine": machine,

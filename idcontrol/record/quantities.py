@@ -56,6 +56,11 @@ UNITS = {
     "j": "J", "mb": "MB", "kg_m2": "kg m²",
 }  # fmt: skip
 """Units by the ending of a key."""
+SPELLED = {
+    "com": "centre of mass", "err": "error", "rel": "relative", "rms": "root mean square", "max": ", largest",
+    "end": ", at the end",
+}  # fmt: skip
+"""Words of a label for abbreviations in a key."""
 
 
 def words(key: str, unit: str | None = None) -> tuple[str, str]:
@@ -68,6 +73,7 @@ def words(key: str, unit: str | None = None) -> tuple[str, str]:
     ending = max((ending for ending in UNITS if key.endswith(f"_{ending}")), key=len, default=None)
     label = (key if ending is None else key.removesuffix(f"_{ending}")).replace("_", " ")
     label = re.sub(r"\.(?!\d)", ", ", label)  # split at dots between names, not at decimal points
+    label = " ".join(SPELLED.get(word, word) for word in label.split(" ")).replace(" ,", ",")
     return label, UNITS.get(ending or "", "") if unit is None else unit
 
 

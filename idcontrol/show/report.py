@@ -19,7 +19,7 @@ from idcontrol.record import figures, metrics
 from idcontrol.record.drawing import Picture, recorded
 from idcontrol.record.files import checked
 from idcontrol.record.plots import Plots, code, data
-from idcontrol.record.quantities import QUANTITIES, Quantity
+from idcontrol.record.quantities import QUANTITIES, Quantity, words
 from idcontrol.record.recording import Run, load
 
 EVENTS = 200
@@ -131,10 +131,12 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
 
 
 def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the results of a test case that `keys` name, and the paper's values (`idcontrol.experiments.findings`).
+    """Return the results that `keys` name, and the paper's values (`idcontrol.experiments.findings`).
+
+    `table` shows the quantities among them, so only quantities that the paper has too are repeated.
 
     Returns:
-        Rows with `key`, `value`, `unit`, `paper`, `verdict` and `note` as text, and `holds`: True if the check of the
+        Rows with `label`, `value`, `unit`, `paper`, `verdict` and `note` as text, and `holds`: True if the check of the
         result holds, None without a check.
     """
     paper, checks, verdicts, units, notes = (
@@ -142,15 +144,15 @@ def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, A
     )
     return [
         {
-            "key": key,
+            **dict(zip(("label", "unit"), words(key, units.get(key)), strict=True)),
             "value": number(values.get(key)),
-            "unit": units.get(key, ""),
             "paper": number(paper[key]) if key in paper else "",
             "holds": checks.get(key),
             "verdict": verdicts.get(key, ""),
             "note": notes.get(key, ""),
         }
         for key in keys
+        if key in paper or not any(key == quantity.key for quantity in QUANTITIES)
     ]
 
 

@@ -133,6 +133,15 @@ def test_the_page_shows_each_number_its_note_and_the_figures(tmp_path):
         assert words in page
 
 
+def test_a_page_without_printed_numbers_has_no_column_for_them_and_repeats_no_quantity(tmp_path):
+    saved = _save(tmp_path, [Finding("com_err_max_m", 0.25, holds=True), Finding("distance_m", 3.0)])
+    assert saved["checks"] == {"com_err_max_m": True}
+    page = report(tmp_path).read_text()
+    assert '<td>centre of mass error, largest</td><td class="value">0.25</td><td class="unit">m</td>' in page
+    assert '<th class="value">paper</th>' not in page
+    assert page.count("<td>distance") == 1
+
+
 def test_the_command_prints_both_numbers(tmp_path, capsys):
     show_metrics({**_save(tmp_path), "out": str(tmp_path)})
     out = capsys.readouterr().out

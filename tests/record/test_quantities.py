@@ -11,5 +11,6 @@ def test_every_key_has_a_label_with_its_unit():
     assert quantities.label("controller") == "controller"
     assert quantities.label("error_h_0.1_m") == "error h 0.1 [m]"
     assert quantities.label("solver.by.sticks") == "solver, by, sticks"
+    assert quantities.label("com_err_max_m") == "centre of mass error, largest [m]"
     assert quantities.words("peak", "N") == ("peak", "N")
     assert quantities.text("anything", None) == "–"
