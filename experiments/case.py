@@ -35,6 +35,7 @@ class Case:
         simulate: Runs a configuration; raises `InputError` for an unusable configuration.
         rehearsals: Returns configurations of short runs that together compile and cache every kernel; an empty sequence
             if the case needs data files.
+        adapt: Returns the configuration that runs, and that the record holds, from the user's.
     """
 
     name: str
@@ -42,10 +43,11 @@ class Case:
     presets: Mapping[str, msgspec.Struct]
     simulate: Callable[[Any, Progress], Results]
     rehearsals: Callable[[], Sequence[msgspec.Struct]] = tuple
+    adapt: Callable[[Any], Any] = lambda config: config
 
     def run(self, config: Any, out: Path, progress: Progress) -> dict[str, Any]:
         """Run `config`, record it in the empty folder `out`, and return its metrics."""
-        began = time.perf_counter()
+        began, config = time.perf_counter(), self.adapt(config)
         return save(out, self.name, config, self.simulate(config, progress), began=began)
 
 

@@ -236,11 +236,12 @@ def _moved(steps: Array, stands: Booleans) -> float:
 
 
 def _landings(walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
-    """Count the touchdowns, and measure the errors of the footholds and the heights of the swings."""
+    """Count touchdowns and new plans; measure the errors of the footholds and the heights of the swings."""
     landings, swings = walk.landings, arrays["stance"] < 0.5
     way = arrays["feet"][-1].mean(axis=0) - arrays["feet"][0].mean(axis=0)
     return [
         Finding("touchdowns", len(landings), holds=len(landings) == sum(len(step.feet) for step in walk.steps)),
+        Finding("replans", walk.caught),
         Finding("distance_m", float(np.hypot(*way[:2]))),
         Finding("landing_late_max_s", max((abs(one.late_s) for one in landings), default=None)),
         Finding("landing_off_max_m", max((one.off_m for one in landings), default=None)),
@@ -325,7 +326,8 @@ walk = Case(
     name="walk",
     summary="a humanoid walks, or a quadruped trots, by whole-body tasks",
     presets={"default": WALK, "trot": TROT},
-    simulate=lambda config, progress: run(by_feet(config), progress),
+    simulate=run,
+    adapt=by_feet,
 )
 push = Case(
     name="push",

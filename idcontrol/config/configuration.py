@@ -37,6 +37,9 @@ Seed = Annotated[int, msgspec.Meta(ge=0)]
 _UNIT = re.compile(r"(_(1|s2?|us|hz|m[23]?|rad|deg|kg|nm?|pa))+$")
 """Matches the unit at the end of a key, e.g. ``_nm_s_rad`` in ``gains.kd_nm_s_rad``."""
 
+_NUMBERS = re.compile(r"[-+\d.eE_,\s\[\]]+")
+"""Matches numbers and lists of numbers."""
+
 _WORDS = {
     "float": "a number",
     "int": "a whole number",
@@ -162,9 +165,12 @@ def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Return the meaning of a text as TOML, else as JSON, else the text."""
+    """Return the meaning of a text as TOML, else as JSON, else the text; ``.6`` and ``5.`` are numbers, too."""
+    whole = text
+    if _NUMBERS.fullmatch(text):  # TOML and JSON need a digit on both sides of the point
+        whole = re.sub(r"(?<![\d_])\.(?=\d)", "0.", re.sub(r"(?<=\d)\.(?!\d)", ".0", text))
     try:
-        parsed = tomllib.loads(f"value = {text}", parse_float=number)
+        parsed = tomllib.loads(f"value = {whole}", parse_float=number)
         # A text with line breaks could contain further keys, and no configuration holds a date.
         if set(parsed) == {"value"} and not isinstance(parsed["value"], datetime.date | datetime.time):
             return parsed["value"]

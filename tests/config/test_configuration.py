@@ -36,6 +36,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ("mu=-inf", "mu", -math.inf),
         ("mu=Infinity", "mu", math.inf),  # JSON
         ("seed=3", "seed", 3),
+        ("mu=.6", "mu", 0.6),
+        ("turn=-.6e-1", "turn", -0.06),
+        ("mu=1_0.", "mu", 10.0),
+        ("push=[.2, -5., 1.e3,3]", "push", [0.2, -5.0, 1000.0, 3]),
+        ("name=1.2.3.", "name", "1.2.3."),
         ("friction.edges=[1, 2.5]", "friction.edges", [1, 2.5]),
         ('friction={"cap": 1.0}', "friction", {"cap": 1.0}),  # JSON
         ("friction={cap = 1.0}", "friction", {"cap": 1.0}),  # TOML
@@ -58,6 +63,7 @@ def test_values_are_read_as_toml_or_json_or_text(text, key, value):
     [
         ("1e999", "1e999 is too large"),
         ("-1e999", "-1e999 is too large"),
+        (".1e999", "0.1e999 is too large"),
         ('{"cap": 1e999}', "1e999 is too large"),
         ("{cap = 1e999}", "1e999 is too large"),
         ("1" * 5000, "5000 digits"),

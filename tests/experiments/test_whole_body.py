@@ -133,6 +133,14 @@ def test_machine_on_four_feet_trots_unless_its_settings_say_otherwise():
     assert by_feet(WALK) == WALK
 
 
+def test_record_of_a_walk_on_four_feet_has_the_settings_of_its_trot(tmp_path):
+    config = msgspec.structs.replace(WALK, robot="go1", duration_s=0.05)
+    metrics = whole_body.walk.run(config, tmp_path / "run", lambda share: None)
+    ran = load(tmp_path / "run").config
+    assert (ran["walk"]["count"], ran["walk"]["length_m"], ran["foot_kp_1_s2"]) == (20, 0.09, 600.0)
+    assert metrics["replans"] == 0
+
+
 def verdicts(record, **changes):
     arrays = {name: values.copy() for name, values in record.arrays.items()}
     for name, change in changes.items():
@@ -248,6 +256,7 @@ def test_humanoid_survives_a_push_of_40_n_s_by_stepping(tmp_path, angle):
     assert metrics["completed"]
     assert metrics["com_err_end_m"] < 0.02
     assert metrics["torque_jump_share_max"] < 0.25
+    assert metrics["replans"] > 0
 
 
 @pytest.mark.slow
