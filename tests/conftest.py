@@ -20,12 +20,12 @@ if numba.config.DISABLE_JIT:
     np.seterr(all="ignore")
 
 # checks before every change must be repeatable; for other examples: --hypothesis-profile=default
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)  # one may compile a kernel
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)  # may compile
 hypothesis.settings.load_profile("repeatable")
 
 
 WALKING = {
-    "adapters", "bench", "controllers", "experiments", "fuzz", "loop", "peers", "planners", "plants", "problems",
+    "adapters", "bench", "controllers", "experiments", "fuzz", "loop", "mpc", "peers", "planners", "plants", "problems",
     "scenes", "sensing", "tasks",
 }  # fmt: skip
 """Folders whose tests share the kernels of a walk: controllers, planners, plants."""

@@ -403,7 +403,7 @@ def test_help_and_list_import_nothing_heavy():
 @pytest.mark.parametrize("into", one_fast(((), ("--into", "some kernels")), ()))
 def test_warmup_rehearses_in_processes_of_its_own(tmp_path, into):
     done = subprocess.run(
-        [sys.executable, "-m", "idcontrol", "warmup", "pendulum", "spring-cylinder", *into],
+        [sys.executable, "-m", "idcontrol", "warmup", "pendulum", *into],
         capture_output=True,
         text=True,
         timeout=GUARD_S,

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parameters import one_fast
+
 ROOT = Path(__file__).parents[1]
 ROOMS = ("experiments", "planners", "robots")
 TREES = ("with links", "links as text", "without links")
@@ -66,11 +68,12 @@ def expected(folder):
                 yield f"{name}/{inside.as_posix()}"
 
 
-@pytest.mark.parametrize("tree", TREES, indirect=True)
+@pytest.mark.parametrize("tree", one_fast(TREES, "links as text"), indirect=True)
 def test_a_wheel_holds_all_rooms_whatever_became_of_the_links(tree, sources, tmp_path):
     assert set(expected(sources)) - contents(build("wheel", tree, tmp_path)) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tree", ["links as text"], indirect=True)
 def test_an_editable_install_finds_all_rooms_without_links(tree, tmp_path):
     site = tmp_path / "site"
@@ -87,6 +90,7 @@ def test_an_editable_install_finds_all_rooms_without_links(tree, tmp_path):
     assert done.stdout.splitlines() == [f"{tree}/robots/library.py", f"{tree}/experiments/trot.py", "True"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tree", ["with links"], indirect=True)
 def test_a_source_distribution_has_the_tests_and_builds_the_same_wheel(tree, tmp_path):
     (tmp_path / "unpacked").mkdir()

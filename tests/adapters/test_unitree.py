@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.adapters.unitree import (
@@ -64,6 +64,7 @@ def test_the_structures_have_the_sizes_that_the_sdk_packs():
     assert LOW_STATE.itemsize == 1180
 
 
+@settings(max_examples=20)
 @given(st.sampled_from([LOW_CMD, LOW_STATE]), st.integers(0, 2**32 - 1))
 def test_the_checksum_is_that_of_the_words_as_numbers(layout, seed):
     message = drawn(layout, seed)

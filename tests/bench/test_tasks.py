@@ -8,6 +8,7 @@ import pytest
 from idcontrol.bench import tasks
 from idcontrol.bench.measurement import Effort
 from idcontrol.errors import InputError
+from tests.parameters import one_fast
 
 FEW = Effort(samples=50, budget_s=0.05)
 TSID = os.environ.get("TSID_PYTHON")
@@ -23,7 +24,7 @@ def test_cases_are_followed_without_a_program_and_timed_alone_without_tsid(monke
         assert row.peer is None
 
 
-@pytest.mark.parametrize("python", ["/no/such/python", sys.executable])
+@pytest.mark.parametrize("python", one_fast(("/no/such/python", sys.executable), sys.executable))
 def test_an_interpreter_without_tsid_is_refused_in_one_line(python, monkeypatch):
     monkeypatch.setenv("TSID_PYTHON", python)
     with pytest.raises(InputError, match="does not run TSID") as caught:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-EFFORT = pytest.mark.parametrize("effort", [1, pytest.param(30, marks=pytest.mark.slow)], ids=["quick", "long"])
+EFFORT = pytest.mark.parametrize("effort", [1, pytest.param(60, marks=pytest.mark.slow)], ids=["quick", "long"])
 
 
 def explore(law: Callable[[Any], None], inputs: st.SearchStrategy[Any], examples: int, effort: int) -> None:

@@ -71,7 +71,7 @@ def test_any_file_cut_at_any_byte_leaves_what_can_be_read_or_one_line(folder, tm
     cuts = st.tuples(
         st.sampled_from(files), st.floats(0.0, 1.0, exclude_max=True), st.sampled_from([b"", b"\x00" * 64])
     )
-    explore(law, cuts, 50, effort)
+    explore(law, cuts, 25, effort)
 
 
 @pytest.mark.parametrize("what", ["empty", "foreign", "newer", "file", "nowhere"])

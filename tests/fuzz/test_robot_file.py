@@ -77,7 +77,7 @@ def test_lines_cut_doubled_or_exchanged_are_reported_or_harmless(tmp_path, effor
         checked(tmp_path, "\n".join(text))
 
     change = st.tuples(st.integers(0, 200), st.integers(0, 200), st.sampled_from(["cut", "double", "exchange"]))
-    explore(law, st.lists(change, min_size=1, max_size=3), 60, effort)
+    explore(law, st.lists(change, min_size=1, max_size=3), 30, effort)
 
 
 @pytest.mark.parametrize("key", ["{} = 1", "[{}]"], ids=["key", "table"])

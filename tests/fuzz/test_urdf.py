@@ -195,7 +195,7 @@ def test_an_arbitrary_attribute_is_reported_or_harmless(tmp_path, effort):
         spot, value = change
         fit_runs(tmp_path, f'{SOUND[: spot.start()]}{spot[1]}="{value}"{SOUND[spot.end() :]}')
 
-    explore(law, st.tuples(st.sampled_from(spots), st.sampled_from(NUMBERS) | letters), 60, effort)
+    explore(law, st.tuples(st.sampled_from(spots), st.sampled_from(NUMBERS) | letters), 30, effort)
 
 
 @EFFORT
@@ -217,7 +217,7 @@ def test_elements_missing_doubled_or_moved_are_reported_or_harmless(tmp_path, ef
                 text = text[: spot.start()] + what + text[spot.end() :]
         fit_runs(tmp_path, text)
 
-    explore(law, st.lists(one, min_size=1, max_size=3), 60, effort)
+    explore(law, st.lists(one, min_size=1, max_size=3), 30, effort)
 
 
 @EFFORT
@@ -226,7 +226,7 @@ def test_bytes_that_are_no_urdf_are_reported(tmp_path, effort):
         assert not checked(tmp_path, junk).fit
 
     cut = st.binary(max_size=40).map(lambda junk: SOUND.encode()[:2000] + junk)
-    explore(law, st.binary(max_size=200) | cut, 40, effort)
+    explore(law, st.binary(max_size=200) | cut, 20, effort)
 
 
 @pytest.mark.parametrize("which", ["mule.urdf", "robot.toml"])

@@ -333,6 +333,7 @@ def test_lines_for_a_pipe_that_nobody_reads_wait_and_hold_up_nobody():
     os.close(writer)
 
 
+@pytest.mark.slow
 def test_a_recorder_that_is_killed_has_handed_its_rows_to_the_system(tmp_path):
     channels, out = loop_channels(ArmSession()), tmp_path / "run"
     descriptor, memory = anonymous(ring_bytes(width(channels), 100))

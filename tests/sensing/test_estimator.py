@@ -21,6 +21,7 @@ from idcontrol.sensing.disturbance import BiasLevel, NoiseLevel
 from idcontrol.sensing.estimator import BaseEstimator, Estimate, Readings, correct, predict
 from idcontrol.types import ContactForces, Sensed, State
 from tests import scenes
+from tests.parameters import one_fast
 from tests.scenes import loops
 
 
@@ -269,7 +270,7 @@ def check(metrics):
     assert metrics["estimate_velocity_m_s"] < 0.03
 
 
-@pytest.mark.parametrize("robot", ["go1", "solo12"])
+@pytest.mark.parametrize("robot", one_fast(("go1", "solo12"), "go1"))
 def test_a_trot_estimates_its_base_without_foot_sensors(tmp_path, robot):
     check(trot(tmp_path / "run", robot, "coulomb-lcp", 2.0))
 

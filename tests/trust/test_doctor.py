@@ -126,6 +126,7 @@ def test_wrong_physics_is_a_fault(monkeypatch, capsys):
     assert [line.partition(": ")[2] for line in said[1:-1]] == quick
 
 
+@pytest.mark.slow
 def test_every_claim_of_the_trust_table_holds(capsys):
     assert cli.main(["trust", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

@@ -30,7 +30,6 @@ from idcontrol.show.view.film import Film
 from idcontrol.show.view.page import HEAD_LENGTH, HOST, WINDOW_S, Page, Player, gif, mp4, serve, stop
 from idcontrol.show.view.stage import Stage
 from tests import GUARD_S, walks
-from tests.parameters import one_fast
 from tests.show.view.runs import ROWS, STEP_S, walk
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -268,7 +267,8 @@ def command(folder):
     process.communicate()
 
 
-@pytest.mark.parametrize("name", one_fast(("SIGINT", "SIGTERM"), "SIGINT"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_ctrl_c_and_sigterm_end_the_command_with_one_line(command, name):
     process, _ = command
     process.send_signal(getattr(signal, name))
