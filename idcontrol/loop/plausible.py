@@ -17,29 +17,38 @@ from idcontrol.loop.safety import Fault
 from idcontrol.loop.wire import Health
 from idcontrol.types import Array, Booleans, Integers
 
+SETTLE_S: Final = 0.02
+"""Time within which a difference between positions and integrated velocities is forgotten [s]; drives filter their
+velocities over a few ms."""
+
 
 class Heard(NamedTuple):
-    """The last plausible state of the joints and the base's orientation, overwritten by the next one."""
+    """The last plausible state of the joints and the base's orientation, overwritten by the next one.
+
+    The coordinates are the joints, followed by the base's rotation about its three axes.
+    """
 
     t: Array
     """Time of the state, shape (1,) [s]; NaN before the first message."""
     q: Array
-    """Positions of the joints, shape (a,) [rad or m]; for continuous joints their cosines."""
+    """Positions of the joints, shape (a,) [rad or m]."""
     turned: Array
     """Orientation of the base as a quaternion, shape (4,)."""
     v: Array
-    """Velocities of the joints, and half the base's angular speed, shape (a + 1,) [rad/s or m/s]."""
+    """Velocities of the coordinates, shape (a + 3,) [rad/s or m/s]."""
+    off: Array
+    """Motion of each coordinate beyond the integral of its velocity, shape (a + 3,) [rad or m]."""
     still: Array
-    """Time for which each coordinate has been bitwise constant despite its velocity, shape (a + 1,) [s]."""
+    """Time for which each coordinate has been bitwise constant despite its velocity, shape (a + 3,) [s]."""
     way: Array
-    """Integral of the velocity over that time, shape (a + 1,) [rad or m]."""
+    """Integral of the velocity over that time, shape (a + 3,) [rad or m]."""
 
 
 class Trust(NamedTuple):
     """Limits within which encoders and the orientation are trusted."""
 
     jump: float
-    """Largest distance of a joint from the position predicted by its velocities [rad or m]."""
+    """Largest motion of a coordinate beyond the integral of its velocity [rad or m]."""
     speed: float
     """Velocity above which the position of a joint must change [rad/s or m/s]."""
     still: float
@@ -50,50 +59,72 @@ class Trust(NamedTuple):
 
 def nothing(joints: int) -> Heard:
     """Return the memory of `joints` joints before their first state."""
-    v, still, way = np.zeros((3, joints + 1))
-    return Heard(t=np.full(1, np.nan), q=np.zeros(joints), turned=np.zeros(4), v=v, still=still, way=way)
+    v, off, still, way = np.zeros((4, joints + 3))
+    return Heard(t=np.full(1, np.nan), q=np.zeros(joints), turned=np.zeros(4), v=v, off=off, still=still, way=way)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def follows(heard: Heard, trust: Trust, i: int, moved: float, v: float, after: float) -> bool:  # pragma: no cover
-    """True if coordinate i may move by `moved` within the time `after` at velocity v; also update `still` and `way`."""
+def travel(heard: Heard, circle: Booleans, q: Array, turned: Array) -> Array:  # pragma: no cover - compiled
+    """Return the motion of each coordinate since the last plausible state, shape (a + 3,) [rad or m].
+
+    Joints marked in `circle` take the shorter way. Rotations are small: twice the vector of the relative quaternion.
+    """
+    a = q.shape[0]
+    moved = np.empty(a + 3)
+    for i in range(a):
+        moved[i] = q[i] - heard.q[i]
+        if circle[i]:
+            moved[i] -= 2.0 * np.pi * np.round(moved[i] / (2.0 * np.pi))
+    last, same = heard.turned, 0.0
+    for i in range(4):
+        same += last[i] * turned[i]
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        vector = last[3] * turned[i] - turned[3] * last[i] - (last[j] * turned[k] - last[k] * turned[j])
+        moved[a + i] = np.copysign(2.0, same) * vector
+    return moved
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def frozen(heard: Heard, trust: Trust, i: int, moved: float, v: float, after: float) -> bool:  # pragma: no cover
+    """True if coordinate i has stood still for too long for its velocity v; also update `still` and `way`."""
     if moved == 0.0 and abs(v) > trust.speed:
         heard.still[i] += after
         heard.way[i] += v * after
     elif after > 0.0:
         heard.still[i] = heard.way[i] = 0.0
-    frozen = heard.still[i] > trust.still and abs(heard.way[i]) > trust.way
-    return moved <= trust.jump + max(abs(v), abs(heard.v[i])) * after and not frozen
+    return heard.still[i] > trust.still and abs(heard.way[i]) > trust.way
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def believable(
-    heard: Heard, trust: Trust, t: float, q: Array, v: Array, turned: Array
+    heard: Heard, trust: Trust, circle: Booleans, t: float, q: Array, v: Array, turned: Array
 ) -> bool:  # pragma: no cover - compiled
     """True if a machine may be in this state at time t; then overwrite `heard`.
 
-    Between two states a coordinate may move by the larger of its two velocities times the time between them, plus
-    `Trust.jump`. An implausible state is not stored: a single state therefore does no harm, and a lasting offset stays
-    implausible. The first state is accepted. So is the first state after the machine's clock went back, which is a
-    separate fault.
+    A coordinate moves by the integral of its velocity, within `Trust.jump`; the differences of several states add up
+    and decay over `SETTLE_S`. The limit grows with the time between two states, in which the velocity may have changed,
+    but not with the velocity: a wrong velocity is as implausible as a wrong position. An implausible state is not
+    stored: a single state therefore does no harm, and a lasting offset stays implausible. The first state is accepted.
+    So is the first state after the machine's clock went back, which is a separate fault.
 
     Args:
         heard: The last plausible state.
         trust: Limits.
+        circle: True for continuous joints, whose positions are in (-π, π], shape (a,).
         t: Time [s].
         q: Positions of the joints, shape (a,).
-        v: Velocities, as in `Heard.v`, shape (a + 1,).
+        v: Velocities of the coordinates, shape (a + 3,).
         turned: Orientation of the base, as a quaternion of either sign, shape (4,).
     """
     after, believed = t - heard.t[0], True
+    off = np.zeros(v.shape[0])
     if after >= 0.0:
-        for i in range(q.shape[0]):
-            believed = follows(heard, trust, i, abs(q[i] - heard.q[i]), v[i], after) and believed
-        same, opposite = 0.0, 0.0
-        for i in range(4):
-            same = max(same, abs(turned[i] - heard.turned[i]))
-            opposite = max(opposite, abs(turned[i] + heard.turned[i]))
-        believed = follows(heard, trust, q.shape[0], min(same, opposite), v[q.shape[0]], after) and believed
+        moved, passed = travel(heard, circle, q, turned), after / SETTLE_S
+        for i in range(v.shape[0]):
+            off[i] = heard.off[i] / (1.0 + passed) + moved[i] - 0.5 * (v[i] + heard.v[i]) * after
+            stands = frozen(heard, trust, i, moved[i], v[i], after)
+            believed = believed and abs(off[i]) <= trust.jump * (1.0 + passed) and not stands
     else:
         heard.still[:] = heard.way[:] = 0.0
     if believed:
@@ -101,6 +132,7 @@ def believable(
         assign(heard.q, q)
         assign(heard.v, v)
         assign(heard.turned, turned)
+        assign(heard.off, off)
     return believed
 
 
@@ -186,12 +218,18 @@ class Joints(NamedTuple):
     v: Array
 
 
+@njit(cache=True, inner=True)
+def joint_angle(joints: Joints, j: int, q: Array) -> float:  # pragma: no cover - compiled
+    """Return the position of joint j in a configuration in Pinocchio's layout, shape (nq,)."""
+    at = joints.at_q[j]
+    return math.atan2(q[at + 1], q[at]) if joints.circle[j] else q[at]
+
+
 @njit(cache=True)
 def see(joints: Joints, q: Array, v: Array) -> None:  # pragma: no cover - compiled
     """Write positions and velocities of the joints of a state in Pinocchio's layout, shapes (nq,) and (nv,)."""
     for j in range(joints.at_q.shape[0]):
-        at = joints.at_q[j]
-        joints.q[j] = math.atan2(q[at + 1], q[at]) if joints.circle[j] else q[at]
+        joints.q[j] = joint_angle(joints, j, q)
         joints.v[j] = v[joints.at_v[j]]
 
 
@@ -241,14 +279,13 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
     if fresh:
         by.heard.t[0] = np.nan
     a = by.joints.q.shape[0]
-    q, v, turned = np.empty(a), np.zeros(a + 1), np.zeros(4)
+    q, v, turned = np.empty(a), np.zeros(a + 3), np.zeros(4)
     for j in range(a):
-        q[j], v[j] = by.q[by.joints.at_q[j]], by.v[by.joints.at_v[j]]
+        q[j], v[j] = joint_angle(by.joints, j, by.q), by.v[by.joints.at_v[j]]
     if by.floats:
         assign(turned, by.q[3:7])
-        # no component of a quaternion changes faster than by half the angular speed
-        v[a] = 0.5 * math.sqrt(by.v[3] ** 2 + by.v[4] ** 2 + by.v[5] ** 2)
-    if not believable(by.heard, by.trust, t, q, v, turned):
+        assign(v[a:], by.v[3:6])
+    if not believable(by.heard, by.trust, by.joints.circle, t, q, v, turned):
         return faults | ENCODER
     see(by.joints, by.q, by.v)
     if by.floats and tilt(by.q[3:7]) > by.tilt_rad:

@@ -113,8 +113,8 @@ class Fault(enum.IntFlag):
     RECORDER = 512
     """The recorder has ended (its disk is full, or it was killed), or it lags by the whole length of its ring."""
     ENCODER = 1024
-    """A joint or the base's orientation jumped, or stood still despite its velocity (`idcontrol.loop.plausible`); the
-    state is not used."""
+    """Positions and velocities of a joint, or orientation and angular velocity of the base, contradict each other
+    (`idcontrol.loop.plausible`); the state is not used."""
     TIPPED = 2048
     """The base leans by more than `Policy.tilt_rad`; before torques flow, the start is refused."""
     ASTRAY = 4096
@@ -152,7 +152,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.PEER: "the machine braked or stopped by itself",
         Fault.FAILED: "the controller could not use its input",
         Fault.RECORDER: "the recorder has ended or cannot keep up",
-        Fault.ENCODER: "a joint or the base's orientation jumped, or stood still despite its velocity",
+        Fault.ENCODER: "position and velocity of a joint, or of the base's orientation, contradict each other",
         Fault.TIPPED: "the base leaned too far",
         Fault.ASTRAY: "a joint was too far from its reference",
         Fault.DRIVE: "a drive reported an error",
@@ -231,7 +231,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             time.
         damp_s: Braking time after which the machine counts as at rest even if joints move, because the legs of a lying
             machine may continue to sink for a long time.
-        jump: Largest distance of a joint from the position predicted by its velocities [rad or m].
+        jump: Largest motion of a joint or of the base's orientation beyond the integral of its velocity [rad or m].
         frozen_s: Longest time for which a joint or the base's orientation may stand still although the integral of its
             velocity exceeds `frozen`.
         frozen: Largest integral of the velocity while the joint or base stands still [rad or m]; coarse encoders need a
@@ -272,7 +272,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rest_speed: Positive = 0.05
     rest_s: Duration = 0.3
     damp_s: Duration = 1.0
-    jump: Positive = 0.1
+    jump: Positive = 0.05
     frozen_s: Duration = 0.02
     frozen: Positive = 0.01
     tilt_rad: Positive = 1.0

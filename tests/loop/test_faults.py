@@ -312,7 +312,7 @@ def largest_change(rig) -> float:
     return np.abs(np.diff([row["tau"] for row in running(rig)][30:], axis=0)).max()
 
 
-@pytest.mark.parametrize("jump", [0.2, 1.0, -1.0])
+@pytest.mark.parametrize("jump", [0.09, 0.2, 1.0, -1.0])
 def test_an_encoder_that_jumps_is_ignored_and_the_machine_braked(runs, jump):
     rig = runs(session=Lying(lambda state: structs.replace(state, q=state.q + np.array([0.0, jump]))))
     assert rig.modes() == WHOLE
@@ -328,6 +328,17 @@ def test_a_single_message_that_cannot_be_is_survived(runs):
     assert rig.loop.counts.complete
     assert rig.faults() == Fault.ENCODER
     assert largest_change(rig) <= 2.0 * largest_change(runs())  # as after a lost message
+
+
+@pytest.mark.parametrize("speed", [120.0, -500.0])
+def test_a_velocity_that_contradicts_the_positions_is_ignored(runs, speed):
+    def lie(state):  # for two ticks
+        return structs.replace(state, v=state.v + np.array([0.0, speed])) if state.t < Lying.LIE_AT + 2.5 * H else state
+
+    rig = runs(session=Lying(lie))
+    assert rig.loop.counts.complete
+    assert rig.faults() == Fault.ENCODER
+    assert largest_change(rig) <= 2.0 * largest_change(runs())
 
 
 def test_an_encoder_that_stands_still_while_it_says_that_it_moves_is_braked(runs):
@@ -415,7 +426,7 @@ class Toppling(ArmSession):
     def leaning(self, t):
         half = 0.5 * (self.begin + 3.0 * t)
         q = np.array([0.0, 0.0, 1.0, np.sin(half), 0.0, 0.0, np.cos(half), 0.0, 0.0])
-        return State(t=t, q=q, v=np.zeros(8))
+        return State(t=t, q=q, v=np.r_[0.0, 0.0, 0.0, 3.0, np.zeros(4)])
 
     def plant(self, dt):
         arm = Arm(dt)

@@ -9,6 +9,7 @@ from idcontrol.loop.plausible import Trust, believable, nothing
 from idcontrol.loop.safety import Policy
 
 H = 1e-3
+REST = [0.0, 0.0, 0.0]
 TRUST = Trust(Policy().jump, Policy().rest_speed, Policy().frozen_s, Policy().frozen)
 
 
@@ -23,7 +24,7 @@ def first_doubt(states):
     """Time at which a machine is first not believed [s]; None if it always is. States are q, v and an orientation."""
     heard = nothing(1)
     for k, (q, v, orientation) in enumerate(states):
-        if not believable(heard, TRUST, k * H, np.array([q]), np.array(v), orientation):
+        if not believable(heard, TRUST, np.zeros(1, dtype=np.bool_), k * H, np.array([q]), np.array(v), orientation):
             return k * H
     return None
 
@@ -32,27 +33,56 @@ def first_doubt(states):
 @pytest.mark.parametrize("bits", [10, 12, 14])
 def test_a_coarse_encoder_with_an_exact_velocity_is_believed(speed, bits):
     count = 2.0 * np.pi / 2**bits
-    assert first_doubt((count * (speed * k * H // count), [speed, 0.0], turning(0.0)) for k in range(2000)) is None
+    assert first_doubt((count * (speed * k * H // count), [speed, *REST], turning(0.0)) for k in range(2000)) is None
 
 
-@pytest.mark.parametrize("speed", [0.2, 1.0, 10.0])
+@pytest.mark.parametrize("speed", [0.2, 1.0, 2.0])
 def test_an_encoder_that_stands_still_is_doubted_once_its_velocity_has_led_it_away(speed):
     expected = max(TRUST.still, TRUST.way / speed)
-    assert first_doubt((0.3, [speed, 0.0], turning(0.0)) for _ in range(2000)) == pytest.approx(expected, abs=2 * H)
+    assert first_doubt((0.3, [speed, *REST], turning(0.0)) for _ in range(2000)) == pytest.approx(expected, abs=2 * H)
 
 
 @pytest.mark.parametrize("rate", [0.2, 3.0])  # of the base [rad/s]
 def test_an_orientation_that_stands_still_while_the_gyroscope_turns_is_doubted(rate):
-    states = [(0.0, [0.0, 0.5 * rate], turning(rate * k * H if k < 100 else 0.1 * rate)) for k in range(1000)]
-    assert first_doubt(states) == pytest.approx(0.1 + max(TRUST.still, 2.0 * TRUST.way / rate), abs=3 * H)
+    states = [(0.0, [*REST, rate], turning(rate * k * H if k < 100 else 0.1 * rate)) for k in range(1000)]
+    assert first_doubt(states) == pytest.approx(0.1 + max(TRUST.still, TRUST.way / rate), abs=3 * H)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_an_orientation_that_turns_about_one_axis_or_changes_its_sign_is_believed(axis):
-    states = [(0.0, [0.0, 1.5], (-1) ** (k // 7) * turning(3.0 * k * H, axis)) for k in range(3000)]
+    states = [
+        (0.0, np.r_[0.0, 3.0 * np.eye(3)[axis]], (-1) ** (k // 7) * turning(3.0 * k * H, axis)) for k in range(3000)
+    ]
     assert first_doubt(states) is None
 
 
 def test_an_orientation_that_jumps_is_doubted():
-    states = [(0.0, [0.0, 0.0], turning(0.0 if k < 10 else 0.3)) for k in range(20)]
+    states = [(0.0, np.zeros(4), turning(0.0 if k < 10 else 0.3)) for k in range(20)]
     assert first_doubt(states) == 10 * H
+
+
+@pytest.mark.parametrize("offset", [0.09, -0.2])
+def test_a_joint_that_is_off_from_some_time_on_is_doubted_at_once(offset):
+    states = [(0.3 * np.sin(k * H) + (k >= 50) * offset, [0.3 * np.cos(k * H), *REST], turning(0)) for k in range(99)]
+    assert first_doubt(states) == 50 * H
+
+
+@pytest.mark.parametrize("speed", [120.0, 500.0, -500.0])
+def test_a_velocity_without_motion_is_doubted_at_once_and_hides_no_jump(speed):
+    states = [(0.0, [speed * (k >= 50), *REST], turning(0.0)) for k in range(99)]
+    assert first_doubt(states) == 50 * H
+    assert first_doubt([(0.4 * (k >= 50), *rest) for k, (_, *rest) in enumerate(states)]) == 50 * H
+
+
+def test_a_velocity_that_is_filtered_for_3_ms_is_believed_after_an_impact():
+    t = H * np.arange(200)
+    q = np.where(t < 0.1, 8.0 * t, 0.8)
+    v = np.where(t < 0.1, 8.0, 8.0 * np.exp(-(t - 0.1) / 3e-3))
+    assert first_doubt((*pair, turning(0.0)) for pair in zip(q, np.c_[v, np.zeros((200, 3))], strict=True)) is None
+
+
+def test_a_continuous_joint_may_pass_the_seam_of_its_angle():
+    heard, circle = nothing(1), np.ones(1, dtype=np.bool_)
+    for k in range(3000):
+        q = np.array([np.remainder(5.0 * k * H, 2.0 * np.pi) - np.pi])
+        assert believable(heard, TRUST, circle, k * H, q, np.array([5.0, *REST]), turning(0.0))
