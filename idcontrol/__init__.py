@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from idcontrol import adapters, batch, controllers, mpc, planners, plants, robots, tasks
+    from idcontrol import adapters, batch, controllers, filter, mpc, planners, plants, robots, tasks
     from idcontrol.contact.spheres import SphereContacts
     from idcontrol.contact.terrain import Terrain, load_height_map, plane
     from idcontrol.dynamics.system import System
@@ -44,6 +44,7 @@ __all__ = [
     "batch",
     "compare",
     "controllers",
+    "filter",
     "load",
     "load_height_map",
     "mpc",

@@ -37,8 +37,10 @@ from idcontrol.controllers.schemes import Scheme, as_printed, certify
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
     DROPPED,
+    NO_FILTER,
     SOLVED,
     AssembledStep,
+    Filter,
     JointLaw,
     Machine,
     MachineTerms,
@@ -88,6 +90,7 @@ class InverseDynamics:
         settings: InverseSettings | None = None,
         tasks: Sequence[Task] = (),
         start: Array | None = None,
+        limits: Filter = NO_FILTER,
     ) -> None:
         """Set up the controller of a robot.
 
@@ -100,13 +103,14 @@ class InverseDynamics:
             settings: Settings of the step; None for the defaults.
             tasks: Whole-body tasks in addition to the reference of the joints.
             start: Configuration that gives a reference to tasks without one; None for the neutral configuration.
+            limits: Limits of a torque filter, whose gains and accelerations are those of torques.
 
         Raises:
             InputError: A task is unusable.
         """
         if scheme.after is None and any(isinstance(task, Force) for task in tasks):
             raise InputError(f"{scheme.name} shares no forces, so it takes no Force task; take id-coulomb-qp")
-        self._arguments = (scheme, system, contacts, gains, h, settings, tasks, start)
+        self._arguments = (scheme, system, contacts, gains, h, settings, tasks, start, limits)
         self._settings = s = settings or InverseSettings()
         self._scheme, v_tol = _scheme_for(scheme, s)
         self._system, self._contacts, self._h = system, contacts, h
@@ -122,6 +126,7 @@ class InverseDynamics:
             tasks=_task_terms(tasks, system, contacts, start),
             patch=np.zeros(0, dtype=np.int64) if sole_patch is None else sole_patch,
             lifted=np.zeros(0 if sole_patch is None else sole_patch.size, dtype=np.int64),
+            filter=limits,
         )
         none, unbound = Contacts.none(system.n_velocities), bind(machine)
         predicts = self._scheme.impact if s.impacts else None

@@ -54,7 +54,7 @@ def _divide(row: Array, by: float) -> None:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
+def condition(w: Whitened, i: int, A: Array, row: Array) -> float:
     """Write row i of the contact Jacobian times A into `row` (k,); return its product with x for a contact at rest.
 
     Args:
@@ -75,7 +75,7 @@ def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _roles(w: Whitened, held: Booleans, arena: Arena) -> tuple[Integers, Integers, Integers]:
+def roles(w: Whitened, held: Booleans, arena: Arena) -> tuple[Integers, Integers, Integers]:
     """Return the held contacts, the other contacts, and the rows of held contacts and rigid joints."""
     n, s, parts = held.shape[0], 0, 0
     stand, apart = indices(arena, n), indices(arena, n)
@@ -97,7 +97,7 @@ def _roles(w: Whitened, held: Booleans, arena: Arena) -> tuple[Integers, Integer
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _motions(w: Whitened, pushing: Integers, A: Array, arena: Arena) -> bool:
+def motions(w: Whitened, pushing: Integers, A: Array, arena: Arena) -> bool:
     """Write A = M⁻¹ [J_heldᵀ, Pᵀ, -κ], shape (m, k + 1); return False if M is not positive definite."""
     m, rows, size = A.shape[0], pushing.shape[0], A.shape[1] - 1
     L = matrix(arena, m, m)
@@ -128,7 +128,7 @@ def _objective(w: Whitened, stand: Integers, rows: int, weight: Array, A: Array,
         stand: Held contacts, shape (s,).
         rows: Number of impulses at contacts and rigid joints.
         weight: Extra weight of each contact's impulse, shape (n,).
-        A: From `_motions`.
+        A: From `motions`.
         arena: Arena for all arrays.
     """
     size, p, s = A.shape[1] - 1, w.fixed.shape[0], stand.shape[0]
@@ -157,7 +157,7 @@ def _objective(w: Whitened, stand: Integers, rows: int, weight: Array, A: Array,
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _limits(
+def limit_rows(
     w: Whitened, mu: Array, bounds: Bounds, stand: Integers, apart: Integers, A: Array, arena: Arena
 ) -> tuple[Array, Array]:
     """Return G and `least` of G x ≥ least: friction pyramids, motor limits, and non-penetration of other contacts."""
@@ -179,7 +179,7 @@ def _limits(
                 G[count, rows + a], least[count] = sign, sign * bound
                 count += 1
     for i in apart:  # the contact may close its gap, but not penetrate
-        least[count] = _condition(w, i, A, G[count])
+        least[count] = condition(w, i, A, G[count])
         count += 1
     return G[:count], least[:count]
 
@@ -203,16 +203,16 @@ def nearest_motion_kernel(
     Returns:
         Residual of the program; inf if there is no answer: f and impulse are then unchanged.
     """
-    stand, apart, pushing = _roles(w, held, arena)
+    stand, apart, pushing = roles(w, held, arena)
     rows, p, mu = pushing.shape[0], w.fixed.shape[0], cones.mu
     A = matrix(arena, w.M.shape[0], rows + p + 1)
-    if not _motions(w, pushing, A, arena):
+    if not motions(w, pushing, A, arena):
         return np.inf
     H, g = _objective(w, stand, rows, cones.weight, A, arena)
-    G, least = _limits(w, mu, bounds, stand, apart, A, arena)
+    G, least = limit_rows(w, mu, bounds, stand, apart, A, arena)
     E, e = matrix(arena, rows, rows + p), vector(arena, rows)
     for r in range(rows):
-        e[r] = _condition(w, pushing[r], A, E[r])
+        e[r] = condition(w, pushing[r], A, E[r])
     answer = qp_kernel(QuadraticProgram(H, g, G, least, E, e), arena)
     if not answer.residual <= ACCURATE:
         return np.inf

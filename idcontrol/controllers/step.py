@@ -195,6 +195,43 @@ class Result(NamedTuple):
     normal: Array
 
 
+class Filter(NamedTuple):
+    """Limits of a torque filter (`idcontrol.filter.nearest`).
+
+    Attributes:
+        force: Largest normal force of a contact [N]; inf for no limit.
+        power: Largest mechanical power of all motors together [W]; inf for no limit.
+        cut: Out: bit sets of the limits that changed the torques, and of those that are broken nevertheless, shape
+            (2,); empty for all other controllers.
+        wanted: Out: torques that the policy wants, shape (a,) [N m].
+    """
+
+    force: float
+    power: float
+    cut: Integers
+    wanted: Array
+
+
+class Wanted(NamedTuple):
+    """Torques that a policy wants, and what a torque filter needs to judge them; empty for all other controllers.
+
+    Attributes:
+        impulse: Wanted torques times h, shape (a,) [N m s].
+        weight: Inverse squares of the torque limits times h, shape (a,); of 1 N m for joints without limit.
+        v: Velocity at the beginning of the step, shape (m,).
+        slowest: Smallest velocities of the joints at the end of the step, shape (a,) [rad/s].
+        fastest: Largest velocities of the joints at the end of the step, shape (a,) [rad/s].
+        filter: Further limits.
+    """
+
+    impulse: Array
+    weight: Array
+    v: Array
+    slowest: Array
+    fastest: Array
+    filter: Filter
+
+
 class Machine(NamedTuple):
     """Data of a controller's steps.
 
@@ -220,6 +257,8 @@ class Machine(NamedTuple):
         patch: Foot of each contact, indexed by the identity of the contact; empty if each contact is a foot.
         lifted: For each corner of a sole, 0 while it stands, else 1 + the number of periods at rest in the air; empty
             without soles.
+        filter: Limits of a torque filter. For a filter, gains and accelerations in `joints` and `inputs` are those of
+            torques [N m/rad, N m s/rad, N m].
     """
 
     arena: Arena
@@ -241,6 +280,14 @@ class Machine(NamedTuple):
     tasks: TaskTerms
     patch: Integers
     lifted: Integers
+    filter: Filter
+
+
+NO_FILTER: Final = Filter(np.inf, np.inf, np.zeros(0, dtype=np.int64), np.zeros(0))
+"""The `Machine.filter` of a controller that is no filter."""
+_EMPTY: Final = np.zeros(0)
+NOTHING_WANTED: Final = Wanted(_EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, NO_FILTER)
+WANTED: Final = typeof(NOTHING_WANTED)
 
 
 class Outcome(NamedTuple):
@@ -286,6 +333,7 @@ class AssembledStep(NamedTuple):
         known: Impulses of contacts (3 n,) and motors (a,) of the sticking motion, then its residual, written by
             `schemes.certify`; NaN until then, and empty without tasks.
         lands: True if a foot meets the ground within the period (`meets_ground`).
+        wanted: Torques that a policy wants; empty without a policy.
     """
 
     w: Whitened
@@ -302,6 +350,7 @@ class AssembledStep(NamedTuple):
     sticks: bool
     known: Array
     lands: bool
+    wanted: Wanted
 
 
 class Answer(NamedTuple):
@@ -361,6 +410,7 @@ def step_from_problem(
         sticks=False,
         known=np.zeros(0),
         lands=False,
+        wanted=NOTHING_WANTED,
     )
 
 
@@ -430,6 +480,26 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
         speed = v[u + j]
         wanted = speed + h * (a_des[j] + (joints.kp[j] * error + joints.kd[j] * (v_des[j] - speed)))
         b[j] = min(max(wanted, nearing(angle, joints.room.lower[j], h)), nearing(angle, joints.room.upper[j], h))
+
+
+@late(lambda machine, v, arena: WANTED)
+@njit(cache=True, inner=True, error_model="numpy")
+def policy_torques(machine: Machine, v: Array, arena: Arena) -> Wanted:
+    """Return the torques ``tau + kp (q_des - q) + kd (v_des - v)`` of a policy, and the limits of the joints."""
+    joints, inputs, h = machine.joints, machine.inputs, machine.h
+    a = joints.kp.shape[0]
+    impulse, weight, slowest, fastest = vector(arena, a), vector(arena, a), vector(arena, a), vector(arena, a)
+    for j in range(a):
+        angle, error = joint_error(machine.terms, inputs, j)
+        speed = v[v.shape[0] - a + j]
+        tau = inputs.joint_a[j] + joints.kp[j] * error + joints.kd[j] * (inputs.joint_v[j] - speed)
+        impulse[j], machine.filter.wanted[j] = h * tau, tau
+        unit = h * joints.limit[j] if np.isfinite(joints.limit[j]) else h
+        weight[j] = 1.0 / (unit * unit)
+        # a joint that is already too fast may keep its speed
+        slowest[j] = max(nearing(angle, joints.room.lower[j], h), min(-joints.room.speed[j], speed))
+        fastest[j] = min(nearing(angle, joints.room.upper[j], h), max(joints.room.speed[j], speed))
+    return Wanted(impulse, weight, v, slowest, fastest, machine.filter)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -774,7 +844,7 @@ def within_limits(bound: Bound, step: AssembledStep, arena: Arena) -> AssembledS
         w.c[r] -= step.target[r]
     return AssembledStep(
         w, b, step.which, step.contacts, step.target, step.cones, step.active, step.last, step.held,
-        step.bounds, h, step.sticks, vector(arena, 0), step.lands,
+        step.bounds, h, step.sticks, vector(arena, 0), step.lands, step.wanted,
     )  # fmt: skip
 
 
@@ -784,7 +854,13 @@ def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> Assembl
     inputs = machine.inputs
     terms, h = machine.terms, machine.h
     m, v, b = terms.M.shape[0], velocity(machine, arena), vector(arena, terms.fixed.shape[0])
-    demand(terms, machine.joints, h, inputs, v, b)
+    nothing = vector(arena, 0)
+    wanted = Wanted(nothing, nothing, nothing, nothing, nothing, machine.filter)
+    if machine.filter.cut.shape[0] > 0:
+        wanted = policy_torques(machine, v, arena)
+        assign(b, v[m - b.shape[0] :])
+    else:
+        demand(terms, machine.joints, h, inputs, v, b)
 
     which = stance(detected, v, inputs, machine.rule, machine.lifted, arena)
     contacts = take(detected, which, arena)
@@ -836,6 +912,7 @@ def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> Assembl
         machine.shortcut and machine.projects and n > 0,
         known,
         lands,
+        wanted,
     )
 
 
@@ -905,6 +982,7 @@ def drive(step: AssembledStep, known: Array, active: Integers, arena: Arena) -> 
         step.sticks,
         vector(arena, 0),
         step.lands,
+        step.wanted,
     )
 
 
@@ -976,6 +1054,8 @@ def torque(
     for j in range(known.shape[0]):
         limit, last = machine.joints.limit[j], result.tau[j]
         result.tau[j] = min(max(known[j] / machine.h, -limit), limit)
+        if machine.filter.cut.shape[0] > 0 and known[j] == machine.h * machine.filter.wanted[j]:
+            result.tau[j] = machine.filter.wanted[j]  # to the bit
         clipped = clipped or abs(result.tau[j]) >= limit * (1.0 - MET)
         # False for the first torque: `last` is NaN
         faster = faster or abs(result.tau[j] - last) > machine.h * machine.joints.room.torque_rate[j]

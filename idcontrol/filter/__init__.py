@@ -1,0 +1,155 @@
+"""Admissible torques for policies: the nearest torques within friction cones and limits, with predicted forces.
+
+A policy gives joint targets at 50 Hz, or torques. `Torques` is called in every period of the drives' loop::
+
+    filter = idc.filter.Torques(robot, mu=0.6, rate_hz=1000)
+    command = filter(state, q=targets)          # torques kp (q - q_measured) - kd v_measured, made admissible
+
+The proportional-derivative law is part of the filter: drives must not add it a second time. As a controller
+(``--controller idcontrol.filter:Torques``), the filter takes the joint targets of a planner.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+
+from idcontrol.config.configuration import period
+from idcontrol.contact.spheres import on_flat_ground
+from idcontrol.controllers import Gains, InverseSettings, TunedRobot
+from idcontrol.controllers.inputs import failed
+from idcontrol.controllers.inverse import InverseDynamics
+from idcontrol.controllers.schemes import COULOMB_QP, Scheme
+from idcontrol.controllers.step import Filter
+from idcontrol.errors import InputError
+from idcontrol.filter.nearest import FORCE, JOINT, POWER, SLIP, TORQUE, filtered
+from idcontrol.types import Command, Reference, State
+
+SCHEME: Final = Scheme(
+    name="dissipation", solve=filtered, model=COULOMB_QP.model, forward=COULOMB_QP.forward, impact=COULOMB_QP.impact
+)
+WORDS: Final = {TORQUE: "torque", SLIP: "friction", JOINT: "joint", FORCE: "force", POWER: "power"}
+"""Words of `Torques.cut` and `Torques.broken`."""
+
+
+class Torques:
+    """The torques of a policy, changed as little as friction cones and limits require.
+
+    Torques are returned to the bit if the contact law predicts a motion without slip within all limits. Otherwise a
+    quadratic program finds the nearest torques, relative to the torque limits (`idcontrol.filter.nearest`).
+    """
+
+    def __init__(
+        self,
+        robot: TunedRobot,
+        mu: float,
+        rate_hz: float = 1000.0,
+        *,
+        gains: Gains | None = None,
+        force_n: float = math.inf,
+        power_w: float = math.inf,
+        rate_limit_nm_s: float | Literal["robot"] | None = None,
+    ) -> None:
+        """Set up the filter of a robot on flat ground.
+
+        Args:
+            robot: As returned by `idcontrol.robots.load`.
+            mu: The assumed friction coefficient, finite.
+            rate_hz: Rate of the calls [Hz].
+            gains: Gains of joint targets [N m/rad, N m s/rad]; None for those of the robot file.
+            force_n: Largest normal force of a contact [N].
+            power_w: Largest mechanical power of all motors together [W].
+            rate_limit_nm_s: Largest rate of a torque [N m/s]; "robot" for that of the robot file, None for no limit. A
+                limit delays torques, and stiff gains with late torques may be unstable.
+
+        Raises:
+            InputError: The robot or a number is unusable.
+        """
+        if not 0.0 <= mu < math.inf:
+            raise InputError(f"mu is {mu:g}; a filter needs a finite friction coefficient, 0 or more")
+        for name, value in (("force_n", force_n), ("power_w", power_w)):
+            if not value > 0.0:
+                raise InputError(f"{name} is {value:g}; it must be positive")
+        contacts = on_flat_ground(robot, mu)
+        kp, kd = robot.torque_gains(contacts.system.actuated_names)
+        self._system, a = contacts.system, contacts.system.n_actuated
+        self._standing = Reference.standing(np.zeros(a), contacts.n_feet)
+        self._filter = Filter(float(force_n), float(power_w), np.zeros(2, dtype=np.int64), np.zeros(a))
+        self._step = InverseDynamics(
+            SCHEME,
+            contacts.system,
+            contacts,
+            Gains(kp=kp, kd=kd) if gains is None else gains,
+            period(rate_hz),
+            InverseSettings(rate_limit_nm_s=rate_limit_nm_s),
+            limits=self._filter,
+        )
+
+    def __call__(
+        self,
+        state: State,
+        reference: Reference | None = None,
+        *,
+        q: npt.ArrayLike | None = None,
+        v: npt.ArrayLike | None = None,
+        tau: npt.ArrayLike | None = None,
+    ) -> Command:
+        """Return admissible torques close to ``tau + kp (q - q_measured) + kd (v - v_measured)``; never raises.
+
+        Args:
+            state: The measured state.
+            reference: Joint targets with velocities, in place of `q` and `v`.
+            q: Joint targets, shape (a,) [rad]; None for none: the gains then have no effect.
+            v: Velocities of the joint targets, shape (a,) [rad/s]; None for rest.
+            tau: Torques, shape (a,) [N m]; None for zero.
+
+        Returns:
+            Torques and predicted forces. The status is REPAIRED if the torques differ from the wanted torques;
+            ``dropped`` is then ("tracking",), or ("no-slip",) if a foot slides nevertheless.
+        """
+        system, still = self._system, self._standing.v
+        try:
+            if reference is not None:
+                q, v = reference.q, reference.v
+            elif q is None:
+                q, v = system.joint_positions(state.q), system.joint_velocities(state.v)
+            wanted = structs.replace(
+                self._standing,
+                q=np.asarray(q),
+                v=still if v is None else np.asarray(v),
+                a=still if tau is None else np.asarray(tau),
+            )
+        except Exception as error:  # a policy may give anything; a controller raises nothing
+            return failed(system, f"state or targets cannot be read: {error}")
+        self._filter.cut[:] = 0
+        return self._step(state, wanted)
+
+    def reset(self) -> None:
+        """Forget the last step, and with it the last torques of the rate limit."""
+        self._step.reset()
+
+    @property
+    def wanted(self) -> npt.NDArray[np.float64]:
+        """The torques that the policy wanted in the last call, shape (a,) [N m]."""
+        return self._filter.wanted.copy()
+
+    @property
+    def cut(self) -> tuple[str, ...]:
+        """The limits that changed the torques in the last call; empty if none did.
+
+        ``"torque"`` (limit or rate of a motor), ``"friction"`` (a foot would slip), ``"joint"`` (range or speed),
+        ``"force"``, ``"power"``.
+        """
+        return self._words(0)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The limits in `cut` that the predicted motion breaks nevertheless."""
+        return self._words(1)
+
+    def _words(self, which: int) -> tuple[str, ...]:
+        return tuple(word for bit, word in WORDS.items() if self._filter.cut[which] & bit)

@@ -1,0 +1,210 @@
+"""The torque filter: the nearest admissible torques, and none changed without need."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import idcontrol as idc
+from idcontrol.filter.nearest import LOAD_WEIGHT
+
+MU, H = 0.3, 1e-3
+
+
+@pytest.fixture(scope="module")
+def robot():
+    return idc.robots.load("go1")
+
+
+@pytest.fixture(scope="module")
+def standing(robot):
+    """The torques and the state of a standing robot."""
+    state = robot.standing_state()
+    return idc.controllers.make("id-coulomb-qp", robot, mu=MU)(state, robot.standing_reference()).tau, state
+
+
+def filtered(robot, **options):
+    return idc.filter.Torques(robot, mu=MU, **options)
+
+
+@settings(max_examples=30, deadline=None)
+@given(push=st.lists(st.floats(-1.0, 1.0), min_size=12, max_size=12))
+def test_torques_within_all_limits_stay_as_they_are_to_the_bit(robot, standing, push):
+    tau, state = standing
+    wanted = tau + 0.3 * np.array(push)
+    torques = filtered(robot)
+    command = torques(state, tau=wanted)
+    assert torques.cut == ()
+    assert command.status is idc.Status.SOLVED
+    np.testing.assert_array_equal(command.tau, wanted)
+    np.testing.assert_allclose(command.predicted.force, forward(robot, state, wanted)[1] / H, atol=1e-4)
+
+
+def terms(robot, state):
+    """Return M, h bias - M v, contact rows (3, n, m), and the map of torques, all in the system's order."""
+    contacts = robot.contacts(mu=MU)
+    system = contacts.system
+    system.update(state.q, state.v)
+    found = contacts.detect(0.01)
+    v = state.v[system.order]
+    select = np.zeros((system.n_velocities, system.n_actuated))
+    select[system.n_unactuated :] = np.eye(system.n_actuated)
+    rows = found.jacobian.reshape(3, -1, system.n_velocities)
+    return system.M.copy(), H * system.bias - system.M @ v, rows.copy(), select, found.gap / H
+
+
+def pyramid(f):
+    return [f[0] >= 0.0, *(s * f[1] + t * f[2] <= MU * f[0] for s in (1, -1) for t in (1, -1))]
+
+
+def forward(robot, state, tau):
+    """Return v⁺ and the impulses (n, 3) in [x, y, z] of maximal dissipation for known torques, by Clarabel."""
+    M, kappa, rows, select, gap = terms(robot, state)
+    f = cp.Variable((3, rows.shape[1]))
+    L = np.linalg.cholesky(M)
+    free = np.linalg.solve(M, H * select @ tau - kappa)
+    change = sum(np.linalg.solve(L, rows[axis].T) @ f[axis] for axis in range(3))
+    kinetic = cp.sum_squares(L.T @ free + change) / 2 + gap @ f[0]
+    cp.Problem(cp.Minimize(kinetic), pyramid(f)).solve(
+        cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
+    )
+    v = free + np.linalg.solve(L.T, change.value)
+    normal, x, y = f.value
+    return v, np.column_stack([x, y, normal])
+
+
+@pytest.mark.parametrize("hip", [4.0, -8.0])
+def test_feet_that_would_slip_get_the_nearest_torques_that_clarabel_finds(robot, standing, hip):
+    tau, state = standing
+    wanted = tau + hip * np.tile([1.0, 0.0, 0.0], 4) * [1, 1, 1, -1, -1, -1, 1, 1, 1, -1, -1, -1]
+    torques = filtered(robot)
+    command = torques(state, tau=wanted)
+    assert torques.cut == ("friction",)
+
+    M, kappa, rows, select, gap = terms(robot, state)
+    v_wanted, predicted = forward(robot, state, wanted)
+    slip = np.linalg.norm(np.einsum("anm,m->an", rows[1:], v_wanted), axis=0)
+    assert slip.max() > 1e-3
+    limit = robot.system().effort_limit
+    motors, v, f = cp.Variable(12), cp.Variable(18), cp.Variable((3, 4))
+    pressed = sum(rows[axis].T @ f[axis] for axis in range(3))
+    cost = cp.sum_squares(cp.multiply(motors - wanted, 1.0 / limit))
+    cost += LOAD_WEIGHT * cp.sum_squares((f[0] - predicted[:, 2]) / H) / limit.min() ** 2
+    held = [M @ v + kappa == pressed + H * select @ motors, rows[0] @ v + gap == 0.0]
+    held += [rows[axis] @ v == 0.0 for axis in (1, 2)]
+    cp.Problem(cp.Minimize(cost), [*held, *pyramid(f), motors <= limit, motors >= -limit]).solve(cp.CLARABEL)
+    np.testing.assert_allclose(command.tau, motors.value, atol=1e-3)
+    np.testing.assert_allclose(command.predicted.force[:, 2], f.value[0] / H, atol=1e-2)
+
+
+def careless(robot, mu, through):
+    """Run joint targets that jump at random for 0.3 s; return the path that loaded feet slide [m], and all torques."""
+    system, state, rng = robot.system(), robot.standing_state(), np.random.default_rng(3)
+    home = system.joint_positions(state.q)
+    kp, kd = robot.torque_gains(system.actuated_names)
+    plant, contacts = idc.plants.make("coulomb-lcp", robot, mu=mu, rate_hz=1.0 / H), robot.contacts(mu=1.0)
+    torques, slid, all_torques = idc.filter.Torques(robot, mu=mu), 0.0, []
+    state = plant.reset(state)
+    for k in range(300):
+        if k % 20 == 0:
+            target = home + 0.05 * rng.standard_normal(12)
+        tau = kp * (target - system.joint_positions(state.q)) - kd * system.joint_velocities(state.v)
+        tau = torques(state, q=target).tau if through else np.clip(tau, -system.effort_limit, system.effort_limit)
+        after = plant.step(tau, H)
+        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+        contacts.system.update(state.q, state.v)
+        loaded = plant.contact_forces()
+        speed = contacts.detect(np.inf).jacobian.reshape(3, 4, -1)[1:] @ state.v[contacts.system.order]
+        slid += H * sum(np.linalg.norm(speed[:, i]) for i in loaded.identity[loaded.force[:, 2] > 1.0])
+        all_torques.append(tau)
+    return slid, np.array(all_torques)
+
+
+def test_careless_targets_slide_feet_less_than_half_as_far_through_the_filter(robot):
+    alone, _ = careless(robot, MU, through=False)
+    through, tau = careless(robot, MU, through=True)
+    assert through < 0.5 * alone
+    assert (np.abs(tau) <= robot.system().effort_limit).all()
+
+
+def test_the_plant_moves_as_the_filter_predicts(robot, standing):
+    tau, state = standing
+    torques = filtered(robot)
+    command = torques(state, tau=tau + 4.0 * np.tile([1.0, 0.0, 0.0], 4) * [1, 1, 1, -1, -1, -1, 1, 1, 1, -1, -1, -1])
+    plant = idc.plants.make("coulomb-lcp", robot, mu=MU, rate_hz=1.0 / H)
+    plant.reset(state)
+    plant.step(command.tau, H)
+    np.testing.assert_allclose(plant.contact_forces().force, command.predicted.force, atol=1e-3)
+
+
+def test_contact_forces_and_power_stay_below_their_caps(robot, standing):
+    tau, state = standing
+    capped = filtered(robot, force_n=34.0)
+    command = capped(state, tau=1.5 * tau)
+    assert "force" in capped.cut
+    assert command.predicted.force[:, 2].max() <= 34.0 + 1e-6
+    v = state.v.copy()
+    v[6:] = 2.0
+    moving = idc.State(t=0.0, q=state.q + np.r_[0.0, 0.0, 0.1, np.zeros(16)], v=v)
+    weak = filtered(robot, power_w=20.0)
+    command = weak(moving, tau=np.full(12, 5.0))
+    assert weak.cut == ("power",)
+    square = robot.system().effort_limit ** 2  # minimize Σ ((τ - 5) / limit)² subject to 2 Σ τ = 20
+    np.testing.assert_allclose(command.tau, 5.0 - 50.0 * square / square.sum())
+
+
+def test_a_joint_on_its_way_to_a_stop_is_slowed_down(robot):
+    system, state = robot.system(), robot.standing_state()
+    joints = system.joint_positions(state.q)
+    joints[2] = system.limits.lower[2] + 0.01
+    v = np.zeros(18)
+    v[6 + 2] = -4.0
+    torques = filtered(robot)
+    flying = idc.State(t=0.0, q=system.configuration(joints, [0, 0, 1, 0, 0, 0, 1]), v=v)
+    command = torques(flying, tau=np.zeros(12))
+    system.update(flying.q, flying.v)
+    after = v + H * np.linalg.solve(system.M, np.r_[np.zeros(6), command.tau] - system.bias)
+    assert "joint" in torques.cut
+    assert after[6 + 2] >= -2.0 - 1e-6  # a fifth of the way in a period
+
+
+def test_targets_follow_the_law_of_the_drives(robot, standing):
+    _, state = standing
+    kp, _ = robot.torque_gains(robot.system().actuated_names)
+    torques = filtered(robot)
+    home = robot.system().joint_positions(state.q)
+    torques(state, q=home + 0.001, tau=np.full(12, 0.1))
+    np.testing.assert_allclose(torques.wanted, 0.1 + 0.001 * kp, rtol=1e-9)
+
+
+def test_the_rate_of_torques_is_limited_if_asked_for(robot, standing):
+    tau, state = standing
+    torques = filtered(robot, rate_limit_nm_s="robot")
+    torques(state, tau=tau)
+    command = torques(state, tau=tau + 50.0)
+    room = robot.system().limits.torque_rate * H
+    assert (np.abs(command.tau - tau) <= room * (1.0 + 1e-9)).all()
+    assert "torque" in torques.cut
+
+
+@pytest.mark.parametrize("target", [[0.0] * 11, [np.nan] * 12, "stand"])
+def test_unusable_targets_give_no_torque_and_one_line(robot, standing, target):
+    command = filtered(robot)(standing[1], q=target)
+    assert command.status is idc.Status.FAILED
+    assert "\n" not in command.dropped[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"mu": np.inf}, "mu is inf; a filter needs a finite friction coefficient, 0 or more"),
+        ({"mu": -0.1}, "mu is -0.1; a filter needs a finite friction coefficient, 0 or more"),
+        ({"mu": 0.5, "force_n": 0.0}, "force_n is 0; it must be positive"),
+        ({"mu": 0.5, "power_w": np.nan}, "power_w is nan; it must be positive"),
+    ],
+)
+def test_unusable_limits_are_refused(robot, options, line):
+    with pytest.raises(idc.IdControlError) as error:
+        idc.filter.Torques(robot, **options)
+    assert str(error.value) == line
