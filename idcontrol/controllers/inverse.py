@@ -103,7 +103,7 @@ class InverseDynamics:
             settings: Settings of the step; None for the defaults.
             tasks: Whole-body tasks in addition to the reference of the joints.
             start: Configuration that gives a reference to tasks without one; None for the neutral configuration.
-            limits: Limits of a torque filter, whose gains and accelerations are those of torques.
+            limits: Limits of a torque filter; gains and `Reference.a` are then in units of torque.
 
         Raises:
             InputError: A task is unusable.

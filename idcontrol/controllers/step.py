@@ -257,8 +257,7 @@ class Machine(NamedTuple):
         patch: Foot of each contact, indexed by the identity of the contact; empty if each contact is a foot.
         lifted: For each corner of a sole, 0 while it stands, else 1 + the number of periods at rest in the air; empty
             without soles.
-        filter: Limits of a torque filter. For a filter, gains and accelerations in `joints` and `inputs` are those of
-            torques [N m/rad, N m s/rad, N m].
+        filter: Limits of a torque filter; gains and desired accelerations are then in units of torque.
     """
 
     arena: Arena

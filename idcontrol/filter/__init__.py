@@ -60,7 +60,7 @@ class Torques:
             robot: As returned by `idcontrol.robots.load`.
             mu: The assumed friction coefficient, finite.
             rate_hz: Rate of the calls [Hz].
-            gains: Gains of joint targets [N m/rad, N m s/rad]; None for those of the robot file.
+            gains: Gains of joint targets [N m/rad, N m s/rad]; None for the gains of the robot file.
             force_n: Largest normal force of a contact [N].
             power_w: Largest mechanical power of all motors together [W].
             rate_limit_nm_s: Largest rate of a torque [N m/s]; "robot" for that of the robot file, None for no limit. A

@@ -272,7 +272,7 @@ def nearest_torques(
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def predict(p: AssembledStep, impulse: Array, f: Array, arena: Arena) -> _Prediction:
     """Predict the motion under known motor impulses (a,) by maximal dissipation; write contact impulses f (3 n,)."""
     n = p.which.shape[0]
@@ -300,7 +300,7 @@ def filtered(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     if wish.broken == 0:
         p.wanted.filter.cut[0] = cut
         return Answer(MOVED if cut else SOLVED, False, wish.residual, impulse, np.nan)
-    opens, found, residual, left = flags(arena, n), False, wish.residual, wish.broken
+    opens, solved, residual, broken = flags(arena, n), False, wish.residual, wish.broken
     for i in range(n):
         opens[i] = not f[i] > p.h * TOUCHING_N
     for holds in (True, False):
@@ -308,14 +308,14 @@ def filtered(p: AssembledStep, f: Array, arena: Arena) -> Answer:
         for i in range(n):
             held[i] = wish.stands[i] and (holds or not wish.slips[i])
         for joints in (True, False):
-            found = found or nearest_torques(p, wish.w, held, opens, joints, f, impulse, arena)
-            if found or not wish.broken & JOINT:
+            solved = solved or nearest_torques(p, wish.w, held, opens, joints, f, impulse, arena)
+            if solved or not wish.broken & JOINT:
                 break
-        if found or not wish.broken & SLIP:
+        if solved or not wish.broken & SLIP:
             break
-    if found:
+    if solved:
         result = predict(p, impulse, f, arena)
-        residual, left = result.residual, result.broken
+        residual, broken = result.residual, result.broken
     p.wanted.filter.cut[0] = cut | wish.broken
-    p.wanted.filter.cut[1] = left
-    return Answer(SLIPS if left & SLIP else MOVED, False, residual, impulse, np.nan)
+    p.wanted.filter.cut[1] = broken
+    return Answer(SLIPS if broken & SLIP else MOVED, False, residual, impulse, np.nan)

@@ -49,7 +49,7 @@ class Planner(Protocol):
 class Estimator(Protocol):
     """A user's estimator; with an attribute `rate_hz` [Hz] it is called at this rate, otherwise on every message.
 
-    Between two calls the base moves on with its estimated velocity, and the joints are those of the message.
+    Between two calls the base moves on with its estimated velocity, and joints keep the values of the message.
     """
 
     def reset(self, state: State) -> None:

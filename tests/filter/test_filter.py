@@ -46,12 +46,12 @@ def terms(robot, state):
     contacts = robot.contacts(mu=MU)
     system = contacts.system
     system.update(state.q, state.v)
-    found = contacts.detect(0.01)
+    candidates = contacts.detect(0.01)
     v = state.v[system.order]
     select = np.zeros((system.n_velocities, system.n_actuated))
     select[system.n_unactuated :] = np.eye(system.n_actuated)
-    rows = found.jacobian.reshape(3, -1, system.n_velocities)
-    return system.M.copy(), H * system.bias - system.M @ v, rows.copy(), select, found.gap / H
+    rows = candidates.jacobian.reshape(3, -1, system.n_velocities)
+    return system.M.copy(), H * system.bias - system.M @ v, rows.copy(), select, candidates.gap / H
 
 
 def pyramid(f):

@@ -1,7 +1,7 @@
 """Exercises of other libraries for whole-body control, on a plant with contacts.
 
-The motions are those of TSID's exercises: a centre of mass that swings over two feet and over one, a hand that reaches,
-contact forces that are regularized. The checks of a quadruped are those of simple-mpc's inverse dynamics: errors fall
+The motions are from TSID's exercises: a centre of mass that swings over two feet and over one, a hand that reaches,
+contact forces that are regularized. The checks of a quadruped are from simple-mpc's inverse dynamics: errors fall
 from tick to tick, feet do not drift, limits hold. Both libraries integrate their own accelerations; here a plant with
 friction answers the torques.
 """
