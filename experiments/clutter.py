@@ -67,7 +67,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     solver_tolerance: Positive = 1e-8
 
     def parameters(self, sigma: float | None = None) -> sap.Parameters:
-        """Return SAP's parameters, with another slip parameter if one is given."""
+        """Return SAP's parameters; `sigma` replaces the slip parameter of these settings."""
         return sap.Parameters(sigma=self.sigma if sigma is None else sigma, beta=self.beta, tolerance=self.tolerance)
 
 

@@ -2,10 +2,10 @@
 
 Answers that are called solved are checked by `idcontrol.judge.missed`, from the problem alone. A forward problem whose
 gaps are not negative always has a solution (math.md, sections 5.1 and 7.3), so reporting it unsolved is an error. In an
-inverse problem prescribed velocities may press bodies into each other. There, a linear program looks for a certificate,
-independent of the solvers, that no velocity of the free bodies keeps all contacts apart; without a certificate, all
-contact modes are searched (`idcontrol.solvers.modes`). The search grows exponentially with the number of coupled
-contacts; if it reaches its limit, the problem counts as undecided.
+inverse problem prescribed velocities may press bodies into each other. For an unsolved inverse problem a linear
+program, independent of the solvers, looks for a certificate that no velocity of the free bodies keeps all contacts
+apart. Without a certificate, all contact modes are searched (`idcontrol.solvers.modes`). The search grows exponentially
+with the number of coupled contacts; if it reaches its limit, the problem counts as undecided.
 
 The preset ``hostile`` runs every model on badly scaled problems (`idcontrol.problems.steps.hostile_step`) and judges
 each contact relative to its own quantities (`idcontrol.judge.violation`).

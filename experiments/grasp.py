@@ -48,9 +48,8 @@ NO_SLIP_MU = 100.0
 PRESETS = {
     "default": GraspConfig(),
     # As in the original: fingers commanded to close, the original's gains, additional joint feedback, friction 100 for
-    # no slip, and contacts taken from the plant. By an oversight, the original's inverse dynamics applied a thousandth
-    # of the contact forces; if these are applied in full, the demanded grip throws the box out of the hand
-    # (`planners.grip`).
+    # no slip, and contacts taken from the plant. The original's inverse dynamics applied a thousandth of the contact
+    # forces, by an oversight. The full forces of the demanded grip throw the box out of the hand (`planners.grip`).
     "paper": GraspConfig(
         preset="paper",
         plant="coulomb-lcp",

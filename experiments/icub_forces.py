@@ -1,8 +1,8 @@
 """A humanoid walks or sways: vertical forces on its feet, predicted from the motion alone, against measured forces.
 
 Inverse dynamics of the motion gives the wrench of the ground (six numbers), which the two soles share. A single foot on
-the ground carries the whole wrench. With two feet the split is indeterminate: each sole is a patch of four corners, and
-the smallest corner forces that produce the wrench are chosen, with corners above the floor weighted down.
+the ground carries the whole wrench. With two feet the split is indeterminate. Each sole is a patch of four corners; of
+all corner forces that produce the wrench, the smallest are chosen. Corners above the floor get less force.
 
 The log was published by Ramadoss et al. 2021
 (github.com/ami-iit/paper_ramadoss_2021_icra_proprioceptive-base-estimator, matlab/resources, BSD 3-clause). It is in a

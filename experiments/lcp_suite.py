@@ -252,9 +252,8 @@ def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
 def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
     """Return a point with z > 0 and Qz + r > 0 for the interior point to start from; None if there is none.
 
-    The paper starts from normal forces that separate all contacts simultaneously. Such forces do not exist if bodies
-    are held from all sides, so a linear program looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced
-    variables.
+    The paper starts from normal forces that separate all contacts simultaneously. If bodies are held from all sides, no
+    such forces exist. A linear program then looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced variables.
     """
     start = pyramid_start(lcp.Q, lcp.r, np.full(lcp.touching.size, mu), lcp.rolling)
     if start is not None and start.min() > 0.0 and (lcp.Q @ start + lcp.r).min() > 0.0:

@@ -257,9 +257,9 @@ def mujoco(machine: Machine, situation: Situation) -> Answer:
 
 
 def pinocchio(machine: Machine, situation: Situation) -> Answer:
-    """Answer by ``contactInverseDynamics`` for a ground deformed by the forces that id-coulomb-cone predicts at rest.
+    """Answer by ``contactInverseDynamics``; the ground is deformed by the forces of id-coulomb-cone at rest.
 
-    Torques of version 4.1.0 exclude the contact forces, so their contribution is subtracted here.
+    Pinocchio 4.1.0 returns torques that exclude the contact forces, so the contribution of these forces is subtracted.
     """
     model, data = machine.model, machine.model.createData()
     at_rest = situation._replace(a=np.zeros(model.nv), stance=np.ones(4, dtype=np.bool_))
@@ -295,7 +295,7 @@ def pinocchio(machine: Machine, situation: Situation) -> Answer:
 
 
 def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, list[Answer | None]]:
-    """Return TSID's version and answers, by its own interpreter; an answer is None if its QP has no solution.
+    """Return TSID's version and answers, from the interpreter with TSID; an answer is None if its QP has no solution.
 
     Raises:
         InputError: The interpreter cannot run, or TSID is not installed in it.

@@ -253,11 +253,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             Torque limits and friction cones are never relaxed.
         solved_by: ``"sticking"`` if all contacts stick and no contact problem was solved; otherwise the contact model,
             by the name of its plant; None without a contact model.
-        gap: Bound on an improvement [N m]: of the solutions of the contact problem, the controller searches for the one
-            closest to the last torques, in a norm of torques. An undiscovered solution is closer than the closest known
-            solution by at most `gap`. 0 if the search proved that no solution is closer; NaN if the controller does not
-            search. `tau` gives the motion of the closest known solution, but its impulses are redistributed towards
-            decaying last torques (docs/theory/coulomb.md).
+        gap: Bound on an improvement [N m]. A contact problem may have several solutions; the controller searches for
+            the solution closest to the last torques, in a norm of torques. An undiscovered solution is closer than the
+            closest known solution by at most `gap`. 0 if the search proved that no solution is closer; NaN if the
+            controller does not search. `tau` gives the motion of the closest known solution, but its impulses are
+            redistributed towards decaying last torques (docs/theory/coulomb.md).
         demand: How the motion for whole-body tasks was computed: ``"free"`` if limits of friction and motors are
             inactive; ``"qp"`` if a quadratic program respects these limits; ``"infeasible"`` if they allow no motion
             without slip; empty without tasks.

@@ -1,8 +1,8 @@
 """Force prediction if plant and controller have the same contact model: remaining errors and their causes.
 
-``idcontrol compare trot --study own-plant``. Plant and controller solve the same problem, with two differences: the
-impact of feet that land within a period, and gaps under standing feet, which the plant closes within a period, and the
-controller closes slowly. By default an impact is predicted under the torques of the last step. The study leaves this
+``idcontrol compare trot --study own-plant``. The problems of plant and controller have two differences. Feet that land
+within a period cause an impact in the plant. The plant closes gaps under standing feet within a period, the controller
+closes them slowly. By default an impact is predicted under the torques of the last step. The study leaves this
 prediction out, or closes gaps immediately. It also adds noise to the sensed state: with noise, immediate closing makes
 torques jump, so it is not the default.
 """

@@ -238,7 +238,7 @@ def _combined(model: mujoco.MjModel, data: mujoco.MjData, bodies: Integers) -> t
 
 
 def _require_no_equalities(mapped: Mapped, data: mujoco.MjData) -> None:
-    """Raise for constraints that couple joints of the robot, close loops or hold its links."""
+    """Raise `InputError` if a constraint couples joints of the robot, closes a loop or holds a link."""
     rows = np.flatnonzero(data.efc_type[: data.nefc] == mujoco.mjtConstraint.mjCNSTR_EQUALITY)
     jacobian = np.zeros((data.nefc, mapped.model.nv))
     if mujoco.mj_isSparse(mapped.model):

@@ -105,7 +105,7 @@ def _moments(mapped: Mapped, data: mujoco.MjData) -> Array:
 
 
 def _require_strength(mapped: Mapped, moment: Array) -> None:
-    """Raise for a joint whose actuators cannot reach the torque limit of the robot file."""
+    """Raise `InputError` if the actuators of a joint cannot reach the torque limit of the robot file."""
     model = mapped.model
     strength = np.array([_strength(model, i) for i in range(model.nactuator)])
     for j, number in enumerate(mapped.joints.tolist()):

@@ -16,8 +16,8 @@ from idcontrol.types import Status
 
 ROBOTS = 1000
 BAR = Bar(of="us", bar=1e6 * ROBOTS / 80_000, goal=1e6 * ROBOTS / 200_000)
-"""80 000 control steps per second on two processors; the goal is 200 000. The bar is in microseconds, not in floors
-(multiples of the floor): after a call of a thousand rows caches are cold, and the floor takes longer than elsewhere."""
+"""80 000 control steps per second on two processors; the goal is 200 000. The bar is in microseconds, not in multiples
+of the floor: a call of a thousand rows leaves cold caches, and the floor then takes longer than in other sections."""
 NAMES = ("id-coulomb-qp", "id-noslip-lcp")
 
 

@@ -141,7 +141,7 @@ def registered(group: str) -> dict[str, str]:
 
 
 def _source(name: str) -> list[ast.stmt]:
-    """Read the statements of a module without the import, which may take a second; empty if the module has no file."""
+    """Parse a module without importing it, since an import may take a second; empty if the module has no file."""
     module, *others = name.split(".")
     spec = importlib.util.find_spec(module)
     for other in others:

@@ -101,8 +101,8 @@ def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any],
     """Return the function from a `Setup` to the controller or plant called `name`.
 
     The class or function of this name is called with ``(robot, mu, rate)``, the `Setup` or nothing, depending on its
-    signature; an object that already has all methods in `calls` is used directly. A file is read again once it has
-    changed, as in a notebook.
+    signature; an object that already has all methods in `calls` is used directly. A file that has changed since the
+    last call is read again, so edits take effect in a running notebook.
 
     Args:
         kind: Required kind.
@@ -254,7 +254,7 @@ def _require(kind: Kind, name: str, what: str, missing: list[str]) -> None:
 
 
 def _needed(target: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the required parameters."""
+    """Return the parameters of `target` without default, except ``*args`` and ``**kwargs``."""
     return [
         parameter
         for parameter in inspect.signature(target).parameters.values()

@@ -1,8 +1,8 @@
 """The judge of contact laws: computes the violation of a law by an answer, independently of the contact models.
 
-* `violation` scales each contact and each row of the momentum balance separately, so that a distant contact or a heavy
-  body hides no error of a slow contact or a light body. It uses the velocities of the solution. Rounding of the terms
-  of a sum counts as zero.
+* `violation` scales each contact and each row of the momentum balance separately. A large speed or mass thus hides no
+  error of a slow contact or a light body. It uses the velocities of the solution. Rounding of the terms of a sum counts
+  as zero.
 * `missed` scales by the whole problem, like tolerances of solvers: by the largest impulse and the fastest contact. It
   computes velocities from the momentum balance in extended precision.
 * `miss` judges impulses of a problem that consists of its Delassus operator, as in the league.

@@ -20,7 +20,10 @@ from idcontrol.types import Status
 
 
 class Hung(BaseException):
-    """Planner or controller did not return in time. Not an `Exception`, so that neither of them catches it."""
+    """Planner or controller did not return in time.
+
+    It is no `Exception`, so an ``except Exception`` in user code does not catch it.
+    """
 
 
 class Guard:

@@ -7,9 +7,8 @@ A `Socket` turns targets into the tasks and the joint reference of inverse dynam
     socket.set_target(q, v, a, contacts, forces, t=0.01)  # at any time, at any rate
     command = controller(state, socket(state))  # every period
 
-Errors are fed back once. Without a matrix `K`, the tasks and the controller do it, with the acceleration gains of the
-robot file. With `K`, these gains see no error, and K alone acts. So `a` is always the planned acceleration, without
-feedback of the planner.
+Errors are fed back once: without a matrix `K` by the acceleration gains of the robot file, with `K` by `K` alone. So
+`a` is always the planned acceleration, without feedback of the planner.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Delayed(DisturbedPlant):
         return self.plant.reset(state)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold for `dt` [s] the torques that are now due."""
+        """Apply for `dt` [s] the torques commanded `periods` calls earlier."""
         self._waiting.append(tau.copy())
         # Until a command is due, the first command is held, so that the robot does not fall at the start.
         due = self._waiting.popleft() if len(self._waiting) > self.periods else self._waiting[0]

@@ -38,7 +38,7 @@ class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return mu if self.estimate is None else self.estimate
 
     def of_plant(self, mu: float, law: ContactLaw) -> float:
-        """Return the friction along the tangents of a plant with this contact law, for friction `mu`."""
+        """Return the friction along the tangents of a plant with this contact law; `mu` is the friction of its cone."""
         return math.sqrt(2.0) * mu if law.cone == "pyramid" and self.pyramid != "inscribed" else mu
 
     def of_controller(self, mu: float, law: ContactLaw) -> float:

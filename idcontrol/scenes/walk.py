@@ -1,7 +1,7 @@
 """A walking legged robot, built from one `WalkConfig`.
 
-`WalkScene.of` loads the robot and the ground; its methods build the parts, each with separate multibody terms, as a
-`System` holds the terms of its last update::
+`WalkScene.of` loads the robot and the ground; the methods of the scene build the parts. Each part has its own `System`,
+because a `System` holds the terms of its last update::
 
     scene = WalkScene.of(WalkConfig(robot="go1", mu=0.6))
     walk = scene.simulated()

@@ -57,7 +57,8 @@ def _lines(title: str) -> Callable[[float], None]:
 def _estimate() -> Callable[[float], str]:
     """Return a function from the completed share to words about it and the remaining time.
 
-    If the first update's share is below `SURE`, the pace is measured from that update on, after the preparation.
+    If the first update's share is below `SURE`, the pace is measured from that update on, so that it excludes the
+    preparation.
     """
     began = stopwatch.wall_s()
     first: tuple[float, float] | None = None

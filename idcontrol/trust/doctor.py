@@ -49,7 +49,7 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
 
     Args:
         tell: Called with a line before each check that may take long.
-        full: True to check also the physics.
+        full: True to check the physics as well.
 
     Yields:
         The diagnoses, in display order.

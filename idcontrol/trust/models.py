@@ -23,7 +23,7 @@ JUDGED: Final = 200
     "tests/models/test_coulomb.py",
 )
 def unlawful() -> float:
-    """Return the largest violation of a model's law by its solutions, each contact relative to its own quantities.
+    """Return the largest violation of a model's law by its solutions, scaled per contact.
 
     The violation is infinite if a model leaves a random forward step unsolved: all of these have a solution.
     """
