@@ -18,6 +18,7 @@ import numpy as np
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import add, assign
 from idcontrol.planners.base import wrap
 from idcontrol.planners.commands import CommandSource, VelocityCommand
 from idcontrol.planners.gait import Gait, Timing, write_timing
@@ -310,14 +311,16 @@ def _move_goals(
             goal[1, i, 0], goal[1, i, 1], goal[1, i, 2] = -v_x + omega * r[1], -v_y - omega * r[0], 0.0
             goal[2, i] = 0.0
             if dt > 0.0:
-                goal[0, i] += dt * goal[1, i]
-                goal[2, i] = (goal[1, i] - goals.last_velocity[i]) / dt
+                add(goal[0, i], dt, goal[1, i])
+                for k in range(3):
+                    goal[2, i, k] = (goal[1, i, k] - goals.last_velocity[i, k]) / dt
                 norm = math.sqrt(goal[2, i, 0] ** 2 + goal[2, i, 1] ** 2 + goal[2, i, 2] ** 2)
                 if norm > LARGEST_ACCELERATION:
-                    goal[2, i] *= LARGEST_ACCELERATION / norm
+                    for k in range(3):
+                        goal[2, i, k] *= LARGEST_ACCELERATION / norm
         else:
             if not goals.swinging[i]:
-                goals.lifted[i] = goal[0, i]
+                assign(goals.lifted[i], goal[0, i])
             # land ahead of the nominal foot, with the step rotated about the vertical: s = R_up(ω T_sw)(v_x, v_y, 0)
             # T/2
             c, s = math.cos(omega * swing_s), math.sin(omega * swing_s)
@@ -334,7 +337,7 @@ def _move_goals(
                     a, a + rise, land + rise, land, swing_s / 3.0, timing.since_liftoff[i]
                 )
         goals.swinging[i] = not timing.stance[i]
-        goals.last_velocity[i] = goal[1, i]
+        assign(goals.last_velocity[i], goal[1, i])
 
 
 @njit(cache=True, inner=True)
@@ -348,7 +351,7 @@ def _reach_goals(goal: Array, angles: Array, legs: Legs, leg_plan: LegPlan) -> N
     for i in range(angles.shape[0]):
         zero = LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
         pose, J = LegPose(leg_plan.origin[i], leg_plan.axis[i], leg_plan.foot[i]), leg_plan.jacobian[i]
-        motion[0, i] = angles[i]
+        assign(motion[0, i], angles[i])
         leg_plan.residual[i] = reach(zero, goal[0, i], IK_TOLERANCE, motion[0, i], pose, J)
         place_leg(zero, motion[0, i], pose)
         leg_jacobian(pose, J)

@@ -15,6 +15,7 @@ from idcontrol.contact.manifold import Pairs, Placed
 from idcontrol.contact.shapes import BOX, SPHERE, ShapeArrays
 from idcontrol.kernels.arena import Arena, begin, vector
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import assign
 from idcontrol.types import Array, Integers
 
 PARALLEL_EDGES = 1e-6
@@ -82,7 +83,7 @@ def candidate_pairs(low: Array, high: Array, reach: Array, group: Integers) -> I
                 first, second = second, first
             if n == room:
                 grown = np.empty(2 * room, np.int64)
-                grown[:n] = code
+                assign(grown, code)
                 code, room = grown, 2 * room
             code[n] = first * count + second
             n += 1

@@ -13,6 +13,7 @@ import numpy as np
 
 from idcontrol.errors import UnknownName
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import add
 from idcontrol.types import TOUCHING_N, Array, ContactForces, Integers
 
 
@@ -80,7 +81,7 @@ def _sums(identity: Integers, force: Array, normal: Array, patch: Integers) -> t
     for i in range(identity.shape[0]):
         if identity[i] < patch.shape[0]:
             contact[patch[identity[i]]] = i
-            total[patch[identity[i]]] += force[i]
+            add(total[patch[identity[i]]], 1.0, force[i])
     touching = np.flatnonzero(contact >= 0)
     return touching, total[touching], normal[contact[touching]]
 

@@ -310,7 +310,7 @@ def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
     """Solve A as `solve_in_place` does, by LAPACK, which is faster for more than about fifty unknowns."""
     n = A.shape[0]
     try:
-        A[:, n] = np.linalg.solve(np.ascontiguousarray(A[:, :n]), np.ascontiguousarray(A[:, n]))
+        assign(A[:, n], np.linalg.solve(np.ascontiguousarray(A[:, :n]), np.ascontiguousarray(A[:, n])))
     except Exception:  # Numba raises no other error here: A is singular, or not finite
         return False
     return True

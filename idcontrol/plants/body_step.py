@@ -25,6 +25,7 @@ from idcontrol.dynamics.bodies import (
 from idcontrol.kernels.arena import Arena
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import assign
 from idcontrol.models.sap.many import Result, Touching, Trees, solve_all
 from idcontrol.models.sap.newton import UNPHYSICAL, Parameters
 from idcontrol.types import Array, Integers
@@ -124,7 +125,7 @@ def carried(before: Integers, impulses: Array, now: Integers) -> Array:
     for i in range(now.shape[0]):
         at = np.searchsorted(sorted_, now[i])
         if at < before.shape[0] and sorted_[at] == now[i]:
-            out[i] = impulses[order[at]]
+            assign(out[i], impulses[order[at]])
     return out
 
 

@@ -23,7 +23,7 @@ import pinocchio as pin
 from idcontrol.contact.contacts import Contacts
 from idcontrol.dynamics.system import System, rotate
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.types import Array, Integers
 
 SETTLED: Final = 1e-12
@@ -160,7 +160,7 @@ def _settle(
         cholesky(inertia, L)
         solve_lower(L, x)
         solve_lower_transposed(L, x)
-        v[at_v : at_v + 6] = x
+        assign(v[at_v : at_v + 6], x)
         for d in range(3):
             value = 0.5 * (flight.spin[i, d] + v[at_v + 3 + d])
             change = max(change, abs(value - mean[turning[i, d]]))

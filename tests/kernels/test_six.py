@@ -28,7 +28,7 @@ def _rows(P, U, x, out):
     six.subtract_times_transposed(P, x, out[1])
     six.solve_row(U, out[2])
     six.solve_row_transposed(U, out[3])
-    out[4, :3] = six.times(P[:3], x)
+    out[4, 0], out[4, 1], out[4, 2] = six.times(P[:3], x)
     six.add_rows(P[:3], x[0], x[1], x[2], out[5])
 
 

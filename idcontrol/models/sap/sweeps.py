@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from idcontrol.kernels.arena import Arena, mark, matrix, release, vector, zeros
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import assign_rows
 from idcontrol.kernels.six import add_rows, times
 from idcontrol.models.sap.blocks import Cost, Hessian, Optimum, descend, hessian, impulse, velocities
 from idcontrol.models.sap.cone import answered, derivative, nearest
@@ -155,7 +156,7 @@ def start_from(
     if error > FAR * FAR * max(p2, j2):
         _sweep(cost, impulses, other, arena)
         if _value(cost, other, u, gamma, arena) < value:
-            z[:] = other
+            assign_rows(z, other)
         if _toward(cost, H, impulses, other, arena):
             steps = 1
             _value(cost, z, u, gamma, arena)
