@@ -12,7 +12,8 @@ p_i, all in the world, and the biases of accelerometer b_f and gyroscope b_w. Wi
 The error state has the errors of r and v, a small rotation φ in the world's axes (``C = exp(φ) Ĉ``), and the errors of
 b_f, b_w and p_i, in this order. At touchdown a foot's position is computed from joints and estimate, so the ground may
 have any height. At this time the known height of the ground is used as one measurement, with a variance for uneven
-ground, unless it is far from the estimated height. Measurements are independent and processed one by one, without a
+ground, unless it is far from the estimated height. A foot that moves while most standing feet rest lands anew, without
+the ground's height: it slips, or its sensor is wrong. Measurements are independent and processed one by one, without a
 matrix inverse. Position and heading cannot be observed, so they drift.
 """
 
@@ -44,7 +45,7 @@ KINEMATICS_STD = 1e-3
 GROUND_STD = 0.02
 """Standard deviation of the height of the ground [m]."""
 FAR = 3.0
-"""Number of standard deviations beyond which the ground's height is not used."""
+"""Number of standard deviations beyond which the ground's height, or a foot among others, is not used."""
 START_STD = (1e-3, 1e-2, 5e-3, 0.3, 0.02)
 """Initial standard deviations: position, velocity, rotation, biases of accelerometer and gyroscope [m, m/s, rad, m/s²,
 rad/s]."""
@@ -225,23 +226,23 @@ def correct(x: Estimate, z: Readings) -> None:  # pragma: no cover - compiled
     """Correct the estimate by the standing feet, in place, one scalar measurement at a time."""
     P, n = x.P, x.P.shape[0]
     H, error, work, s = np.zeros(n), np.zeros(n), np.empty(n), np.zeros(3)
+    slips = contradicting(x, z)
     for k in range(z.standing.shape[0]):
         first, lands = 15 + 3 * k, z.standing[k] and not x.stood[k]
         x.stood[k] = z.standing[k]
         if not z.standing[k]:
             continue
-        for i in range(3):
-            s[i] = 0.0
-            for j in range(3):
-                s[i] += x.C[i, j] * z.s[k, j]
-        if lands:
+        _relative(x.C, z.s[k], s)
+        if lands or slips[k]:
             _land(x, error, s, k)
+        if lands:
             gap, normal, _ = sphere_gap(z.terrain, z.coefficients, x.p[k, 0], x.p[k, 1], x.p[k, 2], z.radius[k])
             for i in range(3):
                 H[first + i] = normal[i]
             _take(P, error, H, work, -gap, GROUND_STD**2, FAR)
             for i in range(3):
                 H[first + i] = 0.0
+        if lands or slips[k]:
             continue
         for i in range(3):
             a, b = (i + 1) % 3, (i + 2) % 3
@@ -256,6 +257,41 @@ def correct(x: Estimate, z: Readings) -> None:  # pragma: no cover - compiled
         for k in range(z.standing.shape[0]):
             x.p[k, i] += error[15 + 3 * k + i]
     _turn(x.C, error[6:9])
+
+
+@njit(cache=True, inner=True)
+def _relative(C: Array, s: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """Write ``C s`` into `out`, shape (3,)."""
+    for i in range(3):
+        out[i] = C[i, 0] * s[0] + C[i, 1] * s[1] + C[i, 2] * s[2]
+
+
+@njit(cache=True, inner=True)
+def contradicting(x: Estimate, z: Readings) -> Booleans:  # pragma: no cover - compiled
+    """Return True for each foot that moves although it stands, if at least as many feet stand still, shape (n,).
+
+    Such a foot slips, or its sensor is wrong. A foot moves if a component of its position is farther than `FAR`
+    standard deviations from its prediction. If most feet move, the prediction is wrong, and no foot is named.
+    """
+    P, n, s = x.P, z.standing.shape[0], np.zeros(3)
+    moves, moving, resting = np.zeros(n, dtype=np.bool_), 0, 0
+    for k in range(n):
+        if not (z.standing[k] and x.stood[k]):
+            continue
+        _relative(x.C, z.s[k], s)
+        for i in range(3):
+            a, b = (i + 1) % 3, (i + 2) % 3
+            index, factor = (15 + 3 * k + i, i, 6 + a, 6 + b), (1.0, -1.0, -s[b], s[a])
+            total = KINEMATICS_STD**2
+            for p in range(4):
+                for q in range(4):
+                    total += factor[p] * factor[q] * P[index[p], index[q]]
+            moves[k] |= (s[i] + x.r[i] - x.p[k, i]) ** 2 > FAR * FAR * total
+        moving += moves[k]
+        resting += not moves[k]
+    if moving > resting:
+        moves[:] = False
+    return moves
 
 
 @njit(cache=True, inner=True, error_model="numpy")

@@ -17,6 +17,7 @@ from idcontrol.record.recording import load
 from idcontrol.scenes.locomotion import record_walk
 from idcontrol.scenes.walk import ActuatorSettings, WalkConfig, WalkPath, WalkScene
 from idcontrol.sensing import Sensing, chain, estimator
+from idcontrol.sensing.contacts import Touch
 from idcontrol.sensing.disturbance import BiasLevel, NoiseLevel
 from idcontrol.sensing.estimator import BaseEstimator, Estimate, Readings, correct, predict
 from idcontrol.types import ContactForces, Sensed, State
@@ -135,6 +136,32 @@ def test_at_rest_the_bias_of_the_gyroscope_is_learnt(quadruped):
     np.testing.assert_allclose(result.v[3:6], 0.0, atol=5e-4)
     # the estimate turned by the bias until the bias was estimated
     assert 2 * np.linalg.norm(result.q[3:6] - start.q[3:6]) < 2e-3
+
+
+def swinging(system, legs):
+    """Return the start and the estimates of a robot whose first `legs` swing in the air while all sensors feel load."""
+    start = standing_state(system, 0.0)
+    believes, states = BaseEstimator(feet(), start), []
+    for t in 1e-3 * np.arange(1, 301):
+        q, v = start.q.copy(), np.zeros(18)
+        thighs = 8 + 3 * np.arange(legs)
+        q[thighs] += 0.4 * (1.0 - np.cos(6.0 * t))
+        v[thighs - 1] = 2.4 * np.sin(6.0 * t)
+        state = State(t=t, q=q, v=v, forces=start.forces)
+        states.append(believes(Sensed(state=state, tau=np.zeros(12), accelerometer=-GRAVITY)).state)
+    return start, states
+
+
+def test_a_foot_that_moves_while_its_sensor_is_stuck_on_does_not_move_the_base(quadruped):
+    start, states = swinging(quadruped, legs=1)
+    assert max(np.abs(state.q[:3] - start.q[:3]).max() for state in states) < estimator.FAR * estimator.KINEMATICS_STD
+    assert max(2.0 * np.abs(state.q[3:6] - start.q[3:6]).max() for state in states) < 3e-3
+    assert np.abs(states[-1].v[:3]).max() < 2e-3
+
+
+def test_feet_that_all_move_alike_move_the_base(quadruped):
+    start, states = swinging(quadruped, legs=4)
+    assert np.linalg.norm(states[-1].q[:3] - start.q[:3]) > 0.01
 
 
 def test_at_rest_only_the_vertical_accelerometer_bias_is_observable(quadruped):
@@ -257,8 +284,8 @@ TYPICAL = {
 }
 
 
-def trot(out, robot, plant, duration):
-    sensing = Sensing(base="estimated", forces="estimated", **TYPICAL)
+def trot(out, robot, plant, duration, forces="estimated"):
+    sensing = Sensing(base="estimated", forces=forces, **TYPICAL)
     path = WalkPath(kind="command", command=((0.0, 0.2, 0.0, 0.0),))
     config = WalkConfig(robot=robot, plant=plant, duration_s=duration, path=path, sensing=sensing)
     return record_walk(WalkScene.of(config), out)
@@ -273,6 +300,14 @@ def check(metrics):
 @pytest.mark.parametrize("robot", one_fast(("go1", "solo12"), "go1"))
 def test_a_trot_estimates_its_base_without_foot_sensors(tmp_path, robot):
     check(trot(tmp_path / "run", robot, "coulomb-lcp", 2.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ["go1", "solo12"])
+def test_a_trot_survives_a_foot_sensor_that_is_stuck_on(tmp_path, monkeypatch, robot):
+    feel = Touch.feel
+    monkeypatch.setattr(Touch, "feel", lambda touch, state: feel(touch, state) | (np.arange(4) == 0))
+    check(trot(tmp_path / "run", robot, "coulomb-lcp", 2.0, forces="plant"))
 
 
 @pytest.mark.slow
