@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
+from idcontrol import filter
 from idcontrol.config.configuration import period
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
@@ -190,13 +191,15 @@ class Controllers:
         """Make n controllers.
 
         Args:
-            name: A controller of inverse dynamics that predicts its contact forces, e.g. ``"id-coulomb-qp"``.
+            name: A controller of inverse dynamics that predicts its contact forces, e.g. ``"id-coulomb-qp"``; or
+                ``"filter"``, whose references are joint targets, with torques in place of accelerations
+                (`idcontrol.filter`).
             robot: A robot from `idcontrol.robots.load`.
             n: Number of controllers.
             mu: Assumed friction coefficient of each row, one number or shape (n,); inf means no slip.
             rate_hz: Rate of the calls [Hz].
             terrain: The ground; None means the plane z = 0.
-            settings: Settings of the steps; impacts are not predicted.
+            settings: Settings of the steps, without predicted impacts; None for the defaults.
             threads: Number of threads that share the rows; None means one per processor that this process may use.
 
         Raises:
@@ -206,7 +209,8 @@ class Controllers:
         """
         if n < 1:
             raise InputError(f"a batch of {n} controllers: give 1 or more")
-        self._settings = name, robot, period(rate_hz), terrain, replace(settings or InverseSettings(), impacts=False)
+        settings = settings or InverseSettings(rate_limit_nm_s=None if name == "filter" else "robot")
+        self._settings = name, robot, period(rate_hz), terrain, replace(settings, impacts=False)
         friction = np.asarray(mu, dtype=np.float64)
         if friction.shape not in ((), (n,)) or not (friction >= 0.0).all():
             raise InputError(f"mu must be one number from 0 to inf, or {n} of them")
@@ -242,6 +246,9 @@ class Controllers:
             raise InputError(f"batches are for robots with 1 to {MOST_FEET} feet")
         kp, kd = robot.acceleration_gains()
         stiffness, damping = robot.torque_gains(contacts.system.actuated_names)
+        if name == "filter":
+            gains = Gains(kp=stiffness, kd=damping)
+            return filter.step(contacts, gains, h, filter.no_cut(len(stiffness)), settings)
         setup = Setup(
             system=contacts.system,
             contacts=contacts,

@@ -44,7 +44,7 @@ def require_same(ours: list[Commands], theirs: list[Commands], rows: np.ndarray)
         assert all((x[rows] == y[rows]).all() for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp", "id-coulomb-lcp"])
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp", "id-coulomb-lcp", "filter"])
 def test_a_row_is_a_single_controller_to_the_bit(name):
     batch, inputs = Controllers(name, ROBOT, N, mu=MU), demands()
     ours = stepped(batch, inputs)

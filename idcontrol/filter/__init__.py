@@ -19,7 +19,7 @@ import numpy.typing as npt
 from msgspec import structs
 
 from idcontrol.config.configuration import period
-from idcontrol.contact.spheres import on_flat_ground
+from idcontrol.contact.spheres import SphereContacts, on_flat_ground
 from idcontrol.controllers import Gains, InverseSettings, TunedRobot
 from idcontrol.controllers.inputs import failed
 from idcontrol.controllers.inverse import InverseDynamics
@@ -34,6 +34,26 @@ SCHEME: Final = Scheme(
 )
 WORDS: Final = {TORQUE: "torque", SLIP: "friction", JOINT: "joint", FORCE: "force", POWER: "power"}
 """Words of `Torques.cut` and `Torques.broken`."""
+
+
+def no_cut(joints: int) -> Filter:
+    """Return a filter of this number of joints without limits on forces and power."""
+    return Filter(math.inf, math.inf, np.zeros(2, dtype=np.int64), np.zeros(joints))
+
+
+def step(
+    contacts: SphereContacts, gains: Gains, h: float, limits: Filter, settings: InverseSettings
+) -> InverseDynamics:
+    """Return the step of a filter: `Reference.a` has the torques that are added to the law of the gains [N m].
+
+    Args:
+        contacts: Feet of the robot.
+        gains: Gains of joint targets [N m/rad, N m s/rad].
+        h: Period of the calls [s].
+        limits: Further limits; their arrays are overwritten in each step.
+        settings: Settings of contacts and torque rates.
+    """
+    return InverseDynamics(SCHEME, contacts.system, contacts, gains, h, settings, limits=limits)
 
 
 class Torques:
@@ -78,16 +98,10 @@ class Torques:
         kp, kd = robot.torque_gains(contacts.system.actuated_names)
         self._system, a = contacts.system, contacts.system.n_actuated
         self._standing = Reference.standing(np.zeros(a), contacts.n_feet)
-        self._filter = Filter(float(force_n), float(power_w), np.zeros(2, dtype=np.int64), np.zeros(a))
-        self._step = InverseDynamics(
-            SCHEME,
-            contacts.system,
-            contacts,
-            Gains(kp=kp, kd=kd) if gains is None else gains,
-            period(rate_hz),
-            InverseSettings(rate_limit_nm_s=rate_limit_nm_s),
-            limits=self._filter,
-        )
+        self._filter = no_cut(a)._replace(force=float(force_n), power=float(power_w))
+        chosen = Gains(kp=kp, kd=kd) if gains is None else gains
+        settings = InverseSettings(rate_limit_nm_s=rate_limit_nm_s)
+        self._step = step(contacts, chosen, period(rate_hz), self._filter, settings)
 
     def __call__(
         self,
