@@ -32,7 +32,7 @@ RETURNS_S: Final = 0.4
 STARTS_S: Final = 0.05
 """Time to unload a foot before an unplanned step [s]."""
 HURRY_M_S: Final = 1.0
-"""In the choice of a step, landing a second sooner costs as much as moving the landing by this [m/s]."""
+"""Price of time in the choice of a step: distance that costs as much as a landing one second sooner [m/s]."""
 SLIGHT_M: Final = 0.002
 """Part of the divergent component that need not be caught [m]."""
 

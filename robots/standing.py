@@ -56,7 +56,7 @@ def problems(robot: Robot, system: System) -> list[str]:
     if margin < LEAST_LEAN_RAD * com[2]:
         where = f"{1e3 * abs(margin):.0f} mm {'inside' if margin > 0.0 else 'beyond'} the edge of"
         return [
-            f"feet: the mass centre is {where} what the feet span; to stand on points, a robot needs three or more "
+            f"feet: the mass centre is {where} the support polygon; to stand on points, a robot needs three or more "
             "feet around it: change the home pose, or leave [gait] out"
         ]
     share = torque_share(robot, system)

@@ -121,7 +121,7 @@ def show(*parts: str | Text | Grid, style: str = "") -> None:
             screen.print(Text(part.title, style="bold"), soft_wrap=True)
         screen.print(table)
         if dropped:
-            screen.print(Text(f"without room: {'; '.join(dropped)} (--json has all)", style="dim"), soft_wrap=True)
+            screen.print(Text(f"no room for: {'; '.join(dropped)} (--json has all)", style="dim"), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

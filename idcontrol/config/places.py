@@ -135,7 +135,9 @@ def contact_law(kind: Kind, name: str, registered: Iterable[str]) -> ContactLaw:
 
     law = getattr(_target(kind, name, registered), "contact_law", ContactLaw())
     if not isinstance(law, ContactLaw):
-        raise InputError(f"{kind.name} {name}: contact_law is no idcontrol.types.ContactLaw but {type(law).__name__}")
+        raise InputError(
+            f"{kind.name} {name}: contact_law is a {type(law).__name__}, not an idcontrol.types.ContactLaw"
+        )
     return law
 
 

@@ -154,7 +154,7 @@ def part(name: str, command: str, shown: Path) -> str:
 def main() -> None:
     """Run every experiment, and write its picture and the page."""
     if missing := set(entry_points(EXPERIMENTS)) ^ set(COMMANDS):
-        sys.exit(f"the gallery's commands are not those of the installed experiments: {', '.join(sorted(missing))}")
+        sys.exit(f"the gallery's commands and the installed experiments differ: {', '.join(sorted(missing))}")
     out = DOCS / "pictures" / "gallery"
     out.mkdir(parents=True, exist_ok=True)
     parts = [

@@ -500,7 +500,7 @@ class _Work:
         if self.wire.floating and not self.settings.estimates and not newest.values[1:4].any():
             raise InputError(
                 f"the machine at {self.settings.peer} does not report its base position: "
-                "--set loop.sensing.base=estimated, and --set loop.sensing.forces=estimated where its feet feel nothing"
+                "--set loop.sensing.base=estimated, and --set loop.sensing.forces=estimated if its feet have no sensors"
             )
 
     def _connect(self, machine_fd: int | None, numbers: SessionNumbers) -> tuple[Link, subprocess.Popen[bytes] | None]:

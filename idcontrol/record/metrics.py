@@ -147,7 +147,7 @@ def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) 
     for name, least, index in (("q", 3, layout.joint_q), ("v", 0, layout.joint_v)):
         fits = fits and name in arrays and arrays[name].shape[1:] > (max(least - 1, *index, 0),)
     if not fits:
-        raise InputError(f"{where} is damaged: its channels are not those of a walk")
+        raise InputError(f"{where} is damaged: its channels do not describe a walk")
     times = arrays["t"]
     if not (np.isfinite(times).all() and (np.diff(times) >= 0.0).all()):
         raise InputError(f"{where} is damaged: its times are not numbers in order")

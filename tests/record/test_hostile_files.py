@@ -272,7 +272,7 @@ def test_a_page_is_written_whatever_the_numbers_are(run):
 def test_a_walk_without_one_of_its_channels_is_refused(run, channel, capsys):
     with h5py.File(run / "arrays.h5", "a") as file:
         del file[channel]
-    assert "its channels are not those of a walk" in refused(run, "report", capsys)
+    assert "its channels do not describe a walk" in refused(run, "report", capsys)
 
 
 def test_a_log_whose_header_promises_what_no_row_holds_is_refused(tmp_path):

@@ -266,7 +266,7 @@ TROT = "touchdown = { LF = 0.25, RF = 0.75, LH = 0.75, RH = 0.25 }"
         # the mass centre is 2 mm behind the diagonal of the feet that remain
         (
             [('[[feet]]\nname = "RH"\nframe = "HR_foot"\nradius_m = 0.02\n', ""), (", RH = 0.25 }", " }")],
-            "feet: the mass centre is 2 mm beyond the edge of what the feet span; to stand on points, a robot needs "
+            "feet: the mass centre is 2 mm beyond the edge of the support polygon; to stand on points, a robot needs "
             "three or more feet around it: change the home pose, or leave [gait] out",
         ),
         (
