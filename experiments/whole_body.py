@@ -256,28 +256,28 @@ def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing
     with axes(size=(7.0, 3.0)) as above:
         for i in range(len(names)):
             stood = np.unique(arrays["feet"][arrays["stance"][:, i] > 0.5, i, :2].round(3), axis=0)
-            above.plot(*stood.T, "s", color="0.75", markersize=9)
+            above.plot(*stood.T, "s", color="0.75", markersize=9, label="feet" if i == 0 else None)
         above.plot(
             *zero_moment_points(arrays["force"], arrays["cop"]).T, color="C1", linewidth=0.8, label="zero-moment point"
         )
         above.plot(*arrays["com"][:, :2].T, color="C0", label="centre of mass")
         above.set(xlabel="x [m]", ylabel="y [m]")
         above.set_aspect("equal", adjustable="datalim")  # a body that stays in place fills the picture, too
-        above.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+        above.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     with axes(2, size=(7.0, 4.5), sharex=True) as (load, height):
         for i, name in enumerate(names):
             (line,) = load.plot(t, arrays["force"][:, i, 2], label=name)
             load.plot(t, arrays["force_pred"][:, i, 2], ":", color=line.get_color())
             height.plot(t, 1e3 * arrays["gap"][:, i], color=line.get_color())
-        load.set(ylabel="load, predicted dotted [N]")
+        load.set(ylabel="load [N], dotted: predicted")
         load.legend()
         height.set(xlabel="time [s]", ylabel="lowest corner [mm]")
     with axes(2, size=(7.0, 4.5), sharex=True) as (error, torque):
         com_mm = 1e3 * np.maximum(np.linalg.norm(arrays["com_err"], axis=1), 1e-10)
         error.semilogy(t, com_mm)
-        error.set(ylabel="error of the centre of mass [mm]", ylim=(1e-7, max(1.0, 2.0 * com_mm.max())))
+        error.set(ylabel="centre of mass error [mm]", ylim=(1e-7, max(1.0, 2.0 * com_mm.max())))
         torque.plot(t, np.abs(arrays["tau"] / scene.body.system.effort_limit).max(axis=1))
-        torque.set(xlabel="time [s]", ylabel="largest torque of its limit", ylim=(0.0, 1.05))
+        torque.set(xlabel="time [s]", ylabel="largest torque / its limit", ylim=(0.0, 1.05))
     drawn = {"From above": above, "Feet": load, "Tracking": error}
     return [Drawing(title, plot.figure) for title, plot in drawn.items()]
 

@@ -72,6 +72,8 @@ IN_3D = {"trot": SIZE, "rough": SIZE, "walk": (1200, 1200), "grasp": SIZE, "jar"
 """Experiments shown in 3-D, with height and width in pixels before cropping."""
 CROPPED = {"walk": (330, 400, 830, 850)}
 """Experiments whose picture is cropped to a box: left, top, right, bottom [pixels]."""
+FIGURES = {"squat": "Feet"}
+"""Titles of figures for experiments whose first figure shows little."""
 FILM_FROM_S, FILM_S, FILM_SPEED, FILM_FRAMES_PER_S = 1.0, 0.6, 0.25, 10
 """Film of the trot: start and length in the run's time [s], speed, frames per second."""
 
@@ -119,10 +121,11 @@ def rendered(folder: Path, times: list[float], profile: Path, size: tuple[int, i
 
 
 def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
-    """Return the picture of a run: its scene or its first figure."""
+    """Return the picture of a run: its scene, or its figure in `FIGURES`, by default the first."""
     run = load(folder)
     if name not in IN_3D:
-        drawn = next(iter(recorded(run.folder, run.meta)), None)
+        figures = recorded(run.folder, run.meta)
+        drawn = next((one for one in figures if one.title == FIGURES.get(name, one.title)), None)
         if drawn is None:
             sys.exit(f"{name} draws no figure; let its run draw one, for its report as well")
         (out / f"{name}.svg").write_bytes(base64.b64decode(drawn.source.partition(",")[2]))
