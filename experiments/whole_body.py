@@ -203,7 +203,12 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
     out = [
         Finding("fell_at_s", None if ended else float(arrays["t"][-1]), holds=ended),
         Finding("com_err_rms_m", float(np.sqrt(np.mean(error**2)))),
-        Finding("com_err_max_m", float(error.max()), holds=None if pushed else bool(error.max() < FOLLOWED_M)),
+        Finding(
+            "com_err_max_m",
+            float(error.max()),
+            holds=None if pushed else bool(error.max() < FOLLOWED_M),
+            note="" if pushed else follows,
+        ),
         Finding("com_err_end_m", float(error[-1]), holds=bool(error[-1] < FOLLOWED_M), note=follows),
         Finding("trunk_err_max_rad", float(arrays["trunk_err"].max())),
         *([] if body.hand is None else [Finding("hand_err_max_m", hand, holds=hand < FOLLOWED_M, note=follows)]),

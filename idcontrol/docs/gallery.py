@@ -72,7 +72,7 @@ IN_3D = {"trot": SIZE, "rough": SIZE, "walk": (1200, 1200), "grasp": SIZE, "jar"
 """Experiments shown in 3-D, with height and width in pixels before cropping."""
 CROPPED = {"walk": (330, 400, 830, 850)}
 """Experiments whose picture is cropped to a box: left, top, right, bottom [pixels]."""
-FIGURES = {"squat": "Feet"}
+FIGURES = {"squat": "Feet", "reach": "Feet"}
 """Titles of figures for experiments whose first figure shows little."""
 FILM_FROM_S, FILM_S, FILM_SPEED, FILM_FRAMES_PER_S = 1.0, 0.6, 0.25, 10
 """Film of the trot: start and length in the run's time [s], speed, frames per second."""
