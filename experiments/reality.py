@@ -67,7 +67,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
 
 
 def off_the_cube(path: Path) -> float:
-    """Return the mean error of the corners on the odd tosses, simulated by the circular cone with restitution [m]."""
+    """Return the mean corner error [m] of odd tosses, simulated with circular friction cones and restitution."""
     config = tosses.Config(data=str(path), plant="coulomb-cone", evaluations=0)
     results = tosses.run(config, _silent)
     return next(float(f.value or np.nan) for f in results.findings if f.key == "corner_coulomb_cone_m")

@@ -219,8 +219,8 @@ class Rise:
             at = self(float(share))
             if at.miss > MISS_M:
                 return (
-                    f"from here a foot cannot follow the way up: it would miss it by {1e3 * at.miss:.0f} mm; fold the "
-                    "legs with the feet beside the body"
+                    f"a foot cannot follow the path up from here, but would miss it by {1e3 * at.miss:.0f} mm; fold "
+                    "the legs with the feet beside the body"
                 )
             worst = int((np.abs(at.torque) / most).argmax())
             if abs(at.torque[worst]) > SPARE * most[worst]:

@@ -217,7 +217,7 @@ class Robot:
 
 @functools.lru_cache(maxsize=16)
 def _bare_system(path: Path, content: bytes, free_flyer: bool) -> System:
-    """Return the system of a URDF without limits; it is read and checked only if its `content` is new.
+    """Return the system of a URDF without limits; the file is read and checked only if its `content` is new.
 
     Raises:
         InputError: The URDF is unusable.

@@ -280,8 +280,8 @@ def contact_rows(
 ) -> None:
     """Write the rows [N; S; T] of n contacts: velocity of A minus velocity of B at one point, along the axes.
 
-    The velocity of the point p that moves with joint j is, in column k of the support of j, ``Jw_lin + Jw_ang × p``;
-    other columns are 0 (math.md, section 2). Columns that move both bodies cancel and are exactly 0. The rows of both
+    Column k of the Jacobian of a point p on the link of joint j is ``Jw_lin + Jw_ang × p`` if velocity k moves joint j,
+    otherwise 0 (math.md, section 2). A velocity that moves both bodies has a column of exact zeros. The rows of both
     bodies are taken at the *same* point; otherwise a pair of impulses would produce a torque (math.md, section 12.5).
 
     Args:

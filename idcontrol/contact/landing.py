@@ -104,8 +104,8 @@ def landing_contacts(
         v̂_t = γ w_t                                            + surface
         v̂_n = γ w_n + (1 - γ) clip(-φ/τ_g, -sink, rise)          + surface        (planner.md, section 7)
 
-    ``h J̇ v`` is the drift of one period: the velocity, along this period's rows, of a foot at rest along the last
-    period's rows. It must not be fed back.
+    ``h J̇ v`` is the drift of one period. It arises because the rows turn: a foot at rest along the rows of the last
+    period moves along the rows of this period. It must not be fed back.
 
     Args:
         contacts: The controller's contacts.

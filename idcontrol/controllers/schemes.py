@@ -50,7 +50,7 @@ from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tic
 from idcontrol.types import Array, Booleans
 
 STICKING_RANK: Final = 1e-2
-"""Relative length below which `stick` ignores a direction of ρ: otherwise kilonewtons would brace feet that are almost
+"""Relative length below which `stick` ignores a direction of ρ. Otherwise kilonewtons would brace feet that are almost
 in one plane, as in the model without slip (math.md, section 4.2)."""
 
 CONSISTENT: Final = 1e-11
@@ -66,8 +66,8 @@ STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
 """Ground of `id-sap`, nearly rigid for the whole robot.
 
 SAP's default stiffness is nearly rigid for the mass at a *foot*, whose leg is light. Under the whole robot such ground
-would be predicted to sink in every period, and the joints follow that error: 5e-2 rad in the trot of `links`, 2e-3 with
-these parameters."""
+would sink in every period according to the prediction. The joints follow that error: by 5e-2 rad in the trot of
+`links`, by 2e-3 rad with these parameters."""
 
 # --- stages
 

@@ -133,8 +133,7 @@ HOVER_M: Final = 1e-3
 
 RESTING_M_S: Final = 0.2
 """Speed from which a foot that seems above the ground (`HOVER_M`) is no contact [m/s]. Sensors with a constant error
-misplace feet by millimetres, but a standing foot also rests in their measurements; a foot that is still in the air,
-against its schedule, moves."""
+misplace a standing foot by millimetres, but show it at rest; a late foot is still in the air and moves."""
 
 
 class MachineTerms(NamedTuple):
@@ -710,7 +709,8 @@ def ramp_weights(identity: Integers, patch: Integers, inputs: Inputs, ramp_s: fl
             t = min(inputs.to_liftoff[identity[i]], inputs.since_touchdown[identity[i]])
             share = min(max(1.0 - t / ramp_s, 0.0), 1.0)
             out[i] = RAMP_WEIGHT * share * share * share
-            # without this factor k corners that share a load equally would cost a k-th of one contact with all of it
+            # k corners that share a load equally cost 1/k of a single contact with this load; the factor k makes the
+            # costs equal
             corners = 1 if patch.shape[0] == 0 else 0
             for k in range(n if patch.shape[0] > 0 else 0):
                 corners += patch[identity[k]] == patch[identity[i]]

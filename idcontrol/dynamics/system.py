@@ -304,7 +304,7 @@ def _actuated_names(model: Any, actuated: Sequence[str] | None) -> tuple[str, ..
         if name not in names:
             raise UnknownName("joint", name, names[1:])
         if name not in single:
-            raise InputError(f"joint {name!r} has not one velocity and cannot be actuated; remove it from `actuated`")
+            raise InputError(f"joint {name!r} must have one velocity to be actuated; remove it from `actuated`")
     return tuple(single if actuated is None else actuated)
 
 

@@ -83,8 +83,8 @@ class Torques:
             gains: Gains of joint targets [N m/rad, N m s/rad]; None for the gains of the robot file.
             force_n: Largest normal force of a contact [N].
             power_w: Largest mechanical power of all motors together [W].
-            rate_limit_nm_s: Largest rate of a torque [N m/s]; "robot" for that of the robot file, None for no limit. A
-                limit delays torques, and stiff gains with late torques may be unstable.
+            rate_limit_nm_s: Largest rate of a torque [N m/s]; "robot" for the limit of the robot file, None for no
+                limit. A limit delays torques, and stiff gains with late torques may be unstable.
 
         Raises:
             InputError: The robot or a number is unusable.

@@ -10,9 +10,9 @@ limits hold, the torques stay as they are, to the bit. Otherwise::
                f = f*                                                                           contacts that slow down
                τ and P v⁺ within bounds,  (P v)ᵀτ ≤ power_max
 
-The prediction for τ* tells what a contact does. A loaded contact stands if it sticks, or if it would lose less than 1 -
-γ of its slip; a contact without load opens. Other contacts slow down enough by themselves, and keep their impulses. If
-no torques satisfy all rows, the bounds of the joints are dropped first, then contacts may slip.
+The prediction for τ* decides the role of each contact. A loaded contact stands if it sticks, or if its slip would fall
+by less than the fraction 1 - γ; a contact without load opens. Other contacts slow down enough by themselves, and keep
+their impulses. If no torques satisfy all rows, the bounds of the joints are dropped first, then contacts may slip.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Arrays for one step, from one block of memory.
 
 A control step uses about eighty small arrays. Numba takes each from the heap, which costs 0.1 to 0.2 µs, more on a busy
-machine; arrays of an arena cost nothing. `begin` reclaims all of them at once, so arrays of an arena must not outlive
-the step, and must never be returned to Python. A kernel that calls another kernel repeatedly takes a `mark` first, and
-reclaims the memory with `release`. If an arena is full, further arrays come from the heap; `HEAP` is an arena without
-room, so all its arrays come from the heap.
+machine; arrays of an arena cost nothing. `begin` reclaims all arrays at once, so they must not outlive the step, and
+must never be returned to Python. A kernel that calls another kernel repeatedly takes a `mark` first, and reclaims the
+memory with `release`. If an arena is full, further arrays come from the heap; `HEAP` is an arena without room, so all
+its arrays come from the heap.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
 
     @dataclass
     class Bound:  # type: ignore[no-redef]
-        """The result of `bind`."""
+        """The bound values; plain Python functions read them, too."""
 
         values: Any
         borrowed = property(lambda bound: bound.values)  # interpreted code has no counts to save

@@ -1,8 +1,8 @@
 """Operations on blocks of rows of six numbers, with one vector register per row.
 
 Numba unrolls loops over six before LLVM can vectorize them. These operations use vectors explicitly, which is two to
-five times as fast. Each product and each sum is rounded, as in loops, but inner products add the terms k and k + 3
-first, and divisions are products with an inverse.
+five times as fast. Results differ from loops by rounding: inner products add the terms k and k + 3 first, and divisions
+are products with an inverse.
 """
 
 from __future__ import annotations

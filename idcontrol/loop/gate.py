@@ -92,7 +92,8 @@ def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # 
     """Admit the setpoints of a `Gate`: torques, and with `drives` also positions, velocities and gains.
 
     The `share` also scales the gains. The rate limit applies to the change that the new command makes at the measured
-    state, not to the drives' reaction to motion, which gains bound. The feed-forward torque takes up what is cut.
+    state; the bound on gains limits the drives' reaction to motion. To reduce a torque, the gate changes its
+    feed-forward part.
     """
     gate: Gate = bound.borrowed
     joints, sent, tau = gate.joints, gate.sent, gate.tau
@@ -115,7 +116,8 @@ def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # 
     for j in range(tau.shape[0]):
         sent[0, j] = share * gate.wanted[j] if tau[j] == wanted[j] else tau[j] - back[j]
         if abs(sent[0, j]) > torque[j]:
-            # no drive takes a feed-forward torque that holds back targets so far away: its gains relax instead
+            # the targets are so far away that no feed-forward torque within the limit can cancel their torque: relax
+            # the gains
             share_back = (torque[j] + np.copysign(tau[j], tau[j] * back[j])) / abs(back[j])
             sent[0, j] = min(max(tau[j] - share_back * back[j], -torque[j]), torque[j])
             sent[3, j] *= share_back

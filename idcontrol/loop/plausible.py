@@ -105,8 +105,8 @@ def believable(
     A coordinate moves by the integral of its velocity, within `Trust.jump`; the differences of several states add up
     and decay over `SETTLE_S`. The limit grows with the time between two states, in which the velocity may have changed,
     but not with the velocity: a wrong velocity is as implausible as a wrong position. An implausible state is not
-    stored: a single state therefore does no harm, and a lasting offset stays implausible. The first state is accepted.
-    So is the first state after the machine's clock went back, which is a separate fault.
+    stored: a single state therefore does no harm, and a lasting offset stays implausible. The first state is accepted,
+    also after the machine's clock went back; that is a separate fault.
 
     Args:
         heard: The last plausible state.

@@ -442,7 +442,7 @@ class Cut(enum.IntFlag):
     GAIN = 16
     """A gain of a drive was too large."""
     TARGET = 32
-    """The targets of a drive were so far that its feed-forward torque could not have held their torque back."""
+    """The targets of a drive demanded more torque than its feed-forward torque could cancel."""
 
 
 def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array) -> Cut:

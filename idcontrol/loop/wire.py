@@ -276,7 +276,7 @@ def _of_another_version(data: bytes) -> bool:
 def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover - compiled
     """Return True if ``low <= values <= high`` holds for each entry.
 
-    A NaN is out of range, unless `low` is NaN: such a value need not be measured; if it is, it must be within ±`high`.
+    If `low` is NaN, the value is optional: it is NaN, or within ±`high`. Any other NaN is out of range.
     """
     inside = True
     for i in range(values.shape[0]):

@@ -61,17 +61,16 @@ MOST_CONTACTS = 500
 KEPT: Final = 1e-10
 """Additional tolerance of the law for a vertex that is kept from the last step, relative to the changes that impulses
 make to a contact's velocity. The error of one step appears in the gaps of the next step and grows when boxes balance on
-edges. If the vertex is dropped, the next solution may be far away: with a smaller tolerance, boxes that were held would
-fall.
+edges. If the vertex is dropped, the next solution may be far away. With a smaller tolerance, held boxes would fall.
 """
 
 MANY_CONTACTS: Final = 2
 """Number of contacts per unknown velocity above which `_by_few` first tries a subset of the contacts."""
 
 SEARCH_NODES: Final = 200
-"""Limit of quadratic programs in the search over contact modes: a few milliseconds for a few contacts, two seconds for
-54 contacts. The search decides every problem of up to two coupled contacts, and completes at least one branch at every
-allowed size.
+"""Largest number of quadratic programs in the search over contact modes: a few milliseconds for a few contacts, two
+seconds for 54 contacts. The search decides every problem of up to two coupled contacts, and completes at least one
+branch at every allowed size.
 """
 
 JAM: Final = "jam"
@@ -136,7 +135,8 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
 def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
     """Raise rounding bounds by the violation that a vertex with impulses f may have after it was kept for many steps.
 
-    Velocities that cancelling impulses cause count only up to the fastest motion that the contacts stop.
+    Impulses that cancel each other would allow any violation, so the changes of a row's velocity count only up to the
+    speed of the fastest motion that the contacts stop.
     """
     n, fastest, roundoff = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
     for row in range(f.shape[0]):

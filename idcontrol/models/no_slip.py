@@ -89,8 +89,8 @@ def _normal_lcp(
     if dual:
         answer: RowLcpAnswer = project_kernel(rho, r, roundoff, arena)
         if answer.status == INFEASIBLE:
-            # a normal row of which elimination has left almost nothing has few digits, and may seem to contradict its
-            # neighbours, whereas a solution by pivoting has a checked residual
+            # if elimination leaves a normal row few digits, the row may seem to contradict its neighbours; principal
+            # pivoting returns a solution with a checked residual
             answer = psd_lcp_kernel(rho, r, roundoff, start[:0], arena)
     else:
         answer = psd_lcp_kernel(rho, r, roundoff, start, arena)

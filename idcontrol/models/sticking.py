@@ -3,9 +3,9 @@
 A contact with a normal impulse sticks, an opening contact does not, and any other contact keeps its role. Roles are
 tried until they are consistent. If the roles cycle, sets of sticking contacts are searched; the search covers all sets
 of up to six contacts. A consistent set may not exist, for example between two fingers: a contact presses if it may
-slip, and would lift off if it stuck. The limit of growing friction coefficients decides: such a contact holds along its
-tangents with a vanishing normal force, because with growing μ ever less normal force gives the friction that it needs.
-(Without friction, a box would slide out of the hand that holds it.)
+slip, and would lift off if it stuck. The limit μ → ∞ decides: the normal force that provides a fixed friction force
+falls as 1/μ, so such a contact holds along its tangents with a vanishing normal force. (Without friction, a box would
+slide out of the hand that holds it.)
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ The forces of a contact with depth d = -φ > 0 and velocity (v_n, v_t) are
 
     f_n = max(0, k d - b v_n),      f_t = -k ξ - b v_t  within |f_t| ≤ μ f_n
 
-where ξ is the displacement of the contact point since touchdown: a second spring, whose end slides when the friction
-limit is exceeded (Cundall & Strack 1979). So a foot at rest stays at rest on a slope; with purely velocity-dependent
-friction it would creep. Viscous drag ``f_t = -D v_t`` can replace Coulomb friction, as in the papers' simulator.
+where ξ is the displacement of the contact point since touchdown. It stretches a second spring, whose end slides if the
+friction limit is exceeded (Cundall & Strack 1979). So a foot at rest stays at rest on a slope; with purely
+velocity-dependent friction it would creep. Viscous drag ``f_t = -D v_t`` can replace Coulomb friction, as in the
+papers' simulator.
 
 Feet are light and the ground is stiff: contact has a time scale of 0.1 ms. So a step uses constant multibody terms,
 like the steps of other plants, and integrates only the velocities of the contact points in fine steps of symplectic

@@ -214,7 +214,7 @@ class Walk:
                 self._tipped.remove(int(foot))
 
     def _best(self, walks: Sequence[list[dcm.Footstep]], state: State, com: dcm.Motion) -> capture.Caught:
-        """Place the steps of all walks anew; return the walk that catches most of the motion, with the least effort."""
+        """Place the steps of all walks anew; return the walk with the least `missing`, then `effort`."""
         body, feet, options = self._body, self._centres(self._body.places(state.q)), []
         for steps in walks:
             standing = [foot for foot in range(len(feet)) if foot not in steps[0].feet]

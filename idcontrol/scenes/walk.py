@@ -593,7 +593,7 @@ class WalkScene:
         return self.robot.contacts(self.config.mu, self._assumed_ground, self.robot.system(self.actuators()))
 
     def _of_plant(self, mu: float) -> float:
-        """Return the friction along the tangents within the plant's friction pyramid, for friction `mu`."""
+        """Return the friction along the tangents of the plant's friction pyramid; `mu` is the friction of the cone."""
         return self.config.friction.of_plant(mu, plants.contact_law(self.config.plant))
 
     def _leaning_feet(self, system: System, rng: np.random.Generator) -> LeaningSpheres:

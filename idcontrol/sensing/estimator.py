@@ -296,7 +296,7 @@ def contradicting(x: Estimate, z: Readings) -> Booleans:  # pragma: no cover - c
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no cover - compiled
-    """Place foot `k` at ``p = r + s``, by joints and estimate; its error is ``r - s × φ`` plus the joints' error."""
+    """Place foot `k` at ``p = r + s``; the error of p is the error of r, plus ``φ × s``, plus the error of s."""
     P, first = x.P, 15 + 3 * k
     n = P.shape[0]
     for i in range(3):

@@ -65,8 +65,8 @@ _FORCE: Final = 1e-8
 """A normal impulse below this times the largest counts as zero (math.md, section 13.3)."""
 
 TICK_WORK: Final = 4800
-"""Limit of quadratic programs in the search of one control step, times the square of the number of contacts: 300
-programs at four contacts, about a millisecond.
+"""Largest number of quadratic programs in the search of one control step, times the square of the number of contacts:
+300 programs at four contacts, about a millisecond.
 
 A program takes about 3 µs at four contacts; its time grows with the square of their number. A trot needs at most about
 100 programs (math.md, section 6.3).
@@ -385,7 +385,7 @@ class _Search(NamedTuple):
     Attributes:
         rows: The rows.
         first: Choices whose nearest point is already known, shape (3n,).
-        max_nodes: Limit of quadratic programs.
+        max_nodes: Largest number of quadratic programs.
         loss: Scratch of `approach`, shape (3n,).
     """
 
@@ -639,7 +639,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
         problem: The contact problem and the target.
         start: A solution, shape (3n,), or an empty array; without a solution the search ends at the first solution, or
             with a proof that no solution exists.
-        max_nodes: Limit of quadratic programs; 1 gives the closest point with the choices of the start.
+        max_nodes: Largest number of quadratic programs; 1 gives the closest point with the choices of the start.
         arena: Arena for all arrays, including the arrays of the result.
 
     Returns:
@@ -714,8 +714,8 @@ def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 
     Args:
         problem: The contact problem and the target.
         start: A solution y = (f_N, f_S, f_T), for example from Lemke's method, shape (3n,) [N s].
-        max_nodes: Limit of quadratic programs: 1 for the closest point with the choices of the start, more for a
-            search. Both give the same result if the motion is unique.
+        max_nodes: Largest number of quadratic programs: 1 for the closest point with the choices of the start, more for
+            a search. Both give the same result if the motion is unique.
 
     Returns:
         The closest solution, and the proved bounds. Improvements by less than 1e-9 of the objective plus ½(|w ∘ t0|² +

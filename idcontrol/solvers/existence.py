@@ -8,8 +8,9 @@ certificate u (Farkas) with
 
 since then uᵀ(Qz + r) < 0 for all z of the node, although w ≥ 0. A certificate depends only on the decisions at indices
 where its sign is wrong; these decisions form its conflict. As in satisfiability solvers, the search remembers conflicts
-and skips nodes that contain a known conflict. If the conflict of one child does not contain the decision that leads to
-it, the other child is skipped. The search branches first on the variables that occur in most conflicts.
+and skips nodes that contain a known conflict. If the conflict of one child does not contain that child's own decision,
+it also refutes the other child, which is skipped. The search branches first on the variables that occur in most
+conflicts.
 """
 
 from __future__ import annotations

@@ -211,8 +211,8 @@ def missed(z: float, w: float, unit: float, mobility: float) -> float:
         z: The row's unknown.
         w: Complement of z.
         unit: Reference of w: its value at z = 0 plus the net change by all unknowns. The sum of the separate changes
-            would be wrong, because two fingers that press with ever larger forces would hide that they approach each
-            other.
+            would be wrong: it grows with the forces of two fingers that press against each other, and would hide their
+            approach.
         mobility: Change of w per z, the diagonal entry of the row.
 
     Returns:

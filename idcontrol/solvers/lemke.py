@@ -397,9 +397,9 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
     """Run Lemke's method with the lexicographic ratio test (math.md, section 5.2).
 
     The final basis is solved again from the original matrix; only the residual of the original problem decides whether
-    the status is SOLVED. The first covering vector is all ones. In 1 of 300 contact problems rounding loses the path,
-    or breaks ties inconsistently and closes the path to a cycle. Two more covering vectors are then tried, with every
-    variable balanced separately.
+    the status is SOLVED. The first covering vector is all ones. In 1 of 300 contact problems rounding errors lead off
+    the path, or break ties inconsistently so that the path becomes a cycle. Two more covering vectors are then tried,
+    with every variable balanced separately.
 
     Args:
         Q: Matrix, shape (n, n).

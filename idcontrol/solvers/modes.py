@@ -36,7 +36,7 @@ def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> 
         V: Contact velocities per impulse, J Γ Jᵀ, shape (3n, 3n).
         v0: Contact velocities at zero impulse, plus φ/h in the normal direction, shape (3n,) [m/s].
         mu: Friction coefficients, finite, shape (n,).
-        max_nodes: Limit of quadratic programs for all islands together.
+        max_nodes: Largest number of quadratic programs for all islands together.
 
     Returns:
         A solution y = (f_N, f_S, f_T), accurate to 1e-9 of a contact velocity, or None; True if the search was

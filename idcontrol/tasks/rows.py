@@ -5,9 +5,9 @@ r"""Rows of whole-body tasks: linear equations for the accelerations a with whic
 with ``a = (v⁺ - v) / h`` as in a control step: the axes of a base's linear velocity are fixed within the step, and the
 drift ``Ȧ v`` refers to these axes (`idcontrol.dynamics.system`). The rows follow from the multibody terms of the step:
 
-- The rows of a frame come from the spatial Jacobian, the velocity and drift of the frame from `Motion`. For a frame
-  relative to another frame, all of them are differences between both bodies at the same point, in the axes of the other
-  frame, and the Coriolis acceleration is subtracted from the drift.
+- The rows of a frame come from the spatial Jacobian, the frame's velocity and drift from `Motion`. For a frame relative
+  to another frame, rows, velocity and drift are differences between both bodies at the same point, in the axes of the
+  other frame. The Coriolis acceleration is subtracted from the drift.
 - The rows of the centre of mass come from the base's rows of M and c, which contain the robot's momentum and its rate:
   ``ẍ = R (M a + c)_linear / m + g`` (Orin, Goswami & Lee 2013, Centroidal dynamics, eqs. 27 to 40).
 - The rows of the angular momentum about the centre of mass are ``k̇ = R (M a + c)_angular - r × R (M a + c)_linear``,

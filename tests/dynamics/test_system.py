@@ -224,7 +224,7 @@ def test_a_missing_file_and_an_unknown_joint_say_so(tmp_path):
         System.from_urdf(tmp_path / "nothing.urdf", free_flyer=True)
     with pytest.raises(UnknownName, match="no joint 'jj1'; did you mean 'j1'"):
         System.from_urdf(chain(tmp_path), free_flyer=True, actuated=["jj1"])
-    with pytest.raises(InputError, match="'root_joint' has not one velocity"):
+    with pytest.raises(InputError, match="'root_joint' must have one velocity"):
         System.from_urdf(chain(tmp_path), free_flyer=True, actuated=["root_joint"])
 
 

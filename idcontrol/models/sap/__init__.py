@@ -119,10 +119,10 @@ _NONE = Bounded(rows=np.zeros((0, 0)), target=np.zeros(0), compliance=np.zeros(0
 def _inverse_mass(M: Array, J: Array, arena: Arena) -> tuple[Array, float]:  # pragma: no cover - compiled
     """Return the inverse masses w of all contacts with the whole inertia, shape (n,), and their relative error.
 
-    The inverse mass is defined in `regularization`. The error is about ε times a condition number of the inertia that
-    does not depend on the units of the velocities: the largest ratio ``M_ii (M⁻¹)_ii``, by which the inertia felt by
-    one velocity shrinks if all other velocities are free. The ratio is at most e ∏ M_ii / L_ii², since the eigenvalues
-    of the balanced inertia have the mean 1; this bound suffices for most robots.
+    The inverse mass is defined in `regularization`. The error is about ε times the largest ratio ``M_ii (M⁻¹)_ii``, a
+    condition number of the inertia that does not depend on the units of the velocities. The effective inertia of one
+    velocity shrinks by this ratio if all other velocities are free. The ratio is at most e ∏ M_ii / L_ii², since the
+    eigenvalues of the balanced inertia have the mean 1; this bound suffices for most robots.
     """
     m, rows = M.shape[0], J.shape[0]
     L, rho = matrix(arena, m, m), matrix(arena, rows, m)
@@ -408,8 +408,8 @@ def solve_bounded(
 def _move_to(solution: StepSolution, whitened: Whitened, z: Array) -> None:
     """Overwrite the velocity of a solution with v° + L⁻ᵀz, and its motor impulses accordingly."""
     # z satisfies the contact law exactly, and the momentum balance to the tolerance. A v⁺ computed from the impulses
-    # would satisfy the balance exactly and the law to the tolerance, and in the next step stiff contacts would react to
-    # that error
+    # would satisfy the balance exactly and the law only to the tolerance; stiff contacts would react to that error in
+    # the next step
     solve_lower_transposed(whitened.L, z)
     free, fixed = whitened.free, whitened.fixed
     away = whitened.v_free[free] + z - solution.v_plus[free]
