@@ -29,6 +29,8 @@ WALKING = {
     "scenes", "sensing", "tasks",
 }  # fmt: skip
 """Folders whose tests share the kernels of a walk: controllers, planners, plants."""
+SOLVING = {"contact", "dynamics", "judge", "kernels", "models", "robots", "solvers", "trust"}
+"""Folders whose tests share the kernels of a contact problem."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,7 +40,12 @@ def pytest_collection_modifyitems(items):
         if any(name in item.name for name in ("coulomb-cone", "id-sap", "id-constraint")):
             item.add_marker(pytest.mark.slow)
     # two workers get a half each: one of them compiles what the other reads from the cache later, not at the same time
-    items.sort(key=lambda item: item.nodeid.split("/")[1] not in WALKING)
+    items.sort(key=lambda item: _rank(item.nodeid.split("/")[1]))
+
+
+def _rank(folder):
+    """Order folders by kernels; tests with few kernels lie between, where the second worker begins."""
+    return 0 if folder in WALKING else 2 if folder in SOLVING else 1
 
 
 def pytest_collection_finish():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -19,7 +20,11 @@ from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Command
 from tests.loop.rig import ArmSession
 
-SETUP = ArmSession().setup()
+
+@functools.cache
+def setup():
+    return ArmSession().setup()
+
 
 FILE = '''
 from __future__ import annotations
@@ -175,9 +180,9 @@ def package(monkeypatch):
 
 
 def test_classes_and_functions_with_any_supported_signature_make_controllers():
-    assert isinstance(controllers.build(own("WithoutArguments"), SETUP), WithoutArguments)
+    assert isinstance(controllers.build(own("WithoutArguments"), setup()), WithoutArguments)
     for name in ("WithSetup", "factory"):
-        assert controllers.build(own(name), SETUP).setup is SETUP
+        assert controllers.build(own(name), setup()).setup is setup()
 
 
 def test_a_class_in_a_file_takes_robot_friction_and_rate_or_a_setup():
@@ -189,19 +194,19 @@ def test_a_class_in_a_file_takes_robot_friction_and_rate_or_a_setup():
 
 
 def test_a_file_that_was_changed_is_read_anew(files):
-    assert controllers.build("mine.py:FromSetup", SETUP)(None, None) is None
+    assert controllers.build("mine.py:FromSetup", setup())(None, None) is None
     (files / "mine.py").write_text(FILE.replace("reference): pass", "reference): return 1"))
-    assert controllers.build("mine.py:FromSetup", SETUP)(None, None) == 1
+    assert controllers.build("mine.py:FromSetup", setup())(None, None) == 1
 
 
 def test_a_broken_controller_of_another_package_hides_no_other(package, capsys):
-    assert isinstance(controllers.build("theirs", SETUP), WithSetup)
+    assert isinstance(controllers.build("theirs", setup()), WithSetup)
     assert cli.main(["list", "controllers", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["controllers"]
     assert listed["broken"] == "cannot be loaded: no licence"
     assert {"theirs", "pid"} <= set(listed)
     with pytest.raises(InputError, match=r"broken cannot be imported: ImportError: no licence"):
-        controllers.build("broken", SETUP)
+        controllers.build("broken", setup())
 
 
 @pytest.mark.parametrize(
@@ -227,7 +232,7 @@ def test_what_gives_no_controller_is_refused_in_one_line(words, name, line, caps
     if words[0] == "compare" and name == "mine.py:Four":
         pytest.skip("only a run makes it")
     with pytest.raises((InputError, UnknownName), match=line):
-        controllers.build(name, SETUP)
+        controllers.build(name, setup())
     assert cli.main([*words, name, "--duration", "0.1"]) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -253,7 +258,7 @@ def test_only_possible_plants_are_suggested():
 
 def test_a_missing_robot_is_reported():
     with pytest.raises(InputError, match="there is no robot here"):
-        controllers.build("mine.py:FromRobot", SETUP)
+        controllers.build("mine.py:FromRobot", setup())
 
 
 def test_a_controller_and_a_plant_of_ones_own_trot_like_ours(files):

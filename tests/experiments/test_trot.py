@@ -187,6 +187,7 @@ def experiment_robot_folder():
     return robots.load("links").path.parent
 
 
+@pytest.mark.slow
 def test_a_command_beyond_the_robot_is_reduced_and_followed(tmp_path):
     path = WalkPath(kind="command", command=((0.2, 3.0, 0.0, 0.0),))
     metrics, record = run(tmp_path / "far", duration_s=3.0, path=path)
@@ -273,6 +274,7 @@ def test_every_controller_of_the_paper_has_gains_of_its_family_in_the_preset_pap
     assert stiffness["pid"][1] == {16.07}
 
 
+@pytest.mark.slow
 def test_the_original_planner_with_original_feedback_stays_upright_and_goes_backwards(tmp_path):
     config = msgspec.structs.replace(PRESETS["paper"], controller="pid", duration_s=2.0)
     metrics = experiment.run(config, tmp_path / "paper", lambda share: None)

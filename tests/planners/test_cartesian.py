@@ -1,5 +1,7 @@
 """Straight motions of a hand: they begin and end at rest, and their joints put the hand where it should be."""
 
+import functools
+
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -16,17 +18,20 @@ def test_the_motion_is_monotonic_and_the_same_backwards(share):
     assert smooth(share) <= smooth(min(1.0, share + 1e-3))
 
 
-SYSTEM, _ = arm_with_hand(np.zeros(3), mirrored=False)
+@functools.cache
+def hand():
+    return arm_with_hand(np.zeros(3), mirrored=False)[0]
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10**6))
 def test_a_pose_nearby_is_reached_by_joints_within_their_limits(seed):
     rng = np.random.default_rng(seed)
-    low, high = SYSTEM.model.lowerPositionLimit, SYSTEM.model.upperPositionLimit
-    q = np.zeros(SYSTEM.model.nq)
+    system = hand()
+    low, high = system.model.lowerPositionLimit, system.model.upperPositionLimit
+    q = np.zeros(system.model.nq)
     q[:ARM_JOINTS] = np.array([0.2, 0.9, 0.3, -1.3, 0.2, -1.2, 0.4]) + rng.uniform(-0.2, 0.2, ARM_JOINTS)
-    ik = InverseKinematics(SYSTEM.model, SYSTEM.frame(PALM), ARM_JOINTS, q[:ARM_JOINTS].copy(), q)
+    ik = InverseKinematics(system.model, system.frame(PALM), ARM_JOINTS, q[:ARM_JOINTS].copy(), q)
     start = ik.pose()
     goal = start * pin.SE3(pin.exp3(rng.uniform(-0.2, 0.2, 3)), rng.uniform(-0.05, 0.05, 3))
     for way in np.linspace(0.0, 1.0, 50):

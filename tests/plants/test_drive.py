@@ -12,6 +12,7 @@ from idcontrol.plants.drive import PERIOD_S, Driven, drive_torque
 from idcontrol.plants.stepping import Stepping
 from idcontrol.types import Command, State
 from tests import scenes
+from tests.parameters import one_fast
 
 G, MASS, LENGTH = 9.81, 0.5, 0.2
 INERTIA = MASS * LENGTH**2
@@ -39,7 +40,7 @@ def state(q, v=0.0):
     return State(t=0.0, q=np.array([q]), v=np.array([v]))
 
 
-@pytest.mark.parametrize("period", [1e-3, 4e-3, 0.1])
+@pytest.mark.parametrize("period", one_fast((1e-3, 4e-3, 0.1), 1e-3, 0.1))
 def test_a_driven_pendulum_swings_like_a_spring_and_damper_at_any_command_period(period):
     """At small angles I q̈ = -(kp + m g l) q - kd q̇, with one command for each `period`."""
     kp, kd, start = 3.0, 0.05, 1e-3  # sin q = q to 2e-10

@@ -5,6 +5,8 @@ Expected numbers: PositronicsLab/Pacer @ a1393ab, example/models/links/model.sdf
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,28 +15,32 @@ from hypothesis import strategies as st
 from idcontrol import robots
 
 LINKS = robots.load("links")
-SYSTEM = LINKS.system()
 SIDES = {"LF": (1, 1), "RF": (1, -1), "LH": (-1, 1), "RH": (-1, -1)}
+
+
+@functools.cache
+def system():
+    return LINKS.system()  # compiles kernels, which no worker of the tests should do as it collects
 
 
 @pytest.fixture(scope="module")
 def home():
-    return LINKS.standing_state(SYSTEM)  # compiles kernels, which no worker of the tests should do as it collects
+    return LINKS.standing_state(system())
 
 
 def test_feet_and_centre_of_mass_at_home_match_the_paper(home):
-    centres = robots.foot_centres(LINKS, SYSTEM, home.q) - home.q[:3]
+    centres = robots.foot_centres(LINKS, system(), home.q) - home.q[:3]
     expected = [[0.178055987 * x, 0.0762394378 * y, -0.161852703] for x, y in SIDES.values()]
     # the reference is printed with nine digits
     np.testing.assert_allclose(centres, expected, atol=1e-9)
-    np.testing.assert_allclose(SYSTEM.com(home.q) - home.q[:3], [0, 0, -0.0126919651], atol=1e-10)
+    np.testing.assert_allclose(system().com(home.q) - home.q[:3], [0, 0, -0.0126919651], atol=1e-10)
     assert home.q[2] == pytest.approx(0.171852703, abs=1e-9)
 
 
 def test_at_home_its_joint_inertia_has_the_trace_of_the_original(home):
-    SYSTEM.update(home.q, home.v)
+    system().update(home.q, home.v)
     # the reference is printed with nine decimals
-    assert np.trace(SYSTEM.M[6:, 6:]) == pytest.approx(0.018037143, abs=1e-9)
+    assert np.trace(system().M[6:, 6:]) == pytest.approx(0.018037143, abs=1e-9)
 
 
 @given(st.lists(st.floats(-3, 3), min_size=3, max_size=3))
@@ -54,8 +60,8 @@ def test_each_foot_follows_the_closed_form_of_a_mirrored_leg(angles):
 
 def foot_centres(sides, angles):
     values = dict(zip(("X_1", "Y_2", "Y_3"), angles, strict=True))
-    joints = np.array([values[name[3:]] for name in SYSTEM.actuated_names])
-    return robots.foot_centres(LINKS, SYSTEM, SYSTEM.configuration(joints))
+    joints = np.array([values[name[3:]] for name in system().actuated_names])
+    return robots.foot_centres(LINKS, system(), system().configuration(joints))
 
 
 def test_an_impossible_inertia_is_only_a_warning():
