@@ -29,8 +29,8 @@ WALKING = {
     "scenes", "sensing", "tasks",
 }  # fmt: skip
 """Folders whose tests share the kernels of a walk: controllers, planners, plants."""
-SOLVING = {"contact", "dynamics", "judge", "kernels", "models", "robots", "solvers", "trust"}
-"""Folders whose tests share the kernels of a contact problem."""
+LIGHT = {"config", "record", "show", "sweeps"}
+"""Folders whose tests need few kernels."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items):
 
 def _rank(folder):
     """Order folders by kernels; tests with few kernels lie between, where the second worker begins."""
-    return 0 if folder in WALKING else 2 if folder in SOLVING else 1
+    return 0 if folder in WALKING else 1 if folder in LIGHT else 2
 
 
 def pytest_collection_finish():
