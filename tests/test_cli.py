@@ -414,6 +414,19 @@ def test_warmup_rehearses_in_processes_of_its_own(tmp_path, into):
     assert bool([*tmp_path.rglob("*.nbc")]) == bool(into)
 
 
+def test_workers_of_warmup_end_with_a_killed_command():
+    script = (
+        "import multiprocessing, os, signal; from concurrent.futures import ProcessPoolExecutor as Pool\n"
+        "from idcontrol.cli import warmup\n"
+        "pool = Pool(1, multiprocessing.get_context('spawn'), initializer=warmup._begin, initargs=(None,))\n"
+        "print(pool.submit(os.getpid).result(), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    worker, _ = child.communicate(timeout=GUARD_S)  # returns when the worker, too, has closed the pipe
+    assert child.returncode == -signal.SIGKILL
+    assert int(worker) != child.pid
+
+
 def test_a_folder_is_named_after_its_changed_settings(command):
     command("run", "fall", "--mu", "0.1", "--set", "detail.gain=2", "--duration", "0.2")
     command("run", "fall", "--mu", "0.1", "--set", "detail.gain=2", "--duration", "0.2")

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import shlex
 import tempfile
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from pathlib import Path
@@ -39,7 +40,7 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
     names = experiments or tuple(known)
     # one process for each core, because Numba compiles on a single core
     with ProcessPoolExecutor(
-        len(os.sched_getaffinity(0)), multiprocessing.get_context("spawn"), initializer=_write_into, initargs=(into,)
+        len(os.sched_getaffinity(0)), multiprocessing.get_context("spawn"), initializer=_begin, initargs=(into,)
     ) as pool:
         first = list(pool.map(_rehearse, names, repeat(0)))
         # kernels that the rehearsals share are compiled first, so that no two processes compile the same kernel
@@ -55,10 +56,18 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
     click.echo(f"kernels are compiled and cached{where}")
 
 
-def _write_into(folder: Path | None) -> None:
-    """Let this process write kernels into a folder; call it before Numba is imported."""
+def _begin(folder: Path | None) -> None:
+    """Let this worker write kernels into a folder, and end with its parent; call it before Numba is imported."""
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     if folder is not None:
         os.environ["NUMBA_CACHE_DIR"] = str(folder.resolve())
+
+
+def _end_with_the_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)  # a worker whose parent was killed would wait for work forever
 
 
 def _rehearse(name: str, number: int) -> tuple[int, str]:
