@@ -62,12 +62,16 @@ machine killed or disconnected    braked as after silence, then stopped. The mac
 loop killed                       the machine brakes, then stops; both records are readable
 machine brakes by itself          braked
 plant diverges                    it stops at its last state within bounds; the loop brakes
-a joint is 0.1 rad from its       the message is not used; braked after 5 ticks in a row
+a joint is 0.05 rad from its      the message is not used; braked after 5 ticks in a row
 predicted position; or it stands
 still for 20 ms while it reports
 a velocity and should have moved
-by 0.01 rad; the base's
-orientation likewise
+by 0.01 rad, or while its torque
+and its reference change; the
+base's orientation likewise,
+except for the last
+a drive does not apply the        the torque is sent; braked after 20 ticks in a row
+torque that was sent
 the gate cuts torques to limits   braked after 0.2 s
 or rates in every tick
 datagrams repeat an old state:    braked after 20 periods and 20 ms

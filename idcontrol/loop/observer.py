@@ -7,7 +7,7 @@ from msgspec import structs
 
 from idcontrol.kernels.bound import bind, entry
 from idcontrol.loop.clock import NS
-from idcontrol.loop.plausible import UNUSED, Bearable, Joints, Judge, Trust, judge, nothing, see, tilt
+from idcontrol.loop.plausible import UNUSED, Bearable, Drives, Joints, Judge, Trust, judge, nothing, see, tilt
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import Parts, Sense, Steered
 from idcontrol.loop.telemetry import Telemetry
@@ -56,6 +56,13 @@ class Observer:
                 joints=self.joints,
                 heard=self._heard,
                 trust=Trust(policy.jump, policy.rest_speed, policy.frozen_s, policy.frozen),
+                drives=Drives(
+                    telemetry.row.of["tau"],
+                    of["tau_applied"],
+                    telemetry.row.of["q_des"],
+                    policy.torque_share * parts.limits.torque,
+                    *np.zeros((5, a)),
+                ),
                 bearable=Bearable(policy.hot_c, *policy.voltage_v),
                 tilt_rad=policy.tilt_rad,
                 values=said,

@@ -154,6 +154,69 @@ def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
     return abs(math.sqrt(square) - 1.0)
 
 
+class Drives(NamedTuple):
+    """What the drives were sent, and what they did, shape (a,) each; the first three are views.
+
+    Attributes:
+        sent: Torques that were sent last [N m].
+        applied: Torques that the drives report [N m].
+        reference: Reference positions of the joints [rad or m]; NaN if there are none.
+        most: Largest difference between a sent and an applied torque [N m].
+        low: Lower end of the range of the torques sent lately [N m].
+        high: Upper end of this range [N m].
+        still: Time for which position and velocity of each joint have been bitwise constant [s].
+        sent_before: Torques sent before that time [N m].
+        reference_before: Reference positions before that time [rad or m].
+    """
+
+    sent: Array
+    applied: Array
+    reference: Array
+    most: Array
+    low: Array
+    high: Array
+    still: Array
+    sent_before: Array
+    reference_before: Array
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
+    """True if all drives applied the torques that were sent lately; also update their range after the time `after`.
+
+    The ends of the range approach the newest torque within `SETTLE_S`, which is longer than transport and drives take.
+    Without a last state (`after` is NaN), the range is the newest torque.
+    """
+    share, obey = after / (after + SETTLE_S) if after >= 0.0 else 1.0, True
+    for j in range(drives.sent.shape[0]):
+        sent = drives.sent[j]
+        drives.low[j] = min(sent, drives.low[j] + share * (sent - drives.low[j]))
+        drives.high[j] = max(sent, drives.high[j] + share * (sent - drives.high[j]))
+        off = max(drives.low[j] - drives.applied[j], drives.applied[j] - drives.high[j])
+        obey = obey and off <= drives.most[j]
+    return obey
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> bool:  # pragma: no cover
+    """True unless a joint stands still to the last bit although its torque and its reference have changed.
+
+    No sensor that works reads twice the same position and velocity of a joint that its drive moves; a joint that is
+    held, or whose encoder is coarse, may, but not while it is driven elsewhere.
+    """
+    moving = True
+    for j in range(q.shape[0]):
+        if after >= 0.0 and q[j] == heard.q[j] and v[j] == heard.v[j]:
+            drives.still[j] += after
+        else:
+            drives.still[j], drives.sent_before[j] = 0.0, drives.sent[j]
+            drives.reference_before[j] = drives.reference[j]
+        driven = abs(drives.sent[j] - drives.sent_before[j]) > drives.most[j]
+        driven = driven and abs(drives.reference[j] - drives.reference_before[j]) > trust.way
+        moving = moving and not (driven and drives.still[j] > trust.still)
+    return moving
+
+
 class Bearable(NamedTuple):
     """Limits beyond which temperature and voltage are faults."""
 
@@ -165,10 +228,11 @@ class Bearable(NamedTuple):
     """Highest voltage [V]."""
 
 
-DRIVE, HOT, VOLTAGE, ESTOP, QUATERNION, ENCODER, TIPPED = (
+DRIVE, HOT, VOLTAGE, ESTOP, QUATERNION, ENCODER, TIPPED, TORQUE = (
     int(fault)
     for fault in (
         Fault.DRIVE, Fault.HOT, Fault.VOLTAGE, Fault.ESTOP, Fault.QUATERNION, Fault.ENCODER, Fault.TIPPED,
+        Fault.TORQUE,
     )
 )  # fmt: skip
 UNUSED: Final = QUATERNION | ENCODER
@@ -241,6 +305,7 @@ class Judge(NamedTuple):
         joints: The joints of the last state that was used.
         heard: The last plausible state of the joints.
         trust: Limits within which encoders are trusted.
+        drives: Sent and applied torques.
         bearable: Limits of drives and supply.
         tilt_rad: Largest angle of the base from upright [rad].
         values: All values of a state.
@@ -253,6 +318,7 @@ class Judge(NamedTuple):
     joints: Joints
     heard: Heard
     trust: Trust
+    drives: Drives
     bearable: Bearable
     tilt_rad: float
     values: Array
@@ -285,7 +351,11 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
     if by.floats:
         assign(turned, by.q[3:7])
         assign(v[a:], by.v[3:6])
-    if not believable(by.heard, by.trust, by.joints.circle, t, q, v, turned):
+    after = t - by.heard.t[0]
+    if not obeys(by.drives, after):
+        faults |= TORQUE
+    moving = moves(by.heard, by.drives, by.trust, q, v, after)
+    if not believable(by.heard, by.trust, by.joints.circle, t, q, v, turned) or not moving:
         return faults | ENCODER
     see(by.joints, by.q, by.v)
     if by.floats and tilt(by.q[3:7]) > by.tilt_rad:

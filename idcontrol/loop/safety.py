@@ -114,7 +114,7 @@ class Fault(enum.IntFlag):
     """The recorder has ended (its disk is full, or it was killed), or it lags by the whole length of its ring."""
     ENCODER = 1024
     """Positions and velocities of a joint, or orientation and angular velocity of the base, contradict each other
-    (`idcontrol.loop.plausible`); the state is not used."""
+    (`idcontrol.loop.plausible`), or a joint stands still although it is driven; the state is not used."""
     TIPPED = 2048
     """The base leans by more than `Policy.tilt_rad`; before torques flow, the start is refused."""
     ASTRAY = 4096
@@ -136,6 +136,8 @@ class Fault(enum.IntFlag):
     CUT = 1048576
     """The gate has cut torques to their limits or rates, or gains or targets of drives, in all ticks for longer than
     `Policy.cut_s`."""
+    TORQUE = 2097152
+    """The torque of a drive differs from the torques that were sent lately by more than `Policy.torque_share`."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -163,6 +165,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.POSE: "the machine cannot start from its joint positions",
         Fault.STALE: "the machine repeated an old state: its time stood still",
         Fault.CUT: "commanded torques or gains were beyond the limits or rates of the motors for too long",
+        Fault.TORQUE: "a drive did not apply the torque that was sent",
     }
 )
 """The faults in words, for reports."""
@@ -197,7 +200,7 @@ def patience(period_s: float) -> float:
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The faults that a side tolerates.
 
-    The first twenty-one attributes are the rules for each `Fault`.
+    The first twenty-two attributes are the rules for each `Fault`.
 
     Attributes:
         overrun: Rule for `Fault.OVERRUN`.
@@ -221,6 +224,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         pose: Rule for `Fault.POSE`.
         stale: Rule for `Fault.STALE`.
         cut: Rule for `Fault.CUT`.
+        torque: Rule for `Fault.TORQUE`; tolerated ticks are an event of the record.
         start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
         late_s: Age of the newest datagram above which the other side counts as silent; null means 20 periods, and at
             least 20 ms (`patience`).
@@ -239,6 +243,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         tilt_rad: Largest angle of the base from upright.
         tracking: Largest distance of a joint from its reference [rad or m].
         cut_s: Longest time for which the gate may cut torques in every tick.
+        torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. A joint
+            may not stand still while its torque changes by more.
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
         hot_c: Highest temperature of a drive [°C].
         voltage_v: Lowest and highest supply voltage; robots differ, so the default accepts any voltage.
@@ -265,6 +271,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pose: Rule = Rule()
     stale: Rule = Rule()
     cut: Rule = Rule()
+    torque: Rule = Rule(tolerate=20)
     start_s: Duration = 5.0
     late_s: Duration | None = None
     hang_s: Duration = 0.1
@@ -278,6 +285,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tilt_rad: Positive = 1.0
     tracking: Positive = 0.5
     cut_s: Duration = 0.2
+    torque_share: Positive = 0.15
     stop_button: Annotated[int, msgspec.Meta(ge=0, le=31)] = 0
     hot_c: Positive = 80.0
     voltage_v: tuple[NotNegative, Positive] = (0.0, 1e6)

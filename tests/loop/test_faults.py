@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -353,6 +354,45 @@ def test_an_encoder_that_stands_still_while_it_says_that_it_moves_is_braked(runs
     assert rig.faults() == Fault.ENCODER
     expected = round((Lying.LIE_AT + Policy().frozen_s) / H) + Policy().encoder.tolerate
     assert rig.ticks(Mode.RUNNING) == pytest.approx(expected, abs=10)  # it starts several ticks late
+
+
+@pytest.mark.parametrize("joint", [0, 1])
+def test_an_encoder_that_stands_still_without_velocity_while_the_joint_is_driven_is_braked(runs, joint):
+    held = []
+
+    def lie(state):
+        held.append(state.q[joint])
+        q, v = state.q.copy(), state.v.copy()
+        q[joint], v[joint] = held[0], 0.0
+        return structs.replace(state, q=q, v=v)
+
+    rig = runs(session=Lying(lie), duration_s=1.0)
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.ENCODER
+    # the reference turns around when the encoder stops, so that nothing moves at first
+    assert rig.ticks(Mode.RUNNING) < (Lying.LIE_AT + 0.06) / H
+
+
+def reports(change):
+    """Let the drives of a rig report other torques than they were sent, from a quarter of a second on."""
+
+    def before(rig):
+        motion = rig.machine._write
+
+        def write(moved):
+            motion(replace(moved, tau=change * moved.tau) if moved.state.t > Lying.LIE_AT else moved)
+
+        rig.machine._write = write
+
+    return before
+
+
+@pytest.mark.parametrize("change", [(1.0, 0.0), (0.4, 1.0), (1.0, 1.7)], ids=["dead", "derated", "wrong constant"])
+def test_a_drive_that_applies_another_torque_is_braked(runs, change):
+    rig = runs(before=reports(np.array(change)), duration_s=1.0)
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.TORQUE
+    assert rig.ticks(Mode.RUNNING) < (Lying.LIE_AT + 0.06) / H
 
 
 def sends(change):

@@ -158,6 +158,7 @@ def test_the_package_says_what_its_default_policy_does():
         f"a joint is {policy.jump:g} rad from its the message is not used; braked after {policy.encoder.tolerate}",
         f"stands still for {1e3 * policy.frozen_s:g} ms while it reports a velocity and should have moved "
         f"by {policy.frozen:g} rad",
+        f"the torque is sent; braked after {policy.torque.tolerate} ticks in a row torque that was sent",
         f"the gate cuts torques to limits braked after {policy.cut_s:g} s",
         f"leans by more than {policy.tilt_rad:g} rad the torque is sent; braked after {policy.tipped.tolerate} ticks",
         f"joint {policy.tracking:g} rad off its reference the torque is sent; braked after {policy.astray.tolerate}",
