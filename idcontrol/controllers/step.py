@@ -115,6 +115,9 @@ SOLE_RANK: Final = 1e-7
 ROWS: Final = types.Tuple((typeof(np.empty((0, 0))), typeof(np.empty(0))))
 """Numba's type of rows and one number for each row."""
 
+BRAKING_1_S: Final = 50.0
+"""ω of the bound 2 ω (min(ω d / 2, v_max) - v) on the acceleration of a joint with speed v, at distance d from its
+stop, in the program of tasks [1/s]."""
 END_SLACK: Final = 1e-6
 """Distance by which tasks may exceed the allowed approach of a joint to its stop in a period [rad or m]; if they exceed
 it by more, the quadratic program is solved. Rounding and other tasks move a gripper at its stop by less."""
@@ -806,14 +809,23 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
 
 @njit(cache=True, inner=True, error_model="numpy")
 def limits_of_tasks(machine: Machine, mu: Array, bounds: Bounds, arena: Arena) -> Limits:
-    """Return the limits of tasks for contacts with friction mu (n,), and motors with these bounds of impulses."""
-    h, a = machine.h, bounds.least.shape[0]
+    """Return the limits of tasks for contacts with friction mu (n,), and motors with these bounds of impulses.
+
+    A joint brakes before its stop and its largest speed; the stop has priority over smooth braking.
+    """
+    h, a, room, u = machine.h, bounds.least.shape[0], machine.joints.room, machine.terms.free.shape[0]
     least, most, slowest, fastest = vector(arena, a), vector(arena, a), vector(arena, a), vector(arena, a)
+    v = velocity(machine, arena)
     for j in range(a):
         angle, _ = joint_error(machine.terms, machine.inputs, j)
         least[j], most[j] = bounds.least[j] / h, bounds.most[j] / h
-        slowest[j] = nearing(angle, machine.joints.room.lower[j], h)
-        fastest[j] = nearing(angle, machine.joints.room.upper[j], h)
+        speed, down, up = v[u + j], room.lower[j] - angle, room.upper[j] - angle
+        # a joint that meets its stop or its largest speed without warning would make all tasks jump
+        slow = speed + 2.0 * BRAKING_1_S * h * (max(0.5 * BRAKING_1_S * down, -room.speed[j]) - speed)
+        fast = speed + 2.0 * BRAKING_1_S * h * (min(0.5 * BRAKING_1_S * up, room.speed[j]) - speed)
+        lowest, highest = nearing(angle, room.lower[j], h), nearing(angle, room.upper[j], h)
+        slowest[j] = min(max(slow, lowest), highest)
+        fastest[j] = max(min(fast, highest), lowest)
     return Limits(mu, least, most, slowest, fastest)
 
 

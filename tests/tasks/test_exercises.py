@@ -276,3 +276,15 @@ def test_base_that_is_asked_for_too_much_stays_within_limits_and_arrives():
     errors = np.linalg.norm(run.measured[:, :3], axis=1)
     assert falls(errors, 2e-3)
     assert errors[-1] < 1e-3
+
+
+def test_joints_of_a_thrown_foot_keep_their_largest_speed():
+    robot = robots.load("go1")
+    foot = tasks.Frame("FR_foot", "position", kp=3000.0)
+    start = places(robot, [foot.frame], robot.standing_state())[0].translation
+    foot.set(start + np.array([0.15, 0.0, 0.25]))  # asks for 23.6 rad/s of the knee, which allows 20.06
+    lifted = structs.replace(robot.standing_reference(), stance=np.array([True, False, True, True]))
+    run = closed_loop(robot, [foot, tasks.Posture(kp=0.0, weight=1e-6)], [lifted] * 40, lambda: foot.error)
+    speed = np.abs([state.v[6:] for state in run.states])
+    assert speed.max() > 15.0
+    assert (speed <= robot.system().limits.speed).all()
