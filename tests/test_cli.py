@@ -369,8 +369,8 @@ def test_check_of_a_fit_robot_shows_its_table_and_warnings(command):
     assert status == 0
     assert err == ""
     assert out.endswith("\nfit is fit to run\n")
-    for word in ("4.8 kg", "torque\njoint    [N m]\nhip        2.5\n", "[knee]", "warning: the hip is heavy"):
-        assert word in out
+    for words in ("mass 4.8 kg", "torque joint [N m] hip 2.5 [knee] inf warning: the hip is heavy"):
+        assert words in " ".join(out.split())  # columns are wider in some versions of rich
 
 
 def test_check_lists_every_problem_and_says_the_first_on_stderr(command):

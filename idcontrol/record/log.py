@@ -138,7 +138,7 @@ def _read_header(file: IO[bytes], path: Path) -> Header:
         raise damaged
     try:
         header = msgspec.json.decode(text, type=Header)
-    except (ValueError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # before 0.21 these are no ValueError
         raise damaged from None
     refuse_newer({"schema": header.schema}, path)
     if width(dict(header.channels)) > _LARGEST_ROW:
