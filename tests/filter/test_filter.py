@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import idcontrol as idc
+from idcontrol.adapters.gymnasium import JointTargets
 from idcontrol.filter.nearest import LOAD_WEIGHT
 
 MU, H = 0.3, 1e-3
@@ -208,3 +209,12 @@ def test_unusable_limits_are_refused(robot, options, line):
     with pytest.raises(idc.IdControlError) as error:
         idc.filter.Torques(robot, **options)
     assert str(error.value) == line
+
+
+def test_an_environment_takes_the_filter_as_its_layer_below_a_policy(robot):
+    environment = JointTargets("go1", "idcontrol.filter:Torques", mu=MU, spread_rad=0.0)
+    environment.reset(seed=0)
+    for _ in range(10):
+        _, _, fallen, _, info = environment.step(np.zeros(12))
+    assert not fallen
+    assert (np.abs(info["tau"]) <= robot.system().effort_limit).all()
