@@ -62,8 +62,8 @@ class JointTargets(gymnasium.Env[Array, Array]):
 
         Args:
             robot: Name or path of a robot with a floating base.
-            controller: Controller that follows the targets; with `idcontrol.filter:Torques`, drives whose torques are made
-                admissible.
+            controller: Controller that follows the targets; `idcontrol.filter:Torques` for drives whose torques are
+                made admissible.
             plant: Plant in place of the hardware.
             mu: Friction of the ground, also assumed by the controller.
             rate_hz: Rate of the controller [Hz].
