@@ -166,7 +166,9 @@ def drawing(steps: Sequence[SearchedStep]) -> Drawing:
 def nearest_problem(
     rng: np.random.Generator, feet: SphereContacts, home: Array, contacts: int, *, still: bool
 ) -> tuple[NearestProblem, Array, StepProblem]:
-    """Return a step's search problem, a solution, and the step; the target is the torque of randomly changed forces.
+    """Return the `NearestProblem` of a control step, impulses that solve it, and the step.
+
+    The target is the torque that belongs to these impulses after a random change.
 
     Args:
         rng: Source of pose, velocity, demand and touching feet.

@@ -105,7 +105,7 @@ HARDSHIPS = (
 
 
 def _of(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> dict[float, bool | None]:
-    """Map each value to True if all its runs completed their task, False if one failed, None if one is missing."""
+    """Map each value of the hardship to None if a run is missing, True if all runs completed, else False."""
     survival: dict[float, bool | None] = {}
     for o in outcomes:
         value = hardship.value(o)

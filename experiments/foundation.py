@@ -1,4 +1,4 @@
-"""A cube on a bed of springs, pressed down by a force that circles: times and errors.
+"""A cube on a bed of springs, pressed down by a force whose point of application moves in a circle: times and errors.
 
 Drumwright 2019, section 5.5, Tables 1 and 2.
 """

@@ -184,7 +184,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
         since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf for feet in swing.
         to_liftoff: Time to the planned lift-off of each foot, shape (n_feet,) [s]; inf without a planned lift-off.
         base_position: Reference position of the base, world frame, shape (3,) [m]; like `base_yaw` and `feet`, it is
-            only recorded, not used for control.
+            not used for control, only recorded; walks judge a fall by its height.
         base_yaw: Reference heading [rad]; the reference roll and pitch are zero.
         feet: Planned centres of the foot spheres, world frame, shape (n_feet, 3) [m].
         residual: Largest distance between a planned foot and its nearest reachable position [m]; above 1e-6 the plan is

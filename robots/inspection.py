@@ -56,7 +56,7 @@ class Report:
 
     @property
     def fit(self) -> bool:
-        """True if the robot can run."""
+        """True if the check found no problem, so simulations can use the robot."""
         return not self.problems
 
 

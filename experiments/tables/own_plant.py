@@ -59,7 +59,7 @@ def errors(outcome: RunOutcome) -> tuple[float | None, ...]:
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """Tabulate when the error arises."""
+    """Tabulate the error of predicted forces, and its part while other feet than predicted carry load."""
     rows = []
     for o in outcomes:
         noise_mm = 1e3 * o.setting("noise.position_m")

@@ -255,7 +255,7 @@ class Bridge:
     """
 
     def __init__(self, link: Link, bus: Bus, session: Session, *, silence_s: float, numbers: SessionNumbers) -> None:
-        """Set up the bridge, waiting for a loop.
+        """Set up a bridge; it then waits for a loop.
 
         Args:
             link: Connection to the loop.

@@ -1,4 +1,4 @@
-"""TSID as a controller, in the process of an interpreter that ``TSID_PYTHON`` names.
+"""TSID as a controller. It runs in a separate process, under the Python interpreter given by ``TSID_PYTHON``.
 
 TSID needs a different Pinocchio from ours (`INSTALL`). It gets the same robot, feet, tasks, gains, weights, friction
 and torque limits, but no bounds on torque rates and no ramps of forces. Its friction pyramids are square,

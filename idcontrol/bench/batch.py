@@ -22,7 +22,10 @@ NAMES = ("id-coulomb-qp", "id-noslip-lcp")
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Return rows of a thousand robots at different instants of the walk; every call advances them by a period."""
+    """Time each controller for a thousand robots at different instants of the walk.
+
+    Every timed call advances all robots by one period.
+    """
     moments, robot = walk.moments, robots.load(walk.robot)
     start = np.arange(ROBOTS) % len(moments)
     t = np.array([moment.state.t for moment in moments])

@@ -18,7 +18,7 @@ def end_with_the_pipe(last: Callable[[], object] = lambda: None) -> None:
     """Start a thread that waits until standard input closes, then calls `last` and ends the process."""
 
     def wait() -> None:
-        while os.read(0, 1):  # not sys.stdin: the reading thread would hold its lock when Python ends
+        while os.read(0, 1):  # not sys.stdin.read: this thread would still hold the lock of sys.stdin when Python exits
             pass
         last()
         os._exit(1)

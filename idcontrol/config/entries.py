@@ -131,7 +131,10 @@ def _summary_in_source(entry: Any) -> str | None:
 
 
 def registered(group: str) -> dict[str, str]:
-    """Describe each controller or plant, by name; calls ``register(name, line, ...)`` describe the built-in ones."""
+    """Return a one-line description of each controller or plant, by name.
+
+    For built-in ones it is read from the calls ``register(name, line, ...)`` in the source.
+    """
     items = {}
     for statement in _source(group):  # the group has the name of the module with these calls
         match statement:

@@ -83,7 +83,7 @@ def own_line(error: BaseException) -> str | None:
 
 
 def described(error: BaseException) -> str:
-    """Return one line about an error: its place (a line of a user's file, or "a fault inside"), type and text."""
+    """Return one line about an error: place, type and text; for an `IdControlError` the text, after a user's line."""
     where, said = own_line(error), " ".join(str(error).split())
     if isinstance(error, IdControlError):
         return said if where is None else f"{where}: {said}"

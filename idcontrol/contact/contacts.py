@@ -219,7 +219,7 @@ def _of_fields(values: dict[str, Any]) -> Contacts:
 
 
 class Detector(Protocol):
-    """A detector of contacts at the last update of a robot's multibody terms."""
+    """A detector of contacts in the pose for which a robot's multibody terms were last updated."""
 
     def detect(self, margin: float) -> Contacts:
         """Return the contacts whose gap is below `margin` [m]; valid until the next call."""

@@ -153,7 +153,10 @@ def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, directio
 def _sphere_box(
     shapes: ShapeArrays, placed: Placed, ball: int, box: int, direction: Array, witness: Array, arena: Arena
 ) -> float:
-    """Measure from the point of the box nearest to the ball's centre; through the nearest face if the centre is inside.
+    """Return the distance of a ball from a box.
+
+    It is measured from the point of the box nearest to the ball's centre; through the nearest face if the centre is
+    inside.
 
     The direction points to the ball.
     """

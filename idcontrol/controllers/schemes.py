@@ -345,7 +345,7 @@ def _two_stages(model: Any, kind: Any, moves: bool, p: AssembledStep, f: Array, 
 
 @njit(inline="always")
 def _one_stage(kernel: Any, after: Any, p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Run a contact model and its second stage."""
+    """Solve a contact model and, if that succeeds, pass the answer through `after`."""
     solved, residual = _slipping(kernel, p, f, arena)
     answer = _answer(p, f, solved, residual, arena)
     return after(p, f, answer, arena) if solved else answer

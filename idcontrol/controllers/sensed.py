@@ -24,9 +24,10 @@ class SensedForces:
     Internal forces are not controlled. If feet stick, a demand that the footholds do not allow moves nothing: it causes
     contact forces that balance each other. The sensed forces contain them, and the next period adds the same demand
     again, so internal forces integrate the error. If the hips of the paper's quadruped are to turn 0.01 rad further
-    than its feet allow, the sideways forces grow by 51 N/s until friction ends it (8.3 N at μ = 0.7). With infinite
-    friction nothing ends this growth: in a trot with ``mu=inf`` the median of the internal forces grew from 12 N to 26
-    N within 3.5 s, with a maximum of 114 N (9 to 16 N and at most 33 N at μ = 0.7). Feet lost contact, their sensed
+    than its feet allow, the sideways forces grow by 51 N/s, until they reach the friction limit (8.3 N at μ = 0.7).
+    With infinite friction nothing ends this growth. In a trot with ``mu=inf`` the median internal force grew from 12 N
+    to 26 N within 3.5 s, and the maximum was 114 N. With μ = 0.7 the median stayed between 9 N and 16 N, and the
+    maximum was 33 N. Feet lost contact, their sensed
     forces were zero, so they were not loaded again, and the robot fell at 5 s. For infinite friction use a controller
     that predicts its forces.
     """

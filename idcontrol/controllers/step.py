@@ -295,7 +295,7 @@ class Outcome(NamedTuple):
     """Outcome of a step.
 
     Attributes:
-        ending: One of `DROPPED`, `NO_SOLUTION` or `UNUSABLE`.
+        ending: A key of `DROPPED` if the step has torques, otherwise `NO_SOLUTION` or `UNUSABLE`.
         sticking: True if the sticking motion was the solution.
         clipped: True if a torque is at its limit.
         residual: Relative residual of the contact problem.
@@ -1008,7 +1008,8 @@ def next_round(
         bound: The machine.
         step: The step with all joints prescribed; if `widens`, its bounds are replaced by bounds without a rate limit.
         impulse: Motor impulses of the joints that were tracked, shape (p,) [N m s].
-        known: In and out: as in `drive`, initially from `beyond`.
+        known: Impulses of the motors at their bounds, as in `drive`; NaN for the others (read and updated; `beyond`
+            gives the first values).
         widens: True to track all joints once more, without the torque-rate limit.
         at_once: True if all joints were tracked.
         arena: Arena for all arrays.

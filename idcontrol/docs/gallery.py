@@ -142,7 +142,7 @@ def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
 
 
 def film(folder: Path, out: Path, profile: Path) -> None:
-    """Return the film of a trot as a GIF."""
+    """Write the film of a trot to `out` as a GIF."""
     times = FILM_FROM_S + np.arange(0.0, FILM_S, FILM_SPEED / FILM_FRAMES_PER_S)
     out.write_bytes(gif(rendered(folder, list(times), profile), FILM_FRAMES_PER_S))
 

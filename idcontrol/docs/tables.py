@@ -1,4 +1,4 @@
-"""Tables of pages that come from the project: defaults, and measurements of its commands (``make figures``)."""
+"""Tables of the pages that are generated from defaults and from measurements (``make figures``)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,10 @@ def machine() -> str:
 
 
 def verdicts() -> str:
-    """Return how many numbers of each table and figure agree, from ``python -m idcontrol.experiments.papers``."""
+    """Return how many numbers of each table and figure of the papers agree with ours.
+
+    They are from ``python -m idcontrol.experiments.papers``.
+    """
     places = _papers()["places"]
     header = ["", "shows", "numbers", *KINDS.values(), "compared by"]
     sums = {kind: sum(place[kind] for place in places) for kind in ("printed", *KINDS)}
@@ -144,7 +147,7 @@ def _value(value: Any) -> str:
 
 
 def _linked(verdict: str) -> str:
-    """Return "derived", with a link to the page in brackets, or "unexplained"."""
+    """Return the kind of a difference, such as "derived", with a link if the verdict names a page."""
     kind, bracket, page = verdict.removeprefix("differs, ").removeprefix("as ").partition(" (")
     return f"[{kind}]({page.removesuffix(')')})" if bracket else kind
 

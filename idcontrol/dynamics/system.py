@@ -325,7 +325,7 @@ def _effort_limit(limits: npt.ArrayLike, names: Sequence[str]) -> Array:
 
 
 def _unit_vectors(model: Any) -> Integers:
-    """Return the first index in q, and the length, of each quaternion and each cosine and sine, shape (n, 2)."""
+    """Return first index in q and length of each unit vector: quaternions, and pairs (cosine, sine), shape (n, 2)."""
     turning = [
         (joint, 2 if joint.nq == 2 or joint.shortname() == "JointModelPlanar" else 4)
         for joint in model.joints

@@ -44,7 +44,7 @@ def no_cut(joints: int) -> Filter:
 def step(
     contacts: SphereContacts, gains: Gains, h: float, limits: Filter, settings: InverseSettings
 ) -> InverseDynamics:
-    """Return the step of a filter: `Reference.a` has the torques that are added to the law of the gains [N m].
+    """Return the controller behind a filter; its `Reference.a` has torques added to the torques of the gains [N m].
 
     Args:
         contacts: Feet of the robot.

@@ -51,7 +51,7 @@ FORCE_WEIGHT: Final = 1e-9
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
-    """Return the step with known motor impulses (a,): all velocities are unknown, and the ground is as it is."""
+    """Return the step with known motor impulses (a,) on the real ground: all velocities are unknown."""
     m, n, u = p.w.M.shape[0], p.which.shape[0], p.w.M.shape[0] - impulse.shape[0]
     kappa, everything = vector(arena, m), indices(arena, m)
     for i in range(m):
@@ -69,7 +69,7 @@ def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
 def _contacts(p: AssembledStep, w: Whitened, after: Array, f: Array, arena: Arena) -> tuple[Booleans, Booleans]:
     """Decide what each contact does, from its velocities after the step, shape (3 n,), and its impulses f (3 n,).
 
-    Of contacts that slip too fast, the constants of `w` become relative to the allowed slip.
+    For contacts that slip too fast, subtract the allowed slip from the constants of `w`.
 
     Returns:
         Contacts that stand or should stand (n,); contacts that slip too fast (n,).

@@ -117,7 +117,7 @@ def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Tou
     operator = rows @ answers
     mobility = np.diag(operator)
     unit = np.abs(start) + np.abs(speed - start) + np.abs(yielding)
-    # The rounding bound is ``count ε Σ|terms|`` for these sums and the sums in the velocities at zero impulse. It is
+    # The rounding error of `speed`, and of the velocities at zero impulse in it, is at most ``count ε Σ|terms|``. It is
     # capped, so that 8 digits of the net effect of cancelling impulses must be correct.
     root, change = np.sqrt(np.diag(A)), v[free] - at_rest
     size = np.abs(offset) + np.abs(J) @ (np.abs(before) + np.abs(v))
@@ -146,7 +146,9 @@ def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Tou
 
 
 def _sap(problem: StepProblem, solution: StepSolution, speed: Array) -> Array:
-    """Return the difference of impulses from the projection of ``-R⁻¹(J v⁺ - v̂)``, relative to impulse or speed/R.
+    """Return the distance of impulses from the projection of ``-R⁻¹(J v⁺ - v̂)`` onto the cone.
+
+    It is relative to the larger of the impulse and speed/R.
 
     This is the law of near-rigid contacts (Castro, Permenter & Han 2022, sections VII and IX).
     """
@@ -166,8 +168,8 @@ def _sap(problem: StepProblem, solution: StepSolution, speed: Array) -> Array:
         sticks, slides = along <= mu * y_n, (y_n + hat * along) / (1.0 + mu * hat)
         normal = np.maximum(np.where(sticks | (mu == 0.0) | (mu == np.inf), y_n, slides), 0.0)
         share = np.where(sticks, 1.0, mu * normal / np.where(along > 0.0, along, 1.0))
-        # with infinite friction the cone is the half space: an opening contact is released, unless it would then press;
-        # in that case it is held
+        # with infinite friction the cone is the half space. A contact with a tangential impulse counts as held, any
+        # other opening contact as released.
         share = np.where(mu == np.inf, (y_n > 0.0) | f[:, 1:].any(axis=1), share)
         wanted = np.column_stack((normal, share[:, None] * y_t))
         unit = np.maximum(np.abs(f).max(axis=1, keepdims=True), _quotient(speed, R))

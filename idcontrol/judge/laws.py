@@ -60,7 +60,7 @@ class Touching(NamedTuple):
         return relative(self.u[:, 1:], self.across()[:, None])
 
     def fastest_slip(self) -> Array:
-        """Magnitude of the larger of the two tangential velocities, shape (n,)."""
+        """Larger magnitude of the two scaled tangential velocities (`slip`), shape (n,)."""
         return np.asarray(np.abs(self.slip()).max(axis=1))
 
     def friction(self) -> Array:

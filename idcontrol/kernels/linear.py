@@ -53,7 +53,7 @@ def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
         False if A is not positive definite.
     """
     n = A.shape[0]
-    for j in range(n):  # by columns: entries of a column do not depend on each other
+    for j in range(n):  # by columns: below the diagonal, entries of a column do not depend on each other
         for i in range(j, n):
             s = A[i, j]
             for k in range(j):

@@ -186,7 +186,7 @@ def _call_address(context: Any, builder: Any, callee: Any, returned: Any, kinds:
 
 
 def _ask(context: Any, builder: Any, slot: Any, name: bytes) -> None:
-    """Generate a request to Python for the address of a kernel (`name_of`), which is stored in `slot`."""
+    """Emit code that asks Python for the address of a kernel, by its `name_of`, and stores the address in `slot`."""
     python = context.get_python_api(builder)
     held = python.gil_ensure()
     module = python.import_module(context.insert_const_string(builder.module, __name__))

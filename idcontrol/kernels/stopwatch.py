@@ -24,7 +24,7 @@ _STOPPED = _Stopped()
 
 
 def wall_s() -> float:
-    """Return the time on the wall clock; only differences within a thread have a meaning [s]."""
+    """Return the time on the wall clock without this thread's pauses [s]; only differences have a meaning."""
     return time.perf_counter() - _STOPPED.wall_s
 
 

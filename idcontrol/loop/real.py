@@ -122,7 +122,7 @@ class ControlLoop:
 
     @property
     def phase(self) -> Phase:
-        """Phase of a running loop; a machine that cannot lie always works."""
+        """Phase of a running loop; always `Phase.WORKING` for a machine that cannot lie down."""
         return Phase.WORKING if self._life is None else self._life.phase
 
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:

@@ -482,8 +482,8 @@ def main() -> int:
 
 
 def _record(job: RecordJob) -> None:
-    """Drain the rings until standard input ends, or contains the end of the loop."""
-    os.nice(5)  # lower priority than loop and plant without real-time priority; the recorder still has to keep up
+    """Drain the rings until a line on standard input says how the loop ended, or standard input closes."""
+    os.nice(5)  # below loop and plant, which may have no real-time priority; the recorder still has to keep up
     session = resolve(job.target, job.config)
     wire, lines = wire_format(session), Lines(sys.stderr.fileno())
     scribe = Scribe(

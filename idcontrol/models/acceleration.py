@@ -45,7 +45,9 @@ PARTING_SPEED: Final = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccelerationProblem:
-    """One instant: find v̇ and forces with ``M v̇ = f + Jᵀc + Pᵀτ + Λᵀg``.
+    """One instant: find v̇, contact forces c and bilateral forces g with ``M v̇ = f + Jᵀc + Λᵀg``.
+
+    In inverse mode the torques τ are unknown, too, and ``Pᵀτ`` is added.
 
     Attributes:
         M: Joint-space inertia, shape (m, m).

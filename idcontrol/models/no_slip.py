@@ -375,7 +375,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     The status is REPAIRED if closed contacts slip, or a rigid bilateral row is violated, by more than 1e-6 m/s: the
     prescribed velocities conflict with the footholds (math.md, section 4.3). The status is also REPAIRED if a contact
-    would lift off if it stuck and press if it slipped; it then sticks without normal force. With the note `INEXACT`,
+    has no consistent state: if stuck it would lift off, and if slipping it would press. It then sticks without normal
+    force. With the note `INEXACT`,
     REPAIRED means that a contact obeys its law to fewer digits than the tolerance. FALLBACK, with the note
     ``"squeeze"`` and zero impulses, means that no impulses can keep the contacts apart.
 
@@ -384,7 +385,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         warm: `warm` of the last solution: active normals and kept tangential rows by contact identity.
 
     Returns:
-        The solution, with the residual of the complementarity problem for all impulses.
+        The solution, with the residual of the complementarity problem of all rows, computed from the final impulses.
     """
     return solve_whitened(problem, whiten(problem), warm)
 

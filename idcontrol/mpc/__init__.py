@@ -210,7 +210,8 @@ class Socket:
             raise InputError(f"no target after t={end.t:g} s; send targets ahead of the loop")
         still = np.zeros_like(end.v)
         q = pin.integrate(self._system.model, end.q, 0.5 * REST_S * end.v)
-        self._start = end = msgspec.structs.replace(end, K=None, x0=None)  # a planner that is late may be wrong
+        # a late planner's gains are not trusted
+        self._start = end = msgspec.structs.replace(end, K=None, x0=None)
         self._queue = [msgspec.structs.replace(end, t=max(t, end.t) + REST_S, q=q, v=still, a=still)]
 
     def _at(self, t: float) -> Target:
@@ -254,7 +255,7 @@ class Socket:
         return q, v, a
 
     def _fed_back(self, last: Target, state: State) -> tuple[Array, Array]:
-        """Return acceleration and forces of the feet under the torques ``τ_ff + K (x ⊖ x0)``."""
+        """Return the robot's acceleration and the forces on its feet under the torques ``τ_ff + K (x ⊖ x0)``."""
         model, x0 = self._system.model, np.r_[last.q, last.v] if last.x0 is None else last.x0
         tau = sticking.torques(self._contacts, last.contacts, (last.q, last.v, last.a), last.forces)
         error = np.r_[pin.difference(model, x0[: model.nq], state.q), state.v - x0[model.nq :]]

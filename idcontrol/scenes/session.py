@@ -1,4 +1,4 @@
-"""A walk for `idcontrol.loop`: the same robot, planner, controller and plant, in separate processes."""
+"""A walk for `idcontrol.loop`: the robot, planner, controller and plant of an experiment, in separate processes."""
 
 from __future__ import annotations
 

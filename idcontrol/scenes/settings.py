@@ -110,7 +110,7 @@ def control_periods(duration_s: float, rate_hz: float) -> int:
     """Return the number of control periods in `duration_s` [s] at `rate_hz` [Hz].
 
     Raises:
-        InputError: The run is shorter than one period.
+        InputError: The run is not longer than half a period.
     """
     periods = round(duration_s * rate_hz)
     if periods < 1:

@@ -33,8 +33,8 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     Attributes:
         contacts: Rule for standing feet: by plan, by the gap to the ground, by force, or by a majority of these three.
-        base: State of the base: exact from the plant, or estimated from legs and IMU; of the base's sensors,
-            the estimate uses only the IMU.
+        base: State of the base: exact, from the plant; or estimated, from the legs and the IMU. The estimate uses no
+            other sensor of the base.
         forces: Forces of the feet: from their sensors, or estimated from the legs' torques.
         delay_ticks: Age of all sensor values, in ticks of the loop.
         bias: Constant errors of the sensors.

@@ -316,7 +316,7 @@ def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no co
 def _take(
     P: Array, error: Array, H: Array, work: Array, measured: float, variance: float, far: float
 ) -> None:  # pragma: no cover - compiled
-    """Correct by a scalar measurement of ``H e`` of the errors e, if it is within `far` standard deviations."""
+    """Update the errors e with a measurement of ``H e``, unless it is off by more than `far` standard deviations."""
     n = P.shape[0]
     total = variance
     for i in range(n):

@@ -263,7 +263,7 @@ def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> Rows:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _choose(node: _Node, n: int, choice: int, option: int) -> None:
-    """Make a choice: set the demands of the option on its rows."""
+    """Give `choice` the value `option`: set the demands that this puts on the rows of the contact."""
     demand, choices = node.point.demand, node.choices
     i, what = choice % n, choice // n
     choices[choice] = 1 + option

@@ -37,7 +37,7 @@ _LEMKE_ROWS = 400
 def psd_lcp_kernel(
     rho: Array, r: Array, roundoff: Array, start: Integers, arena: Arena
 ) -> RowLcpAnswer:  # pragma: no cover - compiled
-    """Run principal pivoting from an active set, and the dual active set if that fails.
+    """Run principal pivoting from an active set and, if that fails, the dual active-set method.
 
     Args:
         rho: Rows ρ, shape (n, k).
@@ -50,7 +50,8 @@ def psd_lcp_kernel(
         The answer, with a certificate if the status is INFEASIBLE.
     """
     at = mark(arena)
-    # successful pivoting takes about ten passes; more passes would cost more than the finite method
+    # successful pivoting takes about ten passes; more would cost more than the dual active-set method, which always
+    # ends
     answer: RowLcpAnswer = ppm_kernel(rho, r, roundoff, 10 + 2 * rho.shape[1], start, arena)
     if answer.status in (SOLVED, INFEASIBLE):
         return answer

@@ -171,7 +171,7 @@ def _start(row: PlannedRun, runs: Path) -> _Attempt:
 
 
 def _finish(attempt: _Attempt) -> None:
-    """Rename the folder of a finished process to the name of the row or of its failure."""
+    """Rename the folder of a finished process to the name of its row, or to `failed_folder` if the run failed."""
     folder, runs, row = attempt.folder, attempt.runs, attempt.row
     attempt.log.seek(0)
     lines = attempt.log.read().decode(errors="replace").strip().splitlines()

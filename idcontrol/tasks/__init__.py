@@ -66,7 +66,7 @@ def _numbers(what: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
     """Return finite numbers of a shape; a single number is repeated.
 
     Raises:
-        InputError: The values are not numbers, are not finite, or have another shape; the text calls them `what`.
+        InputError: The values are not numbers, are not finite, or have another shape; `what` names them in the message.
     """
     try:
         array = np.asarray(values, dtype=np.float64)

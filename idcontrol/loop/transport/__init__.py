@@ -30,7 +30,7 @@ class Link(Protocol):
         """Return the next received datagram; None if no datagram waits."""
 
     def settle(self) -> None:
-        """From now on, receive only from the sender of the last datagram, which was accepted."""
+        """From now on, receive only from the sender of the last datagram. The caller must have accepted it."""
 
     def close(self) -> None:
         """Release everything."""

@@ -79,7 +79,7 @@ class Law(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The cost ℓ of the module.
+    """The cost ℓ of the module's docstring, in whitened form.
 
     Attributes:
         rho: Whitened rows of n contacts in block order, then of e scalar rows, shape (3 n + e, k).

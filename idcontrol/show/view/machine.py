@@ -77,7 +77,7 @@ class DrawableLink:
 
 
 def drawable_links(robot: DrawableRobot, model: Any) -> tuple[DrawableLink, ...]:
-    """Return the meshes of each joint of `robot` with Pinocchio model `model`, without joints that have none."""
+    """Return the meshes of `robot` by joint of the Pinocchio model `model`; joints without meshes are left out."""
     meshes = _visuals(robot, model) or _rods(robot, model)
     for sole in robot.description.soles:
         frame = model.frames[model.getFrameId(sole.frame)]
