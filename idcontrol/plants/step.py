@@ -216,7 +216,7 @@ def substep(bound: Bound, h: float) -> tuple[int, int, int, float, int, bool]:
 
 @njit(cache=True)
 def reach(v: Array, h: float) -> float:
-    """Return a margin for the motion of contacts in two steps of `h` [s] at velocities v, shape (m,), at most 0.1 [m]."""
+    """Return a margin for the motion of contacts in two steps of `h` [s] at velocities v (m,), at most 0.1 [m]."""
     total = 0.0
     for speed in v:
         total += abs(speed)
