@@ -162,8 +162,7 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     parts = [
         "# Gallery",
-        "One picture of each experiment, and the command that made its run. `idcontrol view` shows a run in 3-D, "
-        "`idcontrol report` draws its figures.",
+        "One picture of each experiment, and the command that made its run.",
     ]
     for name, command in COMMANDS.items():
         if name in DATA and not Path(DATA[name]).is_file():
