@@ -873,7 +873,12 @@ def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> Assembl
     else:
         demand(terms, machine.joints, h, inputs, v, b)
 
-    which = stance(detected, v, inputs, machine.rule, machine.lifted, arena)
+    if machine.filter.cut.shape[0] > 0:  # no plan says which feet stand: the contact law decides
+        which = indices(arena, detected.identity.shape[0])
+        for i in range(which.shape[0]):
+            which[i] = i
+    else:
+        which = stance(detected, v, inputs, machine.rule, machine.lifted, arena)
     contacts = take(detected, which, arena)
     n = which.shape[0]
     since, target = vector(arena, n), vector(arena, 3 * n)

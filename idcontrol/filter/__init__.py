@@ -12,6 +12,7 @@ The proportional-derivative law is part of the filter: drives must not add it a 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
@@ -53,6 +54,7 @@ def step(
         limits: Further limits; their arrays are overwritten in each step.
         settings: Settings of contacts and torque rates.
     """
+    settings = replace(settings, impacts=False)  # the filter's own prediction includes them
     return InverseDynamics(SCHEME, contacts.system, contacts, gains, h, settings, limits=limits)
 
 

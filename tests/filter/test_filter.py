@@ -218,3 +218,38 @@ def test_an_environment_takes_the_filter_as_its_layer_below_a_policy(robot):
         _, _, fallen, _, info = environment.step(np.zeros(12))
     assert not fallen
     assert (np.abs(info["tau"]) <= robot.system().effort_limit).all()
+
+
+def net(forces):
+    return forces.force.sum(axis=0)
+
+
+def test_a_sole_that_lands_on_its_edge_is_predicted_with_its_impact():
+    robot = idc.robots.load("g1")
+    state, limit = robot.standing_state(), robot.system().effort_limit
+    tau = np.clip(
+        idc.controllers.make("id-coulomb-qp", robot, mu=0.8)(state, robot.standing_reference()).tau, -limit, limit
+    )
+    v = state.v.copy()
+    v[4] = 0.5  # pitch: the toes strike, the heels lift
+    torques, plant = idc.filter.Torques(robot, mu=0.8), idc.plants.make("dissipation", robot, mu=0.8, rate_hz=1.0 / H)
+    state = plant.reset(idc.State(t=0.0, q=state.q, v=v))
+    for k in range(4):
+        command = torques(state, tau=tau)
+        after = plant.step(command.tau, H)
+        np.testing.assert_allclose(net(command.predicted), net(plant.contact_forces()), atol=0.1)
+        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+
+
+def test_feet_that_come_down_fast_obey_the_cap_of_forces_before_they_touch(robot):
+    state = robot.standing_state()
+    q, v = state.q.copy(), state.v.copy()
+    q[2], v[2] = q[2] + 1.5e-3, -2.0
+    state = idc.State(t=0.0, q=q, v=v)
+    torques, plant = filtered(robot, force_n=100.0), idc.plants.make("dissipation", robot, mu=MU, rate_hz=1.0 / H)
+    command = torques(state, tau=np.zeros(12))
+    plant.reset(state)
+    plant.step(command.tau, H)
+    assert "force" in torques.cut
+    assert torques.broken == ()
+    assert plant.contact_forces().force[:, 2].max() <= 100.0 + 1e-3
