@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from typing import Any, Final, SupportsIndex
 
 import numpy as np
@@ -476,9 +477,16 @@ class Scheme:
     printed: ContactModel | None = None
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """Pickle a row of the table by its name."""
-        names = [name for name, value in globals().items() if value is self]
-        return names[0] if names else super().__reduce_ex__(protocol)
+        """Pickle a constant of this module or of its kernel's module by its name."""
+        for module in (__name__, getattr(self.solve, "__module__", __name__)):
+            for name, value in vars(import_module(module)).items():
+                if value is self:
+                    return _constant, (module, name)
+        return object.__reduce_ex__(self, protocol)  # a dataclass with slots is a second class: super() has the first
+
+
+def _constant(module: str, name: str) -> object:
+    return getattr(import_module(module), name)
 
 
 def as_printed(scheme: Scheme) -> Scheme:

@@ -24,15 +24,11 @@ from idcontrol.contact.spheres import SphereContacts, on_flat_ground
 from idcontrol.controllers import Gains, InverseSettings, TunedRobot
 from idcontrol.controllers.inputs import failed
 from idcontrol.controllers.inverse import InverseDynamics
-from idcontrol.controllers.schemes import COULOMB_QP, Scheme
 from idcontrol.controllers.step import Filter
 from idcontrol.errors import InputError
-from idcontrol.filter.nearest import FORCE, JOINT, POWER, SLIP, TORQUE, filtered
+from idcontrol.filter.nearest import FORCE, JOINT, POWER, SCHEME, SLIP, TORQUE
 from idcontrol.types import Command, Reference, State
 
-SCHEME: Final = Scheme(
-    name="dissipation", solve=filtered, model=COULOMB_QP.model, forward=COULOMB_QP.forward, impact=COULOMB_QP.impact
-)
 WORDS: Final = {TORQUE: "torque", SLIP: "friction", JOINT: "joint", FORCE: "force", POWER: "power"}
 """Words of `Torques.cut` and `Torques.broken`."""
 
@@ -128,6 +124,7 @@ class Torques:
             ``dropped`` is then ("tracking",), or ("no-slip",) if a foot slides nevertheless.
         """
         system, still = self._system, self._standing.v
+        self._filter.cut[:] = 0
         try:
             if reference is not None:
                 q, v = reference.q, reference.v
@@ -141,7 +138,6 @@ class Torques:
             )
         except Exception as error:  # a policy may give anything; a controller raises nothing
             return failed(system, f"state or targets cannot be read: {error}")
-        self._filter.cut[:] = 0
         return self._step(state, wanted)
 
     def reset(self) -> None:

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from idcontrol.controllers.repair import ACCURATE, condition, limit_rows, motions, roles
+from idcontrol.controllers.schemes import COULOMB_QP, Scheme
 from idcontrol.controllers.step import MOVED, SLIPS, SOLVED, Answer, AssembledStep
 from idcontrol.kernels.arena import Arena, flags, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
@@ -319,3 +320,6 @@ def filtered(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     p.wanted.filter.cut[0] = cut | wish.broken
     p.wanted.filter.cut[1] = broken
     return Answer(SLIPS if broken & SLIP else MOVED, False, residual, impulse, np.nan)
+
+
+SCHEME: Final = Scheme(name="dissipation", solve=filtered, model=COULOMB_QP.model, forward=COULOMB_QP.forward)

@@ -1,5 +1,8 @@
 """The torque filter: the nearest admissible torques, and none changed without need."""
 
+import copy
+import pickle
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -253,3 +256,23 @@ def test_feet_that_come_down_fast_obey_the_cap_of_forces_before_they_touch(robot
     assert "force" in torques.cut
     assert torques.broken == ()
     assert plant.contact_forces().force[:, 2].max() <= 100.0 + 1e-3
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda torques: pickle.loads(pickle.dumps(torques))])
+def test_copies_filter_alike(robot, standing, copied):
+    tau, state = standing
+    torques = filtered(robot, force_n=34.0, rate_limit_nm_s="robot")
+    torques(state, tau=tau)
+    twin = copied(torques)
+    np.testing.assert_array_equal(twin(state, tau=1.5 * tau).tau, torques(state, tau=1.5 * tau).tau)
+    assert twin.cut == torques.cut != ()
+    np.testing.assert_array_equal(twin.wanted, 1.5 * tau)
+
+
+def test_an_unreadable_state_leaves_no_cut_of_the_last_step(robot, standing):
+    tau, state = standing
+    torques = filtered(robot)
+    torques(state, tau=tau + 50.0)
+    assert torques.cut
+    assert torques(None, tau=None).status is idc.Status.FAILED
+    assert torques.cut == ()
