@@ -203,7 +203,7 @@ class Filter(NamedTuple):
     Attributes:
         force: Largest normal force of a contact [N]; inf for no limit.
         power: Largest mechanical power of all motors together [W]; inf for no limit.
-        cut: Out: bit sets of the limits that changed the torques, and of those that are broken nevertheless, shape
+        cut: Out: bit sets of the limits that the wanted torques break, and that the filtered torques break, shape
             (2,); empty for all other controllers.
         wanted: Out: torques that the policy wants, shape (a,) [N m].
     """
@@ -483,6 +483,24 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
         b[j] = min(max(wanted, nearing(angle, joints.room.lower[j], h)), nearing(angle, joints.room.upper[j], h))
 
 
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+def braked(speed: float, way: float, top: float, h: float) -> float:
+    """Return the largest speed after a period that lets a joint rest at its stop, and lose speed beyond `top`.
+
+    A joint brakes from the speed ω way/2 on, as in `limits_of_tasks`. A joint beyond its stop returns as smoothly:
+    sensors with an offset show a joint that rests on its stop beyond it.
+
+    Args:
+        speed: Speed towards the stop [rad/s or m/s].
+        way: Distance to the stop, negative beyond it [rad or m]; inf without a stop.
+        top: Largest speed of the joint.
+        h: Control period [s].
+    """
+    free = min(0.5 * BRAKING_1_S * way, top)
+    smooth = max(free, speed + min(2.0 * BRAKING_1_S * h, 1.0) * (free - speed)) if free < np.inf else free
+    return min(smooth, nearing(0.0, way, h)) if way > 0.0 else smooth
+
+
 @late(lambda machine, v, arena: WANTED)
 @njit(cache=True, inner=True, error_model="numpy")
 def policy_torques(machine: Machine, v: Array, arena: Arena) -> Wanted:
@@ -497,9 +515,8 @@ def policy_torques(machine: Machine, v: Array, arena: Arena) -> Wanted:
         impulse[j], machine.filter.wanted[j] = h * tau, tau
         unit = h * joints.limit[j] if np.isfinite(joints.limit[j]) else h
         weight[j] = 1.0 / (unit * unit)
-        # a joint that is already too fast may keep its speed
-        slowest[j] = max(nearing(angle, joints.room.lower[j], h), min(-joints.room.speed[j], speed))
-        fastest[j] = min(nearing(angle, joints.room.upper[j], h), max(joints.room.speed[j], speed))
+        slowest[j] = -braked(-speed, angle - joints.room.lower[j], joints.room.speed[j], h)
+        fastest[j] = braked(speed, joints.room.upper[j] - angle, joints.room.speed[j], h)
     return Wanted(impulse, weight, v, slowest, fastest, machine.filter)
 
 

@@ -151,7 +151,7 @@ class Torques:
 
     @property
     def cut(self) -> tuple[str, ...]:
-        """The limits that changed the torques in the last call; empty if none did.
+        """The limits that the wanted torques of the last call break; empty if the torques are unchanged.
 
         ``"torque"`` (limit or rate of a motor), ``"friction"`` (a foot would slip), ``"joint"`` (range or speed),
         ``"force"``, ``"power"``.

@@ -12,7 +12,8 @@ limits hold, the torques stay as they are, to the bit. Otherwise::
 
 The prediction for τ* decides the role of each contact. A loaded contact stands if it sticks, or if its slip would fall
 by less than the fraction 1 - γ; a contact without load opens. Other contacts slow down enough by themselves, and keep
-their impulses. If no torques satisfy all rows, the bounds of the joints are dropped first, then contacts may slip.
+their impulses. If no torques satisfy all rows, the program drops the bounds of the joints first, if the wanted
+torques break them, then lets contacts slip. If it still finds none, the wanted torques stay, within the motors' limits.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _broken(p: AssembledStep, v: Array, f: Array, impulse: Array) -> int:
     wanted, a, cut, power = p.wanted, impulse.shape[0], 0, 0.0
     u = v.shape[0] - a
     for j in range(a):
-        slack = MET * abs(wanted.v[u + j])
+        slack = MET * max(abs(wanted.v[u + j]), 1.0)  # a joint at rest still has the rounding of the step
         if not wanted.slowest[j] - slack <= v[u + j] <= wanted.fastest[j] + slack:
             cut |= JOINT
         power += wanted.v[u + j] * impulse[j]

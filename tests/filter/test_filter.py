@@ -258,6 +258,38 @@ def test_feet_that_come_down_fast_obey_the_cap_of_forces_before_they_touch(robot
     assert plant.contact_forces().force[:, 2].max() <= 100.0 + 1e-3
 
 
+def test_a_heavy_arm_comes_to_rest_at_its_stop():
+    robot = idc.robots.load("panda")
+    system, state, target = robot.system(), robot.standing_state(), robot.standing_reference().q.copy()
+    lower = system.limits.lower[3]
+    target[3] = lower - 0.3
+    torques, plant = idc.filter.Torques(robot, mu=MU), idc.plants.make("coulomb-lcp", robot, mu=MU, rate_hz=1.0 / H)
+    state = plant.reset(state)
+    fastest = 0.0
+    for k in range(600):
+        system.update(state.q, state.v)
+        command = torques(state, q=target, tau=system.bias.copy())
+        assert torques.broken == ()
+        after = plant.step(command.tau, H)
+        if system.joint_positions(after.q)[3] < lower + 1e-4:
+            fastest = max(fastest, abs(state.v[3]))
+        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+    assert 0.0 < fastest < 0.01
+
+
+def test_a_joint_beyond_its_stop_returns_smoothly(robot):
+    system, state = robot.system(), robot.standing_state()
+    joints = system.joint_positions(state.q)
+    joints[2] = system.limits.lower[2] - 0.05
+    beyond = idc.State(t=0.0, q=system.configuration(joints, [0, 0, 1, 0, 0, 0, 1]), v=np.zeros(18))
+    torques = filtered(robot)
+    command = torques(beyond, tau=np.zeros(12))
+    system.update(beyond.q, beyond.v)
+    after = H * np.linalg.solve(system.M, np.r_[np.zeros(6), command.tau] - system.bias)
+    assert torques.broken == ()
+    np.testing.assert_allclose(after[6 + 2], H * 50.0**2 * 0.05, rtol=1e-6)  # ω² times the distance
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda torques: pickle.loads(pickle.dumps(torques))])
 def test_copies_filter_alike(robot, standing, copied):
     tau, state = standing
