@@ -24,6 +24,7 @@ from idcontrol.cli import (
     league,
     listing,
     loop,
+    replay,
     report,
     run,
     runs,
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 GROUPS = {
     "Start": (listing, run, compare, loop, bus),
-    "Look": (runs, report, view, export),
+    "Look": (runs, report, view, replay, export),
     "Check": (check, doctor, trust),
     "Measure": (bench, league),
     "Set up": (warmup, completion),

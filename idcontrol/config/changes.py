@@ -81,12 +81,13 @@ def changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str
 
 def spelled(value: Any) -> str:
     """Return a recorded value as ``--set`` reads it: records, JSON and TOML spell infinity differently."""
-    return str(value) if value in ("inf", "-inf") else json.dumps(_with_infinities(value), ensure_ascii=False)
+    return str(value) if value in ("inf", "-inf") else json.dumps(with_infinities(value), ensure_ascii=False)
 
 
-def _with_infinities(value: Any) -> Any:
+def with_infinities(value: Any) -> Any:
+    """Return a recorded value with infinities as numbers; JSON has no infinity."""
     if isinstance(value, Mapping):
-        return {key: _with_infinities(item) for key, item in value.items()}
+        return {key: with_infinities(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_infinities(item) for item in value]
+        return [with_infinities(item) for item in value]
     return float(value) if value in ("inf", "-inf") else value

@@ -252,8 +252,7 @@ class Scribe:
 
     def _metrics(self, ending: Ending) -> dict[str, Any]:
         recorded = self._recorder.arrays()
-        running, phase = recorded["mode"] == Mode.RUNNING, recorded["phase"]
-        stretch = _last_stretch(running & (phase == Phase.WORKING))
+        running, phase, stretch = recorded["mode"] == Mode.RUNNING, recorded["phase"], working(recorded)
         arrays = {name: values[stretch] for name, values in recorded.items()}
         arrays["t"] = arrays["t"] - arrays["t"][:1]  # planner and controller start at their time zero
         metrics = self._session.metrics(arrays) | self._estimate(arrays)
@@ -351,8 +350,9 @@ class _Row(Mapping[str, Array]):
         return len(self._columns)
 
 
-def _last_stretch(works: Booleans) -> slice:
+def working(recorded: Mapping[str, Array]) -> slice:
     """Return the last unbroken stretch of working ticks; the operator may have recovered the loop in between."""
+    works: Booleans = (recorded["mode"] == Mode.RUNNING) & (recorded["phase"] == Phase.WORKING)
     # a slice, as copies of the arrays would double the memory
     end = len(works) - int(works[::-1].argmax()) if works.any() else 0
     before = np.flatnonzero(~works[:end])

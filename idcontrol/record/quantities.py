@@ -58,7 +58,7 @@ UNITS = {
 """Units by the ending of a key."""
 SPELLED = {
     "com": "centre of mass", "err": "error", "rel": "relative", "rms": "root mean square", "max": ", largest",
-    "end": ", at the end",
+    "end": ", at the end", "tau": "torque", "dtau": "torque rate", "diff": "difference",
 }  # fmt: skip
 """Words of a label for abbreviations in a key."""
 

@@ -170,19 +170,25 @@ def record_walk(
     walk, observer = scene.simulated(), scene.observer()
     facts = layout(scene, walk.planner)
     shapes, units = channels(observer.system, observer.n_feet, soles=observer.sole_patch is not None)
-    estimated = config.sensing.base == "estimated"
-    if estimated:
+    known = {"layout": msgspec.to_builtins(facts), "scene": msgspec.to_builtins(scene.scenery()), **(meta or {})}
+    extra: dict[str, Callable[[Tick], Array]] = {}
+    if config.sensing.base == "estimated":
         shapes["base_seen"] = (13,)
+        extra["base_seen"] = lambda tick: np.concatenate((tick.sensed.q[:7], tick.sensed.v[:6]))
+    if walk.sense is not None:
+        shapes |= {"q_sensed": shapes["q"], "v_sensed": shapes["v"]}
+        known["planned_from"] = {"q": walk.seen.q.tolist(), "v": walk.seen.v.tolist()}
+        extra |= {"q_sensed": lambda tick: tick.sensed.q, "v_sensed": lambda tick: tick.sensed.v}
+    if drive_of(walk.plant) is not None:
+        shapes["tau_wanted"], units["tau_wanted"] = shapes["tau"], units["tau"]
+        extra["tau_wanted"] = lambda tick: tick.command.tau
     row = TickRow(observer, walk.plant, progress_of(walk.guide), walk.planner)
     began, busy = stopwatch.wall_s(), stopwatch.processor_s()
-    known = {"layout": msgspec.to_builtins(facts), "scene": msgspec.to_builtins(scene.scenery()), **(meta or {})}
     settings = jsonable(msgspec.to_builtins(config))
     with Recorder(out, shapes, units, known, config=settings, wall_time=("step_us",)) as recorder:
         unreachable, reasons = 0, dict[str, None]()
         for count, tick in enumerate(walk.ticks(periods), start=1):
-            values = row(tick)
-            if estimated:
-                values = np.concatenate((values, tick.sensed.q[:7], tick.sensed.v[:6]))
+            values = np.concatenate((row(tick), *(of(tick) for of in extra.values())))
             recorder.extend(values[None])
             if tick.reference.residual > UNREACHABLE_M:
                 if unreachable == 0:

@@ -493,13 +493,15 @@ class WalkScene:
             plant = Kicked(plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s))
         start, guide = self.start(rng), self.guide()
         planner, sensor = self.planner(guide), self._sensor(start, rng, drive_of(plant))
-        planner.reset(start if sensor is None else sensor(start))
+        seen = start if sensor is None else sensor(start)
+        planner.reset(seen)
         return SimulatedWalk(
             period_s=self.period_s,
             start=start,
+            seen=seen,
             guide=guide,
             planner=planner,
-            plan=self._plan(planner),
+            plan=self.plan(planner),
             sense=sensor,
             ahead=self._ahead(),
             controller=controller,
@@ -522,7 +524,7 @@ class WalkScene:
             model = Driven(model, feet.system, MODEL_STEP_S)
         return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h, feet.sole_patch)
 
-    def _plan(self, planner: WalkPlanner) -> Callable[[State], Reference]:
+    def plan(self, planner: WalkPlanner) -> Callable[[State], Reference]:
         """Return the plan for the controller, with the wrong schedule if set."""
         plan: Callable[[State], Reference] = planner
         late = self.config.disturbance.touchdown_late_s
@@ -616,6 +618,7 @@ class SimulatedWalk:
     Attributes:
         period_s: Control period [s].
         start: State at time zero, all feet on the ground.
+        seen: Sensed state from which the planner begins.
         guide: Source of the walking commands.
         planner: The planner; it follows `guide`.
         plan: The plan for the controller: `planner`, or a planner with a wrong schedule.
@@ -628,6 +631,7 @@ class SimulatedWalk:
 
     period_s: float
     start: State
+    seen: State
     guide: WalkGuide
     planner: WalkPlanner
     plan: Callable[[State], Reference]

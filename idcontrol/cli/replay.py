@@ -1,0 +1,35 @@
+"""``idcontrol replay``: ask a controller what it would have done in the recorded states of a walk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from idcontrol.cli.console import print_json
+from idcontrol.cli.options import CONTROLLER, FOLDER, JSON, OUT
+
+
+@click.command("replay", short_help="Ask another controller for its torques in a run.")
+@click.argument("folder", type=FOLDER, metavar="RUN")
+@CONTROLLER
+@OUT
+@JSON
+def command(folder: Path, controller: str | None, out: Path | None, as_json: bool) -> None:
+    """Ask a controller for its torques in the recorded states of the walk in RUN, and compare them.
+
+    Without --controller it is the controller of the run, whose torques must be equal to the bit.
+    """
+    from idcontrol.cli.run import show_metrics
+    from idcontrol.experiments.replayed import record
+    from idcontrol.record.recording import fresh_folder, load
+    from idcontrol.scenes.replay import replay
+
+    run = load(folder)
+    chosen = controller or str(run.config.get("controller"))
+    replayed = replay(run, chosen)
+    metrics = record(out or fresh_folder("runs", f"replay-{folder.name}"), run, chosen, replayed)
+    if as_json:
+        print_json(metrics)
+    else:
+        show_metrics(metrics)
